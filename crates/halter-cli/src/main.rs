@@ -1,0 +1,3 @@
+//! The `halter` binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The halter.toml schema, its layers, the origin of each value, and credential lookup.

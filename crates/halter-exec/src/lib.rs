@@ -1,0 +1,1 @@
+//! Spawn, supervise and kill process trees; bounded output; persistent shells.

@@ -1,0 +1,1 @@
+//! Lifecycle hooks: handlers, dispatch and merge semantics.

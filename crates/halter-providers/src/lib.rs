@@ -1,0 +1,1 @@
+//! The model provider trait, the model registry, the scripted fake and the offline model.

@@ -1,0 +1,1 @@
+//! Loaders and compiler for skills and plugins: resource snapshots.

@@ -1,0 +1,1 @@
+//! The turn machine and its drivers, prompt assembly and session ownership.

@@ -1,0 +1,1 @@
+//! Test helpers for Halter: temporary workspaces, gates, fault wrappers, event assertions, leak checks.

@@ -1,0 +1,1 @@
+//! The Tool trait, the tool registry and the built-in tools.

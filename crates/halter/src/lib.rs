@@ -1,0 +1,1 @@
+//! The agent harness for Rust: facade, builder and prelude.
