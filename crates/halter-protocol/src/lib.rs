@@ -1,1 +1,75 @@
-//! The vocabulary of Halter: ids, messages, events, tools, usage, and the fold of events into state.
+//! The vocabulary every Halter crate shares: ids, messages, events, tool
+//! specs, calls and results, usage, prompts, and the pure [`fold`] that turns a
+//! log of events into a session's state.
+//!
+//! This crate is data. It performs no I/O, reads no clock of its own except in
+//! the convenience constructors that say so, and depends on no other Halter
+//! crate. What crosses a process boundary is spelled here once, so a consumer
+//! of `halter run --streaming-json` and an embedder of the runtime read the
+//! same types.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`event`] | the envelope of the event stream and its payloads |
+//! | [`message`] | system, user, assistant and tool messages |
+//! | [`transcript`] | the shared, append-only list of messages |
+//! | [`tool`] | tool specs, calls, results and errors |
+//! | [`stream`] | what a model provider emits while it answers |
+//! | [`session`] | blueprint and folded state of a session |
+//! | [`fold`] | events to state |
+//! | [`prompt`] | prompt segments and the assembled system prompt |
+//! | [`resource`] | skills and plugins as the prompt sees them |
+//! | [`schema`] | the JSON Schema of the event stream |
+
+pub mod encoding;
+pub mod event;
+pub mod fold;
+pub mod hook;
+pub mod ids;
+pub mod message;
+pub mod model;
+mod open_enum;
+pub mod prompt;
+pub mod resource;
+pub mod schema;
+pub mod session;
+pub mod stream;
+pub mod tool;
+pub mod transcript;
+pub mod turn;
+pub mod usage;
+
+pub use event::{
+    CacheBreakReason, Delivery, DeltaItem, NotificationItem, PendingEvent, SCHEMA_VERSION,
+    SessionEvent, SessionEventPayload, TurnError, UnknownPayload,
+};
+pub use hook::{HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary};
+pub use ids::{
+    AgentId, AgentName, BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId, PromptId,
+    PromptSegmentId, ProviderName, Revision, SeededIds, SessionId, SkillId, SkillName, SystemIds,
+    ToolAlias, ToolCallId, ToolName, TurnId,
+};
+pub use jiff::Timestamp;
+pub use message::{
+    AssistantMessage, AssistantPart, Message, OpaquePart, ReplayMeta, StopReason, SystemMessage,
+    ToolMessage, UserMessage, UserPart,
+};
+pub use model::{ModelRole, ProviderKind, ReasoningEffort, ResolvedModel};
+pub use prompt::{AssembledPrompt, PromptSegment, PromptSegmentKind};
+pub use resource::{PluginManifest, ResourceSnapshot, SkillDef};
+pub use session::{
+    EnvironmentSnapshot, GitSnapshot, PendingToolCall, SessionBlueprint, SessionState,
+    ToolCallProgress,
+};
+pub use stream::{ProviderError, ProviderErrorKind, StreamEvent};
+pub use tool::{
+    ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolExecutionOutcome,
+    ToolResult, ToolSpec,
+};
+pub use transcript::Transcript;
+pub use turn::Turn;
+pub use usage::{Usage, UsageBuckets};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

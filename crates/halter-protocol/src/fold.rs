@@ -1,0 +1,187 @@
+//! Events to state: the only definition of what a session's state is.
+
+use crate::event::SessionEventPayload;
+use crate::hook::HookRunStatus;
+use crate::message::Message;
+use crate::session::{PendingToolCall, SessionState, ToolCallProgress};
+use crate::tool::ToolCall;
+use std::sync::Arc;
+
+/// Applies one committed event.
+pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
+    match payload {
+        SessionEventPayload::TurnStarted { turn_id } => state.live_turn = Some(turn_id.clone()),
+        SessionEventPayload::MessageItem { message } => apply_message(state, message),
+        SessionEventPayload::ToolExecutionStarted { call } => {
+            set_progress(state, call, ToolCallProgress::Started);
+        }
+        SessionEventPayload::ToolExecutionCompleted { outcome } => {
+            let progress = match outcome.result.clone() {
+                Ok(result) => ToolCallProgress::Succeeded { result },
+                Err(error) => ToolCallProgress::Failed { error },
+            };
+            set_progress(state, &outcome.call, progress);
+        }
+        SessionEventPayload::HookCompleted { run } => {
+            if run.status != HookRunStatus::Cancelled {
+                state.fired_hook_ids.insert(run.hook_id.clone());
+            }
+        }
+        SessionEventPayload::TurnCompleted { .. } | SessionEventPayload::TurnFailed { .. } => {
+            state.live_turn = None;
+            state.pending_tool_calls.clear();
+        }
+        _ => {}
+    }
+}
+
+/// The state after all of `events`.
+pub fn fold_events<'a>(events: impl IntoIterator<Item = &'a SessionEventPayload>) -> SessionState {
+    let mut state = SessionState::default();
+    for event in events {
+        apply_event(&mut state, event);
+    }
+    state
+}
+
+fn apply_message(state: &mut SessionState, message: &Arc<Message>) {
+    match message.as_ref() {
+        Message::Assistant(assistant) => {
+            if let Some(usage) = &assistant.usage {
+                state.usage_so_far.saturating_accumulate(usage);
+            }
+            let mut early = std::mem::take(&mut state.pending_tool_calls);
+            state.pending_tool_calls = assistant
+                .tool_calls()
+                .map(|call| {
+                    let pending = early.shift_remove(&call.id).unwrap_or(PendingToolCall {
+                        call,
+                        progress: ToolCallProgress::Requested,
+                    });
+                    (pending.call.id.clone(), pending)
+                })
+                .collect();
+        }
+        Message::Tool(tool) => {
+            state.pending_tool_calls.shift_remove(&tool.call_id);
+        }
+        _ => {}
+    }
+    state.messages.push(message.clone());
+}
+
+/// A call that only reads may start while the model still speaks, so its
+/// progress can be committed before the message that holds it.
+fn set_progress(state: &mut SessionState, call: &ToolCall, progress: ToolCallProgress) {
+    state.pending_tool_calls.insert(
+        call.id.clone(),
+        PendingToolCall {
+            call: call.clone(),
+            progress,
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        AssistantMessage, AssistantPart, ReplayMeta, ToolExecutionOutcome, ToolMessage, ToolResult,
+        TurnId, Usage, UsageBuckets,
+    };
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    fn call(id: &str) -> ToolCall {
+        ToolCall {
+            id: id.into(),
+            name: "read".into(),
+            arguments: json!({}),
+        }
+    }
+
+    fn assistant(calls: &[&str]) -> SessionEventPayload {
+        let parts = calls
+            .iter()
+            .map(|id| AssistantPart::ToolCall {
+                id: (*id).into(),
+                name: "read".into(),
+                arguments: json!({}),
+                malformed_arguments: None,
+                opaque: None,
+            })
+            .collect();
+        SessionEventPayload::MessageItem {
+            message: Arc::new(Message::Assistant(AssistantMessage {
+                id: "msg_1".into(),
+                created_at: Timestamp::UNIX_EPOCH,
+                parts,
+                stop_reason: None,
+                usage: Some(Usage::from(UsageBuckets {
+                    output: 3,
+                    ..UsageBuckets::default()
+                })),
+                replay_meta: ReplayMeta::default(),
+            })),
+        }
+    }
+
+    fn result(id: &str) -> SessionEventPayload {
+        SessionEventPayload::MessageItem {
+            message: Arc::new(Message::Tool(ToolMessage {
+                id: "msg_2".into(),
+                call_id: id.into(),
+                tool_name: "read".into(),
+                content: ToolResult::Empty,
+                error: None,
+                created_at: Timestamp::UNIX_EPOCH,
+            })),
+        }
+    }
+
+    #[test]
+    fn calls_wait_in_call_order_until_their_result_message() {
+        let mut state = fold_events(&[
+            SessionEventPayload::ToolExecutionStarted { call: call("b") },
+            assistant(&["a", "b"]),
+        ]);
+        let order: Vec<_> = state
+            .pending_tool_calls
+            .values()
+            .map(|pending| (pending.call.id.as_str(), &pending.progress))
+            .collect();
+        assert_eq!(
+            order,
+            [
+                ("a", &ToolCallProgress::Requested),
+                ("b", &ToolCallProgress::Started)
+            ]
+        );
+        apply_event(&mut state, &result("a"));
+        apply_event(&mut state, &result("b"));
+        assert!(state.pending_tool_calls.is_empty());
+        assert_eq!(state.messages.len(), 3);
+        assert_eq!(state.usage_so_far.output_tokens, 3);
+    }
+
+    #[test]
+    fn an_early_start_without_its_message_ends_with_the_turn() {
+        let turn_id = TurnId::from("turn_1");
+        let state = fold_events(&[
+            SessionEventPayload::TurnStarted {
+                turn_id: turn_id.clone(),
+            },
+            SessionEventPayload::ToolExecutionCompleted {
+                outcome: ToolExecutionOutcome {
+                    call: call("a"),
+                    result: Ok(ToolResult::Empty),
+                },
+            },
+            SessionEventPayload::TurnCompleted {
+                turn_id,
+                usage: Usage::default(),
+            },
+        ]);
+        assert_eq!(state, SessionState::default());
+    }
+}

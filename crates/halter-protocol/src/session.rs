@@ -1,0 +1,117 @@
+//! What a session is made of: its blueprint, fixed at the start, and its
+//! state, which follows from the log.
+
+use crate::encoding::escaped_path;
+use crate::ids::{ModelId, Revision, SessionId, ToolCallId, TurnId};
+use crate::prompt::PromptSegment;
+use crate::tool::{ToolCall, ToolError, ToolResult};
+use crate::transcript::Transcript;
+use crate::usage::Usage;
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// What is fixed when a session starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionBlueprint {
+    /// The session.
+    pub session_id: SessionId,
+    /// The session that started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_session_id: Option<SessionId>,
+    /// When it started.
+    pub created_at: Timestamp,
+    /// The directory it works in, absolute.
+    #[serde(with = "escaped_path")]
+    #[schemars(with = "String")]
+    pub working_dir: PathBuf,
+    /// The registered model of its turns.
+    pub default_model: ModelId,
+    /// The guidance part of its system prompt.
+    pub system_prompt: Vec<PromptSegment>,
+    /// The environment as found at the start.
+    pub environment: EnvironmentSnapshot,
+    /// The resources it started with.
+    pub snapshot_revision: Revision,
+    /// How many model calls one turn may make.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u32>,
+}
+
+/// The environment of a session as found when it started. Never updated: what
+/// changes later is told in a message.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvironmentSnapshot {
+    /// The operating system and machine, such as `linux x86_64`.
+    pub platform: String,
+    /// The local date, `YYYY-MM-DD`.
+    pub date: String,
+    /// The git checkout the directory lies in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitSnapshot>,
+}
+
+/// A git checkout at a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GitSnapshot {
+    /// The branch, or a commit if none is checked out.
+    pub head: String,
+    /// The top of the checkout.
+    #[serde(with = "escaped_path")]
+    #[schemars(with = "String")]
+    pub root: PathBuf,
+}
+
+/// What follows from the log. Equal to the fold of all committed events, after
+/// every append and after reopening.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionState {
+    /// The messages a model sees.
+    pub messages: Transcript,
+    /// Calls of the last assistant message that have no result message yet,
+    /// in call order.
+    #[serde(default)]
+    pub pending_tool_calls: IndexMap<ToolCallId, PendingToolCall>,
+    /// The turn that has started and not ended.
+    #[serde(default)]
+    pub live_turn: Option<TurnId>,
+    /// What all turns used.
+    #[serde(default)]
+    pub usage_so_far: Usage,
+    /// Hooks that have run to an end, for those that run once.
+    #[serde(default)]
+    pub fired_hook_ids: BTreeSet<String>,
+}
+
+/// A call between the model's wish and the result the model sees.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PendingToolCall {
+    /// The call.
+    pub call: ToolCall,
+    /// How far it has come.
+    pub progress: ToolCallProgress,
+}
+
+/// How far a call has come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ToolCallProgress {
+    /// The model asked for it.
+    Requested,
+    /// Its start is committed.
+    Started,
+    /// It returned.
+    Succeeded {
+        /// What it returned.
+        result: ToolResult,
+    },
+    /// It has no result.
+    Failed {
+        /// Why.
+        error: ToolError,
+    },
+}

@@ -1,0 +1,251 @@
+//! Tools as data: specs, calls, results and errors.
+
+use crate::ids::{ToolAlias, ToolCallId, ToolName};
+use crate::model::ProviderKind;
+use crate::open_enum::open_enum;
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Which calls of a step may run side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ToolConcurrency {
+    /// Runs alone; calls before it finish first, calls after it wait.
+    #[default]
+    Exclusive,
+    /// Runs beside other reads.
+    ReadOnly,
+    /// Runs beside any other call that is not exclusive.
+    ParallelSafe,
+}
+
+/// What the harness must know about a tool to run it well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ToolCapabilities {
+    /// It writes or has effects outside the session: its start is durable
+    /// before it runs.
+    pub mutating: bool,
+    /// The harness or a hook should mediate the risk of running it.
+    pub requires_approval: bool,
+    /// It stops by its cancellation token. Others are abandoned after a grace,
+    /// with an unknown outcome.
+    pub cancellable: bool,
+    /// It may take long: no default deadline applies.
+    pub long_running: bool,
+}
+
+/// Everything about a tool except how it runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolSpec {
+    /// The name a model calls it by.
+    pub name: ToolName,
+    /// What it does, in words a model acts on.
+    pub description: String,
+    /// The JSON Schema of its input.
+    pub input_schema: Value,
+    /// Which calls it may run beside.
+    #[serde(default)]
+    pub concurrency: ToolConcurrency,
+    /// What the harness must know to run it.
+    #[serde(default)]
+    pub capabilities: ToolCapabilities,
+    /// Names to use instead on particular providers.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub provider_aliases: IndexMap<ProviderKind, ToolAlias>,
+}
+
+/// A model's wish to run a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolCall {
+    /// Pairs the call with its result.
+    pub id: ToolCallId,
+    /// The tool.
+    pub name: ToolName,
+    /// The input, an object for every well-formed call.
+    pub arguments: Value,
+}
+
+/// What a tool returned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ToolResult {
+    /// Nothing to say.
+    Empty,
+    /// Text for the model to read.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// Structured data.
+    Json {
+        /// The value.
+        value: Value,
+    },
+}
+
+impl ToolResult {
+    /// A text result.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+
+    /// A structured result.
+    pub fn json(value: Value) -> Self {
+        Self::Json { value }
+    }
+
+    /// The result as the text a model reads.
+    pub fn to_model_text(&self) -> String {
+        match self {
+            Self::Empty => String::new(),
+            Self::Text { text } => text.clone(),
+            Self::Json { value } => value.to_string(),
+        }
+    }
+}
+
+open_enum! {
+    /// Why a call has no result. Stable, for programs to match on.
+    pub enum ToolErrorCode {
+        /// The tool ran and failed.
+        Failed = "tool_failed",
+        /// No tool of that name is available.
+        UnknownTool = "unknown_tool",
+        /// The arguments are not JSON or do not fit the schema.
+        InvalidArguments = "invalid_arguments",
+        /// Policy forbids it.
+        PolicyDenied = "policy_denied",
+        /// A hook blocked it.
+        HookBlocked = "hook_blocked",
+        /// The turn was cancelled before or while it ran.
+        Cancelled = "cancelled",
+        /// Its deadline passed.
+        TimedOut = "timed_out",
+        /// It had started and its end was not seen: it may or may not have
+        /// taken effect.
+        OutcomeUnknown = "outcome_unknown",
+    }
+}
+
+/// A call that has no result, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("{message}")]
+pub struct ToolError {
+    /// The stable reason.
+    pub code: ToolErrorCode,
+    /// What happened, for a model and a person to read.
+    pub message: String,
+}
+
+impl ToolError {
+    /// An error with a stable reason and an explanation.
+    pub fn new(code: ToolErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolExecutionOutcome {
+    /// The call.
+    pub call: ToolCall,
+    /// `{"ok": …}` or `{"error": {"code", "message"}}`.
+    #[serde(with = "ok_or_error")]
+    #[schemars(with = "ok_or_error::Wire")]
+    pub result: Result<ToolResult, ToolError>,
+}
+
+mod ok_or_error {
+    use super::{ToolError, ToolResult};
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[schemars(rename = "ToolOkOrError")]
+    pub enum Wire {
+        Ok(ToolResult),
+        Error(ToolError),
+    }
+
+    #[derive(Serialize)]
+    #[serde(rename_all = "snake_case")]
+    enum WireRef<'a> {
+        Ok(&'a ToolResult),
+        Error(&'a ToolError),
+    }
+
+    pub fn serialize<S: Serializer>(
+        result: &Result<ToolResult, ToolError>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match result {
+            Ok(value) => WireRef::Ok(value),
+            Err(error) => WireRef::Error(error),
+        }
+        .serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Result<ToolResult, ToolError>, D::Error> {
+        Ok(match Wire::deserialize(deserializer)? {
+            Wire::Ok(value) => Ok(value),
+            Wire::Error(error) => Err(error),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn outcomes_are_ok_or_error_objects() {
+        let call = ToolCall {
+            id: "call_1".into(),
+            name: "read".into(),
+            arguments: json!({"path": "a"}),
+        };
+        let fine = ToolExecutionOutcome {
+            call: call.clone(),
+            result: Ok(ToolResult::text("hello")),
+        };
+        let bad = ToolExecutionOutcome {
+            call,
+            result: Err(ToolError::new(ToolErrorCode::PolicyDenied, "no")),
+        };
+        assert_eq!(
+            serde_json::to_value(&fine).unwrap()["result"],
+            json!({"ok": {"kind": "text", "text": "hello"}})
+        );
+        assert_eq!(
+            serde_json::to_value(&bad).unwrap()["result"],
+            json!({"error": {"code": "policy_denied", "message": "no"}})
+        );
+        for outcome in [fine, bad] {
+            let text = serde_json::to_string(&outcome).unwrap();
+            assert_eq!(
+                serde_json::from_str::<ToolExecutionOutcome>(&text).unwrap(),
+                outcome
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_error_code_round_trips() {
+        let text = r#"{"code":"quantum_noise","message":"?"}"#;
+        let error: ToolError = serde_json::from_str(text).unwrap();
+        assert_eq!(error.code, ToolErrorCode::Unknown("quantum_noise".into()));
+        assert_eq!(serde_json::to_string(&error).unwrap(), text);
+    }
+}
