@@ -22,10 +22,8 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             };
             set_progress(state, &outcome.call, progress);
         }
-        SessionEventPayload::HookCompleted { run } => {
-            if run.status != HookRunStatus::Cancelled {
-                state.fired_hook_ids.insert(run.hook_id.clone());
-            }
+        SessionEventPayload::HookCompleted { run } if run.status != HookRunStatus::Cancelled => {
+            state.fired_hook_ids.insert(run.hook_id.clone());
         }
         SessionEventPayload::TurnCompleted { .. } | SessionEventPayload::TurnFailed { .. } => {
             state.live_turn = None;
