@@ -1,1 +1,19 @@
-//! The model provider trait, the model registry, the scripted fake and the offline model.
+//! Where answers come from: the [`Provider`] trait every model service
+//! implements, the [`ModelRegistry`] that maps model ids to providers, and
+//! two providers that need no network.
+//!
+//! This crate turns a request into a stream of
+//! [`StreamEvent`](halter_protocol::StreamEvent)s and nothing else. It does
+//! not assemble the events into messages, run tools, know sessions or policy,
+//! and reads no configuration, environment or home directory.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`provider`] | the trait, its request and its capabilities |
+//! | [`registry`] | model ids to models to providers |
+
+pub mod provider;
+pub mod registry;
+
+pub use provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
+pub use registry::{ModelRegistry, RegistryError};

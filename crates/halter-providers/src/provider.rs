@@ -1,0 +1,69 @@
+//! The trait a model service implements, and what it is asked.
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use halter_protocol::{
+    AssembledPrompt, ProviderError, ResolvedModel, SessionId, StreamEvent, ToolSpec, Transcript,
+    TurnId,
+};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// An answer as it arrives. See [`StreamEvent`] for its grammar.
+pub type EventStream = BoxStream<'static, Result<StreamEvent, ProviderError>>;
+
+/// A service that answers requests with a model.
+///
+/// An implementation streams: an event is yielded when it is known, not when
+/// the answer is complete. It stops soon after `cancel` fires, with
+/// [`ProviderError::cancelled`] as its last item. After an error nothing
+/// follows. A stream that ends without `MessageEnd` was cut off.
+///
+/// A failure before the first event is either the `Err` of
+/// [`stream`](Provider::stream), with a [`ProviderError`] to downcast to where
+/// its kind is known, or the first item of the stream; callers treat them
+/// alike.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    /// What the harness must know about the service beyond the protocol.
+    fn capabilities(&self) -> ProviderCapabilities;
+
+    /// Asks for one answer.
+    async fn stream(
+        &self,
+        request: ProviderRequest,
+        cancel: CancellationToken,
+    ) -> anyhow::Result<EventStream>;
+}
+
+/// What differs between providers in a way the harness acts on.
+///
+/// Today nothing does: every provider is sent the same request. A field comes
+/// with the code that reads it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProviderCapabilities {}
+
+impl ProviderCapabilities {
+    /// The capabilities of a provider that does what the protocol says.
+    pub const fn new() -> Self {
+        Self {}
+    }
+}
+
+/// One request to a model. Cheap to clone: everything long is shared.
+#[derive(Debug, Clone)]
+pub struct ProviderRequest {
+    /// The session that asks.
+    pub session_id: SessionId,
+    /// The turn it asks for.
+    pub turn_id: TurnId,
+    /// The model to use.
+    pub model: ResolvedModel,
+    /// The system prompt.
+    pub prompt: AssembledPrompt,
+    /// The conversation so far.
+    pub messages: Transcript,
+    /// The tools the model may call.
+    pub tools: Arc<[ToolSpec]>,
+}
