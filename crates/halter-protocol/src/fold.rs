@@ -60,6 +60,11 @@ fn apply_message(state: &mut SessionState, message: &Arc<Message>) {
                 })
                 .collect();
         }
+        Message::System(system) => {
+            if let Some(environment) = &system.environment {
+                state.environment = Some(environment.clone());
+            }
+        }
         Message::Tool(tool) => {
             state.pending_tool_calls.shift_remove(&tool.call_id);
         }

@@ -3,6 +3,7 @@
 use crate::encoding::base64_bytes;
 use crate::ids::{MessageId, ProviderName, ToolCallId, ToolName};
 use crate::open_enum::open_enum;
+use crate::session::EnvironmentSnapshot;
 use crate::tool::{ToolCall, ToolError, ToolResult};
 use crate::usage::Usage;
 use jiff::Timestamp;
@@ -55,6 +56,9 @@ pub struct SystemMessage {
     pub created_at: Timestamp,
     /// What it says.
     pub text: String,
+    /// The environment it tells of, where that has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<EnvironmentSnapshot>,
 }
 
 /// What a user said.

@@ -78,6 +78,10 @@ pub struct SessionState {
     /// The turn that has started and not ended.
     #[serde(default)]
     pub live_turn: Option<TurnId>,
+    /// The environment the model was last told of, if it has changed since the
+    /// start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<EnvironmentSnapshot>,
     /// What all turns used.
     #[serde(default)]
     pub usage_so_far: Usage,
