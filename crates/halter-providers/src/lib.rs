@@ -11,9 +11,19 @@
 //! |---|---|
 //! | [`provider`] | the trait, its request and its capabilities |
 //! | [`registry`] | model ids to models to providers |
+//! | [`fake`] | a scripted provider for tests |
+//! | [`pairing`] | the check that tool calls and results pair |
+//! | [`limits`] | every bound, named |
 
+mod answer;
+pub mod fake;
+pub mod limits;
+pub mod pairing;
+mod playback;
 pub mod provider;
 pub mod registry;
 
+pub use fake::{FakeProvider, Gate, Reply};
+pub use pairing::{PairingError, check_pairing};
 pub use provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 pub use registry::{ModelRegistry, RegistryError};
