@@ -1,1 +1,57 @@
-//! The halter.toml schema, its layers, the origin of each value, and credential lookup.
+//! The configuration of Halter: the `halter.toml` schema, its layers, the origin of each value,
+//! and the lookup of credentials.
+//!
+//! This crate owns what a configuration may say and what it means: it reads files and a captured
+//! [`Environment`], refuses what it does not understand with the place and the remedy, and keeps
+//! an untrusted project file from doing more than narrowing.
+//!
+//! It never decides what a tool may do (that is the policy's), never reads `.env` files, never
+//! prints, and shows no secret. Only [`load_path`] and [`Environment::capture`] read the process
+//! environment; all else takes it as a value.
+
+pub mod limits;
+
+mod assemble;
+mod available;
+mod check;
+mod credentials;
+mod describe;
+mod document;
+mod effect;
+mod environment;
+mod error;
+mod keys;
+mod load;
+mod narrow;
+mod origin;
+mod project;
+mod schema;
+mod settings;
+mod trust;
+mod variables;
+mod warning;
+
+pub use available::{
+    InertKey, KnownTool, SqliteSupport, ToolStatus, check_backend, check_tool_names, inert_keys,
+};
+pub use credentials::{
+    ProviderRuntimeConfig, REDACTED, SecretString, api_key_variable, default_base_url,
+    resolve_credentials, resolve_provider_runtime_config,
+};
+pub use describe::{
+    config_fingerprint, export_json_schema, generate_starter_config, schema_as_json_value,
+};
+pub use effect::{TrustEffect, effect_of};
+pub use environment::{Environment, expand_path};
+pub use error::{ConfigError, Location};
+pub use load::{LayeredConfigPaths, LoadedConfig, LoadedProject, load_layered, load_path};
+pub use origin::Origin;
+pub use project::{PROJECT_FILE_NAME, ProjectFile, find_project_config};
+pub use schema::*;
+pub use trust::TrustStore;
+pub use variables::{MODEL_VARIABLE, RESERVED_VARIABLES, override_variables};
+pub use warning::ConfigWarning;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

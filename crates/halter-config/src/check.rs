@@ -1,0 +1,335 @@
+//! Holds one value against what its key takes.
+
+use serde_json::Value;
+
+use crate::credentials::REDACTED;
+use crate::error::suggestion;
+use crate::keys::Kind;
+
+/// What is wrong with a value; `element` when it is one of a list.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Fault {
+    pub(crate) element: Option<usize>,
+    pub(crate) reason: Reason,
+}
+
+/// The kind of fault.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Reason {
+    Type {
+        expected: &'static str,
+        found: &'static str,
+    },
+    Value {
+        problem: String,
+        hint: String,
+    },
+}
+
+fn value_fault(problem: impl Into<String>, hint: impl Into<String>) -> Fault {
+    Fault {
+        element: None,
+        reason: Reason::Value {
+            problem: problem.into(),
+            hint: hint.into(),
+        },
+    }
+}
+
+fn type_fault(expected: &'static str, value: &Value) -> Fault {
+    Fault {
+        element: None,
+        reason: Reason::Type {
+            expected,
+            found: type_name(value),
+        },
+    }
+}
+
+/// The name of a value's type with its article.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(number) if number.is_f64() => "a decimal number",
+        Value::Number(_) => "a whole number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a table",
+    }
+}
+
+/// Whether a key of this kind accepts the value.
+pub(crate) fn check(kind: Kind, value: &Value) -> Result<(), Fault> {
+    match kind {
+        Kind::Version => check_version(value),
+        Kind::Boolean => value
+            .as_bool()
+            .map(drop)
+            .ok_or_else(|| type_fault("true or false", value)),
+        Kind::Integer { min, max } => check_integer(value, min, max),
+        Kind::Temperature => check_temperature(value),
+        Kind::Text => text(value).map(drop),
+        Kind::Name | Kind::FilePath => check_name(value),
+        Kind::Url => check_url(text(value)?),
+        Kind::Secret => check_secret(text(value)?),
+        Kind::Header => check_header(text(value)?),
+        Kind::Choice(choices) => check_choice(text(value)?, choices),
+        Kind::Names | Kind::PolicyRoots | Kind::ResourceRoots => {
+            each(value, "a list of strings", check_name)
+        }
+        Kind::Loopback => each(value, "a list of { host, port } tables", check_loopback),
+    }
+}
+
+fn text(value: &Value) -> Result<&str, Fault> {
+    value.as_str().ok_or_else(|| type_fault("a string", value))
+}
+
+fn each(
+    value: &Value,
+    expected: &'static str,
+    check: impl Fn(&Value) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let list = value
+        .as_array()
+        .ok_or_else(|| type_fault(expected, value))?;
+    for (index, element) in list.iter().enumerate() {
+        check(element).map_err(|fault| Fault {
+            element: Some(index),
+            ..fault
+        })?;
+    }
+    Ok(())
+}
+
+fn check_version(value: &Value) -> Result<(), Fault> {
+    match value.as_i64() {
+        Some(1) => Ok(()),
+        Some(other) => Err(value_fault(
+            format!("is {other}, which this version of Halter does not know"),
+            "write version = 1",
+        )),
+        None => Err(type_fault("the number 1", value)),
+    }
+}
+
+fn check_integer(value: &Value, min: u64, max: u64) -> Result<(), Fault> {
+    let Value::Number(number) = value else {
+        return Err(type_fault("a whole number", value));
+    };
+    if number.is_f64() {
+        return Err(type_fault("a whole number", value));
+    }
+    match number.as_u64() {
+        Some(given) if given > max => Err(value_fault(
+            format!("is {given}, more than {max}"),
+            format!("write a number from {min} to {max}"),
+        )),
+        Some(given) if given >= min => Ok(()),
+        _ => Err(value_fault(
+            format!("is {number}, less than {min}"),
+            format!("write a number from {min} on"),
+        )),
+    }
+}
+
+fn check_temperature(value: &Value) -> Result<(), Fault> {
+    let given = value
+        .as_f64()
+        .ok_or_else(|| type_fault("a number from 0 to 2", value))?;
+    if (0.0..=2.0).contains(&given) {
+        Ok(())
+    } else {
+        Err(value_fault(
+            format!("is {given}, outside 0 to 2"),
+            "write a number from 0 to 2",
+        ))
+    }
+}
+
+fn check_name(value: &Value) -> Result<(), Fault> {
+    let name = text(value)?;
+    if name.trim().is_empty() {
+        Err(value_fault("is blank", "write a name, or leave it out"))
+    } else if name.contains('\0') {
+        Err(value_fault("contains a NUL character", "take it out"))
+    } else {
+        Ok(())
+    }
+}
+
+fn check_choice(given: &str, choices: &[&'static str]) -> Result<(), Fault> {
+    if choices.contains(&given) {
+        Ok(())
+    } else {
+        Err(value_fault(
+            format!("does not take {given:?}"),
+            suggestion(given, "values", choices),
+        ))
+    }
+}
+
+fn check_url(url: &str) -> Result<(), Fault> {
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"));
+    let Some(rest) = rest else {
+        return Err(value_fault(
+            "is not a web address",
+            "write one that starts with https:// or http://",
+        ));
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
+        // The address is shown in errors and by `config show`.
+        return Err(value_fault(
+            "holds a user name or password",
+            "put credentials in api_key or headers",
+        ));
+    }
+    if authority.is_empty() || url.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(value_fault(
+            "is not a web address",
+            "write one without blanks and with a host",
+        ));
+    }
+    Ok(())
+}
+
+fn check_secret(key: &str) -> Result<(), Fault> {
+    if key.trim() == REDACTED {
+        return Err(value_fault(
+            "holds the placeholder that is shown in place of a key",
+            "write the key itself, or leave it out and set the environment variable",
+        ));
+    }
+    if key.trim().chars().any(char::is_control) {
+        return Err(value_fault(
+            "contains a control character",
+            "write the key on one line",
+        ));
+    }
+    Ok(())
+}
+
+fn check_header(value: &str) -> Result<(), Fault> {
+    if value == REDACTED {
+        return Err(value_fault(
+            "holds the placeholder that is shown in place of a header",
+            "write the header itself, or leave it out",
+        ));
+    }
+    if value.chars().any(|c| c.is_control() && c != '\t') {
+        return Err(value_fault(
+            "contains a control character",
+            "write the header on one line",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a name can stand before the colon of a request header.
+pub(crate) fn is_header_name(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+fn check_loopback(value: &Value) -> Result<(), Fault> {
+    let Value::Object(service) = value else {
+        return Err(type_fault("{ host, port } tables", value));
+    };
+    if let Some(unknown) = service.keys().find(|key| *key != "host" && *key != "port") {
+        return Err(value_fault(
+            format!("has an unknown key `{unknown}`"),
+            suggestion(unknown, "keys", &["host", "port"]),
+        ));
+    }
+    match service.get("host") {
+        Some(host) => check_name(host)?,
+        None => {
+            return Err(value_fault(
+                "has an entry without host",
+                "write { host = \"localhost\" }",
+            ));
+        }
+    }
+    match service.get("port") {
+        Some(port) => check_integer(port, 1, u64::from(u16::MAX)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const PORT: Kind = Kind::Integer { min: 1, max: 9 };
+
+    #[test]
+    fn limits_hold_at_their_edges() {
+        for (value, accepted) in [
+            (json!(0), false),
+            (json!(1), true),
+            (json!(9), true),
+            (json!(10), false),
+            (json!(-1), false),
+            (json!(1.0), false),
+        ] {
+            assert_eq!(check(PORT, &value).is_ok(), accepted, "{value}");
+        }
+        for (value, accepted) in [
+            (json!(0), true),
+            (json!(2), true),
+            (json!(2.0), true),
+            (json!(2.0001), false),
+            (json!(-0.1), false),
+            (json!("1"), false),
+        ] {
+            assert_eq!(
+                check(Kind::Temperature, &value).is_ok(),
+                accepted,
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn addresses_need_a_scheme_and_a_host_and_no_password() {
+        for (url, accepted) in [
+            ("https://api.example.com", true),
+            ("http://127.0.0.1:8080/v1", true),
+            ("https://", false),
+            ("https:///v1", false),
+            ("ftp://example.com", false),
+            ("api.example.com", false),
+            ("https://user:pass@example.com", false),
+            ("https://example.com/a@b", true),
+            ("https://exa mple.com", false),
+        ] {
+            assert_eq!(check(Kind::Url, &json!(url)).is_ok(), accepted, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_element_of_a_list_is_named() {
+        let fault = check(Kind::Names, &json!(["git", 7])).unwrap_err();
+        assert_eq!(fault.element, Some(1));
+        assert_eq!(
+            check(Kind::Loopback, &json!([{"host": "localhost"}, {"prot": 1}]))
+                .unwrap_err()
+                .element,
+            Some(1)
+        );
+    }
+
+    #[test]
+    fn a_placeholder_is_not_a_key() {
+        assert!(check(Kind::Secret, &json!(REDACTED)).is_err());
+        assert!(check(Kind::Header, &json!(REDACTED)).is_err());
+        assert!(check(Kind::Secret, &json!("")).is_ok());
+    }
+}

@@ -1,0 +1,42 @@
+//! The configuration as others read it: its JSON Schema, a starter file, a fingerprint.
+
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use crate::error::ConfigError;
+use crate::schema::HarnessConfig;
+
+/// The JSON Schema of `halter.toml`.
+pub fn schema_as_json_value() -> Value {
+    SchemaSettings::draft07()
+        .into_generator()
+        .into_root_schema_for::<HarnessConfig>()
+        .to_value()
+}
+
+/// The JSON Schema of `halter.toml` as text, ending in a newline.
+///
+/// # Errors
+///
+/// [`ConfigError::Json`] when it cannot be written as text.
+pub fn export_json_schema() -> Result<String, ConfigError> {
+    serde_json::to_string_pretty(&schema_as_json_value())
+        .map(|text| text + "\n")
+        .map_err(|source| ConfigError::Json { source })
+}
+
+/// A first `halter.toml`: commented, and working as it is, without a key.
+pub fn generate_starter_config() -> &'static str {
+    include_str!("starter.toml")
+}
+
+/// A short text that is the same for the same configuration. Keys and header values are not part
+/// of it.
+///
+/// # Errors
+///
+/// [`ConfigError::Json`] when the configuration cannot be written as text.
+pub fn config_fingerprint(config: &HarnessConfig) -> Result<String, ConfigError> {
+    let text = serde_json::to_vec(config).map_err(|source| ConfigError::Json { source })?;
+    Ok(blake3::hash(&text).to_hex().to_string())
+}

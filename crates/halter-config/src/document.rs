@@ -1,0 +1,240 @@
+//! Reads one TOML document into its settings, each with its place, refusing what no key takes.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde_json::{Map, Number, Value};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::check::{Fault, Reason, check, is_header_name};
+use crate::error::{ConfigError, Location, nearest, suggestion};
+use crate::keys::{self, Found, KeyPath, KeySpec, Kind};
+
+/// One key of a document with its value and the place of the key.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) key: KeyPath,
+    pub(crate) spec: &'static KeySpec,
+    pub(crate) value: Value,
+    pub(crate) location: Location,
+}
+
+/// The settings of a document, in the order of the text.
+pub(crate) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Entry>, ConfigError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| ConfigError::NotUtf8 {
+        location: location(file, bytes, error.valid_up_to()),
+    })?;
+    let document = Document { file, text };
+    let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
+        location: document.at(error.span().unwrap_or(0..0)),
+        // Only the message: the error's own display quotes the line, which may hold a key.
+        message: error.message().replace('\n', ", "),
+    })?;
+    let mut entries = Vec::new();
+    document.walk(table.get_ref(), &KeyPath::root(), &mut entries)?;
+    if !entries.iter().any(|entry| entry.spec.kind == Kind::Version) {
+        return Err(ConfigError::InvalidValue {
+            location: Some(document.at(0..0)),
+            key: "version".to_owned(),
+            problem: "is missing".to_owned(),
+            hint: "start the file with version = 1".to_owned(),
+        });
+    }
+    Ok(entries)
+}
+
+struct Document<'a> {
+    file: &'a Path,
+    text: &'a str,
+}
+
+impl Document<'_> {
+    fn at(&self, span: Range<usize>) -> Location {
+        location(self.file, self.text.as_bytes(), span.start)
+    }
+
+    fn walk(
+        &self,
+        table: &DeTable<'_>,
+        prefix: &KeyPath,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), ConfigError> {
+        let mut rows: Vec<_> = table.iter().collect();
+        rows.sort_by_key(|(name, _)| name.span().start);
+        for (name, value) in rows {
+            let spelled = prefix.child(name.get_ref());
+            let key = keys::canonical(spelled.clone());
+            match keys::find(&key) {
+                Found::Nothing => return Err(self.unknown(name, prefix)),
+                Found::Table => match value.get_ref() {
+                    DeValue::Table(inner) => self.walk(inner, &key, entries)?,
+                    other => {
+                        return Err(ConfigError::WrongType {
+                            location: Some(self.at(value.span())),
+                            key: key.to_string(),
+                            expected: "a table",
+                            found: toml_type(other),
+                        });
+                    }
+                },
+                Found::Leaf(spec) => {
+                    let entry = self.leaf(name, value, key, spec)?;
+                    if entries.iter().any(|earlier| earlier.key == entry.key) {
+                        return Err(ConfigError::InvalidValue {
+                            location: Some(entry.location),
+                            key: spelled.to_string(),
+                            problem: format!("is another spelling of `{}`", entry.key),
+                            hint: "keep one of the two".to_owned(),
+                        });
+                    }
+                    entries.push(entry);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf(
+        &self,
+        name: &Spanned<impl AsRef<str>>,
+        value: &Spanned<DeValue<'_>>,
+        key: KeyPath,
+        spec: &'static KeySpec,
+    ) -> Result<Entry, ConfigError> {
+        if spec.kind == Kind::Header && !is_header_name(name.get_ref().as_ref()) {
+            return Err(ConfigError::InvalidValue {
+                location: Some(self.at(name.span())),
+                key: key.to_string(),
+                problem: "is not the name of a request header".to_owned(),
+                hint: "use letters, digits and hyphens".to_owned(),
+            });
+        }
+        let converted = self.convert(value, &key)?;
+        check(spec.kind, &converted).map_err(|fault| {
+            let span = element_span(value, &fault).unwrap_or_else(|| value.span());
+            fault_error(fault, &key, Some(self.at(span)))
+        })?;
+        Ok(Entry {
+            location: self.at(name.span()),
+            key,
+            spec,
+            value: converted,
+        })
+    }
+
+    fn unknown(&self, name: &Spanned<impl AsRef<str>>, prefix: &KeyPath) -> ConfigError {
+        let spelled = name.get_ref().as_ref();
+        let siblings = keys::children(prefix);
+        let elsewhere = keys::homes_of(spelled);
+        let hint = match (
+            nearest(spelled, siblings.iter().copied()),
+            elsewhere.first(),
+        ) {
+            (None, Some(home)) => format!("did you mean `{home}`?"),
+            _ => suggestion(spelled, "keys here", &siblings),
+        };
+        ConfigError::UnknownKey {
+            location: self.at(name.span()),
+            key: prefix.child(spelled).to_string(),
+            hint,
+        }
+    }
+
+    fn convert(&self, value: &Spanned<DeValue<'_>>, key: &KeyPath) -> Result<Value, ConfigError> {
+        let number_error = || ConfigError::InvalidValue {
+            location: Some(self.at(value.span())),
+            key: key.to_string(),
+            problem: "is not a number that can be used".to_owned(),
+            hint: "write a finite number of at most 63 bits".to_owned(),
+        };
+        Ok(match value.get_ref() {
+            DeValue::String(text) => Value::String(text.to_string()),
+            DeValue::Boolean(flag) => Value::Bool(*flag),
+            DeValue::Integer(digits) => i64::from_str_radix(digits.as_str(), digits.radix())
+                .map(Value::from)
+                .map_err(|_| number_error())?,
+            DeValue::Float(digits) => digits
+                .as_str()
+                .parse()
+                .ok()
+                .and_then(Number::from_f64)
+                .map(Value::Number)
+                .ok_or_else(number_error)?,
+            DeValue::Array(elements) => elements
+                .iter()
+                .map(|element| self.convert(element, key))
+                .collect::<Result<_, _>>()?,
+            DeValue::Table(table) => {
+                let mut object = Map::new();
+                for (name, inner) in table.iter() {
+                    object.insert(name.get_ref().to_string(), self.convert(inner, key)?);
+                }
+                Value::Object(object)
+            }
+            DeValue::Datetime(_) => {
+                return Err(ConfigError::WrongType {
+                    location: Some(self.at(value.span())),
+                    key: key.to_string(),
+                    expected: "another type",
+                    found: "a date",
+                });
+            }
+        })
+    }
+}
+
+/// The error that a fault in a value is.
+pub(crate) fn fault_error(fault: Fault, key: &KeyPath, location: Option<Location>) -> ConfigError {
+    let key = match fault.element {
+        Some(index) => format!("{key}[{index}]"),
+        None => key.to_string(),
+    };
+    match fault.reason {
+        Reason::Type { expected, found } => ConfigError::WrongType {
+            location,
+            key,
+            expected,
+            found,
+        },
+        Reason::Value { problem, hint } => ConfigError::InvalidValue {
+            location,
+            key,
+            problem,
+            hint,
+        },
+    }
+}
+
+fn element_span(value: &Spanned<DeValue<'_>>, fault: &Fault) -> Option<Range<usize>> {
+    let DeValue::Array(elements) = value.get_ref() else {
+        return None;
+    };
+    Some(elements.get(fault.element?)?.span())
+}
+
+fn toml_type(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a decimal number",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+fn location(file: &Path, bytes: &[u8], offset: usize) -> Location {
+    let before = bytes.get(..offset.min(bytes.len())).unwrap_or(bytes);
+    let line_start = before
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |newline| newline + 1);
+    let in_line = before.get(line_start..).unwrap_or_default();
+    Location {
+        file: file.to_path_buf(),
+        line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
+        column: String::from_utf8_lossy(in_line).chars().count() + 1,
+    }
+}

@@ -1,0 +1,150 @@
+//! What trusting a project file would change, for a person to read before deciding.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::credentials::REDACTED;
+use crate::error::ConfigError;
+use crate::keys::KeySpec;
+use crate::limits::MAX_SHOWN_VALUE_CHARS;
+use crate::load::{LayeredConfigPaths, base_settings, base_value};
+use crate::origin::FileLayer;
+use crate::project::{ProjectFile, blocking};
+
+/// One setting that a project file would change once trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustEffect {
+    /// The key, dotted.
+    pub key: String,
+    /// The value without the file; absent: none.
+    pub before: Option<String>,
+    /// The value with it. Keys and header values are redacted.
+    pub after: String,
+    /// What that means, where it is not plain.
+    pub meaning: Option<&'static str>,
+}
+
+impl fmt::Display for TrustEffect {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} = {}", self.key, self.after)?;
+        if let Some(before) = &self.before {
+            write!(formatter, " (now {before})")?;
+        }
+        match self.meaning {
+            Some(meaning) => write!(formatter, ": {meaning}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What trusting a project file would change, against the defaults and the user's own file.
+/// Control characters in values are escaped and long values cut, so that the lines can be shown
+/// on a terminal as they are.
+///
+/// # Errors
+///
+/// Whatever is wrong with either file.
+pub async fn effect_of(
+    project: &ProjectFile,
+    paths: &LayeredConfigPaths,
+) -> Result<Vec<TrustEffect>, ConfigError> {
+    let (project, paths) = (project.clone(), paths.clone());
+    blocking(move || effect_now(&project, &paths)).await
+}
+
+fn effect_now(
+    project: &ProjectFile,
+    paths: &LayeredConfigPaths,
+) -> Result<Vec<TrustEffect>, ConfigError> {
+    let before = base_settings(paths)?;
+    let mut after = before.clone();
+    let entries = crate::document::parse(project.path(), project.content())?;
+    for entry in &entries {
+        after.apply(entry, FileLayer::Project);
+    }
+    let mut effects = Vec::new();
+    for entry in &entries {
+        let old = base_value(&before, &entry.key);
+        let new = base_value(&after, &entry.key);
+        if old == new || entry.spec.pattern == "version" {
+            continue;
+        }
+        let show = |value: &Value| {
+            if entry.spec.kind.is_secret() {
+                REDACTED.to_owned()
+            } else {
+                shown(value)
+            }
+        };
+        effects.push(TrustEffect {
+            key: entry.key.to_string(),
+            before: old.as_ref().map(show),
+            after: new.as_ref().map(show).unwrap_or_default(),
+            meaning: meaning(entry.spec),
+        });
+    }
+    Ok(effects)
+}
+
+fn meaning(spec: &KeySpec) -> Option<&'static str> {
+    Some(match spec.pattern {
+        "providers.<provider>.base_url" => "your key and the conversation go to this address",
+        "providers.<provider>.api_key" => "requests use this key instead of yours",
+        "providers.<provider>.headers.<header>" => "added to each request",
+        "models.<role>.provider" | "models.<role>.model" => "the conversation goes to this model",
+        "prompts.system_prompt" | "prompts.append_system_prompt" => "instructions to the model",
+        "resources.skills.roots" => "instructions found there reach the model",
+        "resources.plugins.roots" => "plugins found there are loaded",
+        "policy.allowed_write_roots" => "where tools may write",
+        "policy.allowed_read_roots" => "where tools may read",
+        "policy.sensitive_path_patterns" => "the only files that stay closed",
+        "policy.shell.allow" => "programs the model may run",
+        "policy.network.allowed_hosts" | "policy.network.allowed_loopback" => {
+            "what tools may reach"
+        }
+        "sessions.sqlite_path" => "a database is written there",
+        "runtime.traces_dir" => "conversations are written there",
+        _ => return None,
+    })
+}
+
+/// A value on one line, safe for a terminal.
+pub(crate) fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    let mut line = String::new();
+    for (index, character) in text.chars().enumerate() {
+        if index == MAX_SHOWN_VALUE_CHARS {
+            line.push_str(&format!(" ... ({} characters)", text.chars().count()));
+            break;
+        }
+        match character {
+            '"' | '\\' | '\'' => line.push(character),
+            other => line.extend(other.escape_debug()),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_shown_cannot_move_the_cursor() {
+        let line = shown(&json!("a\u{1b}[2Jb\nc\u{202e}d\u{9b}"));
+        assert!(
+            line.chars().all(|c| !c.is_control() && c != '\u{202e}'),
+            "{line}"
+        );
+        assert_eq!(shown(&json!(["git", "it's"])), "[\"git\",\"it's\"]");
+    }
+
+    #[test]
+    fn what_is_shown_is_cut_at_its_limit() {
+        let fits = "x".repeat(MAX_SHOWN_VALUE_CHARS - 2);
+        assert!(!shown(&json!(fits)).contains("..."));
+        assert!(shown(&json!(fits + "y")).ends_with("... (201 characters)"));
+    }
+}

@@ -1,0 +1,30 @@
+//! Named limits of this crate. Each one is refused with a typed error when it is passed.
+
+use std::time::Duration;
+
+/// The largest configuration file that is read, in bytes.
+pub const MAX_CONFIG_FILE_BYTES: u64 = 1024 * 1024;
+
+/// The largest trust record that is read or written, in bytes.
+pub const MAX_TRUST_FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// How long a writer of the trust record waits for another writer.
+pub const TRUST_LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// How often a waiting writer of the trust record tries again.
+pub const TRUST_LOCK_POLL: Duration = Duration::from_millis(10);
+
+/// The largest edit distance at which a misspelt name still gets a suggestion, in characters.
+pub const MAX_SUGGESTION_DISTANCE: usize = 3;
+
+/// The longest value shown in a description of what trusting a file would change, in characters.
+pub const MAX_SHOWN_VALUE_CHARS: usize = 200;
+
+/// The largest whole number a configuration key accepts: TOML has no larger one.
+pub const MAX_INTEGER: u64 = i64::MAX as u64;
+
+/// The longest shell deadline and the longest timeout a file may set, in seconds (one week).
+pub const MAX_TIMEOUT_SECS: u64 = 7 * 24 * 60 * 60;
+
+/// The most attempts a retry policy may ask for.
+pub const MAX_RETRY_ATTEMPTS: u64 = 100;

@@ -1,0 +1,192 @@
+//! `[models.*]`: which model plays which role.
+
+use std::fmt;
+
+use halter_protocol::{ModelRole, ReasoningEffort};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::HarnessConfig;
+use crate::error::ConfigError;
+
+/// Tokens per minute a model named in a file may use unless the file says otherwise.
+pub const DEFAULT_TOKENS_PER_MINUTE: u32 = 500_000;
+
+/// The name of the model that the offline provider serves.
+pub const OFFLINE_MODEL: &str = "offline";
+
+/// A model service that a role can select.
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ConfiguredProvider {
+    /// OpenAI.
+    OpenAi,
+    /// Anthropic.
+    Anthropic,
+    /// OpenRouter.
+    OpenRouter,
+    /// The deterministic model built into Halter: no key, no network.
+    Offline,
+}
+
+impl ConfiguredProvider {
+    /// Every provider, in the order they are documented.
+    pub const ALL: [Self; 4] = [
+        Self::OpenAi,
+        Self::Anthropic,
+        Self::OpenRouter,
+        Self::Offline,
+    ];
+
+    /// The name as it is spelled in `halter.toml`, which is also the name of its table.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+            Self::OpenRouter => "openrouter",
+            Self::Offline => "offline",
+        }
+    }
+
+    /// The provider of that name, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|provider| provider.as_str() == name)
+    }
+}
+
+impl fmt::Display for ConfiguredProvider {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// One model and its limits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// The service that serves the model.
+    pub provider: ConfiguredProvider,
+    /// The model's name as the service spells it.
+    #[schemars(length(min = 1))]
+    pub model: String,
+    /// Size of the context window, in tokens; absent: what is known of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_input_tokens: Option<u32>,
+    /// Longest answer, in tokens; absent: what is known of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_output_tokens: Option<u32>,
+    /// How hard the model should think; absent: the model's own default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<ReasoningEffort>,
+    /// Requests are held back to stay under this many tokens per minute.
+    #[serde(default = "default_tokens_per_minute")]
+    #[schemars(range(min = 1))]
+    pub tokens_per_minute: Option<u32>,
+}
+
+fn default_tokens_per_minute() -> Option<u32> {
+    Some(DEFAULT_TOKENS_PER_MINUTE)
+}
+
+impl ModelConfig {
+    /// A model without limits of its own.
+    pub fn new(provider: ConfiguredProvider, model: impl Into<String>) -> Self {
+        Self {
+            provider,
+            model: model.into(),
+            max_input_tokens: None,
+            max_output_tokens: None,
+            reasoning: None,
+            tokens_per_minute: None,
+        }
+    }
+
+    /// The offline model.
+    pub fn offline() -> Self {
+        Self::new(ConfiguredProvider::Offline, OFFLINE_MODEL)
+    }
+}
+
+impl Default for ModelConfig {
+    /// The offline model: the only one that works without a key.
+    fn default() -> Self {
+        Self::offline()
+    }
+}
+
+/// The model of each role. `default` is required in a file; the others fall back to it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelsConfig {
+    /// The model of ordinary turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<ModelConfig>,
+    /// A cheaper model for small jobs; absent: `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub small: Option<ModelConfig>,
+    /// The model of child sessions; absent: `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<ModelConfig>,
+}
+
+impl HarnessConfig {
+    /// The model that plays a role: its own table, or `[models.default]`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::MissingDefaultModel`] when neither is there.
+    ///
+    /// ```
+    /// use halter_config::{HarnessConfig, ModelConfig, ModelsConfig};
+    /// use halter_protocol::ModelRole;
+    ///
+    /// let config = HarnessConfig {
+    ///     models: ModelsConfig { default: Some(ModelConfig::offline()), ..ModelsConfig::default() },
+    ///     ..HarnessConfig::default()
+    /// };
+    /// assert_eq!(config.model_for(ModelRole::Small)?.model, "offline");
+    /// # Ok::<(), halter_config::ConfigError>(())
+    /// ```
+    pub fn model_for(&self, role: ModelRole) -> Result<&ModelConfig, ConfigError> {
+        let own = match role {
+            ModelRole::Small => self.models.small.as_ref(),
+            ModelRole::Subagent => self.models.subagent.as_ref(),
+            _ => None,
+        };
+        own.or(self.models.default.as_ref())
+            .ok_or(ConfigError::MissingDefaultModel)
+    }
+
+    /// The model registered under an id: `default`, `small` or `subagent`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::UnknownModel`] for any other id, an upstream model name among them; the
+    /// error lists the known ids.
+    pub fn model_named(&self, id: &str) -> Result<&ModelConfig, ConfigError> {
+        match ModelRole::ALL.into_iter().find(|role| role.as_str() == id) {
+            Some(role) => self.model_for(role),
+            None => Err(ConfigError::UnknownModel { id: id.to_owned() }),
+        }
+    }
+
+    /// The providers that the roles select, each once, in the order of the roles.
+    pub fn selected_providers(&self) -> Vec<ConfiguredProvider> {
+        let mut selected = Vec::new();
+        for role in ModelRole::ALL {
+            if let Ok(model) = self.model_for(role)
+                && !selected.contains(&model.provider)
+            {
+                selected.push(model.provider.clone());
+            }
+        }
+        selected
+    }
+}

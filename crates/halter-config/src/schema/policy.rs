@@ -1,0 +1,125 @@
+//! `[policy]`: what tools may read, write, run and reach.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::path_text;
+
+/// What tools may read and write, and how far subagents may go. Roots start at the session's
+/// directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// Directories that may be written, besides the session's own temporary directory.
+    #[serde(serialize_with = "path_text::many")]
+    pub allowed_write_roots: Vec<PathBuf>,
+    /// Directories that may be read, besides the write roots; empty: the built-in ones.
+    #[serde(serialize_with = "path_text::many")]
+    pub allowed_read_roots: Vec<PathBuf>,
+    /// Patterns of files that no tool may touch; absent: the built-in ones; empty: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sensitive_path_patterns: Option<Vec<String>>,
+    /// The most a tool reads of one file, in bytes.
+    #[schemars(range(min = 1))]
+    pub max_read_bytes: u64,
+    /// How deep subagents may nest; 0: none.
+    pub max_subagent_depth: u32,
+    /// How many subagents may run at once.
+    #[schemars(range(min = 1))]
+    pub max_concurrent_subagents: u32,
+    /// What the shell may run.
+    pub shell: ShellPolicyConfig,
+    /// What the network tools may reach.
+    pub network: NetworkPolicyConfig,
+}
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        Self {
+            allowed_write_roots: vec![PathBuf::from(".")],
+            allowed_read_roots: Vec::new(),
+            sensitive_path_patterns: None,
+            max_read_bytes: 1_048_576,
+            max_subagent_depth: 3,
+            max_concurrent_subagents: 8,
+            shell: ShellPolicyConfig::default(),
+            network: NetworkPolicyConfig::default(),
+        }
+    }
+}
+
+/// What the shell may run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShellPolicyConfig {
+    /// Whether there is a shell at all.
+    pub enabled: bool,
+    /// Programs that may run, by exact name; `"*"`: every program; empty: none.
+    pub allow: Vec<String>,
+    /// How strictly command lines are judged.
+    pub mode: ShellMode,
+    /// Deadline of one command, in seconds.
+    #[schemars(range(min = 1))]
+    pub timeout_secs: u64,
+}
+
+impl Default for ShellPolicyConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            allow: ["git", "cargo", "rg", "ls", "find", "true", "cd"]
+                .map(str::to_owned)
+                .to_vec(),
+            mode: ShellMode::Strict,
+            timeout_secs: 30,
+        }
+    }
+}
+
+/// How strictly command lines are judged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ShellMode {
+    /// What is not fully understood is refused.
+    #[default]
+    Strict,
+    /// Function definitions are accepted when everything they run is listed.
+    Relaxed,
+}
+
+/// What the network tools may reach.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkPolicyConfig {
+    /// Whether tools may use the network at all.
+    pub enabled: bool,
+    /// Hosts that may be reached, by exact name; `"*"`: every host; empty: none.
+    pub allowed_hosts: Vec<String>,
+    /// Services on this machine that may be reached. Also spelled `allowed_loopback_services`.
+    #[serde(alias = "allowed_loopback_services")]
+    pub allowed_loopback: Vec<LoopbackAllow>,
+}
+
+/// A service on this machine that may be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoopbackAllow {
+    /// `localhost` or a loopback address.
+    pub host: String,
+    /// The port; absent: every port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+}
+
+impl Default for LoopbackAllow {
+    fn default() -> Self {
+        Self {
+            host: "localhost".to_owned(),
+            port: None,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `[resources]`, `[prompts]`, `[context]` and `[tools]`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::path_text;
+
+/// Where skills and plugins are found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResourcesConfig {
+    /// Skills.
+    pub skills: ResourceRoots,
+    /// Plugins.
+    pub plugins: ResourceRoots,
+}
+
+/// Directories that are searched for one kind of resource.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResourceRoots {
+    /// The directories; a relative one starts at the file that names it. Layers add up.
+    #[serde(serialize_with = "path_text::many")]
+    pub roots: Vec<PathBuf>,
+}
+
+/// The system prompt.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PromptsConfig {
+    /// Which built-in guidance to use.
+    pub preset: SystemPromptPreset,
+    /// Text that replaces the built-in guidance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// Text that follows the guidance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub append_system_prompt: Option<String>,
+}
+
+/// A built-in guidance text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SystemPromptPreset {
+    /// For any kind of work.
+    #[default]
+    General,
+    /// For work on source code.
+    Coding,
+}
+
+/// When a long conversation is compacted, in tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ContextConfig {
+    /// A conversation this long is compacted.
+    #[schemars(range(min = 1))]
+    pub compaction_threshold: u64,
+    /// How short it should be afterwards; less than `compaction_threshold`.
+    #[schemars(range(min = 1))]
+    pub pre_compaction_target: u64,
+    /// What may be dropped before anything is summarised.
+    pub prune_signal_threshold: PruneSignalThreshold,
+}
+
+impl Default for ContextConfig {
+    fn default() -> Self {
+        Self {
+            compaction_threshold: 80_000,
+            pre_compaction_target: 60_000,
+            prune_signal_threshold: PruneSignalThreshold::Normal,
+        }
+    }
+}
+
+/// How much a part of the conversation must matter to be kept when it is pruned.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PruneSignalThreshold {
+    /// Only empty results are dropped.
+    VeryLow,
+    /// Failed results too.
+    Low,
+    /// Ordinary results too.
+    #[default]
+    Normal,
+    /// File contents too.
+    High,
+}
+
+/// Which built-in tools the model sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolsConfig {
+    /// Names of the tools; empty: all that are compiled in.
+    pub enabled: Vec<String>,
+}

@@ -1,0 +1,222 @@
+//! Which project files the user has trusted, by path and content.
+//!
+//! The record is a text file in the state directory: one line per trusted file, the hash of its
+//! content and its path. Changing a file, or moving it, makes it untrusted again.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::error::ConfigError;
+use crate::limits::{MAX_TRUST_FILE_BYTES, TRUST_LOCK_POLL, TRUST_LOCK_WAIT};
+use crate::project::ProjectFile;
+
+const RECORD_NAME: &str = "trusted-configs";
+const LOCK_NAME: &str = "trusted-configs.lock";
+
+/// The record of trusted project files.
+#[derive(Debug, Clone)]
+pub struct TrustStore {
+    directory: Option<PathBuf>,
+}
+
+impl TrustStore {
+    /// The record in a state directory. Nothing is read or created yet.
+    pub fn open(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: Some(directory.into()),
+        }
+    }
+
+    /// A record that trusts nothing and cannot be written, for programs without a user.
+    pub fn none() -> Self {
+        Self { directory: None }
+    }
+
+    /// The file that holds the record.
+    pub fn path(&self) -> Option<PathBuf> {
+        Some(self.directory.as_ref()?.join(RECORD_NAME))
+    }
+
+    /// Whether exactly this content at exactly this path is trusted.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::TrustStore`] when the record cannot be read, or when others could have
+    /// written it. Treat the file as untrusted then.
+    pub fn is_trusted(&self, project: &ProjectFile) -> Result<bool, ConfigError> {
+        let Some(file) = self.path() else {
+            return Ok(false);
+        };
+        let line = line_of(project);
+        Ok(read_record(&file)?.lines().any(|recorded| recorded == line))
+    }
+
+    /// Records that this content at this path is trusted.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::TrustStore`] when the record cannot be written.
+    pub fn trust(&self, project: &ProjectFile) -> Result<(), ConfigError> {
+        let line = line_of(project);
+        self.rewrite(|recorded| {
+            let mut lines: Vec<&str> = recorded.lines().filter(|other| *other != line).collect();
+            lines.push(&line);
+            lines.join("\n") + "\n"
+        })
+    }
+
+    /// Forgets every content that was trusted at this path. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::TrustStore`] when the record cannot be written.
+    pub fn revoke(&self, path: &Path) -> Result<bool, ConfigError> {
+        let canonical = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let suffix = format!(" {}", escaped(&canonical));
+        let mut found = false;
+        self.rewrite(|recorded| {
+            let mut text = String::new();
+            for line in recorded.lines() {
+                if line.ends_with(&suffix) {
+                    found = true;
+                } else {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+            }
+            text
+        })?;
+        Ok(found)
+    }
+
+    fn rewrite(&self, change: impl FnOnce(&str) -> String) -> Result<(), ConfigError> {
+        let (Some(directory), Some(file)) = (&self.directory, self.path()) else {
+            return Err(ConfigError::TrustStore {
+                file: PathBuf::from(RECORD_NAME),
+                problem: "there is no state directory to keep it in".to_owned(),
+                hint: "set HOME or XDG_STATE_HOME".to_owned(),
+            });
+        };
+        let fault = |error: io::Error| system_fault(&file, &error);
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(fault)?;
+        let _lock = lock(directory, &file)?;
+        let text = change(&read_record(&file)?);
+        if text.len() as u64 > MAX_TRUST_FILE_BYTES {
+            return Err(too_large(&file));
+        }
+        // Readable by the owner alone from the start, complete or not there at all.
+        let mut temporary = tempfile::Builder::new()
+            .prefix(RECORD_NAME)
+            .tempfile_in(directory)
+            .map_err(fault)?;
+        temporary.write_all(text.as_bytes()).map_err(fault)?;
+        temporary.as_file().sync_all().map_err(fault)?;
+        temporary
+            .persist(&file)
+            .map_err(|error| system_fault(&file, &error.error))?;
+        Ok(())
+    }
+}
+
+/// Waits its turn among the writers. The lock ends with the returned file.
+fn lock(directory: &Path, record: &Path) -> Result<File, ConfigError> {
+    let lock_file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(directory.join(LOCK_NAME))
+        .map_err(|error| system_fault(record, &error))?;
+    let deadline = Instant::now() + TRUST_LOCK_WAIT;
+    loop {
+        match lock_file.try_lock() {
+            Ok(()) => return Ok(lock_file),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(TRUST_LOCK_POLL);
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(ConfigError::TrustStore {
+                    file: record.to_path_buf(),
+                    problem: "another process has been writing it for too long".to_owned(),
+                    hint: "try again when that process has ended".to_owned(),
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(system_fault(record, &error)),
+        }
+    }
+}
+
+/// The record as text; empty when there is none yet. Lines that are not understood are kept.
+fn read_record(file: &Path) -> Result<String, ConfigError> {
+    let opened = match File::open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        Err(error) => return Err(system_fault(file, &error)),
+    };
+    let metadata = opened
+        .metadata()
+        .map_err(|error| system_fault(file, &error))?;
+    let others_may_write = metadata.mode() & 0o022 != 0;
+    let foreign = metadata.uid() != rustix::process::geteuid().as_raw();
+    if others_may_write || foreign {
+        return Err(ConfigError::TrustStore {
+            file: file.to_path_buf(),
+            problem: "others can write it, so nothing in it is believed".to_owned(),
+            hint: "check its content, then make it yours with mode 600".to_owned(),
+        });
+    }
+    let mut bytes = Vec::new();
+    opened
+        .take(MAX_TRUST_FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| system_fault(file, &error))?;
+    if bytes.len() as u64 > MAX_TRUST_FILE_BYTES {
+        return Err(too_large(file));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn too_large(file: &Path) -> ConfigError {
+    ConfigError::TrustStore {
+        file: file.to_path_buf(),
+        problem: format!("it would be larger than {MAX_TRUST_FILE_BYTES} bytes"),
+        hint: "delete it and trust the files you still use again".to_owned(),
+    }
+}
+
+fn system_fault(file: &Path, error: &io::Error) -> ConfigError {
+    ConfigError::TrustStore {
+        file: file.to_path_buf(),
+        problem: error.to_string(),
+        hint: "check the permissions of the state directory".to_owned(),
+    }
+}
+
+fn line_of(project: &ProjectFile) -> String {
+    format!(
+        "{} {}",
+        blake3::hash(project.content()).to_hex(),
+        escaped(project.canonical_path())
+    )
+}
+
+/// A path on one line of text, one to one also when it is not UTF-8.
+fn escaped(path: &Path) -> String {
+    let mut text = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_graphic() && *byte != b'%' {
+            text.push(char::from(*byte));
+        } else {
+            text.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,83 @@
+//! What is worth telling about a configuration that loads.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::error::Location;
+
+/// Something about a configuration that the user should know. Loading went on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigWarning {
+    /// A project file that is not trusted tried to do more than narrow.
+    Untrusted {
+        /// The key, dotted.
+        key: String,
+        /// Where it is written.
+        location: Location,
+        /// What of it does not count, and why.
+        reason: String,
+    },
+    /// A `HALTER_*` variable that nobody reads.
+    UnknownVariable {
+        /// The variable.
+        variable: String,
+        /// The variable that was probably meant.
+        hint: Option<String>,
+    },
+    /// The record of trusted files could not be used, so that the project file counts as
+    /// untrusted.
+    TrustRecord {
+        /// The record.
+        file: PathBuf,
+        /// What is wrong with it and what to do.
+        problem: String,
+    },
+}
+
+impl ConfigWarning {
+    /// A name for the kind of warning that never changes.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Untrusted { .. } => "config_untrusted",
+            Self::UnknownVariable { .. } => "config_unknown_variable",
+            Self::TrustRecord { .. } => "config_trust_record",
+        }
+    }
+
+    /// Where in which file, when the warning has such a place.
+    pub fn location(&self) -> Option<&Location> {
+        match self {
+            Self::Untrusted { location, .. } => Some(location),
+            Self::UnknownVariable { .. } | Self::TrustRecord { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for ConfigWarning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Untrusted {
+                key,
+                location,
+                reason,
+            } => write!(
+                formatter,
+                "{location}: `{key}` in a file that is not trusted: {reason}; \
+                 trust the file with `halter trust`, or name it with `--config`"
+            ),
+            Self::UnknownVariable { variable, hint } => {
+                write!(formatter, "unknown environment variable {variable}")?;
+                match hint {
+                    Some(hint) => write!(formatter, ": {hint}"),
+                    None => Ok(()),
+                }
+            }
+            Self::TrustRecord { file, problem } => write!(
+                formatter,
+                "record of trusted files {}: {problem}",
+                file.display()
+            ),
+        }
+    }
+}
