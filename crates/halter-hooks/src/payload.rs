@@ -1,0 +1,297 @@
+//! The payload of each event: the one place where its fields are spelled.
+//!
+//! Every payload has `hook_event_name`, `halter_version`, `session_id`, `cwd`,
+//! `model` (the registered model id), `turn_id` within a turn, and, added when
+//! a hook is run, that hook's `plugin_id`. On top of these:
+//!
+//! | event | fields |
+//! |---|---|
+//! | `SessionStart` | `source` (`startup`, `resume`), `working_dir` |
+//! | `SessionEnd` | `reason` |
+//! | `UserPromptSubmit` | `prompt` |
+//! | `PreToolUse` | `tool_name`, `tool_input`, `tool_use_id` |
+//! | `PostToolUse` | the same and `tool_response` |
+//! | `PostToolUseFailure` | those of `PreToolUse` and `error` |
+//! | `Notification` | `notification_type`, `message` |
+//! | `Stop` | `stop_hook_active`, `last_assistant_message` |
+
+use crate::event::HookEventName;
+use halter_protocol::encoding::escape_path;
+use halter_protocol::{
+    ModelId, NotificationItem, SessionId, ToolCall, ToolError, ToolResult, TurnId,
+};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// The version of the payloads, sent as `halter_version`.
+pub const PAYLOAD_VERSION: u32 = 1;
+
+/// What the payloads of a session's events have in common; its methods add
+/// what each event is about.
+#[derive(Debug, Clone, Copy)]
+pub struct HookPayload<'a> {
+    /// The session.
+    pub session_id: &'a SessionId,
+    /// The turn, if the event happens in one.
+    pub turn_id: Option<&'a TurnId>,
+    /// The session's directory.
+    pub cwd: &'a Path,
+    /// The registered model of the turn.
+    pub model: &'a ModelId,
+}
+
+/// How a session came to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SessionStartSource {
+    /// It is new.
+    Startup,
+    /// It was read back from a store.
+    Resume,
+}
+
+impl SessionStartSource {
+    /// The value as payloads and matchers see it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::Resume => "resume",
+        }
+    }
+}
+
+impl HookPayload<'_> {
+    /// The payload of [`HookEventName::SessionStart`].
+    pub fn session_start(&self, source: SessionStartSource) -> Value {
+        self.with(
+            HookEventName::SessionStart,
+            [
+                ("source", json!(source.as_str())),
+                ("working_dir", json!(escape_path(self.cwd))),
+            ],
+        )
+    }
+
+    /// The payload of [`HookEventName::SessionEnd`].
+    pub fn session_end(&self, reason: &str) -> Value {
+        self.with(HookEventName::SessionEnd, [("reason", json!(reason))])
+    }
+
+    /// The payload of [`HookEventName::UserPromptSubmit`].
+    pub fn user_prompt_submit(&self, prompt: &str) -> Value {
+        self.with(HookEventName::UserPromptSubmit, [("prompt", json!(prompt))])
+    }
+
+    /// The payload of [`HookEventName::PreToolUse`].
+    pub fn pre_tool_use(&self, call: &ToolCall) -> Value {
+        self.with(HookEventName::PreToolUse, call_fields(call))
+    }
+
+    /// The payload of [`HookEventName::PostToolUse`]. A text result is a
+    /// string, a structured one its JSON, an empty one `null`.
+    pub fn post_tool_use(&self, call: &ToolCall, result: &ToolResult) -> Value {
+        let response = ("tool_response", response_value(result));
+        self.with(
+            HookEventName::PostToolUse,
+            call_fields(call).into_iter().chain([response]),
+        )
+    }
+
+    /// The payload of [`HookEventName::PostToolUseFailure`].
+    pub fn post_tool_use_failure(&self, call: &ToolCall, error: &ToolError) -> Value {
+        let error = json!({"code": error.code.as_str(), "message": error.message});
+        self.with(
+            HookEventName::PostToolUseFailure,
+            call_fields(call).into_iter().chain([("error", error)]),
+        )
+    }
+
+    /// The payload of [`HookEventName::Notification`].
+    pub fn notification(&self, notification: &NotificationItem) -> Value {
+        self.with(
+            HookEventName::Notification,
+            [
+                ("notification_type", json!(notification.notification_type)),
+                ("message", json!(notification.message)),
+            ],
+        )
+    }
+
+    /// The payload of [`HookEventName::Stop`]. `continued` says whether the
+    /// turn already goes on because a Stop hook blocked its end, so that a
+    /// hook can avoid asking for ever.
+    pub fn stop(&self, last_assistant_message: &str, continued: StopHookActive) -> Value {
+        self.with(
+            HookEventName::Stop,
+            [
+                ("stop_hook_active", json!(continued == StopHookActive::Yes)),
+                ("last_assistant_message", json!(last_assistant_message)),
+            ],
+        )
+    }
+
+    fn with<'f>(
+        &self,
+        event: HookEventName,
+        fields: impl IntoIterator<Item = (&'f str, Value)>,
+    ) -> Value {
+        let mut payload = Map::new();
+        let mut put = |name: &str, value: Value| payload.insert(name.to_owned(), value);
+        put("hook_event_name", json!(event.as_str()));
+        put("halter_version", json!(PAYLOAD_VERSION));
+        put("session_id", json!(self.session_id));
+        if let Some(turn_id) = self.turn_id {
+            put("turn_id", json!(turn_id));
+        }
+        put("cwd", json!(escape_path(self.cwd)));
+        put("model", json!(self.model));
+        for (name, value) in fields {
+            put(name, value);
+        }
+        Value::Object(payload)
+    }
+}
+
+/// Whether a turn already goes on because a Stop hook blocked its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopHookActive {
+    /// No Stop hook has blocked in this turn.
+    No,
+    /// One has.
+    Yes,
+}
+
+/// The tool result that a hook's rewritten output stands for: the reverse of
+/// how [`HookPayload::post_tool_use`] writes one.
+pub fn tool_result(output: Value) -> ToolResult {
+    match output {
+        Value::Null => ToolResult::Empty,
+        Value::String(text) => ToolResult::Text { text },
+        value => ToolResult::Json { value },
+    }
+}
+
+fn response_value(result: &ToolResult) -> Value {
+    match result {
+        ToolResult::Empty => Value::Null,
+        ToolResult::Json { value } => value.clone(),
+        other => Value::String(other.to_model_text()),
+    }
+}
+
+fn call_fields(call: &ToolCall) -> [(&'static str, Value); 3] {
+    [
+        ("tool_name", json!(call.name)),
+        ("tool_input", call.arguments.clone()),
+        ("tool_use_id", json!(call.id)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halter_protocol::ToolErrorCode;
+
+    fn check(event: HookEventName, payload: &Value, own: Value) {
+        let mut expected = json!({
+            "hook_event_name": event.as_str(),
+            "halter_version": 1,
+            "session_id": "ses_1",
+            "turn_id": "turn_1",
+            "cwd": "/project",
+            "model": "default",
+        });
+        let fields = own.as_object().unwrap().clone();
+        expected.as_object_mut().unwrap().extend(fields);
+        assert_eq!(payload, &expected);
+    }
+
+    #[test]
+    fn every_event_has_its_fields() {
+        let (session_id, turn_id) = (SessionId::from("ses_1"), TurnId::from("turn_1"));
+        let model = ModelId::from("default");
+        let base = HookPayload {
+            session_id: &session_id,
+            turn_id: Some(&turn_id),
+            cwd: Path::new("/project"),
+            model: &model,
+        };
+        let call = ToolCall {
+            id: "call_1".into(),
+            name: "read".into(),
+            arguments: json!({"path": "a"}),
+        };
+        let error = ToolError::new(ToolErrorCode::Failed, "gone");
+        check(
+            HookEventName::SessionStart,
+            &base.session_start(SessionStartSource::Resume),
+            json!({"source": "resume", "working_dir": "/project"}),
+        );
+        check(
+            HookEventName::SessionEnd,
+            &base.session_end("shutdown"),
+            json!({"reason": "shutdown"}),
+        );
+        check(
+            HookEventName::UserPromptSubmit,
+            &base.user_prompt_submit("hello"),
+            json!({"prompt": "hello"}),
+        );
+        check(
+            HookEventName::PreToolUse,
+            &base.pre_tool_use(&call),
+            json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1"}),
+        );
+        check(
+            HookEventName::PostToolUse,
+            &base.post_tool_use(&call, &ToolResult::text("hi")),
+            json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1",
+                   "tool_response": "hi"}),
+        );
+        check(
+            HookEventName::PostToolUseFailure,
+            &base.post_tool_use_failure(&call, &error),
+            json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1",
+                   "error": {"code": "tool_failed", "message": "gone"}}),
+        );
+        check(
+            HookEventName::Notification,
+            &base.notification(&NotificationItem {
+                notification_type: "idle".into(),
+                message: "waiting".into(),
+            }),
+            json!({"notification_type": "idle", "message": "waiting"}),
+        );
+        check(
+            HookEventName::Stop,
+            &base.stop("done", StopHookActive::Yes),
+            json!({"stop_hook_active": true, "last_assistant_message": "done"}),
+        );
+    }
+
+    #[test]
+    fn matcher_fields_are_in_the_payloads() {
+        let (session_id, model) = (SessionId::from("s"), ModelId::from("m"));
+        let base = HookPayload {
+            session_id: &session_id,
+            turn_id: None,
+            cwd: Path::new("/"),
+            model: &model,
+        };
+        let payload = base.session_start(SessionStartSource::Startup);
+        assert_eq!(payload.get("turn_id"), None);
+        let field = HookEventName::SessionStart.matcher_field().unwrap();
+        assert_eq!(payload.get(field), Some(&json!("startup")));
+    }
+
+    #[test]
+    fn results_survive_the_way_to_a_hook_and_back() {
+        for result in [
+            ToolResult::Empty,
+            ToolResult::text("words"),
+            ToolResult::json(json!({"a": [1, 2]})),
+        ] {
+            assert_eq!(tool_result(response_value(&result)), result);
+        }
+    }
+}

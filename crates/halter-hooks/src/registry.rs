@@ -1,0 +1,315 @@
+//! The hooks of a harness, in order, each with a stable id.
+
+use crate::error::HookError;
+use crate::event::HookEventName;
+use crate::hook::Hook;
+use crate::limits::{MAX_HOOKS, MAX_TIMEOUT};
+use halter_protocol::PluginId;
+use regex::Regex;
+use std::sync::Arc;
+
+/// When an in-process hook runs, relative to the hooks of plugins. Hooks of a
+/// later priority see what those of an earlier one rewrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[non_exhaustive]
+pub enum RegisteredHookPriority {
+    /// Before the hooks of plugins: a rewrite of theirs loses against this
+    /// one's.
+    BeforePlugins,
+    /// After the hooks of plugins.
+    #[default]
+    AfterPlugins,
+}
+
+/// The hooks of a harness. Cheap to clone.
+///
+/// Hooks run by priority, then in the order they were registered. A hook's id
+/// is `plugin/event/index`, counting the hooks of that plugin and event, so it
+/// is the same in every process that registers the same hooks.
+///
+/// ```
+/// use halter_hooks::{Hook, HookEventName, HookResponse, Hooks, RegisteredHookPriority};
+/// use halter_protocol::PluginId;
+///
+/// let mut hooks = Hooks::new();
+/// let id = hooks.register(
+///     PluginId::from("sdk-policy"),
+///     RegisteredHookPriority::default(),
+///     Hook::callback(HookEventName::Stop, |_| async { HookResponse::passthrough() }),
+/// )?;
+/// assert_eq!(id, "sdk-policy/Stop/0");
+/// # Ok::<(), halter_hooks::HookError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Hooks {
+    /// Sorted by priority, then registration.
+    entries: Vec<Arc<RegisteredHook>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct RegisteredHook {
+    pub id: String,
+    pub plugin_id: PluginId,
+    pub priority: RegisteredHookPriority,
+    pub matcher: Option<Regex>,
+    pub hook: Arc<Hook>,
+}
+
+impl RegisteredHook {
+    pub fn applies_to(&self, event: HookEventName, matcher_value: Option<&str>) -> bool {
+        self.hook.event == event
+            && match (&self.matcher, matcher_value) {
+                (Some(pattern), Some(value)) => pattern.is_match(value),
+                // Nothing to compare with: a guard runs rather than not.
+                (Some(_), None) | (None, _) => true,
+            }
+    }
+}
+
+impl Hooks {
+    /// No hooks yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a hook after those of its priority and returns its id.
+    ///
+    /// # Errors
+    /// If its matcher is not a regular expression or has nothing to match, its
+    /// timeout is out of range, or the registry is full.
+    pub fn register(
+        &mut self,
+        plugin_id: PluginId,
+        priority: RegisteredHookPriority,
+        hook: Hook,
+    ) -> Result<String, HookError> {
+        self.insert(plugin_id, priority, Arc::new(hook))
+    }
+
+    /// These hooks and, after those of the same priority, the others'.
+    ///
+    /// # Errors
+    /// If they are too many together.
+    pub fn merged(&self, others: &Self) -> Result<Self, HookError> {
+        let mut all = self.clone();
+        for other in &others.entries {
+            all.insert(other.plugin_id.clone(), other.priority, other.hook.clone())?;
+        }
+        Ok(all)
+    }
+
+    /// How many hooks there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// True if any hook is bound to the event, whatever its matcher: a caller
+    /// need not build a payload nobody reads.
+    pub fn listens_to(&self, event: HookEventName) -> bool {
+        self.entries.iter().any(|entry| entry.hook.event == event)
+    }
+
+    /// The ids of all hooks, in the order they run.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.id.as_str())
+    }
+
+    pub(crate) fn matching<'a>(
+        &'a self,
+        event: HookEventName,
+        matcher_value: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Arc<RegisteredHook>> {
+        self.entries
+            .iter()
+            .filter(move |entry| entry.applies_to(event, matcher_value))
+    }
+
+    fn insert(
+        &mut self,
+        plugin_id: PluginId,
+        priority: RegisteredHookPriority,
+        hook: Arc<Hook>,
+    ) -> Result<String, HookError> {
+        let index = self
+            .entries
+            .iter()
+            .filter(|entry| entry.plugin_id == plugin_id && entry.hook.event == hook.event)
+            .count();
+        let id = format!("{plugin_id}/{}/{index}", hook.event);
+        if self.entries.len() >= MAX_HOOKS {
+            return Err(HookError::TooManyHooks { hook_id: id });
+        }
+        if hook.timeout.is_zero() || hook.timeout > MAX_TIMEOUT {
+            return Err(HookError::TimeoutOutOfRange {
+                hook_id: id,
+                timeout: hook.timeout,
+            });
+        }
+        let matcher = compile_matcher(&id, &hook)?;
+        let place = self
+            .entries
+            .partition_point(|entry| entry.priority <= priority);
+        self.entries.insert(
+            place,
+            Arc::new(RegisteredHook {
+                id: id.clone(),
+                plugin_id,
+                priority,
+                matcher,
+                hook,
+            }),
+        );
+        Ok(id)
+    }
+}
+
+fn compile_matcher(hook_id: &str, hook: &Hook) -> Result<Option<Regex>, HookError> {
+    let pattern = match hook.matcher.as_deref() {
+        None | Some("" | "*") => return Ok(None),
+        Some(pattern) => pattern,
+    };
+    if hook.event.matcher_field().is_none() {
+        return Err(HookError::MatcherWithoutSubject {
+            hook_id: hook_id.to_owned(),
+            event: hook.event,
+        });
+    }
+    Regex::new(pattern)
+        .map(Some)
+        .map_err(|source| HookError::InvalidMatcher {
+            hook_id: hook_id.to_owned(),
+            pattern: pattern.to_owned(),
+            source: Box::new(source),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response::HookResponse;
+    use std::time::Duration;
+
+    fn hook(event: HookEventName) -> Hook {
+        Hook::callback(event, |_| async { HookResponse::passthrough() })
+    }
+
+    fn add(hooks: &mut Hooks, plugin: &str, hook: Hook) -> Result<String, HookError> {
+        hooks.register(plugin.into(), RegisteredHookPriority::AfterPlugins, hook)
+    }
+
+    #[test]
+    fn ids_count_per_plugin_and_event_and_order_follows_priority() {
+        let mut hooks = Hooks::new();
+        add(&mut hooks, "a", hook(HookEventName::PreToolUse)).unwrap();
+        add(&mut hooks, "b", hook(HookEventName::PreToolUse)).unwrap();
+        add(&mut hooks, "a", hook(HookEventName::Stop)).unwrap();
+        hooks
+            .register(
+                "a".into(),
+                RegisteredHookPriority::BeforePlugins,
+                hook(HookEventName::PreToolUse),
+            )
+            .unwrap();
+        add(&mut hooks, "a", hook(HookEventName::PreToolUse)).unwrap();
+        let ids: Vec<_> = hooks.ids().collect();
+        assert_eq!(
+            ids,
+            [
+                "a/PreToolUse/1",
+                "a/PreToolUse/0",
+                "b/PreToolUse/0",
+                "a/Stop/0",
+                "a/PreToolUse/2"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_bad_matcher_is_refused_by_name() {
+        let mut hooks = Hooks::new();
+        let broken = hook(HookEventName::PreToolUse).with_matcher("(");
+        let error = add(&mut hooks, "p", broken).unwrap_err();
+        assert_eq!(error.code(), "hook_matcher_invalid");
+        assert!(error.to_string().contains("p/PreToolUse/0"));
+        assert!(hooks.is_empty());
+    }
+
+    #[test]
+    fn a_matcher_needs_something_to_match() {
+        let mut hooks = Hooks::new();
+        let error = add(
+            &mut hooks,
+            "p",
+            hook(HookEventName::Stop).with_matcher("end"),
+        )
+        .unwrap_err();
+        assert_eq!(error.code(), "hook_matcher_unused");
+        for everything in ["", "*"] {
+            let harmless = hook(HookEventName::Stop).with_matcher(everything);
+            add(&mut hooks, "p", harmless).unwrap();
+        }
+    }
+
+    #[test]
+    fn timeouts_are_bounded() {
+        let mut hooks = Hooks::new();
+        let timed = |timeout| hook(HookEventName::Stop).with_timeout(timeout);
+        for wrong in [Duration::ZERO, MAX_TIMEOUT + Duration::from_nanos(1)] {
+            let error = add(&mut hooks, "p", timed(wrong)).unwrap_err();
+            assert_eq!(error.code(), "hook_timeout_out_of_range");
+        }
+        add(&mut hooks, "p", timed(MAX_TIMEOUT)).unwrap();
+    }
+
+    #[test]
+    fn the_registry_is_bounded() {
+        let mut hooks = Hooks::new();
+        for _ in 0..MAX_HOOKS {
+            add(&mut hooks, "p", hook(HookEventName::Stop)).unwrap();
+        }
+        let error = add(&mut hooks, "p", hook(HookEventName::Stop)).unwrap_err();
+        assert_eq!(error.code(), "too_many_hooks");
+        let one = {
+            let mut one = Hooks::new();
+            add(&mut one, "p", hook(HookEventName::Stop)).unwrap();
+            one
+        };
+        assert!(hooks.merged(&one).is_err());
+    }
+
+    #[test]
+    fn merging_keeps_priorities_and_gives_fresh_ids() {
+        let mut files = Hooks::new();
+        add(&mut files, "p", hook(HookEventName::Stop)).unwrap();
+        let mut sdk = Hooks::new();
+        add(&mut sdk, "p", hook(HookEventName::Stop)).unwrap();
+        sdk.register(
+            "q".into(),
+            RegisteredHookPriority::BeforePlugins,
+            hook(HookEventName::Stop),
+        )
+        .unwrap();
+        let both = files.merged(&sdk).unwrap();
+        let ids: Vec<_> = both.ids().collect();
+        assert_eq!(ids, ["q/Stop/0", "p/Stop/0", "p/Stop/1"]);
+    }
+
+    #[test]
+    fn matchers_are_unanchored_and_guards_run_without_a_value() {
+        let mut hooks = Hooks::new();
+        let guard = hook(HookEventName::PreToolUse).with_matcher("read|write");
+        add(&mut hooks, "p", guard).unwrap();
+        let runs = |value| hooks.matching(HookEventName::PreToolUse, value).count();
+        assert_eq!(runs(Some("read")), 1);
+        assert_eq!(runs(Some("overwrite")), 1);
+        assert_eq!(runs(Some("shell")), 0);
+        assert_eq!(runs(None), 1);
+        assert!(hooks.listens_to(HookEventName::PreToolUse));
+        assert!(!hooks.listens_to(HookEventName::Stop));
+    }
+}
