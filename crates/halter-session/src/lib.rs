@@ -1,1 +1,47 @@
-//! The session log: stores, blobs, checkpoints.
+//! The log of a session and the stores it lives in.
+//!
+//! A session is an append-only sequence of events. This crate commits them,
+//! reads them back, and keeps the state that follows from them; it never asks
+//! what an event means beyond the fold of `halter-protocol`, and never runs a
+//! turn.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`log`] | [`SessionLog`], one writer's view of one session |
+//! | [`store`] | [`SessionStore`], what a backend has to do |
+//! | [`memory`] | sessions that live as long as the process |
+//! | [`records`] | what goes into a store and comes out of it |
+//! | [`codec`] | the stored form of events, and reading them back |
+//! | [`checkpoint`] | the stored form of a state |
+//! | [`blob`] | content stored once, under its hash |
+//! | [`error`] | what can go wrong, and what to do then |
+//! | [`limits`] | every bound, by name and unit |
+
+pub mod blob;
+pub mod checkpoint;
+pub mod codec;
+pub mod error;
+pub mod limits;
+pub mod log;
+pub mod memory;
+pub mod records;
+pub mod store;
+
+pub use blob::{Blob, BlobHash};
+pub use codec::read_events;
+pub use error::{SessionCommitConflict, StoreError};
+pub use halter_protocol::fold;
+pub use log::SessionLog;
+pub use memory::InMemorySessionStore;
+pub use records::{
+    AppendBatch, Checkpoint, Durability, DurabilityPolicy, EventRecord, OpenedSession, PageCursor,
+    PageRequest, SessionPage, SessionRecord, SessionSummary, UnreadableSession, WriterToken,
+};
+pub use store::SessionStore;
+
+/// The seed's name of [`OpenedSession`].
+pub type StoredSession = OpenedSession;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -1,0 +1,303 @@
+//! The stored form of events.
+//!
+//! A stored line is the JSON of a [`SessionEvent`], except that a string
+//! longer than [`MAX_INLINE_STRING_BYTES`] (a tool's output, a large argument,
+//! an image) is stored as a blob: in the line it is `""`, and the line starts
+//! with a table from the string's JSON pointer to the hash of its bytes.
+//!
+//! ```json
+//! {"blobs":{"/payload/outcome/result/ok/text":"af13…"},"session_id":"ses_…","sequence":7,…}
+//! ```
+//!
+//! The same text is stored once, however many events and sessions hold it.
+//! Payloads of kinds this version does not know stay in the line, byte for
+//! byte. Decoding puts the texts back.
+
+use crate::blob::{Blob, BlobHash};
+use crate::error::StoreError;
+use crate::limits::MAX_INLINE_STRING_BYTES;
+use crate::records::EventRecord;
+use crate::store::SessionStore;
+use bytes::Bytes;
+use halter_protocol::{SessionEvent, SessionEventPayload, SessionId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// How a document with blobs starts. No document stored here has a field of
+/// this name of its own.
+const TABLE_START: &str = "{\"blobs\":{";
+
+type Table = BTreeMap<String, BlobHash>;
+
+/// Content to store beside documents, each once.
+pub(crate) type BlobSet = BTreeMap<BlobHash, Bytes>;
+
+/// The stored form of `event`; the blobs it needs are added to `blobs`.
+pub(crate) fn encode_event(
+    event: &SessionEvent,
+    blobs: &mut BlobSet,
+) -> serde_json::Result<Arc<str>> {
+    if let SessionEventPayload::Unknown(_) = event.payload {
+        return serde_json::to_string(event).map(Arc::from);
+    }
+    encode(event, blobs).map(Arc::from)
+}
+
+/// The stored form of any document that serializes as an object.
+pub(crate) fn encode(document: &impl Serialize, blobs: &mut BlobSet) -> serde_json::Result<String> {
+    let json = serde_json::to_string(document)?;
+    if json.len() <= MAX_INLINE_STRING_BYTES {
+        return Ok(json);
+    }
+    let mut value = serde_json::to_value(document)?;
+    let mut table = Table::new();
+    move_large_strings(&mut value, &mut String::new(), &mut table, blobs);
+    if table.is_empty() {
+        return Ok(json);
+    }
+    let table = serde_json::to_string(&table)?;
+    let rest = serde_json::to_string(&value)?;
+    let fields = rest.strip_prefix('{').unwrap_or(&rest);
+    Ok(format!("{{\"blobs\":{table},{fields}"))
+}
+
+fn move_large_strings(
+    value: &mut Value,
+    pointer: &mut String,
+    table: &mut Table,
+    blobs: &mut BlobSet,
+) {
+    let parent = pointer.len();
+    match value {
+        Value::String(text) if text.len() > MAX_INLINE_STRING_BYTES => {
+            let blob = Blob::new(std::mem::take(text).into_bytes());
+            table.insert(pointer.clone(), blob.hash);
+            blobs.insert(blob.hash, blob.bytes);
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                pointer.push('/');
+                pointer.push_str(&index.to_string());
+                move_large_strings(item, pointer, table, blobs);
+                pointer.truncate(parent);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields.iter_mut() {
+                pointer.push('/');
+                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                move_large_strings(field, pointer, table, blobs);
+                pointer.truncate(parent);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn table_of(json: &str) -> Option<Table> {
+    #[derive(Deserialize)]
+    struct Start {
+        blobs: Table,
+    }
+    if !json.starts_with(TABLE_START) {
+        return None;
+    }
+    serde_json::from_str::<Start>(json)
+        .ok()
+        .map(|start| start.blobs)
+}
+
+/// Texts fetched from a store, to put back into stored documents.
+#[derive(Debug, Default)]
+pub(crate) struct Texts(HashMap<BlobHash, Arc<str>>);
+
+impl Texts {
+    /// Fetches what `json` needs and is not here yet.
+    pub async fn fetch(&mut self, store: &dyn SessionStore, json: &str) -> Result<(), StoreError> {
+        for hash in table_of(json).unwrap_or_default().into_values() {
+            let Entry::Vacant(place) = self.0.entry(hash) else {
+                continue;
+            };
+            let bytes = store.blob(&hash).await?;
+            let text = bytes
+                .as_deref()
+                .and_then(|bytes| std::str::from_utf8(bytes).ok());
+            if text.is_none() {
+                tracing::warn!(%hash, "a stored text is missing; its place says so");
+            }
+            place.insert(text.map_or_else(|| lost(&hash), Arc::from));
+        }
+        Ok(())
+    }
+
+    /// The document with its texts in place.
+    pub fn put_back<'a>(&self, json: &'a str) -> serde_json::Result<Cow<'a, str>> {
+        let Some(table) = table_of(json) else {
+            return Ok(Cow::Borrowed(json));
+        };
+        let mut value: Value = serde_json::from_str(json)?;
+        if let Value::Object(fields) = &mut value {
+            fields.shift_remove("blobs");
+        }
+        for (pointer, hash) in table {
+            if let Some(place) = value.pointer_mut(&pointer) {
+                let text = self.0.get(&hash).cloned().unwrap_or_else(|| lost(&hash));
+                *place = Value::String(text.as_ref().to_owned());
+            }
+        }
+        serde_json::to_string(&value).map(Cow::Owned)
+    }
+}
+
+/// What stands in for a text the store has lost: one missing output must not
+/// make a session unusable, and nobody should take it for an empty one.
+fn lost(hash: &BlobHash) -> Arc<str> {
+    format!("[this text is lost: blob {hash} is missing from the session store]").into()
+}
+
+/// The event a stored line stands for.
+pub(crate) fn decode_event(
+    session_id: &SessionId,
+    record: &EventRecord,
+    texts: &Texts,
+) -> Result<SessionEvent, StoreError> {
+    let corrupt = |why: String| StoreError::corrupt_event(session_id, record.sequence, why);
+    let json = texts
+        .put_back(&record.json)
+        .map_err(|error| corrupt(error.to_string()))?;
+    let event: SessionEvent =
+        serde_json::from_str(&json).map_err(|error| corrupt(error.to_string()))?;
+    if event.sequence() != record.sequence {
+        return Err(corrupt(format!("it says it is event {}", event.sequence())));
+    }
+    Ok(event)
+}
+
+/// The events after `after`, oldest first, texts in place. Returns what
+/// [`SessionStore::read`] returns: fewer than `limit` does not mean the end,
+/// none does.
+pub async fn read_events(
+    store: &dyn SessionStore,
+    session_id: &SessionId,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<SessionEvent>, StoreError> {
+    let records = store.read(session_id, after, limit).await?;
+    let mut texts = Texts::default();
+    let mut events = Vec::with_capacity(records.len());
+    for record in &records {
+        texts.fetch(store, &record.json).await?;
+        events.push(decode_event(session_id, record, &texts)?);
+    }
+    Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halter_protocol::{Timestamp, ToolCall, ToolExecutionOutcome, ToolResult, UnknownPayload};
+    use serde_json::json;
+
+    fn event(payload: SessionEventPayload) -> SessionEvent {
+        SessionEvent::new_committed("ses_1".into(), 1, Timestamp::UNIX_EPOCH, payload)
+    }
+
+    fn completed(result: ToolResult) -> SessionEvent {
+        event(SessionEventPayload::ToolExecutionCompleted {
+            outcome: ToolExecutionOutcome {
+                call: ToolCall {
+                    id: "call_1".into(),
+                    name: "shell".into(),
+                    arguments: json!({}),
+                },
+                result: Ok(result),
+            },
+        })
+    }
+
+    fn texts(blobs: &BlobSet) -> Texts {
+        let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap().into();
+        Texts(
+            blobs
+                .iter()
+                .map(|(hash, bytes)| (*hash, text(bytes)))
+                .collect(),
+        )
+    }
+
+    fn round_trip(event: &SessionEvent) -> (Arc<str>, BlobSet, SessionEvent) {
+        let mut blobs = BlobSet::new();
+        let json = encode_event(event, &mut blobs).unwrap();
+        let record = EventRecord {
+            sequence: 1,
+            json: json.clone(),
+        };
+        let back = decode_event(&"ses_1".into(), &record, &texts(&blobs)).unwrap();
+        (json, blobs, back)
+    }
+
+    #[test]
+    fn a_string_is_moved_one_byte_past_its_limit() {
+        for (extra, moved) in [(0, 0), (1, 1)] {
+            let event = completed(ToolResult::text(
+                "x".repeat(MAX_INLINE_STRING_BYTES + extra),
+            ));
+            let (json, blobs, back) = round_trip(&event);
+            assert_eq!(back, event);
+            assert_eq!(blobs.len(), moved);
+            assert_eq!(json.starts_with(TABLE_START), moved == 1);
+        }
+    }
+
+    #[test]
+    fn strings_are_found_under_any_key_and_stored_once() {
+        let large = "y".repeat(MAX_INLINE_STRING_BYTES * 2);
+        let event = completed(ToolResult::json(json!({
+            "a/b~c": [1.1, large, {"": large}],
+            "blobs": {"/x": "not a table"},
+            "small": "z",
+        })));
+        let (json, blobs, back) = round_trip(&event);
+        assert_eq!(back, event);
+        assert_eq!(blobs.len(), 1);
+        assert!(json.len() < 1_000, "{json}");
+    }
+
+    #[test]
+    fn a_payload_of_an_unknown_kind_stays_in_its_line() {
+        let text = "z".repeat(MAX_INLINE_STRING_BYTES * 2);
+        let line = format!(
+            r#"{{"session_id":"ses_1","sequence":1,"delivery":"lossless","at":"1970-01-01T00:00:00Z","payload":{{"kind":"mind_read",  "x":1.10,"y":"{text}"}}}}"#
+        );
+        let event: SessionEvent = serde_json::from_str(&line).unwrap();
+        assert!(matches!(
+            &event.payload,
+            SessionEventPayload::Unknown(UnknownPayload { .. })
+        ));
+        let (json, blobs, back) = round_trip(&event);
+        assert_eq!(json.as_ref(), line);
+        assert!(blobs.is_empty());
+        assert_eq!(back, event);
+    }
+
+    #[test]
+    fn a_lost_text_says_so() {
+        let event = completed(ToolResult::text("x".repeat(MAX_INLINE_STRING_BYTES + 1)));
+        let json = encode_event(&event, &mut BlobSet::new()).unwrap();
+        let restored = Texts::default().put_back(&json).unwrap();
+        assert!(restored.contains("this text is lost: blob"));
+    }
+
+    #[test]
+    fn a_line_that_lies_about_its_place_is_damaged() {
+        let event = completed(ToolResult::Empty);
+        let json = encode_event(&event, &mut BlobSet::new()).unwrap();
+        let record = EventRecord { sequence: 2, json };
+        let error = decode_event(&"ses_1".into(), &record, &Texts::default()).unwrap_err();
+        assert_eq!(error.code(), "store_corrupt");
+    }
+}

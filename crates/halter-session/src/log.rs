@@ -1,0 +1,387 @@
+//! One writer's view of one session.
+
+use crate::blob::Blob;
+use crate::checkpoint::{decode_state, encode_state};
+use crate::codec::{BlobSet, encode_event, read_events};
+use crate::error::StoreError;
+use crate::limits::{
+    MAX_CHECKPOINT_BYTES, MAX_READ_EVENTS, MAX_TITLE_CHARS, MIN_CHECKPOINT_EVENTS,
+};
+use crate::records::{
+    AppendBatch, Checkpoint, Durability, DurabilityPolicy, EventRecord, OpenedSession,
+    SessionRecord, WriterToken,
+};
+use crate::store::SessionStore;
+use halter_protocol::fold::apply_event;
+use halter_protocol::{
+    Delivery, Message, PendingEvent, SCHEMA_VERSION, SessionBlueprint, SessionEvent,
+    SessionEventPayload, SessionId, SessionState,
+};
+use std::sync::Arc;
+
+/// A session as its writer sees it: the state, always equal to the fold of the
+/// committed events, and the right to commit more.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use halter_protocol::{PendingEvent, SessionBlueprint, SessionEventPayload, Timestamp};
+/// use halter_session::{Durability, DurabilityPolicy, InMemorySessionStore, SessionLog};
+/// use std::sync::Arc;
+///
+/// let blueprint: SessionBlueprint = serde_json::from_value(serde_json::json!({
+///     "session_id": "ses_1", "created_at": "2026-01-02T03:04:05Z", "working_dir": "/tmp",
+///     "default_model": "default", "system_prompt": [], "snapshot_revision": "empty",
+///     "environment": {"platform": "linux x86_64", "date": "2026-01-02"},
+/// }))
+/// .unwrap();
+/// let store = Arc::new(InMemorySessionStore::new());
+/// let mut log = SessionLog::create(store, blueprint, DurabilityPolicy::Process).await.unwrap();
+///
+/// let turn = SessionEventPayload::TurnStarted { turn_id: "turn_1".into() };
+/// let pending = PendingEvent::new("ses_1".into(), Timestamp::now(), turn);
+/// let committed = log.append(vec![pending], Durability::Durable).await.unwrap();
+/// assert_eq!(committed[0].sequence(), 1);
+/// assert_eq!(log.state().live_turn, Some("turn_1".into()));
+/// # });
+/// ```
+pub struct SessionLog {
+    store: Arc<dyn SessionStore>,
+    token: WriterToken,
+    blueprint: Arc<SessionBlueprint>,
+    policy: DurabilityPolicy,
+    state: SessionState,
+    head: u64,
+    /// The last event the newest checkpoint includes.
+    checkpointed: u64,
+    titled: bool,
+    /// Why nothing can be appended any more.
+    poisoned: Option<Arc<str>>,
+}
+
+impl std::fmt::Debug for SessionLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionLog")
+            .field("token", &self.token)
+            .field("head", &self.head)
+            .field("poisoned", &self.poisoned)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SessionLog {
+    /// Starts a session.
+    pub async fn create(
+        store: Arc<dyn SessionStore>,
+        blueprint: SessionBlueprint,
+        policy: DurabilityPolicy,
+    ) -> Result<Self, StoreError> {
+        let token = store.create(SessionRecord::new(blueprint.clone())).await?;
+        Ok(Self {
+            store,
+            token,
+            blueprint: Arc::new(blueprint),
+            policy,
+            state: SessionState::default(),
+            head: 0,
+            checkpointed: 0,
+            titled: false,
+            poisoned: None,
+        })
+    }
+
+    /// Takes a stored session over: every other writer of it is stale from now
+    /// on. Folds the newest checkpoint and the events after it.
+    pub async fn open(
+        store: Arc<dyn SessionStore>,
+        session_id: &SessionId,
+        policy: DurabilityPolicy,
+    ) -> Result<Self, StoreError> {
+        let opened = store.open(session_id).await?;
+        // Before the takeover: an older program must not push out a newer one.
+        refuse_newer(&opened)?;
+        let token = store.acquire(session_id).await?;
+        let (state, checkpointed) = restore_checkpoint(store.as_ref(), &opened).await?;
+        let mut log = Self {
+            store,
+            token,
+            blueprint: Arc::new(opened.record.blueprint),
+            policy,
+            state,
+            head: checkpointed,
+            checkpointed,
+            titled: opened.title.is_some(),
+            poisoned: None,
+        };
+        log.fold_tail().await?;
+        Ok(log)
+    }
+
+    /// What was fixed when the session started.
+    pub fn blueprint(&self) -> &Arc<SessionBlueprint> {
+        &self.blueprint
+    }
+
+    /// The session.
+    pub fn session_id(&self) -> &SessionId {
+        &self.token.session_id
+    }
+
+    /// The fold of all committed events.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// The sequence of the last committed event, 0 without events.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// The store the session lives in.
+    pub fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.store
+    }
+
+    /// Commits `events` in order, folds them, and returns them as committed.
+    ///
+    /// All of them are committed, or none and the state is as before. After a
+    /// conflict, and when the future of an append was dropped before its end,
+    /// this view no longer knows the log: every later append fails with
+    /// [`StoreError::Poisoned`], and the session has to be opened again.
+    pub async fn append(
+        &mut self,
+        events: Vec<PendingEvent>,
+        durability: Durability,
+    ) -> Result<Vec<Arc<SessionEvent>>, StoreError> {
+        if let Some(reason) = &self.poisoned {
+            return Err(StoreError::Poisoned {
+                session_id: self.token.session_id.clone(),
+                reason: reason.clone(),
+            });
+        }
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (committed, mut batch) = self.number_and_encode(events)?;
+        self.add_checkpoint_if_due(&mut batch).await;
+        let checkpoint = batch.checkpoint.as_ref().map(|it| it.sequence);
+        let titled = self.titled || batch.title.is_some();
+        let level = self.policy.level(durability);
+
+        self.poisoned = Some("an append was abandoned before its end".into());
+        let outcome = self
+            .store
+            .append(&self.token, self.head, batch, level)
+            .await;
+        self.poisoned = None;
+        match outcome {
+            Ok(head) => self.head = head,
+            Err(error) => {
+                if error.is_conflict() || matches!(error, StoreError::NotFound { .. }) {
+                    self.poisoned = Some(error.to_string().into());
+                }
+                return Err(error);
+            }
+        }
+        for event in &committed {
+            apply_event(&mut self.state, &event.payload);
+        }
+        self.checkpointed = checkpoint.unwrap_or(self.checkpointed);
+        self.titled = titled;
+        Ok(committed)
+    }
+
+    fn number_and_encode(
+        &self,
+        events: Vec<PendingEvent>,
+    ) -> Result<(Vec<Arc<SessionEvent>>, AppendBatch), StoreError> {
+        let mut batch = AppendBatch::default();
+        let mut blobs = BlobSet::new();
+        let mut committed = Vec::with_capacity(events.len());
+        for (event, sequence) in events.into_iter().zip(self.head + 1..) {
+            self.check_event(&event)?;
+            batch.updated_at = Some(event.at);
+            if !self.titled && batch.title.is_none() {
+                batch.title = title_of(&event.payload);
+            }
+            let mut event = event.into_committed(sequence);
+            if sequence == 1 {
+                event = event.first_of_stream();
+            }
+            let json = encode_event(&event, &mut blobs)
+                .map_err(|error| self.refused(error.to_string()))?;
+            batch.events.push(EventRecord { sequence, json });
+            committed.push(Arc::new(event));
+        }
+        batch.blobs = blobs.into_iter().map(Blob::from).collect();
+        Ok((committed, batch))
+    }
+
+    fn check_event(&self, event: &PendingEvent) -> Result<(), StoreError> {
+        if event.session_id != self.token.session_id {
+            return Err(self.refused(format!("an event belongs to '{}'", event.session_id)));
+        }
+        if event.payload.delivery() != Delivery::Lossless {
+            return Err(self.refused(format!(
+                "'{}' is best effort and never stored",
+                event.payload.kind()
+            )));
+        }
+        Ok(())
+    }
+
+    fn refused(&self, reason: String) -> StoreError {
+        StoreError::InvalidBatch {
+            session_id: self.token.session_id.clone(),
+            reason,
+        }
+    }
+
+    /// Adds a checkpoint of the state before the batch once there are as many
+    /// new events as the last checkpoint covers: the cost of all checkpoints
+    /// together stays proportional to the log.
+    async fn add_checkpoint_if_due(&self, batch: &mut AppendBatch) {
+        let new = self.head - self.checkpointed;
+        if new < self.checkpointed.max(MIN_CHECKPOINT_EVENTS) {
+            return;
+        }
+        let state = self.state.clone();
+        let encode = move || {
+            let mut blobs = BlobSet::new();
+            encode_state(&state, &mut blobs).map(|json| (json, blobs))
+        };
+        let encoded = match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => match runtime.spawn_blocking(encode).await {
+                Ok(encoded) => encoded,
+                Err(_) => return,
+            },
+            Err(_) => encode(),
+        };
+        match encoded {
+            Ok((json, blobs)) if json.len() <= MAX_CHECKPOINT_BYTES => {
+                batch.blobs.extend(blobs.into_iter().map(Blob::from));
+                batch.checkpoint = Some(Checkpoint {
+                    sequence: self.head,
+                    json,
+                });
+            }
+            Ok((json, _)) => tracing::warn!(
+                session_id = %self.token.session_id,
+                bytes = json.len(),
+                max = MAX_CHECKPOINT_BYTES,
+                "the state is too large for a checkpoint; opening the session folds all its events"
+            ),
+            Err(error) => tracing::warn!(
+                session_id = %self.token.session_id,
+                %error,
+                "no checkpoint was written; opening the session folds all its events"
+            ),
+        }
+    }
+
+    async fn fold_tail(&mut self) -> Result<(), StoreError> {
+        loop {
+            let store = self.store.as_ref();
+            let id = &self.token.session_id;
+            let events = read_events(store, id, self.head, MAX_READ_EVENTS).await?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            for event in events {
+                if event.sequence() != self.head + 1 {
+                    let why = format!("event {} is missing before it", self.head + 1);
+                    return Err(StoreError::corrupt_event(id, event.sequence(), why));
+                }
+                apply_event(&mut self.state, &event.payload);
+                self.head = event.sequence();
+            }
+        }
+    }
+}
+
+fn refuse_newer(opened: &OpenedSession) -> Result<(), StoreError> {
+    let found = opened.record.schema_version;
+    if found > SCHEMA_VERSION {
+        return Err(StoreError::TooNew {
+            what: format!("session '{}'", opened.record.blueprint.session_id),
+            found,
+            supported: SCHEMA_VERSION,
+        });
+    }
+    Ok(())
+}
+
+/// The state of the newest checkpoint and the last event it includes, or the
+/// empty state where there is no checkpoint this version can use.
+async fn restore_checkpoint(
+    store: &dyn SessionStore,
+    opened: &OpenedSession,
+) -> Result<(SessionState, u64), StoreError> {
+    if let Some(checkpoint) = &opened.checkpoint {
+        if checkpoint.sequence <= opened.head
+            && let Some(state) = decode_state(store, &checkpoint.json).await?
+        {
+            return Ok((state, checkpoint.sequence));
+        }
+        tracing::warn!(
+            session_id = %opened.record.blueprint.session_id,
+            sequence = checkpoint.sequence,
+            "a checkpoint cannot be used; folding all events instead"
+        );
+    }
+    Ok((SessionState::default(), 0))
+}
+
+/// The start of a user's text, on one line and without control characters.
+fn title_of(payload: &SessionEventPayload) -> Option<Arc<str>> {
+    let SessionEventPayload::MessageItem { message } = payload else {
+        return None;
+    };
+    let Message::User(user) = message.as_ref() else {
+        return None;
+    };
+    let text = user.plain_text();
+    let words: Vec<&str> = text
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .take(MAX_TITLE_CHARS)
+        .collect();
+    let line = words.join(" ");
+    if line.is_empty() {
+        return None;
+    }
+    let mut title: String = line.chars().take(MAX_TITLE_CHARS).collect();
+    if title.len() < line.len() {
+        title.pop();
+        title.push('…');
+    }
+    Some(title.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halter_protocol::UserMessage;
+
+    fn title(text: &str) -> Option<String> {
+        let message = Arc::new(Message::User(UserMessage::text(text)));
+        title_of(&SessionEventPayload::MessageItem { message }).map(|title| title.to_string())
+    }
+
+    #[test]
+    fn a_title_is_one_line_of_plain_characters() {
+        assert_eq!(
+            title("fix\n the\u{1b}[31m  bug"),
+            Some("fix the [31m bug".into())
+        );
+        assert_eq!(title(" \n"), None);
+    }
+
+    #[test]
+    fn a_title_is_cut_at_its_limit() {
+        let fits = "ä".repeat(MAX_TITLE_CHARS);
+        assert_eq!(title(&fits), Some(fits.clone()));
+        let cut = title(&format!("{fits}ä")).unwrap();
+        assert_eq!(cut.chars().count(), MAX_TITLE_CHARS);
+        assert!(cut.ends_with('…'));
+    }
+}
