@@ -1,1 +1,34 @@
-//! What may run, be read and be written: the shell judge, the file door and policy settings.
+//! What a session's tools may run, read and write.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`settings`] | the policy as data, and what a session adds to it |
+//! | [`policy`] | [`ToolPolicy`], the object tools ask, and its standard form |
+//! | [`door`] | the file door: checks and opens in one step, returns handles |
+//! | [`shell`] | the shell judge: reads a command line before anything runs |
+//! | [`error`] | why something was refused, and what to change |
+//! | [`limits`] | the bounds of all of the above |
+//!
+//! This crate decides; it never executes a program, asks a person, reads the
+//! environment or prints. An error on the way to a decision is a denial.
+
+pub mod door;
+pub mod error;
+pub mod limits;
+pub mod policy;
+mod process;
+pub mod settings;
+pub mod shell;
+
+pub use door::{
+    BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS, DirHandle, FileDoor,
+    Precondition, ReadHandle, WriteTicket, Written, sha256_hex,
+};
+pub use error::{Access, PolicyError};
+pub use policy::{StandardPolicy, ToolPolicy};
+pub use settings::{PolicySettings, SessionScope};
+pub use shell::ShellJudge;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -1,0 +1,127 @@
+//! What stays closed inside the roots: sensitive files and the harness's own.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Access, PolicyError};
+use crate::settings::{PolicySettings, SessionScope};
+
+use super::sensitive::{Patterns, fold};
+use super::spelled::{self, Spelled};
+
+/// Checks a path, spelled or resolved, against everything that stays closed.
+#[derive(Debug)]
+pub(super) struct Guard {
+    /// Closed to every access.
+    sensitive: Patterns,
+    /// Closed to writing.
+    write_protected: Patterns,
+    protected: Vec<Protected>,
+}
+
+/// A path of the harness's own.
+#[derive(Debug)]
+struct Protected {
+    path: PathBuf,
+    /// Spelled and resolved, case folded: what a path must not lie in.
+    folded: Vec<PathBuf>,
+}
+
+impl Guard {
+    pub(super) fn bind(
+        settings: &PolicySettings,
+        scope: &SessionScope,
+        working_dir: &Path,
+    ) -> Result<Self, PolicyError> {
+        let (sensitive, write_protected) = match &settings.sensitive_path_patterns {
+            None => (
+                Patterns::builtin_sensitive(working_dir)?,
+                Patterns::builtin_write_protected(working_dir)?,
+            ),
+            Some(patterns) => (
+                Patterns::compile(patterns.iter().map(String::as_str), working_dir)?,
+                Patterns::none(),
+            ),
+        };
+        let protected = scope
+            .protected
+            .iter()
+            .map(|path| Protected::new(&spelled::configured(path, working_dir)))
+            .collect();
+        Ok(Self {
+            sensitive,
+            write_protected,
+            protected,
+        })
+    }
+
+    /// Fails if the path, or a directory it lies in, stays closed.
+    pub(super) fn check(&self, path: &Path, access: Access) -> Result<(), PolicyError> {
+        let folded = fold(path);
+        if self.protected.iter().any(|own| own.covers(&folded)) {
+            return Err(PolicyError::ProtectedPath {
+                path: path.to_path_buf(),
+                access,
+            });
+        }
+        let pattern = self.sensitive.matching(&folded).or_else(|| match access {
+            Access::Read => None,
+            Access::Write => self.write_protected.matching(&folded),
+        });
+        match pattern {
+            None => Ok(()),
+            Some(pattern) => Err(PolicyError::SensitivePathDenied {
+                path: path.to_path_buf(),
+                access,
+                pattern: pattern.to_owned(),
+            }),
+        }
+    }
+
+    /// Fails if an open file is one of the harness's own under another name,
+    /// that is, through a hard link.
+    pub(super) fn check_identity(
+        &self,
+        file: &Metadata,
+        spelled: &Spelled,
+        access: Access,
+    ) -> Result<(), PolicyError> {
+        if file.nlink() <= 1 || !self.protected.iter().any(|own| own.is_same_file(file)) {
+            return Ok(());
+        }
+        Err(PolicyError::ProtectedPath {
+            path: spelled.original().to_path_buf(),
+            access,
+        })
+    }
+}
+
+impl Protected {
+    fn new(path: &Path) -> Self {
+        let mut folded = vec![fold(path)];
+        folded.extend(resolved(path).as_deref().map(fold));
+        Self {
+            path: path.to_path_buf(),
+            folded,
+        }
+    }
+
+    fn covers(&self, folded: &Path) -> bool {
+        self.folded.iter().any(|own| folded.starts_with(own))
+    }
+
+    fn is_same_file(&self, file: &Metadata) -> bool {
+        std::fs::metadata(&self.path)
+            .is_ok_and(|own| own.dev() == file.dev() && own.ino() == file.ino())
+    }
+}
+
+/// Where a path leads; the part that does not exist yet is kept as spelled.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|ancestor| {
+        let real = std::fs::canonicalize(ancestor).ok()?;
+        let rest = path.strip_prefix(ancestor).ok()?;
+        Some(real.join(rest))
+    })
+}

@@ -1,0 +1,166 @@
+//! The system calls of the door, each on a directory handle and one name.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::error::{Access, PolicyError};
+use crate::limits::MAX_LOOK_ATTEMPTS;
+
+/// What a name in a directory stands for, without following it.
+#[derive(Debug)]
+pub(super) enum Entry {
+    Missing,
+    Directory(OwnedFd),
+    Link(PathBuf),
+    Other(FileType),
+}
+
+/// Flags that open a directory only to resolve names in it.
+fn resolving() -> OFlags {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    #[cfg(target_os = "linux")]
+    let flags = flags | OFlags::PATH;
+    flags
+}
+
+/// Opens a directory by its absolute path, following links: for roots, which
+/// the user has named.
+pub(super) fn open_root(path: &Path) -> rustix::io::Result<OwnedFd> {
+    fs::open(path, resolving() - OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Looks at one name. Whatever another process does meanwhile, the answer is
+/// consistent in itself: a directory comes with its handle, a link with the
+/// target that was read from it.
+pub(super) fn look(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<Entry> {
+    for _ in 0..MAX_LOOK_ATTEMPTS {
+        let kind = match stat(directory, name) {
+            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+            Err(Errno::NOENT) => return Ok(Entry::Missing),
+            Err(error) => return Err(error),
+        };
+        match kind {
+            FileType::Directory => match open_child_dir(directory, name) {
+                Ok(handle) => return Ok(Entry::Directory(handle)),
+                Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            },
+            FileType::Symlink => match fs::readlinkat(directory, name, Vec::new()) {
+                Ok(target) => {
+                    let target = OsString::from_vec(target.into_bytes());
+                    return Ok(Entry::Link(PathBuf::from(target)));
+                }
+                Err(Errno::INVAL | Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            },
+            FileType::RegularFile
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => return Ok(Entry::Other(kind)),
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// Metadata of a name itself, not of what it links to.
+pub(super) fn stat(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<Stat> {
+    fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Opens a directory in a directory; a link is refused.
+pub(super) fn open_child_dir(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+) -> rustix::io::Result<OwnedFd> {
+    fs::openat(directory, name, resolving(), Mode::empty())
+}
+
+/// Opens a directory several levels down in one call, if no component is a
+/// link. `None`: it must be walked, either because a link is on the way or
+/// because this system cannot do it in one call.
+#[cfg(target_os = "linux")]
+pub(super) fn open_descendant(directory: BorrowedFd<'_>, below: &Path) -> Option<OwnedFd> {
+    use rustix::fs::ResolveFlags;
+    fs::openat2(
+        directory,
+        below,
+        resolving(),
+        Mode::empty(),
+        ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS,
+    )
+    .ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn open_descendant(_: BorrowedFd<'_>, _: &Path) -> Option<OwnedFd> {
+    None
+}
+
+/// Opens a directory for listing, from a handle that only resolves names.
+pub(super) fn reopen_dir(directory: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    fs::openat(
+        directory,
+        ".",
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// Opens a file for reading, never waiting for a FIFO's writer and never
+/// through a link.
+pub(super) fn open_file(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    fs::openat(
+        directory,
+        name,
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// What to call a file that is neither a regular file nor a directory.
+pub(super) fn special_name(kind: FileType) -> Option<&'static str> {
+    match kind {
+        FileType::RegularFile | FileType::Directory => None,
+        FileType::Fifo => Some("a FIFO"),
+        FileType::Socket => Some("a socket"),
+        FileType::CharacterDevice | FileType::BlockDevice => Some("a device"),
+        FileType::Symlink => Some("a symbolic link put there meanwhile"),
+        FileType::Unknown => Some("of an unknown kind"),
+    }
+}
+
+/// Refuses what lies in `/proc`, also where it is mounted under another name:
+/// its files speak for processes, not for data.
+pub(super) fn refuse_proc(
+    directory: BorrowedFd<'_>,
+    path: &Path,
+    access: Access,
+) -> Result<(), PolicyError> {
+    if path.starts_with("/proc") || on_procfs(directory, path)? {
+        return Err(PolicyError::SpecialFile {
+            path: path.to_path_buf(),
+            kind: "in /proc",
+            access,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn on_procfs(directory: BorrowedFd<'_>, path: &Path) -> Result<bool, PolicyError> {
+    let found = fs::fstatfs(directory)
+        .map_err(|error| PolicyError::io("identify the filesystem of", path, error))?;
+    Ok(found.f_type == fs::PROC_SUPER_MAGIC)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn on_procfs(_: BorrowedFd<'_>, _: &Path) -> Result<bool, PolicyError> {
+    Ok(false)
+}

@@ -1,0 +1,138 @@
+//! The file door: the only way a tool reaches a file.
+//!
+//! A path is checked as spelled, resolved one component at a time from a
+//! directory handle pinned when the session started, checked again as
+//! resolved, and opened relative to the handle it was resolved with. Nothing
+//! is looked up twice by name, so there is no moment at which swapping a link
+//! changes what a check has already said yes to.
+//!
+//! All of it is blocking I/O: async callers run it on a blocking thread.
+
+mod guard;
+mod kernel;
+mod read;
+mod roots;
+mod sensitive;
+mod spelled;
+mod walk;
+mod write;
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Access, PolicyError};
+use crate::settings::{PolicySettings, SessionScope};
+
+use guard::Guard;
+pub use read::{DirHandle, ReadHandle, sha256_hex};
+use roots::Roots;
+pub use sensitive::{BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS};
+use spelled::Spelled;
+use walk::Found;
+pub use write::{Precondition, WriteTicket, Written};
+
+/// Opens files and directories for one session, inside its roots only.
+///
+/// Paths may be absolute or relative to the session's directory.
+#[derive(Debug)]
+pub struct FileDoor {
+    working_dir: PathBuf,
+    roots: Roots,
+    guard: Guard,
+}
+
+impl FileDoor {
+    pub(crate) fn bind(
+        settings: &PolicySettings,
+        scope: &SessionScope,
+    ) -> Result<Self, PolicyError> {
+        let working_dir = spelled::session_directory(&scope.working_dir)?;
+        Ok(Self {
+            roots: Roots::bind(settings, scope, &working_dir)?,
+            guard: Guard::bind(settings, scope, &working_dir)?,
+            working_dir,
+        })
+    }
+
+    /// The session's directory, as spelled when the session started.
+    #[must_use]
+    pub fn working_dir(&self) -> &Path {
+        &self.working_dir
+    }
+
+    /// Opens a regular file for reading.
+    ///
+    /// # Errors
+    /// The path is outside the read roots, sensitive or protected, missing, or
+    /// no regular file. A FIFO, socket or device is refused without waiting
+    /// for its other end.
+    pub fn open_read(&self, path: &Path) -> Result<ReadHandle, PolicyError> {
+        let spelled = self.admit(path, Access::Read)?;
+        match self.resolve(&spelled, Access::Read)? {
+            Found::Directory(directory) => Err(PolicyError::NotAFile {
+                path: directory.path,
+            }),
+            Found::Entry(place) => {
+                let handle = ReadHandle::open(&place, &spelled)?;
+                self.guard
+                    .check_identity(handle.metadata(), &spelled, Access::Read)?;
+                Ok(handle)
+            }
+        }
+    }
+
+    /// Opens a directory, to walk it.
+    ///
+    /// # Errors
+    /// As [`FileDoor::open_read`], and if the path is no directory.
+    pub fn open_dir(&self, path: &Path) -> Result<DirHandle, PolicyError> {
+        let spelled = self.admit(path, Access::Read)?;
+        match self.resolve(&spelled, Access::Read)? {
+            Found::Directory(directory) => DirHandle::open(&directory, spelled),
+            Found::Entry(place) if place.kind.is_none() => Err(PolicyError::NotFound {
+                path: spelled.into_original(),
+            }),
+            Found::Entry(place) => Err(PolicyError::NotADirectory { path: place.path() }),
+        }
+    }
+
+    /// Decides where a write would go and holds on to that place, without
+    /// changing anything yet. [`WriteTicket::commit`] writes.
+    ///
+    /// # Errors
+    /// The path is outside the write roots, sensitive or protected, a
+    /// directory or a special file, or a link leads out of the write roots.
+    pub fn prepare_write(&self, path: &Path) -> Result<WriteTicket, PolicyError> {
+        let spelled = self.admit(path, Access::Write)?;
+        match self.resolve(&spelled, Access::Write)? {
+            Found::Directory(directory) => Err(PolicyError::NotAFile {
+                path: directory.path,
+            }),
+            Found::Entry(place) => WriteTicket::issue(place, spelled),
+        }
+    }
+
+    /// Whether the path, as spelled, could be read: a filter for entries of a
+    /// directory walk, without I/O. Opening still decides.
+    ///
+    /// # Errors
+    /// The path is outside the read roots, sensitive or protected.
+    pub fn may_read(&self, path: &Path) -> Result<(), PolicyError> {
+        self.admit(path, Access::Read).map(drop)
+    }
+
+    /// Checks the path as spelled.
+    fn admit(&self, path: &Path, access: Access) -> Result<Spelled, PolicyError> {
+        let spelled = Spelled::read(path, &self.working_dir, &self.roots)?;
+        self.guard.check(spelled.absolute(), access)?;
+        self.roots.covering(spelled.absolute(), access)?;
+        Ok(spelled)
+    }
+
+    /// Resolves the path and checks where it led.
+    fn resolve(&self, spelled: &Spelled, access: Access) -> Result<Found, PolicyError> {
+        let found = walk::locate(&self.roots, spelled, access)?;
+        self.guard.check(&found.path(), access)?;
+        kernel::refuse_proc(found.directory(), &found.path(), access)?;
+        Ok(found)
+    }
+}

@@ -1,0 +1,219 @@
+//! Handles of what was opened for reading.
+
+use std::fmt::Write as _;
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Access, PolicyError};
+
+use super::kernel;
+use super::spelled::Spelled;
+use super::walk::{FoundDirectory, Place};
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub struct ReadHandle {
+    file: File,
+    metadata: Metadata,
+    resolved: PathBuf,
+}
+
+impl ReadHandle {
+    pub(super) fn open(place: &Place, spelled: &Spelled) -> Result<Self, PolicyError> {
+        let resolved = place.path();
+        // Known from the look: not even opened, since opening a device or a
+        // FIFO is something its other end can notice.
+        match place.kind {
+            None => {
+                return Err(PolicyError::NotFound {
+                    path: spelled.original().to_path_buf(),
+                });
+            }
+            Some(kind) => refuse_special(kind, &resolved, Access::Read)?,
+        }
+        Self::open_at(place.directory.as_fd(), &place.name, resolved)
+    }
+
+    /// Opens a name that may have been replaced since it was looked at: what
+    /// counts is what was opened.
+    pub(super) fn open_at(
+        directory: BorrowedFd<'_>,
+        name: &std::ffi::OsStr,
+        resolved: PathBuf,
+    ) -> Result<Self, PolicyError> {
+        let file = match kernel::open_file(directory, name) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Err(PolicyError::NotFound { path: resolved }),
+            Err(Errno::LOOP) => return Err(PolicyError::Changed { path: resolved }),
+            Err(error) => return Err(PolicyError::io("open", &resolved, error)),
+        };
+        let failed = |error: io::Error| PolicyError::io("look at", &resolved, error);
+        let metadata = file.metadata().map_err(failed)?;
+        let kind = rustix::fs::fstat(&file)
+            .map(|stat| FileType::from_raw_mode(stat.st_mode))
+            .map_err(|error| failed(error.into()))?;
+        refuse_special(kind, &resolved, Access::Read)?;
+        Ok(Self {
+            file,
+            metadata,
+            resolved,
+        })
+    }
+
+    /// Where the file is, free of links.
+    #[must_use]
+    pub fn resolved(&self) -> &Path {
+        &self.resolved
+    }
+
+    /// Metadata of the open file, as of opening it.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The open file itself.
+    #[must_use]
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
+    /// Reads the whole file, from its start, if it has at most `max` bytes.
+    ///
+    /// # Errors
+    /// [`PolicyError::ReadTooLarge`] if it has more, also if it grows past
+    /// the limit while it is read.
+    pub fn read_bounded(&mut self, max: u64) -> Result<Vec<u8>, PolicyError> {
+        let known = self.metadata.len();
+        if known > max {
+            return Err(self.too_large(known, max));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(known).unwrap_or_default());
+        self.file
+            .rewind()
+            .and_then(|()| {
+                let mut part = (&self.file).take(max.saturating_add(1));
+                part.read_to_end(&mut bytes)
+            })
+            .map_err(|error| PolicyError::io("read", &self.resolved, error))?;
+        let read = bytes.len() as u64;
+        if read > max {
+            return Err(self.too_large(read, max));
+        }
+        Ok(bytes)
+    }
+
+    /// The SHA-256 of the content in lower-case hex, read from the start.
+    pub(super) fn sha256(&mut self) -> Result<String, PolicyError> {
+        let mut hasher = Sha256::new();
+        let mut buffer = vec![0; 64 * 1024];
+        let mut hash = || -> io::Result<()> {
+            self.file.rewind()?;
+            loop {
+                let count = self.file.read(&mut buffer)?;
+                match buffer.get(..count) {
+                    Some(part) if !part.is_empty() => hasher.update(part),
+                    Some(_) | None => return Ok(()),
+                }
+            }
+        };
+        hash().map_err(|error| PolicyError::io("read", &self.resolved, error))?;
+        Ok(hex(&hasher.finalize()))
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn too_large(&self, bytes: u64, max: u64) -> PolicyError {
+        PolicyError::ReadTooLarge {
+            path: self.resolved.clone(),
+            bytes,
+            max,
+        }
+    }
+}
+
+/// The SHA-256 of some bytes in lower-case hex: the form
+/// [`Precondition::Unchanged`](super::Precondition::Unchanged) takes.
+#[must_use]
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(digest: &[u8]) -> String {
+    let mut text = String::with_capacity(digest.len() * 2);
+    for byte in digest {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Fails for everything but a regular file.
+pub(super) fn refuse_special(
+    kind: FileType,
+    path: &Path,
+    access: Access,
+) -> Result<(), PolicyError> {
+    if kind == FileType::Directory {
+        return Err(PolicyError::NotAFile {
+            path: path.to_path_buf(),
+        });
+    }
+    match kernel::special_name(kind) {
+        None => Ok(()),
+        Some(kind) => Err(PolicyError::SpecialFile {
+            path: path.to_path_buf(),
+            kind,
+            access,
+        }),
+    }
+}
+
+/// A directory, held open.
+///
+/// A walk may start at [`DirHandle::path`]; each file it finds goes through
+/// [`FileDoor::open_read`](super::FileDoor::open_read) again.
+#[derive(Debug)]
+pub struct DirHandle {
+    directory: OwnedFd,
+    resolved: PathBuf,
+    spelled: PathBuf,
+}
+
+impl DirHandle {
+    pub(super) fn open(found: &FoundDirectory, spelled: Spelled) -> Result<Self, PolicyError> {
+        let directory = kernel::reopen_dir(found.handle.as_fd())
+            .map_err(|error| PolicyError::io("open", &found.path, error))?;
+        Ok(Self {
+            directory,
+            resolved: found.path.clone(),
+            spelled: spelled.into_original(),
+        })
+    }
+
+    /// Where the directory is, absolute and free of links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.resolved
+    }
+
+    /// The directory as the caller spelled it.
+    #[must_use]
+    pub fn spelled(&self) -> &Path {
+        &self.spelled
+    }
+}
+
+impl AsFd for DirHandle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}

@@ -1,0 +1,267 @@
+//! The directories a session may use, pinned when it starts.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+use crate::error::{Access, PolicyError};
+use crate::settings::{PolicySettings, SessionScope};
+
+use super::kernel::{self, Entry};
+use super::spelled;
+
+/// Every root of a session.
+#[derive(Debug)]
+pub(super) struct Roots {
+    roots: Vec<Root>,
+}
+
+/// One directory that may be read, or read and written.
+#[derive(Debug)]
+pub(super) struct Root {
+    /// As configured, made absolute.
+    spelled: PathBuf,
+    /// The directory that was there when the session started: the root
+    /// itself, or the nearest ancestor of a root that did not exist yet.
+    pinned: Arc<OwnedFd>,
+    /// Where `pinned` is, free of links.
+    pinned_path: PathBuf,
+    /// What is missing between `pinned` and the root.
+    missing: Vec<OsString>,
+    writable: bool,
+    /// Others may create entries in `pinned`, so what appears under the name
+    /// of a missing root must be ours.
+    shared_anchor: bool,
+}
+
+/// Where a walk below a root starts.
+pub(super) enum Base {
+    /// The root exists.
+    Here {
+        directory: Arc<OwnedFd>,
+        path: PathBuf,
+    },
+    /// It does not: `below` the directory, these names are missing.
+    Absent {
+        directory: Arc<OwnedFd>,
+        path: PathBuf,
+        below: Vec<OsString>,
+    },
+}
+
+impl Roots {
+    pub(super) fn bind(
+        settings: &PolicySettings,
+        scope: &SessionScope,
+        working_dir: &Path,
+    ) -> Result<Self, PolicyError> {
+        let here = [PathBuf::from(".")];
+        let read_roots = if settings.allowed_read_roots.is_empty() {
+            here.as_slice()
+        } else {
+            &settings.allowed_read_roots
+        };
+        let writable = settings
+            .allowed_write_roots
+            .iter()
+            .chain(&scope.scratch_dir);
+        let readable = read_roots.iter().chain(&scope.extra_read_roots);
+        let mut roots = Self { roots: Vec::new() };
+        for path in writable {
+            roots.add(path, working_dir, Access::Write)?;
+        }
+        for path in readable {
+            roots.add(path, working_dir, Access::Read)?;
+        }
+        Ok(roots)
+    }
+
+    fn add(&mut self, path: &Path, working_dir: &Path, access: Access) -> Result<(), PolicyError> {
+        let spelled = spelled::configured(path, working_dir);
+        // The user stands in the session's directory, so it is meant whoever
+        // owns it.
+        let chosen = working_dir.starts_with(&spelled);
+        if let Some(root) = Root::bind(spelled, access, chosen)? {
+            self.roots.push(root);
+        }
+        Ok(())
+    }
+
+    /// The root a path lies in, and what follows the root in the path. Of
+    /// nested roots the outermost is taken, so that an inner one may be
+    /// removed and created again while the session lives.
+    pub(super) fn covering<'a>(
+        &'a self,
+        path: &'a Path,
+        access: Access,
+    ) -> Result<(&'a Root, &'a Path), PolicyError> {
+        self.find(path, access)
+            .ok_or_else(|| PolicyError::NotInRoot {
+                path: path.to_path_buf(),
+                access,
+                roots: self.listed(access),
+            })
+    }
+
+    /// As [`Roots::covering`], for a caller that has its own error.
+    pub(super) fn find<'a>(
+        &'a self,
+        path: &'a Path,
+        access: Access,
+    ) -> Option<(&'a Root, &'a Path)> {
+        self.allowing(access)
+            .filter_map(|root| root.rest_of(path).map(|rest| (root, rest)))
+            .max_by_key(|(_, rest)| rest.components().count())
+    }
+
+    /// Whether any root at all covers the path.
+    pub(super) fn any_covers(&self, path: &Path) -> bool {
+        self.find(path, Access::Read).is_some()
+    }
+
+    fn allowing(&self, access: Access) -> impl Iterator<Item = &Root> {
+        self.roots.iter().filter(move |root| match access {
+            Access::Read => true,
+            Access::Write => root.writable,
+        })
+    }
+
+    fn listed(&self, access: Access) -> Vec<PathBuf> {
+        let mut listed: Vec<_> = self
+            .allowing(access)
+            .map(|root| root.spelled.clone())
+            .collect();
+        listed.sort();
+        listed.dedup();
+        listed
+    }
+}
+
+impl Root {
+    /// Pins a root. `None`: somebody else's directory in a place everybody can
+    /// write to, which is ignored.
+    fn bind(spelled: PathBuf, access: Access, chosen: bool) -> Result<Option<Self>, PolicyError> {
+        let (existing, missing) = nearest_existing(&spelled)?;
+        let writable = access == Access::Write;
+        if writable && !chosen && missing.is_empty() && planted_by_another(&existing)? {
+            tracing::warn!(root = %spelled.display(), "ignoring a write root that another user owns");
+            return Ok(None);
+        }
+        let failed = |error| PolicyError::io("open the root", &existing, error);
+        let pinned_path = std::fs::canonicalize(&existing)
+            .map_err(|error| PolicyError::io("open the root", &existing, error))?;
+        let pinned = kernel::open_root(&pinned_path).map_err(failed)?;
+        let anchor = rustix::fs::fstat(&pinned).map_err(failed)?;
+        Ok(Some(Self {
+            spelled,
+            pinned: Arc::new(pinned),
+            pinned_path,
+            missing,
+            writable,
+            shared_anchor: others_may_write(&anchor),
+        }))
+    }
+
+    /// Where the root is, free of links as far as it existed.
+    fn real(&self) -> PathBuf {
+        let mut real = self.pinned_path.clone();
+        real.extend(&self.missing);
+        real
+    }
+
+    fn rest_of<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        path.strip_prefix(&self.spelled)
+            .or_else(|_| path.strip_prefix(self.real()))
+            .ok()
+    }
+
+    /// Where to start a walk. A root that did not exist when the session
+    /// started is looked for without following links: one planted in its
+    /// place meanwhile does not become a root.
+    pub(super) fn base(&self) -> Result<Base, PolicyError> {
+        let mut directory = Arc::clone(&self.pinned);
+        let mut path = self.pinned_path.clone();
+        for (index, name) in self.missing.iter().enumerate() {
+            let entry = kernel::look(directory.as_fd(), name)
+                .map_err(|error| PolicyError::io("open the root", &self.spelled, error))?;
+            match entry {
+                Entry::Directory(child) => {
+                    if index == 0 && self.shared_anchor && !owned_by_us(&child, &self.spelled)? {
+                        return Err(self.unusable("another user owns it"));
+                    }
+                    path.push(name);
+                    directory = Arc::new(child);
+                }
+                Entry::Missing => {
+                    return Ok(Base::Absent {
+                        directory,
+                        path,
+                        below: self.missing.iter().skip(index).cloned().collect(),
+                    });
+                }
+                Entry::Link(_) => return Err(self.unusable("a link has been put in its place")),
+                Entry::Other(_) => return Err(self.unusable("it is not a directory")),
+            }
+        }
+        Ok(Base::Here { directory, path })
+    }
+
+    fn unusable(&self, reason: &str) -> PolicyError {
+        PolicyError::NonexistentRoot {
+            path: self.spelled.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// The deepest ancestor that exists as a directory, and the names below it.
+fn nearest_existing(path: &Path) -> Result<(PathBuf, Vec<OsString>), PolicyError> {
+    let mut missing = Vec::new();
+    for ancestor in path.ancestors() {
+        match std::fs::metadata(ancestor) {
+            Ok(metadata) if metadata.is_dir() => {
+                missing.reverse();
+                return Ok((ancestor.to_path_buf(), missing));
+            }
+            Ok(_) => {
+                return Err(PolicyError::NotADirectory {
+                    path: ancestor.to_path_buf(),
+                });
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                missing.extend(ancestor.file_name().map(OsString::from));
+            }
+            Err(error) => return Err(PolicyError::io("look at the root", ancestor, error)),
+        }
+    }
+    Err(PolicyError::NotFound {
+        path: path.to_path_buf(),
+    })
+}
+
+/// Whether the directory was put there by another user, in a place where
+/// everybody may put things, such as `/tmp`. The name itself is looked at, so
+/// a planted link counts as well.
+fn planted_by_another(path: &Path) -> Result<bool, PolicyError> {
+    let (Some(parent), Some(_)) = (path.parent(), path.file_name()) else {
+        return Ok(false);
+    };
+    let failed = |error: Errno| PolicyError::io("look at the root", path, error);
+    let around = rustix::fs::stat(parent).map_err(failed)?;
+    let itself = rustix::fs::lstat(path).map_err(failed)?;
+    Ok(others_may_write(&around) && itself.st_uid != rustix::process::geteuid().as_raw())
+}
+
+fn owned_by_us(directory: &OwnedFd, path: &Path) -> Result<bool, PolicyError> {
+    let stat = rustix::fs::fstat(directory)
+        .map_err(|error| PolicyError::io("look at the root", path, error))?;
+    Ok(stat.st_uid == rustix::process::geteuid().as_raw())
+}
+
+fn others_may_write(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory && stat.st_mode & 0o002 != 0
+}

@@ -1,0 +1,136 @@
+//! Paths as callers spell them, made absolute without touching the disk.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::PolicyError;
+use crate::limits::MAX_PATH_BYTES;
+
+use super::roots::Roots;
+
+/// A path as spelled, and the absolute path it stands for, free of `.` and
+/// `..`.
+#[derive(Debug)]
+pub(super) struct Spelled {
+    original: PathBuf,
+    absolute: PathBuf,
+}
+
+impl Spelled {
+    /// Reads a spelled path. `..` is taken lexically, and only as long as
+    /// every step stays inside a root: beyond that, what it means depends on
+    /// links that the checks would not have seen.
+    pub(super) fn read(
+        path: &Path,
+        working_dir: &Path,
+        roots: &Roots,
+    ) -> Result<Self, PolicyError> {
+        check_text(path)?;
+        let mut absolute = if path.is_absolute() {
+            PathBuf::from("/")
+        } else {
+            working_dir.to_path_buf()
+        };
+        for component in path.components() {
+            match component {
+                Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+                Component::Normal(name) => absolute.push(name),
+                Component::ParentDir => {
+                    absolute.pop();
+                    if !roots.any_covers(&absolute) {
+                        return Err(PolicyError::ParentTraversal {
+                            path: path.to_path_buf(),
+                        });
+                    }
+                }
+            }
+        }
+        Ok(Self {
+            original: path.to_path_buf(),
+            absolute,
+        })
+    }
+
+    pub(super) fn original(&self) -> &Path {
+        &self.original
+    }
+
+    pub(super) fn into_original(self) -> PathBuf {
+        self.original
+    }
+
+    pub(super) fn absolute(&self) -> &Path {
+        &self.absolute
+    }
+}
+
+fn check_text(path: &Path) -> Result<(), PolicyError> {
+    let bytes = path.as_os_str().as_bytes();
+    let reason = if bytes.is_empty() {
+        "it is empty; name a file"
+    } else if bytes.contains(&0) {
+        "it holds a NUL byte"
+    } else if bytes.len() > MAX_PATH_BYTES {
+        "it is too long"
+    } else {
+        return Ok(());
+    };
+    Err(PolicyError::InvalidPath {
+        path: path.to_path_buf(),
+        reason,
+    })
+}
+
+/// The session's directory, which must be absolute and exist.
+pub(super) fn session_directory(path: &Path) -> Result<PathBuf, PolicyError> {
+    let unusable = |reason: &str| PolicyError::NonexistentRoot {
+        path: path.to_path_buf(),
+        reason: reason.to_owned(),
+    };
+    if !path.is_absolute() {
+        return Err(unusable("it is not an absolute path"));
+    }
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(lexical(path)),
+        Ok(_) => Err(unusable("it is not a directory")),
+        Err(error) => Err(unusable(&error.to_string())),
+    }
+}
+
+/// A configured directory made absolute. These come from the user, not from a
+/// model, so `..` is taken as written.
+pub(super) fn configured(path: &Path, working_dir: &Path) -> PathBuf {
+    lexical(&working_dir.join(path))
+}
+
+/// An absolute path without `.` and `..`. Where `..` follows a link, the
+/// link's own target decides, as it does for the system.
+fn lexical(path: &Path) -> PathBuf {
+    if path.components().any(|part| part == Component::ParentDir)
+        && let Ok(real) = std::fs::canonicalize(path)
+    {
+        return real;
+    }
+    let mut clean = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::Normal(name) => clean.push(name),
+        }
+    }
+    clean
+}
+
+/// Splits a path into the steps a walk takes.
+pub(super) fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => {
+            None
+        }
+    })
+}

@@ -1,0 +1,280 @@
+//! Why something was refused, to what, and what to change.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a caller wants to do with a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// Read a file or list a directory.
+    Read,
+    /// Create or replace a file.
+    Write,
+}
+
+impl Access {
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+
+    const fn setting(self) -> &'static str {
+        match self {
+            Self::Read => "policy.allowed_read_roots",
+            Self::Write => "policy.allowed_write_roots",
+        }
+    }
+}
+
+/// A refusal, or a failure on the way to a decision; both deny.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The path, as spelled, lies outside every root that allows the access.
+    #[error(
+        "cannot {} '{}': it is outside the allowed directories ({}); add its directory to {}",
+        access.verb(), path.display(), list(roots), access.setting()
+    )]
+    NotInRoot {
+        /// The path as resolved against the session's directory.
+        path: PathBuf,
+        /// What was wanted.
+        access: Access,
+        /// The roots that allow it.
+        roots: Vec<PathBuf>,
+    },
+    /// A pattern of `policy.sensitive_path_patterns` matches the path.
+    #[error(
+        "cannot {} '{}': it matches the sensitive pattern '{pattern}'; \
+         if it is not a secret, change policy.sensitive_path_patterns",
+        access.verb(), path.display()
+    )]
+    SensitivePathDenied {
+        /// The path that matched: as spelled, or where its links lead.
+        path: PathBuf,
+        /// What was wanted.
+        access: Access,
+        /// The pattern that matched.
+        pattern: String,
+    },
+    /// The path belongs to the harness itself.
+    #[error(
+        "cannot {} '{}': it holds the harness's own state or credentials, which no tool may touch",
+        access.verb(), path.display()
+    )]
+    ProtectedPath {
+        /// The path that matched.
+        path: PathBuf,
+        /// What was wanted.
+        access: Access,
+    },
+    /// A symbolic link on the way leads out of the roots.
+    #[error(
+        "cannot {} '{}': a symbolic link leads to '{}', outside the allowed directories; \
+         add that directory to {} or name the file itself",
+        access.verb(), path.display(), target.display(), access.setting()
+    )]
+    SymlinkEscape {
+        /// The path as spelled.
+        path: PathBuf,
+        /// Where the link leads.
+        target: PathBuf,
+        /// What was wanted.
+        access: Access,
+    },
+    /// A `..` in the spelled path leaves the roots.
+    #[error(
+        "cannot use '{}': '..' leaves the allowed directories; \
+         spell the path from the session's directory or as an absolute path inside a root",
+        path.display()
+    )]
+    ParentTraversal {
+        /// The path as spelled.
+        path: PathBuf,
+    },
+    /// The spelled path cannot name a file.
+    #[error("cannot use the path '{}': {reason}", path.display())]
+    InvalidPath {
+        /// The path as spelled.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A directory the session cannot do without is missing or is no directory.
+    #[error("cannot start a session in '{}': {reason}; create it or choose another directory", path.display())]
+    NonexistentRoot {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A sensitive pattern is not a glob.
+    #[error("policy.sensitive_path_patterns: '{pattern}' is not a pattern: {reason}")]
+    InvalidPattern {
+        /// The pattern as configured.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is no such file or directory.
+    #[error("'{}' does not exist", path.display())]
+    NotFound {
+        /// The path as spelled.
+        path: PathBuf,
+    },
+    /// A file was wanted and a directory is there.
+    #[error("'{}' is a directory, not a file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A directory was wanted and something else is there.
+    #[error("'{}' is not a directory", path.display())]
+    NotADirectory {
+        /// The path, or the part of it that is no directory.
+        path: PathBuf,
+    },
+    /// A device, FIFO, socket, or a file of `/proc`.
+    #[error("cannot {} '{}': it is {kind}; only regular files are opened", access.verb(), path.display())]
+    SpecialFile {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        kind: &'static str,
+        /// What was wanted.
+        access: Access,
+    },
+    /// The file is larger than what may be read at once.
+    #[error(
+        "'{}' has {bytes} bytes or more, over the limit of {max}; \
+         read a part of it with another tool or raise policy.max_read_bytes",
+        path.display()
+    )]
+    ReadTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size as far as known.
+        bytes: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The file is not what the caller last saw.
+    #[error("'{}' has changed since it was read; read it again, then repeat the change", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was to be created, but is there already.
+    #[error("'{}' exists already; read it first, or choose another name", path.display())]
+    AlreadyExists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// `policy.shell.enabled` is off.
+    #[error("the shell is turned off; set policy.shell.enabled = true to allow it")]
+    ShellDisabled,
+    /// The shell judge refused a command.
+    #[error("shell command refused at `{fragment}`: {reason}")]
+    ShellCommandRejected {
+        /// The rule, and what to do instead.
+        reason: String,
+        /// The part of the command the rule applies to.
+        fragment: String,
+    },
+    /// The process is not a descendant of this one.
+    #[error(
+        "process {pid} was not started by this session's harness; \
+         only its descendants can be signalled (list them with the process tool)"
+    )]
+    ProcessOutsideTree {
+        /// The process asked for.
+        pid: i32,
+    },
+    /// The operating system refused.
+    #[error("cannot {operation} '{}': {source}", path.display())]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl PolicyError {
+    /// A stable name of the kind of error.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NotInRoot { .. } => "not_in_root",
+            Self::SensitivePathDenied { .. } => "sensitive_path",
+            Self::ProtectedPath { .. } => "protected_path",
+            Self::SymlinkEscape { .. } => "symlink_escape",
+            Self::ParentTraversal { .. } => "parent_traversal",
+            Self::InvalidPath { .. } => "invalid_path",
+            Self::NonexistentRoot { .. } => "nonexistent_root",
+            Self::InvalidPattern { .. } => "invalid_pattern",
+            Self::NotFound { .. } => "not_found",
+            Self::NotAFile { .. } => "not_a_file",
+            Self::NotADirectory { .. } => "not_a_directory",
+            Self::SpecialFile { .. } => "special_file",
+            Self::ReadTooLarge { .. } => "read_too_large",
+            Self::Changed { .. } => "changed",
+            Self::AlreadyExists { .. } => "already_exists",
+            Self::ShellDisabled => "shell_disabled",
+            Self::ShellCommandRejected { .. } => "shell_command_rejected",
+            Self::ProcessOutsideTree { .. } => "process_outside_tree",
+            Self::Io { .. } => "io",
+        }
+    }
+
+    /// Whether a rule of the policy refused, as opposed to a file that is
+    /// missing, has changed, or that the system would not let us use.
+    #[must_use]
+    pub const fn is_denial(&self) -> bool {
+        match self {
+            Self::NotInRoot { .. }
+            | Self::SensitivePathDenied { .. }
+            | Self::ProtectedPath { .. }
+            | Self::SymlinkEscape { .. }
+            | Self::ParentTraversal { .. }
+            | Self::SpecialFile { .. }
+            | Self::ShellDisabled
+            | Self::ShellCommandRejected { .. }
+            | Self::ProcessOutsideTree { .. } => true,
+            Self::InvalidPath { .. }
+            | Self::NonexistentRoot { .. }
+            | Self::InvalidPattern { .. }
+            | Self::NotFound { .. }
+            | Self::NotAFile { .. }
+            | Self::NotADirectory { .. }
+            | Self::ReadTooLarge { .. }
+            | Self::Changed { .. }
+            | Self::AlreadyExists { .. }
+            | Self::Io { .. } => false,
+        }
+    }
+
+    pub(crate) fn io(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Io {
+            operation,
+            path: path.to_path_buf(),
+            source: source.into(),
+        }
+    }
+}
+
+fn list(roots: &[PathBuf]) -> String {
+    if roots.is_empty() {
+        return "there are none".to_owned();
+    }
+    let shown: Vec<_> = roots
+        .iter()
+        .map(|root| root.display().to_string())
+        .collect();
+    shown.join(", ")
+}

@@ -1,0 +1,36 @@
+//! The bounds of this crate, each with its unit.
+
+/// Longest path a caller may spell, in bytes (Linux's `PATH_MAX`).
+pub const MAX_PATH_BYTES: usize = 4096;
+
+/// Symbolic links followed while one path is resolved (Linux's own bound).
+pub const MAX_LINKS_FOLLOWED: usize = 40;
+
+/// Directories held open at once while one path with links in it is resolved.
+/// A path without links is resolved in one step and has no such bound.
+pub const MAX_OPEN_DIRECTORIES: usize = 256;
+
+/// Attempts to look at one directory entry that another process keeps
+/// replacing, before the operation is refused.
+pub const MAX_LOOK_ATTEMPTS: usize = 16;
+
+/// Attempts to find a free name for a temporary file.
+pub const MAX_TEMP_NAME_ATTEMPTS: usize = 64;
+
+/// Longest shell command the judge reads, in bytes.
+pub const MAX_COMMAND_BYTES: usize = 32 * 1024;
+
+/// Deepest bracket nesting of a shell command, counted without regard to
+/// quotes, in levels. The parser recurses once or more per level.
+pub const MAX_COMMAND_NESTING: usize = 24;
+
+/// Words of a shell command that could open a compound command (`if`, `while`,
+/// `!` …), counted without regard to quotes or position. The parser recurses
+/// on them.
+pub const MAX_COMMAND_KEYWORDS: usize = 64;
+
+/// Bytes of an offending shell fragment quoted in an error.
+pub const MAX_FRAGMENT_BYTES: usize = 200;
+
+/// Ancestors looked at when deciding whether a process descends from this one.
+pub const MAX_PROCESS_DEPTH: usize = 1024;

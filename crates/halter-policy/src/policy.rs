@@ -1,0 +1,98 @@
+//! The one object tools ask before they touch anything.
+
+use std::fmt::Debug;
+
+use crate::door::FileDoor;
+use crate::error::PolicyError;
+use crate::process;
+use crate::settings::{PolicySettings, SessionScope};
+use crate::shell::ShellJudge;
+
+/// What a session's tools may do. Every method that fails denies.
+///
+/// Paths have no verdict method on purpose: a path that was checked and opened
+/// later is a race. [`ToolPolicy::door`] checks and opens in one step.
+pub trait ToolPolicy: Send + Sync + Debug {
+    /// The only way to files.
+    fn door(&self) -> &FileDoor;
+    /// The most that may be read of one file, in bytes.
+    fn max_read_bytes(&self) -> u64;
+    /// Fails if there is no shell.
+    ///
+    /// # Errors
+    /// [`PolicyError::ShellDisabled`].
+    fn check_shell_enabled(&self) -> Result<(), PolicyError>;
+    /// Fails unless every program the command line would run is allowed.
+    ///
+    /// # Errors
+    /// [`PolicyError::ShellCommandRejected`], or
+    /// [`PolicyError::ShellDisabled`].
+    fn check_shell_command_strict(&self, command: &str) -> Result<(), PolicyError>;
+    /// Fails unless the process is a descendant of this one.
+    ///
+    /// # Errors
+    /// [`PolicyError::ProcessOutsideTree`].
+    fn check_process_signal(&self, pid: i32) -> Result<(), PolicyError>;
+    /// Deadline of one shell command, in seconds.
+    fn shell_timeout_secs(&self) -> u64;
+}
+
+/// The policy that [`PolicySettings`] describe, bound to one session.
+#[derive(Debug)]
+pub struct StandardPolicy {
+    door: FileDoor,
+    judge: ShellJudge,
+    shell_enabled: bool,
+    shell_timeout_secs: u64,
+    max_read_bytes: u64,
+}
+
+impl StandardPolicy {
+    /// Binds the settings to a session: roots are resolved and pinned here,
+    /// once, and never again from anything a model says.
+    ///
+    /// # Errors
+    /// The session's directory is missing or not absolute, a root is not a
+    /// directory, or a sensitive pattern is malformed. A root that does not
+    /// exist is no error: a write root is created by the first write into it.
+    pub fn bind(settings: PolicySettings, scope: SessionScope) -> Result<Self, PolicyError> {
+        Ok(Self {
+            door: FileDoor::bind(&settings, &scope)?,
+            judge: ShellJudge::new(settings.allowed_shell_commands),
+            shell_enabled: settings.shell_enabled,
+            shell_timeout_secs: settings.shell_timeout_secs,
+            max_read_bytes: settings.max_read_bytes,
+        })
+    }
+}
+
+impl ToolPolicy for StandardPolicy {
+    fn door(&self) -> &FileDoor {
+        &self.door
+    }
+
+    fn max_read_bytes(&self) -> u64 {
+        self.max_read_bytes
+    }
+
+    fn check_shell_enabled(&self) -> Result<(), PolicyError> {
+        if self.shell_enabled {
+            Ok(())
+        } else {
+            Err(PolicyError::ShellDisabled)
+        }
+    }
+
+    fn check_shell_command_strict(&self, command: &str) -> Result<(), PolicyError> {
+        self.check_shell_enabled()?;
+        self.judge.check(command)
+    }
+
+    fn check_process_signal(&self, pid: i32) -> Result<(), PolicyError> {
+        process::check_descendant(pid)
+    }
+
+    fn shell_timeout_secs(&self) -> u64 {
+        self.shell_timeout_secs
+    }
+}

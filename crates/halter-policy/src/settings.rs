@@ -1,0 +1,74 @@
+//! What the user has decided, and what the session adds to it.
+
+use std::path::PathBuf;
+
+/// The policy as a user configures it: data, without any opinion of its own.
+///
+/// ```
+/// use halter_policy::PolicySettings;
+///
+/// let settings = PolicySettings {
+///     allowed_shell_commands: vec!["git".to_owned(), "ls".to_owned()],
+///     ..PolicySettings::default()
+/// };
+/// assert_eq!(settings.max_read_bytes, 1_048_576);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicySettings {
+    /// Directories that may be written (and read). Relative ones start at the
+    /// session's directory.
+    pub allowed_write_roots: Vec<PathBuf>,
+    /// Directories that may be read besides the write roots. Empty: the
+    /// session's directory.
+    pub allowed_read_roots: Vec<PathBuf>,
+    /// Files no tool may touch wherever they are. `None`: the
+    /// [built-in list](crate::BUILTIN_SENSITIVE_PATTERNS); an empty list turns
+    /// the check off.
+    ///
+    /// A pattern is a glob compared without case. It matches a file or a
+    /// directory and everything below it; without a leading `/` it matches at
+    /// any depth; with a leading `./` it starts at the session's directory; a
+    /// leading `!` makes an exception for exactly what it matches.
+    pub sensitive_path_patterns: Option<Vec<String>>,
+    /// The most a tool may read of one file, in bytes.
+    pub max_read_bytes: u64,
+    /// Whether there is a shell at all.
+    pub shell_enabled: bool,
+    /// Programs the shell may run, by exact name or absolute path. `"*"`: any;
+    /// an empty list: none.
+    pub allowed_shell_commands: Vec<String>,
+    /// Deadline of one shell command, in seconds.
+    pub shell_timeout_secs: u64,
+}
+
+impl Default for PolicySettings {
+    fn default() -> Self {
+        Self {
+            allowed_write_roots: vec![PathBuf::from(".")],
+            allowed_read_roots: Vec::new(),
+            sensitive_path_patterns: None,
+            max_read_bytes: 1_048_576,
+            shell_enabled: true,
+            allowed_shell_commands: ["git", "cargo", "rg", "ls", "find", "true", "cd"]
+                .map(str::to_owned)
+                .to_vec(),
+            shell_timeout_secs: 30,
+        }
+    }
+}
+
+/// What one session adds to the settings: where it stands, and which
+/// directories the harness itself opens or closes for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionScope {
+    /// The session's directory, absolute. Relative roots and relative paths
+    /// start here.
+    pub working_dir: PathBuf,
+    /// A private temporary directory that the session may read and write.
+    pub scratch_dir: Option<PathBuf>,
+    /// Directories the session may read but not write, such as skill roots.
+    pub extra_read_roots: Vec<PathBuf>,
+    /// Files and directories that are neither read nor written even inside a
+    /// root, such as the harness's own credentials and state.
+    pub protected: Vec<PathBuf>,
+}
