@@ -1,0 +1,3 @@
+//! What runs the engine's effects.
+
+pub mod simulation;

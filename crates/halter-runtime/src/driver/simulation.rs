@@ -1,0 +1,487 @@
+//! Drives an engine through seeded chaos in virtual time.
+//!
+//! Nothing here runs for real: models, tools, hooks, the store and the clock
+//! are a schedule drawn from a seed, so a failure is reproduced by its number.
+//! The world misbehaves as the real one does: streams break, tools fail or
+//! hang, hooks block, appends fail, processes crash, users cancel and steer at
+//! any moment, subscribers are slow. After every schedule the promises of the
+//! engine are checked.
+
+mod checks;
+mod dice;
+mod world;
+
+pub use checks::Violation;
+
+use crate::engine::{Effect, EffectId, Engine, Input, SessionFacts};
+use crate::hub::{Cursor, EventRing, Next};
+use dice::Dice;
+use halter_protocol::{
+    Delivery, NotificationItem, SeededIds, SessionEvent, SessionEventPayload, Timestamp, Turn,
+    TurnId, UserMessage,
+};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use world::SimulatedCatalog;
+
+/// What a schedule contains.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// How many turns users submit.
+    pub turns: usize,
+    /// Whether appends may fail.
+    pub store_faults: bool,
+    /// Whether the process may crash and resume from its log.
+    pub crashes: bool,
+}
+
+impl Schedule {
+    /// A schedule of a few turns with every fault switched on.
+    pub fn with_seed(seed: u64) -> Self {
+        Self {
+            seed,
+            turns: 3,
+            store_faults: true,
+            crashes: true,
+        }
+    }
+}
+
+/// What happened in a schedule that kept every promise.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Events committed.
+    pub events: usize,
+    /// Turns that ended, by how: `completed`, a failure's code, or
+    /// `store_failed`.
+    pub endings: BTreeMap<String, usize>,
+    /// Tools that ran.
+    pub tools_run: usize,
+    /// Crashes survived.
+    pub crashes: usize,
+    /// Best-effort events a slow subscriber missed.
+    pub missed: u64,
+}
+
+/// Runs a schedule to its end and checks what came of it.
+pub fn run(schedule: &Schedule) -> Result<Report, Violation> {
+    Simulation::new(schedule).run()
+}
+
+struct Simulation {
+    schedule: Schedule,
+    dice: Dice,
+    engine: Engine,
+    catalog: Arc<SimulatedCatalog>,
+    ids: Arc<SeededIds>,
+    now: u64,
+    order: u64,
+    agenda: BinaryHeap<Due>,
+    /// Appends not yet committed, in order; the store commits in order.
+    appends: Vec<(EffectId, Vec<SessionEvent>)>,
+    log: Vec<SessionEvent>,
+    ring: EventRing,
+    subscriber: Subscriber,
+    dead: HashSet<EffectId>,
+    running: HashMap<EffectId, &'static str>,
+    submitted: Vec<TurnId>,
+    lost: HashSet<TurnId>,
+    report: Report,
+}
+
+struct Subscriber {
+    cursor: Cursor,
+    lossless: Vec<u64>,
+    missed: u64,
+}
+
+struct Due {
+    at: u64,
+    order: u64,
+    what: What,
+}
+
+enum What {
+    Input(Input),
+    Outcome(EffectId, Input),
+    Commit,
+    FailStore,
+    Crash,
+    Read,
+    Quit,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Due {}
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Due {
+    /// The heap hands out the earliest first.
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+/// A ring so small that a dawdling subscriber falls behind it, in events.
+const TINY_RING: usize = 8;
+
+/// No schedule needs more inputs than this, in number.
+const MOST_INPUTS: usize = 20_000;
+
+impl Simulation {
+    fn new(schedule: &Schedule) -> Self {
+        let mut dice = Dice::new(schedule.seed);
+        let catalog = Arc::new(SimulatedCatalog::drawn(&mut dice));
+        let ids = Arc::new(SeededIds::new(schedule.seed));
+        let facts = facts(&mut dice);
+        let mut ring = EventRing::new(0, TINY_RING);
+        let subscriber = Subscriber {
+            cursor: ring.subscribe(0),
+            lossless: Vec::new(),
+            missed: 0,
+        };
+        Self {
+            schedule: schedule.clone(),
+            engine: Engine::new(facts, catalog.clone(), ids.clone()),
+            catalog,
+            ids,
+            dice,
+            now: 0,
+            order: 0,
+            agenda: BinaryHeap::new(),
+            appends: Vec::new(),
+            log: Vec::new(),
+            ring,
+            subscriber,
+            dead: HashSet::new(),
+            running: HashMap::new(),
+            submitted: Vec::new(),
+            lost: HashSet::new(),
+            report: Report::default(),
+        }
+    }
+
+    fn run(mut self) -> Result<Report, Violation> {
+        self.plan();
+        let mut inputs = 0;
+        while let Some(due) = self.agenda.pop() {
+            self.now = due.at;
+            inputs += 1;
+            if inputs > MOST_INPUTS {
+                return Err(self.violation("the schedule does not come to an end"));
+            }
+            self.perform(due.what)?;
+        }
+        self.read_events(usize::MAX);
+        self.check_end()?;
+        self.report.events = self.log.len();
+        self.report.missed = self.subscriber.missed;
+        Ok(self.report)
+    }
+
+    /// Draws what users and the world do to the session.
+    fn plan(&mut self) {
+        let mut at = 0;
+        for number in 0..self.schedule.turns {
+            at += self.dice.below(400);
+            let mut turn = Turn::user(format!("turn {number}"));
+            turn.id = TurnId(format!("turn_{number}"));
+            if self.dice.chance(10) {
+                turn = turn.with_default_model("small");
+            }
+            self.submitted.push(turn.id.clone());
+            self.schedule_at(at, What::Input(Input::Submit(turn)));
+        }
+        for _ in 0..self.dice.below(4) {
+            let when = self.dice.below(at + 600);
+            let message = UserMessage::text("also this");
+            self.schedule_at(when, What::Input(Input::Steer(message)));
+        }
+        for _ in 0..self.dice.below(3) {
+            let when = self.dice.below(at + 600);
+            let turn_id = self.dice.chance(30).then(|| {
+                TurnId(format!(
+                    "turn_{}",
+                    self.dice.below(self.schedule.turns as u64)
+                ))
+            });
+            let reason = "the user said so".to_owned();
+            self.schedule_at(when, What::Input(Input::Cancel { turn_id, reason }));
+        }
+        if self.dice.chance(30) {
+            let when = self.dice.below(at + 600);
+            let item = NotificationItem {
+                notification_type: "idle".into(),
+                message: "still there?".into(),
+            };
+            self.schedule_at(when, What::Input(Input::Notify(item)));
+        }
+        if self.schedule.crashes && self.dice.chance(25) {
+            let when = self.dice.below(at + 600);
+            self.schedule_at(when, What::Crash);
+        }
+        if self.schedule.store_faults && self.dice.chance(15) {
+            let when = self.dice.below(at + 600);
+            self.schedule_at(when, What::FailStore);
+        }
+        for _ in 0..self.dice.below(6) {
+            let when = self.dice.below(at + 1_000);
+            self.schedule_at(when, What::Read);
+        }
+        self.schedule_at(10_000_000, What::Quit);
+    }
+
+    fn schedule_at(&mut self, at: u64, what: What) {
+        self.order += 1;
+        self.agenda.push(Due {
+            at,
+            order: self.order,
+            what,
+        });
+    }
+
+    fn schedule_in(&mut self, delay: u64, what: What) {
+        self.schedule_at(self.now + delay, what);
+    }
+
+    fn perform(&mut self, what: What) -> Result<(), Violation> {
+        match what {
+            What::Input(Input::Steer(message)) => {
+                if self.engine.accepts_steer() {
+                    self.feed(Input::Steer(message))?;
+                }
+            }
+            What::Input(input) => self.feed(input)?,
+            What::Outcome(id, input) => {
+                // Late outcomes of dead effects still arrive, as in life.
+                if !self.dead.contains(&id) || self.dice.chance(20) {
+                    self.feed(input)?;
+                }
+            }
+            What::Commit => self.commit_next()?,
+            What::FailStore => self.fail_store()?,
+            What::Crash => self.crash()?,
+            What::Read => {
+                let most = self.dice.below(20) as usize;
+                self.read_events(most);
+            }
+            What::Quit => {
+                let reason = "done".to_owned();
+                self.feed(Input::Shutdown { reason })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn feed(&mut self, input: Input) -> Result<(), Violation> {
+        let at = self.timestamp();
+        for effect in self.engine.handle(at, input) {
+            self.take_up(effect)?;
+        }
+        Ok(())
+    }
+
+    fn timestamp(&self) -> Timestamp {
+        let millis = i64::try_from(self.now).unwrap_or(i64::MAX);
+        Timestamp::from_millisecond(millis).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
+    fn take_up(&mut self, effect: Effect) -> Result<(), Violation> {
+        match effect {
+            Effect::PrepareTurn { id, .. } => {
+                let preparation = self.dice.preparation();
+                let delay = self.dice.below(5);
+                self.schedule_in(
+                    delay,
+                    What::Outcome(id, Input::Prepared { id, preparation }),
+                );
+            }
+            Effect::CallModel { id, messages, .. } => {
+                self.check_request(&messages)?;
+                let mut delay = 0;
+                for input in world::answer(&mut self.dice, id) {
+                    delay += self.dice.below(30);
+                    self.schedule_in(delay, What::Outcome(id, input));
+                }
+            }
+            Effect::RunTool { id, call } => {
+                self.check_tool_start(&call)?;
+                self.report.tools_run += 1;
+                let tool = world::tool_named(call.name.as_str());
+                self.running.insert(id, tool);
+                if let Some((delay, result)) = world::tool_run(&mut self.dice, tool) {
+                    let input = Input::ToolFinished { id, result };
+                    self.schedule_in(delay, What::Outcome(id, input));
+                }
+            }
+            Effect::CancelTool { id } => {
+                if self.running.get(&id) != Some(&"stubborn") {
+                    let result = Err(world::cancelled());
+                    let delay = self.dice.below(100);
+                    self.schedule_in(delay, What::Outcome(id, Input::ToolFinished { id, result }));
+                }
+            }
+            Effect::CancelModel { id }
+            | Effect::AbandonTool { id }
+            | Effect::CancelHooks { id } => {
+                self.dead.insert(id);
+            }
+            Effect::RunHooks { id, point, .. } => {
+                let mut delay = 0;
+                let at = self.timestamp();
+                for input in world::hooks(&mut self.dice, id, &point, at) {
+                    delay += self.dice.below(20);
+                    self.schedule_in(delay, What::Outcome(id, input));
+                }
+            }
+            Effect::Append { id, events, .. } => self.accept_append(id, events),
+            Effect::Publish(payload) => {
+                let event = SessionEvent::new_committed(
+                    "ses_sim".into(),
+                    self.ring.head(),
+                    self.timestamp(),
+                    payload,
+                );
+                self.ring.publish(Arc::new(event));
+            }
+            Effect::ArmTimer { id, after } => {
+                let delay = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                self.schedule_in(delay, What::Outcome(id, Input::Timer { id }));
+            }
+            Effect::TurnOver {
+                turn_id,
+                store_error,
+            } => {
+                if store_error.is_some() {
+                    self.lost.insert(turn_id);
+                }
+            }
+            Effect::Closed => {}
+        }
+        Ok(())
+    }
+
+    fn accept_append(&mut self, id: EffectId, events: Vec<halter_protocol::PendingEvent>) {
+        let waiting: usize = self.appends.iter().map(|(_, events)| events.len()).sum();
+        let mut sequence = (self.log.len() + waiting) as u64;
+        let events = events
+            .into_iter()
+            .map(|event| {
+                sequence += 1;
+                event.into_committed(sequence)
+            })
+            .collect();
+        self.appends.push((id, events));
+        let delay = self.dice.below(10);
+        self.schedule_in(delay, What::Commit);
+    }
+
+    fn commit_next(&mut self) -> Result<(), Violation> {
+        if self.appends.is_empty() {
+            return Ok(());
+        }
+        let (id, events) = self.appends.remove(0);
+        for event in events {
+            self.ring.publish(Arc::new(event.clone()));
+            self.log.push(event);
+        }
+        self.feed(Input::Committed { id })?;
+        self.check_state()
+    }
+
+    fn fail_store(&mut self) -> Result<(), Violation> {
+        let Some((id, _)) = self.appends.first() else {
+            return Ok(());
+        };
+        let id = *id;
+        self.appends.clear();
+        let error = halter_protocol::TurnError::new("store_failed", "the disk is full");
+        self.feed(Input::StoreFailed { id, error })
+    }
+
+    /// The process dies: what was committed stays, everything else is gone.
+    fn crash(&mut self) -> Result<(), Violation> {
+        self.report.crashes += 1;
+        self.appends.clear();
+        self.running.clear();
+        let kept: Vec<Due> = std::mem::take(&mut self.agenda)
+            .into_iter()
+            .filter(|due| !matches!(due.what, What::Outcome(..) | What::Commit))
+            .collect();
+        self.agenda.extend(kept);
+        let started = self.started_turns();
+        let submitted_before: Vec<TurnId> = self
+            .submitted
+            .iter()
+            .filter(|id| !started.contains(*id) && !self.is_still_planned(id))
+            .cloned()
+            .collect();
+        self.lost.extend(submitted_before);
+        let state = halter_protocol::fold::fold_events(self.log.iter().map(|e| &e.payload));
+        let facts = facts(&mut self.dice);
+        self.engine = Engine::with_state(facts, self.catalog.clone(), self.ids.clone(), state);
+        // Effect numbers start over in the new process; what the old one
+        // called dead says nothing about the new ones.
+        self.dead.clear();
+        self.feed(Input::Resume)
+    }
+
+    fn is_still_planned(&self, turn_id: &TurnId) -> bool {
+        self.agenda
+            .iter()
+            .any(|due| matches!(&due.what, What::Input(Input::Submit(turn)) if turn.id == *turn_id))
+    }
+
+    fn started_turns(&self) -> HashSet<TurnId> {
+        self.log
+            .iter()
+            .filter_map(|event| match &event.payload {
+                SessionEventPayload::TurnStarted { turn_id } => Some(turn_id.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// A subscriber that reads at most so many events and then dawdles.
+    fn read_events(&mut self, most: usize) {
+        let subscriber = &mut self.subscriber;
+        for _ in 0..most {
+            match self.ring.next(&mut subscriber.cursor) {
+                Next::Event(event) => {
+                    if event.delivery == Delivery::Lossless {
+                        subscriber.lossless.push(event.sequence());
+                    }
+                }
+                Next::CatchUp { after, through } => {
+                    for sequence in after + 1..=through {
+                        subscriber.lossless.push(sequence);
+                        subscriber.cursor.caught_up(sequence);
+                    }
+                }
+                Next::Lagged(missed) => subscriber.missed += missed,
+                Next::Nothing => break,
+            }
+        }
+    }
+}
+
+fn facts(dice: &mut Dice) -> SessionFacts {
+    SessionFacts {
+        session_id: "ses_sim".into(),
+        default_model: "default".into(),
+        max_turns: dice.chance(50).then(|| 1 + dice.below(6) as u32),
+    }
+}
+
+/// The longest a simulated tool may run before it is overdue.
+pub(super) const LONGEST_TOOL_RUN: Duration = Duration::from_secs(200);

@@ -1,0 +1,173 @@
+//! The promises every schedule must keep.
+
+use super::Simulation;
+use halter_protocol::{
+    Message, SessionEventPayload, SessionState, ToolCall, ToolCallId, Transcript, TurnId, fold,
+};
+use std::collections::{HashMap, HashSet};
+
+/// A promise that was broken, and the seed that breaks it again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("seed {seed}: {promise}")]
+pub struct Violation {
+    /// The seed of the schedule.
+    pub seed: u64,
+    /// What should have held.
+    pub promise: String,
+}
+
+impl Simulation {
+    pub(super) fn violation(&self, promise: impl Into<String>) -> Violation {
+        Violation {
+            seed: self.schedule.seed,
+            promise: promise.into(),
+        }
+    }
+
+    /// Every request has exactly one result for each call, right after it, and
+    /// is made of committed messages only.
+    pub(super) fn check_request(&self, messages: &Transcript) -> Result<(), Violation> {
+        if let Err(problem) = check_pairs(messages) {
+            return Err(self.violation(format!("calls and results pair: {problem}")));
+        }
+        let committed = self
+            .log
+            .iter()
+            .filter(|event| matches!(event.payload, SessionEventPayload::MessageItem { .. }))
+            .count();
+        if committed != messages.len() {
+            return Err(self.violation("a request holds just what is committed"));
+        }
+        Ok(())
+    }
+
+    /// A tool runs only once its start is committed, and only once.
+    pub(super) fn check_tool_start(&self, call: &ToolCall) -> Result<(), Violation> {
+        let (mut started, mut ended) = (0, 0);
+        for event in &self.log {
+            match &event.payload {
+                SessionEventPayload::ToolExecutionStarted { call: seen } if seen.id == call.id => {
+                    started += 1;
+                }
+                SessionEventPayload::ToolExecutionCompleted { outcome }
+                    if outcome.call.id == call.id =>
+                {
+                    ended += 1;
+                }
+                _ => {}
+            }
+        }
+        match (started, ended) {
+            (1, 0) => Ok(()),
+            _ => Err(self.violation(format!(
+                "a tool runs once, after its start is committed ({started} starts, {ended} ends)"
+            ))),
+        }
+    }
+
+    /// The engine's state is the fold of the log, cheaply compared.
+    pub(super) fn check_state(&self) -> Result<(), Violation> {
+        let messages = self
+            .log
+            .iter()
+            .filter(|event| matches!(event.payload, SessionEventPayload::MessageItem { .. }))
+            .count();
+        if self.engine.state().messages.len() != messages {
+            return Err(self.violation("the state follows every commit"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_end(&mut self) -> Result<(), Violation> {
+        let folded: SessionState = fold::fold_events(self.log.iter().map(|e| &e.payload));
+        if folded != *self.engine.state() {
+            return Err(self.violation("the state equals the fold of the log"));
+        }
+        if let Err(problem) = check_pairs(&folded.messages) {
+            return Err(self.violation(format!("calls and results pair at the end: {problem}")));
+        }
+        let gap_free = (1..=self.log.len() as u64).eq(self.log.iter().map(|e| e.sequence()));
+        if !gap_free {
+            return Err(self.violation("sequence numbers have no gaps"));
+        }
+        if self.subscriber.lossless != (1..=self.log.len() as u64).collect::<Vec<_>>() {
+            return Err(self.violation("a slow subscriber gets every lossless event once"));
+        }
+        if !self.engine.is_closed() {
+            return Err(self.violation("the session shuts down"));
+        }
+        self.check_turns()
+    }
+
+    /// Every submitted turn ends exactly once, unless the store or a crash
+    /// took it, and starts before it ends.
+    fn check_turns(&mut self) -> Result<(), Violation> {
+        let mut live: Option<TurnId> = None;
+        let mut endings: HashMap<TurnId, String> = HashMap::new();
+        for event in &self.log {
+            match &event.payload {
+                SessionEventPayload::TurnStarted { turn_id } => {
+                    if live.replace(turn_id.clone()).is_some() {
+                        return Err(self.violation("turns do not overlap"));
+                    }
+                }
+                SessionEventPayload::TurnCompleted { turn_id, .. }
+                | SessionEventPayload::TurnFailed { turn_id, .. } => {
+                    if live.take().as_ref() != Some(turn_id) {
+                        return Err(self.violation("a turn starts before it ends"));
+                    }
+                    let how = match &event.payload {
+                        SessionEventPayload::TurnFailed { error, .. } => error.code.clone(),
+                        _ => "completed".to_owned(),
+                    };
+                    if endings.insert(turn_id.clone(), how).is_some() {
+                        return Err(self.violation("a turn ends once"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for turn_id in &self.submitted {
+            let how = match endings.get(turn_id) {
+                Some(how) => how.clone(),
+                None if self.lost.contains(turn_id) => "store_failed".to_owned(),
+                None => return Err(self.violation(format!("{turn_id} has a terminal event"))),
+            };
+            *self.report.endings.entry(how).or_default() += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that results follow their answer, in call order, one each.
+fn check_pairs(messages: &Transcript) -> Result<(), String> {
+    let mut awaited: Vec<ToolCallId> = Vec::new();
+    let mut seen: HashSet<ToolCallId> = HashSet::new();
+    for message in messages.iter() {
+        match message.as_ref() {
+            Message::Tool(tool) => {
+                if awaited.first() != Some(&tool.call_id) {
+                    return Err(format!("{} is not the result that is due", tool.call_id));
+                }
+                awaited.remove(0);
+            }
+            other => {
+                if let Some(missing) = awaited.first() {
+                    return Err(format!("{missing} has no result before the next message"));
+                }
+                if let Some(answer) = other.as_assistant() {
+                    awaited = answer.tool_calls().map(|call| call.id).collect();
+                    for id in &awaited {
+                        if !seen.insert(id.clone()) {
+                            return Err(format!("{id} is called twice"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    match awaited.first() {
+        Some(missing) => Err(format!("{missing} has no result")),
+        None => Ok(()),
+    }
+}

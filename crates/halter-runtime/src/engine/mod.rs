@@ -1,0 +1,472 @@
+//! The turn as a pure machine: inputs in, effects out.
+//!
+//! The engine holds no socket, clock, file or task. A driver runs its effects
+//! and feeds their outcomes back; every input carries its time. Events are
+//! recorded in batches, one [`Effect::Append`] for each handled input at most,
+//! and whatever depends on their being committed waits for
+//! [`Input::Committed`]: a tool runs only once its start is in the log, the
+//! model is asked only about a transcript that is.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`answer`] | how streamed blocks become the parts of a message |
+//! | [`catalog`] | what the engine asks about tools and hooks |
+//! | [`guard`] | when a model repeats itself |
+//! | [`turn`] | how a turn opens, goes on and ends |
+//! | [`step`] | how one answer and its tool calls are worked off |
+//! | [`repair`] | how a session interrupted by a crash becomes usable |
+
+pub mod answer;
+pub mod catalog;
+pub mod guard;
+mod input;
+pub mod repair;
+pub mod step;
+pub mod turn;
+
+pub use catalog::{Catalog, ToolTraits};
+pub use input::{Effect, EffectId, HookOutcome, HookPoint, HookPointKind, Input, Preparation};
+
+use crate::limits::QUEUED_TURNS;
+use halter_protocol::{
+    IdSource, Message, MessageId, ModelId, NotificationItem, PendingEvent, SessionEventPayload,
+    SessionId, SessionState, SystemMessage, Timestamp, ToolCallId, Turn, TurnError, TurnId, fold,
+};
+use halter_session::Durability;
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use turn::LiveTurn;
+
+/// What is fixed about a session, as far as turns depend on it.
+#[derive(Debug, Clone)]
+pub struct SessionFacts {
+    /// The session.
+    pub session_id: SessionId,
+    /// The model of turns that name none.
+    pub default_model: ModelId,
+    /// How many model calls one turn may make.
+    pub max_turns: Option<u32>,
+}
+
+/// One session's turn machine.
+pub struct Engine {
+    facts: SessionFacts,
+    catalog: Arc<dyn Catalog>,
+    ids: Arc<dyn IdSource>,
+    state: SessionState,
+    queue: VecDeque<Queued>,
+    turn: Option<LiveTurn>,
+    /// Why SessionStart hooks are due, until they have run.
+    start_source: Option<&'static str>,
+    last_model: Option<ModelId>,
+    /// Words of hooks that wait for the next point where messages may join.
+    words: Vec<String>,
+    notification_hooks: HashSet<EffectId>,
+    shutdown: Option<Shutdown>,
+    closed: bool,
+    needs_repair: bool,
+    in_flight: VecDeque<InFlight>,
+    batch: Batch,
+    effects: Vec<Effect>,
+    next_id: u64,
+    at: Timestamp,
+}
+
+/// A turn that waits. One cancelled meanwhile keeps its place, so that its
+/// terminal event does not fall into another turn.
+#[derive(Debug)]
+struct Queued {
+    turn: Turn,
+    cancelled: Option<String>,
+}
+
+#[derive(Debug)]
+struct Shutdown {
+    reason: String,
+    hooks: Option<EffectId>,
+    finishing: bool,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    id: EffectId,
+    payloads: Vec<SessionEventPayload>,
+    then: Vec<Then>,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    payloads: Vec<SessionEventPayload>,
+    then: Vec<Then>,
+    durable: bool,
+}
+
+/// What waits for a commit.
+#[derive(Debug)]
+enum Then {
+    RunTool(ToolCallId),
+    CallModel,
+    TurnOver(TurnId),
+    Closed,
+}
+
+impl Engine {
+    /// The engine of a new session.
+    pub fn new(facts: SessionFacts, catalog: Arc<dyn Catalog>, ids: Arc<dyn IdSource>) -> Self {
+        Self::with_state(facts, catalog, ids, SessionState::default())
+    }
+
+    /// The engine of a session whose log folds to `state`. The first input
+    /// must be [`Input::Resume`] if another process wrote that log.
+    pub fn with_state(
+        facts: SessionFacts,
+        catalog: Arc<dyn Catalog>,
+        ids: Arc<dyn IdSource>,
+        state: SessionState,
+    ) -> Self {
+        Self {
+            facts,
+            catalog,
+            ids,
+            state,
+            queue: VecDeque::new(),
+            turn: None,
+            start_source: Some("startup"),
+            last_model: None,
+            words: Vec::new(),
+            notification_hooks: HashSet::new(),
+            shutdown: None,
+            closed: false,
+            needs_repair: false,
+            in_flight: VecDeque::new(),
+            batch: Batch::default(),
+            effects: Vec::new(),
+            next_id: 0,
+            at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    /// Takes in what happened at `at` and says what to do about it.
+    pub fn handle(&mut self, at: Timestamp, input: Input) -> Vec<Effect> {
+        self.at = at;
+        if !self.closed {
+            self.dispatch(input);
+            self.settle();
+            self.flush();
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The fold of everything committed.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// True if nothing runs, waits or is being committed.
+    pub fn is_idle(&self) -> bool {
+        self.turn.is_none()
+            && self.queue.is_empty()
+            && self.in_flight.is_empty()
+            && self.notification_hooks.is_empty()
+            && (self.shutdown.is_none() || self.closed)
+    }
+
+    /// True once the session has shut down.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// True if a steer would join the live turn.
+    pub fn accepts_steer(&self) -> bool {
+        self.shutdown.is_none() && self.turn.as_ref().is_some_and(LiveTurn::accepts_steer)
+    }
+
+    /// True if another turn may be submitted.
+    pub fn accepts_turn(&self) -> bool {
+        self.shutdown.is_none() && !self.closed && self.queue.len() < QUEUED_TURNS
+    }
+
+    /// The turn that runs.
+    pub fn live_turn(&self) -> Option<&TurnId> {
+        self.turn.as_ref().map(|turn| &turn.id)
+    }
+
+    fn dispatch(&mut self, input: Input) {
+        match input {
+            Input::Submit(turn) => {
+                self.repair_if_needed();
+                self.queue.push_back(Queued {
+                    turn,
+                    cancelled: None,
+                });
+            }
+            Input::Steer(message) => self.steer(message),
+            Input::Cancel { turn_id, reason } => self.cancel(turn_id.as_ref(), &reason),
+            Input::Notify(notification) => self.notify(notification),
+            Input::Shutdown { reason } => self.begin_shutdown(reason),
+            Input::Resume => self.resume(),
+            Input::Prepared { id, preparation } => self.prepared(id, preparation),
+            Input::Model { id, event } => self.model_said(id, event),
+            Input::ModelEnded { id, error } => self.model_ended(id, error),
+            Input::ToolFinished { id, result } => self.tool_finished(id, result),
+            Input::HookProgress { run, ended } => self.record(if ended {
+                SessionEventPayload::HookCompleted { run }
+            } else {
+                SessionEventPayload::HookStarted { run }
+            }),
+            Input::HooksFinished { id, outcome } => self.hooks_finished(id, outcome),
+            Input::Committed { id } => self.committed(id),
+            Input::StoreFailed { id, error } => self.store_failed(id, &error),
+            Input::Timer { id } => self.timer(id),
+        }
+    }
+
+    /// Starts whatever can start now that an input has been handled.
+    fn settle(&mut self) {
+        if self.turn.is_some() {
+            return;
+        }
+        while self.turn.is_none()
+            && let Some(Queued { turn, cancelled }) = self.queue.pop_front()
+        {
+            match cancelled {
+                Some(reason) => self.end_unstarted_turn(turn.id, &reason),
+                None => self.open_turn(turn),
+            }
+        }
+        if self.turn.is_none() && self.shutdown.is_some() {
+            self.advance_shutdown();
+        }
+    }
+
+    // --- recording -------------------------------------------------------
+
+    /// Adds an event to the batch of this input.
+    fn record(&mut self, payload: SessionEventPayload) {
+        self.batch.durable |= needs_durability(&payload);
+        self.batch.payloads.push(payload);
+    }
+
+    fn record_message(&mut self, message: Message) {
+        self.record(SessionEventPayload::MessageItem {
+            message: Arc::new(message),
+        });
+    }
+
+    fn record_system(&mut self, text: String) {
+        let message = SystemMessage {
+            id: self.mint_message(),
+            created_at: self.at,
+            text,
+            environment: None,
+        };
+        self.record_message(Message::System(message));
+    }
+
+    /// Does something once everything recorded so far is committed.
+    fn after_commit(&mut self, then: Then) {
+        self.batch.then.push(then);
+    }
+
+    fn flush(&mut self) {
+        if self.batch.payloads.is_empty() && self.batch.then.is_empty() {
+            return;
+        }
+        let id = self.next_effect();
+        let Batch {
+            payloads,
+            then,
+            durable,
+        } = std::mem::take(&mut self.batch);
+        let events = payloads
+            .iter()
+            .map(|payload| {
+                PendingEvent::new(self.facts.session_id.clone(), self.at, payload.clone())
+            })
+            .collect();
+        self.in_flight.push_back(InFlight { id, payloads, then });
+        self.effects.push(Effect::Append {
+            id,
+            events,
+            durability: if durable {
+                Durability::Durable
+            } else {
+                Durability::Buffered
+            },
+        });
+    }
+
+    fn committed(&mut self, id: EffectId) {
+        if self.in_flight.front().is_none_or(|append| append.id != id) {
+            return;
+        }
+        let Some(append) = self.in_flight.pop_front() else {
+            return;
+        };
+        for payload in &append.payloads {
+            fold::apply_event(&mut self.state, payload);
+        }
+        for then in append.then {
+            match then {
+                Then::RunTool(call_id) => self.run_tool(&call_id),
+                Then::CallModel => self.call_model_if_due(),
+                Then::TurnOver(turn_id) => self.turn_over(turn_id, None),
+                Then::Closed => {
+                    self.closed = true;
+                    self.effects.push(Effect::Closed);
+                }
+            }
+        }
+    }
+
+    /// The log cannot grow: everything under way ends without a record, and
+    /// what the log lacks is repaired before the next turn.
+    fn store_failed(&mut self, id: EffectId, error: &TurnError) {
+        if !self.in_flight.iter().any(|append| append.id == id) {
+            return;
+        }
+        self.in_flight.clear();
+        self.batch = Batch::default();
+        self.needs_repair = true;
+        self.words.clear();
+        for id in std::mem::take(&mut self.notification_hooks) {
+            self.effects.push(Effect::CancelHooks { id });
+        }
+        if let Some(turn) = self.turn.take() {
+            let abandoned = turn.abandon();
+            self.effects.extend(abandoned);
+            self.turn_over(turn.id, Some(error.clone()));
+        }
+        while let Some(queued) = self.queue.pop_front() {
+            self.turn_over(queued.turn.id, Some(error.clone()));
+        }
+        if self.shutdown.is_some() {
+            self.closed = true;
+            self.effects.push(Effect::Closed);
+        }
+    }
+
+    fn turn_over(&mut self, turn_id: TurnId, store_error: Option<TurnError>) {
+        if self.turn.as_ref().is_some_and(|turn| turn.id == turn_id) {
+            self.turn = None;
+        }
+        self.effects.push(Effect::TurnOver {
+            turn_id,
+            store_error,
+        });
+    }
+
+    // --- outside of turns ------------------------------------------------
+
+    fn notify(&mut self, notification: NotificationItem) {
+        self.record(SessionEventPayload::Notification {
+            notification: notification.clone(),
+        });
+        if self.catalog.has_hooks(HookPointKind::Notification) {
+            let id = self.run_hooks(HookPoint::Notification(notification));
+            self.notification_hooks.insert(id);
+        }
+    }
+
+    fn begin_shutdown(&mut self, reason: String) {
+        if self.shutdown.is_some() {
+            return;
+        }
+        self.repair_if_needed();
+        for queued in &mut self.queue {
+            queued.cancelled.get_or_insert_with(|| {
+                "the session was shut down before the turn started".to_owned()
+            });
+        }
+        self.cancel(None, &format!("the session is shutting down: {reason}"));
+        self.shutdown = Some(Shutdown {
+            reason,
+            hooks: None,
+            finishing: false,
+        });
+    }
+
+    fn end_unstarted_turn(&mut self, turn_id: TurnId, message: &str) {
+        self.record(SessionEventPayload::TurnStarted {
+            turn_id: turn_id.clone(),
+        });
+        self.record(SessionEventPayload::TurnFailed {
+            turn_id: turn_id.clone(),
+            error: TurnError::new("cancelled", message),
+            cancelled: true,
+            retryable: true,
+            usage: Default::default(),
+        });
+        self.after_commit(Then::TurnOver(turn_id));
+    }
+
+    fn advance_shutdown(&mut self) {
+        let Some(shutdown) = &mut self.shutdown else {
+            return;
+        };
+        if shutdown.finishing || shutdown.hooks.is_some() {
+            return;
+        }
+        let reason = shutdown.reason.clone();
+        if self.catalog.has_hooks(HookPointKind::SessionEnd) {
+            let id = self.run_hooks(HookPoint::SessionEnd { reason });
+            if let Some(shutdown) = &mut self.shutdown {
+                shutdown.hooks = Some(id);
+            }
+        } else {
+            self.finish_shutdown();
+        }
+    }
+
+    fn finish_shutdown(&mut self) {
+        let Some(shutdown) = &mut self.shutdown else {
+            return;
+        };
+        shutdown.finishing = true;
+        let reason = shutdown.reason.clone();
+        for id in std::mem::take(&mut self.notification_hooks) {
+            self.effects.push(Effect::CancelHooks { id });
+        }
+        self.record(SessionEventPayload::SessionShutdownComplete { reason });
+        self.after_commit(Then::Closed);
+    }
+
+    fn hooks_finished(&mut self, id: EffectId, outcome: HookOutcome) {
+        if self.notification_hooks.remove(&id) {
+            self.words.extend(outcome.messages);
+        } else if self.shutdown.as_ref().and_then(|s| s.hooks) == Some(id) {
+            self.finish_shutdown();
+        } else {
+            self.turn_hooks_finished(id, outcome);
+        }
+    }
+
+    // --- helpers ---------------------------------------------------------
+
+    fn run_hooks(&mut self, point: HookPoint) -> EffectId {
+        let id = self.next_effect();
+        let turn_id = self.turn.as_ref().map(|turn| turn.id.clone());
+        self.effects.push(Effect::RunHooks { id, point, turn_id });
+        id
+    }
+
+    fn next_effect(&mut self) -> EffectId {
+        self.next_id += 1;
+        EffectId(self.next_id)
+    }
+
+    fn mint_message(&self) -> MessageId {
+        MessageId::mint(self.ids.as_ref(), self.at)
+    }
+}
+
+/// Whether an event must survive a crash before anything follows from it. A
+/// call that only reads, and the runs of hooks, may share the next commit.
+fn needs_durability(payload: &SessionEventPayload) -> bool {
+    !matches!(
+        payload,
+        SessionEventPayload::HookStarted { .. }
+            | SessionEventPayload::HookCompleted { .. }
+            | SessionEventPayload::Warning { .. }
+    )
+}

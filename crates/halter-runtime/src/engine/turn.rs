@@ -1,0 +1,449 @@
+//! How a turn opens, goes on and ends.
+
+use super::guard::RepeatGuard;
+use super::step::Step;
+use super::{Effect, EffectId, Engine, HookOutcome, HookPoint, HookPointKind, Preparation, Then};
+use crate::limits::{QUEUED_STEERS, STOP_HOOK_CONTINUATIONS};
+use halter_protocol::{
+    CacheBreakReason, Message, ModelId, ReplayMeta, SessionEventPayload, SystemMessage, Turn,
+    TurnError, TurnId, Usage, UserMessage, UserPart,
+};
+
+/// A turn from the queue to its terminal event.
+#[derive(Debug)]
+pub(super) struct LiveTurn {
+    pub id: TurnId,
+    pub model: ModelId,
+    pub answered_by: ReplayMeta,
+    pub prompt: Option<UserMessage>,
+    pub phase: Phase,
+    pub usage: Usage,
+    pub model_calls: u32,
+    pub empty_answers: u32,
+    pub guard: RepeatGuard,
+    steers: Vec<UserMessage>,
+    stop_continuations: u32,
+}
+
+/// Where a turn stands.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// The driver looks at the environment.
+    Preparing(EffectId),
+    /// SessionStart hooks run.
+    SessionStart(EffectId),
+    /// UserPromptSubmit hooks run.
+    Prompt(EffectId),
+    /// Messages are being committed; the model is asked next.
+    SafePoint,
+    /// The model answers and its tools run.
+    Step(Box<Step>),
+    /// Stop hooks run.
+    Stop(EffectId),
+    /// The terminal event is being committed.
+    Closing,
+}
+
+/// How a turn ends.
+#[derive(Debug, Clone)]
+pub(super) enum Ending {
+    Completed,
+    Failed {
+        error: TurnError,
+        cancelled: bool,
+        retryable: bool,
+    },
+}
+
+impl Ending {
+    pub fn failed(error: TurnError) -> Self {
+        Self::Failed {
+            error,
+            cancelled: false,
+            retryable: false,
+        }
+    }
+
+    pub fn cancelled(reason: &str) -> Self {
+        Self::Failed {
+            error: TurnError::new("cancelled", format!("the turn was cancelled: {reason}")),
+            cancelled: true,
+            retryable: true,
+        }
+    }
+}
+
+impl LiveTurn {
+    pub fn accepts_steer(&self) -> bool {
+        let over = match &self.phase {
+            Phase::Closing => true,
+            Phase::Step(step) => step.is_failing(),
+            _ => false,
+        };
+        !over && self.steers.len() < QUEUED_STEERS
+    }
+
+    pub fn step_mut(&mut self) -> Option<&mut Step> {
+        match &mut self.phase {
+            Phase::Step(step) => Some(step),
+            _ => None,
+        }
+    }
+
+    /// Whatever runs for the turn and must be given up at once.
+    pub fn abandon(&self) -> Vec<Effect> {
+        match &self.phase {
+            Phase::SessionStart(id) | Phase::Prompt(id) | Phase::Stop(id) => {
+                vec![Effect::CancelHooks { id: *id }]
+            }
+            Phase::Step(step) => step.abandon(),
+            Phase::Preparing(_) | Phase::SafePoint | Phase::Closing => Vec::new(),
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn open_turn(&mut self, turn: Turn) {
+        let id = self.next_effect();
+        let model = turn
+            .default_model
+            .unwrap_or_else(|| self.facts.default_model.clone());
+        self.effects.push(Effect::PrepareTurn {
+            id,
+            turn_id: turn.id.clone(),
+            model: model.clone(),
+        });
+        self.turn = Some(LiveTurn {
+            id: turn.id,
+            model,
+            answered_by: ReplayMeta::default(),
+            prompt: Some(turn.user_message),
+            phase: Phase::Preparing(id),
+            usage: Usage::default(),
+            model_calls: 0,
+            empty_answers: 0,
+            guard: RepeatGuard::default(),
+            steers: Vec::new(),
+            stop_continuations: 0,
+        });
+    }
+
+    pub(super) fn prepared(&mut self, id: EffectId, preparation: Result<Preparation, TurnError>) {
+        let Some(turn) = &self.turn else { return };
+        if !matches!(turn.phase, Phase::Preparing(awaited) if awaited == id) {
+            return;
+        }
+        self.record_turn_started();
+        let preparation = match preparation {
+            Ok(preparation) => preparation,
+            Err(error) => return self.finish_turn(Ending::failed(error)),
+        };
+        for message in preparation.warnings {
+            self.record(SessionEventPayload::Warning { message });
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.answered_by = preparation.answered_by;
+        }
+        let model = self.turn.as_ref().map(|turn| turn.model.clone());
+        let switched = self.last_model.is_some() && self.last_model != model;
+        self.last_model = model;
+        let cut = preparation
+            .cache_break
+            .or(switched.then_some(CacheBreakReason::ModelChanged));
+        if let Some(reason) = cut {
+            self.record(SessionEventPayload::CacheBreak { reason });
+        }
+        if let Some((environment, text)) = preparation.environment {
+            let message = SystemMessage {
+                id: self.mint_message(),
+                created_at: self.at,
+                text,
+                environment: Some(environment),
+            };
+            self.record_message(Message::System(message));
+        }
+        self.start_hooks_or_prompt();
+    }
+
+    fn record_turn_started(&mut self) {
+        if let Some(turn) = &self.turn {
+            let turn_id = turn.id.clone();
+            self.record(SessionEventPayload::TurnStarted { turn_id });
+        }
+    }
+
+    fn start_hooks_or_prompt(&mut self) {
+        match self.start_source.take() {
+            Some(source) if self.catalog.has_hooks(HookPointKind::SessionStart) => {
+                let id = self.run_hooks(HookPoint::SessionStart { source });
+                self.set_phase(Phase::SessionStart(id));
+            }
+            _ => self.prompt_hooks_or_messages(),
+        }
+    }
+
+    fn prompt_hooks_or_messages(&mut self) {
+        if !self.catalog.has_hooks(HookPointKind::UserPromptSubmit) {
+            return self.open_with_prompt();
+        }
+        let prompt = self
+            .turn
+            .as_ref()
+            .and_then(|turn| turn.prompt.as_ref())
+            .map(UserMessage::plain_text)
+            .unwrap_or_default();
+        let id = self.run_hooks(HookPoint::UserPromptSubmit { prompt });
+        self.set_phase(Phase::Prompt(id));
+    }
+
+    fn open_with_prompt(&mut self) {
+        let prompt = self.turn.as_mut().and_then(|turn| turn.prompt.take());
+        if let Some(prompt) = prompt {
+            self.record_message(Message::User(prompt));
+        }
+        self.go_on();
+    }
+
+    pub(super) fn turn_hooks_finished(&mut self, id: EffectId, outcome: HookOutcome) {
+        enum At {
+            SessionStart,
+            Prompt,
+            Stop,
+        }
+        let Some(turn) = &self.turn else { return };
+        let at = match &turn.phase {
+            Phase::SessionStart(awaited) if *awaited == id => At::SessionStart,
+            Phase::Prompt(awaited) if *awaited == id => At::Prompt,
+            Phase::Stop(awaited) if *awaited == id => At::Stop,
+            Phase::Step(_) => return self.call_hooks_finished(id, outcome),
+            _ => return,
+        };
+        self.words.extend(outcome.messages.iter().cloned());
+        match at {
+            At::SessionStart => match outcome.stop {
+                Some(reason) => self.finish_turn(hook_stopped(&reason)),
+                None => self.prompt_hooks_or_messages(),
+            },
+            At::Prompt => match (outcome.block, outcome.stop) {
+                (Some(reason), _) => {
+                    let message = format!("a hook blocked the prompt: {reason}");
+                    self.finish_turn(Ending::failed(TurnError::new("hook_blocked", message)));
+                }
+                (None, Some(reason)) => self.finish_turn(hook_stopped(&reason)),
+                (None, None) => self.open_with_prompt(),
+            },
+            At::Stop => self.stop_hooks_finished(outcome),
+        }
+    }
+
+    /// Lets the words that wait join the transcript, then asks the model.
+    pub(super) fn go_on(&mut self) {
+        self.set_phase(Phase::SafePoint);
+        self.record_waiting_messages();
+        self.after_commit(Then::CallModel);
+    }
+
+    /// Records what hooks and users want to add. Returns whether there was any.
+    fn record_waiting_messages(&mut self) -> bool {
+        let words = std::mem::take(&mut self.words);
+        let steers = self
+            .turn
+            .as_mut()
+            .map(|turn| std::mem::take(&mut turn.steers))
+            .unwrap_or_default();
+        let any = !words.is_empty() || !steers.is_empty();
+        for text in words {
+            self.record_system(text);
+        }
+        for message in steers {
+            self.record_message(Message::User(message));
+        }
+        any
+    }
+
+    /// The transcript is committed: ask the model, unless something else
+    /// happened or more was said meanwhile.
+    pub(super) fn call_model_if_due(&mut self) {
+        let Some(turn) = &self.turn else { return };
+        let model_calls = turn.model_calls;
+        if !matches!(turn.phase, Phase::SafePoint) {
+            return;
+        }
+        if self.record_waiting_messages() {
+            return self.after_commit(Then::CallModel);
+        }
+        if let Some(limit) = self.facts.max_turns
+            && model_calls >= limit
+        {
+            let error = TurnError::new(
+                "max_turns_reached",
+                format!("the turn made {limit} model calls, its limit, without finishing"),
+            )
+            .with_hint("raise max_turns or ask for a smaller task");
+            return self.finish_turn(Ending::failed(error));
+        }
+        self.call_model();
+    }
+
+    fn call_model(&mut self) {
+        let id = self.next_effect();
+        let messages = self.state.messages.clone();
+        if let Some(turn) = &mut self.turn {
+            turn.model_calls += 1;
+            turn.phase = Phase::Step(Box::new(Step::new(id)));
+            self.effects.push(Effect::CallModel {
+                id,
+                turn_id: turn.id.clone(),
+                model: turn.model.clone(),
+                messages,
+            });
+        }
+    }
+
+    /// The model is done unless a user or a hook wants more.
+    pub(super) fn stop_or_go_on(&mut self, last_assistant_message: String) {
+        let steered = self
+            .turn
+            .as_ref()
+            .is_some_and(|turn| !turn.steers.is_empty());
+        if steered {
+            return self.go_on();
+        }
+        if !self.catalog.has_hooks(HookPointKind::Stop) {
+            return self.finish_turn(Ending::Completed);
+        }
+        let active = self
+            .turn
+            .as_ref()
+            .is_some_and(|turn| turn.stop_continuations > 0);
+        let id = self.run_hooks(HookPoint::Stop {
+            active,
+            last_assistant_message,
+        });
+        self.set_phase(Phase::Stop(id));
+    }
+
+    fn stop_hooks_finished(&mut self, outcome: HookOutcome) {
+        let Some(turn) = &mut self.turn else { return };
+        let steered = !turn.steers.is_empty();
+        let Some(reason) = outcome.block.filter(|_| outcome.stop.is_none()) else {
+            if steered {
+                return self.go_on();
+            }
+            return self.finish_turn(Ending::Completed);
+        };
+        if turn.stop_continuations >= STOP_HOOK_CONTINUATIONS {
+            let message = format!(
+                "Stop hooks asked to go on more than {STOP_HOOK_CONTINUATIONS} times; the turn ends anyway"
+            );
+            self.record(SessionEventPayload::Warning { message });
+            return self.finish_turn(Ending::Completed);
+        }
+        turn.stop_continuations += 1;
+        let text = if reason.trim().is_empty() {
+            "Continue.".to_owned()
+        } else {
+            reason
+        };
+        let message = UserMessage {
+            id: self.mint_message(),
+            created_at: self.at,
+            parts: vec![UserPart::Text { text }],
+        };
+        self.record_message(Message::User(message));
+        self.go_on();
+    }
+
+    pub(super) fn steer(&mut self, message: UserMessage) {
+        if self.accepts_steer()
+            && let Some(turn) = &mut self.turn
+        {
+            turn.steers.push(message);
+        }
+    }
+
+    /// Cancels the live turn, or the turn named, which may still wait.
+    pub(super) fn cancel(&mut self, turn_id: Option<&TurnId>, reason: &str) {
+        if let Some(wanted) = turn_id
+            && self.live_turn() != Some(wanted)
+        {
+            let mut waiting = self.queue.iter_mut();
+            if let Some(queued) = waiting.find(|queued| queued.turn.id == *wanted) {
+                queued.cancelled = Some(format!("cancelled before it started: {reason}"));
+            }
+            return;
+        }
+        let Some(turn) = &self.turn else { return };
+        if !turn.accepts_cancel() {
+            return;
+        }
+        let turn_id = turn.id.clone();
+        if matches!(turn.phase, Phase::Preparing(_)) {
+            self.record_turn_started();
+        }
+        self.record(SessionEventPayload::TurnInterrupted {
+            turn_id,
+            reason: reason.to_owned(),
+        });
+        let ending = Ending::cancelled(reason);
+        match self.turn.as_ref().map(|turn| &turn.phase) {
+            Some(Phase::Step(_)) => self.abort_step(ending),
+            Some(Phase::SessionStart(id) | Phase::Prompt(id) | Phase::Stop(id)) => {
+                let id = *id;
+                self.effects.push(Effect::CancelHooks { id });
+                self.finish_turn(ending);
+            }
+            _ => self.finish_turn(ending),
+        }
+    }
+
+    /// Records the terminal event. Messages that still wait join the transcript
+    /// first, so that the next turn's model sees them.
+    pub(super) fn finish_turn(&mut self, ending: Ending) {
+        self.record_waiting_messages();
+        let Some(turn) = &mut self.turn else { return };
+        turn.phase = Phase::Closing;
+        let (turn_id, usage) = (turn.id.clone(), turn.usage);
+        self.record(match ending {
+            Ending::Completed => SessionEventPayload::TurnCompleted {
+                turn_id: turn_id.clone(),
+                usage,
+            },
+            Ending::Failed {
+                error,
+                cancelled,
+                retryable,
+            } => SessionEventPayload::TurnFailed {
+                turn_id: turn_id.clone(),
+                error,
+                cancelled,
+                retryable,
+                usage,
+            },
+        });
+        self.after_commit(Then::TurnOver(turn_id));
+    }
+
+    pub(super) fn set_phase(&mut self, phase: Phase) {
+        if let Some(turn) = &mut self.turn {
+            turn.phase = phase;
+        }
+    }
+}
+
+impl LiveTurn {
+    fn accepts_cancel(&self) -> bool {
+        match &self.phase {
+            Phase::Closing => false,
+            Phase::Step(step) => !step.is_failing(),
+            _ => true,
+        }
+    }
+}
+
+pub(super) fn hook_stopped(reason: &str) -> Ending {
+    Ending::failed(TurnError::new(
+        "hook_stopped",
+        format!("a hook stopped the turn: {reason}"),
+    ))
+}

@@ -1,0 +1,48 @@
+//! Every bound of this crate, with its unit.
+
+use std::time::Duration;
+
+/// Turns that may wait behind the live one.
+pub const QUEUED_TURNS: usize = 64;
+
+/// Messages that may wait to join the live turn.
+pub const QUEUED_STEERS: usize = 64;
+
+/// Tool calls of one answer that run at the same time.
+pub const PARALLEL_TOOL_CALLS: usize = 16;
+
+/// Tool calls one answer may hold; more are answered with an error.
+pub const TOOL_CALLS_PER_ANSWER: usize = 128;
+
+/// Equal calls with equal results before the model is warned.
+pub const REPEATS_BEFORE_WARNING: usize = 3;
+
+/// Calls the repetition guard looks back over.
+pub const REPEAT_WINDOW_CALLS: usize = 12;
+
+/// Empty answers in a row that are asked again before the turn fails.
+pub const EMPTY_ANSWER_RETRIES: u32 = 1;
+
+/// Times Stop hooks may make one turn go on.
+pub const STOP_HOOK_CONTINUATIONS: u32 = 8;
+
+/// How long a tool that is not long-running may take.
+pub const TOOL_DEADLINE: Duration = Duration::from_secs(120);
+
+/// How long a cancelled tool has to stop before it is given up.
+pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
+
+/// Events kept for subscribers that are not waiting for the next one.
+pub const HUB_EVENTS: usize = 1024;
+
+/// Commands that may wait for a session's owner.
+pub const SESSION_INBOX: usize = 256;
+
+/// Outcomes of effects that may wait for a session's owner.
+pub const OUTCOME_QUEUE: usize = 64;
+
+/// Events a subscriber fetches from the store at a time.
+pub const CATCH_UP_PAGE: usize = 256;
+
+/// The longest piece of tool output in one event, in bytes.
+pub const TOOL_OUTPUT_CHUNK_BYTES: usize = 16 * 1024;
