@@ -59,6 +59,25 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// What a key of this kind takes, with its article.
+pub(crate) fn expected(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Version => "the number 1",
+        Kind::Boolean => "true or false",
+        Kind::Integer { .. } => "a whole number",
+        Kind::Temperature => "a number from 0 to 2",
+        Kind::Names | Kind::PolicyRoots | Kind::ResourceRoots => "a list of strings",
+        Kind::Loopback => "a list of { host, port } tables",
+        Kind::Text
+        | Kind::Name
+        | Kind::Url
+        | Kind::Secret
+        | Kind::Header
+        | Kind::Choice(_)
+        | Kind::FilePath => "a string",
+    }
+}
+
 /// Whether a key of this kind accepts the value.
 pub(crate) fn check(kind: Kind, value: &Value) -> Result<(), Fault> {
     match kind {
@@ -66,7 +85,7 @@ pub(crate) fn check(kind: Kind, value: &Value) -> Result<(), Fault> {
         Kind::Boolean => value
             .as_bool()
             .map(drop)
-            .ok_or_else(|| type_fault("true or false", value)),
+            .ok_or_else(|| type_fault(expected(kind), value)),
         Kind::Integer { min, max } => check_integer(value, min, max),
         Kind::Temperature => check_temperature(value),
         Kind::Text => text(value).map(drop),
@@ -76,9 +95,9 @@ pub(crate) fn check(kind: Kind, value: &Value) -> Result<(), Fault> {
         Kind::Header => check_header(text(value)?),
         Kind::Choice(choices) => check_choice(text(value)?, choices),
         Kind::Names | Kind::PolicyRoots | Kind::ResourceRoots => {
-            each(value, "a list of strings", check_name)
+            each(value, expected(kind), check_name)
         }
-        Kind::Loopback => each(value, "a list of { host, port } tables", check_loopback),
+        Kind::Loopback => each(value, expected(kind), check_loopback),
     }
 }
 

@@ -1,17 +1,19 @@
 //! The configuration as others read it: its JSON Schema, a starter file, a fingerprint.
 
 use schemars::generate::SchemaSettings;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::ConfigError;
 use crate::schema::HarnessConfig;
 
 /// The JSON Schema of `halter.toml`.
 pub fn schema_as_json_value() -> Value {
-    SchemaSettings::draft07()
+    let mut schema = SchemaSettings::draft07()
         .into_generator()
-        .into_root_schema_for::<HarnessConfig>()
-        .to_value()
+        .into_root_schema_for::<HarnessConfig>();
+    // A literal has a version by default; a file must state it.
+    schema.insert("required".to_owned(), json!(["version"]));
+    schema.to_value()
 }
 
 /// The JSON Schema of `halter.toml` as text, ending in a newline.

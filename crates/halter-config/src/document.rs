@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::check::{Fault, Reason, check, is_header_name};
+use crate::check::{Fault, Reason, check, expected, is_header_name};
 use crate::error::{ConfigError, Location, nearest, suggestion};
 use crate::keys::{self, Found, KeyPath, KeySpec, Kind};
 
@@ -110,7 +110,7 @@ impl Document<'_> {
                 hint: "use letters, digits and hyphens".to_owned(),
             });
         }
-        let converted = self.convert(value, &key)?;
+        let converted = self.convert(value, &key, spec.kind)?;
         check(spec.kind, &converted).map_err(|fault| {
             let span = element_span(value, &fault).unwrap_or_else(|| value.span());
             fault_error(fault, &key, Some(self.at(span)))
@@ -141,7 +141,12 @@ impl Document<'_> {
         }
     }
 
-    fn convert(&self, value: &Spanned<DeValue<'_>>, key: &KeyPath) -> Result<Value, ConfigError> {
+    fn convert(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        key: &KeyPath,
+        kind: Kind,
+    ) -> Result<Value, ConfigError> {
         let number_error = || ConfigError::InvalidValue {
             location: Some(self.at(value.span())),
             key: key.to_string(),
@@ -163,12 +168,12 @@ impl Document<'_> {
                 .ok_or_else(number_error)?,
             DeValue::Array(elements) => elements
                 .iter()
-                .map(|element| self.convert(element, key))
+                .map(|element| self.convert(element, key, kind))
                 .collect::<Result<_, _>>()?,
             DeValue::Table(table) => {
                 let mut object = Map::new();
                 for (name, inner) in table.iter() {
-                    object.insert(name.get_ref().to_string(), self.convert(inner, key)?);
+                    object.insert(name.get_ref().to_string(), self.convert(inner, key, kind)?);
                 }
                 Value::Object(object)
             }
@@ -176,7 +181,7 @@ impl Document<'_> {
                 return Err(ConfigError::WrongType {
                     location: Some(self.at(value.span())),
                     key: key.to_string(),
-                    expected: "another type",
+                    expected: expected(kind),
                     found: "a date",
                 });
             }

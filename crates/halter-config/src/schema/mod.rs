@@ -40,7 +40,7 @@ pub const CONFIG_VERSION: u32 = 1;
 #[schemars(title = "halter.toml")]
 pub struct HarnessConfig {
     /// Version of the configuration format; always 1.
-    #[schemars(required, range(min = 1, max = 1))]
+    #[schemars(range(min = 1, max = 1))]
     pub version: u32,
     /// How to reach each model service.
     pub providers: ProvidersConfig,
