@@ -343,7 +343,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
 }
 
 /// "did you mean `x`?", or the list of what exists.
-pub(crate) fn suggestion<'a>(name: &str, what: &str, known: &[&'a str]) -> String {
+pub(crate) fn suggestion(name: &str, what: &str, known: &[&str]) -> String {
     match nearest(name, known.iter().copied()) {
         Some(candidate) => format!("did you mean `{candidate}`?"),
         None if known.is_empty() => format!("there are no {what}"),

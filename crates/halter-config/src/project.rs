@@ -74,7 +74,9 @@ impl fmt::Debug for ProjectFile {
 /// root of the git repository. Outside a repository only the directory itself is searched, so
 /// that nobody else's file in a shared parent is picked up.
 pub fn find_project_config(start: &Path) -> Option<PathBuf> {
-    let start = std::path::absolute(start).ok()?;
+    let start = fs::canonicalize(start)
+        .or_else(|_| std::path::absolute(start))
+        .ok()?;
     let repository = start
         .ancestors()
         .find(|directory| directory.join(".git").exists())

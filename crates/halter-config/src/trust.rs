@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::ConfigError;
 use crate::limits::{MAX_TRUST_FILE_BYTES, TRUST_LOCK_POLL, TRUST_LOCK_WAIT};
@@ -107,7 +107,7 @@ impl TrustStore {
             .mode(0o700)
             .create(directory)
             .map_err(fault)?;
-        let _lock = lock(directory, &file)?;
+        let _lock = lock(directory, &file, TRUST_LOCK_WAIT)?;
         let text = change(&read_record(&file)?);
         if text.len() as u64 > MAX_TRUST_FILE_BYTES {
             return Err(too_large(&file));
@@ -127,7 +127,7 @@ impl TrustStore {
 }
 
 /// Waits its turn among the writers. The lock ends with the returned file.
-fn lock(directory: &Path, record: &Path) -> Result<File, ConfigError> {
+fn lock(directory: &Path, record: &Path, wait: Duration) -> Result<File, ConfigError> {
     let lock_file = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -135,7 +135,7 @@ fn lock(directory: &Path, record: &Path) -> Result<File, ConfigError> {
         .mode(0o600)
         .open(directory.join(LOCK_NAME))
         .map_err(|error| system_fault(record, &error))?;
-    let deadline = Instant::now() + TRUST_LOCK_WAIT;
+    let deadline = Instant::now() + wait;
     loop {
         match lock_file.try_lock() {
             Ok(()) => return Ok(lock_file),
@@ -219,4 +219,27 @@ fn escaped(path: &Path) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_that_waits_too_long_gives_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = directory.path().join(RECORD_NAME);
+        let held = lock(directory.path(), &record, TRUST_LOCK_WAIT).unwrap();
+        let error = lock(directory.path(), &record, Duration::ZERO).unwrap_err();
+        assert_eq!(error.code(), "config_trust_store");
+        assert!(error.to_string().contains("another process"), "{error}");
+        drop(held);
+        lock(directory.path(), &record, Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_path_on_a_line_is_one_to_one() {
+        assert_eq!(escaped(Path::new("/a b%/\n")), "/a%20b%25/%0a");
+        assert_ne!(escaped(Path::new("/%20")), escaped(Path::new("/ ")));
+    }
 }

@@ -208,6 +208,13 @@ async fn values_that_are_refused() {
             "keep one of the two",
         ),
         (
+            "[resilience.request_retry]\nmax_attempts = 101\n",
+            6,
+            16,
+            "`resilience.request_retry.max_attempts` is 101, more than 100",
+            "write a number from 1 to 100",
+        ),
+        (
             "[runtime]\ntraces_dir = 2026-01-01\n",
             6,
             14,
