@@ -1,1 +1,89 @@
-//! The Tool trait, the tool registry and the built-in tools.
+//! The [`Tool`] trait, the registry that runs calls, and the built-in tools.
+//!
+//! This crate owns the one way a call reaches its tool: look up, check the
+//! arguments against the schema, run, explain errors ([`ToolRuntime`]). It
+//! never bypasses `halter-policy` (every path goes through the file door) nor
+//! `halter-exec` (every process is its child), reads no environment, and keeps
+//! nothing once a session is closed.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`tool`], [`typed`] | the trait, and tools whose input is a struct |
+//! | [`context`] | what a call is given |
+//! | [`runtime`] | the registry and the dispatch of calls |
+//! | [`session`], [`scratch`], [`path_locks`] | what lives between calls |
+//! | [`catalog`] | the built-in tools and all names with a meaning |
+//! | [`environment`] | what commands may see of the environment |
+//! | [`limits`] | every bound |
+//! | [`policy`] | `halter-policy`, re-exported |
+//!
+//! A tool of your own is a struct with doc comments and a function:
+//!
+//! ```
+//! use async_trait::async_trait;
+//! use halter_protocol::ToolResult;
+//! use halter_tools::{ToolContext, ToolRuntime, TypedTool, typed};
+//! use schemars::JsonSchema;
+//! use serde::Deserialize;
+//!
+//! /// Count the words of a text.
+//! #[derive(Deserialize, JsonSchema)]
+//! struct CountWords {
+//!     /// The text to count.
+//!     text: String,
+//! }
+//!
+//! struct WordCounter;
+//!
+//! #[async_trait]
+//! impl TypedTool for WordCounter {
+//!     type Input = CountWords;
+//!     const NAME: &'static str = "count_words";
+//!
+//!     async fn run(&self, _: ToolContext, input: CountWords) -> anyhow::Result<ToolResult> {
+//!         let words = input.text.split_whitespace().count();
+//!         Ok(ToolResult::json(serde_json::json!({ "words": words })))
+//!     }
+//! }
+//!
+//! let mut tools = ToolRuntime::new();
+//! tools.register(typed(WordCounter));
+//! let spec = tools.spec("count_words").unwrap();
+//! assert_eq!(spec.description, "Count the words of a text.");
+//! assert_eq!(
+//!     spec.input_schema["properties"]["text"]["description"],
+//!     "The text to count."
+//! );
+//! ```
+
+mod builtin;
+pub mod catalog;
+pub mod context;
+pub mod environment;
+pub mod limits;
+pub mod path_locks;
+pub mod runtime;
+pub mod scratch;
+pub mod session;
+mod suggest;
+pub mod tool;
+pub mod typed;
+mod validate;
+
+pub use catalog::{KnownTool, ToolStatus, builtin_tools, known_tools};
+pub use context::{NoopToolEventSink, ToolContext, ToolEventSink, ToolRuntimeEvent};
+pub use environment::safe_environment;
+pub use halter_policy as policy;
+pub use halter_policy::{
+    FileDoor, PolicyError, PolicySettings, SessionScope, StandardPolicy, ToolPolicy,
+};
+pub use path_locks::{PathLockGuard, PathLockMap};
+pub use runtime::ToolRuntime;
+pub use scratch::ScratchDir;
+pub use session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
+pub use tool::Tool;
+pub use typed::{TypedTool, typed};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

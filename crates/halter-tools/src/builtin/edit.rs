@@ -1,0 +1,154 @@
+//! `edit`: replaces text in a file, or says exactly why it does not.
+
+mod find;
+
+use super::file_views::{FileViews, file_views};
+use super::support::{blocking, shown, spelled};
+use super::write::{check_size, lock_file};
+use crate::context::ToolContext;
+use crate::limits::EDIT_FILE_BYTES;
+use crate::path_locks::PathLockGuard;
+use crate::typed::TypedTool;
+use anyhow::{anyhow, bail};
+use async_trait::async_trait;
+use find::{Text, line_list, nearest_lines};
+use halter_policy::{PolicyError, Precondition, sha256_hex};
+use halter_protocol::{ToolCapabilities, ToolResult};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Replace text in a file. `old_string` must occur exactly once, so quote
+/// enough of its surroundings, exactly as `read` shows them; or set
+/// `replace_all`. Read the file first.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct EditInput {
+    /// The file, absolute or relative to the working directory.
+    #[schemars(length(min = 1))]
+    path: String,
+    /// The text to replace, with its whitespace.
+    #[schemars(length(min = 1))]
+    old_string: String,
+    /// The text to put in its place; may be empty.
+    new_string: String,
+    /// Edit only if the file still has this hash, as `read` reported it.
+    #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
+    expected_sha256: Option<String>,
+    /// Replace every occurrence.
+    #[serde(default)]
+    replace_all: bool,
+}
+
+pub(crate) struct EditTool;
+
+#[async_trait]
+impl TypedTool for EditTool {
+    type Input = EditInput;
+    const NAME: &'static str = "edit";
+
+    fn capabilities(&self) -> ToolCapabilities {
+        ToolCapabilities {
+            mutating: true,
+            ..ToolCapabilities::default()
+        }
+    }
+
+    async fn run(&self, context: ToolContext, input: EditInput) -> anyhow::Result<ToolResult> {
+        if input.old_string == input.new_string {
+            bail!("`old_string` and `new_string` are the same: there is nothing to change");
+        }
+        let views = file_views(&context.tool_sessions)?;
+        let target = spelled(&input.path);
+        let guard = lock_file(&context, target.clone()).await?;
+        blocking(move || edit(&context, target, &input, &views, guard)).await
+    }
+}
+
+fn edit(
+    context: &ToolContext,
+    target: PathBuf,
+    input: &EditInput,
+    views: &FileViews,
+    _guard: PathLockGuard,
+) -> anyhow::Result<ToolResult> {
+    let door = context.policy.door();
+    let ticket = door.prepare_write(&target)?;
+    let resolved = ticket.resolved().to_owned();
+    let path = shown(door, &resolved);
+    let Some(mut existing) = ticket.existing()? else {
+        return Err(PolicyError::NotFound { path: target }.into());
+    };
+    let bytes = existing.read_bounded(EDIT_FILE_BYTES)?;
+    let hash_before = sha256_hex(&bytes);
+    refuse_stale(input, views.last(&resolved), &path, &hash_before)?;
+    let content = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        anyhow!("'{path}' is not UTF-8 text (first bad byte at offset {at}) and cannot be edited")
+    })?;
+
+    let text = Text::new(&content);
+    let matches = text.find(&input.old_string);
+    match matches.as_slice() {
+        [] => bail!(no_match(&path, &text, &input.old_string)),
+        [_] => {}
+        _ if input.replace_all => {}
+        many => bail!(
+            "`old_string` occurs {} times in '{path}' (lines {}); quote more of the surroundings \
+             of the one you mean, or set replace_all=true",
+            many.len(),
+            line_list(&text, many)
+        ),
+    }
+    let new_content = text.replace(&matches, &input.new_string);
+    check_size(new_content.len())?;
+    ticket.commit(
+        new_content.as_bytes(),
+        Precondition::Unchanged(hash_before.clone()),
+    )?;
+    let hash_after = sha256_hex(new_content.as_bytes());
+    views.record(&resolved, &hash_after);
+    Ok(ToolResult::json(json!({
+        "path": path,
+        "occurrences_in_file": matches.len(),
+        "replacements_applied": matches.len(),
+        "file_hash_before": hash_before,
+        "file_hash_after": hash_after,
+    })))
+}
+
+fn refuse_stale(
+    input: &EditInput,
+    seen: Option<String>,
+    path: &str,
+    now: &str,
+) -> anyhow::Result<()> {
+    if let Some(expected) = &input.expected_sha256
+        && !expected.eq_ignore_ascii_case(now)
+    {
+        bail!(
+            "'{path}' has the hash {now}, not the `expected_sha256` {expected}: it has changed; \
+             read it again, then repeat the edit"
+        );
+    }
+    // A hash the caller gives is newer knowledge than a remembered view.
+    if input.expected_sha256.is_none() && seen.is_some_and(|seen| seen != now) {
+        bail!("'{path}' has changed since you last read it; read it again, then repeat the edit");
+    }
+    Ok(())
+}
+
+fn no_match(path: &str, text: &Text<'_>, wanted: &str) -> String {
+    let near = nearest_lines(text, wanted);
+    match near.is_empty() {
+        true => format!(
+            "`old_string` does not occur in '{path}', nor anything like it; read the file and \
+             quote it exactly"
+        ),
+        false => format!(
+            "`old_string` does not occur in '{path}'. Nearest: {}. Quote the text exactly, \
+             whitespace included",
+            near.join("; ")
+        ),
+    }
+}

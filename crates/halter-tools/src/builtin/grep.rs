@@ -1,0 +1,272 @@
+//! `grep`: text in files, on ripgrep's own search engine.
+
+mod collect;
+mod filter;
+
+use super::support::{blocking, shown, spelled};
+use super::walk::{WalkPlan, Walker};
+use crate::context::{ToolContext, cancelled};
+use crate::limits::{
+    GREP_CONTEXT_LINES, GREP_DEFAULT_MATCHES, GREP_HEAP_BYTES, GREP_MAX_MATCHES,
+    GREP_PATTERN_MEMORY_BYTES, LINE_BYTES, PATTERN_BYTES,
+};
+use crate::typed::TypedTool;
+use async_trait::async_trait;
+use collect::{Collector, FileSink, Wanted};
+use filter::FileFilter;
+use grep_matcher::LineTerminator;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
+use halter_policy::{PolicyError, ReadHandle};
+use halter_protocol::{ToolCapabilities, ToolConcurrency, ToolResult};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use tokio_util::sync::CancellationToken;
+
+/// Search the contents of files with a regular expression (Rust syntax: escape
+/// `{`, `(`, `[` and `.` to mean themselves). Use it, not the shell, to find
+/// where something is defined or used. Ignored, hidden and binary files are
+/// skipped.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct GrepInput {
+    /// The regular expression.
+    #[schemars(length(min = 1, max = PATTERN_BYTES))]
+    pattern: String,
+    /// The file or directory to search; the working directory if left out.
+    #[schemars(length(min = 1))]
+    path: Option<String>,
+    /// Search only files that match, such as `*.rs` or `src/**/*.ts`; `!` in
+    /// front leaves them out instead.
+    #[schemars(length(min = 1, max = PATTERN_BYTES))]
+    glob: Option<String>,
+    /// Search only files of this language, such as `rust`, `py` or `js`.
+    #[serde(rename = "type")]
+    file_type: Option<String>,
+    /// Ignore upper and lower case.
+    #[serde(default)]
+    ignore_case: bool,
+    /// Let a match span lines; `.` then matches line ends too.
+    #[serde(default)]
+    multiline: bool,
+    /// Lines to show before each match.
+    #[serde(default)]
+    #[schemars(range(max = GREP_CONTEXT_LINES))]
+    context_before: u64,
+    /// Lines to show after each match.
+    #[serde(default)]
+    #[schemars(range(max = GREP_CONTEXT_LINES))]
+    context_after: u64,
+    /// How many matches, or files in the other modes, to return at most.
+    #[serde(default = "default_matches")]
+    #[schemars(range(min = 1, max = GREP_MAX_MATCHES))]
+    max_matches: u64,
+    /// How many to skip: go on with `next_offset` of the last result.
+    #[serde(default)]
+    offset: u64,
+    /// Cut lines longer than this many bytes.
+    #[schemars(range(min = 20, max = LINE_BYTES))]
+    max_columns: Option<u64>,
+    /// What to return: matching lines, matches per file, or files only.
+    #[serde(default)]
+    output_mode: OutputMode,
+}
+
+fn default_matches() -> u64 {
+    GREP_DEFAULT_MATCHES as u64
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum OutputMode {
+    #[default]
+    Content,
+    Count,
+    FilesWithMatches,
+}
+
+impl serde::Serialize for OutputMode {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Self::Content => "content",
+            Self::Count => "count",
+            Self::FilesWithMatches => "files_with_matches",
+        })
+    }
+}
+
+pub(crate) struct GrepTool;
+
+#[async_trait]
+impl TypedTool for GrepTool {
+    type Input = GrepInput;
+    const NAME: &'static str = "grep";
+
+    fn concurrency(&self) -> ToolConcurrency {
+        ToolConcurrency::ReadOnly
+    }
+
+    fn capabilities(&self) -> ToolCapabilities {
+        ToolCapabilities {
+            cancellable: true,
+            ..ToolCapabilities::default()
+        }
+    }
+
+    async fn run(&self, context: ToolContext, input: GrepInput) -> anyhow::Result<ToolResult> {
+        blocking(move || grep(&context, &input)).await
+    }
+}
+
+fn grep(context: &ToolContext, input: &GrepInput) -> anyhow::Result<ToolResult> {
+    let mut search = Search {
+        context,
+        matcher: matcher(input)?,
+        searcher: searcher(input),
+        collector: Collector::new(wanted(input)),
+    };
+    let filter = FileFilter::new(input.glob.as_deref(), input.file_type.as_deref())?;
+    let target = spelled(input.path.as_deref().unwrap_or("."));
+    match context.policy.door().open_dir(&target) {
+        Ok(directory) => search.directory(directory.path(), filter)?,
+        Err(PolicyError::NotADirectory { .. }) => {
+            let handle = context.policy.door().open_read(&target)?;
+            search.file(handle)?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(search.collector.into_result())
+}
+
+/// One search over one or many files.
+struct Search<'a> {
+    context: &'a ToolContext,
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    collector: Collector,
+}
+
+impl Search<'_> {
+    fn directory(&mut self, root: &Path, mut filter: FileFilter) -> anyhow::Result<()> {
+        let plan = WalkPlan {
+            hidden: filter.hidden(),
+            types: filter.take_types(),
+            max_depth: None,
+        };
+        let mut walker = Walker::new(self.context, root, plan);
+        while let Some(entry) = walker.next_entry()? {
+            let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
+            let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+            if !is_file || !filter.admits(below) || !walker.admits(entry.path()) {
+                continue;
+            }
+            match self.context.policy.door().open_read(entry.path()) {
+                Ok(handle) => self.file(handle)?,
+                Err(error) if error.is_denial() => self.collector.skipped.by_policy += 1,
+                Err(_) => self.collector.skipped.unreadable += 1,
+            }
+        }
+        self.collector.skipped.by_policy += walker.sensitive();
+        self.collector.skipped.unreadable += walker.unreadable;
+        self.collector.walk_cut = walker.is_cut;
+        Ok(())
+    }
+
+    /// Searches one file. One that cannot be read to its end counts as
+    /// skipped; only cancellation ends the search.
+    fn file(&mut self, handle: ReadHandle) -> anyhow::Result<()> {
+        let resolved: PathBuf = handle.resolved().to_owned();
+        let door = self.context.policy.door();
+        let reader = CancelRead {
+            file: handle.into_file(),
+            cancel: &self.context.cancel,
+        };
+        let mut sink = FileSink::new(&self.collector, &self.matcher, &self.context.cancel);
+        let searched = self
+            .searcher
+            .search_reader(&self.matcher, reader, &mut sink);
+        if self.context.cancel.is_cancelled() {
+            return Err(cancelled().into());
+        }
+        let file = sink.finish();
+        match searched {
+            Ok(()) => self.collector.add(file, || shown(door, &resolved)),
+            // The searcher's own report of a line or file beyond its heap.
+            Err(error) if error.kind() == io::ErrorKind::Other => {
+                self.collector.skipped.too_large += 1;
+            }
+            Err(_) => self.collector.skipped.unreadable += 1,
+        }
+        Ok(())
+    }
+}
+
+fn wanted(input: &GrepInput) -> Wanted {
+    let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    Wanted {
+        mode: input.output_mode,
+        offset: input.offset,
+        max: input.max_matches,
+        before: number(input.context_before),
+        after: number(input.context_after),
+        columns: input.max_columns.map_or(LINE_BYTES, number).min(LINE_BYTES),
+    }
+}
+
+fn matcher(input: &GrepInput) -> anyhow::Result<RegexMatcher> {
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .case_insensitive(input.ignore_case)
+        .multi_line(true)
+        .crlf(true)
+        .size_limit(GREP_PATTERN_MEMORY_BYTES)
+        .dfa_size_limit(GREP_PATTERN_MEMORY_BYTES);
+    match input.multiline {
+        true => builder.dot_matches_new_line(true).line_terminator(None),
+        false => &mut builder,
+    };
+    builder.build(&input.pattern).map_err(|error| {
+        let hint = match error.kind() {
+            grep_regex::ErrorKind::NotAllowed(_) => "set multiline=true to match across lines",
+            _ => "repair the pattern; escape a special character with `\\` to mean itself",
+        };
+        anyhow::anyhow!("the pattern cannot be searched for: {error}\n{hint}")
+    })
+}
+
+fn searcher(input: &GrepInput) -> Searcher {
+    let context = |lines: u64| match input.output_mode {
+        OutputMode::Content => usize::try_from(lines).unwrap_or(GREP_CONTEXT_LINES),
+        OutputMode::Count | OutputMode::FilesWithMatches => 0,
+    };
+    let mut builder = SearcherBuilder::new();
+    builder
+        .line_number(true)
+        .multi_line(input.multiline)
+        .before_context(context(input.context_before))
+        .after_context(context(input.context_after))
+        .binary_detection(BinaryDetection::quit(0))
+        .heap_limit(Some(GREP_HEAP_BYTES));
+    if !input.multiline {
+        builder.line_terminator(LineTerminator::crlf());
+    }
+    builder.build()
+}
+
+/// A file whose reads end when the call is cancelled.
+struct CancelRead<'a> {
+    file: std::fs::File,
+    cancel: &'a CancellationToken,
+}
+
+impl Read for CancelRead<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.cancel.is_cancelled() {
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        self.file.read(buffer)
+    }
+}

@@ -1,0 +1,27 @@
+//! The built-in tools.
+
+mod edit;
+mod file_views;
+mod glob;
+mod grep;
+mod read;
+mod support;
+mod task;
+mod walk;
+mod write;
+
+use crate::tool::Tool;
+use crate::typed::typed;
+use std::sync::Arc;
+
+/// All of them, in the order models see them.
+pub(crate) fn all() -> Vec<Arc<dyn Tool>> {
+    vec![
+        typed(read::ReadTool),
+        typed(glob::GlobTool),
+        typed(grep::GrepTool),
+        typed(write::WriteTool),
+        typed(edit::EditTool),
+        typed(task::TaskTool),
+    ]
+}

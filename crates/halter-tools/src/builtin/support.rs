@@ -1,0 +1,70 @@
+//! What several built-in tools need.
+
+use halter_policy::FileDoor;
+use halter_protocol::encoding::{escape_path, unescape_path};
+use std::path::{Path, PathBuf};
+
+/// Runs blocking work on a thread for it. A panic there is a panic here.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(error) => Err(error.into()),
+        },
+    }
+}
+
+/// The path a model spelled. Results show a name that is not UTF-8 in its
+/// escaped form, so that form is taken back.
+pub(crate) fn spelled(text: &str) -> PathBuf {
+    unescape_path(text).unwrap_or_else(|_| PathBuf::from(text))
+}
+
+/// A path as results show it: relative inside the session's directory,
+/// absolute elsewhere, always text.
+pub(crate) fn shown(door: &FileDoor, path: &Path) -> String {
+    let inside = match path.strip_prefix(door.working_dir()) {
+        Ok(inside) => Some(inside.to_owned()),
+        // The session's directory may be spelled through a link.
+        Err(_) => door.open_dir(Path::new(".")).ok().and_then(|directory| {
+            let inside = path.strip_prefix(directory.path()).ok()?;
+            Some(inside.to_owned())
+        }),
+    };
+    match inside {
+        Some(inside) if inside.as_os_str().is_empty() => ".".to_owned(),
+        Some(inside) => escape_path(&inside),
+        None => escape_path(path),
+    }
+}
+
+/// Bytes in lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The longest start of `text` that has at most `max` bytes and ends between
+/// characters.
+pub(crate) fn text_head(text: &str, max: usize) -> &str {
+    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_between_characters() {
+        assert_eq!(text_head("aé", 3), "aé");
+        assert_eq!(text_head("aé", 2), "a");
+    }
+
+    #[test]
+    fn a_backslash_that_escapes_nothing_is_taken_as_it_is() {
+        assert_eq!(spelled(r"a\b"), PathBuf::from(r"a\b"));
+        assert_eq!(spelled(r"a\\b"), PathBuf::from(r"a\b"));
+    }
+}

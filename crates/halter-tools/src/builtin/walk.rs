@@ -1,0 +1,252 @@
+//! Walking directories for `glob` and `grep`: ignore files honoured, hidden
+//! names skipped unless asked for, links not followed, everything the policy
+//! would refuse left out and counted.
+
+use crate::context::{ToolContext, cancelled};
+use crate::limits::WALK_ENTRIES;
+use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
+use halter_policy::ToolPolicy;
+use ignore::types::Types;
+use ignore::{DirEntry, WalkBuilder};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio_util::sync::CancellationToken;
+
+/// Alternatives of a pattern that are looked at for hidden names.
+const ALTERNATIVES: usize = 64;
+
+/// Which entries a walk yields.
+pub(crate) struct WalkPlan {
+    pub(crate) hidden: HiddenNames,
+    pub(crate) types: Option<Types>,
+    pub(crate) max_depth: Option<usize>,
+}
+
+/// Entries in the order of their names, and what was left out on the way.
+pub(crate) struct Walker {
+    entries: ignore::Walk,
+    policy: Arc<dyn ToolPolicy>,
+    cancel: CancellationToken,
+    sensitive: Arc<AtomicUsize>,
+    visited: usize,
+    pub(crate) unreadable: usize,
+    /// The walk stopped at [`WALK_ENTRIES`].
+    pub(crate) is_cut: bool,
+}
+
+impl Walker {
+    pub(crate) fn new(context: &ToolContext, root: &Path, plan: WalkPlan) -> Self {
+        let sensitive = Arc::new(AtomicUsize::new(0));
+        let mut builder = WalkBuilder::new(root);
+        builder
+            .hidden(false)
+            .git_global(false)
+            .require_git(false)
+            .follow_links(false)
+            .max_depth(plan.max_depth)
+            .sort_by_file_name(OsStr::cmp)
+            .filter_entry(directory_filter(
+                Arc::clone(&context.policy),
+                plan.hidden,
+                Arc::clone(&sensitive),
+            ));
+        if let Some(types) = plan.types {
+            builder.types(types);
+        }
+        Self {
+            entries: builder.build(),
+            policy: Arc::clone(&context.policy),
+            cancel: context.cancel.clone(),
+            sensitive,
+            visited: 0,
+            unreadable: 0,
+            is_cut: false,
+        }
+    }
+
+    /// The next entry below the root, or none at the end.
+    pub(crate) fn next_entry(&mut self) -> anyhow::Result<Option<DirEntry>> {
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(cancelled().into());
+            }
+            let Some(entry) = self.entries.next() else {
+                return Ok(None);
+            };
+            if self.visited >= WALK_ENTRIES {
+                self.is_cut = true;
+                return Ok(None);
+            }
+            self.visited += 1;
+            match entry {
+                Ok(entry) if entry.depth() == 0 => {}
+                Ok(entry) => return Ok(Some(entry)),
+                Err(_) => self.unreadable += 1,
+            }
+        }
+    }
+
+    /// Whether a file may be shown. One that may not is counted.
+    pub(crate) fn admits(&self, path: &Path) -> bool {
+        let admitted = self.policy.door().may_read(path).is_ok();
+        if !admitted {
+            self.sensitive.fetch_add(1, Ordering::Relaxed);
+        }
+        admitted
+    }
+
+    /// Files and directories left out because of the policy.
+    pub(crate) fn sensitive(&self) -> usize {
+        self.sensitive.load(Ordering::Relaxed)
+    }
+}
+
+/// Leaves out hidden names, and directories nothing may be read in.
+fn directory_filter(
+    policy: Arc<dyn ToolPolicy>,
+    hidden: HiddenNames,
+    sensitive: Arc<AtomicUsize>,
+) -> impl Fn(&DirEntry) -> bool + Send + Sync + 'static {
+    move |entry| {
+        if entry.depth() == 0 {
+            return true;
+        }
+        if !hidden.admits(entry.file_name()) {
+            return false;
+        }
+        let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
+        if is_directory && policy.door().may_read(entry.path()).is_err() {
+            sensitive.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+}
+
+/// Which names that start with a dot a pattern asks for. As in a shell, a
+/// wildcard does not match them; a component that starts with a dot does.
+#[derive(Default)]
+pub(crate) struct HiddenNames(Option<GlobSet>);
+
+impl HiddenNames {
+    /// The hidden names that a glob pattern mentions.
+    pub(crate) fn named_in(pattern: &str) -> Self {
+        let mut names = GlobSetBuilder::new();
+        let mut is_empty = true;
+        for alternative in alternatives(pattern) {
+            for component in alternative.split('/') {
+                if component.starts_with('.')
+                    && component != ".."
+                    && let Ok(name) = path_glob(component)
+                {
+                    names.add(name.glob().clone());
+                    is_empty = false;
+                }
+            }
+        }
+        Self(names.build().ok().filter(|_| !is_empty))
+    }
+
+    fn admits(&self, name: &OsStr) -> bool {
+        !name.as_bytes().starts_with(b".")
+            || self.0.as_ref().is_some_and(|names| names.is_match(name))
+    }
+}
+
+/// A glob in which `*` stays inside a directory and `**` does not.
+pub(crate) fn path_glob(pattern: &str) -> Result<GlobMatcher, globset::Error> {
+    Ok(GlobBuilder::new(pattern)
+        .literal_separator(true)
+        .backslash_escape(true)
+        .empty_alternates(true)
+        .build()?
+        .compile_matcher())
+}
+
+/// A pattern with its outermost braces written out, as far as they are few.
+fn alternatives(pattern: &str) -> Vec<String> {
+    let mut done = Vec::new();
+    let mut open = vec![pattern.to_owned()];
+    while let Some(next) = open.pop() {
+        match first_braces(&next) {
+            Some((before, choices, after)) if done.len() + open.len() < ALTERNATIVES => {
+                open.extend(
+                    choices
+                        .into_iter()
+                        .map(|choice| format!("{before}{choice}{after}")),
+                );
+            }
+            _ => done.push(next),
+        }
+    }
+    done
+}
+
+/// The text before the first braces, what they offer, and the text after.
+fn first_braces(pattern: &str) -> Option<(&str, Vec<&str>, &str)> {
+    let (before, rest) = pattern.split_once('{')?;
+    let mut depth = 0usize;
+    let mut start = 0;
+    let mut choices = Vec::new();
+    for (at, character) in rest.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' if depth == 0 => {
+                choices.push(rest.get(start..at)?);
+                start = at + 1;
+            }
+            '}' => {
+                choices.push(rest.get(start..at)?);
+                return Some((before, choices, rest.get(at + 1..)?));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admits(pattern: &str, name: &str) -> bool {
+        HiddenNames::named_in(pattern).admits(OsStr::new(name))
+    }
+
+    #[test]
+    fn hidden_names_must_be_named() {
+        for (pattern, name, expected) in [
+            ("**/*", ".git", false),
+            ("**/*", "src", true),
+            (".github/**", ".github", true),
+            (".github/**", ".git", false),
+            ("**/.*", ".eslintrc", true),
+            ("{.github,src}/**/*.yml", ".github", true),
+            ("a/{b,{.c,d}}/x", ".c", true),
+            ("{a/.b,c}/x", ".b", true),
+            ("./src/*", ".hidden", false),
+            ("{unclosed", ".x", false),
+        ] {
+            assert_eq!(admits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn many_braces_do_not_explode() {
+        let pattern = "{a,b}".repeat(40);
+        assert!(alternatives(&pattern).len() <= ALTERNATIVES + 1);
+    }
+
+    #[test]
+    fn stars_know_directories() {
+        let rust = path_glob("src/*.rs").unwrap();
+        assert!(rust.is_match("src/lib.rs"));
+        assert!(!rust.is_match("src/a/b.rs"));
+        assert!(path_glob("**/*.rs").unwrap().is_match("lib.rs"));
+        assert!(path_glob("src/**/*.rs").unwrap().is_match("src/a/b/c.rs"));
+    }
+}

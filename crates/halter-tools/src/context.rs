@@ -1,0 +1,102 @@
+//! What a tool is given to run one call.
+
+use crate::path_locks::PathLockMap;
+use crate::session::ToolSessionStore;
+use halter_policy::ToolPolicy;
+use halter_protocol::{
+    ResourceSnapshot, SessionId, ToolCallId, ToolError, ToolErrorCode, ToolName,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// The surroundings of one call. Cheap to clone.
+#[derive(Clone)]
+pub struct ToolContext {
+    /// The session the call belongs to.
+    pub session_id: SessionId,
+    /// The call.
+    pub call_id: ToolCallId,
+    /// The session's directory: relative paths start here.
+    pub working_dir: PathBuf,
+    /// Exclusive locks on files, shared by all sessions of a harness.
+    pub path_locks: Arc<PathLockMap>,
+    /// What tools keep between the calls of this session.
+    pub tool_sessions: Arc<ToolSessionStore>,
+    /// The resources the session runs with.
+    pub snapshot: Arc<ResourceSnapshot>,
+    /// Fires when the call should stop. A tool whose spec says `cancellable`
+    /// must return soon after.
+    pub cancel: CancellationToken,
+    /// Where live output goes.
+    pub emit: Arc<dyn ToolEventSink>,
+    /// What may be read, written and run.
+    pub policy: Arc<dyn ToolPolicy>,
+    /// The longest a shell command may take, in seconds.
+    pub shell_timeout_secs: u64,
+}
+
+impl ToolContext {
+    /// An error for the model if the call has been cancelled.
+    pub fn check_cancelled(&self) -> Result<(), ToolError> {
+        match self.cancel.is_cancelled() {
+            true => Err(cancelled()),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends a piece of live output on its way to the consumers of the turn.
+    pub fn emit_output(&self, tool_name: &str, chunk: impl Into<String>) {
+        self.emit.emit(ToolRuntimeEvent::ToolOutput {
+            tool_name: ToolName::from(tool_name),
+            chunk: chunk.into(),
+        });
+    }
+}
+
+impl std::fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("session_id", &self.session_id)
+            .field("call_id", &self.call_id)
+            .field("working_dir", &self.working_dir)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The error of a call that was cancelled before it had a result.
+pub(crate) fn cancelled() -> ToolError {
+    ToolError::new(
+        ToolErrorCode::Cancelled,
+        "the call was cancelled before it finished",
+    )
+}
+
+/// Takes what a tool has to say while it runs. Must never block: it is called
+/// from the middle of the tool's work.
+pub trait ToolEventSink: Send + Sync {
+    /// Takes one event.
+    fn emit(&self, event: ToolRuntimeEvent);
+}
+
+/// Something a running tool has to say before its result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ToolRuntimeEvent {
+    /// Output of the call, as it appears.
+    ToolOutput {
+        /// The tool.
+        tool_name: ToolName,
+        /// The next piece of text.
+        chunk: String,
+    },
+}
+
+/// A sink that forgets everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoopToolEventSink;
+
+impl ToolEventSink for NoopToolEventSink {
+    fn emit(&self, _event: ToolRuntimeEvent) {}
+}

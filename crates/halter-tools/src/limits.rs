@@ -1,0 +1,85 @@
+//! Every bound of this crate, named, with its unit.
+
+/// Lines that `read` returns when no `limit` is given, and at most.
+pub const READ_LINES: usize = 500;
+
+/// Bytes of one line that `read` and `grep` return; the rest is left out with
+/// a note.
+pub const LINE_BYTES: usize = 2_000;
+
+/// Bytes at the start of a file that are looked at to tell text from binary.
+pub const BINARY_SNIFF_BYTES: usize = 8_192;
+
+/// Paths that `glob` returns when no `max_results` is given.
+pub const GLOB_DEFAULT_RESULTS: usize = 200;
+
+/// Paths that `glob` returns at most.
+pub const GLOB_MAX_RESULTS: usize = 1_000;
+
+/// Directory entries that one `glob` or `grep` visits before it stops and says
+/// so.
+pub const WALK_ENTRIES: usize = 500_000;
+
+/// Bytes of a pattern that `glob` and `grep` accept.
+pub const PATTERN_BYTES: usize = 1_000;
+
+/// Matches that `grep` returns when no `max_matches` is given.
+pub const GREP_DEFAULT_MATCHES: usize = 100;
+
+/// Matches that `grep` returns at most.
+pub const GREP_MAX_MATCHES: usize = 1_000;
+
+/// Lines of context before or after a match that `grep` returns at most.
+pub const GREP_CONTEXT_LINES: usize = 20;
+
+/// Bytes of lines and context that one `grep` returns at most.
+pub const GREP_RESULT_BYTES: usize = 256 * 1024;
+
+/// Bytes that a compiled `grep` pattern may take.
+pub const GREP_PATTERN_MEMORY_BYTES: usize = 10 * 1024 * 1024;
+
+/// Bytes of a file that `grep` holds in memory at once: the longest line, and
+/// for `multiline` the largest file, that it searches.
+pub const GREP_HEAP_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes that `write` and `edit` put in a file at most.
+pub const WRITE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes of a file that `edit` accepts.
+pub const EDIT_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Line numbers that a refused `edit` lists.
+pub const EDIT_LISTED_LINES: usize = 20;
+
+/// Files of which a session remembers the content it last saw. The oldest is
+/// forgotten first; an edit of a forgotten file is checked against
+/// `expected_sha256` only.
+pub const FILE_VIEWS: usize = 4_096;
+
+/// Bytes of each output stream that a `shell` result holds: half from the
+/// start, half from the end.
+pub const SHELL_RESULT_BYTES: usize = 32 * 1024;
+
+/// Bytes of a command line that `shell` accepts.
+pub const SHELL_COMMAND_BYTES: usize = 64 * 1024;
+
+/// Variables that one `shell` call may set.
+pub const SHELL_ENV_VARS: usize = 64;
+
+/// Processes that `process` lists at most.
+pub const PROCESS_LISTED: usize = 1_000;
+
+/// Tasks that a session holds.
+pub const TASKS: usize = 500;
+
+/// Bytes of a task's subject.
+pub const TASK_SUBJECT_BYTES: usize = 500;
+
+/// Bytes of a task's description.
+pub const TASK_DESCRIPTION_BYTES: usize = 4_000;
+
+/// Problems that one refusal of arguments lists.
+pub const LISTED_PROBLEMS: usize = 8;
+
+/// Characters of a refused value that a refusal repeats.
+pub const SHOWN_VALUE_CHARS: usize = 80;

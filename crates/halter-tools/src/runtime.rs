@@ -1,0 +1,189 @@
+//! The registry of tools, and the one way a call reaches its tool.
+
+use crate::context::{ToolContext, cancelled};
+use crate::tool::Tool;
+use crate::validate::ArgumentCheck;
+use futures::FutureExt;
+use halter_policy::PolicyError;
+use halter_protocol::{ToolCall, ToolError, ToolErrorCode, ToolName, ToolResult, ToolSpec};
+use indexmap::IndexMap;
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+/// The tools of a session, by name, in the order they were registered.
+///
+/// Cloning shares the tools and their compiled schemas.
+#[derive(Clone, Default)]
+pub struct ToolRuntime {
+    tools: IndexMap<ToolName, Registered>,
+}
+
+#[derive(Clone)]
+struct Registered {
+    tool: Arc<dyn Tool>,
+    spec: Arc<ToolSpec>,
+    check: Arc<ArgumentCheck>,
+}
+
+impl ToolRuntime {
+    /// A registry without tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A registry of the given tools, in their order.
+    pub fn with_tools(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        let mut runtime = Self::new();
+        for tool in tools {
+            runtime.register(tool);
+        }
+        runtime
+    }
+
+    /// Adds a tool. One of the same name is replaced and its place kept, so
+    /// that the order models see does not change.
+    pub fn register(&mut self, tool: Arc<dyn Tool>) {
+        let spec = Arc::new(tool.spec());
+        let name = spec.name.clone();
+        let check = Arc::new(ArgumentCheck::new(Arc::clone(&spec)));
+        self.tools.insert(name, Registered { tool, spec, check });
+    }
+
+    /// The specs of all tools, in order of registration.
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        self.tools
+            .values()
+            .map(|entry| ToolSpec::clone(&entry.spec))
+            .collect()
+    }
+
+    /// The spec of one tool.
+    pub fn spec(&self, name: &str) -> Option<&ToolSpec> {
+        self.tools.get(name).map(|entry| &*entry.spec)
+    }
+
+    /// One tool.
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.tools.get(name).map(|entry| Arc::clone(&entry.tool))
+    }
+
+    /// The names of all tools, in order of registration.
+    pub fn names(&self) -> impl Iterator<Item = &ToolName> {
+        self.tools.keys()
+    }
+
+    /// The tool a model most likely meant by a name that is not registered.
+    /// A suggestion to show, never a tool to run instead.
+    pub fn suggestion(&self, name: &str) -> Option<&ToolName> {
+        crate::suggest::nearest(name, self.tools.keys(), |known| known.as_str())
+    }
+
+    /// The same registry with only the named tools, in their present order.
+    /// An empty list keeps them all.
+    #[must_use]
+    pub fn clone_filtered(&self, enabled: &[String]) -> Self {
+        let mut filtered = self.clone();
+        if !enabled.is_empty() {
+            filtered
+                .tools
+                .retain(|name, _| enabled.iter().any(|wanted| wanted == name.as_str()));
+        }
+        filtered
+    }
+
+    /// Checks that the call names a tool and that its arguments fit the tool's
+    /// schema. The error says which argument is wrong, how, and what is
+    /// expected.
+    pub fn validate(&self, call: &ToolCall) -> Result<(), ToolError> {
+        self.entry(call)?.check.check(&call.arguments)
+    }
+
+    /// Runs a call, after [`validate`](Self::validate).
+    ///
+    /// What the tool fails with becomes a [`ToolError`]: one it made itself is
+    /// kept, a refusal by a rule of the policy is `policy_denied`, a failure
+    /// after the call was cancelled is `cancelled`, and anything else (a missing
+    /// file, a panic) is `tool_failed` with the whole chain of causes.
+    pub async fn execute(
+        &self,
+        call: &ToolCall,
+        context: ToolContext,
+    ) -> Result<ToolResult, ToolError> {
+        let entry = self.entry(call)?;
+        entry.check.check(&call.arguments)?;
+        context.check_cancelled()?;
+        let token = context.cancel.clone();
+        // `execute` itself may panic before it returns its future.
+        let run =
+            AssertUnwindSafe(async { entry.tool.execute(context, call.arguments.clone()).await });
+        match run.catch_unwind().await {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(error)) => Err(explain(error, token.is_cancelled())),
+            Err(panic) => Err(ToolError::new(
+                ToolErrorCode::Failed,
+                format!("the tool '{}' panicked: {}", call.name, panic_text(&*panic)),
+            )),
+        }
+    }
+
+    fn entry(&self, call: &ToolCall) -> Result<&Registered, ToolError> {
+        self.tools
+            .get(&call.name)
+            .ok_or_else(|| self.unknown(call.name.as_str()))
+    }
+
+    fn unknown(&self, name: &str) -> ToolError {
+        let shown = crate::suggest::shortened(name);
+        let mut message = format!("there is no tool '{shown}'");
+        if let Some(near) = self.suggestion(name) {
+            message.push_str(&format!("; did you mean '{near}'?"));
+        }
+        match self.tools.is_empty() {
+            true => message.push_str(" (no tools are available)"),
+            false => {
+                let names: Vec<_> = self.names().map(ToolName::as_str).collect();
+                message.push_str(&format!(" Available: {}", names.join(", ")));
+            }
+        }
+        ToolError::new(ToolErrorCode::UnknownTool, message)
+    }
+}
+
+impl std::fmt::Debug for ToolRuntime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ToolRuntime")
+            .field(&self.tools.keys().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+/// The error of a tool, as a model and the log see it.
+fn explain(error: anyhow::Error, is_cancelled: bool) -> ToolError {
+    let error = match error.downcast::<ToolError>() {
+        Ok(own) => return own,
+        Err(other) => other,
+    };
+    let message = format!("{error:#}");
+    let is_denial = |cause: &(dyn std::error::Error + 'static)| {
+        cause
+            .downcast_ref::<PolicyError>()
+            .is_some_and(PolicyError::is_denial)
+    };
+    if error.chain().any(is_denial) {
+        return ToolError::new(ToolErrorCode::PolicyDenied, message);
+    }
+    if is_cancelled {
+        let note = cancelled().message;
+        return ToolError::new(ToolErrorCode::Cancelled, format!("{note}: {message}"));
+    }
+    ToolError::new(ToolErrorCode::Failed, message)
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}

@@ -1,0 +1,30 @@
+//! The trait every tool implements.
+
+use crate::context::ToolContext;
+use async_trait::async_trait;
+use halter_protocol::{ToolResult, ToolSpec};
+use serde_json::Value;
+
+/// Something a model can call.
+///
+/// A tool enforces policy itself, through [`ToolContext::policy`]: it opens
+/// files by the policy's door and starts nothing the policy has not allowed.
+/// An error it returns reaches the model as text, so it says what happened, to
+/// what, and what to do next. For a tool whose input is a struct, see
+/// [`TypedTool`](crate::TypedTool).
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// Name, description, schema and behaviour of the tool. Asked once, at
+    /// registration: the answer is part of the prompt and must not change.
+    fn spec(&self) -> ToolSpec;
+
+    /// Runs one call. `input` fits the schema of [`spec`](Self::spec) when the
+    /// call comes through a [`ToolRuntime`](crate::ToolRuntime).
+    async fn execute(&self, context: ToolContext, input: Value) -> anyhow::Result<ToolResult>;
+
+    /// True if repeating this call is how one waits: the guard against
+    /// repeated calls leaves it alone.
+    fn is_polling(&self, _input: &Value) -> bool {
+        false
+    }
+}
