@@ -118,3 +118,15 @@ async fn loading_fills_in_the_keys_of_selected_providers_only() {
     );
     assert!(halter_config::inert_keys(&loaded).is_empty());
 }
+
+#[tokio::test]
+async fn dot_env_files_are_never_read() {
+    let world = World::new()
+        .explicit("version = 1\n[models.default]\nprovider = \"openai\"\nmodel = \"m\"\n");
+    for directory in ["explicit", "project", "current", "home"] {
+        world.write(&format!("{directory}/.env"), "OPENAI_API_KEY=sk-env\n");
+    }
+    let loaded = world.loaded().await;
+    let error = resolve_credentials(&loaded.config, &world.environment()).unwrap_err();
+    assert_eq!(error.code(), "config_missing_api_key");
+}
