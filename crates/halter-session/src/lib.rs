@@ -10,21 +10,27 @@
 //! | [`log`] | [`SessionLog`], one writer's view of one session |
 //! | [`store`] | [`SessionStore`], what a backend has to do |
 //! | [`memory`] | sessions that live as long as the process |
+//! | `sqlite` | sessions in one SQLite file (feature `sqlite`) |
 //! | [`records`] | what goes into a store and comes out of it |
 //! | [`codec`] | the stored form of events, and reading them back |
 //! | [`checkpoint`] | the stored form of a state |
 //! | [`blob`] | content stored once, under its hash |
+//! | `conformance` | the suite every store has to pass (feature `conformance`) |
 //! | [`error`] | what can go wrong, and what to do then |
 //! | [`limits`] | every bound, by name and unit |
 
 pub mod blob;
 pub mod checkpoint;
 pub mod codec;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod error;
 pub mod limits;
 pub mod log;
 pub mod memory;
 pub mod records;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 pub mod store;
 
 pub use blob::{Blob, BlobHash};
@@ -37,6 +43,8 @@ pub use records::{
     AppendBatch, Checkpoint, Durability, DurabilityPolicy, EventRecord, OpenedSession, PageCursor,
     PageRequest, SessionPage, SessionRecord, SessionSummary, UnreadableSession, WriterToken,
 };
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteOptions, SqliteSessionStore};
 pub use store::SessionStore;
 
 /// The seed's name of [`OpenedSession`].

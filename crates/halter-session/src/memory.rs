@@ -69,8 +69,8 @@ impl Session {
         SessionSummary {
             session_id: blueprint.session_id.clone(),
             parent_session_id: blueprint.parent_session_id.clone(),
-            created_at: blueprint.created_at,
-            updated_at: self.updated_at,
+            created_at: to_micros(blueprint.created_at),
+            updated_at: to_micros(self.updated_at),
             head: self.head(),
             working_dir: blueprint.working_dir.clone(),
             title: self.title.clone(),
@@ -280,4 +280,9 @@ impl SessionStore for InMemorySessionStore {
             .get(hash)
             .map(|shared| shared.bytes.clone()))
     }
+}
+
+/// The precision every store lists times in.
+fn to_micros(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }

@@ -171,6 +171,11 @@ impl PageCursor {
         }
     }
 
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn updated_at_micros(&self) -> i64 {
+        self.updated_at_micros
+    }
+
     pub(crate) fn session_id(&self) -> &str {
         &self.session_id
     }
@@ -215,9 +220,9 @@ pub struct SessionSummary {
     pub session_id: SessionId,
     /// The session that started it.
     pub parent_session_id: Option<SessionId>,
-    /// When it started.
+    /// When it started, to the microsecond.
     pub created_at: Timestamp,
-    /// When its newest event happened.
+    /// When its newest event happened, to the microsecond.
     pub updated_at: Timestamp,
     /// The sequence of its last event.
     pub head: u64,
