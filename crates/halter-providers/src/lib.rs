@@ -12,18 +12,21 @@
 //! | [`provider`] | the trait, its request and its capabilities |
 //! | [`registry`] | model ids to models to providers |
 //! | [`fake`] | a scripted provider for tests |
+//! | [`offline`] | the built-in model that needs no network and no key |
 //! | [`pairing`] | the check that tool calls and results pair |
 //! | [`limits`] | every bound, named |
 
 mod answer;
 pub mod fake;
 pub mod limits;
+pub mod offline;
 pub mod pairing;
 mod playback;
 pub mod provider;
 pub mod registry;
 
 pub use fake::{FakeProvider, Gate, Reply};
+pub use offline::OfflineProvider;
 pub use pairing::{PairingError, check_pairing};
 pub use provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 pub use registry::{ModelRegistry, RegistryError};

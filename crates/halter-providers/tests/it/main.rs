@@ -8,5 +8,6 @@
 )]
 
 mod fake;
+mod offline;
 mod pairing;
 mod support;

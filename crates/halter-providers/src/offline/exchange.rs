@@ -1,0 +1,125 @@
+//! What was asked, and what the tools have said since.
+
+use halter_protocol::{Message, ToolCall, ToolError, ToolResult};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::provider::ProviderRequest;
+
+/// The latest request of the user and everything since, read from the
+/// transcript: the offline model remembers nothing itself.
+pub struct Exchange<'a> {
+    /// The latest words of the user.
+    pub asked: String,
+    /// Steps with tool calls since then.
+    pub steps: usize,
+    /// What the calls came to, in call order.
+    pub findings: Vec<Finding<'a>>,
+    /// The names of the tools on offer.
+    pub tools: Vec<&'a str>,
+}
+
+/// What one call came to.
+pub struct Finding<'a> {
+    /// The tool.
+    pub tool: &'a str,
+    /// The arguments, where the call is known.
+    pub arguments: Value,
+    /// What the tool returned, or why it did not.
+    pub outcome: Result<Cow<'a, Value>, &'a ToolError>,
+}
+
+impl<'a> Exchange<'a> {
+    /// Reads the newest messages of the request, back to the user's.
+    pub fn of(request: &'a ProviderRequest) -> Self {
+        let mut exchange = Self {
+            asked: String::new(),
+            steps: 0,
+            findings: Vec::new(),
+            tools: request
+                .tools
+                .iter()
+                .map(|tool| tool.name.as_str())
+                .collect(),
+        };
+        let mut since: Vec<&'a Message> = Vec::new();
+        for message in request.messages.iter_newest_first() {
+            if let Message::User(user) = message.as_ref() {
+                exchange.asked = user.plain_text();
+                break;
+            }
+            since.push(message);
+        }
+        exchange.follow(since.into_iter().rev());
+        exchange
+    }
+
+    fn follow(&mut self, messages: impl Iterator<Item = &'a Message>) {
+        let mut calls: HashMap<String, ToolCall> = HashMap::new();
+        for message in messages {
+            match message {
+                Message::Assistant(assistant) => {
+                    calls = assistant
+                        .tool_calls()
+                        .map(|call| (call.id.0.clone(), call))
+                        .collect();
+                    self.steps += usize::from(!calls.is_empty());
+                }
+                Message::Tool(result) => {
+                    let call = calls.remove(result.call_id.as_str());
+                    self.findings.push(Finding {
+                        tool: result.tool_name.as_str(),
+                        arguments: call.map(|call| call.arguments).unwrap_or_default(),
+                        outcome: match &result.error {
+                            Some(error) => Err(error),
+                            None => Ok(value_of(&result.content)),
+                        },
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// True if a tool of this name may be called.
+    pub fn offers(&self, tool: &str) -> bool {
+        self.tools.contains(&tool)
+    }
+
+    /// What the calls of a tool returned, with their arguments; failures left
+    /// out.
+    pub fn returned<'b>(&'b self, tool: &'b str) -> impl Iterator<Item = (&'b Value, &'b Value)> {
+        self.findings
+            .iter()
+            .filter(move |finding| finding.tool == tool)
+            .filter_map(|finding| {
+                let value = finding.outcome.as_ref().ok()?;
+                Some((&finding.arguments, value.as_ref()))
+            })
+    }
+
+    /// The calls that failed, and why.
+    pub fn failures(&self) -> impl Iterator<Item = (&Finding<'a>, &'a ToolError)> {
+        self.findings
+            .iter()
+            .filter_map(|finding| Some((finding, *finding.outcome.as_ref().err()?)))
+    }
+}
+
+impl Finding<'_> {
+    /// A text argument of the call.
+    pub fn argument(&self, name: &str) -> Option<&str> {
+        self.arguments.get(name)?.as_str()
+    }
+}
+
+fn value_of(result: &ToolResult) -> Cow<'_, Value> {
+    match result {
+        ToolResult::Json { value } => Cow::Borrowed(value),
+        ToolResult::Text { text } => {
+            Cow::Owned(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str())))
+        }
+        _ => Cow::Owned(Value::Null),
+    }
+}
