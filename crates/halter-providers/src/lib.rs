@@ -30,3 +30,7 @@ pub use offline::OfflineProvider;
 pub use pairing::{PairingError, check_pairing};
 pub use provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 pub use registry::{ModelRegistry, RegistryError};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -9,6 +9,34 @@ use std::sync::Arc;
 ///
 /// The ids are `default`, `small`, `subagent` and any custom ones; a role that
 /// has no model of its own uses that of `default`.
+///
+/// ```
+/// use halter_protocol::{ProviderKind, ResolvedModel};
+/// use halter_providers::{ModelRegistry, OfflineProvider};
+/// use std::sync::Arc;
+///
+/// let mut models = ModelRegistry::new();
+/// models.register_provider("offline", Arc::new(OfflineProvider::new()));
+/// models.register_model(ResolvedModel {
+///     id: "default".into(),
+///     provider: "offline".into(),
+///     provider_kind: ProviderKind::Offline,
+///     model: "offline".into(),
+///     max_input_tokens: None,
+///     max_output_tokens: None,
+///     reasoning: None,
+///     tokens_per_minute: None,
+/// });
+///
+/// let (model, _provider) = models.resolve(&"small".into())?;
+/// assert_eq!(model.id.as_str(), "default");
+/// assert_eq!(
+///     models.model(&"large".into()).unwrap_err().to_string(),
+///     "unknown model id 'large'; known ids: default, small, subagent; \
+///      use one of them, or register 'large' first"
+/// );
+/// # Ok::<(), halter_providers::RegistryError>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct ModelRegistry {
     models: IndexMap<ModelId, ResolvedModel>,

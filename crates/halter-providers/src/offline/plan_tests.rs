@@ -98,7 +98,7 @@ fn only_tools_on_offer_are_called() {
     );
     assert_eq!(
         planned(&ask("Summarize this repository", 0, &["shell"])),
-        [r#"shell {"command":"ls"}"#]
+        [r#"shell {"command":"ls -p"}"#]
     );
     assert_eq!(
         planned(&ask("replace a with b in c.txt", 0, &["read"])),

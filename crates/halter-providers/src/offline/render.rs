@@ -231,7 +231,9 @@ fn count(what: &Countable, exchange: &Exchange<'_>) -> String {
             .map(|found| format!("{} match {}.", plural(found.total, "file"), code(pattern))),
         Countable::Occurrences { text } => exchange.returned("grep").next().map(|(_, value)| {
             let counts = results::counts(value);
-            let sum = counts.iter().map(|(_, count)| count).sum();
+            let sum = counts
+                .iter()
+                .fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
             let files = plural(counts.len() as u64, "file");
             format!(
                 "{} occurs in {} of {files}.",

@@ -10,6 +10,18 @@ pub struct Repository {
     files: Vec<File>,
     /// How many files there are in all, where more were found than listed.
     pub total: u64,
+    /// How deep the listing goes.
+    pub extent: Extent,
+}
+
+/// How deep a listing goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// All directories.
+    #[default]
+    Everything,
+    /// The working directory alone.
+    TopLevel,
 }
 
 /// One file: as the tool named it, and relative to the common directory.
@@ -102,15 +114,22 @@ impl Repository {
             let (mut paths, mut total) = (Vec::new(), 0);
             for value in listed {
                 paths.extend(results::paths(value));
-                total += results::total(value).unwrap_or(0);
+                total = u64::saturating_add(total, results::total(value).unwrap_or(0));
             }
             return Some(Self::from_paths(&paths, total));
         }
         let (_, output) = exchange
             .returned("shell")
             .find(|(arguments, _)| results::text(arguments, "command") == LIST_COMMAND)?;
-        let paths: Vec<&str> = results::command_output(output).stdout.lines().collect();
-        Some(Self::from_paths(&paths, 0))
+        let listing = results::command_output(output).stdout;
+        let paths: Vec<&str> = listing
+            .lines()
+            .filter(|line| !line.ends_with('/'))
+            .collect();
+        Some(Self {
+            extent: Extent::TopLevel,
+            ..Self::from_paths(&paths, 0)
+        })
     }
 
     /// Files by their paths, all relative or all absolute.
@@ -126,7 +145,11 @@ impl Repository {
         files.sort();
         files.dedup();
         let total = total.max(files.len() as u64);
-        Self { files, total }
+        Self {
+            files,
+            total,
+            extent: Extent::Everything,
+        }
     }
 
     pub fn files(&self) -> &[File] {
@@ -191,8 +214,9 @@ impl Repository {
     }
 }
 
-/// How a directory is listed where only a shell is on offer.
-pub const LIST_COMMAND: &str = "ls";
+/// How a directory is listed where only a shell is on offer; directories end
+/// with a slash.
+pub const LIST_COMMAND: &str = "ls -p";
 
 impl File {
     fn name(&self) -> &str {

@@ -3,7 +3,7 @@
 use super::exchange::Exchange;
 use super::project::{self, Manifest};
 use super::render::{code, failures, plural};
-use super::repository::Repository;
+use super::repository::{Extent, Repository};
 use super::results;
 use super::words::clip;
 
@@ -110,6 +110,9 @@ fn facts(
 
 fn size(repository: &Repository) -> String {
     let listed = repository.files().len() as u64;
+    if repository.extent == Extent::TopLevel {
+        return format!("- Top level: {}.", plural(listed, "file"));
+    }
     match repository.total > listed {
         true => format!(
             "- Size: {}; I looked at {listed} of them.",

@@ -235,7 +235,9 @@ async fn a_summary_works_with_less() {
         "Summarize this repository",
         &["shell", "read"],
         |tool, input| match input["command"].as_str() {
-            Some("ls") => Ok(json!({"exit_code": 0, "stdout": "Cargo.toml\nsrc\n", "stderr": ""})),
+            Some("ls -p") => {
+                Ok(json!({"exit_code": 0, "stdout": "Cargo.toml\nsrc/\n", "stderr": ""}))
+            }
             Some(_) => {
                 Ok(json!({"exit_code": 128, "stdout": "", "stderr": "not a git repository"}))
             }
@@ -244,6 +246,7 @@ async fn a_summary_works_with_less() {
     )
     .await;
     assert!(shell.answer.contains("`kettle` 2.1.0"), "{}", shell.answer);
+    assert!(shell.answer.contains("- Top level: 1 file."));
     assert!(!shell.answer.contains("commits"));
 
     let nothing = converse("Summarize this repository", &[], repository).await;
