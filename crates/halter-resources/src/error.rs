@@ -1,0 +1,42 @@
+//! What ends a compilation, or refuses a resource made in code.
+
+use crate::limits::MAX_NAME_CHARS;
+
+/// Why there is no snapshot, or no such resource. Bad files are not errors but
+/// [warnings](crate::ResourceWarning).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResourceError {
+    /// The name cannot be shown to a model.
+    #[error(
+        "`{}` cannot be the name of a skill: use 1 to {MAX_NAME_CHARS} printable characters \
+         on one line",
+        name.escape_debug()
+    )]
+    InvalidSkillName {
+        /// The name.
+        name: String,
+    },
+    /// The description says nothing.
+    #[error("the skill `{name}` has no description: say in a sentence when to use it")]
+    MissingDescription {
+        /// The skill.
+        name: String,
+    },
+    /// The runtime shut down while files were read.
+    #[error(
+        "the compilation of resources was interrupted by the runtime's shutdown; compile again"
+    )]
+    Interrupted,
+}
+
+impl ResourceError {
+    /// Stable, for programs to match on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::InvalidSkillName { .. } => "invalid_skill_name",
+            Self::MissingDescription { .. } => "missing_skill_description",
+            Self::Interrupted => "resources_interrupted",
+        }
+    }
+}

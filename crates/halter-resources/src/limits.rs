@@ -1,0 +1,39 @@
+//! The bounds of loading. Each is enforced where it is named and tested at its
+//! edge.
+
+/// Bytes of one `SKILL.md`. A longer one is skipped with a warning.
+pub const MAX_SKILL_BYTES: u64 = 256 * 1024;
+
+/// Characters of a skill's name, as in the public format. A skill with a longer
+/// one is skipped with a warning.
+pub const MAX_NAME_CHARS: usize = 64;
+
+/// Characters of a skill's description, as in the public format. A longer one
+/// is cut with a warning.
+pub const MAX_DESCRIPTION_CHARS: usize = 1024;
+
+/// Skills of one root. The rest are left out with a warning.
+pub const MAX_SKILLS: usize = 512;
+
+/// Directories below a skill root that are searched. Deeper ones are left out
+/// with a warning.
+pub const MAX_DEPTH: usize = 8;
+
+/// Directory entries looked at under one root. The search ends there with a
+/// warning.
+pub const MAX_ENTRIES: usize = 20_000;
+
+/// Bytes of a plugin manifest. A plugin with a longer one is skipped with a
+/// warning.
+pub const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
+
+/// Bytes of a plugin's name, and of its version. A plugin with a longer one is
+/// skipped with a warning.
+pub const MAX_PLUGIN_LABEL_BYTES: usize = 64;
+
+/// Plugins of one root. The rest are left out with a warning.
+pub const MAX_PLUGINS: usize = 256;
+
+/// Warnings kept of one compilation, besides one for each plugin. The last one
+/// says how many more there were.
+pub const MAX_WARNINGS: usize = 256;

@@ -1,0 +1,320 @@
+//! Everything that can be amiss with resources without being fatal.
+
+use crate::limits::MAX_WARNINGS;
+use crate::plugin::PluginPart;
+use halter_protocol::encoding::escape_path;
+use halter_protocol::{PluginId, SkillName};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Something a user should know about the resources that were looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResourceWarning {
+    /// A root that does not exist or cannot be read.
+    RootUnusable {
+        /// The root.
+        root: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A directory under a root cannot be read.
+    DirectoryUnreadable {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A path that could not be shown to a model as it is.
+    PathNotText {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A link that leads out of its root, or nowhere.
+    LinkNotFollowed {
+        /// The link.
+        path: PathBuf,
+    },
+    /// A limit was reached and something left out.
+    LimitReached {
+        /// Where.
+        path: PathBuf,
+        /// Which one, and what was left out.
+        reason: String,
+    },
+    /// A skill that cannot be used.
+    SkillSkipped {
+        /// Its file.
+        path: PathBuf,
+        /// The line, counted from one.
+        line: Option<u64>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A skill without a description: its first paragraph stands in.
+    DescriptionInferred {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// A description that was too long.
+    DescriptionCut {
+        /// The skill's file.
+        path: PathBuf,
+        /// How many characters it had.
+        chars: usize,
+    },
+    /// Two skills of one name: the first root wins, and within a root the path
+    /// that sorts first.
+    SkillShadowed {
+        /// The name.
+        name: SkillName,
+        /// The one that is used.
+        kept: PathBuf,
+        /// The one that is not.
+        dropped: PathBuf,
+    },
+    /// A directory under a plugin root that is no valid plugin.
+    PluginSkipped {
+        /// Its manifest, or the directory if it has none.
+        path: PathBuf,
+        /// The line, counted from one.
+        line: Option<u64>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Two plugins of one name: the first root wins.
+    PluginShadowed {
+        /// The name.
+        name: String,
+        /// The one that is listed.
+        kept: PathBuf,
+        /// The one that is not.
+        dropped: PathBuf,
+    },
+    /// A valid plugin whose parts this version does not load.
+    PluginNotLoaded {
+        /// The plugin.
+        plugin_id: PluginId,
+        /// Where it is.
+        root: PathBuf,
+        /// What it has.
+        parts: Vec<PluginPart>,
+        /// The files that hold its hooks.
+        hook_files: Vec<PathBuf>,
+    },
+    /// There were more warnings than are kept.
+    More {
+        /// How many.
+        count: usize,
+    },
+}
+
+impl ResourceWarning {
+    /// Stable, for programs to match on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::RootUnusable { .. } => "resource_root_unusable",
+            Self::DirectoryUnreadable { .. } => "resource_directory_unreadable",
+            Self::PathNotText { .. } => "resource_path_not_text",
+            Self::LinkNotFollowed { .. } => "resource_link_not_followed",
+            Self::LimitReached { .. } => "resource_limit_reached",
+            Self::SkillSkipped { .. } => "skill_skipped",
+            Self::DescriptionInferred { .. } => "skill_description_inferred",
+            Self::DescriptionCut { .. } => "skill_description_cut",
+            Self::SkillShadowed { .. } => "skill_shadowed",
+            Self::PluginSkipped { .. } => "plugin_skipped",
+            Self::PluginShadowed { .. } => "plugin_shadowed",
+            Self::PluginNotLoaded { .. } => "plugin_not_loaded",
+            Self::More { .. } => "more_resource_warnings",
+        }
+    }
+}
+
+impl fmt::Display for ResourceWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RootUnusable { root, reason } => {
+                write!(f, "resource root {}: {reason}", shown(root))
+            }
+            Self::DirectoryUnreadable { path, reason } => {
+                write!(f, "{}: {reason}; what is in it is left out", shown(path))
+            }
+            Self::PathNotText { path } => write!(
+                f,
+                "{}: the name is not printable UTF-8, so a model could not spell it; rename it",
+                shown(path)
+            ),
+            Self::LinkNotFollowed { path } => write!(
+                f,
+                "{}: the link leads out of the root or nowhere and is not followed; \
+                 add its target as a root",
+                shown(path)
+            ),
+            Self::LimitReached { path, reason } => write!(f, "{}: {reason}", shown(path)),
+            Self::SkillSkipped { path, line, reason } => {
+                write!(f, "skill {}{}: skipped: {reason}", shown(path), At(*line))
+            }
+            Self::DescriptionInferred { path } => write!(
+                f,
+                "skill {}: no `description` in the frontmatter, so the first paragraph stands in; \
+                 add one that says when to use the skill",
+                shown(path)
+            ),
+            Self::DescriptionCut { path, chars } => write!(
+                f,
+                "skill {}: the description has {chars} characters and was cut; shorten it",
+                shown(path)
+            ),
+            Self::SkillShadowed {
+                name,
+                kept,
+                dropped,
+            } => write!(
+                f,
+                "skill `{name}`: {} is not used because {} has the same name and comes first; \
+                 rename one",
+                shown(dropped),
+                shown(kept)
+            ),
+            Self::PluginSkipped { path, line, reason } => {
+                write!(f, "plugin {}{}: skipped: {reason}", shown(path), At(*line))
+            }
+            Self::PluginShadowed {
+                name,
+                kept,
+                dropped,
+            } => write!(
+                f,
+                "plugin `{name}`: {} is not listed because {} has the same name and comes first",
+                shown(dropped),
+                shown(kept)
+            ),
+            Self::PluginNotLoaded {
+                plugin_id,
+                root,
+                parts,
+                ..
+            } => fmt_not_loaded(f, plugin_id, root, parts),
+            Self::More { count } => write!(f, "{count} more warnings about resources"),
+        }
+    }
+}
+
+fn fmt_not_loaded(
+    f: &mut fmt::Formatter<'_>,
+    plugin_id: &PluginId,
+    root: &Path,
+    parts: &[PluginPart],
+) -> fmt::Result {
+    write!(
+        f,
+        "plugin `{plugin_id}` in {}: found, but plugins are not loaded yet",
+        shown(root)
+    )?;
+    if !parts.is_empty() {
+        let names: Vec<&str> = parts.iter().map(|part| part.as_str()).collect();
+        write!(f, "; without effect: {}", names.join(", "))?;
+    }
+    if parts.contains(&PluginPart::Skills) {
+        write!(
+            f,
+            "; to use its skills, list their directory as a skill root"
+        )?;
+    }
+    Ok(())
+}
+
+/// The path on one line, whatever bytes it has.
+fn shown(path: &Path) -> String {
+    let mut text = String::new();
+    for character in escape_path(path).chars() {
+        if character.is_control() {
+            text.extend(character.escape_default());
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
+struct At(Option<u64>);
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
+}
+
+/// Keeps the first [`MAX_WARNINGS`] and counts the rest.
+#[derive(Debug, Default)]
+pub(crate) struct Warnings {
+    kept: Vec<ResourceWarning>,
+    more: usize,
+}
+
+impl Warnings {
+    pub fn push(&mut self, warning: ResourceWarning) {
+        match warning {
+            ResourceWarning::More { count } => self.more += count,
+            warning if self.kept.len() < MAX_WARNINGS => self.kept.push(warning),
+            _ => self.more += 1,
+        }
+    }
+
+    pub fn into_vec(mut self) -> Vec<ResourceWarning> {
+        if self.more > 0 {
+            self.kept.push(ResourceWarning::More { count: self.more });
+        }
+        self.kept
+    }
+}
+
+impl Extend<ResourceWarning> for Warnings {
+    fn extend<I: IntoIterator<Item = ResourceWarning>>(&mut self, warnings: I) {
+        for warning in warnings {
+            self.push(warning);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warning() -> ResourceWarning {
+        ResourceWarning::LinkNotFollowed {
+            path: "/skills/x".into(),
+        }
+    }
+
+    #[test]
+    fn warnings_are_bounded_and_the_rest_counted() {
+        let mut warnings = Warnings::default();
+        warnings.extend(std::iter::repeat_n(warning(), MAX_WARNINGS));
+        assert_eq!(warnings.kept.len(), MAX_WARNINGS);
+        assert_eq!(warnings.more, 0);
+        warnings.push(warning());
+        warnings.push(ResourceWarning::More { count: 4 });
+        let all = warnings.into_vec();
+        assert_eq!(all.len(), MAX_WARNINGS + 1);
+        assert_eq!(all.last(), Some(&ResourceWarning::More { count: 5 }));
+    }
+
+    #[test]
+    fn a_skipped_skill_is_shown_with_its_line() {
+        let warning = ResourceWarning::SkillSkipped {
+            path: "/s/a/SKILL.md".into(),
+            line: Some(3),
+            reason: "bad".into(),
+        };
+        assert_eq!(warning.to_string(), "skill /s/a/SKILL.md:3: skipped: bad");
+    }
+
+    #[test]
+    fn a_path_cannot_break_the_line() {
+        let warning = ResourceWarning::PathNotText {
+            path: "/s/a\nerror: all is lost".into(),
+        };
+        assert!(warning.to_string().starts_with(r"/s/a\nerror: all"));
+    }
+}

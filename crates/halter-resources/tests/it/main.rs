@@ -1,0 +1,16 @@
+//! Roots on disk to snapshots.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs
+)]
+
+mod compiling;
+mod limits;
+mod plugins;
+mod revisions;
+mod skills;
+mod support;
