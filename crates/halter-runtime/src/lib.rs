@@ -1,6 +1,44 @@
-//! The turn machine and its drivers, prompt assembly and session ownership.
+//! Sessions, turns and everything that happens in them.
+//!
+//! A session is an append-only log of events. A turn is a pure machine, the
+//! [`engine`], which turns inputs into effects; a [`driver`] carries the
+//! effects out. The live driver gives each busy session one task that owns it,
+//! and idle sessions none. This crate decides; it never parses a wire format,
+//! prints, or reads the environment.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`runtime`] | all sessions of a process |
+//! | [`session`] | a session as its users hold it |
+//! | [`engine`] | the turn machine, without I/O |
+//! | [`driver`] | what runs the engine: live, and simulated |
+//! | [`hub`] | subscribers as cursors over the log and its live tail |
+//! | [`prompt`] | guidance, skills, environment |
+//! | [`services`] | what sessions share, all of it replaceable |
+//! | [`limits`] | every bound |
 
+pub mod clock;
 pub mod driver;
 pub mod engine;
+mod error;
 pub mod hub;
+mod init;
 pub mod limits;
+pub mod prompt;
+pub mod runtime;
+pub mod services;
+pub mod session;
+
+pub use clock::{Clock, SystemClock};
+pub use error::HalterError;
+pub use init::SessionInit;
+pub use prompt::{
+    EnvironmentProbe, PromptAssembler, PromptContext, PromptSettings, StandardPromptAssembler,
+    SystemPromptPreset,
+};
+pub use runtime::{SessionRuntime, ShutdownReport};
+pub use services::{ResourceCell, Resources, RuntimeServices};
+pub use session::{SessionHandle, SessionStream, TurnStream};
+
+/// A session, under the name the facade gives it.
+pub type HalterSession = SessionHandle;

@@ -122,7 +122,7 @@ pub struct HookOutcome {
     /// Use this input instead.
     pub updated_input: Option<Value>,
     /// Use this output instead.
-    pub updated_output: Option<Value>,
+    pub updated_output: Option<ToolResult>,
     /// Words for the transcript.
     pub messages: Vec<String>,
 }

@@ -457,8 +457,7 @@ impl Engine {
                 let message = format!("the call ran, but a hook withheld its result: {reason}");
                 Err(ToolError::new(ToolErrorCode::HookBlocked, message))
             }
-            (None, Some(serde_json::Value::String(text))) => Ok(ToolResult::Text { text }),
-            (None, Some(value)) => Ok(ToolResult::Json { value }),
+            (None, Some(rewritten)) => Ok(rewritten),
             (None, None) => result,
         };
         self.settle_call(index, result);

@@ -4,10 +4,11 @@ mod ring;
 
 pub use ring::{Cursor, EventRing, Next};
 
+use crate::clock::Clock;
 use crate::limits::{CATCH_UP_PAGE, HUB_EVENTS};
-use halter_protocol::{SessionEvent, SessionEventPayload, SessionId, Timestamp};
+use halter_protocol::{SessionEvent, SessionEventPayload, SessionId, TurnError, TurnId};
 use halter_session::{SessionStore, StoreError, read_events};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -15,6 +16,7 @@ use tokio::sync::Notify;
 pub struct Hub {
     session_id: SessionId,
     store: Arc<dyn SessionStore>,
+    clock: Arc<dyn Clock>,
     state: Mutex<HubState>,
     changed: Notify,
 }
@@ -22,17 +24,38 @@ pub struct Hub {
 struct HubState {
     ring: EventRing,
     closed: bool,
+    /// Turns whose terminal event could not be committed.
+    lost_turns: HashMap<TurnId, TurnError>,
+}
+
+/// Why a subscription could not go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubscriptionError {
+    /// Events could not be read from the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store failed while the turn ran; it has no terminal event.
+    #[error(transparent)]
+    TurnLost(#[from] TurnError),
 }
 
 impl Hub {
     /// A hub for a session whose log ends at `head`.
-    pub fn new(session_id: SessionId, store: Arc<dyn SessionStore>, head: u64) -> Self {
+    pub fn new(
+        session_id: SessionId,
+        store: Arc<dyn SessionStore>,
+        clock: Arc<dyn Clock>,
+        head: u64,
+    ) -> Self {
         Self {
             session_id,
             store,
+            clock,
             state: Mutex::new(HubState {
                 ring: EventRing::new(head, HUB_EVENTS),
                 closed: false,
+                lost_turns: HashMap::new(),
             }),
             changed: Notify::new(),
         }
@@ -46,10 +69,11 @@ impl Hub {
 
     /// Publishes a best-effort event, which repeats the last committed
     /// sequence.
-    pub fn publish_best_effort(&self, at: Timestamp, payload: SessionEventPayload) {
+    pub fn publish_best_effort(&self, payload: SessionEventPayload) {
+        let at = self.clock.now();
         let mut state = self.lock();
-        let event =
-            SessionEvent::new_committed(self.session_id.clone(), state.ring.head(), at, payload);
+        let head = state.ring.head();
+        let event = SessionEvent::new_committed(self.session_id.clone(), head, at, payload);
         state.ring.publish(Arc::new(event));
         drop(state);
         self.changed.notify_waiters();
@@ -62,6 +86,12 @@ impl Hub {
         self.changed.notify_waiters();
     }
 
+    /// The store failed while a turn ran: its stream ends with the error.
+    pub fn lose_turn(&self, turn_id: TurnId, error: TurnError) {
+        self.lock().lost_turns.insert(turn_id, error);
+        self.changed.notify_waiters();
+    }
+
     /// A subscription that starts after a sequence number of the log.
     pub fn subscribe(self: &Arc<Self>, after: u64) -> Subscription {
         let cursor = self.lock().ring.subscribe(after);
@@ -69,8 +99,15 @@ impl Hub {
             hub: self.clone(),
             cursor,
             caught_up: VecDeque::new(),
-            first: true,
+            turn: None,
         }
+    }
+
+    /// A subscription that starts now and ends in an error if the turn is lost.
+    pub fn subscribe_turn(self: &Arc<Self>, turn_id: TurnId) -> Subscription {
+        let mut subscription = self.subscribe(self.head());
+        subscription.turn = Some(turn_id);
+        subscription
     }
 
     /// The last committed sequence.
@@ -90,24 +127,22 @@ pub struct Subscription {
     hub: Arc<Hub>,
     cursor: Cursor,
     caught_up: VecDeque<SessionEvent>,
-    first: bool,
+    turn: Option<TurnId>,
+}
+
+enum Polled {
+    Event(Arc<SessionEvent>),
+    Lagged(SessionEvent),
+    CatchUp { after: u64, through: u64 },
+    Lost(TurnError),
+    Closed,
+    Wait,
 }
 
 impl Subscription {
     /// The next event; none when the session has shut down and everything is
     /// read. Cancel safe.
-    pub async fn next(&mut self) -> Option<Result<SessionEvent, StoreError>> {
-        let event = self.advance().await?;
-        Some(event.map(|event| {
-            if std::mem::take(&mut self.first) {
-                event.first_of_stream()
-            } else {
-                event
-            }
-        }))
-    }
-
-    async fn advance(&mut self) -> Option<Result<SessionEvent, StoreError>> {
+    pub async fn next(&mut self) -> Option<Result<SessionEvent, SubscriptionError>> {
         loop {
             if let Some(event) = self.caught_up.pop_front() {
                 self.cursor.caught_up(event.sequence());
@@ -117,27 +152,39 @@ impl Subscription {
             let changed = hub.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let (next, closed) = {
-                let state = hub.lock();
-                (state.ring.next(&mut self.cursor), state.closed)
-            };
-            match next {
-                Next::Event(event) => return Some(Ok(Arc::unwrap_or_clone(event))),
-                Next::Lagged(dropped_events) => {
-                    let payload = SessionEventPayload::Lagged { dropped_events };
-                    return Some(Ok(SessionEvent::new_committed(
-                        hub.session_id.clone(),
-                        self.cursor.sequence(),
-                        Timestamp::now(),
-                        payload,
-                    )));
+            match self.poll_hub(&hub) {
+                Polled::Event(event) => return Some(Ok(Arc::unwrap_or_clone(event))),
+                Polled::Lagged(event) => return Some(Ok(event)),
+                Polled::CatchUp { after, through } => {
+                    if let Err(error) = self.read_page(after, through).await {
+                        return Some(Err(error.into()));
+                    }
                 }
-                Next::CatchUp { after, through } => match self.read_page(after, through).await {
-                    Ok(()) => {}
-                    Err(error) => return Some(Err(error)),
-                },
-                Next::Nothing if closed => return None,
-                Next::Nothing => changed.await,
+                Polled::Lost(error) => return Some(Err(error.into())),
+                Polled::Closed => return None,
+                Polled::Wait => changed.await,
+            }
+        }
+    }
+
+    fn poll_hub(&mut self, hub: &Hub) -> Polled {
+        let mut state = hub.lock();
+        match state.ring.next(&mut self.cursor) {
+            Next::Event(event) => Polled::Event(event),
+            Next::CatchUp { after, through } => Polled::CatchUp { after, through },
+            Next::Lagged(dropped_events) => Polled::Lagged(SessionEvent::new_committed(
+                hub.session_id.clone(),
+                self.cursor.sequence(),
+                hub.clock.now(),
+                SessionEventPayload::Lagged { dropped_events },
+            )),
+            Next::Nothing => {
+                let turn = self.turn.as_ref();
+                match turn.and_then(|turn| state.lost_turns.remove(turn)) {
+                    Some(error) => Polled::Lost(error),
+                    None if state.closed => Polled::Closed,
+                    None => Polled::Wait,
+                }
             }
         }
     }
@@ -157,6 +204,10 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.hub.lock().ring.unsubscribe();
+        let mut state = self.hub.lock();
+        state.ring.unsubscribe();
+        if let Some(turn) = &self.turn {
+            state.lost_turns.remove(turn);
+        }
     }
 }

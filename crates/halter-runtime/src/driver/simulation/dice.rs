@@ -30,11 +30,6 @@ impl Dice {
         self.below(100) < percent
     }
 
-    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
-        let index = self.below(choices.len() as u64) as usize;
-        choices.get(index)
-    }
-
     pub fn preparation(&mut self) -> Result<Preparation, TurnError> {
         if self.chance(4) {
             return Err(TurnError::new("unknown_model", "no such model"));

@@ -245,7 +245,7 @@ pub(super) fn hooks(dice: &mut Dice, id: EffectId, point: &HookPoint, at: Timest
         block: dice.chance(15).then(|| "blocked".to_owned()),
         stop: dice.chance(4).then(|| "stopped".to_owned()),
         updated_input: dice.chance(10).then(|| json!({"n": 9})),
-        updated_output: dice.chance(10).then(|| json!("rewritten")),
+        updated_output: dice.chance(10).then(|| ToolResult::text("rewritten")),
         messages: (0..dice.below(2)).map(|_| "a hint".to_owned()).collect(),
     };
     vec![

@@ -1,0 +1,303 @@
+//! Drives an engine for real, on tokio.
+//!
+//! One task, the [`Owner`], owns a session while anything happens in it:
+//! commands, outcomes of effects and timers reach it through queues, appends
+//! happen in place. When nothing is left to do it puts itself away, so an idle
+//! session has no task.
+
+mod catalog;
+mod effects;
+mod toolbox;
+
+pub(crate) use catalog::LiveCatalog;
+pub(crate) use toolbox::Toolbox;
+
+use crate::engine::{Effect, EffectId, Engine, Input};
+use crate::error::HalterError;
+use crate::hub::Hub;
+use crate::limits::{OUTCOME_QUEUE, SESSION_INBOX};
+use crate::services::{Resources, RuntimeServices};
+use crate::session::SessionCore;
+use futures::StreamExt;
+use halter_hooks::SessionHooks;
+use halter_protocol::{
+    AssembledPrompt, NotificationItem, SessionBlueprint, ToolSpec, Turn, TurnId, UserMessage,
+};
+use halter_session::SessionLog;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::time::DelayQueue;
+
+/// What a handle asks of a session.
+pub(crate) enum Command {
+    Submit {
+        turn: Box<Turn>,
+        reply: oneshot::Sender<Result<(), HalterError>>,
+    },
+    Steer {
+        message: UserMessage,
+        reply: oneshot::Sender<Result<(), HalterError>>,
+    },
+    Cancel {
+        turn_id: Option<TurnId>,
+        reason: String,
+        reply: oneshot::Sender<bool>,
+    },
+    Notify {
+        notification: NotificationItem,
+        reply: oneshot::Sender<()>,
+    },
+    Shutdown {
+        reason: String,
+        reply: oneshot::Sender<()>,
+    },
+}
+
+/// The one who may change a session.
+pub(crate) struct Owner {
+    engine: Engine,
+    log: SessionLog,
+    services: Arc<RuntimeServices>,
+    hub: Arc<Hub>,
+    resources: Arc<Resources>,
+    catalog: Arc<LiveCatalog>,
+    prompt: AssembledPrompt,
+    tools: Arc<[ToolSpec]>,
+    hooks: Arc<SessionHooks>,
+    toolbox: Toolbox,
+    shutdown_waiters: Vec<oneshot::Sender<()>>,
+}
+
+/// What only exists while the owner runs.
+struct Running {
+    commands: mpsc::Receiver<Command>,
+    /// Outcomes of effects; each effect has few, so they need no bound.
+    outcomes: mpsc::UnboundedReceiver<Input>,
+    outcome_sender: mpsc::UnboundedSender<Input>,
+    /// Words of the model, which wait for us if we are slow.
+    model_events: mpsc::Receiver<Input>,
+    model_sender: mpsc::Sender<Input>,
+    timers: DelayQueue<EffectId>,
+    tasks: JoinSet<()>,
+    cancels: HashMap<EffectId, CancellationToken>,
+    aborts: HashMap<EffectId, tokio::task::AbortHandle>,
+}
+
+impl Running {
+    fn new(commands: mpsc::Receiver<Command>) -> Self {
+        let (outcome_sender, outcomes) = mpsc::unbounded_channel();
+        let (model_sender, model_events) = mpsc::channel(OUTCOME_QUEUE);
+        Self {
+            commands,
+            outcomes,
+            outcome_sender,
+            model_events,
+            model_sender,
+            timers: DelayQueue::new(),
+            tasks: JoinSet::new(),
+            cancels: HashMap::new(),
+            aborts: HashMap::new(),
+        }
+    }
+}
+
+impl Owner {
+    pub fn new(
+        log: SessionLog,
+        services: Arc<RuntimeServices>,
+        hub: Arc<Hub>,
+        resources: Arc<Resources>,
+    ) -> Self {
+        let blueprint = log.blueprint().clone();
+        let catalog = Arc::new(LiveCatalog::new(services.clone(), resources.clone()));
+        let facts = crate::engine::SessionFacts {
+            session_id: blueprint.session_id.clone(),
+            default_model: blueprint.default_model.clone(),
+            max_turns: blueprint.max_turns,
+        };
+        let engine = Engine::with_state(
+            facts,
+            catalog.clone(),
+            services.ids.clone(),
+            log.state().clone(),
+        );
+        let prompt = effects::assemble(&services, &blueprint, &resources);
+        Self {
+            engine,
+            log,
+            tools: services.tools.specs().into(),
+            toolbox: Toolbox::new(&services),
+            services,
+            hub,
+            resources,
+            catalog,
+            prompt,
+            hooks: Arc::new(SessionHooks::new()),
+            shutdown_waiters: Vec::new(),
+        }
+    }
+
+    pub fn blueprint(&self) -> &Arc<SessionBlueprint> {
+        self.log.blueprint()
+    }
+
+    /// Feeds an input outside of a running owner and commits what follows.
+    /// Only for inputs that start nothing.
+    pub async fn settle(&mut self, input: Input) -> Result<(), HalterError> {
+        let at = self.services.clock.now();
+        let mut queue: VecDeque<Effect> = self.engine.handle(at, input).into();
+        while let Some(effect) = queue.pop_front() {
+            if let Effect::Append {
+                id,
+                events,
+                durability,
+            } = effect
+            {
+                let committed = self
+                    .log
+                    .append(events, durability)
+                    .await
+                    .map_err(|error| HalterError::from(&error))?;
+                self.publish(committed);
+                queue.extend(self.engine.handle(at, Input::Committed { id }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs until nothing is left to do, then puts itself away.
+    pub async fn run(
+        mut self: Box<Self>,
+        core: Arc<SessionCore>,
+        commands: mpsc::Receiver<Command>,
+    ) {
+        let mut running = Running::new(commands);
+        loop {
+            if self.engine.is_idle() && running.outcomes.is_empty() {
+                match self.rest(&core, &mut running).await {
+                    Rest::Woken(owner, command) => {
+                        self = owner;
+                        self.obey(command, &mut running).await;
+                        continue;
+                    }
+                    Rest::Asleep => return,
+                }
+            }
+            tokio::select! {
+                biased;
+                Some(input) = running.outcomes.recv() => self.feed(input, &mut running).await,
+                Some(command) = running.commands.recv() => self.obey(command, &mut running).await,
+                Some(input) = running.model_events.recv() => self.feed(input, &mut running).await,
+                Some(timer) = running.timers.next() => {
+                    let id = timer.into_inner();
+                    self.feed(Input::Timer { id }, &mut running).await;
+                }
+                Some(_) = running.tasks.join_next() => {}
+            }
+        }
+    }
+
+    /// Puts the owner away unless a command came in the last moment.
+    async fn rest(mut self: Box<Self>, core: &SessionCore, running: &mut Running) -> Rest {
+        if self.engine.is_closed() {
+            self.toolbox.close().await;
+            self.hub.close();
+            core.close_slot();
+            running.tasks.shutdown().await;
+            for waiter in self.shutdown_waiters.drain(..) {
+                let _ = waiter.send(());
+            }
+            return Rest::Asleep;
+        }
+        match core.put_away(self, &mut running.commands) {
+            Some((owner, command)) => Rest::Woken(owner, command),
+            None => Rest::Asleep,
+        }
+    }
+
+    async fn obey(&mut self, command: Command, running: &mut Running) {
+        match command {
+            Command::Submit { turn, reply } => {
+                if self.engine.accepts_turn() {
+                    let _ = reply.send(Ok(()));
+                    self.feed(Input::Submit(*turn), running).await;
+                } else {
+                    let _ = reply.send(Err(refused_turn(&self.engine)));
+                }
+            }
+            Command::Steer { message, reply } => {
+                if self.engine.accepts_steer() {
+                    let _ = reply.send(Ok(()));
+                    self.feed(Input::Steer(message), running).await;
+                } else {
+                    let _ = reply.send(Err(HalterError::new(
+                        "no_live_turn",
+                        "no turn is running that the message could join",
+                    )
+                    .with_hint("submit it as a turn of its own")));
+                }
+            }
+            Command::Cancel {
+                turn_id,
+                reason,
+                reply,
+            } => {
+                let live = self.engine.live_turn().is_some();
+                self.feed(Input::Cancel { turn_id, reason }, running).await;
+                let _ = reply.send(live);
+            }
+            Command::Notify {
+                notification,
+                reply,
+            } => {
+                self.feed(Input::Notify(notification), running).await;
+                let _ = reply.send(());
+            }
+            Command::Shutdown { reason, reply } => {
+                self.shutdown_waiters.push(reply);
+                self.feed(Input::Shutdown { reason }, running).await;
+            }
+        }
+    }
+
+    async fn feed(&mut self, input: Input, running: &mut Running) {
+        let at = self.services.clock.now();
+        let mut queue: VecDeque<Effect> = self.engine.handle(at, input).into();
+        while let Some(effect) = queue.pop_front() {
+            if let Some(input) = self.perform(effect, running).await {
+                let at = self.services.clock.now();
+                queue.extend(self.engine.handle(at, input));
+            }
+        }
+    }
+}
+
+enum Rest {
+    Woken(Box<Owner>, Command),
+    Asleep,
+}
+
+fn refused_turn(engine: &Engine) -> HalterError {
+    if engine.is_closed() {
+        session_closed()
+    } else {
+        HalterError::new(
+            "turn_refused",
+            "the session is shutting down or too many turns are waiting",
+        )
+        .with_hint("wait for a turn to end, or use another session")
+    }
+}
+
+pub(crate) fn session_closed() -> HalterError {
+    HalterError::new("session_closed", "the session has been shut down")
+        .with_hint("resume it, or start a new one")
+}
+
+/// How many commands a session takes before it says that it is busy.
+pub(crate) fn command_queue() -> (mpsc::Sender<Command>, mpsc::Receiver<Command>) {
+    mpsc::channel(SESSION_INBOX)
+}

@@ -1,0 +1,173 @@
+//! What a session's tools keep and may do, made when the first tool runs.
+
+use crate::hub::Hub;
+use crate::limits::TOOL_OUTPUT_CHUNK_BYTES;
+use crate::services::{Resources, RuntimeServices};
+use halter_protocol::{
+    ResourceSnapshot, Revision, SessionBlueprint, SessionEventPayload, ToolCall, ToolCallId,
+    ToolError, ToolErrorCode,
+};
+use halter_tools::policy::{SessionScope, StandardPolicy, ToolPolicy};
+use halter_tools::{ScratchDir, ToolContext, ToolEventSink, ToolRuntimeEvent, ToolSessionStore};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// The tools' side of a session.
+pub(crate) struct Toolbox {
+    services: Arc<RuntimeServices>,
+    sessions: Option<Arc<ToolSessionStore>>,
+    policy: Option<(Revision, Arc<dyn ToolPolicy>)>,
+}
+
+impl Toolbox {
+    pub fn new(services: &Arc<RuntimeServices>) -> Self {
+        Self {
+            services: services.clone(),
+            sessions: None,
+            policy: None,
+        }
+    }
+
+    /// The surroundings of one call.
+    pub async fn context(
+        &mut self,
+        call: &ToolCall,
+        blueprint: &SessionBlueprint,
+        resources: &Resources,
+        hub: &Arc<Hub>,
+        cancel: CancellationToken,
+    ) -> Result<ToolContext, ToolError> {
+        let tool_sessions = self.sessions();
+        let policy = self
+            .policy(blueprint, &resources.snapshot, &tool_sessions)
+            .await?;
+        Ok(ToolContext {
+            session_id: blueprint.session_id.clone(),
+            call_id: call.id.clone(),
+            working_dir: blueprint.working_dir.clone(),
+            path_locks: self.services.path_locks.clone(),
+            tool_sessions,
+            snapshot: resources.snapshot.clone(),
+            cancel,
+            emit: Arc::new(OutputSink {
+                hub: hub.clone(),
+                call_id: call.id.clone(),
+            }),
+            shell_timeout_secs: policy.shell_timeout_secs(),
+            policy,
+        })
+    }
+
+    /// Ends whatever the tools keep alive.
+    pub async fn close(&mut self) {
+        if let Some(sessions) = self.sessions.take() {
+            sessions.close().await;
+        }
+    }
+
+    fn sessions(&mut self) -> Arc<ToolSessionStore> {
+        self.sessions
+            .get_or_insert_with(|| {
+                let scratch = ScratchDir::new(self.services.scratch_root.clone());
+                let environment = self.services.base_environment.clone();
+                Arc::new(ToolSessionStore::new(scratch).with_base_environment(environment))
+            })
+            .clone()
+    }
+
+    /// The policy, bound anew when the skills it may read have changed.
+    async fn policy(
+        &mut self,
+        blueprint: &SessionBlueprint,
+        snapshot: &ResourceSnapshot,
+        sessions: &ToolSessionStore,
+    ) -> Result<Arc<dyn ToolPolicy>, ToolError> {
+        if let Some((revision, policy)) = &self.policy
+            && *revision == snapshot.revision
+        {
+            return Ok(policy.clone());
+        }
+        let settings = self.services.policy.clone();
+        let scope = SessionScope {
+            working_dir: blueprint.working_dir.clone(),
+            scratch_dir: Some(sessions.scratch().path().to_owned()),
+            extra_read_roots: skill_roots(snapshot),
+            protected: self.services.protected_paths.clone(),
+        };
+        let bound = tokio::task::spawn_blocking(move || StandardPolicy::bind(settings, scope));
+        let policy: Arc<dyn ToolPolicy> = match bound.await {
+            Ok(Ok(policy)) => Arc::new(policy),
+            Ok(Err(error)) => {
+                return Err(ToolError::new(
+                    ToolErrorCode::PolicyDenied,
+                    error.to_string(),
+                ));
+            }
+            Err(error) => return Err(ToolError::new(ToolErrorCode::Failed, error.to_string())),
+        };
+        self.policy = Some((snapshot.revision.clone(), policy.clone()));
+        Ok(policy)
+    }
+}
+
+fn skill_roots(snapshot: &ResourceSnapshot) -> Vec<PathBuf> {
+    snapshot
+        .skills
+        .values()
+        .filter_map(|skill| skill.root())
+        .map(PathBuf::from)
+        .collect()
+}
+
+/// Sends a running tool's output to subscribers at once.
+struct OutputSink {
+    hub: Arc<Hub>,
+    call_id: ToolCallId,
+}
+
+impl ToolEventSink for OutputSink {
+    fn emit(&self, event: ToolRuntimeEvent) {
+        let ToolRuntimeEvent::ToolOutput { tool_name, chunk } = event else {
+            return;
+        };
+        for piece in pieces(&chunk, TOOL_OUTPUT_CHUNK_BYTES) {
+            self.hub
+                .publish_best_effort(SessionEventPayload::ToolOutput {
+                    call_id: self.call_id.clone(),
+                    tool_name: tool_name.clone(),
+                    chunk: piece.to_owned(),
+                });
+        }
+    }
+}
+
+/// Cuts a text into pieces of at most `limit` bytes, between characters.
+fn pieces(text: &str, limit: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let cut = rest.floor_char_boundary(limit.min(rest.len())).max(1);
+        let cut = rest.ceil_char_boundary(cut);
+        let (piece, tail) = rest.split_at(cut);
+        rest = tail;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_cut_between_characters_and_lose_nothing() {
+        let text = "aé漢字🦀".repeat(7);
+        for limit in 1..12 {
+            let cut: Vec<&str> = pieces(&text, limit).collect();
+            assert_eq!(cut.concat(), text);
+            assert!(cut.iter().all(|piece| piece.len() <= limit.max(4)));
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The error that callers of the runtime can match on.
+
+use halter_protocol::TurnError;
+use halter_session::StoreError;
+
+/// Why the harness could not do something. Found by downcasting the
+/// `anyhow::Error` of the methods the seed's programs call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct HalterError {
+    code: String,
+    message: String,
+    hint: Option<String>,
+}
+
+impl HalterError {
+    /// An error without a hint.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Stable, for programs to match on.
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+impl From<TurnError> for HalterError {
+    fn from(error: TurnError) -> Self {
+        Self {
+            code: error.code,
+            message: error.message,
+            hint: error.hint,
+        }
+    }
+}
+
+impl From<&StoreError> for HalterError {
+    fn from(error: &StoreError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}

@@ -1,0 +1,230 @@
+//! The system prompt: guidance, then skills, then the boundary, then the
+//! environment as found when the session started.
+//!
+//! Everything before the boundary is the same for all sessions of a
+//! configuration. Nothing here changes while a session lives, unless its
+//! resources are replaced, which is an announced cut.
+
+mod environment;
+mod guidance;
+
+pub use environment::{EnvironmentProbe, describe_change, git_snapshot};
+pub use guidance::{CODING_GUIDANCE, GENERAL_GUIDANCE};
+
+use halter_protocol::{
+    AssembledPrompt, EnvironmentSnapshot, PromptSegment, PromptSegmentKind, ResourceSnapshot,
+    SessionBlueprint, encoding::escape_path,
+};
+use std::fmt::Write as _;
+
+/// What a prompt is assembled from.
+#[derive(Debug, Clone, Copy)]
+pub struct PromptContext<'a> {
+    /// What was fixed when the session started: guidance and environment.
+    pub blueprint: &'a SessionBlueprint,
+    /// The resources in force.
+    pub resources: &'a ResourceSnapshot,
+}
+
+/// Makes a session's system prompt. It must depend on nothing but its
+/// arguments: equal arguments, equal prompt.
+pub trait PromptAssembler: Send + Sync {
+    /// The prompt of a session.
+    fn assemble(&self, context: PromptContext<'_>) -> AssembledPrompt;
+}
+
+/// Guidance, skills, boundary, environment.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StandardPromptAssembler;
+
+impl PromptAssembler for StandardPromptAssembler {
+    fn assemble(&self, context: PromptContext<'_>) -> AssembledPrompt {
+        let skills = skills_segment(context.resources);
+        let environment = environment_segment(context.blueprint);
+        AssembledPrompt::new(
+            context
+                .blueprint
+                .system_prompt
+                .iter()
+                .cloned()
+                .chain(skills)
+                .chain([environment]),
+        )
+    }
+}
+
+/// Which guidance a session starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PromptSettings {
+    /// Text that replaces the built-in guidance.
+    pub system_prompt: Option<String>,
+    /// The built-in guidance, where nothing replaces it.
+    pub preset: SystemPromptPreset,
+    /// Text added after the guidance.
+    pub append_system_prompt: Option<String>,
+}
+
+/// A built-in guidance text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum SystemPromptPreset {
+    /// For work of any kind.
+    #[default]
+    General,
+    /// For work on code.
+    Coding,
+}
+
+impl SystemPromptPreset {
+    /// The text.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::General => GENERAL_GUIDANCE,
+            Self::Coding => CODING_GUIDANCE,
+        }
+    }
+}
+
+impl PromptSettings {
+    /// The guidance segments of a session: its own prompt over the configured
+    /// one over the preset; then the configured addition, then its own.
+    pub fn segments(
+        &self,
+        own_prompt: Option<&str>,
+        own_additions: &[String],
+    ) -> Vec<PromptSegment> {
+        let base = own_prompt
+            .or(self.system_prompt.as_deref())
+            .filter(|text| !text.trim().is_empty())
+            .unwrap_or_else(|| self.preset.text());
+        let additions = self
+            .append_system_prompt
+            .iter()
+            .chain(own_additions)
+            .filter(|text| !text.trim().is_empty())
+            .map(|text| PromptSegment::new(PromptSegmentKind::Append, text.as_str()));
+        std::iter::once(PromptSegment::new(PromptSegmentKind::System, base))
+            .chain(additions)
+            .collect()
+    }
+}
+
+/// Names, descriptions and places of skills. Their bodies are read when they
+/// are needed.
+fn skills_segment(resources: &ResourceSnapshot) -> Option<PromptSegment> {
+    if resources.skills.is_empty() {
+        return None;
+    }
+    let mut text = String::from(
+        "# Skills\n\nInstructions for particular tasks. When one fits the task, read its file with the `read` tool before you start, and follow it.\n",
+    );
+    for skill in resources.skills.values() {
+        let path = escape_path(&skill.path);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n- {}: {} ({path})", skill.name, skill.description);
+    }
+    Some(PromptSegment::new(PromptSegmentKind::Skill, text))
+}
+
+fn environment_segment(blueprint: &SessionBlueprint) -> PromptSegment {
+    let EnvironmentSnapshot {
+        platform,
+        date,
+        git,
+    } = &blueprint.environment;
+    let mut text = format!(
+        "# Environment\n\n- Directory: {}\n- Platform: {platform}\n- Date: {date}",
+        escape_path(&blueprint.working_dir)
+    );
+    if let Some(git) = git {
+        let _ = write!(text, "\n- Git: {} in {}", git.head, escape_path(&git.root));
+    }
+    PromptSegment::new(PromptSegmentKind::Environment, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halter_protocol::{GitSnapshot, SkillDef, Timestamp};
+
+    fn blueprint(settings: &PromptSettings) -> SessionBlueprint {
+        SessionBlueprint {
+            session_id: "ses_1".into(),
+            parent_session_id: None,
+            created_at: Timestamp::UNIX_EPOCH,
+            working_dir: "/project".into(),
+            default_model: "default".into(),
+            system_prompt: settings.segments(None, &["be brief".into()]),
+            environment: EnvironmentSnapshot {
+                platform: "linux x86_64".into(),
+                date: "2026-01-02".into(),
+                git: Some(GitSnapshot {
+                    head: "main".into(),
+                    root: "/project".into(),
+                }),
+            },
+            snapshot_revision: "r".into(),
+            max_turns: None,
+        }
+    }
+
+    #[test]
+    fn the_boundary_lies_between_skills_and_environment() {
+        let mut resources = ResourceSnapshot::empty();
+        resources.skills.insert(
+            "release".into(),
+            SkillDef {
+                id: "skl_1".into(),
+                name: "release".into(),
+                description: "How to release.".into(),
+                path: "/skills/release/SKILL.md".into(),
+                body: "SECRET STEPS".into(),
+            },
+        );
+        let settings = PromptSettings {
+            append_system_prompt: Some("house rules".into()),
+            ..PromptSettings::default()
+        };
+        let blueprint = blueprint(&settings);
+        let prompt = StandardPromptAssembler.assemble(PromptContext {
+            blueprint: &blueprint,
+            resources: &resources,
+        });
+        let kinds = |segments: &[PromptSegment]| -> Vec<String> {
+            segments.iter().map(|s| s.kind.to_string()).collect()
+        };
+        assert_eq!(
+            kinds(prompt.static_segments()),
+            ["system", "append", "append", "skill"]
+        );
+        assert_eq!(kinds(prompt.dynamic_segments()), ["environment"]);
+        let text = prompt.text();
+        assert!(text.contains("- release: How to release. (/skills/release/SKILL.md)"));
+        assert!(
+            !text.contains("SECRET STEPS"),
+            "bodies are read when needed"
+        );
+        assert!(text.ends_with("- Date: 2026-01-02\n- Git: main in /project"));
+    }
+
+    #[test]
+    fn precedence_of_prompts() {
+        let configured = PromptSettings {
+            system_prompt: Some("configured".into()),
+            preset: SystemPromptPreset::Coding,
+            append_system_prompt: None,
+        };
+        let base = |settings: &PromptSettings, own| settings.segments(own, &[])[0].text.to_string();
+        assert_eq!(base(&configured, Some("own")), "own");
+        assert_eq!(base(&configured, None), "configured");
+        let preset = PromptSettings {
+            system_prompt: None,
+            ..configured
+        };
+        assert_eq!(base(&preset, None), CODING_GUIDANCE);
+        assert_eq!(
+            base(&PromptSettings::default(), Some("  ")),
+            GENERAL_GUIDANCE
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! All sessions of a process.
+
+use crate::driver::live::Owner;
+use crate::engine::Input;
+use crate::error::HalterError;
+use crate::hub::Hub;
+use crate::init::SessionInit;
+use crate::services::{Resources, RuntimeServices};
+use crate::session::{SessionCore, SessionHandle, shutting_down};
+use halter_protocol::{
+    ModelId, ModelRole, PendingEvent, SessionBlueprint, SessionEventPayload, SessionId, Timestamp,
+};
+use halter_session::{Durability, PageRequest, SessionLog, SessionPage, StoreError};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+/// Starts, finds and ends sessions. Clones share everything.
+#[derive(Clone)]
+pub struct SessionRuntime {
+    services: Arc<RuntimeServices>,
+    registry: Arc<Registry>,
+}
+
+/// The sessions that live in this process.
+#[derive(Default)]
+pub(crate) struct Registry {
+    sessions: Mutex<HashMap<SessionId, Weak<SessionCore>>>,
+    shutting_down: AtomicBool,
+}
+
+impl Registry {
+    pub fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::Acquire)
+    }
+
+    pub fn forget(&self, session_id: &SessionId) {
+        self.lock().remove(session_id);
+    }
+
+    fn find(&self, session_id: &SessionId) -> Option<SessionHandle> {
+        let core = self.lock().get(session_id).and_then(Weak::upgrade)?;
+        Some(SessionHandle::new(core))
+    }
+
+    /// Adds a session, sweeping out those that are gone whenever the table has
+    /// doubled, so that it never holds many of them.
+    fn add(&self, core: &Arc<SessionCore>) {
+        let mut sessions = self.lock();
+        if sessions.len() == sessions.capacity() {
+            sessions.retain(|_, session| session.strong_count() > 0);
+        }
+        sessions.insert(core.session_id().clone(), Arc::downgrade(core));
+    }
+
+    fn live(&self) -> Vec<SessionHandle> {
+        let sessions = self.lock();
+        let live = sessions.values().filter_map(Weak::upgrade);
+        live.map(SessionHandle::new).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<SessionCore>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a runtime's shutdown went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ShutdownReport {
+    /// Turns that ended by themselves within the time given.
+    pub turns_drained: usize,
+    /// Turns that were cancelled because they did not.
+    pub turns_aborted: usize,
+    /// True if the time ran out.
+    pub timed_out: bool,
+}
+
+impl SessionRuntime {
+    /// A runtime of these services.
+    pub fn new(services: Arc<RuntimeServices>) -> Self {
+        Self {
+            services,
+            registry: Arc::default(),
+        }
+    }
+
+    /// The services sessions share.
+    pub fn services(&self) -> &Arc<RuntimeServices> {
+        &self.services
+    }
+
+    /// Starts a session.
+    pub async fn new_session(&self, init: SessionInit) -> anyhow::Result<SessionHandle> {
+        self.refuse_when_shutting_down()?;
+        let resources = self.services.resources.get();
+        let blueprint = self.blueprint(init, &resources).await?;
+        let started = SessionEventPayload::SessionStarted {
+            parent_session_id: blueprint.parent_session_id.clone(),
+            working_dir: blueprint.working_dir.clone(),
+            model: blueprint.default_model.clone(),
+        };
+        let warnings = resources
+            .warnings
+            .iter()
+            .map(|message| SessionEventPayload::Warning {
+                message: message.clone(),
+            });
+        let events: Vec<PendingEvent> = std::iter::once(started)
+            .chain(warnings)
+            .map(|payload| {
+                PendingEvent::new(blueprint.session_id.clone(), blueprint.created_at, payload)
+            })
+            .collect();
+        let store = self.services.store.clone();
+        let mut log = SessionLog::create(store, blueprint, self.services.durability)
+            .await
+            .map_err(store_failure)?;
+        log.append(events, Durability::Durable)
+            .await
+            .map_err(store_failure)?;
+        Ok(self.adopt(log, resources).await)
+    }
+
+    /// Takes up a stored session, or returns the live one. None if there is no
+    /// such session.
+    pub async fn resume(&self, session_id: &SessionId) -> anyhow::Result<Option<SessionHandle>> {
+        self.refuse_when_shutting_down()?;
+        if let Some(session) = self.registry.find(session_id) {
+            return Ok(Some(session));
+        }
+        let store = self.services.store.clone();
+        let log = match SessionLog::open(store, session_id, self.services.durability).await {
+            Ok(log) => log,
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(store_failure(error)),
+        };
+        let directory = log.blueprint().working_dir.clone();
+        check_directory(&directory).await?;
+        let resources = self.services.resources.get();
+        let hub = self.hub(&log);
+        let mut owner = Owner::new(log, self.services.clone(), hub.clone(), resources);
+        owner.settle(Input::Resume).await?;
+        Ok(Some(self.register(owner, hub)))
+    }
+
+    /// Stored sessions, newest first, a page at a time.
+    pub async fn list_sessions(&self, page: PageRequest) -> anyhow::Result<SessionPage> {
+        let page = self.services.store.list(page).await;
+        page.map_err(store_failure)
+    }
+
+    /// Deletes a stored session; a live one is shut down first. Returns whether
+    /// there was one.
+    pub async fn delete_session(&self, session_id: &SessionId) -> anyhow::Result<bool> {
+        if let Some(session) = self.registry.find(session_id) {
+            session.shutdown("deleted").await?;
+        }
+        let deleted = self.services.store.delete(session_id).await;
+        deleted.map_err(store_failure)
+    }
+
+    /// Puts other skills and hooks in force. Sessions take them up at their
+    /// next turn; where the prompt changes, an event says so.
+    pub fn replace_resources(&self, resources: Resources) {
+        self.services.resources.replace(resources);
+    }
+
+    /// Ends all sessions: takes no new turns, lets running ones finish for at
+    /// most `drain`, cancels the rest.
+    pub async fn shutdown(&self, drain: Duration) -> ShutdownReport {
+        self.registry.shutting_down.store(true, Ordering::Release);
+        let sessions = self.registry.live();
+        let busy: Vec<&SessionHandle> = sessions
+            .iter()
+            .filter(|session| session.core().is_busy())
+            .collect();
+        let waits = busy.iter().map(|session| wait_until_idle(session));
+        let drained = tokio::time::timeout(drain, futures::future::join_all(waits)).await;
+        let left = busy
+            .iter()
+            .filter(|session| session.core().is_busy())
+            .count();
+        let ends = sessions
+            .iter()
+            .map(|session| session.shutdown("the runtime is shutting down"));
+        futures::future::join_all(ends).await;
+        ShutdownReport {
+            turns_drained: busy.len() - left,
+            turns_aborted: left,
+            timed_out: drained.is_err(),
+        }
+    }
+
+    async fn adopt(&self, log: SessionLog, resources: Arc<Resources>) -> SessionHandle {
+        let hub = self.hub(&log);
+        let owner = Owner::new(log, self.services.clone(), hub.clone(), resources);
+        self.register(owner, hub)
+    }
+
+    fn register(&self, owner: Owner, hub: Arc<Hub>) -> SessionHandle {
+        let core = Arc::new(SessionCore::new(
+            owner,
+            self.services.clone(),
+            self.registry.clone(),
+            hub,
+        ));
+        self.registry.add(&core);
+        SessionHandle::new(core)
+    }
+
+    fn hub(&self, log: &SessionLog) -> Arc<Hub> {
+        Arc::new(Hub::new(
+            log.session_id().clone(),
+            self.services.store.clone(),
+            self.services.clock.clone(),
+            log.head(),
+        ))
+    }
+
+    async fn blueprint(
+        &self,
+        init: SessionInit,
+        resources: &Resources,
+    ) -> anyhow::Result<SessionBlueprint> {
+        let at = self.services.clock.now();
+        let working_dir = absolute(&init.working_dir)?;
+        check_directory(&working_dir).await?;
+        let default_model = init
+            .default_model
+            .unwrap_or_else(|| ModelId::from(ModelRole::Default.as_str()));
+        self.services
+            .models
+            .resolve(&default_model)
+            .map_err(|error| HalterError::new(error.code(), error.to_string()))?;
+        let system_prompt = self
+            .services
+            .prompts
+            .segments(init.system_prompt.as_deref(), &init.append_system_prompt);
+        let environment = self.look_around(&working_dir, at).await?;
+        Ok(SessionBlueprint {
+            session_id: init
+                .session_id
+                .unwrap_or_else(|| SessionId::mint(self.services.ids.as_ref(), at)),
+            parent_session_id: init.parent_session_id,
+            created_at: at,
+            working_dir,
+            default_model,
+            system_prompt,
+            environment,
+            snapshot_revision: resources.snapshot.revision.clone(),
+            max_turns: init.max_turns,
+        })
+    }
+
+    async fn look_around(
+        &self,
+        directory: &Path,
+        at: Timestamp,
+    ) -> anyhow::Result<halter_protocol::EnvironmentSnapshot> {
+        let (services, directory) = (self.services.clone(), directory.to_owned());
+        Ok(tokio::task::spawn_blocking(move || services.probe.look(&directory, at)).await?)
+    }
+
+    fn refuse_when_shutting_down(&self) -> Result<(), HalterError> {
+        if self.registry.is_shutting_down() {
+            return Err(shutting_down());
+        }
+        Ok(())
+    }
+}
+
+async fn wait_until_idle(session: &SessionHandle) {
+    session.core().idle().await;
+}
+
+fn absolute(directory: &Path) -> anyhow::Result<PathBuf> {
+    let directory = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
+    };
+    Ok(std::fs::canonicalize(directory).or_else(|_| std::path::absolute(directory))?)
+}
+
+async fn check_directory(directory: &Path) -> Result<(), HalterError> {
+    let found = tokio::fs::metadata(directory).await;
+    if found.is_ok_and(|metadata| metadata.is_dir()) {
+        return Ok(());
+    }
+    let message = format!(
+        "the working directory '{}' is not there or not a directory",
+        directory.display()
+    );
+    Err(HalterError::new("working_dir_missing", message)
+        .with_hint("create it, or start a session in another directory"))
+}
+
+/// The store's own error stays reachable by downcast, below ours.
+fn store_failure(error: StoreError) -> anyhow::Error {
+    let summary = HalterError::from(&error);
+    anyhow::Error::new(error).context(summary)
+}

@@ -1,0 +1,119 @@
+//! What sessions of a runtime share.
+
+use crate::clock::{Clock, SystemClock};
+use crate::prompt::{EnvironmentProbe, PromptAssembler, PromptSettings, StandardPromptAssembler};
+use halter_hooks::Hooks;
+use halter_protocol::{IdSource, ResourceSnapshot, SystemIds};
+use halter_providers::ModelRegistry;
+use halter_session::{DurabilityPolicy, SessionStore};
+use halter_tools::policy::PolicySettings;
+use halter_tools::{PathLockMap, ToolRuntime};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Everything a runtime is made of. Start from [`RuntimeServices::new`] and
+/// replace what you need; every field has a default that works.
+pub struct RuntimeServices {
+    /// The models and who serves them.
+    pub models: ModelRegistry,
+    /// The tools and how calls reach them.
+    pub tools: ToolRuntime,
+    /// Where sessions are kept.
+    pub store: Arc<dyn SessionStore>,
+    /// What "durable" means for them.
+    pub durability: DurabilityPolicy,
+    /// What tools may do.
+    pub policy: PolicySettings,
+    /// Files of the harness itself that no tool may touch.
+    pub protected_paths: Vec<PathBuf>,
+    /// The guidance sessions start from.
+    pub prompts: PromptSettings,
+    /// Makes system prompts.
+    pub prompt_assembler: Arc<dyn PromptAssembler>,
+    /// Looks at a session's surroundings.
+    pub probe: EnvironmentProbe,
+    /// Where private scratch directories of sessions are made.
+    pub scratch_root: PathBuf,
+    /// The environment commands of sessions start with.
+    pub base_environment: Arc<BTreeMap<OsString, OsString>>,
+    /// Where live traces are written, if anywhere.
+    pub traces_dir: Option<PathBuf>,
+    /// The clock of events.
+    pub clock: Arc<dyn Clock>,
+    /// The source of ids.
+    pub ids: Arc<dyn IdSource>,
+    /// Skills and hooks; replaceable while sessions live.
+    pub resources: ResourceCell,
+    /// Locks on files, shared by all sessions.
+    pub path_locks: Arc<PathLockMap>,
+}
+
+impl RuntimeServices {
+    /// Services without tools, hooks or skills. Scratch directories are made
+    /// under `scratch_root`.
+    pub fn new(
+        models: ModelRegistry,
+        store: Arc<dyn SessionStore>,
+        scratch_root: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            models,
+            tools: ToolRuntime::new(),
+            store,
+            durability: DurabilityPolicy::default(),
+            policy: PolicySettings::default(),
+            protected_paths: Vec::new(),
+            prompts: PromptSettings::default(),
+            prompt_assembler: Arc::new(StandardPromptAssembler),
+            probe: EnvironmentProbe::default(),
+            scratch_root: scratch_root.into(),
+            base_environment: Arc::default(),
+            traces_dir: None,
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(SystemIds),
+            resources: ResourceCell::default(),
+            path_locks: Arc::new(PathLockMap::new()),
+        }
+    }
+}
+
+/// Skills and hooks in force, replaced as one.
+#[derive(Debug, Default)]
+pub struct Resources {
+    /// The skills and plugins.
+    pub snapshot: Arc<ResourceSnapshot>,
+    /// The hooks.
+    pub hooks: Arc<Hooks>,
+    /// What the user should know about them.
+    pub warnings: Vec<String>,
+}
+
+/// The resources of a runtime; sessions take them up at their next turn.
+#[derive(Debug, Default)]
+pub struct ResourceCell(RwLock<Arc<Resources>>);
+
+impl ResourceCell {
+    /// A cell that holds `resources`.
+    pub fn new(resources: Resources) -> Self {
+        Self(RwLock::new(Arc::new(resources)))
+    }
+
+    /// What is in force.
+    pub fn get(&self) -> Arc<Resources> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Puts others in force.
+    pub fn replace(&self, resources: Resources) {
+        self.set(Arc::new(resources));
+    }
+
+    pub(crate) fn set(&self, resources: Arc<Resources>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = resources;
+    }
+}

@@ -1,0 +1,443 @@
+//! A session as its users hold it.
+
+use crate::driver::live::{Command, Owner, command_queue, session_closed};
+use crate::error::HalterError;
+use crate::hub::{Hub, Subscription, SubscriptionError};
+use crate::limits::CATCH_UP_PAGE;
+use crate::runtime::Registry;
+use crate::services::RuntimeServices;
+use futures::stream::{BoxStream, Stream, StreamExt};
+use halter_protocol::{
+    NotificationItem, SessionBlueprint, SessionEvent, SessionEventPayload, SessionId, Turn, TurnId,
+    UserMessage,
+};
+use halter_session::read_events;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+/// A session. Clones are handles of the same session; dropping all of them
+/// lets a running turn finish and ends nothing. [`shutdown`](Self::shutdown)
+/// does.
+#[derive(Clone)]
+pub struct SessionHandle {
+    core: Arc<SessionCore>,
+}
+
+/// What all handles of a session share.
+pub(crate) struct SessionCore {
+    blueprint: Arc<SessionBlueprint>,
+    services: Arc<RuntimeServices>,
+    registry: Arc<Registry>,
+    hub: Arc<Hub>,
+    slot: Mutex<Slot>,
+    rested: Notify,
+}
+
+/// Where the owner of a session is.
+enum Slot {
+    /// Put away; nothing happens.
+    Idle(Box<Owner>),
+    /// Running as a task.
+    Busy(mpsc::Sender<Command>),
+    /// Gone: the session has shut down.
+    Closed,
+}
+
+impl SessionCore {
+    pub fn new(
+        owner: Owner,
+        services: Arc<RuntimeServices>,
+        registry: Arc<Registry>,
+        hub: Arc<Hub>,
+    ) -> Self {
+        Self {
+            blueprint: owner.blueprint().clone(),
+            services,
+            registry,
+            hub,
+            slot: Mutex::new(Slot::Idle(Box::new(owner))),
+            rested: Notify::new(),
+        }
+    }
+
+    /// The slot is consistent whenever the lock is free, so a panic elsewhere
+    /// does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn session_id(&self) -> &SessionId {
+        &self.blueprint.session_id
+    }
+
+    /// The session has shut down.
+    pub fn close_slot(&self) {
+        *self.lock() = Slot::Closed;
+        self.registry.forget(self.session_id());
+        self.rested.notify_waiters();
+    }
+
+    /// Puts the owner away, unless a command came in the last moment.
+    pub fn put_away(
+        &self,
+        owner: Box<Owner>,
+        commands: &mut mpsc::Receiver<Command>,
+    ) -> Option<(Box<Owner>, Command)> {
+        let mut slot = self.lock();
+        if let Ok(command) = commands.try_recv() {
+            return Some((owner, command));
+        }
+        *slot = Slot::Idle(owner);
+        drop(slot);
+        self.rested.notify_waiters();
+        None
+    }
+
+    /// Waits until nothing happens in the session.
+    pub async fn idle(&self) {
+        loop {
+            let rested = self.rested.notified();
+            tokio::pin!(rested);
+            rested.as_mut().enable();
+            if !self.is_busy() {
+                return;
+            }
+            rested.await;
+        }
+    }
+
+    pub fn is_busy(&self) -> bool {
+        matches!(*self.lock(), Slot::Busy(_))
+    }
+
+    /// Hands a command to the owner, waking it if need be.
+    fn send(self: &Arc<Self>, command: Command) -> Result<(), HalterError> {
+        let mut slot = self.lock();
+        match std::mem::replace(&mut *slot, Slot::Closed) {
+            Slot::Closed => Err(session_closed()),
+            Slot::Busy(sender) => {
+                let sent = sender.try_send(command).map_err(|_| busy());
+                *slot = Slot::Busy(sender);
+                sent
+            }
+            Slot::Idle(owner) => {
+                let (sender, commands) = command_queue();
+                let sent = sender.try_send(command).map_err(|_| busy());
+                *slot = Slot::Busy(sender);
+                tokio::spawn(owner.run(self.clone(), commands));
+                sent
+            }
+        }
+    }
+
+    async fn ask<T>(
+        self: &Arc<Self>,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, HalterError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(command(reply))?;
+        answer.await.map_err(|_| session_closed())
+    }
+}
+
+fn busy() -> HalterError {
+    HalterError::new("session_busy", "too many commands wait for this session")
+        .with_hint("wait for the session to catch up")
+}
+
+impl SessionHandle {
+    pub(crate) fn new(core: Arc<SessionCore>) -> Self {
+        Self { core }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<SessionCore> {
+        &self.core
+    }
+
+    /// The session's id.
+    pub fn session_id(&self) -> &SessionId {
+        self.core.session_id()
+    }
+
+    /// What was fixed when the session started.
+    pub fn blueprint(&self) -> &SessionBlueprint {
+        &self.core.blueprint
+    }
+
+    /// Submits a turn and returns its events, from `turn_started` to its
+    /// terminal event. A turn submitted while another runs waits its turn.
+    pub async fn submit_turn(&self, turn: Turn) -> anyhow::Result<TurnStream> {
+        if self.core.registry.is_shutting_down() {
+            return Err(shutting_down().into());
+        }
+        let turn_id = turn.id.clone();
+        let subscription = self.core.hub.subscribe_turn(turn_id.clone());
+        let turn = Box::new(turn);
+        self.core
+            .ask(|reply| Command::Submit { turn, reply })
+            .await??;
+        Ok(TurnStream::new(self.clone(), turn_id, subscription))
+    }
+
+    /// Adds to the live turn: the message joins at the next point where the
+    /// model can see it. Fails if no turn is running.
+    pub async fn steer(&self, text: impl Into<String>) -> anyhow::Result<()> {
+        let message = UserMessage::text(text);
+        self.core
+            .ask(|reply| Command::Steer { message, reply })
+            .await??;
+        Ok(())
+    }
+
+    /// Cancels the live turn: the model's stream and the tools stop at once,
+    /// every call keeps a result, and the session stays usable. Returns whether
+    /// a turn was running.
+    pub async fn cancel(&self) -> anyhow::Result<bool> {
+        self.cancel_with(None, "cancel() was called").await
+    }
+
+    /// Cancels one turn, running or waiting, saying why.
+    pub async fn cancel_turn(&self, turn_id: &TurnId, reason: &str) -> anyhow::Result<bool> {
+        self.cancel_with(Some(turn_id.clone()), reason).await
+    }
+
+    async fn cancel_with(&self, turn_id: Option<TurnId>, reason: &str) -> anyhow::Result<bool> {
+        let reason = reason.to_owned();
+        Ok(self
+            .core
+            .ask(|reply| Command::Cancel {
+                turn_id,
+                reason,
+                reply,
+            })
+            .await?)
+    }
+
+    /// Tells the session something from outside a turn.
+    pub async fn notify(
+        &self,
+        notification_type: impl Into<String>,
+        message: impl Into<String>,
+    ) -> anyhow::Result<()> {
+        let notification = NotificationItem {
+            notification_type: notification_type.into(),
+            message: message.into(),
+        };
+        Ok(self
+            .core
+            .ask(|reply| Command::Notify {
+                notification,
+                reply,
+            })
+            .await?)
+    }
+
+    /// All events of the session from its start, then the live ones, shutdown
+    /// included.
+    pub fn subscribe(&self) -> SessionStream {
+        self.subscribe_after(0)
+    }
+
+    /// The events after a sequence number, then the live ones. A consumer that
+    /// lagged or reconnects passes the last sequence it has.
+    pub fn subscribe_after(&self, sequence: u64) -> SessionStream {
+        SessionStream::new(self.core.hub.subscribe(sequence))
+    }
+
+    /// The sequence number of the last committed event.
+    pub fn head(&self) -> u64 {
+        self.core.hub.head()
+    }
+
+    /// All committed events so far.
+    pub async fn replay(&self) -> anyhow::Result<Vec<SessionEvent>> {
+        let mut events: Vec<SessionEvent> = Vec::new();
+        loop {
+            let after = events.last().map_or(0, SessionEvent::sequence);
+            let store = self.core.services.store.as_ref();
+            let page = read_events(store, self.session_id(), after, CATCH_UP_PAGE).await?;
+            if page.is_empty() {
+                return Ok(events);
+            }
+            events.extend(page);
+        }
+    }
+
+    /// Ends the session: the live turn is cancelled, waiting ones never start,
+    /// SessionEnd hooks run, and everything its tools keep alive is ended.
+    /// What is stored stays.
+    pub async fn shutdown(&self, reason: &str) -> anyhow::Result<()> {
+        let reason = reason.to_owned();
+        let asked = self
+            .core
+            .ask(|reply| Command::Shutdown { reason, reply })
+            .await;
+        match asked {
+            Err(error) if error.code() == "session_closed" => Ok(()),
+            other => Ok(other?),
+        }
+    }
+}
+
+impl std::fmt::Debug for SessionHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SessionHandle")
+            .field(self.session_id())
+            .finish()
+    }
+}
+
+pub(crate) fn shutting_down() -> HalterError {
+    HalterError::new("runtime_shutting_down", "the runtime is shutting down")
+        .with_hint("start another one")
+}
+
+/// The events of one turn; ends after the terminal one. Dropping it does not
+/// stop the turn, unless [`cancel_on_drop`](Self::cancel_on_drop) asks for it.
+pub struct TurnStream {
+    events: BoxStream<'static, anyhow::Result<SessionEvent>>,
+    turn_id: TurnId,
+    session: SessionHandle,
+    cancel_on_drop: bool,
+    over: bool,
+}
+
+impl TurnStream {
+    fn new(session: SessionHandle, turn_id: TurnId, subscription: Subscription) -> Self {
+        let events = turn_events(turn_id.clone(), subscription).boxed();
+        Self {
+            events,
+            turn_id,
+            session,
+            cancel_on_drop: false,
+            over: false,
+        }
+    }
+
+    /// The turn.
+    pub fn turn_id(&self) -> &TurnId {
+        &self.turn_id
+    }
+
+    /// Cancels the turn if the stream is dropped before its end.
+    #[must_use]
+    pub fn cancel_on_drop(mut self) -> Self {
+        self.cancel_on_drop = true;
+        self
+    }
+}
+
+impl Stream for TurnStream {
+    type Item = anyhow::Result<SessionEvent>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let polled = self.events.poll_next_unpin(context);
+        self.over |= matches!(polled, Poll::Ready(None | Some(Err(_))));
+        if let Poll::Ready(Some(Ok(event))) = &polled {
+            self.over |= event.payload.ends_turn() == Some(&self.turn_id);
+        }
+        polled
+    }
+}
+
+impl Drop for TurnStream {
+    fn drop(&mut self) {
+        if self.cancel_on_drop && !self.over {
+            let (reply, _) = oneshot::channel();
+            // A session that is gone has nothing left to cancel.
+            let _ = self.session.core.send(Command::Cancel {
+                turn_id: Some(self.turn_id.clone()),
+                reason: "the event stream was dropped".to_owned(),
+                reply,
+            });
+        }
+    }
+}
+
+enum TurnProgress {
+    Waiting,
+    Live,
+    Over,
+}
+
+/// The part of a subscription that belongs to one turn.
+fn turn_events(
+    turn_id: TurnId,
+    subscription: Subscription,
+) -> impl Stream<Item = anyhow::Result<SessionEvent>> + Send {
+    let start = (subscription, turn_id, TurnProgress::Waiting);
+    futures::stream::unfold(start, |(mut subscription, turn_id, progress)| async move {
+        if matches!(progress, TurnProgress::Over) {
+            return None;
+        }
+        let mut waiting = matches!(progress, TurnProgress::Waiting);
+        loop {
+            let event = match subscription.next().await? {
+                Ok(event) => event,
+                Err(error) => {
+                    let item = Err(into_anyhow(error));
+                    return Some((item, (subscription, turn_id, TurnProgress::Over)));
+                }
+            };
+            let starts = matches!(&event.payload,
+                SessionEventPayload::TurnStarted { turn_id: started } if *started == turn_id);
+            if waiting && !starts {
+                continue;
+            }
+            let event = if std::mem::take(&mut waiting) {
+                event.first_of_stream()
+            } else {
+                event
+            };
+            let progress = if event.payload.ends_turn() == Some(&turn_id) {
+                TurnProgress::Over
+            } else {
+                TurnProgress::Live
+            };
+            return Some((Ok(event), (subscription, turn_id, progress)));
+        }
+    })
+}
+
+/// The events of a session; ends when the session has shut down.
+pub struct SessionStream {
+    events: BoxStream<'static, anyhow::Result<SessionEvent>>,
+}
+
+impl SessionStream {
+    fn new(subscription: Subscription) -> Self {
+        let start = (subscription, true);
+        let events = futures::stream::unfold(start, |(mut subscription, first)| async move {
+            let item = match subscription.next().await? {
+                Ok(event) if first => Ok(event.first_of_stream()),
+                Ok(event) => Ok(event),
+                Err(error) => Err(into_anyhow(error)),
+            };
+            Some((item, (subscription, false)))
+        });
+        Self {
+            events: events.boxed(),
+        }
+    }
+}
+
+impl Stream for SessionStream {
+    type Item = anyhow::Result<SessionEvent>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.events.poll_next_unpin(context)
+    }
+}
+
+/// The store's own error stays reachable by downcast, below ours.
+fn into_anyhow(error: SubscriptionError) -> anyhow::Error {
+    match error {
+        SubscriptionError::Store(error) => {
+            let summary = HalterError::from(&error);
+            anyhow::Error::new(error).context(summary)
+        }
+        SubscriptionError::TurnLost(error) => HalterError::from(error).into(),
+    }
+}
