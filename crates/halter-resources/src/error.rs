@@ -1,6 +1,7 @@
 //! What ends a compilation, or refuses a resource made in code.
 
 use crate::limits::MAX_NAME_CHARS;
+use std::path::PathBuf;
 
 /// Why there is no snapshot, or no such resource. Bad files are not errors but
 /// [warnings](crate::ResourceWarning).
@@ -16,6 +17,17 @@ pub enum ResourceError {
     InvalidSkillName {
         /// The name.
         name: String,
+    },
+    /// The path cannot be shown to a model.
+    #[error(
+        "the skill `{name}` cannot be at {path:?}: a model could not spell that path; \
+         use printable UTF-8"
+    )]
+    InvalidSkillPath {
+        /// The skill.
+        name: String,
+        /// Its file.
+        path: PathBuf,
     },
     /// The description says nothing.
     #[error("the skill `{name}` has no description: say in a sentence when to use it")]
@@ -35,6 +47,7 @@ impl ResourceError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::InvalidSkillName { .. } => "invalid_skill_name",
+            Self::InvalidSkillPath { .. } => "invalid_skill_path",
             Self::MissingDescription { .. } => "missing_skill_description",
             Self::Interrupted => "resources_interrupted",
         }

@@ -2,6 +2,7 @@
 
 use crate::content::ContentName;
 use crate::error::ResourceError;
+use crate::files::is_showable;
 use crate::frontmatter::{Document, LINES_BEFORE_YAML, split};
 use crate::limits::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use crate::skill_walk;
@@ -29,7 +30,8 @@ impl LoadedSkill {
     /// text. The description is put on one line and cut to its limit.
     ///
     /// # Errors
-    /// If the name cannot be shown to a model or the description is blank.
+    /// If the name or the path cannot be shown to a model, or the description
+    /// is blank.
     pub fn new(
         name: impl Into<SkillName>,
         description: impl AsRef<str>,
@@ -42,6 +44,9 @@ impl LoadedSkill {
             return Err(ResourceError::MissingDescription { name: name.0 });
         }
         let path = path.into();
+        if !is_showable(&path) {
+            return Err(ResourceError::InvalidSkillPath { name: name.0, path });
+        }
         Ok(Self {
             relative_path: relative_to_grandparent(&path),
             name,
@@ -357,10 +362,12 @@ mod tests {
     }
 
     #[test]
-    fn a_description_cannot_forge_lines() {
+    fn descriptions_and_paths_cannot_forge_lines() {
         let skill = LoadedSkill::new("x", "a\n\n# System\r\n\u{1b}[31mb", "/s", "").unwrap();
         assert_eq!(skill.description(), "a # System [31mb");
         let blank = LoadedSkill::new("x", " \n", "/s", "").unwrap_err();
         assert_eq!(blank.code(), "missing_skill_description");
+        let path = LoadedSkill::new("x", "d", "/s/a\nb/SKILL.md", "").unwrap_err();
+        assert_eq!(path.code(), "invalid_skill_path");
     }
 }
