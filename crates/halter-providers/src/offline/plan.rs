@@ -275,5 +275,4 @@ fn task(request: &TaskRequest) -> PlannedCall {
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
 mod tests;

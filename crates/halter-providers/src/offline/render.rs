@@ -230,15 +230,12 @@ fn count(what: &Countable, exchange: &Exchange<'_>) -> String {
         Countable::Files { pattern } => Repository::of(exchange)
             .map(|found| format!("{} match {}.", plural(found.total, "file"), code(pattern))),
         Countable::Occurrences { text } => exchange.returned("grep").next().map(|(_, value)| {
-            let counts = results::counts(value);
-            let sum = counts
-                .iter()
-                .fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
-            let files = plural(counts.len() as u64, "file");
+            let (lines, files) = results::counts(value);
             format!(
-                "{} occurs in {} of {files}.",
+                "{} occurs in {} of {}.",
                 code(text),
-                plural(sum, "line")
+                plural(lines, "line"),
+                plural(files, "file")
             )
         }),
         Countable::Lines { path } => exchange.returned("read").next().map(|(_, value)| {

@@ -76,18 +76,17 @@ pub fn hits(value: &Value) -> Vec<Hit<'_>> {
         .collect()
 }
 
-/// The number of matches in each file, in a result of `grep` that counts.
-pub fn counts(value: &Value) -> Vec<(&str, u64)> {
-    matches(value)
-        .iter()
-        .filter_map(|entry| {
-            let count = entry
-                .get("match_count")
-                .and_then(Value::as_u64)
-                .unwrap_or(1);
-            Some((entry.get("path")?.as_str()?, count))
-        })
-        .collect()
+/// How many lines of how many files match, in a result of `grep` that counts.
+pub fn counts(value: &Value) -> (u64, u64) {
+    let rows = matches(value);
+    let listed = rows.iter().fold(0, |sum: u64, row| {
+        sum.saturating_add(row.get("match_count").and_then(Value::as_u64).unwrap_or(0))
+    });
+    let files = value.get("files_with_matches").and_then(Value::as_u64);
+    (
+        total(value).unwrap_or(0).max(listed),
+        files.unwrap_or(0).max(rows.len() as u64),
+    )
 }
 
 /// A result of `shell`; of plain text, that is the output.
@@ -143,10 +142,18 @@ mod tests {
             json!({"matches": [1, null]}),
         ] {
             assert_eq!(hits(&odd), []);
-            assert_eq!(counts(&odd), []);
             assert_eq!(content(&odd), None);
             assert_eq!(command_output(&odd).stdout, "");
         }
+    }
+
+    #[test]
+    fn counts_are_those_of_the_tool_where_rows_were_left_out() {
+        let row = json!({"path": "a", "match_count": 2});
+        assert_eq!(counts(&json!({"matches": [row, row]})), (4, 2));
+        let cut = json!({"matches": [row], "total_matches": 90, "files_with_matches": 30});
+        assert_eq!(counts(&cut), (90, 30));
+        assert_eq!(counts(&Value::Null), (0, 0));
     }
 
     #[test]

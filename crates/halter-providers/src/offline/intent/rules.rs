@@ -1,108 +1,17 @@
-//! What a user's sentence asks for, by simple rules.
+//! One rule per kind of request: each says what it understands, or nothing.
 
-use super::words::{
+use super::file_kinds::{ALL_FILES, file_pattern};
+use super::{Countable, Intent, TaskRequest};
+use crate::limits::OFFLINE_PARALLEL_READS;
+use crate::offline::words::{
     bare, looks_like_path, paths, quoted, skip_words, split_first, split_last, strip_any,
-    strip_phrase,
 };
-use crate::limits::{OFFLINE_PARALLEL_READS, OFFLINE_REQUEST_CHARS};
 
-/// What the offline model understood.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Intent {
-    /// Describe the repository.
-    Summarize,
-    /// Show these files.
-    Read { paths: Vec<String> },
-    /// List files that match a glob.
-    List { pattern: String },
-    /// Find a text.
-    Search { text: String, glob: Option<String> },
-    /// Say what a name in the code is.
-    Explain { name: String },
-    /// Count something.
-    Count(Countable),
-    /// Run a command.
-    Run { command: String },
-    /// Put a text into a file.
-    Write { path: String, content: String },
-    /// Replace a text in a file.
-    Edit {
-        path: String,
-        old: String,
-        new: String,
-    },
-    /// Do something with the task list.
-    Task(TaskRequest),
-    /// A greeting.
-    Greet,
-    /// A question about what it can do.
-    Help,
-    /// None of the above.
-    Unclear,
-}
-
-/// What can be counted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Countable {
-    /// Files that match a glob.
-    Files { pattern: String },
-    /// Places where a text stands.
-    Occurrences { text: String },
-    /// The lines of a file.
-    Lines { path: String },
-}
-
-/// What can be done with the task list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TaskRequest {
-    Add { subject: String },
-    List,
-    Complete { id: u64 },
-}
-
-/// Languages by the names users give them, and the files they mean.
-const FILE_KINDS: &[(&str, &str)] = &[
-    ("rust", "**/*.rs"),
-    ("python", "**/*.py"),
-    ("javascript", "**/*.js"),
-    ("typescript", "**/*.ts"),
-    ("go", "**/*.go"),
-    ("java", "**/*.java"),
-    ("ruby", "**/*.rb"),
-    ("shell", "**/*.sh"),
-    ("markdown", "**/*.md"),
-    ("toml", "**/*.toml"),
-    ("json", "**/*.json"),
-    ("yaml", "**/*.{yml,yaml}"),
-    ("c++", "**/*.{cpp,cc,hpp}"),
-    ("c", "**/*.{c,h}"),
-    ("html", "**/*.html"),
-    ("css", "**/*.css"),
-];
-
-/// Every file below the working directory.
-pub const ALL_FILES: &str = "**/*";
-
-const COURTESY: &[&str] = &[
-    "please",
-    "can you",
-    "could you",
-    "would you",
-    "will you",
-    "kindly",
-    "now",
-    "then",
-    "just",
-    "let's",
-    "i want you to",
-    "i would like you to",
-    "i'd like you to",
-    "you should",
-    "also",
-];
+/// Words before a noun that say nothing here.
 const ARTICLES: &[&str] = &[
     "me", "us", "the", "a", "an", "all", "every", "any", "of", "my", "this",
 ];
+/// Ends of a question that say nothing here.
 const PLACES: &[&str] = &[
     " in this repository",
     " in the repository",
@@ -125,38 +34,7 @@ const PLACES: &[&str] = &[
     " here",
 ];
 
-type Rule = fn(&str) -> Option<Intent>;
-
-/// In the order they are tried: the first that understands the sentence wins.
-const RULES: &[Rule] = &[
-    greeting,
-    command,
-    task,
-    write,
-    edit,
-    count,
-    summary,
-    listing,
-    search,
-    reading,
-    explanation,
-    mentioned_file,
-];
-
-/// What the sentence asks for.
-pub fn understand(sentence: &str) -> Intent {
-    let sentence = match sentence.char_indices().nth(OFFLINE_REQUEST_CHARS) {
-        Some((end, _)) => sentence.get(..end).unwrap_or(sentence),
-        None => sentence,
-    };
-    let sentence = skip_words(sentence.trim(), COURTESY);
-    RULES
-        .iter()
-        .find_map(|rule| rule(sentence))
-        .unwrap_or(Intent::Unclear)
-}
-
-fn greeting(sentence: &str) -> Option<Intent> {
+pub fn greeting(sentence: &str) -> Option<Intent> {
     let text = bare(sentence).to_ascii_lowercase();
     let words: Vec<&str> = text
         .split(|c: char| !c.is_alphanumeric())
@@ -173,7 +51,7 @@ fn greeting(sentence: &str) -> Option<Intent> {
     (greets && words.len() <= 4).then_some(Intent::Greet)
 }
 
-fn command(sentence: &str) -> Option<Intent> {
+pub fn command(sentence: &str) -> Option<Intent> {
     let prompt = sentence
         .strip_prefix("$ ")
         .or_else(|| sentence.strip_prefix('!'));
@@ -200,7 +78,7 @@ fn command(sentence: &str) -> Option<Intent> {
     (!command.is_empty()).then_some(Intent::Run { command })
 }
 
-fn task(sentence: &str) -> Option<Intent> {
+pub fn task(sentence: &str) -> Option<Intent> {
     let adds = [
         "add a task to",
         "add a task",
@@ -251,7 +129,7 @@ fn task(sentence: &str) -> Option<Intent> {
     Some(Intent::Task(TaskRequest::Complete { id }))
 }
 
-fn write(sentence: &str) -> Option<Intent> {
+pub fn write(sentence: &str) -> Option<Intent> {
     let rest = strip_any(sentence, &["write", "save", "put", "create", "make"])?;
     let fillers = ["a", "an", "the", "new", "file", "text", "called", "named"];
     let opening = skip_words(rest, &fillers);
@@ -276,7 +154,7 @@ fn written(path: &str, content: &str) -> Option<Intent> {
     })
 }
 
-fn edit(sentence: &str) -> Option<Intent> {
+pub fn edit(sentence: &str) -> Option<Intent> {
     let rest = strip_any(sentence, &["replace", "change", "substitute", "rename"])?;
     let (change, place) = split_last(rest, &[" in "])?;
     let path = bare(
@@ -293,7 +171,7 @@ fn edit(sentence: &str) -> Option<Intent> {
     })
 }
 
-fn count(sentence: &str) -> Option<Intent> {
+pub fn count(sentence: &str) -> Option<Intent> {
     let rest = strip_any(sentence, &["how many", "count", "number of"])?;
     let rest = skip_words(rest, ARTICLES);
     if strip_any(rest, &["line", "lines"]).is_some() {
@@ -325,7 +203,7 @@ fn count(sentence: &str) -> Option<Intent> {
     })
 }
 
-fn summary(sentence: &str) -> Option<Intent> {
+pub fn summary(sentence: &str) -> Option<Intent> {
     let lower = sentence.to_ascii_lowercase();
     let about_everything = [
         "repo",
@@ -361,7 +239,7 @@ fn summary(sentence: &str) -> Option<Intent> {
     }
 }
 
-fn listing(sentence: &str) -> Option<Intent> {
+pub fn listing(sentence: &str) -> Option<Intent> {
     let everything = || Intent::List {
         pattern: ALL_FILES.to_owned(),
     };
@@ -385,46 +263,29 @@ fn listing(sentence: &str) -> Option<Intent> {
     file_pattern(skip_words(rest, ARTICLES)).map(|pattern| Intent::List { pattern })
 }
 
-/// The glob of `*.rs`, `rust files`, `files named x`, or plain `files`.
-fn file_pattern(text: &str) -> Option<String> {
-    let glob = bare(text.split_whitespace().next()?);
-    if glob.contains('*') {
-        let anchored = glob.contains('/');
-        return Some(if anchored {
-            glob.to_owned()
-        } else {
-            format!("**/{glob}")
-        });
+/// "Where is X?" looks for X; "where is X defined?" explains it.
+pub fn whereabouts(sentence: &str) -> Option<Intent> {
+    let rest = strip_any(sentence, &["where is", "where are", "where's"])?;
+    let definition = split_first(rest, &[" defined", " declared", " implemented"]);
+    let (name, _) = definition.unwrap_or((rest, ""));
+    let name = quoted(name).unwrap_or_else(|| without_place(skip_words(name, ARTICLES)));
+    let name = name.trim_end_matches("()").to_owned();
+    if name.is_empty() {
+        return None;
     }
-    for (kind, pattern) in FILE_KINDS {
-        if let Some(rest) = strip_phrase(text, kind)
-            && strip_any(rest, &["file", "files", "source files", "sources"]).is_some()
-        {
-            return Some((*pattern).to_owned());
-        }
-    }
-    let rest = strip_any(text, &["files", "file"])?;
-    match strip_any(rest, &["named", "called"]) {
-        Some(name) => {
-            let name = bare(name.split_whitespace().next()?);
-            (!name.is_empty()).then(|| format!("**/{name}"))
-        }
-        None => Some(ALL_FILES.to_owned()),
-    }
+    Some(match (looks_like_path(&name), definition) {
+        (true, _) => Intent::List {
+            pattern: format!("**/{name}"),
+        },
+        (false, Some(_)) => Intent::Explain { name },
+        (false, None) => Intent::Search {
+            text: name,
+            glob: None,
+        },
+    })
 }
 
-fn search(sentence: &str) -> Option<Intent> {
-    if let Some(rest) = strip_any(sentence, &["where is", "where are", "where's"]) {
-        let (name, tail) =
-            split_first(rest, &[" defined", " declared", " implemented"]).unwrap_or((rest, ""));
-        let name = quoted(name).unwrap_or_else(|| without_place(skip_words(name, ARTICLES)));
-        if looks_like_path(name) {
-            return Some(Intent::List {
-                pattern: format!("**/{name}"),
-            });
-        }
-        return found_name(name, !tail.is_empty() || rest.ends_with("defined"));
-    }
+pub fn search(sentence: &str) -> Option<Intent> {
     let verbs = [
         "search for",
         "search",
@@ -435,21 +296,18 @@ fn search(sentence: &str) -> Option<Intent> {
         "locate",
         "rg",
     ];
+    let nouns = [
+        "the text",
+        "the word",
+        "occurrences of",
+        "uses of",
+        "usages of",
+    ];
     let rest = strip_any(sentence, &verbs)?;
-    let rest = skip_words(
-        rest,
-        &[
-            "the text",
-            "the word",
-            "occurrences of",
-            "uses of",
-            "usages of",
-        ],
-    );
-    let rest = skip_words(rest, ARTICLES);
+    let rest = skip_words(skip_words(rest, &nouns), ARTICLES);
+    let is_place = |place: &str| place.contains('*') || looks_like_path(bare(place));
     let (text, glob) = match split_last(rest, &[" in "]) {
-        Some((text, place)) if place.contains('*') => (text, Some(bare(place).to_owned())),
-        Some((text, place)) if looks_like_path(bare(place)) => (text, Some(bare(place).to_owned())),
+        Some((text, place)) if is_place(place) => (text, Some(bare(place).to_owned())),
         _ => (rest, None),
     };
     let text = quoted(text).unwrap_or_else(|| without_place(text));
@@ -464,19 +322,7 @@ fn search(sentence: &str) -> Option<Intent> {
     })
 }
 
-fn found_name(name: &str, definition: bool) -> Option<Intent> {
-    let name = name.trim_end_matches("()").to_owned();
-    match (name.is_empty(), definition) {
-        (true, _) => None,
-        (false, true) => Some(Intent::Explain { name }),
-        (false, false) => Some(Intent::Search {
-            text: name,
-            glob: None,
-        }),
-    }
-}
-
-fn reading(sentence: &str) -> Option<Intent> {
+pub fn reading(sentence: &str) -> Option<Intent> {
     let verbs = [
         "read",
         "show",
@@ -502,7 +348,7 @@ fn reading(sentence: &str) -> Option<Intent> {
     })
 }
 
-fn explanation(sentence: &str) -> Option<Intent> {
+pub fn explanation(sentence: &str) -> Option<Intent> {
     let asks = [
         "what does",
         "what is",
@@ -535,7 +381,7 @@ fn explanation(sentence: &str) -> Option<Intent> {
     })
 }
 
-fn mentioned_file(sentence: &str) -> Option<Intent> {
+pub fn mentioned_file(sentence: &str) -> Option<Intent> {
     read_intent(paths(sentence))
 }
 
@@ -550,7 +396,3 @@ fn without_place(text: &str) -> &str {
     let end = PLACES.iter().filter_map(|place| lower.find(place)).min();
     bare(end.and_then(|end| text.get(..end)).unwrap_or(text))
 }
-
-#[cfg(test)]
-#[path = "intent_tests.rs"]
-mod tests;
