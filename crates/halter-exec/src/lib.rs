@@ -1,1 +1,46 @@
 //! Spawn, supervise and kill process trees; bounded output; persistent shells.
+//!
+//! Owns: creating processes without copying this one, their environment and
+//! descriptors, deadlines and cancellation of whole trees, output within
+//! bounds, shells whose state survives from command to command.
+//!
+//! Never: knows what an agent, a tool or a model is; decides whether
+//! something may run; becomes a subreaper, installs signal handlers or waits
+//! for children that are not its own; reads the environment of this program.
+//!
+//! | want | use |
+//! |---|---|
+//! | one program, start to end | [`run`] with a [`CommandSpec`] |
+//! | commands that share a shell's state | [`PersistentShell`] |
+//! | a process by handle | [`Process`] |
+//! | look at or kill a tree | [`list_descendants`], [`kill_tree`] |
+
+mod command;
+mod environment;
+mod error;
+pub mod limits;
+mod nonce;
+mod output;
+mod process;
+mod shell;
+mod spawn;
+mod sys;
+mod tree;
+
+pub use command::{CommandOutcome, run};
+pub use environment::Environment;
+pub use error::ExecError;
+pub use output::{
+    CapturedOutput, ChannelSink, OutputChunk, OutputLimits, OutputSink, OutputStream, SpoolFile,
+    SpoolSettings, Utf8Decoder, channel,
+};
+pub use process::{CommandSpec, ExitStatus, Process, ResourceUsage, Stdin};
+pub use shell::{PersistentShell, ShellCommand, ShellConfig};
+pub use sys::{Signal, SignalError};
+pub use tree::{
+    KillOutcome, ProcessInfo, SignalResult, TREE_MARKER, TreeControl, kill_tree, list_descendants,
+};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

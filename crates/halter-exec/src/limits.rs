@@ -1,0 +1,66 @@
+//! Every bound this crate keeps, with its unit. A limit that is hit shows up
+//! in a typed error or in the outcome, never as silence.
+
+use std::time::Duration;
+
+/// Bytes of one output stream kept in memory unless the caller asks for
+/// another bound; half of it is the head, half the tail.
+pub const DEFAULT_OUTPUT_MEMORY_BYTES: usize = 1024 * 1024;
+
+/// Bytes of one output stream that may go to its spool file unless the caller
+/// asks for another quota.
+pub const DEFAULT_SPOOL_QUOTA_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// Bytes taken from a pipe by one read.
+pub const READ_CHUNK_BYTES: usize = 64 * 1024;
+
+/// Chunks that may wait for the disk before the reader, and so the child,
+/// has to wait too.
+pub const SPOOL_QUEUE_CHUNKS: usize = 16;
+
+/// Chunks a live subscriber may lag behind before it misses some.
+pub const DEFAULT_SUBSCRIBER_CHUNKS: usize = 256;
+
+/// Bytes of standard input accepted for one command.
+pub const MAX_STDIN_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes of command text accepted by a persistent shell.
+pub const MAX_COMMAND_BYTES: usize = 1024 * 1024;
+
+/// Bytes of shell state carried over to a new shell.
+pub const MAX_SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes of one completion record of a persistent shell.
+pub const MAX_RECORD_BYTES: usize = 64 * 1024;
+
+/// Time between TERM and KILL unless the caller asks for another grace.
+pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
+
+/// Time a persistent shell's command gets between INT and TERM.
+pub const INTERRUPT_GRACE: Duration = Duration::from_millis(500);
+
+/// Time a killed process tree gets to disappear before it is given up as
+/// stuck in the kernel.
+pub const KILL_WAIT: Duration = Duration::from_secs(10);
+
+/// Time a dropped handle may block its thread to collect what it killed;
+/// whatever takes longer is collected by a thread of its own.
+pub const DROP_WAIT: Duration = Duration::from_millis(250);
+
+/// Time a persistent shell gets to start and to restore its state.
+pub const SHELL_START_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time a persistent shell gets to leave by itself when it is closed.
+pub const SHELL_CLOSE_GRACE: Duration = Duration::from_millis(500);
+
+/// Bytes of a process's command line shown in a process list.
+pub const MAX_COMMAND_LINE_BYTES: usize = 4096;
+
+/// Rounds of "stop what is new, look again" before a tree that keeps growing
+/// is killed as far as it is known.
+pub const MAX_FREEZE_ROUNDS: usize = 64;
+
+/// The shortest and longest pause between two looks at a tree that is being
+/// brought down.
+pub(crate) const POLL_PAUSE: (Duration, Duration) =
+    (Duration::from_micros(500), Duration::from_millis(20));

@@ -1,0 +1,17 @@
+//! What a command prints: read without ever making it wait for a reader,
+//! kept within bounds, and passed on live.
+
+mod capture;
+mod pipe;
+mod pump;
+mod sink;
+mod spool;
+mod utf8;
+
+pub(crate) use capture::Capture;
+pub use capture::{CapturedOutput, OutputLimits};
+pub(crate) use pipe::{Drained, InputPipe, OutputPipe};
+pub(crate) use pump::Pump;
+pub use sink::{ChannelSink, OutputChunk, OutputSink, OutputStream, channel};
+pub use spool::{SpoolFile, SpoolSettings};
+pub use utf8::Utf8Decoder;

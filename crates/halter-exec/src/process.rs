@@ -1,0 +1,460 @@
+//! One running process, held by handle, with its tree.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::io::unix::AsyncFd;
+
+use crate::environment::Environment;
+use crate::error::ExecError;
+use crate::limits::{DEFAULT_GRACE, DROP_WAIT, KILL_WAIT, MAX_STDIN_BYTES};
+use crate::output::OutputLimits;
+use crate::spawn::{self, SpawnRequest};
+use crate::sys::{self, Exit, PidFd, Signal};
+use crate::tree::{ProcessTree, Spared, TreeControl};
+
+/// What a process reads on standard input.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum Stdin {
+    /// Nothing: the end of input at once.
+    #[default]
+    Null,
+    /// These bytes, then the end of input.
+    Bytes(Bytes),
+}
+
+impl fmt::Debug for Stdin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => formatter.write_str("Null"),
+            Self::Bytes(bytes) => write!(formatter, "Bytes({} bytes)", bytes.len()),
+        }
+    }
+}
+
+impl Stdin {
+    pub(crate) fn check(&self) -> Result<(), ExecError> {
+        match self {
+            Self::Bytes(bytes) if bytes.len() > MAX_STDIN_BYTES => Err(ExecError::LimitExceeded {
+                what: "standard input",
+                limit: MAX_STDIN_BYTES,
+                actual: bytes.len(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One program to run, without a shell in between.
+#[derive(Debug, Clone)]
+pub struct CommandSpec {
+    /// A path, or a name searched in the `PATH` of [`environment`](Self::environment).
+    pub program: OsString,
+    /// Its arguments, without the program itself.
+    pub args: Vec<OsString>,
+    /// All the variables it sees.
+    pub environment: Environment,
+    /// The directory it starts in.
+    pub cwd: PathBuf,
+    /// What it reads.
+    pub stdin: Stdin,
+    /// How long it may run, counted from its start; `None` for as long as it
+    /// likes.
+    pub deadline: Option<Duration>,
+    /// How long its tree gets between TERM and KILL.
+    pub grace: Duration,
+    /// How much of its output is kept.
+    pub output: OutputLimits,
+}
+
+impl CommandSpec {
+    /// A program in a directory: no arguments, empty environment, no input,
+    /// no deadline, default bounds.
+    pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            environment: Environment::new(),
+            cwd: cwd.into(),
+            stdin: Stdin::Null,
+            deadline: None,
+            grace: DEFAULT_GRACE,
+            output: OutputLimits::default(),
+        }
+    }
+
+    /// With these further arguments.
+    #[must_use]
+    pub fn args<Arg: Into<OsString>>(mut self, args: impl IntoIterator<Item = Arg>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// With this environment.
+    #[must_use]
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// With these bytes on standard input.
+    #[must_use]
+    pub fn stdin(mut self, bytes: impl Into<Bytes>) -> Self {
+        self.stdin = Stdin::Bytes(bytes.into());
+        self
+    }
+
+    /// With a deadline.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// With another time between TERM and KILL.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// With other output bounds.
+    #[must_use]
+    pub fn output(mut self, output: OutputLimits) -> Self {
+        self.output = output;
+        self
+    }
+}
+
+/// How a process ended: with a code, or by a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExitStatus {
+    /// The code it exited with.
+    pub code: Option<i32>,
+    /// The number of the signal that ended it.
+    pub signal: Option<i32>,
+}
+
+impl ExitStatus {
+    /// Whether it exited with code 0.
+    #[must_use]
+    pub fn success(self) -> bool {
+        self.code == Some(0)
+    }
+
+    /// One number for both, as shells report it: the code, or 128 plus the
+    /// signal.
+    #[must_use]
+    pub fn shell_code(self) -> i32 {
+        match (self.code, self.signal) {
+            (Some(code), _) => code,
+            (None, Some(signal)) => 128 + signal,
+            (None, None) => 1,
+        }
+    }
+
+    pub(crate) fn from_shell_code(code: i32) -> Self {
+        Self {
+            code: Some(code),
+            signal: None,
+        }
+    }
+}
+
+impl From<Exit> for ExitStatus {
+    fn from(exit: Exit) -> Self {
+        Self {
+            code: exit.code,
+            signal: exit.signal,
+        }
+    }
+}
+
+/// What a process and the children it waited for have used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResourceUsage {
+    /// CPU time in user mode.
+    pub user_time: Duration,
+    /// CPU time in the kernel.
+    pub system_time: Duration,
+    /// The largest resident set of any one of them, in bytes.
+    pub max_resident_bytes: u64,
+}
+
+impl From<Exit> for ResourceUsage {
+    fn from(exit: Exit) -> Self {
+        Self {
+            user_time: exit.user_time,
+            system_time: exit.system_time,
+            max_resident_bytes: exit.max_resident_bytes,
+        }
+    }
+}
+
+/// A process and its tree. Dropping it kills the tree.
+#[derive(Debug)]
+pub struct Process {
+    pid: i32,
+    pidfd: AsyncFd<PidFd>,
+    tree: Option<ProcessTree>,
+    started: Instant,
+    exit: Option<Exit>,
+}
+
+impl Process {
+    /// Starts a process. Must be called within a tokio runtime with I/O.
+    pub(crate) fn start(request: &SpawnRequest<'_>) -> Result<Self, ExecError> {
+        let started = Instant::now();
+        let (spawned, grip) = spawn::spawn(request)?;
+        let pid = spawned.pid;
+        let tree = ProcessTree::new(pid, grip);
+        let pidfd = PidFd::from_owned(spawned.pidfd);
+        match sys::watch_process(pidfd) {
+            Ok(pidfd) => Ok(Self {
+                pid,
+                pidfd,
+                tree: Some(tree),
+                started,
+                exit: None,
+            }),
+            Err(error) => {
+                let (pidfd, source) = error.into_parts();
+                Remains { pidfd, tree }.bury();
+                Err(ExecError::io("watching the process", source))
+            }
+        }
+    }
+
+    /// Its number. It stays its own until the process has been waited for.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// How its tree is held together.
+    #[must_use]
+    pub fn tree_control(&self) -> TreeControl {
+        self.tree
+            .as_ref()
+            .map_or(TreeControl::GroupAndWalk, ProcessTree::control)
+    }
+
+    /// When it was started.
+    #[must_use]
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    pub(crate) fn tree(&self) -> Option<&ProcessTree> {
+        self.tree.as_ref()
+    }
+
+    /// Sends a signal to the process alone.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if self.exit.is_none() {
+            // It may have ended meanwhile; the handle keeps this harmless.
+            let _ = self.pidfd.get_ref().send(signal);
+        }
+    }
+
+    /// Sends a signal to every process of the tree.
+    pub fn signal_tree(&self, signal: Signal) {
+        if let Some(tree) = &self.tree {
+            tree.signal(signal, &Spared::nobody());
+        }
+    }
+
+    /// Returns when the process has ended, whoever else may still run. It is
+    /// not collected yet.
+    pub async fn exited(&self) {
+        if self.exit.is_none() {
+            // An error means that the runtime is shutting down: nobody will
+            // look at the answer.
+            let _ = self.pidfd.readable().await;
+        }
+    }
+
+    /// Whether the process has ended.
+    pub(crate) fn has_exited(&self) -> bool {
+        self.exit.is_some() || self.pidfd.get_ref().has_ended(Duration::ZERO)
+    }
+
+    /// TERM to the whole tree, KILL after `grace` to what is left of it.
+    /// Returns when nothing of it runs any more.
+    pub async fn terminate(&self, grace: Duration) {
+        let Some(tree) = &self.tree else { return };
+        tree.signal(Signal::TERM, &Spared::nobody());
+        // A stopped process acts on TERM only after it is continued.
+        tree.signal(Signal::CONT, &Spared::nobody());
+        if !tree.gone_within(grace, &Spared::nobody()).await {
+            tree.kill_until_gone(&Spared::nobody()).await;
+        }
+    }
+
+    /// Waits for the process, kills what it left running, and collects it.
+    ///
+    /// # Errors
+    /// If other code of this program took the exit status.
+    pub async fn wait(&mut self) -> Result<(ExitStatus, ResourceUsage), ExecError> {
+        self.exited().await;
+        if let Some(tree) = &mut self.tree {
+            tree.kill_until_gone(&Spared::nobody()).await;
+            if !tree.release() {
+                // The last member is between its death and leaving.
+                tree.gone_within(KILL_WAIT, &Spared::nobody()).await;
+            }
+        }
+        let exit = self.collect()?;
+        self.tree = None;
+        Ok((exit.into(), exit.into()))
+    }
+
+    /// How the ended process ended, without collecting it.
+    pub(crate) fn peek(&self) -> Result<ExitStatus, ExecError> {
+        match self.pidfd.get_ref().peek() {
+            Ok(Some(exit)) => Ok(exit.into()),
+            Ok(None) | Err(_) => Err(ExecError::StatusLost { pid: self.pid }),
+        }
+    }
+
+    /// Collects the ended process if nothing of its tree runs any more.
+    pub(crate) fn collect_if_gone(&mut self) -> bool {
+        let gone = self.has_exited()
+            && self
+                .tree
+                .as_mut()
+                .is_none_or(|tree| tree.members().is_empty() && tree.release());
+        if gone {
+            let _ = self.collect();
+            self.tree = None;
+        }
+        gone
+    }
+
+    fn collect(&mut self) -> Result<Exit, ExecError> {
+        if let Some(exit) = self.exit {
+            return Ok(exit);
+        }
+        match self.pidfd.get_ref().reap() {
+            Ok(Some(exit)) => {
+                self.exit = Some(exit);
+                Ok(exit)
+            }
+            Ok(None) | Err(_) => Err(ExecError::StatusLost { pid: self.pid }),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let Some(tree) = self.tree.take() else { return };
+        // A second handle for the one that is about to leave the runtime.
+        if let Ok(pidfd) = self.pidfd.get_ref().as_fd().try_clone_to_owned() {
+            let pidfd = PidFd::from_owned(pidfd);
+            Remains { pidfd, tree }.bury();
+        }
+    }
+}
+
+/// A tree nobody waits for any more.
+struct Remains {
+    pidfd: PidFd,
+    tree: ProcessTree,
+}
+
+impl Remains {
+    /// Kills, and collects: here if it is quick, as it almost always is,
+    /// else on a thread of its own.
+    fn bury(mut self) {
+        if self.buried_within(DROP_WAIT) {
+            return;
+        }
+        let thread = std::thread::Builder::new().name("halter-exec-reaper".to_owned());
+        let spawned = thread.spawn(move || {
+            if !self.buried_within(KILL_WAIT) {
+                tracing::warn!(pid = self.tree.leader().pid, "process tree does not die");
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread to collect a killed process tree");
+        }
+    }
+
+    fn buried_within(&mut self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let nobody = Spared::nobody();
+        loop {
+            self.tree.kill(&nobody);
+            let ended = self.pidfd.has_ended(Duration::from_millis(5));
+            if ended && self.tree.members().is_empty() && self.tree.release() {
+                let _ = self.pidfd.reap();
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            if ended {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+/// The child's side of its three standard streams and ours.
+pub(crate) struct StandardStreams {
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    /// Where we write its input, read its output and read its errors.
+    pub ours: (Option<OwnedFd>, OwnedFd, OwnedFd),
+}
+
+impl StandardStreams {
+    pub(crate) fn new(stdin: &Stdin) -> io::Result<Self> {
+        let (stdin, our_stdin) = match stdin {
+            Stdin::Null => (File::open("/dev/null")?.into(), None),
+            Stdin::Bytes(_) => {
+                let (read, write) = sys::pipe()?;
+                (read, Some(write))
+            }
+        };
+        let (our_stdout, stdout) = sys::pipe()?;
+        let (our_stderr, stderr) = sys::pipe()?;
+        Ok(Self {
+            stdin,
+            stdout,
+            stderr,
+            ours: (our_stdin, our_stdout, our_stderr),
+        })
+    }
+
+    pub(crate) fn for_child(&self) -> Vec<(BorrowedFd<'_>, i32)> {
+        vec![
+            (self.stdin.as_fd(), 0),
+            (self.stdout.as_fd(), 1),
+            (self.stderr.as_fd(), 2),
+        ]
+    }
+}
+
+/// A request for `spec`'s program on these streams.
+pub(crate) fn request_for<'a>(
+    spec: &'a CommandSpec,
+    streams: &'a StandardStreams,
+) -> SpawnRequest<'a> {
+    SpawnRequest {
+        program: OsStr::new(&spec.program),
+        args: &spec.args,
+        environment: &spec.environment,
+        cwd: Path::new(&spec.cwd),
+        fds: streams.for_child(),
+    }
+}

@@ -1,0 +1,44 @@
+//! Pipes and in-memory files, and the path under which a child can open one
+//! of ours without having inherited it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// A pipe, read end first, both ends closed on exec.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(pipe_with(PipeFlags::CLOEXEC)?)
+}
+
+/// An anonymous file with this content; it vanishes with its last handle.
+pub(crate) fn data_file(name: &str, content: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create(name, MemfdFlags::CLOEXEC)?);
+    file.write_all(content)?;
+    Ok(file)
+}
+
+/// The content of a data file, or `None` if it is larger than `limit`.
+pub(crate) fn read_data_file(mut file: &File, limit: usize) -> io::Result<Option<Vec<u8>>> {
+    let size = file.metadata()?.len();
+    let Some(size) = usize::try_from(size).ok().filter(|size| *size <= limit) else {
+        return Ok(None);
+    };
+    file.seek(SeekFrom::Start(0))?;
+    let mut content = Vec::with_capacity(size);
+    file.take(limit as u64).read_to_end(&mut content)?;
+    Ok(Some(content))
+}
+
+/// Where a process of the same user opens this handle of ours. Each opening
+/// is a description of its own: own offset, own flags.
+pub(crate) fn handover_path(fd: impl AsFd) -> PathBuf {
+    PathBuf::from(format!(
+        "/proc/{}/fd/{}",
+        std::process::id(),
+        fd.as_fd().as_raw_fd()
+    ))
+}

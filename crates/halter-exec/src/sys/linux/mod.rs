@@ -1,0 +1,9 @@
+//! The Linux backend: clone3 and pidfds, cgroup v2, `/proc`.
+
+pub(crate) mod cgroup;
+pub(crate) mod clone;
+pub(crate) mod handover;
+pub(crate) mod pidfd;
+pub(crate) mod procfs;
+pub(crate) mod signals;
+pub(crate) mod watch;

@@ -1,0 +1,20 @@
+//! Handles registered with the runtime's readiness queue.
+
+use std::os::fd::OwnedFd;
+
+use tokio::io::Interest;
+use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
+
+use super::pidfd::PidFd;
+
+/// A pipe end that reports readiness.
+pub(crate) fn watch_pipe(fd: OwnedFd, interest: Interest) -> std::io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` names the same open descriptor for all its life.
+    unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(|error| error.into_parts().1)
+}
+
+/// A process handle that becomes readable when the process ends.
+pub(crate) fn watch_process(pidfd: PidFd) -> Result<AsyncFd<PidFd>, AsyncFdRegisterError<PidFd>> {
+    // SAFETY: a `PidFd` is an `OwnedFd` and never changes it.
+    unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }
+}

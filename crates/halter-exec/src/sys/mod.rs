@@ -1,0 +1,16 @@
+//! The seam to the operating system: creating processes, waiting for them,
+//! signalling them, looking at them. Everything above this module is ordinary
+//! safe Rust. Another Unix needs a sibling of `linux` with the same items.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("halter-exec runs on Linux; another Unix needs a backend beside `sys::linux`");
+
+mod linux;
+
+pub(crate) use linux::cgroup::Cgroup;
+pub(crate) use linux::clone::{ChildPlan, SpawnFailure, SpawnStep, Spawned, spawn};
+pub(crate) use linux::handover::{data_file, handover_path, pipe, read_data_file};
+pub(crate) use linux::pidfd::{Exit, PidFd};
+pub(crate) use linux::procfs;
+pub use linux::signals::{Signal, SignalError};
+pub(crate) use linux::watch::{watch_pipe, watch_process};

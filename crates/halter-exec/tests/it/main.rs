@@ -1,0 +1,13 @@
+//! Behaviour of the crate against the real system.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs
+)]
+
+mod run;
+mod shell;
+mod support;
