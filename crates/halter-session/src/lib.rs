@@ -14,6 +14,7 @@
 //! | [`records`] | what goes into a store and comes out of it |
 //! | [`codec`] | the stored form of events, and reading them back |
 //! | [`checkpoint`] | the stored form of a state |
+//! | [`trace`] | a session as a text file, live or exported |
 //! | [`blob`] | content stored once, under its hash |
 //! | `conformance` | the suite every store has to pass (feature `conformance`) |
 //! | [`error`] | what can go wrong, and what to do then |
@@ -32,6 +33,7 @@ pub mod records;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod store;
+pub mod trace;
 
 pub use blob::{Blob, BlobHash};
 pub use codec::read_events;
@@ -46,6 +48,7 @@ pub use records::{
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteSessionStore};
 pub use store::SessionStore;
+pub use trace::{TraceError, TraceRecorder, TraceStart, TraceWriter, export_session_trace};
 
 /// The seed's name of [`OpenedSession`].
 pub type StoredSession = OpenedSession;

@@ -15,8 +15,8 @@ pub const MAX_BLOB_BYTES: usize = 64 * 1024 * 1024;
 /// Events of one append.
 pub const MAX_BATCH_EVENTS: usize = 10_000;
 
-/// Bytes of a session id.
-pub const MAX_SESSION_ID_BYTES: usize = 256;
+/// Bytes of a session id: short enough to be a file name.
+pub const MAX_SESSION_ID_BYTES: usize = 200;
 
 /// Bytes of a checkpoint; a larger state is folded from its events instead.
 pub const MAX_CHECKPOINT_BYTES: usize = 256 * 1024 * 1024;

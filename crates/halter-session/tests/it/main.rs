@@ -9,3 +9,4 @@
 )]
 
 mod stores;
+mod traces;
