@@ -8,5 +8,9 @@
     missing_docs
 )]
 
+mod concurrency;
+mod durability;
+mod properties;
+mod sqlite_file;
 mod stores;
 mod traces;
