@@ -28,14 +28,18 @@ __halter_save() {
 }
 # An interrupt must end the whole command, not only the program that runs:
 # from now on every command is skipped and every loop left, until descriptor
-# 9, which commands do not have, tells that the command is over.
+# 9, which commands do not have, tells that the command is over. At the head
+# of a `for` the loop must be entered to be left.
 __halter_interrupt() {
   __halter_interrupted=130
   builtin shopt -s extdebug
   builtin trap 'if { : >&9; } 2>/dev/null; then
     \builtin trap - DEBUG; \builtin shopt -u extdebug
   else
-    ! \builtin break 9999 2>/dev/null
+    case $BASH_COMMAND in
+      for\ * | select\ * | "(("*) \builtin break 9999 2>/dev/null ;;
+      *) ! \builtin break 9999 2>/dev/null ;;
+    esac
   fi' DEBUG
 }
 __halter_leave() { builtin exit 143; }

@@ -88,6 +88,7 @@ async fn cancel_interrupts_the_command_and_keeps_the_shell() {
     for text in [
         "echo begun; sleep 300; echo no",
         "echo begun; while :; do :; done; echo no",
+        "echo begun; f() { for i in 1 2 3; do sleep 300 | cat; done; }; f; echo no",
     ] {
         let cancel = CancellationToken::new();
         let token = cancel.clone();
