@@ -20,8 +20,8 @@ pub const GLOB_MAX_RESULTS: usize = 1_000;
 /// so.
 pub const WALK_ENTRIES: usize = 500_000;
 
-/// Bytes of a pattern that `glob` and `grep` accept.
-pub const PATTERN_BYTES: usize = 1_000;
+/// Characters of a pattern that `glob` and `grep` accept.
+pub const PATTERN_CHARS: usize = 1_000;
 
 /// Matches that `grep` returns when no `max_matches` is given.
 pub const GREP_DEFAULT_MATCHES: usize = 100;
@@ -60,8 +60,15 @@ pub const FILE_VIEWS: usize = 4_096;
 /// start, half from the end.
 pub const SHELL_RESULT_BYTES: usize = 32 * 1024;
 
-/// Bytes of a command line that `shell` accepts.
-pub const SHELL_COMMAND_BYTES: usize = 64 * 1024;
+/// Bytes of one output stream of a command that are kept on disk for later
+/// reading.
+pub const SHELL_KEPT_FILE_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Files of kept output that a session has at most; the oldest is removed.
+pub const SHELL_KEPT_FILES: usize = 32;
+
+/// Characters of a command line that `shell` accepts.
+pub const SHELL_COMMAND_CHARS: usize = 32 * 1024;
 
 /// Variables that one `shell` call may set.
 pub const SHELL_ENV_VARS: usize = 64;
@@ -72,11 +79,11 @@ pub const PROCESS_LISTED: usize = 1_000;
 /// Tasks that a session holds.
 pub const TASKS: usize = 500;
 
-/// Bytes of a task's subject.
-pub const TASK_SUBJECT_BYTES: usize = 500;
+/// Characters of a task's subject.
+pub const TASK_SUBJECT_CHARS: usize = 500;
 
-/// Bytes of a task's description.
-pub const TASK_DESCRIPTION_BYTES: usize = 4_000;
+/// Characters of a task's description.
+pub const TASK_DESCRIPTION_CHARS: usize = 4_000;
 
 /// Problems that one refusal of arguments lists.
 pub const LISTED_PROBLEMS: usize = 8;

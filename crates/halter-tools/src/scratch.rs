@@ -56,7 +56,7 @@ impl ScratchDir {
                     .recursive(true)
                     .mode(0o700)
                     .create(&self.root)?;
-                // Not recursive: a directory that is already there is not ours.
+                // Not recursive: something that is already there is not ours.
                 DirBuilder::new().mode(0o700).create(&self.path)?;
                 *state = State::Made;
             }

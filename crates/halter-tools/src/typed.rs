@@ -100,7 +100,7 @@ fn input_schema<T: JsonSchema>() -> (Value, String) {
         .into_generator()
         .into_root_schema_for::<T>();
     close(&mut schema);
-    let description = match schema.remove("description") {
+    let description = match schema.ensure_object().shift_remove("description") {
         Some(Value::String(text)) => text,
         _ => String::new(),
     };
@@ -135,12 +135,12 @@ impl Transform for Lean {
         let Some(object) = schema.as_object_mut() else {
             return;
         };
-        object.remove("title");
+        object.shift_remove("title");
         let is_number = object
             .get("type")
             .is_some_and(|kind| kind.to_string().contains("\"integer\""));
         if is_number {
-            object.remove("format");
+            object.shift_remove("format");
         }
         if let Some(Value::String(text)) = object.get_mut("description") {
             *text = unwrapped(text);

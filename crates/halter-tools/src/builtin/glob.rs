@@ -3,7 +3,7 @@
 use super::support::{blocking, shown, spelled};
 use super::walk::{HiddenNames, WalkPlan, Walker, path_glob};
 use crate::context::ToolContext;
-use crate::limits::{GLOB_DEFAULT_RESULTS, GLOB_MAX_RESULTS, PATTERN_BYTES};
+use crate::limits::{GLOB_DEFAULT_RESULTS, GLOB_MAX_RESULTS, PATTERN_CHARS};
 use crate::typed::TypedTool;
 use anyhow::bail;
 use async_trait::async_trait;
@@ -24,7 +24,7 @@ use std::time::SystemTime;
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct GlobInput {
     /// The pattern, matched against paths below `path`.
-    #[schemars(length(min = 1, max = PATTERN_BYTES))]
+    #[schemars(length(min = 1, max = PATTERN_CHARS))]
     pattern: String,
     /// The directory to search; the working directory if left out.
     #[schemars(length(min = 1))]

@@ -8,7 +8,7 @@ use super::walk::{WalkPlan, Walker};
 use crate::context::{ToolContext, cancelled};
 use crate::limits::{
     GREP_CONTEXT_LINES, GREP_DEFAULT_MATCHES, GREP_HEAP_BYTES, GREP_MAX_MATCHES,
-    GREP_PATTERN_MEMORY_BYTES, LINE_BYTES, PATTERN_BYTES,
+    GREP_PATTERN_MEMORY_BYTES, LINE_BYTES, PATTERN_CHARS,
 };
 use crate::typed::TypedTool;
 use async_trait::async_trait;
@@ -32,14 +32,14 @@ use tokio_util::sync::CancellationToken;
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct GrepInput {
     /// The regular expression.
-    #[schemars(length(min = 1, max = PATTERN_BYTES))]
+    #[schemars(length(min = 1, max = PATTERN_CHARS))]
     pattern: String,
     /// The file or directory to search; the working directory if left out.
     #[schemars(length(min = 1))]
     path: Option<String>,
     /// Search only files that match, such as `*.rs` or `src/**/*.ts`; `!` in
     /// front leaves them out instead.
-    #[schemars(length(min = 1, max = PATTERN_BYTES))]
+    #[schemars(length(min = 1, max = PATTERN_CHARS))]
     glob: Option<String>,
     /// Search only files of this language, such as `rust`, `py` or `js`.
     #[serde(rename = "type")]

@@ -4,7 +4,9 @@ mod edit;
 mod file_views;
 mod glob;
 mod grep;
+mod process;
 mod read;
+mod shell;
 mod support;
 mod task;
 mod walk;
@@ -22,6 +24,8 @@ pub(crate) fn all() -> Vec<Arc<dyn Tool>> {
         typed(grep::GrepTool),
         typed(write::WriteTool),
         typed(edit::EditTool),
+        typed(shell::ShellTool),
+        typed(process::ProcessTool),
         typed(task::TaskTool),
     ]
 }

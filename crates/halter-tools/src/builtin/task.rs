@@ -1,7 +1,7 @@
 //! `task`: a list of things to do, kept for the session.
 
 use crate::context::ToolContext;
-use crate::limits::{TASK_DESCRIPTION_BYTES, TASK_SUBJECT_BYTES, TASKS};
+use crate::limits::{TASK_DESCRIPTION_CHARS, TASK_SUBJECT_CHARS, TASKS};
 use crate::session::ToolSessionState;
 use crate::typed::TypedTool;
 use anyhow::bail;
@@ -20,10 +20,10 @@ pub(crate) struct TaskInput {
     /// `create` needs `subject`, `complete` needs `id`.
     action: TaskAction,
     /// What is to be done, in one line.
-    #[schemars(length(min = 1, max = TASK_SUBJECT_BYTES))]
+    #[schemars(length(min = 1, max = TASK_SUBJECT_CHARS))]
     subject: Option<String>,
     /// Details worth keeping.
-    #[schemars(length(max = TASK_DESCRIPTION_BYTES))]
+    #[schemars(length(max = TASK_DESCRIPTION_CHARS))]
     description: Option<String>,
     /// The task, as `create` and `list` number it.
     #[schemars(range(min = 1))]

@@ -101,7 +101,13 @@ pub(crate) async fn lock_file(
     target: PathBuf,
 ) -> anyhow::Result<PathLockGuard> {
     let policy = Arc::clone(&context.policy);
+    let scratch = Arc::clone(context.tool_sessions.scratch());
     let resolved = blocking(move || {
+        // The scratch directory has a mode of its own, so it is made by its
+        // owner, not as some missing parent.
+        if target.starts_with(scratch.path()) {
+            scratch.create()?;
+        }
         let ticket = policy.door().prepare_write(&target)?;
         Ok(ticket.resolved().to_owned())
     })

@@ -1,0 +1,162 @@
+//! The registry, and how errors reach a model.
+
+use crate::support::Workspace;
+use async_trait::async_trait;
+use halter_protocol::{
+    ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult, ToolSpec,
+};
+use halter_tools::policy::PolicyError;
+use halter_tools::{Tool, ToolContext, ToolRuntime, builtin_tools};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A tool that behaves as its name says.
+struct Probe(&'static str);
+
+#[async_trait]
+impl Tool for Probe {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: self.0.into(),
+            description: "A probe.".into(),
+            input_schema: json!({"type": "object"}),
+            concurrency: ToolConcurrency::ParallelSafe,
+            capabilities: ToolCapabilities::default(),
+            provider_aliases: Default::default(),
+        }
+    }
+
+    async fn execute(&self, context: ToolContext, _: Value) -> anyhow::Result<ToolResult> {
+        match self.0 {
+            "panics" => panic!("at the {}", "disco"),
+            "denied" => {
+                let error = anyhow::Error::new(PolicyError::ShellDisabled);
+                Err(error.context("while trying"))
+            }
+            "missing" => Err(PolicyError::NotFound { path: "x".into() }.into()),
+            "own" => Err(ToolError::new(ToolErrorCode::TimedOut, "too late").into()),
+            "chain" => Err(anyhow::anyhow!("inner").context("middle").context("outer")),
+            "cancels" => {
+                context.cancel.cancel();
+                anyhow::bail!("gave up")
+            }
+            _ => Ok(ToolResult::text("fine")),
+        }
+    }
+
+    fn is_polling(&self, input: &Value) -> bool {
+        input["wait"] == true
+    }
+}
+
+fn with_probes(names: &[&'static str]) -> Workspace {
+    let mut workspace = Workspace::new();
+    for name in names {
+        workspace.tools.register(Arc::new(Probe(name)));
+    }
+    workspace
+}
+
+#[tokio::test]
+async fn every_failure_has_its_code_and_its_words() {
+    for (name, code, message) in [
+        (
+            "panics",
+            "tool_failed",
+            "the tool 'panics' panicked: at the disco",
+        ),
+        (
+            "denied",
+            "policy_denied",
+            "while trying: the shell is turned off; set policy.shell.enabled = true to allow it",
+        ),
+        ("missing", "tool_failed", "'x' does not exist"),
+        ("own", "timed_out", "too late"),
+        ("chain", "tool_failed", "outer: middle: inner"),
+        (
+            "cancels",
+            "cancelled",
+            "the call was cancelled before it finished: gave up",
+        ),
+    ] {
+        let workspace = with_probes(&[name]);
+        let error = workspace.call(name, json!({})).await.unwrap_err();
+        assert_eq!(error.code.as_str(), code, "{name}");
+        assert_eq!(error.message, message, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_cancelled_beforehand_does_not_run() {
+    let workspace = with_probes(&["panics"]);
+    workspace.cancel.cancel();
+    workspace
+        .error("panics", json!({}), ToolErrorCode::Cancelled)
+        .await;
+}
+
+#[tokio::test]
+async fn an_unknown_tool_gets_a_suggestion_and_is_never_mapped() {
+    let workspace = Workspace::new();
+    let message = workspace
+        .error("Raed", json!({"path": "a"}), ToolErrorCode::UnknownTool)
+        .await;
+    assert_eq!(
+        message,
+        "there is no tool 'Raed'; did you mean 'read'? \
+         Available: read, glob, grep, write, edit, shell, process, task"
+    );
+    let message = workspace
+        .error("Read", json!({"path": "a"}), ToolErrorCode::UnknownTool)
+        .await;
+    assert!(message.contains("did you mean 'read'?"), "{message}");
+    let message = workspace
+        .error("web_search", json!({}), ToolErrorCode::UnknownTool)
+        .await;
+    assert!(!message.contains("did you mean"), "{message}");
+
+    let call = ToolCall {
+        id: "call".into(),
+        name: "x".into(),
+        arguments: json!({}),
+    };
+    let error = ToolRuntime::new().validate(&call).unwrap_err();
+    assert_eq!(
+        error.message,
+        "there is no tool 'x' (no tools are available)"
+    );
+}
+
+#[test]
+fn a_replaced_tool_keeps_its_place() {
+    let mut tools = ToolRuntime::with_tools(builtin_tools());
+    let before: Vec<_> = tools.names().cloned().collect();
+    tools.register(Arc::new(Probe("grep")));
+    tools.register(Arc::new(Probe("late")));
+    let after: Vec<_> = tools.names().cloned().collect();
+    assert_eq!(after[..before.len()], before);
+    assert_eq!(after.last().unwrap().as_str(), "late");
+    assert_eq!(tools.spec("grep").unwrap().description, "A probe.");
+}
+
+#[test]
+fn filtering_keeps_order_and_empty_keeps_all() {
+    let tools = ToolRuntime::with_tools(builtin_tools());
+    let names = |tools: &ToolRuntime| -> Vec<String> {
+        tools.names().map(|name| name.to_string()).collect()
+    };
+    assert_eq!(names(&tools.clone_filtered(&[])), names(&tools));
+    let some = tools.clone_filtered(&["task".into(), "read".into(), "nope".into()]);
+    assert_eq!(names(&some), ["read", "task"]);
+}
+
+#[test]
+fn waiting_by_repetition_is_the_tools_own_word() {
+    let tools = with_probes(&["probe"]).tools;
+    let probe = tools.get("probe").unwrap();
+    assert!(probe.is_polling(&json!({"wait": true})));
+    assert!(!probe.is_polling(&json!({})));
+    let process = tools.get("process").unwrap();
+    assert!(process.is_polling(&json!({"action": "list_descendants"})));
+    assert!(!process.is_polling(&json!({"action": "kill_tree", "pid": 1})));
+}

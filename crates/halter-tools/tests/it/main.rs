@@ -1,0 +1,25 @@
+//! Behaviour of the tools, each against a temporary workspace.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs
+)]
+
+mod support;
+
+mod dispatch;
+mod edit;
+mod glob;
+mod grep;
+mod policy;
+mod process;
+mod read;
+mod session;
+mod shell;
+mod specs;
+mod task;
+mod typed;
+mod write;

@@ -1,0 +1,255 @@
+//! `shell`.
+
+use crate::support::{Workspace, eventually};
+use halter_tools::PolicySettings;
+use halter_tools::limits::{SHELL_KEPT_FILES, SHELL_RESULT_BYTES};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+async fn sh(workspace: &Workspace, command: &str) -> Value {
+    workspace.ok("shell", json!({"command": command})).await
+}
+
+fn is_running(pid: &str) -> bool {
+    Path::new("/proc").join(pid.trim()).exists()
+}
+
+#[tokio::test]
+async fn a_command_returns_its_streams_and_code() {
+    let workspace = Workspace::with_open_shell();
+    let result = sh(&workspace, "echo out; echo err >&2; (exit 3)").await;
+    assert_eq!(
+        result,
+        json!({
+            "exit_code": 3,
+            "stdout": "out\n",
+            "stderr": "err\n",
+            "timed_out": false,
+            "cancelled": false,
+        })
+    );
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn listed_programs_run_under_the_standard_policy() {
+    let workspace = Workspace::with_settings(PolicySettings {
+        allowed_shell_commands: vec!["ls".into(), "cd".into()],
+        ..PolicySettings::default()
+    });
+    workspace.put("sub/file", "");
+    let result = sh(&workspace, "cd sub && ls").await;
+    assert_eq!(result["stdout"], "file\n", "{result}");
+    assert_eq!(sh(&workspace, "ls").await["stdout"], "file\n");
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn state_survives_from_call_to_call() {
+    let workspace = Workspace::with_open_shell();
+    workspace.put("sub/x", "");
+    sh(
+        &workspace,
+        "cd sub; export GREETING=hello; f() { echo called; }",
+    )
+    .await;
+    let result = sh(&workspace, "basename \"$PWD\"; echo $GREETING; f").await;
+    assert_eq!(result["stdout"], "sub\nhello\ncalled\n");
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn cwd_and_env_are_for_one_command() {
+    let workspace = Workspace::with_open_shell();
+    workspace.put("sub/x", "");
+    let arguments = json!({"command": "basename \"$PWD\"; echo $COLOUR", "cwd": "sub", "env": {"COLOUR": "red"}});
+    let result = workspace.ok("shell", arguments).await;
+    assert_eq!(result["stdout"], "sub\nred\n");
+    let result = sh(&workspace, "basename \"$PWD\"; echo $COLOUR").await;
+    assert_eq!(result["stdout"], "work\n\n");
+    let message = workspace
+        .failure("shell", json!({"command": "true", "cwd": "missing"}))
+        .await;
+    assert!(message.contains("'missing' does not exist"), "{message}");
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn the_environment_is_the_given_one() {
+    let workspace = Workspace::with_open_shell();
+    let result = sh(&workspace, "env | cut -d= -f1 | sort").await;
+    let names: Vec<_> = result["stdout"].as_str().unwrap().lines().collect();
+    for name in &names {
+        let known = [
+            "HALTER_EXEC_TREE",
+            "LANG",
+            "OLDPWD",
+            "PATH",
+            "PWD",
+            "SHLVL",
+            "_",
+        ];
+        assert!(known.contains(name), "{name} in {names:?}");
+    }
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn output_is_streamed_while_the_command_runs() {
+    let workspace = Workspace::with_open_shell();
+    workspace.fifo("gate");
+    let call = workspace.call(
+        "shell",
+        json!({"command": "echo first; read line < gate; echo $line"}),
+    );
+    let release = async {
+        workspace.output.wait_for("first\n").await;
+        let gate = workspace.dir().join("gate");
+        tokio::fs::write(gate, "second\n").await.unwrap();
+    };
+    let (result, ()) = tokio::join!(call, release);
+    assert_eq!(result.unwrap()["stdout"], "first\nsecond\n");
+    assert_eq!(workspace.output.text(), "first\nsecond\n");
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn long_output_keeps_head_and_tail_and_the_whole_in_a_file() {
+    let workspace = Workspace::with_open_shell();
+    let fits = format!("head -c {SHELL_RESULT_BYTES} /dev/zero | tr '\\0' x");
+    let result = sh(&workspace, &fits).await;
+    assert_eq!(result["stdout"].as_str().unwrap().len(), SHELL_RESULT_BYTES);
+    assert!(result.get("stdout_file").is_none());
+
+    let lines = 20_000;
+    let result = sh(&workspace, &format!("seq {lines}; echo oops >&2")).await;
+    let whole: String = (1..=lines).map(|n| format!("{n}\n")).collect();
+    let shown = result["stdout"].as_str().unwrap();
+    assert!(shown.starts_with("1\n2\n") && shown.ends_with("19999\n20000\n"));
+    let omitted = whole.len() - SHELL_RESULT_BYTES;
+    assert_eq!(result["stdout_omitted_bytes"], omitted);
+    assert!(shown.contains(&format!("{omitted} bytes omitted")));
+    assert_eq!(result["stderr"], "oops\n");
+
+    let page = workspace
+        .ok(
+            "read",
+            json!({"path": result["stdout_file"], "offset": 10_000, "limit": 1}),
+        )
+        .await;
+    assert_eq!(page["content"], "10000\n");
+    assert_eq!(page["total_lines"], lines);
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn kept_files_are_bounded() {
+    let workspace = Workspace::with_open_shell();
+    let mut files = Vec::new();
+    for _ in 0..=SHELL_KEPT_FILES {
+        let result = sh(&workspace, "seq 20000").await;
+        files.push(result["stdout_file"].as_str().unwrap().to_owned());
+    }
+    assert!(!Path::new(&files[0]).exists());
+    assert!(files[1..].iter().all(|file| Path::new(file).exists()));
+    workspace.store.close().await;
+    assert!(!files.iter().any(|file| Path::new(file).exists()));
+}
+
+#[tokio::test]
+async fn a_timeout_keeps_the_output_and_the_shell() {
+    let workspace = Workspace::with_open_shell();
+    sh(&workspace, "export KEPT=yes").await;
+    let arguments = json!({"command": "echo partial; sleep 1000", "timeout_ms": 300});
+    let result = workspace.ok("shell", arguments).await;
+    assert_eq!(result["timed_out"], true);
+    assert_eq!(result["cancelled"], false);
+    assert_eq!(result["stdout"], "partial\n");
+    assert_ne!(result["exit_code"], 0);
+    assert_eq!(sh(&workspace, "echo $KEPT").await["stdout"], "yes\n");
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn the_model_cannot_raise_the_timeout() {
+    let mut workspace = Workspace::with_open_shell();
+    workspace.shell_timeout_secs = 1;
+    let start = Instant::now();
+    let arguments = json!({"command": "sleep 1000", "timeout_ms": 900_000});
+    let result = workspace.ok("shell", arguments).await;
+    assert_eq!(result["timed_out"], true);
+    assert!(start.elapsed() < Duration::from_secs(60));
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn cancel_stops_the_command_and_keeps_the_session() {
+    let mut workspace = Workspace::with_open_shell();
+    let call = workspace.call(
+        "shell",
+        json!({"command": "export KEPT=yes; sleep 1000 & echo $!; wait"}),
+    );
+    let cancel = async {
+        workspace.output.wait_for("\n").await;
+        workspace.cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(call, cancel);
+    let result = result.unwrap();
+    assert_eq!(result["cancelled"], true);
+    assert_eq!(result["timed_out"], false);
+    let sleeper = result["stdout"].as_str().unwrap().to_owned();
+    eventually("the sleeper ends", || !is_running(&sleeper)).await;
+    workspace.cancel = CancellationToken::new();
+    assert_eq!(
+        sh(&workspace, "echo still here").await["stdout"],
+        "still here\n"
+    );
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn a_signal_is_named() {
+    let workspace = Workspace::with_open_shell();
+    let result = sh(&workspace, "sh -c 'kill -9 $$'").await;
+    assert_eq!(result["exit_code"], 137);
+    assert_eq!(result["signal"], "SIGKILL");
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn closing_the_session_leaves_nothing_behind() {
+    let workspace = Workspace::with_open_shell();
+    let result = sh(&workspace, "sleep 1000 >/dev/null 2>&1 & echo $!").await;
+    let sleeper = result["stdout"].as_str().unwrap().to_owned();
+    assert!(is_running(&sleeper), "{sleeper}");
+    let scratch = workspace.store.scratch().path().to_owned();
+    assert!(scratch.exists());
+    workspace.store.close().await;
+    eventually("the sleeper ends", || !is_running(&sleeper)).await;
+    assert!(!scratch.exists());
+}
+
+#[tokio::test]
+async fn closing_the_session_stops_a_running_command() {
+    let workspace = Workspace::with_open_shell();
+    let call = workspace.call("shell", json!({"command": "echo on; sleep 1000"}));
+    let close = async {
+        workspace.output.wait_for("on\n").await;
+        workspace.store.close().await;
+    };
+    let (result, ()) = tokio::join!(call, close);
+    assert_eq!(result.unwrap()["cancelled"], true);
+    let message = workspace.failure("shell", json!({"command": "true"})).await;
+    assert!(message.contains("session is closed"), "{message}");
+}
+
+#[tokio::test]
+async fn dropping_the_session_kills_its_shell() {
+    let workspace = Workspace::with_open_shell();
+    let result = sh(&workspace, "echo $$").await;
+    let shell = result["stdout"].as_str().unwrap().to_owned();
+    drop(workspace);
+    eventually("the shell ends", || !is_running(&shell)).await;
+}

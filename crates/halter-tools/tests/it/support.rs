@@ -1,0 +1,294 @@
+//! A temporary workspace with everything a call needs.
+
+use halter_protocol::{ResourceSnapshot, ToolCall, ToolError, ToolErrorCode, ToolResult};
+use halter_tools::policy::{FileDoor, PolicyError};
+use halter_tools::{
+    PathLockMap, PolicySettings, ScratchDir, SessionScope, StandardPolicy, ToolContext,
+    ToolEventSink, ToolPolicy, ToolRuntime, ToolRuntimeEvent, ToolSessionStore, builtin_tools,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio_util::sync::CancellationToken;
+
+/// A session in a directory of its own.
+pub struct Workspace {
+    temp: tempfile::TempDir,
+    pub tools: ToolRuntime,
+    pub store: Arc<ToolSessionStore>,
+    pub locks: Arc<PathLockMap>,
+    pub policy: Arc<dyn ToolPolicy>,
+    pub cancel: CancellationToken,
+    pub output: Arc<Output>,
+    pub shell_timeout_secs: u64,
+}
+
+/// Live output, as a consumer would see it.
+#[derive(Default)]
+pub struct Output {
+    text: Mutex<String>,
+    seen: tokio::sync::Notify,
+}
+
+impl ToolEventSink for Output {
+    fn emit(&self, event: ToolRuntimeEvent) {
+        let ToolRuntimeEvent::ToolOutput { chunk, .. } = event else {
+            return;
+        };
+        self.text.lock().unwrap().push_str(&chunk);
+        self.seen.notify_waiters();
+    }
+}
+
+impl Output {
+    pub fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    /// Waits until the text has been printed.
+    pub async fn wait_for(&self, text: &str) {
+        let found = async {
+            loop {
+                let seen = self.seen.notified();
+                tokio::pin!(seen);
+                seen.as_mut().enable();
+                if self.text().contains(text) {
+                    return;
+                }
+                seen.await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), found)
+            .await
+            .unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.text()));
+    }
+}
+
+impl Workspace {
+    pub fn new() -> Self {
+        Self::with_settings(PolicySettings::default())
+    }
+
+    pub fn with_settings(settings: PolicySettings) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let directory = temp.path().join("work");
+        std::fs::create_dir(&directory).unwrap();
+        let scratch = ScratchDir::new(temp.path().join("scratch"));
+        let scope = SessionScope {
+            working_dir: directory,
+            scratch_dir: Some(scratch.path().to_owned()),
+            ..SessionScope::default()
+        };
+        let shell_timeout_secs = settings.shell_timeout_secs;
+        let policy = StandardPolicy::bind(settings, scope).unwrap();
+        let environment = BTreeMap::from(
+            [
+                ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+                ("LANG", "C.UTF-8"),
+            ]
+            .map(|(name, value)| (OsString::from(name), OsString::from(value))),
+        );
+        let store = ToolSessionStore::new(scratch).with_base_environment(Arc::new(environment));
+        Self {
+            temp,
+            tools: ToolRuntime::with_tools(builtin_tools()),
+            store: Arc::new(store),
+            locks: Arc::new(PathLockMap::new()),
+            policy: Arc::new(policy),
+            cancel: CancellationToken::new(),
+            output: Arc::default(),
+            shell_timeout_secs,
+        }
+    }
+
+    /// A session whose shell runs anything: for the behaviour of the shell,
+    /// not of its judge.
+    pub fn with_open_shell() -> Self {
+        let mut workspace = Self::new();
+        workspace.policy = Arc::new(OpenShell {
+            standard: Arc::clone(&workspace.policy),
+        });
+        workspace
+    }
+
+    /// The same session, cancelled when the file door is used the nth time:
+    /// a deterministic "in the middle".
+    pub fn cancelling_at_door_use(mut self, uses: usize) -> Self {
+        self.policy = Arc::new(CancellingDoor {
+            standard: Arc::clone(&self.policy),
+            left: AtomicUsize::new(uses),
+            cancel: self.cancel.clone(),
+        });
+        self
+    }
+
+    pub fn fifo(&self, path: &str) {
+        let path = self.dir().join(path);
+        rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU).unwrap();
+    }
+
+    /// The session's directory.
+    pub fn dir(&self) -> PathBuf {
+        self.temp.path().join("work")
+    }
+
+    /// The directory around it, where nothing may be touched.
+    pub fn outside(&self) -> &Path {
+        self.temp.path()
+    }
+
+    pub fn put(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.dir().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub fn get(&self, path: &str) -> String {
+        std::fs::read_to_string(self.dir().join(path)).unwrap()
+    }
+
+    pub fn mode(&self, path: &str) -> u32 {
+        let metadata = std::fs::metadata(self.dir().join(path)).unwrap();
+        metadata.permissions().mode() & 0o7777
+    }
+
+    pub fn context(&self) -> ToolContext {
+        ToolContext {
+            session_id: "ses_test".into(),
+            call_id: "call_test".into(),
+            working_dir: self.dir(),
+            path_locks: Arc::clone(&self.locks),
+            tool_sessions: Arc::clone(&self.store),
+            snapshot: Arc::new(ResourceSnapshot::empty()),
+            cancel: self.cancel.clone(),
+            emit: Arc::clone(&self.output) as _,
+            policy: Arc::clone(&self.policy),
+            shell_timeout_secs: self.shell_timeout_secs,
+        }
+    }
+
+    /// Runs a call as the harness does.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, ToolError> {
+        let call = ToolCall {
+            id: "call_test".into(),
+            name: tool.into(),
+            arguments,
+        };
+        match self.tools.execute(&call, self.context()).await? {
+            ToolResult::Json { value } => Ok(value),
+            other => panic!("not JSON: {other:?}"),
+        }
+    }
+
+    pub async fn ok(&self, tool: &str, arguments: Value) -> Value {
+        let shown = arguments.to_string();
+        match self.call(tool, arguments).await {
+            Ok(value) => value,
+            Err(error) => panic!("{tool} {shown}: {error:?}"),
+        }
+    }
+
+    /// The message of a call that must fail with `tool_failed`.
+    pub async fn failure(&self, tool: &str, arguments: Value) -> String {
+        self.error(tool, arguments, ToolErrorCode::Failed).await
+    }
+
+    pub async fn error(&self, tool: &str, arguments: Value, code: ToolErrorCode) -> String {
+        let shown = arguments.to_string();
+        match self.call(tool, arguments).await {
+            Ok(value) => panic!("{tool} {shown} gave {value}"),
+            Err(error) => {
+                assert_eq!(error.code, code, "{}", error.message);
+                error.message
+            }
+        }
+    }
+}
+
+/// Whether file modes mean nothing to us.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Waits for something that another process does.
+pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+/// Cancels a call at a certain use of the door.
+#[derive(Debug)]
+struct CancellingDoor {
+    standard: Arc<dyn ToolPolicy>,
+    left: AtomicUsize,
+    cancel: CancellationToken,
+}
+
+impl ToolPolicy for CancellingDoor {
+    fn door(&self) -> &FileDoor {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.cancel.cancel();
+        }
+        self.standard.door()
+    }
+
+    fn max_read_bytes(&self) -> u64 {
+        self.standard.max_read_bytes()
+    }
+
+    fn check_shell_enabled(&self) -> Result<(), PolicyError> {
+        self.standard.check_shell_enabled()
+    }
+
+    fn check_shell_command_strict(&self, command: &str) -> Result<(), PolicyError> {
+        self.standard.check_shell_command_strict(command)
+    }
+
+    fn check_process_signal(&self, pid: i32) -> Result<(), PolicyError> {
+        self.standard.check_process_signal(pid)
+    }
+
+    fn shell_timeout_secs(&self) -> u64 {
+        self.standard.shell_timeout_secs()
+    }
+}
+
+/// The standard policy with a judge that lets every command pass.
+#[derive(Debug)]
+struct OpenShell {
+    standard: Arc<dyn ToolPolicy>,
+}
+
+impl ToolPolicy for OpenShell {
+    fn door(&self) -> &FileDoor {
+        self.standard.door()
+    }
+
+    fn max_read_bytes(&self) -> u64 {
+        self.standard.max_read_bytes()
+    }
+
+    fn check_shell_enabled(&self) -> Result<(), PolicyError> {
+        Ok(())
+    }
+
+    fn check_shell_command_strict(&self, _: &str) -> Result<(), PolicyError> {
+        Ok(())
+    }
+
+    fn check_process_signal(&self, pid: i32) -> Result<(), PolicyError> {
+        self.standard.check_process_signal(pid)
+    }
+
+    fn shell_timeout_secs(&self) -> u64 {
+        self.standard.shell_timeout_secs()
+    }
+}
