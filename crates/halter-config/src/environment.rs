@@ -102,6 +102,13 @@ impl Environment {
         Some(self.data_dir()?.join("sessions.db"))
     }
 
+    /// All variables, for a face that hands some of them on.
+    pub fn variables(&self) -> impl Iterator<Item = (OsString, OsString)> {
+        self.variables
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+    }
+
     /// Every variable whose name is text and starts with `HALTER_`.
     pub(crate) fn halter_variables(&self) -> impl Iterator<Item = (&str, &OsStr)> {
         self.variables.iter().filter_map(|(name, value)| {

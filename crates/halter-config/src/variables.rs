@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::error::{ConfigError, nearest, suggestion};
 use crate::keys::{KeyPath, spec};
 use crate::origin::Origin;
-use crate::schema::{ConfiguredProvider, OFFLINE_MODEL};
+use crate::schema::{ConfiguredProvider, HarnessConfig, ModelConfig, ModelsConfig, OFFLINE_MODEL};
 use crate::settings::Settings;
 use crate::warning::ConfigWarning;
 
@@ -100,15 +100,43 @@ pub(crate) fn apply(environment: &Environment, settings: &mut Settings) -> Resul
     apply_model(environment, settings)
 }
 
-fn apply_model(environment: &Environment, settings: &mut Settings) -> Result<(), ConfigError> {
+impl HarnessConfig {
+    /// Lays `HALTER_MODEL` over a configuration that a program wrote as a literal, as loading a
+    /// file does.
+    ///
+    /// # Errors
+    ///
+    /// If the variable names no model.
+    pub fn apply_model_override(&mut self, environment: &Environment) -> Result<(), ConfigError> {
+        let Some((provider, model)) = named_model(environment)? else {
+            return Ok(());
+        };
+        self.models = ModelsConfig {
+            default: Some(ModelConfig::new(provider, model)),
+            ..ModelsConfig::default()
+        };
+        Ok(())
+    }
+}
+
+/// The model that `HALTER_MODEL` names, if it is set.
+fn named_model(
+    environment: &Environment,
+) -> Result<Option<(ConfiguredProvider, &str)>, ConfigError> {
     let Some(raw) = environment.get(MODEL_VARIABLE) else {
-        return Ok(());
+        return Ok(None);
     };
     let text = utf8(MODEL_VARIABLE, raw)?.trim();
     if text.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    let (provider, model) = parse_model(text)?;
+    parse_model(text).map(Some)
+}
+
+fn apply_model(environment: &Environment, settings: &mut Settings) -> Result<(), ConfigError> {
+    let Some((provider, model)) = named_model(environment)? else {
+        return Ok(());
+    };
     for role in ModelRole::ALL {
         // The limits in the table belong to the model that is replaced.
         let table = KeyPath::plain("models").child(role.as_str());

@@ -22,7 +22,7 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             };
             set_progress(state, &outcome.call, progress);
         }
-        SessionEventPayload::HookCompleted { run } if run.status != HookRunStatus::Cancelled => {
+        SessionEventPayload::HookCompleted { run } if answered(&run.status) => {
             state.fired_hook_ids.insert(run.hook_id.clone());
         }
         SessionEventPayload::TurnCompleted { .. } | SessionEventPayload::TurnFailed { .. } => {
@@ -40,6 +40,15 @@ pub fn fold_events<'a>(events: impl IntoIterator<Item = &'a SessionEventPayload>
         apply_event(&mut state, event);
     }
     state
+}
+
+/// A hook that failed or was cancelled has not had its say: one that runs once
+/// runs again.
+fn answered(status: &HookRunStatus) -> bool {
+    matches!(
+        status,
+        HookRunStatus::Completed | HookRunStatus::Blocked | HookRunStatus::Stopped
+    )
 }
 
 fn apply_message(state: &mut SessionState, message: &Arc<Message>) {

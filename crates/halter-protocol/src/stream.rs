@@ -135,7 +135,7 @@ pub struct ProviderError {
 }
 
 impl ProviderError {
-    /// A transient or a fatal failure.
+    /// A failure of a kind.
     pub fn new(message: impl Into<String>, kind: ProviderErrorKind) -> Self {
         Self {
             message: message.into(),

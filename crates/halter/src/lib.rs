@@ -1,1 +1,54 @@
-//! The agent harness for Rust: facade, builder and prelude.
+//! Halter, the agent harness for Rust.
+//!
+//! A language model decides what to do; the harness decides whether to allow
+//! it, does it, and keeps what must survive. This crate puts the parts
+//! together: configuration, providers, tools, policy, hooks, resources, session
+//! stores and the runtime.
+//!
+//! ```no_run
+//! use futures::StreamExt;
+//! use halter::prelude::*;
+//!
+//! # async fn example() -> anyhow::Result<()> {
+//! let harness = Halter::from_config_file("halter.toml").await?;
+//! let session = harness.new_session(SessionInit::default()).await?;
+//! let mut events = session.submit_turn(Turn::user("Summarize this repository")).await?;
+//! while let Some(event) = events.next().await {
+//!     if let SessionEventPayload::DeltaItem { delta } = event?.payload {
+//!         print!("{}", delta.text);
+//!     }
+//! }
+//! session.shutdown("complete").await?;
+//! # Ok(()) }
+//! ```
+//!
+//! | tier | start with |
+//! |---|---|
+//! | a config file | [`Halter::from_config_file`] |
+//! | custom tools, hooks, stores, providers | [`HalterBuilder`] |
+//! | generated configuration | [`Halter::from_config`] |
+//! | replaced core services | [`RuntimeServices`](halter_runtime::RuntimeServices) |
+//!
+//! The facade is a face: [`HalterBuilder::build`] reads credentials and
+//! `HALTER_MODEL` from the environment, unless it is given one with
+//! [`HalterBuilder::with_environment`]. The crates below it read none.
+
+mod builder;
+mod error;
+mod harness;
+mod models;
+pub mod prelude;
+pub mod prompts;
+pub mod providers;
+mod resources;
+pub mod session;
+
+pub use builder::HalterBuilder;
+pub use halter_resources::{LoadedPlugin, LoadedSkill, PluginLoader, SkillLoader};
+pub use halter_runtime::{HalterError, HalterSession, SessionInit, ShutdownReport};
+pub use harness::Halter;
+pub use resources::{CompiledResources, ResourceCompiler};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

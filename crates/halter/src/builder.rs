@@ -1,0 +1,370 @@
+//! Puts a harness together.
+
+use crate::error::{config_failure, invalid};
+use crate::harness::Halter;
+use crate::models::{InjectedProviders, registry};
+use crate::resources::{CompiledResources, ResourceCompiler};
+use halter_config::{
+    Environment, HarnessConfig, SessionBackend, SessionDurability, SqliteSupport,
+    SystemPromptPreset, check_backend, check_tool_names,
+};
+use halter_hooks::{Hook, Hooks, RegisteredHookPriority};
+use halter_protocol::{PluginId, ProviderName, ResourceSnapshot};
+use halter_providers::Provider;
+use halter_resources::{LoadedPlugin, LoadedSkill};
+use halter_runtime::{
+    EnvironmentProbe, HalterError, PromptAssembler, PromptSettings, ResourceCell, RuntimeServices,
+    SessionRuntime,
+};
+use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore};
+use halter_tools::policy::PolicySettings;
+use halter_tools::{Tool, ToolRuntime, builtin_tools, known_tools, safe_environment};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Builds a [`Halter`] with parts of one's own.
+///
+/// ```
+/// use halter::prelude::*;
+/// use halter::providers::FakeProvider;
+/// use std::sync::Arc;
+///
+/// # async fn example() -> anyhow::Result<()> {
+/// let harness = HalterBuilder::new()
+///     .with_resource_snapshot(ResourceSnapshot::empty())
+///     .with_provider(Arc::new(FakeProvider::default()))
+///     .build()
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Default)]
+#[must_use = "nothing happens before `build`"]
+pub struct HalterBuilder {
+    config: Option<HarnessConfig>,
+    snapshot: Option<ResourceSnapshot>,
+    compiled: Option<CompiledResources>,
+    loaded_skills: Vec<LoadedSkill>,
+    loaded_plugins: Vec<LoadedPlugin>,
+    hooks: Vec<(PluginId, RegisteredHookPriority, Hook)>,
+    tools: Vec<Arc<dyn Tool>>,
+    store: Option<Arc<dyn SessionStore>>,
+    providers: InjectedProviders,
+    prompt_assembler: Option<Arc<dyn PromptAssembler>>,
+    environment: Option<Environment>,
+    scratch_root: Option<PathBuf>,
+    protected_paths: Vec<PathBuf>,
+}
+
+impl HalterBuilder {
+    /// A builder of nothing yet. It needs resources before
+    /// [`build`](Self::build), and a model: a configured or an injected one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Uses a configuration.
+    pub fn with_config(mut self, config: HarnessConfig) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// Uses a snapshot of resources, which brings no hooks.
+    pub fn with_resource_snapshot(mut self, snapshot: ResourceSnapshot) -> Self {
+        self.snapshot = Some(snapshot);
+        self
+    }
+
+    /// Uses compiled resources, their hooks and warnings included.
+    pub fn with_compiled_resources(mut self, resources: CompiledResources) -> Self {
+        self.compiled = Some(resources);
+        self
+    }
+
+    /// Compiles these skills.
+    pub fn with_loaded_skills(mut self, skills: Vec<LoadedSkill>) -> Self {
+        self.loaded_skills = skills;
+        self
+    }
+
+    /// Compiles these plugins.
+    pub fn with_loaded_plugins(mut self, plugins: Vec<LoadedPlugin>) -> Self {
+        self.loaded_plugins = plugins;
+        self
+    }
+
+    /// Adds a hook that runs after those of plugins.
+    pub fn with_plugin_hook(self, owner: PluginId, hook: Hook) -> Self {
+        self.with_plugin_hook_priority(owner, RegisteredHookPriority::default(), hook)
+    }
+
+    /// Adds a hook at a priority.
+    pub fn with_plugin_hook_priority(
+        mut self,
+        owner: PluginId,
+        priority: RegisteredHookPriority,
+        hook: Hook,
+    ) -> Self {
+        self.hooks.push((owner, priority, hook));
+        self
+    }
+
+    /// Adds a tool, or replaces the built-in one of that name.
+    pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Keeps sessions here instead of in the configured backend.
+    pub fn with_session_store(mut self, store: Arc<dyn SessionStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Serves every model role with this provider. No key is needed, and no
+    /// configured model.
+    pub fn with_provider(mut self, provider: Arc<dyn Provider>) -> Self {
+        self.providers.all = Some(provider);
+        self
+    }
+
+    /// Serves the models configured for a provider of that name, such as
+    /// `openai`, with this provider.
+    pub fn with_named_provider(
+        mut self,
+        name: impl Into<ProviderName>,
+        provider: Arc<dyn Provider>,
+    ) -> Self {
+        self.providers.named.insert(name.into(), provider);
+        self
+    }
+
+    /// Makes system prompts another way.
+    pub fn with_prompt_assembler(mut self, assembler: Arc<dyn PromptAssembler>) -> Self {
+        self.prompt_assembler = Some(assembler);
+        self
+    }
+
+    /// Uses a captured environment instead of the process's own: for
+    /// credentials, `HALTER_MODEL`, and what commands of sessions see.
+    pub fn with_environment(mut self, environment: Environment) -> Self {
+        self.environment = Some(environment);
+        self
+    }
+
+    /// Makes private scratch directories of sessions here instead of in the
+    /// system's temporary directory.
+    pub fn with_scratch_root(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.scratch_root = Some(directory.into());
+        self
+    }
+
+    /// Keeps all tools away from a file or directory: credentials and state of
+    /// the embedding program.
+    pub fn with_protected_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.protected_paths.push(path.into());
+        self
+    }
+
+    /// Puts the harness together.
+    ///
+    /// # Errors
+    /// If there are no resources, or a snapshot is mixed with loaded ones; if
+    /// the configuration is invalid, names no model, an unknown tool, or a
+    /// backend or provider that is not available; if a key is missing.
+    pub async fn build(self) -> anyhow::Result<Halter> {
+        let environment = self.environment.unwrap_or_else(Environment::capture);
+        let mut config = self.config.unwrap_or_default();
+        if self.providers.all.is_none() {
+            config
+                .apply_model_override(&environment)
+                .map_err(config_failure)?;
+        }
+        config.validate().map_err(config_failure)?;
+        if config.models.default.is_none() && self.providers.all.is_none() {
+            return Err(invalid("[models.default] is required")
+                .with_hint("name a provider and a model under [models.default], or set HALTER_MODEL=offline")
+                .into());
+        }
+        let resources = compile(
+            self.snapshot,
+            self.compiled,
+            self.loaded_skills,
+            self.loaded_plugins,
+        )
+        .await?;
+        let sdk_hooks = registered(self.hooks)?;
+        let models = registry(&config, self.providers, &environment)?;
+        let store = match self.store {
+            Some(store) => store,
+            None => open_store(&config, &environment).await?,
+        };
+        let scratch_root = self.scratch_root.unwrap_or_else(std::env::temp_dir);
+        let mut services = RuntimeServices::new(models, store, scratch_root);
+        services.tools = tools(&config, self.tools)?;
+        services.durability = durability(&config);
+        services.policy = policy(&config);
+        services.protected_paths = self.protected_paths;
+        services.prompts = prompts(&config);
+        services.probe = EnvironmentProbe::new(jiff::tz::TimeZone::system());
+        services.base_environment = Arc::new(safe_environment(environment.variables()));
+        services.traces_dir.clone_from(&config.runtime.traces_dir);
+        services.resources = ResourceCell::new(resources.with_hooks(&sdk_hooks)?);
+        if let Some(assembler) = self.prompt_assembler {
+            services.prompt_assembler = assembler;
+        }
+        Ok(Halter {
+            runtime: SessionRuntime::new(Arc::new(services)),
+            config: Arc::new(config),
+            sdk_hooks: Arc::new(sdk_hooks),
+        })
+    }
+}
+
+async fn compile(
+    snapshot: Option<ResourceSnapshot>,
+    compiled: Option<CompiledResources>,
+    skills: Vec<LoadedSkill>,
+    plugins: Vec<LoadedPlugin>,
+) -> anyhow::Result<CompiledResources> {
+    let loaded = !skills.is_empty() || !plugins.is_empty();
+    let given = compiled.or_else(|| snapshot.map(CompiledResources::from_snapshot));
+    match given {
+        Some(_) if loaded => Err(invalid(
+            "cannot combine a prebuilt resource snapshot with loaded skills/plugins",
+        )
+        .with_hint("pass either a snapshot or loaded resources to the builder")
+        .into()),
+        Some(resources) => Ok(resources),
+        None if loaded => {
+            ResourceCompiler::default()
+                .with_loaded_skills(skills)
+                .with_loaded_plugins(plugins)
+                .compile()
+                .await
+        }
+        None => Err(invalid(
+            "missing resource snapshot; use Halter::from_config_file or HalterBuilder::with_resource_snapshot",
+        )
+        .into()),
+    }
+}
+
+fn registered(hooks: Vec<(PluginId, RegisteredHookPriority, Hook)>) -> anyhow::Result<Hooks> {
+    let mut registry = Hooks::new();
+    for (owner, priority, hook) in hooks {
+        registry.register(owner, priority, hook)?;
+    }
+    Ok(registry)
+}
+
+/// Built-ins that are enabled, then the embedder's own, which are never
+/// filtered and replace by name.
+fn tools(config: &HarnessConfig, custom: Vec<Arc<dyn Tool>>) -> anyhow::Result<ToolRuntime> {
+    let known: Vec<halter_config::KnownTool> = known_tools()
+        .iter()
+        .map(known_tool)
+        .chain(custom.iter().map(|tool| halter_config::KnownTool {
+            name: tool.spec().name.0,
+            status: halter_config::ToolStatus::Available,
+        }))
+        .collect();
+    check_tool_names(config, &known).map_err(config_failure)?;
+    let built_in = ToolRuntime::with_tools(builtin_tools());
+    let mut tools = built_in.clone_filtered(&config.tools.enabled);
+    for tool in custom {
+        tools.register(tool);
+    }
+    Ok(tools)
+}
+
+fn known_tool(tool: &halter_tools::KnownTool) -> halter_config::KnownTool {
+    halter_config::KnownTool {
+        name: tool.name.to_owned(),
+        status: match tool.status {
+            halter_tools::ToolStatus::Available => halter_config::ToolStatus::Available,
+            _ => halter_config::ToolStatus::NotBuiltYet,
+        },
+    }
+}
+
+async fn open_store(
+    config: &HarnessConfig,
+    environment: &Environment,
+) -> anyhow::Result<Arc<dyn SessionStore>> {
+    let support = if cfg!(feature = "sqlite") {
+        SqliteSupport::Compiled
+    } else {
+        SqliteSupport::NotCompiled
+    };
+    check_backend(config, support).map_err(config_failure)?;
+    match config.sessions.backend {
+        SessionBackend::Sqlite => open_sqlite(config, environment).await,
+        _ => Ok(Arc::new(InMemorySessionStore::new())),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+async fn open_sqlite(
+    config: &HarnessConfig,
+    environment: &Environment,
+) -> anyhow::Result<Arc<dyn SessionStore>> {
+    let configured = config.sessions.sqlite_path.clone();
+    let path = configured
+        .or_else(|| environment.default_sqlite_path())
+        .ok_or_else(|| {
+            HalterError::new(
+                "sqlite_path_missing",
+                "there is no place for the session database",
+            )
+            .with_hint("set sessions.sqlite_path, or HOME")
+        })?;
+    let store = halter_session::SqliteSessionStore::open(path)
+        .await
+        .map_err(|error| {
+            let summary = HalterError::from(&error);
+            anyhow::Error::new(error).context(summary)
+        })?;
+    Ok(Arc::new(store))
+}
+
+/// Never reached: [`check_backend`] has refused the backend.
+#[cfg(not(feature = "sqlite"))]
+async fn open_sqlite(_: &HarnessConfig, _: &Environment) -> anyhow::Result<Arc<dyn SessionStore>> {
+    Err(HalterError::new(
+        "sqlite_not_compiled",
+        "this build keeps no sessions in SQLite",
+    )
+    .with_hint("enable the `sqlite` feature of the `halter` crate")
+    .into())
+}
+
+fn durability(config: &HarnessConfig) -> DurabilityPolicy {
+    match config.sessions.durability {
+        SessionDurability::Power => DurabilityPolicy::Power,
+        _ => DurabilityPolicy::Process,
+    }
+}
+
+fn policy(config: &HarnessConfig) -> PolicySettings {
+    let policy = &config.policy;
+    PolicySettings {
+        allowed_write_roots: policy.allowed_write_roots.clone(),
+        allowed_read_roots: policy.allowed_read_roots.clone(),
+        sensitive_path_patterns: policy.sensitive_path_patterns.clone(),
+        max_read_bytes: policy.max_read_bytes,
+        shell_enabled: policy.shell.enabled,
+        allowed_shell_commands: policy.shell.allow.clone(),
+        shell_timeout_secs: policy.shell.timeout_secs,
+    }
+}
+
+fn prompts(config: &HarnessConfig) -> PromptSettings {
+    PromptSettings {
+        system_prompt: config.prompts.system_prompt.clone(),
+        preset: match config.prompts.preset {
+            SystemPromptPreset::Coding => halter_runtime::SystemPromptPreset::Coding,
+            _ => halter_runtime::SystemPromptPreset::General,
+        },
+        append_system_prompt: config.prompts.append_system_prompt.clone(),
+    }
+}

@@ -1,0 +1,117 @@
+//! Skills and plugins from configuration to a harness.
+
+use halter_config::HarnessConfig;
+use halter_hooks::{HookWarning, Hooks};
+use halter_protocol::ResourceSnapshot;
+use halter_resources::{LoadedPlugin, LoadedSkill, ResourceWarning};
+use halter_runtime::Resources;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Everything compiled from resource roots.
+#[derive(Debug, Clone, Default)]
+pub struct CompiledResources {
+    /// The skills and plugins.
+    pub snapshot: ResourceSnapshot,
+    /// Hooks that come with the resources.
+    pub hooks: Arc<Hooks>,
+    /// What is amiss with those hooks.
+    pub hook_warnings: Vec<HookWarning>,
+    /// What else is amiss.
+    pub warnings: Vec<ResourceWarning>,
+}
+
+impl CompiledResources {
+    /// A snapshot without hooks.
+    pub fn from_snapshot(snapshot: ResourceSnapshot) -> Self {
+        Self {
+            snapshot,
+            ..Self::default()
+        }
+    }
+
+    /// Everything a user should know about the resources.
+    pub fn messages(&self) -> Vec<String> {
+        let hooks = self.hook_warnings.iter().map(ToString::to_string);
+        let others = self.warnings.iter().map(ToString::to_string);
+        hooks.chain(others).collect()
+    }
+
+    /// The resources with further hooks, as the runtime takes them.
+    pub(crate) fn with_hooks(self, further: &Hooks) -> anyhow::Result<Resources> {
+        let warnings = self.messages();
+        Ok(Resources {
+            snapshot: Arc::new(self.snapshot),
+            hooks: Arc::new(self.hooks.merged(further)?),
+            warnings,
+        })
+    }
+}
+
+impl From<halter_resources::CompiledResources> for CompiledResources {
+    fn from(compiled: halter_resources::CompiledResources) -> Self {
+        let hook_warnings = compiled
+            .hook_files()
+            .map(|(plugin_id, path)| HookWarning::FileNotLoaded {
+                plugin_id: plugin_id.clone(),
+                path: path.to_owned(),
+            })
+            .collect();
+        Self {
+            snapshot: compiled.snapshot,
+            hooks: Arc::default(),
+            hook_warnings,
+            warnings: compiled.warnings,
+        }
+    }
+}
+
+/// Compiles resource roots, or resources that are already loaded.
+///
+/// ```
+/// # async fn example() -> anyhow::Result<()> {
+/// use halter::ResourceCompiler;
+/// use halter_config::HarnessConfig;
+///
+/// let config = HarnessConfig::default();
+/// let resources = ResourceCompiler::from_config(&config).compile().await?;
+/// assert!(resources.snapshot.skills.is_empty());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use = "nothing is read before `compile`"]
+pub struct ResourceCompiler(halter_resources::ResourceCompiler);
+
+impl ResourceCompiler {
+    /// Compiles the roots a configuration names.
+    pub fn from_config(config: &HarnessConfig) -> Self {
+        Self::default()
+            .with_skill_roots(config.resources.skills.roots.clone())
+            .with_plugin_roots(config.resources.plugins.roots.clone())
+    }
+
+    /// Looks for skills below these directories.
+    pub fn with_skill_roots(self, roots: Vec<PathBuf>) -> Self {
+        Self(self.0.with_skill_roots(roots))
+    }
+
+    /// Looks for plugins in these directories.
+    pub fn with_plugin_roots(self, roots: Vec<PathBuf>) -> Self {
+        Self(self.0.with_plugin_roots(roots))
+    }
+
+    /// Takes these skills instead of looking for any.
+    pub fn with_loaded_skills(self, skills: Vec<LoadedSkill>) -> Self {
+        Self(self.0.with_loaded_skills(skills))
+    }
+
+    /// Takes these plugins instead of looking for any.
+    pub fn with_loaded_plugins(self, plugins: Vec<LoadedPlugin>) -> Self {
+        Self(self.0.with_loaded_plugins(plugins))
+    }
+
+    /// Reads, checks and compiles everything.
+    pub async fn compile(&self) -> anyhow::Result<CompiledResources> {
+        Ok(self.0.compile().await?.into())
+    }
+}
