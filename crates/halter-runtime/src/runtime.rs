@@ -10,7 +10,7 @@ use crate::session::{SessionCore, SessionHandle, shutting_down};
 use halter_protocol::{
     ModelId, ModelRole, PendingEvent, SessionBlueprint, SessionEventPayload, SessionId, Timestamp,
 };
-use halter_session::{Durability, PageRequest, SessionLog, SessionPage, StoreError};
+use halter_session::{Durability, PageRequest, SessionLog, SessionPage, StoreError, TraceStart};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,10 +117,14 @@ impl SessionRuntime {
         let mut log = SessionLog::create(store, blueprint, self.services.durability)
             .await
             .map_err(store_failure)?;
-        log.append(events, Durability::Durable)
-            .await
-            .map_err(store_failure)?;
-        Ok(self.adopt(log, resources).await)
+        let hub = self.hub(&log, TraceStart::New);
+        hub.announce(&events);
+        let committed = log.append(events, Durability::Durable).await;
+        for event in committed.map_err(store_failure)? {
+            hub.publish(event);
+        }
+        let owner = Owner::new(log, self.services.clone(), hub.clone(), resources);
+        Ok(self.register(owner, hub))
     }
 
     /// Takes up a stored session, or returns the live one. None if there is no
@@ -139,7 +143,8 @@ impl SessionRuntime {
         let directory = log.blueprint().working_dir.clone();
         check_directory(&directory).await?;
         let resources = self.services.resources.get();
-        let hub = self.hub(&log);
+        let head_sequence = log.head();
+        let hub = self.hub(&log, TraceStart::Resumed { head_sequence });
         let mut owner = Owner::new(log, self.services.clone(), hub.clone(), resources);
         owner.settle(Input::Resume).await?;
         Ok(Some(self.register(owner, hub)))
@@ -193,12 +198,6 @@ impl SessionRuntime {
         }
     }
 
-    async fn adopt(&self, log: SessionLog, resources: Arc<Resources>) -> SessionHandle {
-        let hub = self.hub(&log);
-        let owner = Owner::new(log, self.services.clone(), hub.clone(), resources);
-        self.register(owner, hub)
-    }
-
     fn register(&self, owner: Owner, hub: Arc<Hub>) -> SessionHandle {
         let core = Arc::new(SessionCore::new(
             owner,
@@ -210,11 +209,14 @@ impl SessionRuntime {
         SessionHandle::new(core)
     }
 
-    fn hub(&self, log: &SessionLog) -> Arc<Hub> {
+    fn hub(&self, log: &SessionLog, start: TraceStart) -> Arc<Hub> {
+        let at = self.services.clock.now();
+        let traces = self.services.traces.as_ref();
         Arc::new(Hub::new(
             log.session_id().clone(),
             self.services.store.clone(),
             self.services.clock.clone(),
+            traces.map(|traces| traces.writer(log.blueprint(), start, at)),
             log.head(),
         ))
     }

@@ -5,7 +5,7 @@ use crate::prompt::{EnvironmentProbe, PromptAssembler, PromptSettings, StandardP
 use halter_hooks::Hooks;
 use halter_protocol::{IdSource, ResourceSnapshot, SystemIds};
 use halter_providers::ModelRegistry;
-use halter_session::{DurabilityPolicy, SessionStore};
+use halter_session::{DurabilityPolicy, SessionStore, TraceRecorder};
 use halter_tools::policy::PolicySettings;
 use halter_tools::{PathLockMap, ToolRuntime};
 use std::collections::BTreeMap;
@@ -38,8 +38,8 @@ pub struct RuntimeServices {
     pub scratch_root: PathBuf,
     /// The environment commands of sessions start with.
     pub base_environment: Arc<BTreeMap<OsString, OsString>>,
-    /// Where live traces are written, if anywhere.
-    pub traces_dir: Option<PathBuf>,
+    /// What writes live traces, if anything does.
+    pub traces: Option<TraceRecorder>,
     /// The clock of events.
     pub clock: Arc<dyn Clock>,
     /// The source of ids.
@@ -70,7 +70,7 @@ impl RuntimeServices {
             probe: EnvironmentProbe::default(),
             scratch_root: scratch_root.into(),
             base_environment: Arc::default(),
-            traces_dir: None,
+            traces: None,
             clock: Arc::new(SystemClock),
             ids: Arc::new(SystemIds),
             resources: ResourceCell::default(),

@@ -11,7 +11,7 @@ use halter_protocol::{
     NotificationItem, SessionBlueprint, SessionEvent, SessionEventPayload, SessionId, Turn, TurnId,
     UserMessage,
 };
-use halter_session::read_events;
+use halter_session::{export_session_trace, read_events};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -263,6 +263,14 @@ impl SessionHandle {
             }
             events.extend(page);
         }
+    }
+
+    /// The session's trace: a header and every committed event, one JSON object
+    /// a line.
+    pub async fn export_trace(&self) -> anyhow::Result<String> {
+        let services = &self.core.services;
+        let at = services.clock.now();
+        Ok(export_session_trace(services.store.as_ref(), self.session_id(), at).await?)
     }
 
     /// Ends the session: the live turn is cancelled, waiting ones never start,

@@ -16,7 +16,7 @@ use halter_runtime::{
     EnvironmentProbe, HalterError, PromptAssembler, PromptSettings, ResourceCell, RuntimeServices,
     SessionRuntime,
 };
-use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore};
+use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
 use halter_tools::policy::PolicySettings;
 use halter_tools::{Tool, ToolRuntime, builtin_tools, known_tools, safe_environment};
 use std::path::PathBuf;
@@ -207,7 +207,10 @@ impl HalterBuilder {
         services.prompts = prompts(&config);
         services.probe = EnvironmentProbe::new(jiff::tz::TimeZone::system());
         services.base_environment = Arc::new(safe_environment(environment.variables()));
-        services.traces_dir.clone_from(&config.runtime.traces_dir);
+        services.traces = match &config.runtime.traces_dir {
+            Some(directory) => Some(TraceRecorder::start(directory)?),
+            None => None,
+        };
         services.resources = ResourceCell::new(resources.with_hooks(&sdk_hooks)?);
         if let Some(assembler) = self.prompt_assembler {
             services.prompt_assembler = assembler;

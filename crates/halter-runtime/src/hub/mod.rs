@@ -6,8 +6,10 @@ pub use ring::{Cursor, EventRing, Next};
 
 use crate::clock::Clock;
 use crate::limits::{CATCH_UP_PAGE, HUB_EVENTS};
-use halter_protocol::{SessionEvent, SessionEventPayload, SessionId, TurnError, TurnId};
-use halter_session::{SessionStore, StoreError, read_events};
+use halter_protocol::{
+    PendingEvent, SessionEvent, SessionEventPayload, SessionId, TurnError, TurnId,
+};
+use halter_session::{SessionStore, StoreError, TraceError, TraceWriter, read_events};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -17,6 +19,7 @@ pub struct Hub {
     session_id: SessionId,
     store: Arc<dyn SessionStore>,
     clock: Arc<dyn Clock>,
+    trace: Option<TraceWriter>,
     state: Mutex<HubState>,
     changed: Notify,
 }
@@ -46,12 +49,14 @@ impl Hub {
         session_id: SessionId,
         store: Arc<dyn SessionStore>,
         clock: Arc<dyn Clock>,
+        trace: Option<TraceWriter>,
         head: u64,
     ) -> Self {
         Self {
             session_id,
             store,
             clock,
+            trace,
             state: Mutex::new(HubState {
                 ring: EventRing::new(head, HUB_EVENTS),
                 closed: false,
@@ -61,8 +66,25 @@ impl Hub {
         }
     }
 
+    /// Takes note of events that are about to be committed, for the trace.
+    pub fn announce(&self, events: &[PendingEvent]) {
+        if let Some(trace) = &self.trace {
+            for event in events {
+                trace.pending(event);
+            }
+        }
+    }
+
+    /// What went wrong with the trace since the last call.
+    pub fn take_trace_error(&self) -> Option<TraceError> {
+        self.trace.as_ref().and_then(TraceWriter::take_error)
+    }
+
     /// Publishes a committed event.
     pub fn publish(&self, event: Arc<SessionEvent>) {
+        if let Some(trace) = &self.trace {
+            trace.committed(&event);
+        }
         self.lock().ring.publish(event);
         self.changed.notify_waiters();
     }
@@ -71,6 +93,10 @@ impl Hub {
     /// sequence.
     pub fn publish_best_effort(&self, payload: SessionEventPayload) {
         let at = self.clock.now();
+        if let Some(trace) = &self.trace {
+            let session_id = self.session_id.clone();
+            trace.pending(&PendingEvent::new(session_id, at, payload.clone()));
+        }
         let mut state = self.lock();
         let head = state.ring.head();
         let event = SessionEvent::new_committed(self.session_id.clone(), head, at, payload);

@@ -81,6 +81,7 @@ impl Owner {
         events: Vec<PendingEvent>,
         durability: Durability,
     ) -> Input {
+        self.hub.announce(&events);
         match self.log.append(events, durability).await {
             Ok(committed) => {
                 self.publish(committed);
@@ -116,6 +117,10 @@ impl Owner {
             model: Some(resolved.model.clone()),
         };
         self.take_up_resources(&mut preparation);
+        let trace_error = self.hub.take_trace_error();
+        preparation
+            .warnings
+            .extend(trace_error.map(|error| error.to_string()));
         self.look_around(&mut preparation).await;
         Ok(preparation)
     }

@@ -205,6 +205,9 @@ impl Owner {
         if self.engine.is_closed() {
             self.toolbox.close().await;
             self.hub.close();
+            if let Some(traces) = &self.services.traces {
+                traces.flush().await;
+            }
             core.close_slot();
             running.tasks.shutdown().await;
             for waiter in self.shutdown_waiters.drain(..) {
