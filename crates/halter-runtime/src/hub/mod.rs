@@ -158,7 +158,6 @@ pub struct Subscription {
 
 enum Polled {
     Event(Arc<SessionEvent>),
-    Lagged(SessionEvent),
     CatchUp { after: u64, through: u64 },
     Lost(TurnError),
     Closed,
@@ -180,7 +179,6 @@ impl Subscription {
             changed.as_mut().enable();
             match self.poll_hub(&hub) {
                 Polled::Event(event) => return Some(Ok(Arc::unwrap_or_clone(event))),
-                Polled::Lagged(event) => return Some(Ok(event)),
                 Polled::CatchUp { after, through } => {
                     if let Err(error) = self.read_page(after, through).await {
                         return Some(Err(error.into()));
@@ -198,12 +196,12 @@ impl Subscription {
         match state.ring.next(&mut self.cursor) {
             Next::Event(event) => Polled::Event(event),
             Next::CatchUp { after, through } => Polled::CatchUp { after, through },
-            Next::Lagged(dropped_events) => Polled::Lagged(SessionEvent::new_committed(
+            Next::Lagged(dropped_events) => Polled::Event(Arc::new(SessionEvent::new_committed(
                 hub.session_id.clone(),
                 self.cursor.sequence(),
                 hub.clock.now(),
                 SessionEventPayload::Lagged { dropped_events },
-            )),
+            ))),
             Next::Nothing => {
                 let turn = self.turn.as_ref();
                 match turn.and_then(|turn| state.lost_turns.remove(turn)) {

@@ -107,7 +107,8 @@ impl Simulation {
         for event in &self.log {
             match &event.payload {
                 SessionEventPayload::TurnStarted { turn_id } => {
-                    if live.replace(turn_id.clone()).is_some() {
+                    let before = live.replace(turn_id.clone());
+                    if before.is_some() {
                         return Err(self.violation("turns do not overlap"));
                     }
                 }
