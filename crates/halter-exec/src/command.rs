@@ -7,10 +7,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ExecError;
-use crate::output::{CapturedOutput, InputPipe, OutputPipe, OutputSink, Pump};
-use crate::process::{
-    CommandSpec, ExitStatus, Process, ResourceUsage, StandardStreams, Stdin, request_for,
-};
+use crate::output::{CapturedOutput, OutputSink, Pump};
+use crate::process::{CommandSpec, ExitStatus, Process, ResourceUsage};
 use crate::tree::TreeControl;
 
 /// A command that was started, however it ended.
@@ -83,12 +81,14 @@ pub async fn run(
     cancel: &CancellationToken,
     sink: &dyn OutputSink,
 ) -> Result<CommandOutcome, ExecError> {
-    spec.stdin.check()?;
-    let streams = StandardStreams::new(&spec.stdin)
-        .map_err(|source| ExecError::io("making the command's pipes", source))?;
-    let mut process = Process::start(&request_for(&spec, &streams))?;
-    let mut pump = pump_for(&spec, streams, sink)
-        .map_err(|source| ExecError::io("watching the command's pipes", source))?;
+    let (mut process, streams) = Process::spawn(&spec)?;
+    let mut pump = Pump::new(
+        streams.stdout,
+        streams.stderr,
+        streams.stdin,
+        &spec.output,
+        sink,
+    );
 
     let stop = pump
         .run_until(first_stop(process.exited(), spec.deadline, cancel))
@@ -115,24 +115,4 @@ pub async fn run(
         shell_restarted: false,
         tree_control,
     })
-}
-
-fn pump_for<'sink>(
-    spec: &CommandSpec,
-    streams: StandardStreams,
-    sink: &'sink dyn OutputSink,
-) -> std::io::Result<Pump<'sink>> {
-    // Dropping the rest of `streams` closes our copies of the child's ends.
-    let (stdin, stdout, stderr) = streams.ours;
-    let stdin = match (&spec.stdin, stdin) {
-        (Stdin::Bytes(bytes), Some(fd)) => Some(InputPipe::new(fd, bytes.clone())?),
-        _ => None,
-    };
-    Ok(Pump::new(
-        OutputPipe::new(stdout)?,
-        OutputPipe::new(stderr)?,
-        stdin,
-        &spec.output,
-        sink,
-    ))
 }

@@ -31,10 +31,10 @@ pub use command::{CommandOutcome, run};
 pub use environment::Environment;
 pub use error::ExecError;
 pub use output::{
-    CapturedOutput, ChannelSink, OutputChunk, OutputLimits, OutputSink, OutputStream, SpoolFile,
-    SpoolSettings, Utf8Decoder, channel,
+    CapturedOutput, ChannelSink, InputPipe, OutputChunk, OutputLimits, OutputPipe, OutputSink,
+    OutputStream, SpoolFile, SpoolSettings, Utf8Decoder, channel,
 };
-pub use process::{CommandSpec, ExitStatus, Process, ResourceUsage, Stdin};
+pub use process::{CommandSpec, ExitStatus, Process, ProcessStreams, ResourceUsage, Stdin};
 pub use shell::{PersistentShell, ShellCommand, ShellConfig};
 pub use sys::{Signal, SignalError};
 pub use tree::{

@@ -1,11 +1,11 @@
 //! One running process, held by handle, with its tree.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::limits::{DEFAULT_GRACE, DROP_WAIT, KILL_WAIT, MAX_STDIN_BYTES};
-use crate::output::OutputLimits;
+use crate::output::{InputPipe, OutputLimits, OutputPipe};
 use crate::spawn::{self, SpawnRequest};
 use crate::sys::{self, Exit, PidFd, Signal};
 use crate::tree::{ProcessTree, Spared, TreeControl};
@@ -210,7 +210,30 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a process. Must be called within a tokio runtime with I/O.
+    /// Starts the program of `spec` and hands out its streams. Its deadline
+    /// and output bounds are the business of [`run`](crate::run), not of the
+    /// bare process. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If the program could not be started.
+    pub fn spawn(spec: &CommandSpec) -> Result<(Self, ProcessStreams), ExecError> {
+        spec.stdin.check()?;
+        let (child, ours) = make_streams(&spec.stdin)
+            .map_err(|source| ExecError::io("making the process's pipes", source))?;
+        let process = Self::start(&SpawnRequest {
+            program: &spec.program,
+            args: &spec.args,
+            environment: &spec.environment,
+            cwd: &spec.cwd,
+            fds: vec![
+                (child.stdin.as_fd(), 0),
+                (child.stdout.as_fd(), 1),
+                (child.stderr.as_fd(), 2),
+            ],
+        })?;
+        Ok((process, ours))
+    }
+
     pub(crate) fn start(request: &SpawnRequest<'_>) -> Result<Self, ExecError> {
         let started = Instant::now();
         let (spawned, grip) = spawn::spawn(request)?;
@@ -408,53 +431,44 @@ impl Remains {
     }
 }
 
-/// The child's side of its three standard streams and ours.
-pub(crate) struct StandardStreams {
+/// Our side of a process's standard streams.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ProcessStreams {
+    /// Feeds the bytes it was given to read, if any.
+    pub stdin: Option<InputPipe>,
+    /// What it writes to standard output.
+    pub stdout: OutputPipe,
+    /// What it writes to standard error.
+    pub stderr: OutputPipe,
+}
+
+/// The child's side, closed here once the child has it.
+struct ChildStreams {
     stdin: OwnedFd,
     stdout: OwnedFd,
     stderr: OwnedFd,
-    /// Where we write its input, read its output and read its errors.
-    pub ours: (Option<OwnedFd>, OwnedFd, OwnedFd),
 }
 
-impl StandardStreams {
-    pub(crate) fn new(stdin: &Stdin) -> io::Result<Self> {
-        let (stdin, our_stdin) = match stdin {
-            Stdin::Null => (File::open("/dev/null")?.into(), None),
-            Stdin::Bytes(_) => {
-                let (read, write) = sys::pipe()?;
-                (read, Some(write))
-            }
-        };
-        let (our_stdout, stdout) = sys::pipe()?;
-        let (our_stderr, stderr) = sys::pipe()?;
-        Ok(Self {
-            stdin,
-            stdout,
-            stderr,
-            ours: (our_stdin, our_stdout, our_stderr),
-        })
-    }
-
-    pub(crate) fn for_child(&self) -> Vec<(BorrowedFd<'_>, i32)> {
-        vec![
-            (self.stdin.as_fd(), 0),
-            (self.stdout.as_fd(), 1),
-            (self.stderr.as_fd(), 2),
-        ]
-    }
-}
-
-/// A request for `spec`'s program on these streams.
-pub(crate) fn request_for<'a>(
-    spec: &'a CommandSpec,
-    streams: &'a StandardStreams,
-) -> SpawnRequest<'a> {
-    SpawnRequest {
-        program: OsStr::new(&spec.program),
-        args: &spec.args,
-        environment: &spec.environment,
-        cwd: Path::new(&spec.cwd),
-        fds: streams.for_child(),
-    }
+fn make_streams(stdin: &Stdin) -> io::Result<(ChildStreams, ProcessStreams)> {
+    let (stdin, our_stdin) = match stdin {
+        Stdin::Null => (File::open("/dev/null")?.into(), None),
+        Stdin::Bytes(bytes) => {
+            let (read, write) = sys::pipe()?;
+            (read, Some(InputPipe::new(write, bytes.clone())?))
+        }
+    };
+    let (our_stdout, stdout) = sys::pipe()?;
+    let (our_stderr, stderr) = sys::pipe()?;
+    let child = ChildStreams {
+        stdin,
+        stdout,
+        stderr,
+    };
+    let ours = ProcessStreams {
+        stdin: our_stdin,
+        stdout: OutputPipe::new(our_stdout)?,
+        stderr: OutputPipe::new(our_stderr)?,
+    };
+    Ok((child, ours))
 }

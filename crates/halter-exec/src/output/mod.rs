@@ -10,7 +10,8 @@ mod utf8;
 
 pub(crate) use capture::Capture;
 pub use capture::{CapturedOutput, OutputLimits};
-pub(crate) use pipe::{Drained, InputPipe, OutputPipe};
+pub(crate) use pipe::Drained;
+pub use pipe::{InputPipe, OutputPipe};
 pub(crate) use pump::Pump;
 pub use sink::{ChannelSink, OutputChunk, OutputSink, OutputStream, channel};
 pub use spool::{SpoolFile, SpoolSettings};

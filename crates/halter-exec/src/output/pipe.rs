@@ -20,7 +20,7 @@ fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
 
 /// The read end of a child's output.
 #[derive(Debug)]
-pub(crate) struct OutputPipe {
+pub struct OutputPipe {
     fd: AsyncFd<OwnedFd>,
     /// Reused by every read; made at the first one.
     buffer: Vec<u8>,
@@ -45,7 +45,10 @@ impl OutputPipe {
 
     /// The next bytes, or `None` when no writer is left. Nothing is lost if
     /// the future is dropped.
-    pub(crate) async fn read(&mut self) -> io::Result<Option<Bytes>> {
+    ///
+    /// # Errors
+    /// If the system refuses the read.
+    pub async fn read(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             let mut ready = self.fd.readable().await?;
             match read_now(self.fd.get_ref(), &mut self.buffer)? {
@@ -86,7 +89,7 @@ fn read_now(fd: &OwnedFd, buffer: &mut Vec<u8>) -> io::Result<Drained> {
 
 /// The write end of a child's standard input, with what is still to go.
 #[derive(Debug)]
-pub(crate) struct InputPipe {
+pub struct InputPipe {
     fd: AsyncFd<OwnedFd>,
     left: Bytes,
 }
@@ -102,7 +105,7 @@ impl InputPipe {
 
     /// Writes until everything is written or the child does not want more;
     /// neither is an error. Can be dropped and called again.
-    pub(crate) async fn write_all(&mut self) {
+    pub async fn write_all(&mut self) {
         while !self.left.is_empty() {
             let Ok(mut ready) = self.fd.writable().await else {
                 return;

@@ -8,6 +8,8 @@
     missing_docs
 )]
 
+mod output;
+mod processes;
 mod run;
 mod shell;
 mod support;

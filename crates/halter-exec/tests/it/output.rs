@@ -1,0 +1,127 @@
+//! Bounds, spool files and live subscribers.
+
+use std::path::Path;
+
+use halter_exec::{
+    CommandOutcome, CommandSpec, OutputLimits, OutputStream, SpoolSettings, channel, run,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::sh;
+
+fn spooled(text: &str, directory: &Path, quota_bytes: u64) -> CommandSpec {
+    sh(text).output(OutputLimits {
+        memory_bytes: 1000,
+        spool: Some(SpoolSettings {
+            directory: directory.to_owned(),
+            quota_bytes,
+        }),
+    })
+}
+
+async fn run_to_end(spec: CommandSpec) -> CommandOutcome {
+    run(spec, &CancellationToken::new(), &()).await.unwrap()
+}
+
+fn files_in(directory: &Path) -> usize {
+    std::fs::read_dir(directory).unwrap().count()
+}
+
+#[tokio::test]
+async fn the_memory_bound_holds_and_the_count_is_exact() {
+    let spec = sh("head -c 200000 /dev/zero").output(OutputLimits {
+        memory_bytes: 1000,
+        spool: None,
+    });
+    let outcome = run_to_end(spec).await;
+    assert_eq!(outcome.stdout.total, 200_000);
+    assert_eq!(outcome.stdout.head.len() + outcome.stdout.tail.len(), 1000);
+    assert_eq!(outcome.stdout.dropped(), 199_000);
+}
+
+#[tokio::test]
+async fn an_output_that_fits_makes_no_file_and_a_larger_one_is_spooled_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let fits = run_to_end(spooled("head -c 1000 /dev/zero", directory.path(), 1 << 20)).await;
+    assert!(fits.stdout.spool.is_none() && fits.stdout.is_complete());
+    assert_eq!(files_in(directory.path()), 0);
+
+    let spec = spooled("seq 1 20000; echo err >&2", directory.path(), 1 << 20);
+    let outcome = run_to_end(spec).await;
+    assert!(outcome.stderr.spool.is_none());
+    let expected: String = (1..=20_000).map(|number| format!("{number}\n")).collect();
+    let spool = outcome.stdout.spool.unwrap();
+    assert_eq!(spool.bytes(), expected.len() as u64);
+    assert!(std::fs::read_to_string(spool.path()).unwrap() == expected);
+
+    drop(spool);
+    assert_eq!(files_in(directory.path()), 0);
+}
+
+#[tokio::test]
+async fn a_kept_spool_file_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let outcome = run_to_end(spooled("seq 1 2000", directory.path(), 1 << 20)).await;
+    let path = outcome.stdout.spool.unwrap().keep();
+    assert!(path.exists());
+}
+
+#[tokio::test]
+async fn the_quota_holds_to_the_byte() {
+    let directory = tempfile::tempdir().unwrap();
+    let outcome = run_to_end(spooled("head -c 300000 /dev/zero", directory.path(), 5000)).await;
+    assert_eq!(outcome.stdout.total, 300_000);
+    let spool = outcome.stdout.spool.unwrap();
+    assert_eq!(spool.bytes(), 5000);
+    assert_eq!(spool.problem(), None);
+    assert_eq!(std::fs::metadata(spool.path()).unwrap().len(), 5000);
+}
+
+#[tokio::test]
+async fn a_missing_spool_directory_is_reported_and_not_fatal() {
+    let outcome = run_to_end(spooled("seq 1 2000", Path::new("/no/such/place"), 5000)).await;
+    assert!(outcome.status.success());
+    assert!(outcome.stdout.spool.is_none());
+    assert!(
+        outcome
+            .stdout
+            .spool_problem
+            .unwrap()
+            .contains("/no/such/place")
+    );
+}
+
+#[tokio::test]
+async fn chunks_arrive_while_the_command_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let gate = directory.path().join("gate");
+    let text = format!("echo first; until [ -e {gate:?} ]; do sleep 0.01; done; echo second >&2");
+    let (sink, mut receiver) = channel(16);
+    let cancel = CancellationToken::new();
+    let running = run(sh(&text), &cancel, &sink);
+    let watching = async {
+        let first = receiver.recv().await.unwrap();
+        assert_eq!(first.bytes.as_ref(), b"first\n");
+        assert_eq!((first.stream, first.offset), (OutputStream::Stdout, 0));
+        std::fs::write(&gate, "").unwrap();
+        receiver.recv().await.unwrap()
+    };
+    let (outcome, second) = tokio::join!(running, watching);
+    assert_eq!(second.stream, OutputStream::Stderr);
+    assert_eq!(second.bytes.as_ref(), b"second\n");
+    assert!(outcome.unwrap().status.success());
+}
+
+#[tokio::test]
+async fn a_subscriber_that_never_reads_does_not_stall_the_command() {
+    let (sink, receiver) = channel(1);
+    let outcome = run(
+        sh("head -c 5000000 /dev/zero"),
+        &CancellationToken::new(),
+        &sink,
+    )
+    .await
+    .unwrap();
+    assert_eq!(outcome.stdout.total, 5_000_000);
+    drop(receiver);
+}
