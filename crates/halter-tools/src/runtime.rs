@@ -134,7 +134,7 @@ impl ToolRuntime {
     }
 
     fn unknown(&self, name: &str) -> ToolError {
-        let shown = crate::suggest::shortened(name);
+        let shown = crate::suggest::shortened(&name.escape_debug().to_string());
         let mut message = format!("there is no tool '{shown}'");
         if let Some(near) = self.suggestion(name) {
             message.push_str(&format!("; did you mean '{near}'?"));

@@ -79,6 +79,13 @@ fn edit(
     let Some(mut existing) = ticket.existing()? else {
         return Err(PolicyError::NotFound { path: target }.into());
     };
+    let size = existing.metadata().len();
+    if size > EDIT_FILE_BYTES {
+        bail!(
+            "'{path}' has {size} bytes, over the {EDIT_FILE_BYTES} that can be edited; \
+             change it with a program"
+        );
+    }
     let bytes = existing.read_bounded(EDIT_FILE_BYTES)?;
     let hash_before = sha256_hex(&bytes);
     refuse_stale(input, views.last(&resolved), &path, &hash_before)?;

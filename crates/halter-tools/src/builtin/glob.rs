@@ -118,7 +118,7 @@ fn glob(context: &ToolContext, mut input: GlobInput) -> anyhow::Result<ToolResul
         types: None,
         max_depth: pattern.depth,
     };
-    let mut walker = Walker::new(context, &root, plan);
+    let mut walker = Walker::new(context, &root, plan)?;
     let mut matches = Matches::new(&input);
     while let Some(entry) = walker.next_entry()? {
         let below = entry.path().strip_prefix(&root).unwrap_or(entry.path());

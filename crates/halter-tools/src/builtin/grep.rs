@@ -156,7 +156,7 @@ impl Search<'_> {
             types: filter.take_types(),
             max_depth: None,
         };
-        let mut walker = Walker::new(self.context, root, plan);
+        let mut walker = Walker::new(self.context, root, plan)?;
         while let Some(entry) = walker.next_entry()? {
             let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
             let is_file = entry.file_type().is_some_and(|kind| kind.is_file());

@@ -68,7 +68,7 @@ impl TypedTool for ShellTool {
     async fn run(&self, context: ToolContext, input: ShellInput) -> anyhow::Result<ToolResult> {
         context.policy.check_shell_enabled()?;
         context.policy.check_shell_command_strict(&input.command)?;
-        let environment = variables::checked(input.env.unwrap_or_default())?;
+        let environment = variables::checked(&*context.policy, input.env.unwrap_or_default())?;
         let session = context
             .tool_sessions
             .get_or_insert_with(|| ShellSession::new(&context))?;

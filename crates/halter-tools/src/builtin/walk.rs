@@ -4,6 +4,7 @@
 
 use crate::context::{ToolContext, cancelled};
 use crate::limits::WALK_ENTRIES;
+use anyhow::bail;
 use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use halter_policy::ToolPolicy;
 use ignore::types::Types;
@@ -31,20 +32,28 @@ pub(crate) struct Walker {
     policy: Arc<dyn ToolPolicy>,
     cancel: CancellationToken,
     sensitive: Arc<AtomicUsize>,
-    visited: usize,
+    budget: EntryBudget,
     pub(crate) unreadable: usize,
     /// The walk stopped at [`WALK_ENTRIES`].
     pub(crate) is_cut: bool,
 }
 
 impl Walker {
-    pub(crate) fn new(context: &ToolContext, root: &Path, plan: WalkPlan) -> Self {
+    pub(crate) fn new(context: &ToolContext, root: &Path, plan: WalkPlan) -> anyhow::Result<Self> {
+        if !has_plain_ignore_files(root) {
+            bail!(
+                "cannot search '{}': one of its ignore files is not a regular file; remove it",
+                root.display()
+            );
+        }
         let sensitive = Arc::new(AtomicUsize::new(0));
+        let rules = IgnoreRules::for_search(root, context.policy.door().working_dir());
         let mut builder = WalkBuilder::new(root);
         builder
             .hidden(false)
             .git_global(false)
-            .require_git(false)
+            .require_git(rules == IgnoreRules::OfRepository)
+            .parents(rules != IgnoreRules::OfSearchedDirectory)
             .follow_links(false)
             .max_depth(plan.max_depth)
             .sort_by_file_name(OsStr::cmp)
@@ -56,15 +65,15 @@ impl Walker {
         if let Some(types) = plan.types {
             builder.types(types);
         }
-        Self {
+        Ok(Self {
             entries: builder.build(),
             policy: Arc::clone(&context.policy),
             cancel: context.cancel.clone(),
             sensitive,
-            visited: 0,
+            budget: EntryBudget(WALK_ENTRIES),
             unreadable: 0,
             is_cut: false,
-        }
+        })
     }
 
     /// The next entry below the root, or none at the end.
@@ -76,11 +85,10 @@ impl Walker {
             let Some(entry) = self.entries.next() else {
                 return Ok(None);
             };
-            if self.visited >= WALK_ENTRIES {
+            if !self.budget.spend() {
                 self.is_cut = true;
                 return Ok(None);
             }
-            self.visited += 1;
             match entry {
                 Ok(entry) if entry.depth() == 0 => {}
                 Ok(entry) => return Ok(Some(entry)),
@@ -104,6 +112,57 @@ impl Walker {
     }
 }
 
+/// How many more entries a walk may visit.
+struct EntryBudget(usize);
+
+impl EntryBudget {
+    fn spend(&mut self) -> bool {
+        let left = self.0.checked_sub(1);
+        self.0 = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
+/// Which ignore files above a searched directory apply to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IgnoreRules {
+    /// Those of the git repository it belongs to.
+    OfRepository,
+    /// All above it: they are the session's own.
+    OfSession,
+    /// None: some above the session's directory have nothing to do with it.
+    OfSearchedDirectory,
+}
+
+impl IgnoreRules {
+    fn for_search(root: &Path, working_dir: &Path) -> Self {
+        let mut strangers = false;
+        for directory in root.ancestors() {
+            if directory.join(".git").exists() {
+                return Self::OfRepository;
+            }
+            if !directory.starts_with(working_dir) {
+                strangers |= [".gitignore", ".ignore"]
+                    .iter()
+                    .any(|name| directory != root && directory.join(name).exists());
+            }
+        }
+        match strangers {
+            true => Self::OfSearchedDirectory,
+            false => Self::OfSession,
+        }
+    }
+}
+
+/// Whether the ignore files of a directory can be read without waiting: a FIFO
+/// in their place would hold the walk up for ever.
+fn has_plain_ignore_files(directory: &Path) -> bool {
+    [".gitignore", ".ignore", ".git/info/exclude"]
+        .iter()
+        .filter_map(|name| std::fs::metadata(directory.join(name)).ok())
+        .all(|found| found.is_file() || found.is_dir())
+}
+
 /// Leaves out hidden names, and directories nothing may be read in.
 fn directory_filter(
     policy: Arc<dyn ToolPolicy>,
@@ -118,7 +177,9 @@ fn directory_filter(
             return false;
         }
         let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
-        if is_directory && policy.door().may_read(entry.path()).is_err() {
+        let is_open =
+            || policy.door().may_read(entry.path()).is_ok() && has_plain_ignore_files(entry.path());
+        if is_directory && !is_open() {
             sensitive.fetch_add(1, Ordering::Relaxed);
             return false;
         }
@@ -239,6 +300,12 @@ mod tests {
     fn many_braces_do_not_explode() {
         let pattern = "{a,b}".repeat(40);
         assert!(alternatives(&pattern).len() <= ALTERNATIVES + 1);
+    }
+
+    #[test]
+    fn a_walk_visits_its_budget_and_no_more() {
+        let mut budget = EntryBudget(2);
+        assert_eq!([(); 3].map(|()| budget.spend()), [true, true, false]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `edit`.
 
 use crate::support::Workspace;
+use halter_tools::limits::EDIT_FILE_BYTES;
 use halter_tools::policy::sha256_hex;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
@@ -134,4 +135,17 @@ async fn edits_that_make_no_sense_say_so() {
     workspace.put("a", b"caf\xe9");
     let message = workspace.failure("edit", change("caf", "tea")).await;
     assert!(message.contains("is not UTF-8"), "{message}");
+}
+
+#[tokio::test]
+async fn the_size_of_an_edited_file_has_a_limit() {
+    let workspace = Workspace::new();
+    let filler = "x".repeat(EDIT_FILE_BYTES as usize - 4);
+    workspace.put("a", format!("one\n{filler}"));
+    workspace.ok("edit", change("one", "two")).await;
+    workspace.put("b", format!("four\n{filler}"));
+    let mut other = change("four", "five");
+    other["path"] = "b".into();
+    let message = workspace.failure("edit", other).await;
+    assert!(message.contains(&EDIT_FILE_BYTES.to_string()), "{message}");
 }

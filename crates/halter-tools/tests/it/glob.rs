@@ -197,3 +197,28 @@ async fn a_cancelled_walk_stops() {
         .error("glob", json!({"pattern": "**/x"}), ToolErrorCode::Cancelled)
         .await;
 }
+
+#[tokio::test]
+async fn ignore_files_above_a_repository_or_the_session_do_not_apply() {
+    let workspace = Workspace::new();
+    std::fs::write(workspace.outside().join(".gitignore"), "*\n").unwrap();
+    workspace.put("src/a", "");
+    workspace.put("src/gen", "");
+    workspace.put(".gitignore", "gen\n");
+    let files = json!({"pattern": "**/*", "file_type": "file"});
+    assert_eq!(paths(&workspace.ok("glob", files.clone()).await), ["src/a"]);
+
+    std::fs::create_dir(workspace.dir().join(".git")).unwrap();
+    assert_eq!(paths(&workspace.ok("glob", files).await), ["src/a"]);
+    // A part of a repository is searched by the rules of the whole.
+    assert_eq!(globbed(&workspace, "src/*").await, ["src/a"]);
+}
+
+#[tokio::test]
+async fn a_part_of_the_session_is_searched_by_the_rules_of_the_whole() {
+    let workspace = Workspace::new();
+    workspace.put("src/a", "");
+    workspace.put("src/gen", "");
+    workspace.put(".gitignore", "gen\n");
+    assert_eq!(globbed(&workspace, "src/*").await, ["src/a"]);
+}

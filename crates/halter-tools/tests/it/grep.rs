@@ -2,7 +2,7 @@
 
 use crate::support::Workspace;
 use halter_protocol::ToolErrorCode;
-use halter_tools::limits::{GREP_DEFAULT_MATCHES, GREP_RESULT_BYTES, LINE_BYTES};
+use halter_tools::limits::{GREP_DEFAULT_MATCHES, GREP_HEAP_BYTES, GREP_RESULT_BYTES, LINE_BYTES};
 use serde_json::{Value, json};
 
 fn lines(result: &Value) -> Vec<(String, u64)> {
@@ -282,4 +282,32 @@ async fn a_cancelled_search_stops() {
     workspace
         .error("grep", json!({"pattern": "x"}), ToolErrorCode::Cancelled)
         .await;
+}
+
+#[tokio::test]
+async fn a_line_beyond_memory_is_skipped_and_counted() {
+    let workspace = Workspace::new();
+    workspace.put("long", "x".repeat(GREP_HEAP_BYTES + 1));
+    workspace.put("short", "x\n");
+    for multiline in [false, true] {
+        let result = workspace
+            .ok("grep", json!({"pattern": "x", "multiline": multiline}))
+            .await;
+        assert_eq!(files(&result), ["short"]);
+        assert_eq!(result["skipped"], json!({"too_large": 1}));
+    }
+}
+
+#[tokio::test]
+async fn a_fifo_in_place_of_an_ignore_file_holds_nothing_up() {
+    let workspace = Workspace::new();
+    workspace.put("sub/a", "x\n");
+    workspace.put("b", "x\n");
+    workspace.fifo("sub/.gitignore");
+    let result = workspace.ok("grep", json!({"pattern": "x"})).await;
+    assert_eq!(files(&result), ["b"]);
+    assert_eq!(result["skipped"], json!({"by_policy": 1}));
+    workspace.fifo(".ignore");
+    let message = workspace.failure("grep", json!({"pattern": "x"})).await;
+    assert!(message.contains("ignore files"), "{message}");
 }

@@ -148,6 +148,7 @@ async fn variables_that_choose_code_are_denied() {
         "LD_PRELOAD",
         "BASH_ENV",
         "GIT_SSH_COMMAND",
+        "HALTER_EXEC_TREE",
         "not a name",
     ] {
         let arguments = json!({"command": "true", "env": {name: "x"}});
@@ -156,6 +157,15 @@ async fn variables_that_choose_code_are_denied() {
             .await;
         assert!(message.contains(name), "{message}");
     }
+}
+
+#[tokio::test]
+async fn a_value_with_a_nul_byte_is_denied() {
+    let workspace = Workspace::with_open_shell();
+    let arguments = json!({"command": "true", "env": {"A": "x\0y"}});
+    workspace
+        .error("shell", arguments, ToolErrorCode::PolicyDenied)
+        .await;
 }
 
 #[tokio::test]
