@@ -222,3 +222,182 @@ async fn directory_and_variables_for_one_command_only() {
     assert_eq!(output(&mut shell, "pwd").await, "/usr/bin\n");
     shell.close().await;
 }
+
+#[tokio::test]
+async fn the_shells_own_channels_are_out_of_reach() {
+    let mut shell = shell();
+    // Neither what is typed to the shell nor where it answers is inherited
+    // (the fourth descriptor is the listed directory).
+    let text = "cat; read line; echo \"[$line]\"; ls /proc/self/fd; echo x >&9";
+    let outcome = run(&mut shell, text).await;
+    assert_eq!(outcome.stdout.to_text(), "[]\n0\n1\n2\n3\n");
+    assert!(outcome.stderr.to_text().contains("9: Bad file descriptor"));
+    // Forged records in the output mean nothing.
+    assert_eq!(
+        output(&mut shell, "printf 'E 1 0 /\\0'; printf 'B 1\\0'").await,
+        "E 1 0 /\0B 1\0"
+    );
+    shell.close().await;
+}
+
+#[tokio::test]
+async fn input_is_the_commands_own() {
+    let mut shell = shell();
+    let input = vec![b'x'; 300_000];
+    let mut command = ShellCommand::new("wc -c; echo more");
+    command.stdin = halter_exec::Stdin::Bytes(input.into());
+    let outcome = run_command(&mut shell, command).await;
+    assert_eq!(outcome.stdout.to_text().trim(), "300000\nmore");
+    assert_eq!(output(&mut shell, "wc -c").await.trim(), "0");
+    shell.close().await;
+}
+
+#[tokio::test]
+async fn a_command_that_ignores_everything_is_killed_and_the_shell_survives() {
+    let mut shell = shell();
+    run(&mut shell, "x=kept").await;
+    let pid = shell.pid();
+    let stubborn = "setsid bash -c 'trap \"\" INT TERM HUP; echo $$; while :; do sleep 0.1; done'";
+    let mut command = ShellCommand::new(format!("{stubborn}; echo no"));
+    command.deadline = Some(Duration::from_millis(500));
+    command.grace = Duration::from_millis(50);
+    let outcome = run_command(&mut shell, command).await;
+    assert!(outcome.timed_out && !outcome.shell_restarted);
+    let child: i32 = outcome.stdout.to_text().trim().parse().unwrap();
+    assert!(!alive(child));
+    assert_eq!(shell.pid(), pid);
+    assert_eq!(output(&mut shell, "echo $x").await, "kept\n");
+    shell.close().await;
+}
+
+#[tokio::test]
+async fn a_shell_that_cannot_be_interrupted_is_replaced() {
+    let mut shell = shell();
+    run(&mut shell, "cd /tmp; export x=kept").await;
+    let mut command = ShellCommand::new("trap '' INT TERM; echo begun; while :; do :; done");
+    command.deadline = Some(Duration::from_millis(300));
+    command.grace = Duration::from_millis(50);
+    let outcome = run_command(&mut shell, command).await;
+    assert!(outcome.timed_out && outcome.shell_restarted);
+    assert_eq!(outcome.stdout.to_text(), "begun\n");
+    assert_eq!(outcome.status.signal, Some(9));
+    assert_eq!(output(&mut shell, "echo $x; pwd").await, "kept\n/tmp\n");
+    shell.close().await;
+}
+
+#[tokio::test]
+async fn a_dropped_run_kills_the_shell_and_the_next_meets_the_last_state() {
+    let mut shell = shell();
+    run(&mut shell, "x=kept").await;
+    let old = shell.pid().unwrap();
+    let cancel = CancellationToken::new();
+    {
+        let running = shell.run(ShellCommand::new("sleep 300"), &cancel, &());
+        let limit = tokio::time::timeout(Duration::from_millis(100), running);
+        assert!(limit.await.is_err());
+    }
+    assert!(eventually(|| !alive(old)));
+    let outcome = run(&mut shell, "echo $x").await;
+    assert_eq!(outcome.stdout.to_text(), "kept\n");
+    assert!(outcome.shell_restarted);
+    shell.close().await;
+}
+
+#[tokio::test]
+async fn dropping_the_shell_kills_all_it_started() {
+    let mut shell = shell();
+    let text = output(&mut shell, "setsid sleep 300 >/dev/null 2>&1 & echo $!").await;
+    let child: i32 = text.trim().parse().unwrap();
+    let pid = shell.pid().unwrap();
+    assert!(alive(child));
+    drop(shell);
+    assert!(eventually(|| !alive(child) && !alive(pid)));
+}
+
+#[tokio::test]
+async fn unusual_state_survives_a_restart() {
+    let mut shell = shell();
+    let setup = r#"declare -A map=([a]=1 ["b c"]="2 3"); list=(x "y z"); declare -r fixed=1
+        declare -i number=5; text=$'tab\tnew\nline \'quote\''; unset HOME PATH2
+        shopt -s extglob nullglob; set -o pipefail
+        g() { case $1 in +(a|b)) echo ab;; esac; }; h() { echo h; }; export -f h; trap 'echo usr' USR1; umask 077
+        set -- one "two three""#;
+    let outcome = run(&mut shell, setup).await;
+    assert_eq!(outcome.stderr.to_text(), "");
+    let check = r#"echo "${map[b c]}|${list[1]}|$fixed|$number|$text|$(g ab)|$(umask)|$2"
+        shopt extglob nullglob; set -o | grep pipefail; bash -c h; kill -USR1 $$; echo "$-""#;
+    let before = output(&mut shell, check).await;
+    let outcome = run(&mut shell, "kill -9 $$").await;
+    assert!(outcome.shell_restarted);
+    assert_eq!(output(&mut shell, check).await, before);
+    assert!(before.contains("2 3|y z|1|5|tab\tnew\nline 'quote'|ab|0077|two three\n"));
+    shell.close().await;
+}
+
+#[tokio::test]
+async fn a_missing_shell_or_directory_is_named() {
+    let mut config = ShellConfig::new(environment(), "/");
+    config.program = Some("/no/such/shell".into());
+    let mut shell = PersistentShell::new(config);
+    let cancel = CancellationToken::new();
+    let error = shell
+        .run(ShellCommand::new("true"), &cancel, &())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), "program_not_found");
+    assert!(error.to_string().contains("/no/such/shell"));
+
+    let mut shell = PersistentShell::new(ShellConfig::new(environment(), "/no/such/place"));
+    let error = shell
+        .run(ShellCommand::new("true"), &cancel, &())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), "working_directory_gone");
+}
+
+#[tokio::test]
+async fn oversized_and_impossible_commands_are_refused() {
+    let mut shell = shell();
+    let cancel = CancellationToken::new();
+    let limit = halter_exec::limits::MAX_COMMAND_BYTES;
+    let mut at_the_edge = "#".repeat(limit - 1);
+    at_the_edge.push('\n');
+    let outcome = run(&mut shell, &at_the_edge).await;
+    assert!(outcome.status.success());
+    at_the_edge.push('#');
+    let error = shell
+        .run(ShellCommand::new(at_the_edge), &cancel, &())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), "limit_exceeded");
+    let error = shell
+        .run(ShellCommand::new("echo \0"), &cancel, &())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), "invalid_input");
+    shell.close().await;
+}
+
+#[tokio::test]
+async fn a_posix_shell_does_as_far_as_it_can() {
+    let mut config = ShellConfig::new(environment(), "/");
+    config.program = Some("sh".into());
+    let mut shell = PersistentShell::new(config);
+    run(&mut shell, "cd /tmp; export x='a b'; f() { echo f; }").await;
+    assert_eq!(
+        output(&mut shell, "pwd; echo $x; f").await,
+        "/tmp\na b\nf\n"
+    );
+    let outcome = run(&mut shell, "export y=2; exit 6").await;
+    assert_eq!(outcome.status.code, Some(6));
+    assert_eq!(output(&mut shell, "pwd; echo $x $y").await, "/tmp\na b 2\n");
+
+    let mut command = ShellCommand::new("echo begun; sleep 300; echo no");
+    command.deadline = Some(Duration::from_millis(300));
+    command.environment = Environment::new().with("ONCE", "1");
+    let outcome = run_command(&mut shell, command).await;
+    assert!(outcome.timed_out);
+    assert_eq!(outcome.stdout.to_text(), "begun\n");
+    assert_eq!(output(&mut shell, "echo $x [$ONCE]").await, "a b []\n");
+    shell.close().await;
+}
