@@ -1,0 +1,66 @@
+//! What ten thousand idle sessions take.
+
+use futures::StreamExt;
+use halter::prelude::*;
+use halter::providers::FakeProvider;
+use halter_bench::measure::{median, memory_kib, run_child};
+use halter_bench::report::{Claim, print};
+use std::io::Write;
+use std::sync::Arc;
+
+const SESSIONS: usize = 10_000;
+const ROUNDS: usize = 5;
+
+fn main() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    if std::env::args().nth(1).as_deref() == Some("--child") {
+        let kib = runtime.block_on(open_sessions())?;
+        serde_json::to_writer(std::io::stdout(), &kib)?;
+        std::io::stdout().flush()?;
+        return Ok(());
+    }
+    let mut sizes = Vec::new();
+    for _ in 0..ROUNDS {
+        let child = runtime.block_on(run_child::<f64>(&[]))?;
+        sizes.push(child.report);
+    }
+    print(&Claim {
+        what: "memory of an idle session that has had one turn, of 10,000",
+        value: median(sizes),
+        limit: 20.0,
+        unit: "KiB",
+    });
+    Ok(())
+}
+
+async fn open_sessions() -> anyhow::Result<f64> {
+    let workspace = tempfile::tempdir()?;
+    let harness = HalterBuilder::new()
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_provider(Arc::new(FakeProvider::from_fn(|_| "hello")))
+        .build()
+        .await?;
+    let init = SessionInit::default().with_working_dir(workspace.path());
+    let mut sessions = Vec::with_capacity(SESSIONS);
+    // The first ones pay for what all share.
+    for _ in 0..10 {
+        sessions.push(one_turn(&harness, init.clone()).await?);
+    }
+    let before = memory_kib("VmRSS")?;
+    for _ in 0..SESSIONS {
+        sessions.push(one_turn(&harness, init.clone()).await?);
+    }
+    let after = memory_kib("VmRSS")?;
+    Ok((after - before) as f64 / SESSIONS as f64)
+}
+
+async fn one_turn(harness: &Halter, init: SessionInit) -> anyhow::Result<HalterSession> {
+    let session = harness.new_session(init).await?;
+    let mut events = session.submit_turn(Turn::user("hello")).await?;
+    while let Some(event) = events.next().await {
+        event?;
+    }
+    Ok(session)
+}

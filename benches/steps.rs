@@ -1,0 +1,209 @@
+//! What the harness adds to a step, how that grows, and what it takes.
+//!
+//! A step is a post to a model server on loopback and one `ls`. The floor is a
+//! bare loop that posts the same bytes to the same server and spawns the same
+//! command.
+
+use anyhow::Context;
+use futures::StreamExt;
+use halter::prelude::*;
+use halter_bench::measure::{median, memory_kib, run_child};
+use halter_bench::provider::{Client, LoopbackProvider, StepLog, note_step};
+use halter_bench::report::{Claim, print, remark};
+use halter_bench::server::{Server, serve};
+use halter_config::{SessionBackend, SessionsConfig};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Pairs of runs; the median counts.
+const ROUNDS: usize = 7;
+
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["--child", "serve"] => serve(),
+        ["--child", "harness", address, steps, database] => {
+            report(block_on(harness(address, steps.parse()?, database))?)
+        }
+        ["--child", "floor", address, bodies] => report(block_on(floor(address, bodies))?),
+        _ => block_on(bench()),
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
+}
+
+fn report(log: StepLog) -> anyhow::Result<()> {
+    serde_json::to_writer(std::io::stdout(), &log)?;
+    std::io::stdout().flush()?;
+    Ok(())
+}
+
+async fn bench() -> anyhow::Result<()> {
+    let server = Server::start()?;
+    let address = server.address().to_string();
+    let scratch = tempfile::tempdir()?;
+    for (store, limit_at_20) in [("memory", 2.0), ("sqlite", 2.0)] {
+        let mut at_20 = Vec::new();
+        let mut growth = Vec::new();
+        let mut peaks = Vec::new();
+        for round in 0..ROUNDS {
+            let run = Run {
+                address: &address,
+                scratch: scratch.path(),
+                store,
+                round,
+            };
+            at_20.push(run.overhead(20).await?);
+            let (grown, peak) = run.growth(300).await?;
+            growth.push(grown);
+            peaks.push(peak);
+        }
+        print(&Claim {
+            what: &format!("{store}: CPU per step over the floor, 20 steps"),
+            value: median(at_20),
+            limit: limit_at_20,
+            unit: "x",
+        });
+        print(&Claim {
+            what: &format!("{store}: last 30 of 300 steps over first 30, over the floor's"),
+            value: median(growth),
+            limit: 1.15,
+            unit: "x",
+        });
+        print(&Claim {
+            what: &format!("{store}: peak memory of a 300-step session"),
+            value: median(peaks),
+            limit: 40.0,
+            unit: "MiB",
+        });
+    }
+    remark("server, harness and floor ran as processes of their own, interleaved");
+    Ok(())
+}
+
+/// One pair of runs.
+struct Run<'a> {
+    address: &'a str,
+    scratch: &'a Path,
+    store: &'a str,
+    round: usize,
+}
+
+impl Run<'_> {
+    /// CPU of so many steps over that of the floor, without the start.
+    async fn overhead(&self, steps: usize) -> anyhow::Result<f64> {
+        let (start, _) = self.harness(0).await?;
+        let (whole, log) = self.harness(steps).await?;
+        let (floor_start, _) = self.floor(&[]).await?;
+        let (floor_whole, _) = self.floor(&log.body_bytes).await?;
+        Ok((whole - start) / (floor_whole - floor_start))
+    }
+
+    /// How much dearer late steps are than early ones, over the floor's own
+    /// growth; and the most memory the harness used, in MiB.
+    async fn growth(&self, steps: usize) -> anyhow::Result<(f64, f64)> {
+        let (_, log) = self.harness(steps).await?;
+        let (_, floor) = self.floor(&log.body_bytes).await?;
+        let ratio = late_over_early(&log)? / late_over_early(&floor)?;
+        Ok((ratio, log.peak_kib as f64 / 1024.0))
+    }
+
+    async fn harness(&self, steps: usize) -> anyhow::Result<(f64, StepLog)> {
+        let database = match self.store {
+            "sqlite" => self
+                .scratch
+                .join(format!("{}-{steps}.db", self.round))
+                .display()
+                .to_string(),
+            _ => String::new(),
+        };
+        let _ = std::fs::remove_file(&database);
+        let count = steps.to_string();
+        let child = run_child(&["harness", self.address, &count, &database]).await?;
+        Ok((child.cpu.as_secs_f64(), child.report))
+    }
+
+    async fn floor(&self, bodies: &[usize]) -> anyhow::Result<(f64, StepLog)> {
+        let bodies = serde_json::to_string(bodies)?;
+        let child = run_child(&["floor", self.address, &bodies]).await?;
+        Ok((child.cpu.as_secs_f64(), child.report))
+    }
+}
+
+fn late_over_early(log: &StepLog) -> anyhow::Result<f64> {
+    let costs: Vec<u64> = log
+        .cpu_nanos
+        .windows(2)
+        .filter_map(|pair| pair.last()?.checked_sub(*pair.first()?))
+        .collect();
+    let early: u64 = costs.iter().take(30).sum();
+    let late: u64 = costs.iter().rev().take(30).sum();
+    anyhow::ensure!(early > 0 && late > 0, "no steps were measured");
+    Ok(late as f64 / early as f64)
+}
+
+/// A session of so many steps through the whole harness.
+async fn harness(address: &str, steps: usize, database: &str) -> anyhow::Result<StepLog> {
+    let provider = Arc::new(LoopbackProvider::new(address.parse()?, steps));
+    let mut config = HarnessConfig::default();
+    if !database.is_empty() {
+        config.sessions = SessionsConfig {
+            backend: SessionBackend::Sqlite,
+            sqlite_path: Some(database.into()),
+            ..SessionsConfig::default()
+        };
+    }
+    let workspace = tempfile::tempdir()?;
+    let harness = HalterBuilder::new()
+        .with_config(config)
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_provider(provider.clone())
+        .build()
+        .await?;
+    let init = SessionInit::default().with_working_dir(workspace.path());
+    let session = harness.new_session(init).await?;
+    let mut events = session.submit_turn(Turn::user("go")).await?;
+    while let Some(event) = events.next().await {
+        if let SessionEventPayload::TurnFailed { error, .. } = event?.payload {
+            anyhow::bail!(error);
+        }
+    }
+    session.shutdown("done").await?;
+    let mut log = provider.log();
+    anyhow::ensure!(log.body_bytes.len() == steps + 1, "every step was made");
+    log.peak_kib = memory_kib("VmHWM")?;
+    Ok(log)
+}
+
+/// The bare loop: the same bytes to the same server, the same command.
+async fn floor(address: &str, bodies: &str) -> anyhow::Result<StepLog> {
+    let bodies: Vec<usize> = serde_json::from_str(bodies)?;
+    let workspace = tempfile::tempdir()?;
+    let mut client = Client::connect(address.parse()?).await?;
+    let mut log = StepLog::default();
+    let mut body = Vec::new();
+    for (step, bytes) in bodies.iter().enumerate() {
+        body.resize(*bytes, b'x');
+        note_step(&mut log, *bytes);
+        client.post(&body).await?;
+        if step + 1 < bodies.len() {
+            let output = tokio::process::Command::new("ls")
+                .args(["-w", "80"])
+                .current_dir(workspace.path())
+                .stdin(std::process::Stdio::null())
+                .output()
+                .await
+                .context("ls")?;
+            anyhow::ensure!(output.status.success(), "ls");
+        }
+    }
+    log.peak_kib = memory_kib("VmHWM")?;
+    Ok(log)
+}
