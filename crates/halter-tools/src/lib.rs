@@ -8,7 +8,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`tool`], [`typed`] | the trait, and tools whose input is a struct |
+//! | [`tool`], [`mod@typed`] | the trait, and tools whose input is a struct |
 //! | [`context`] | what a call is given |
 //! | [`runtime`] | the registry and the dispatch of calls |
 //! | [`session`], [`scratch`], [`path_locks`] | what lives between calls |

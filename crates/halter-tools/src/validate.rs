@@ -129,24 +129,36 @@ fn describe(error: &ValidationError<'_>, schema: &Value) -> String {
             given()
         ),
         ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
-            format!(
-                "{place} fits none of the allowed forms ({})",
-                forms(context, schema)
-            )
+            match forms(context, schema).as_slice() {
+                [only] => only.clone(),
+                many => format!(
+                    "{place} fits none of the allowed forms ({})",
+                    many.join(", or ")
+                ),
+            }
         }
         _ => format!("{place}: {}", shortened(&error.to_string())),
     }
 }
 
 /// Why each form was refused, so that a model can choose one and repair it.
-fn forms(context: &[Vec<ValidationError<'static>>], schema: &Value) -> String {
+/// That it could also be null says nothing about a value that is given.
+fn forms(context: &[Vec<ValidationError<'static>>], schema: &Value) -> Vec<String> {
+    let wants_null = |error: &ValidationError<'_>| {
+        matches!(
+            error.kind(),
+            ValidationErrorKind::Type {
+                kind: TypeKind::Single(JsonType::Null)
+            }
+        )
+    };
     context
         .iter()
         .filter_map(|errors| errors.first())
+        .filter(|error| !wants_null(error))
         .take(LISTED_PROBLEMS)
         .map(|error| describe(error, schema))
-        .collect::<Vec<_>>()
-        .join(", or ")
+        .collect()
 }
 
 fn unexpected_property(name: &str, inside: &str, known: &[&str]) -> String {
@@ -155,7 +167,7 @@ fn unexpected_property(name: &str, inside: &str, known: &[&str]) -> String {
         Some(near) => format!("`{shown}` is not a parameter{inside}; did you mean `{near}`?"),
         None if known.is_empty() => format!("`{shown}` is not a parameter{inside}"),
         None => format!(
-            "`{shown}` is not a parameter{inside}, which takes {}",
+            "`{shown}` is not a parameter{inside}; the parameters are {}",
             known.join(", ")
         ),
     }
@@ -326,7 +338,7 @@ mod tests {
             ),
             (
                 json!({"path": "a", "unrelated": 3}),
-                "`unrelated` is not a parameter, which takes path, limit, mode, targets, env",
+                "`unrelated` is not a parameter; the parameters are path, limit, mode, targets, env",
             ),
             (
                 json!({"path": "a", "targets": ["x", 7]}),
@@ -351,6 +363,35 @@ mod tests {
         ] {
             assert_eq!(problem(arguments), expected);
         }
+    }
+
+    #[test]
+    fn of_several_forms_each_says_what_is_wrong() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "size": {"anyOf": [
+                    {"type": "object", "properties": {"w": {"type": "integer"}}, "required": ["w"]},
+                    {"type": "null"}
+                ]},
+                "id": {"oneOf": [{"type": "integer"}, {"type": "string", "minLength": 2}]}
+            }
+        });
+        let message = check(schema.clone(), json!({"size": {"w": "wide"}}))
+            .unwrap_err()
+            .message;
+        assert!(
+            message.contains(": `size.w` must be a whole number, but the string \"wide\""),
+            "{message}"
+        );
+        let message = check(schema, json!({"id": "x"})).unwrap_err().message;
+        assert!(
+            message.contains(
+                "`id` fits none of the allowed forms (`id` must be a whole number, but the \
+                 string \"x\" was given, or `id` must have at least 2 characters, but has 1)"
+            ),
+            "{message}"
+        );
     }
 
     #[test]

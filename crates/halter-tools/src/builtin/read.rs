@@ -10,8 +10,9 @@ use super::support::{blocking, hex, shown, spelled};
 use crate::context::ToolContext;
 use crate::limits::{BINARY_SNIFF_BYTES, LINE_BYTES, READ_LINES};
 use crate::typed::TypedTool;
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
+use halter_policy::PolicyError;
 use halter_protocol::{ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -80,7 +81,7 @@ impl TypedTool for ReadTool {
         let views = file_views(&context.tool_sessions)?;
         blocking(move || {
             let door = context.policy.door();
-            let handle = door.open_read(&spelled(&input.path))?;
+            let handle = door.open_read(&spelled(&input.path)).map_err(explain)?;
             let resolved = handle.resolved().to_owned();
             let path = shown(door, &resolved);
             let mut page = Page::new(&input, context.policy.max_read_bytes());
@@ -97,6 +98,15 @@ impl TypedTool for ReadTool {
             Ok(result)
         })
         .await
+    }
+}
+
+/// What to do instead, where the door cannot know.
+fn explain(error: PolicyError) -> anyhow::Error {
+    match error {
+        PolicyError::NotAFile { .. } => anyhow!("{error}; list it with `glob`"),
+        PolicyError::NotFound { .. } => anyhow!("{error}; find its name with `glob`"),
+        other => other.into(),
     }
 }
 

@@ -52,8 +52,8 @@ impl Walker {
         builder
             .hidden(false)
             .git_global(false)
-            .require_git(rules == IgnoreRules::OfRepository)
-            .parents(rules != IgnoreRules::OfSearchedDirectory)
+            .require_git(rules == IgnoreRules::Repository)
+            .parents(rules != IgnoreRules::SearchedDirectory)
             .follow_links(false)
             .max_depth(plan.max_depth)
             .sort_by_file_name(OsStr::cmp)
@@ -123,15 +123,16 @@ impl EntryBudget {
     }
 }
 
-/// Which ignore files above a searched directory apply to it.
+/// Whose ignore files above a searched directory apply to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IgnoreRules {
-    /// Those of the git repository it belongs to.
-    OfRepository,
-    /// All above it: they are the session's own.
-    OfSession,
-    /// None: some above the session's directory have nothing to do with it.
-    OfSearchedDirectory,
+    /// The git repository's that it belongs to.
+    Repository,
+    /// The session's: all above it.
+    Session,
+    /// Its own only: some above the session's directory have nothing to do
+    /// with it.
+    SearchedDirectory,
 }
 
 impl IgnoreRules {
@@ -139,7 +140,7 @@ impl IgnoreRules {
         let mut strangers = false;
         for directory in root.ancestors() {
             if directory.join(".git").exists() {
-                return Self::OfRepository;
+                return Self::Repository;
             }
             if !directory.starts_with(working_dir) {
                 strangers |= [".gitignore", ".ignore"]
@@ -148,8 +149,8 @@ impl IgnoreRules {
             }
         }
         match strangers {
-            true => Self::OfSearchedDirectory,
-            false => Self::OfSession,
+            true => Self::SearchedDirectory,
+            false => Self::Session,
         }
     }
 }

@@ -285,6 +285,20 @@ async fn a_cancelled_search_stops() {
 }
 
 #[tokio::test]
+async fn a_search_stops_inside_a_file() {
+    // The third use is after the file is open.
+    let workspace = Workspace::new().cancelling_at_door_use(3);
+    workspace.put("a", "x\n".repeat(1000));
+    workspace
+        .error(
+            "grep",
+            json!({"pattern": "x", "path": "a"}),
+            ToolErrorCode::Cancelled,
+        )
+        .await;
+}
+
+#[tokio::test]
 async fn a_line_beyond_memory_is_skipped_and_counted() {
     let workspace = Workspace::new();
     workspace.put("long", "x".repeat(GREP_HEAP_BYTES + 1));

@@ -110,6 +110,25 @@ async fn sensitive_files_are_denied_to_every_tool() {
 }
 
 #[tokio::test]
+async fn special_files_are_denied_without_waiting() {
+    let workspace = Workspace::new();
+    workspace.fifo("pipe");
+    for (tool, arguments) in [
+        ("read", json!({"path": "pipe"})),
+        ("write", json!({"path": "pipe", "content": "x"})),
+        (
+            "edit",
+            json!({"path": "pipe", "old_string": "a", "new_string": "b"}),
+        ),
+        ("grep", json!({"pattern": "x", "path": "pipe"})),
+    ] {
+        workspace
+            .error(tool, arguments, ToolErrorCode::PolicyDenied)
+            .await;
+    }
+}
+
+#[tokio::test]
 async fn a_shell_that_is_off_runs_nothing() {
     let workspace = Workspace::with_settings(PolicySettings {
         shell_enabled: false,
