@@ -5,7 +5,8 @@
 //! [`codec`](crate::codec). A checkpoint is a shortcut, never the truth: one of
 //! another version or shape is ignored and the events are folded instead.
 
-use crate::codec::{BlobSet, Texts, encode};
+use crate::blob::Blob;
+use crate::codec::{Texts, encode};
 use crate::error::StoreError;
 use crate::store::SessionStore;
 use halter_protocol::{Message, SessionState, Transcript};
@@ -17,21 +18,20 @@ use std::sync::Arc;
 /// skipped, a newer one may have to see.
 pub const CHECKPOINT_VERSION: u32 = 1;
 
-/// The stored form of `state`; the blobs it needs are added to `blobs`.
-pub(crate) fn encode_state(
-    state: &SessionState,
-    blobs: &mut BlobSet,
-) -> serde_json::Result<Arc<str>> {
+/// The stored form of `state`. Its large texts are those of stored events, so
+/// their blobs are only referred to.
+pub(crate) fn encode_state(state: &SessionState) -> serde_json::Result<Arc<str>> {
+    let mut known = |_: Blob| {};
     let mut rest = state.clone();
     rest.messages = Transcript::default();
     let mut json = format!("{{\"version\":{CHECKPOINT_VERSION},\"state\":");
-    json.push_str(&encode(&rest, blobs)?);
+    json.push_str(&encode(&rest, &mut known)?);
     json.push_str(",\"messages\":[");
     for (index, message) in state.messages.iter().enumerate() {
         if index > 0 {
             json.push(',');
         }
-        json.push_str(&encode(message, blobs)?);
+        json.push_str(&encode(message, &mut known)?);
     }
     json.push_str("]}");
     Ok(json.into())
@@ -66,7 +66,8 @@ pub(crate) async fn decode_state(
         };
         state.messages.push(message);
     }
-    Ok(Some(state))
+    // A text the store cannot find may still stand in an event.
+    Ok(Some(state).filter(|_| !texts.any_lost()))
 }
 
 async fn restore<T: for<'a> Deserialize<'a>>(

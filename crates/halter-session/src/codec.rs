@@ -15,7 +15,7 @@
 
 use crate::blob::{Blob, BlobHash};
 use crate::error::StoreError;
-use crate::limits::MAX_INLINE_STRING_BYTES;
+use crate::limits::{MAX_INLINE_STRING_BYTES, MAX_READ_BYTES};
 use crate::records::EventRecord;
 use crate::store::SessionStore;
 use bytes::Bytes;
@@ -44,18 +44,25 @@ pub(crate) fn encode_event(
     if let SessionEventPayload::Unknown(_) = event.payload {
         return serde_json::to_string(event).map(Arc::from);
     }
-    encode(event, blobs).map(Arc::from)
+    let mut keep = |blob: Blob| {
+        blobs.insert(blob.hash, blob.bytes);
+    };
+    encode(event, &mut keep).map(Arc::from)
 }
 
-/// The stored form of any document that serializes as an object.
-pub(crate) fn encode(document: &impl Serialize, blobs: &mut BlobSet) -> serde_json::Result<String> {
+/// The stored form of any document that serializes as an object; the blobs it
+/// needs are given to `keep`.
+pub(crate) fn encode(
+    document: &impl Serialize,
+    keep: &mut dyn FnMut(Blob),
+) -> serde_json::Result<String> {
     let json = serde_json::to_string(document)?;
     if json.len() <= MAX_INLINE_STRING_BYTES {
         return Ok(json);
     }
     let mut value = serde_json::to_value(document)?;
     let mut table = Table::new();
-    move_large_strings(&mut value, &mut String::new(), &mut table, blobs);
+    move_large_strings(&mut value, &mut String::new(), &mut table, keep);
     if table.is_empty() {
         return Ok(json);
     }
@@ -69,20 +76,20 @@ fn move_large_strings(
     value: &mut Value,
     pointer: &mut String,
     table: &mut Table,
-    blobs: &mut BlobSet,
+    keep: &mut dyn FnMut(Blob),
 ) {
     let parent = pointer.len();
     match value {
         Value::String(text) if text.len() > MAX_INLINE_STRING_BYTES => {
             let blob = Blob::new(std::mem::take(text).into_bytes());
             table.insert(pointer.clone(), blob.hash);
-            blobs.insert(blob.hash, blob.bytes);
+            keep(blob);
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
                 pointer.push('/');
                 pointer.push_str(&index.to_string());
-                move_large_strings(item, pointer, table, blobs);
+                move_large_strings(item, pointer, table, keep);
                 pointer.truncate(parent);
             }
         }
@@ -90,7 +97,7 @@ fn move_large_strings(
             for (name, field) in fields.iter_mut() {
                 pointer.push('/');
                 pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                move_large_strings(field, pointer, table, blobs);
+                move_large_strings(field, pointer, table, keep);
                 pointer.truncate(parent);
             }
         }
@@ -113,13 +120,16 @@ fn table_of(json: &str) -> Option<Table> {
 
 /// Texts fetched from a store, to put back into stored documents.
 #[derive(Debug, Default)]
-pub(crate) struct Texts(HashMap<BlobHash, Arc<str>>);
+pub(crate) struct Texts {
+    found: HashMap<BlobHash, Arc<str>>,
+    any_lost: bool,
+}
 
 impl Texts {
     /// Fetches what `json` needs and is not here yet.
     pub async fn fetch(&mut self, store: &dyn SessionStore, json: &str) -> Result<(), StoreError> {
         for hash in table_of(json).unwrap_or_default().into_values() {
-            let Entry::Vacant(place) = self.0.entry(hash) else {
+            let Entry::Vacant(place) = self.found.entry(hash) else {
                 continue;
             };
             let bytes = store.blob(&hash).await?;
@@ -127,11 +137,17 @@ impl Texts {
                 .as_deref()
                 .and_then(|bytes| std::str::from_utf8(bytes).ok());
             if text.is_none() {
+                self.any_lost = true;
                 tracing::warn!(%hash, "a stored text is missing; its place says so");
             }
             place.insert(text.map_or_else(|| lost(&hash), Arc::from));
         }
         Ok(())
+    }
+
+    /// True if the store had not all that was asked for.
+    pub fn any_lost(&self) -> bool {
+        self.any_lost
     }
 
     /// The document with its texts in place.
@@ -145,7 +161,11 @@ impl Texts {
         }
         for (pointer, hash) in table {
             if let Some(place) = value.pointer_mut(&pointer) {
-                let text = self.0.get(&hash).cloned().unwrap_or_else(|| lost(&hash));
+                let text = self
+                    .found
+                    .get(&hash)
+                    .cloned()
+                    .unwrap_or_else(|| lost(&hash));
                 *place = Value::String(text.as_ref().to_owned());
             }
         }
@@ -159,12 +179,12 @@ fn lost(hash: &BlobHash) -> Arc<str> {
     format!("[this text is lost: blob {hash} is missing from the session store]").into()
 }
 
-/// The event a stored line stands for.
-pub(crate) fn decode_event(
+/// The event a stored line stands for, and its size with texts in place.
+fn decode_event(
     session_id: &SessionId,
     record: &EventRecord,
     texts: &Texts,
-) -> Result<SessionEvent, StoreError> {
+) -> Result<(SessionEvent, usize), StoreError> {
     let corrupt = |why: String| StoreError::corrupt_event(session_id, record.sequence, why);
     let json = texts
         .put_back(&record.json)
@@ -174,12 +194,14 @@ pub(crate) fn decode_event(
     if event.sequence() != record.sequence {
         return Err(corrupt(format!("it says it is event {}", event.sequence())));
     }
-    Ok(event)
+    Ok((event, json.len()))
 }
 
-/// The events after `after`, oldest first, texts in place. Returns what
-/// [`SessionStore::read`] returns: fewer than `limit` does not mean the end,
-/// none does.
+/// The events after `after`, oldest first, texts in place.
+///
+/// As with [`SessionStore::read`], fewer than `limit` do not mean the end, none
+/// do: the events of one call have at most [`MAX_READ_BYTES`] together, unless
+/// the first alone has more.
 pub async fn read_events(
     store: &dyn SessionStore,
     session_id: &SessionId,
@@ -189,9 +211,15 @@ pub async fn read_events(
     let records = store.read(session_id, after, limit).await?;
     let mut texts = Texts::default();
     let mut events = Vec::with_capacity(records.len());
+    let mut total = 0;
     for record in &records {
         texts.fetch(store, &record.json).await?;
-        events.push(decode_event(session_id, record, &texts)?);
+        let (event, bytes) = decode_event(session_id, record, &texts)?;
+        total += bytes;
+        if total > MAX_READ_BYTES && !events.is_empty() {
+            break;
+        }
+        events.push(event);
     }
     Ok(events)
 }
@@ -221,12 +249,13 @@ mod tests {
 
     fn texts(blobs: &BlobSet) -> Texts {
         let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap().into();
-        Texts(
-            blobs
+        Texts {
+            found: blobs
                 .iter()
                 .map(|(hash, bytes)| (*hash, text(bytes)))
                 .collect(),
-        )
+            any_lost: false,
+        }
     }
 
     fn round_trip(event: &SessionEvent) -> (Arc<str>, BlobSet, SessionEvent) {
@@ -236,7 +265,7 @@ mod tests {
             sequence: 1,
             json: json.clone(),
         };
-        let back = decode_event(&"ses_1".into(), &record, &texts(&blobs)).unwrap();
+        let (back, _) = decode_event(&"ses_1".into(), &record, &texts(&blobs)).unwrap();
         (json, blobs, back)
     }
 

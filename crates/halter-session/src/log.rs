@@ -245,10 +245,7 @@ impl SessionLog {
             return;
         }
         let state = self.state.clone();
-        let encode = move || {
-            let mut blobs = BlobSet::new();
-            encode_state(&state, &mut blobs).map(|json| (json, blobs))
-        };
+        let encode = move || encode_state(&state);
         let encoded = match tokio::runtime::Handle::try_current() {
             Ok(runtime) => match runtime.spawn_blocking(encode).await {
                 Ok(encoded) => encoded,
@@ -257,14 +254,13 @@ impl SessionLog {
             Err(_) => encode(),
         };
         match encoded {
-            Ok((json, blobs)) if json.len() <= MAX_CHECKPOINT_BYTES => {
-                batch.blobs.extend(blobs.into_iter().map(Blob::from));
+            Ok(json) if json.len() <= MAX_CHECKPOINT_BYTES => {
                 batch.checkpoint = Some(Checkpoint {
                     sequence: self.head,
                     json,
                 });
             }
-            Ok((json, _)) => tracing::warn!(
+            Ok(json) => tracing::warn!(
                 session_id = %self.token.session_id,
                 bytes = json.len(),
                 max = MAX_CHECKPOINT_BYTES,

@@ -251,6 +251,23 @@ mod tests {
     }
 
     #[test]
+    fn a_session_id_is_a_short_text() {
+        let code = |bytes: usize| {
+            let blueprint = serde_json::json!({
+                "session_id": "i".repeat(bytes), "created_at": "2026-01-02T03:04:05Z",
+                "working_dir": "/", "default_model": "default", "system_prompt": [],
+                "snapshot_revision": "empty", "environment": {"platform": "", "date": ""},
+            });
+            let record = SessionRecord::new(serde_json::from_value(blueprint).unwrap());
+            check_create(&record).map_err(|error| error.code())
+        };
+        assert_eq!(code(0), Err("session_invalid_batch"));
+        assert_eq!(code(1), Ok(()));
+        assert_eq!(code(MAX_SESSION_ID_BYTES), Ok(()));
+        assert_eq!(code(MAX_SESSION_ID_BYTES + 1), Err("session_too_large"));
+    }
+
+    #[test]
     fn a_checkpoint_lies_within_the_log() {
         let checkpoint = |sequence| {
             let mut batch = events([5]);

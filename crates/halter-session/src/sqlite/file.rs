@@ -4,12 +4,12 @@ use super::SqliteOptions;
 use super::fault::{Fault, corrupt_file, io_failure};
 use crate::error::StoreError;
 use crate::limits::SQLITE_BUSY_MILLIS;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The version of the tables, in SQLite's `user_version`.
 pub(super) const FILE_VERSION: u32 = 1;
@@ -133,8 +133,12 @@ fn recognize(path: &Path) -> Result<(), StoreError> {
 }
 
 fn initialize(connection: &mut Connection, path: &Path) -> Result<(), Fault> {
-    let is_new = check_identity(connection, path)?;
-    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    let is_new = {
+        // One moment for all that is asked: another process may be creating it.
+        let snapshot = connection.transaction()?;
+        check_identity(&snapshot, path)?
+    };
+    let mode = switch_to_wal(connection)?;
     if mode != "wal" {
         return Err(Fault::Refused(StoreError::Unusable {
             path: path.to_owned(),
@@ -155,6 +159,23 @@ fn initialize(connection: &mut Connection, path: &Path) -> Result<(), Fault> {
         tables.commit()?;
     }
     Ok(())
+}
+
+/// Sets the journal mode and returns what it is then. SQLite does not wait by
+/// itself when two processes switch a new file at once.
+fn switch_to_wal(connection: &Connection) -> Result<String, Fault> {
+    let deadline = Instant::now() + Duration::from_millis(SQLITE_BUSY_MILLIS);
+    loop {
+        match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            outcome => return Ok(outcome?),
+        }
+    }
 }
 
 /// True for an empty database, false for one of ours, an error for any other.

@@ -2,8 +2,9 @@
 
 use halter_protocol::{SessionEventPayload, TurnId};
 use halter_session::conformance::{blueprint, pending};
+use halter_session::limits::SQLITE_QUEUE_REQUESTS;
 use halter_session::{
-    Durability, DurabilityPolicy, InMemorySessionStore, SessionLog, SessionStore,
+    Durability, DurabilityPolicy, InMemorySessionStore, SessionLog, SessionRecord, SessionStore,
     SqliteSessionStore, read_events,
 };
 use std::sync::Arc;
@@ -71,6 +72,23 @@ async fn a_hundred_sessions_in_sqlite_on_one_thread() {
     let store = Arc::new(SqliteSessionStore::open(path).await.unwrap());
     hundred_writers(store.clone()).await;
     store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn more_requests_than_the_queue_holds_wait_their_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sessions.db");
+    let store = Arc::new(SqliteSessionStore::open(path).await.unwrap());
+    let requests: Vec<_> = (0..SQLITE_QUEUE_REQUESTS * 3)
+        .map(|number| {
+            let store = store.clone();
+            let record = SessionRecord::new(blueprint(&format!("ses_{number}")));
+            tokio::spawn(async move { store.create(record).await })
+        })
+        .collect();
+    for request in requests {
+        request.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@
 
 mod concurrency;
 mod durability;
+mod log;
 mod properties;
 mod sqlite_file;
 mod stores;

@@ -1,7 +1,8 @@
 //! The SQLite file: what is created, what is refused, what a full disk does.
 
-use halter_protocol::{SessionEventPayload, ToolResult};
+use halter_protocol::{SessionEventPayload, SessionState, ToolResult};
 use halter_session::conformance::{blueprint, pending, turn};
+use halter_session::limits::SQLITE_BUSY_MILLIS;
 use halter_session::{
     AppendBatch, Blob, Durability, DurabilityPolicy, EventRecord, PageRequest, SessionLog,
     SessionRecord, SessionStore, SqliteOptions, SqliteSessionStore, StoreError,
@@ -357,6 +358,22 @@ async fn a_closed_store_says_so() {
 }
 
 #[tokio::test]
+async fn dropping_the_store_closes_the_file() {
+    let (directory, path) = place();
+    let store = SqliteSessionStore::open(&path).await.unwrap();
+    append_one(&store, "ses_1").await.unwrap();
+    let wal = directory.path().join("sessions.db-wal");
+    assert!(wal.exists());
+    drop(store);
+    // SQLite removes it with the last connection.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while wal.exists() {
+        assert!(std::time::Instant::now() < deadline, "still open");
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_file_held_by_another_process_is_waited_for() {
     let (_directory, path) = place();
     with_one_session(&path).await;
@@ -372,4 +389,37 @@ async fn a_file_held_by_another_process_is_waited_for() {
     assert_eq!(page.sessions.len(), 1);
     other.execute_batch("COMMIT").unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_file_held_for_too_long_is_named() {
+    let (_directory, path) = place();
+    let store = SqliteSessionStore::open(&path).await.unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let started = std::time::Instant::now();
+    let error = append_one(&store, "ses_1").await.unwrap_err();
+    assert!(started.elapsed().as_millis() >= u128::from(SQLITE_BUSY_MILLIS));
+    assert_eq!(error.code(), "store_busy");
+    assert!(error.is_retryable());
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(append_one(&store, "ses_1").await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_file_of_version_1_opens_forever() {
+    let (_directory, path) = place();
+    edit(&path, include_str!("fixtures/sessions_v1.sql"));
+    let store: Arc<dyn SessionStore> = Arc::new(SqliteSessionStore::open(&path).await.unwrap());
+    let page = store.list(PageRequest::default()).await.unwrap();
+    assert_eq!(page.sessions[0].title.as_deref(), Some("count the files"));
+    let policy = DurabilityPolicy::Process;
+    let log = SessionLog::open(store, &"ses_v1".into(), policy)
+        .await
+        .unwrap();
+    assert_eq!(log.head(), 5);
+    let expected = include_str!("fixtures/sessions_v1.state.json")
+        .replace("2000 LINES", &"file\\n".repeat(2_000));
+    let expected: SessionState = serde_json::from_str(&expected).unwrap();
+    assert_eq!(log.state(), &expected);
 }

@@ -4,7 +4,9 @@ use halter_protocol::{
     DeltaItem, SessionBlueprint, SessionEventPayload, Timestamp, ToolResult, TurnId,
 };
 use halter_session::conformance::{blueprint, pending, turn};
-use halter_session::limits::{MAX_INLINE_STRING_BYTES, TRACE_OPEN_FILES, TRACE_QUEUE_LINES};
+use halter_session::limits::{
+    MAX_INLINE_STRING_BYTES, TRACE_OPEN_FILES, TRACE_QUEUE_BYTES, TRACE_QUEUE_LINES,
+};
 use halter_session::{
     AppendBatch, Durability, DurabilityPolicy, EventRecord, InMemorySessionStore, SessionLog,
     SessionStore, TraceRecorder, TraceStart, TraceWriter, export_session_trace,
@@ -154,6 +156,28 @@ async fn more_sessions_than_open_files_are_traced() {
 }
 
 #[tokio::test]
+async fn a_file_is_closed_with_its_last_writer() {
+    let directory = tempfile::tempdir().unwrap();
+    let recorder = TraceRecorder::start(directory.path()).unwrap();
+    let writer = writer(&recorder, &blueprint("ses_1"));
+    let clone = writer.clone();
+    let path = writer.path().to_owned();
+    let is_open = |path: &Path| {
+        let fds = std::fs::read_dir("/proc/self/fd").unwrap();
+        fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok())
+            .any(|target| target == path)
+    };
+    writer.committed(&pending("ses_1", 1, started("turn_1")).into_committed(1));
+    drop(writer);
+    recorder.flush().await;
+    let path = path.canonicalize().unwrap();
+    assert!(is_open(&path));
+    drop(clone);
+    recorder.flush().await;
+    assert!(!is_open(&path));
+}
+
+#[tokio::test]
 async fn a_failing_disk_is_reported_once_and_harms_nobody() {
     let directory = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/full", directory.path().join("ses_1.txt")).unwrap();
@@ -237,6 +261,30 @@ async fn a_slow_disk_drops_lines_and_marks_the_gap() {
     let written = lines.iter().filter(|line| line["sequence"] == 1).count();
     assert!(gap > 0);
     assert_eq!(written as u64 + gap, given as u64);
+}
+
+#[tokio::test]
+async fn a_line_larger_than_the_queue_is_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let recorder = TraceRecorder::start(directory.path()).unwrap();
+    let writer = writer(&recorder, &blueprint("ses_1"));
+    let event = |bytes: usize| {
+        let message = "x".repeat(bytes);
+        pending("ses_1", 1, SessionEventPayload::Warning { message }).into_committed(1)
+    };
+    let envelope = serde_json::to_string(&event(0)).unwrap().len() + 1;
+    writer.committed(&event(TRACE_QUEUE_BYTES - envelope));
+    recorder.flush().await;
+    assert!(writer.take_error().is_none());
+    writer.committed(&event(TRACE_QUEUE_BYTES - envelope + 1));
+    recorder.flush().await;
+    assert_eq!(writer.take_error().unwrap().code(), "trace_overrun");
+    writer.committed(&event(1));
+    recorder.flush().await;
+    assert_eq!(
+        kinds(writer.path()),
+        ["trace_header", "committed", "trace_gap", "committed"]
+    );
 }
 
 #[tokio::test]
