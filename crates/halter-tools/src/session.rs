@@ -64,7 +64,8 @@ impl ToolSessionStore {
         &self.scratch
     }
 
-    /// The state of type `T`, made now if this is its first use.
+    /// The state of type `T`, made now if this is its first use. `make` runs
+    /// under the store's lock and must not use the store.
     pub fn get_or_insert_with<T: ToolSessionState>(
         &self,
         make: impl FnOnce() -> T,

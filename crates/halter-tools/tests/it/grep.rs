@@ -144,6 +144,16 @@ async fn context_shows_every_line_once() {
         )
         .await;
     assert_eq!(result["matches"][0]["context_before"], json!(["x3", "4"]));
+    let result = workspace
+        .ok(
+            "grep",
+            json!({"pattern": "x", "context_before": 4, "offset": 1}),
+        )
+        .await;
+    assert_eq!(
+        result["matches"][0]["context_before"],
+        json!(["1", "2", "x3", "4"])
+    );
 }
 
 #[tokio::test]

@@ -259,10 +259,12 @@ impl<'a> FileSink<'a> {
             .collect()
     }
 
+    /// Only a page that skips matches can need the lines around them.
+    fn remembers(&self) -> bool {
+        self.is_content && self.wanted.before > 0 && self.index <= self.wanted.offset
+    }
+
     fn remember(&mut self, number: u64, line: String) {
-        if self.wanted.before == 0 {
-            return;
-        }
         if self.recent.len() == self.wanted.before {
             self.recent.pop_front();
         }
@@ -308,7 +310,7 @@ impl Sink for FileSink<'_> {
         }
         self.kept_last = self.file.hits.len() > kept_before;
         self.before.clear();
-        if self.is_content && !self.kept_last && self.file.next.is_none() {
+        if self.remembers() {
             let lines: Vec<_> = found.lines().map(|line| self.context_text(line)).collect();
             for (number, line) in (number..).zip(lines) {
                 self.remember(number, line);
@@ -322,8 +324,10 @@ impl Sink for FileSink<'_> {
             return Ok(true);
         }
         let text = self.context_text(line.bytes());
+        if self.remembers() {
+            self.remember(line.line_number().unwrap_or(0), text.clone());
+        }
         if !self.kept_last {
-            self.remember(line.line_number().unwrap_or(0), text);
             return Ok(true);
         }
         match line.kind() {
