@@ -20,14 +20,21 @@ pub const MAX_TEMP_NAME_ATTEMPTS: usize = 64;
 /// Longest shell command the judge reads, in bytes.
 pub const MAX_COMMAND_BYTES: usize = 32 * 1024;
 
-/// Deepest bracket nesting of a shell command, counted without regard to
-/// quotes, in levels. The parser recurses once or more per level.
-pub const MAX_COMMAND_NESTING: usize = 24;
+/// Expansions (`$(`, `${`, backquotes and the like) in one shell command,
+/// counted without regard to quotes. The tokenizer recurses on nested ones.
+pub const MAX_COMMAND_EXPANSIONS: usize = 64;
 
-/// Words of a shell command that could open a compound command (`if`, `while`,
-/// `!` …), counted without regard to quotes or position. The parser recurses
-/// on them.
+/// Words of a shell command that could open a compound command (`if`, `{`,
+/// `while` …), counted without regard to position. The parser recurses on
+/// nested ones.
 pub const MAX_COMMAND_KEYWORDS: usize = 64;
+
+/// Opening parentheses and `case`s in one shell command. The parser's time
+/// doubles with each one that is never closed.
+pub const MAX_COMMAND_BRANCHES: usize = 12;
+
+/// Programs that run one another in one command (`env nice timeout 5 …`).
+pub const MAX_WRAPPED_PROGRAMS: usize = 8;
 
 /// Bytes of an offending shell fragment quoted in an error.
 pub const MAX_FRAGMENT_BYTES: usize = 200;

@@ -6,7 +6,7 @@ use crate::door::FileDoor;
 use crate::error::PolicyError;
 use crate::process;
 use crate::settings::{PolicySettings, SessionScope};
-use crate::shell::ShellJudge;
+use crate::shell::{self, ShellJudge};
 
 /// What a session's tools may do. Every method that fails denies.
 ///
@@ -28,6 +28,14 @@ pub trait ToolPolicy: Send + Sync + Debug {
     /// [`PolicyError::ShellCommandRejected`], or
     /// [`PolicyError::ShellDisabled`].
     fn check_shell_command_strict(&self, command: &str) -> Result<(), PolicyError>;
+    /// Fails if setting this environment variable for a command could decide
+    /// which program or code runs, as `PATH` or `LD_PRELOAD` do.
+    ///
+    /// # Errors
+    /// [`PolicyError::ShellCommandRejected`].
+    fn check_shell_variable(&self, name: &str) -> Result<(), PolicyError> {
+        shell::check_variable(name)
+    }
     /// Fails unless the process is a descendant of this one.
     ///
     /// # Errors

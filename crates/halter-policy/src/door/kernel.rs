@@ -136,21 +136,33 @@ pub(super) fn special_name(kind: FileType) -> Option<&'static str> {
     }
 }
 
-/// Refuses what lies in `/proc`, also where it is mounted under another name:
-/// its files speak for processes, not for data.
-pub(super) fn refuse_proc(
+/// Refuses a path into `/proc`: its files speak for processes, not for data.
+pub(super) fn refuse_proc_path(path: &Path, access: Access) -> Result<(), PolicyError> {
+    if path.starts_with("/proc") {
+        return Err(in_proc(path, access));
+    }
+    Ok(())
+}
+
+/// Refuses what lies in `/proc`, also where that is mounted by another name.
+pub(super) fn refuse_proc_handle(
     directory: BorrowedFd<'_>,
     path: &Path,
     access: Access,
 ) -> Result<(), PolicyError> {
-    if path.starts_with("/proc") || on_procfs(directory, path)? {
-        return Err(PolicyError::SpecialFile {
-            path: path.to_path_buf(),
-            kind: "in /proc",
-            access,
-        });
+    refuse_proc_path(path, access)?;
+    if on_procfs(directory, path)? {
+        return Err(in_proc(path, access));
     }
     Ok(())
+}
+
+fn in_proc(path: &Path, access: Access) -> PolicyError {
+    PolicyError::SpecialFile {
+        path: path.to_path_buf(),
+        kind: "in /proc",
+        access,
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -125,6 +125,7 @@ impl FileDoor {
         let spelled = Spelled::read(path, &self.working_dir, &self.roots)?;
         self.guard.check(spelled.absolute(), access)?;
         self.roots.covering(spelled.absolute(), access)?;
+        kernel::refuse_proc_path(spelled.absolute(), access)?;
         Ok(spelled)
     }
 
@@ -132,7 +133,7 @@ impl FileDoor {
     fn resolve(&self, spelled: &Spelled, access: Access) -> Result<Found, PolicyError> {
         let found = walk::locate(&self.roots, spelled, access)?;
         self.guard.check(&found.path(), access)?;
-        kernel::refuse_proc(found.directory(), &found.path(), access)?;
+        kernel::refuse_proc_handle(found.directory(), &found.path(), access)?;
         Ok(found)
     }
 }

@@ -7,3 +7,15 @@
     clippy::print_stderr,
     missing_docs
 )]
+
+mod door_read;
+mod door_roots;
+
+mod door_races;
+mod door_write;
+mod policy;
+mod shell_attacks;
+mod shell_benign;
+mod shell_fuzz;
+mod shell_rules;
+mod support;

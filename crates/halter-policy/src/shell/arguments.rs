@@ -1,0 +1,282 @@
+//! Options that make an otherwise harmless program run another.
+
+use super::Refusal;
+use super::programs::Programs;
+use super::reader::Word;
+
+/// The options of a program that are refused.
+pub(super) struct Options {
+    /// Long options, with their dashes; abbreviations are refused as well.
+    long: &'static [&'static str],
+    /// Letters of short options, also in a cluster such as `-xvI`.
+    short: &'static str,
+    /// Letters that take a value, which ends a cluster.
+    valued: &'static str,
+    /// Words refused by how they start, for programs with their own habits.
+    starts: &'static [&'static str],
+}
+
+const NOTHING: Options = Options {
+    long: &[],
+    short: "",
+    valued: "",
+    starts: &[],
+};
+
+const RG: Options = Options {
+    long: &["--pre", "--hostname-bin", "--search-zip"],
+    short: "z",
+    valued: "ABCdeEfgjmMrtT",
+    ..NOTHING
+};
+const FD: Options = Options {
+    long: &["--exec", "--exec-batch"],
+    short: "xX",
+    valued: "eEtdgjcSo",
+    ..NOTHING
+};
+const SORT: Options = Options {
+    long: &["--compress-program"],
+    ..NOTHING
+};
+const SPLIT: Options = Options {
+    long: &["--filter"],
+    ..NOTHING
+};
+const INSTALL: Options = Options {
+    long: &["--strip-program"],
+    ..NOTHING
+};
+const WGET: Options = Options {
+    long: &["--execute", "--use-askpass", "--config"],
+    short: "e",
+    valued: "oaiBtOTwQPUlADIRX",
+    ..NOTHING
+};
+const BAT: Options = Options {
+    long: &["--pager"],
+    ..NOTHING
+};
+const GO: Options = Options {
+    starts: &[
+        "-exec",
+        "--exec",
+        "-toolexec",
+        "--toolexec",
+        "-vettool",
+        "--vettool",
+    ],
+    ..NOTHING
+};
+const COMPILER: Options = Options {
+    starts: &["-wrapper", "-fplugin", "-specs", "--specs", "-B", "@"],
+    ..NOTHING
+};
+const ZIP: Options = Options {
+    long: &["--unzip-command"],
+    short: "T",
+    ..NOTHING
+};
+const HG: Options = Options {
+    long: &["--config", "--config-file", "--ssh", "--remotecmd"],
+    short: "e",
+    ..NOTHING
+};
+const SVN: Options = Options {
+    long: &[
+        "--diff-cmd",
+        "--diff3-cmd",
+        "--editor-cmd",
+        "--config-option",
+        "--config-dir",
+    ],
+    ..NOTHING
+};
+
+pub(super) fn options_of(program: &str) -> Option<&'static Options> {
+    Some(match program {
+        "rg" => &RG,
+        "fd" | "fdfind" => &FD,
+        "sort" => &SORT,
+        "split" => &SPLIT,
+        "install" => &INSTALL,
+        "wget" => &WGET,
+        "bat" | "batcat" => &BAT,
+        "go" => &GO,
+        "cc" | "gcc" | "g++" | "c++" | "clang" | "clang++" => &COMPILER,
+        "zip" => &ZIP,
+        "hg" => &HG,
+        "svn" => &SVN,
+        _ => return None,
+    })
+}
+
+impl Options {
+    /// Fails if one of the options is among the words. Words after `--` are
+    /// looked at as well: whether `--` ends the options or is the value of one
+    /// is the program's secret.
+    pub(super) fn check(&self, words: &[Word]) -> Result<(), Refusal> {
+        match words.iter().find(|word| self.refuses(&word.text)) {
+            None => Ok(()),
+            Some(word) => Err(runs_another(&word.text)),
+        }
+    }
+
+    fn refuses(&self, word: &str) -> bool {
+        if self.starts.iter().any(|start| word.starts_with(start)) {
+            return true;
+        }
+        if word.starts_with("--") {
+            return self.long.iter().any(|long| may_abbreviate(word, long));
+        }
+        let Some(letters) = word.strip_prefix('-') else {
+            return false;
+        };
+        let flags = letters.find(|letter| self.valued.contains(letter));
+        let flags = flags.and_then(|end| letters.get(..end)).unwrap_or(letters);
+        flags.contains(|letter| self.short.contains(letter))
+    }
+}
+
+/// Whether a word is a long option or an abbreviation of it, with or without a
+/// value.
+pub(super) fn may_abbreviate(word: &str, long: &str) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    name.len() >= 3 && long.starts_with(name)
+}
+
+pub(super) fn runs_another(fragment: &str) -> Refusal {
+    Refusal::new(
+        fragment,
+        "this option runs another program or writes a file, so it is not accepted",
+    )
+}
+
+/// Fails if file names could turn into options. What a pattern matches starts
+/// like the pattern: with a directory in front it cannot be an option.
+pub(super) fn check_globs(words: &[Word]) -> Result<(), Refusal> {
+    for (index, word) in words.iter().enumerate() {
+        let Some(glob) = word.glob else { continue };
+        let fixed = word.text.get(..glob).unwrap_or_default();
+        let anchored = fixed.contains('/') && !fixed.starts_with('-');
+        if !anchored && !after_end_of_options(words, index) {
+            let reason = "a file name matched here could be taken for an option; \
+                          put `./` in front of the pattern, or quote it";
+            return Err(Refusal::new(&word.text, reason));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a `--` before the word ends the options. One right after an option
+/// might be that option's value.
+pub(super) fn after_end_of_options(words: &[Word], index: usize) -> bool {
+    let before = words.get(..index).unwrap_or_default();
+    let first_is_dashes = before.first().is_some_and(|first| first.text == "--");
+    let follows_operand = before.windows(2).any(|pair| {
+        matches!(pair, [operand, dashes] if dashes.text == "--" && !operand.text.starts_with('-'))
+    });
+    first_is_dashes || follows_operand
+}
+
+pub(super) fn check_tar(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const TAR: Options = Options {
+        long: &[
+            "--to-command",
+            "--use-compress-program",
+            "--checkpoint-action",
+            "--rsh-command",
+            "--rmt-command",
+            "--info-script",
+            "--new-volume-script",
+        ],
+        short: "IF",
+        valued: "fbCTXgKNV",
+        ..NOTHING
+    };
+    TAR.check(words)?;
+    // The old style: the first word is a cluster without a dash.
+    if let Some(first) = words.first()
+        && !first.text.starts_with('-')
+        && first.text.contains(['I', 'F'])
+    {
+        return Err(runs_another(&first.text));
+    }
+    refuse_remote(words)
+}
+
+pub(super) fn check_rsync(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const RSYNC: Options = Options {
+        long: &[
+            "--rsh",
+            "--rsync-path",
+            "--remote-option",
+            "--daemon",
+            "--config",
+        ],
+        short: "eM",
+        valued: "BT",
+        ..NOTHING
+    };
+    RSYNC.check(words)?;
+    refuse_remote(words)
+}
+
+/// `host:file` starts a remote shell.
+fn refuse_remote(words: &[Word]) -> Result<(), Refusal> {
+    let remote = |word: &&Word| {
+        let host = word.text.split('/').next().unwrap_or_default();
+        host.contains(':')
+    };
+    match words.iter().find(remote) {
+        None => Ok(()),
+        Some(word) => Err(Refusal::new(
+            &word.text,
+            "files of another machine are reached by a remote shell, which is not accepted",
+        )),
+    }
+}
+
+/// A target runs what the project says, which listing `make` accepts; a
+/// variable would let the command say it.
+pub(super) fn check_make(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const MAKE: Options = Options {
+        long: &["--eval"],
+        short: "E",
+        valued: "CfIjlOoW",
+        ..NOTHING
+    };
+    MAKE.check(words)?;
+    match words.iter().find(|word| word.text.contains('=')) {
+        None => Ok(()),
+        Some(word) => Err(Refusal::new(
+            &word.text,
+            "variables on make's command line can change what it runs",
+        )),
+    }
+}
+
+/// A script of the project is what listing the package manager accepts; a
+/// command line for a shell is not.
+pub(super) fn check_npm(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const ANY: Options = Options {
+        long: &["--call", "--script-shell", "--shell"],
+        ..NOTHING
+    };
+    const EXEC: Options = Options {
+        short: "c",
+        valued: "pw",
+        ..NOTHING
+    };
+    ANY.check(words)?;
+    let runs_script = words
+        .iter()
+        .find(|word| !word.text.starts_with('-'))
+        .is_some_and(|first| {
+            ["run", "run-script", "test", "t", "start"].contains(&first.text.as_str())
+        });
+    if runs_script {
+        return Ok(());
+    }
+    EXEC.check(words)
+}

@@ -1,0 +1,107 @@
+//! `cargo`, which builds and runs the project's code: that is what listing it
+//! accepts. What it must not do is run something else.
+
+use super::Refusal;
+use super::arguments::may_abbreviate;
+use super::programs::Programs;
+use super::reader::Word;
+
+pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    if let Some(word) = words
+        .iter()
+        .find(|word| may_abbreviate(&word.text, "--config"))
+    {
+        return Err(Refusal::new(
+            &word.text,
+            "cargo's configuration can name programs to run; put it into the project's own file",
+        ));
+    }
+    let subcommand = words
+        .iter()
+        .skip(usize::from(
+            words.first().is_some_and(|word| word.text.starts_with('+')),
+        ))
+        .find(|word| !QUIET_OPTIONS.contains(&word.text.as_str()));
+    let Some(subcommand) = subcommand else {
+        return Ok(());
+    };
+    let name = subcommand.text.as_str();
+    if name.starts_with('-') {
+        return Err(Refusal::new(
+            name,
+            "this option is not known before the subcommand; put it after the subcommand",
+        ));
+    }
+    if SUBCOMMANDS.contains(&name) || programs.lists(&format!("cargo-{name}")) {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        name,
+        format!(
+            "`cargo {name}` runs the program cargo-{name}, which is not allowed; \
+             add cargo-{name} to policy.shell.allow"
+        ),
+    ))
+}
+
+const QUIET_OPTIONS: &[&str] = &[
+    "-v",
+    "-vv",
+    "-q",
+    "-V",
+    "-h",
+    "--verbose",
+    "--quiet",
+    "--version",
+    "--help",
+    "--list",
+    "--locked",
+    "--offline",
+    "--frozen",
+];
+
+const SUBCOMMANDS: &[&str] = &[
+    "add",
+    "b",
+    "bench",
+    "build",
+    "c",
+    "check",
+    "clean",
+    "clippy",
+    "d",
+    "doc",
+    "fetch",
+    "fix",
+    "fmt",
+    "generate-lockfile",
+    "help",
+    "info",
+    "init",
+    "install",
+    "locate-project",
+    "login",
+    "logout",
+    "metadata",
+    "new",
+    "owner",
+    "package",
+    "pkgid",
+    "publish",
+    "r",
+    "remove",
+    "report",
+    "rm",
+    "run",
+    "rustc",
+    "rustdoc",
+    "search",
+    "t",
+    "test",
+    "tree",
+    "uninstall",
+    "update",
+    "vendor",
+    "version",
+    "yank",
+];

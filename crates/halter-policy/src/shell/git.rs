@@ -1,0 +1,236 @@
+//! `git`: subcommands that are known, and options of theirs that run programs.
+
+use super::Refusal;
+use super::arguments::{may_abbreviate, runs_another};
+use super::programs::Programs;
+use super::reader::Word;
+
+pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    let mut rest = words.iter();
+    let subcommand = loop {
+        let Some(word) = rest.next() else {
+            return Ok(());
+        };
+        match word.text.as_str() {
+            "-C" => {
+                rest.next();
+            }
+            text if QUIET_OPTIONS.contains(&text) => {}
+            text if text.starts_with('-') => {
+                return Err(Refusal::new(
+                    text,
+                    "this option of git can change what it runs; use git without it",
+                ));
+            }
+            text => break text,
+        }
+    };
+    let arguments = rest.as_slice();
+    if !SUBCOMMANDS.contains(&subcommand) {
+        return Err(Refusal::new(
+            subcommand,
+            "this is not a known git command; an alias could run any program",
+        ));
+    }
+    check_subcommand(subcommand, arguments)
+}
+
+fn check_subcommand(subcommand: &str, arguments: &[Word]) -> Result<(), Refusal> {
+    let texts = || arguments.iter().map(|word| word.text.as_str());
+    if let Some(text) = texts().find(|text| runs_or_writes(subcommand, text)) {
+        return Err(runs_another(text));
+    }
+    if TRANSPORTS.contains(&subcommand)
+        && let Some(text) = texts().find(|text| names_a_helper(text))
+    {
+        return Err(Refusal::new(text, "this address makes git run a program"));
+    }
+    match subcommand {
+        "config" => check_config(arguments),
+        "bisect" => refuse_words(arguments, &["run", "visualize", "view"]),
+        "submodule" => refuse_words(arguments, &["foreach"]),
+        _ => Ok(()),
+    }
+}
+
+fn check_config(arguments: &[Word]) -> Result<(), Refusal> {
+    let action = arguments
+        .iter()
+        .find(|word| !CONFIG_FILES.contains(&word.text.as_str()));
+    match action {
+        Some(word) if READS_CONFIG.contains(&word.text.as_str()) => Ok(()),
+        Some(_) | None => Err(Refusal::new(
+            "config",
+            "git's configuration can name programs to run; only --get and --list are accepted",
+        )),
+    }
+}
+
+fn refuse_words(arguments: &[Word], refused: &[&str]) -> Result<(), Refusal> {
+    match arguments
+        .iter()
+        .find(|word| refused.contains(&word.text.as_str()))
+    {
+        None => Ok(()),
+        Some(word) => Err(runs_another(&word.text)),
+    }
+}
+
+fn runs_or_writes(subcommand: &str, text: &str) -> bool {
+    const LONG: [&str; 11] = [
+        "--upload-pack",
+        "--receive-pack",
+        "--exec",
+        "--open-files-in-pager",
+        "--ext-diff",
+        "--config",
+        "--template",
+        "--output",
+        "--output-directory",
+        "--extcmd",
+        "--tool",
+    ];
+    if text.starts_with("--") {
+        return LONG.iter().any(|long| may_abbreviate(text, long));
+    }
+    let letters = match subcommand {
+        "rebase" => "x",
+        "grep" => "O",
+        "clone" => "uc",
+        "archive" | "format-patch" => "o",
+        _ => "",
+    };
+    let cluster = text.strip_prefix('-').unwrap_or_default();
+    cluster.contains(|letter| letters.contains(letter))
+}
+
+/// `ext::program` and kin, and host names that ssh would take for options.
+fn names_a_helper(text: &str) -> bool {
+    let scheme = text.split("::").next().unwrap_or_default();
+    let is_helper = scheme.len() < text.len()
+        && scheme
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter));
+    is_helper || text.contains("://-")
+}
+
+const QUIET_OPTIONS: &[&str] = &[
+    "--no-pager",
+    "-P",
+    "--no-optional-locks",
+    "--no-replace-objects",
+    "--no-lazy-fetch",
+    "--literal-pathspecs",
+    "--icase-pathspecs",
+    "--version",
+    "-v",
+    "--help",
+    "-h",
+];
+
+const CONFIG_FILES: &[&str] = &["--global", "--local", "--system", "--worktree"];
+
+const READS_CONFIG: &[&str] = &[
+    "--get",
+    "--get-all",
+    "--get-regexp",
+    "--list",
+    "-l",
+    "get",
+    "list",
+];
+
+/// Subcommands that take the address of a repository.
+const TRANSPORTS: &[&str] = &[
+    "clone",
+    "fetch",
+    "pull",
+    "push",
+    "ls-remote",
+    "remote",
+    "submodule",
+    "archive",
+];
+
+/// Subcommands of git itself that run nothing but git and the repository's own
+/// hooks.
+const SUBCOMMANDS: &[&str] = &[
+    "add",
+    "am",
+    "apply",
+    "archive",
+    "bisect",
+    "blame",
+    "branch",
+    "bundle",
+    "cat-file",
+    "check-attr",
+    "check-ignore",
+    "check-ref-format",
+    "checkout",
+    "cherry",
+    "cherry-pick",
+    "clean",
+    "clone",
+    "commit",
+    "config",
+    "count-objects",
+    "describe",
+    "diff",
+    "diff-files",
+    "diff-index",
+    "diff-tree",
+    "fetch",
+    "for-each-ref",
+    "format-patch",
+    "fsck",
+    "gc",
+    "grep",
+    "hash-object",
+    "init",
+    "log",
+    "ls-files",
+    "ls-remote",
+    "ls-tree",
+    "merge",
+    "merge-base",
+    "merge-tree",
+    "mv",
+    "name-rev",
+    "notes",
+    "prune",
+    "pull",
+    "push",
+    "range-diff",
+    "read-tree",
+    "rebase",
+    "reflog",
+    "remote",
+    "repack",
+    "reset",
+    "restore",
+    "rev-list",
+    "rev-parse",
+    "revert",
+    "rm",
+    "shortlog",
+    "show",
+    "show-branch",
+    "show-ref",
+    "sparse-checkout",
+    "stash",
+    "status",
+    "stripspace",
+    "submodule",
+    "switch",
+    "symbolic-ref",
+    "tag",
+    "update-index",
+    "update-ref",
+    "verify-commit",
+    "verify-tag",
+    "version",
+    "whatchanged",
+    "worktree",
+    "write-tree",
+];

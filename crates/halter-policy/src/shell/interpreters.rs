@@ -1,0 +1,118 @@
+//! Interpreters. A script file runs what the project says, which listing the
+//! interpreter accepts; code on the command line or from a pipe is refused.
+
+use super::Refusal;
+use super::arguments::runs_another;
+use super::programs::Programs;
+use super::reader::Word;
+
+/// Options that only ask for information, or run the project's tests.
+const ASKS: [&str; 5] = ["--version", "-V", "--help", "-h", "--test"];
+
+pub(super) fn check_python(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const FLAGS: [&str; 8] = ["-u", "-B", "-s", "-S", "-E", "-I", "-O", "-OO"];
+    const MODULES: [&str; 14] = [
+        "pytest",
+        "unittest",
+        "mypy",
+        "ruff",
+        "black",
+        "flake8",
+        "pylint",
+        "isort",
+        "pip",
+        "build",
+        "compileall",
+        "coverage",
+        "tox",
+        "json.tool",
+    ];
+    let mut rest = words
+        .iter()
+        .skip_while(|word| FLAGS.contains(&word.text.as_str()));
+    let first = rest.next();
+    match (first, rest.next()) {
+        (Some(flag), Some(module)) if flag.text == "-m" => {
+            if MODULES.contains(&module.text.as_str()) {
+                return Ok(());
+            }
+            Err(Refusal::new(
+                &module.text,
+                "this module may run code from its arguments; write a script file and run that",
+            ))
+        }
+        _ => check_script(first),
+    }
+}
+
+pub(super) fn check_other(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    check_script(words.first())
+}
+
+/// Runtimes with subcommands of their own.
+pub(super) fn check_toolkit(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    let first = words.first();
+    match first {
+        Some(word) if ["eval", "repl", "exec", "x", "-"].contains(&word.text.as_str()) => {
+            Err(runs_another(&word.text))
+        }
+        Some(_) | None => check_script(first),
+    }
+}
+
+fn check_script(first: Option<&Word>) -> Result<(), Refusal> {
+    let Some(word) = first else {
+        return Err(Refusal::new(
+            "",
+            "without a script file the interpreter would run its input; name a script file",
+        ));
+    };
+    let text = word.text.as_str();
+    let is_file = !text.is_empty() && !text.starts_with('-');
+    let is_stream = text.starts_with("/dev/") || text.starts_with("/proc/");
+    if ASKS.contains(&text) || (is_file && !is_stream && word.is_literal()) {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        text,
+        "code or options given to an interpreter cannot be checked; \
+         write a script file and run that",
+    ))
+}
+
+/// awk can run programs and write files from its own text, so only text that
+/// plainly does neither is accepted.
+pub(super) fn check_awk(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    let mut rest = words.iter();
+    while let Some(word) = rest.next() {
+        let text = word.text.as_str();
+        if text == "-F" || text == "-v" {
+            rest.next();
+            continue;
+        }
+        let attached = text.starts_with("-F") || text.starts_with("-v");
+        if !attached && text.starts_with('-') {
+            return Err(runs_another(text));
+        }
+        if !attached {
+            return check_awk_text(text);
+        }
+    }
+    Ok(())
+}
+
+fn check_awk_text(text: &str) -> Result<(), Refusal> {
+    let without_logic = text.replace("||", "").replace(">=", "");
+    let suspicious = ["system", "getline", "|", ">", "@"];
+    match suspicious
+        .iter()
+        .find(|part| without_logic.contains(**part))
+    {
+        None => Ok(()),
+        Some(part) => Err(Refusal::new(
+            part,
+            "in an awk program this could run another program or write a file; \
+             write comparisons with `<` or `>=`",
+        )),
+    }
+}

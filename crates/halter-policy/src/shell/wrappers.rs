@@ -1,0 +1,196 @@
+//! Programs that run the program named in their arguments.
+
+use super::Refusal;
+use super::arguments::after_end_of_options;
+use super::programs::{Programs, known};
+use super::reader::Word;
+
+/// How the arguments of a wrapper lead to the inner command.
+struct Wrapper {
+    flags: &'static [&'static str],
+    /// Options that take a value, attached or as the next word.
+    valued: &'static [&'static str],
+    /// Words of its own between the options and the inner command.
+    operands: usize,
+}
+
+impl Wrapper {
+    /// The words of the inner command.
+    fn inner<'w>(&self, words: &'w [Word]) -> Result<&'w [Word], Refusal> {
+        let mut rest = words;
+        while let Some((word, after)) = rest.split_first() {
+            let text = word.text.as_str();
+            if !word.is_literal() {
+                return Err(Refusal::new(text, "this argument must be literal"));
+            }
+            if text == "--" {
+                rest = after;
+                break;
+            }
+            if !text.starts_with('-') {
+                break;
+            }
+            rest = self.after_option(text, after)?;
+        }
+        Ok(rest.get(self.operands..).unwrap_or_default())
+    }
+
+    fn after_option<'w>(&self, text: &str, after: &'w [Word]) -> Result<&'w [Word], Refusal> {
+        if self.flags.contains(&text) {
+            return Ok(after);
+        }
+        if self.valued.contains(&text) {
+            return Ok(after.get(1..).unwrap_or_default());
+        }
+        let attached = |option: &&&str| {
+            let value = text.strip_prefix(**option);
+            value.is_some_and(|value| value.starts_with('=') || !option.starts_with("--"))
+        };
+        match self.valued.iter().find(attached) {
+            Some(_) => Ok(after),
+            None => Err(Refusal::new(
+                text,
+                "this option is not understood here, so what would run is unclear",
+            )),
+        }
+    }
+}
+
+/// Wrappers whose arguments are the inner command.
+pub(super) fn check_plain(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const PLAIN: Wrapper = Wrapper {
+        flags: &[],
+        valued: &[],
+        operands: 0,
+    };
+    programs.check_inner(PLAIN.inner(words)?)
+}
+
+pub(super) fn check_command(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const COMMAND: Wrapper = Wrapper {
+        flags: &["-p"],
+        valued: &[],
+        operands: 0,
+    };
+    // `command -v` only tells what a name stands for.
+    if let Some(first) = words.first()
+        && (first.text == "-v" || first.text == "-V")
+    {
+        return Ok(());
+    }
+    programs.check_inner(COMMAND.inner(words)?)
+}
+
+pub(super) fn check_env(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const ENV: Wrapper = Wrapper {
+        flags: &[
+            "-i",
+            "-",
+            "-0",
+            "-v",
+            "--ignore-environment",
+            "--null",
+            "--debug",
+        ],
+        valued: &["-u", "--unset"],
+        operands: 0,
+    };
+    let inner = ENV.inner(words)?;
+    if let Some(first) = inner.first()
+        && first.text.contains('=')
+    {
+        return Err(Refusal::new(&first.text, "assignments are not accepted"));
+    }
+    programs.check_inner(inner)
+}
+
+pub(super) fn check_nice(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const NICE: Wrapper = Wrapper {
+        flags: &[],
+        valued: &["-n", "--adjustment"],
+        operands: 0,
+    };
+    programs.check_inner(NICE.inner(words)?)
+}
+
+pub(super) fn check_timeout(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const TIMEOUT: Wrapper = Wrapper {
+        flags: &["-v", "--verbose", "--foreground", "--preserve-status"],
+        valued: &["-k", "-s", "--kill-after", "--signal"],
+        operands: 1,
+    };
+    programs.check_inner(TIMEOUT.inner(words)?)
+}
+
+pub(super) fn check_stdbuf(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const STDBUF: Wrapper = Wrapper {
+        flags: &[],
+        valued: &["-i", "-o", "-e", "--input", "--output", "--error"],
+        operands: 0,
+    };
+    programs.check_inner(STDBUF.inner(words)?)
+}
+
+/// xargs adds words that nobody has seen yet. That is harmless for a program
+/// whose options run nothing, or after `--`.
+pub(super) fn check_xargs(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+    const XARGS: Wrapper = Wrapper {
+        flags: &[
+            "-0",
+            "-r",
+            "-t",
+            "-x",
+            "--null",
+            "--no-run-if-empty",
+            "--verbose",
+            "--exit",
+        ],
+        valued: &[
+            "-n",
+            "-L",
+            "-P",
+            "-s",
+            "-d",
+            "-I",
+            "--max-args",
+            "--max-lines",
+            "--max-procs",
+            "--max-chars",
+            "--delimiter",
+        ],
+        operands: 0,
+    };
+    let inner = XARGS.inner(words)?;
+    let Some(program) = inner.first() else {
+        return Err(Refusal::new("xargs", "name the program that it shall run"));
+    };
+    programs.check_inner(inner)?;
+    let replaces = words.iter().any(|word| word.text.starts_with("-I"));
+    if replaces && names_placeholder(words, &program.text) {
+        return Err(Refusal::new(
+            &program.text,
+            "the name of a program must be literal",
+        ));
+    }
+    let arguments = inner.get(1..).unwrap_or_default();
+    let bounded = !replaces && after_end_of_options(arguments, arguments.len());
+    if known(&program.text).is_some() && !bounded {
+        return Err(Refusal::new(
+            &program.text,
+            "a word that xargs adds could be taken for an option; end the arguments with `--`",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the text holds what `-I` replaces.
+fn names_placeholder(words: &[Word], text: &str) -> bool {
+    words.iter().enumerate().any(|(index, word)| {
+        let Some(attached) = word.text.strip_prefix("-I") else {
+            return false;
+        };
+        let next = words.get(index + 1).map_or("", |next| next.text.as_str());
+        let placeholder = if attached.is_empty() { next } else { attached };
+        text.contains(placeholder)
+    })
+}

@@ -1,0 +1,192 @@
+//! Another process swaps links while the door works. Nothing outside the roots
+//! is ever read or written.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::support::Session;
+
+const ROUNDS: usize = 3000;
+
+/// Runs `body` while another thread keeps exchanging two names.
+fn while_swapping(left: PathBuf, right: PathBuf, body: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                rustix::fs::renameat_with(
+                    rustix::fs::CWD,
+                    &left,
+                    rustix::fs::CWD,
+                    &right,
+                    rustix::fs::RenameFlags::EXCHANGE,
+                )
+                .unwrap();
+            }
+        });
+        let guard = StopOnDrop(&stop);
+        body();
+        drop(guard);
+    });
+}
+
+/// Ends the swapping also when an assertion fails.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_file_swapped_for_a_link_is_never_read_through() {
+    let session = Session::new();
+    fs::write(session.work("file"), "inside").unwrap();
+    symlink(session.outside("secret"), session.work("link")).unwrap();
+    let mut read = 0;
+    while_swapping(session.work("file"), session.work("link"), || {
+        for _ in 0..ROUNDS {
+            if let Ok(text) = session.read("file") {
+                assert_eq!(text, "inside");
+                read += 1;
+            }
+        }
+    });
+    assert!(read > 0);
+}
+
+#[test]
+fn a_directory_swapped_for_a_link_is_never_read_through() {
+    let session = Session::new();
+    fs::create_dir(session.work("dir")).unwrap();
+    fs::create_dir(session.work("dir/sub")).unwrap();
+    fs::write(session.work("dir/sub/secret"), "inside").unwrap();
+    fs::create_dir(session.outside("sub")).unwrap();
+    fs::write(session.outside("sub/secret"), "outside").unwrap();
+    symlink("../outside", session.work("link")).unwrap();
+    let mut read = 0;
+    while_swapping(session.work("dir"), session.work("link"), || {
+        for _ in 0..ROUNDS {
+            if let Ok(text) = session.read("dir/sub/secret") {
+                assert_eq!(text, "inside");
+                read += 1;
+            }
+            if let Ok(handle) = session.door().open_dir(Path::new("dir/sub")) {
+                assert_eq!(handle.path(), session.work("dir/sub"));
+                let names = rustix::fs::Dir::read_from(&handle).unwrap();
+                assert!(names.count() >= 3);
+            }
+        }
+    });
+    assert!(read > 0);
+}
+
+#[test]
+fn a_link_swapped_between_inside_and_outside_is_never_followed_out() {
+    let session = Session::new();
+    fs::create_dir(session.work("dir")).unwrap();
+    fs::write(session.work("dir/secret"), "inside").unwrap();
+    symlink("dir", session.work("good")).unwrap();
+    symlink("../outside", session.work("bad")).unwrap();
+    let mut read = 0;
+    while_swapping(session.work("good"), session.work("bad"), || {
+        for _ in 0..ROUNDS {
+            if let Ok(text) = session.read("good/secret") {
+                assert_eq!(text, "inside");
+                read += 1;
+            }
+        }
+    });
+    assert!(read > 0);
+}
+
+#[test]
+fn writes_never_leave_the_root_while_directories_are_swapped() {
+    let session = Session::new();
+    fs::create_dir(session.work("dir")).unwrap();
+    symlink("../outside", session.work("link")).unwrap();
+    let mut written = 0;
+    while_swapping(session.work("dir"), session.work("link"), || {
+        for round in 0..ROUNDS / 10 {
+            written += usize::from(session.write("dir/file", "inside").is_ok());
+            let parents = format!("dir/new{round}/file");
+            written += usize::from(session.write(parents, "inside").is_ok());
+        }
+    });
+    assert!(written > 0);
+    let outside: Vec<_> = session
+        .tree()
+        .into_iter()
+        .filter(|name| name.starts_with("outside"))
+        .collect();
+    assert_eq!(outside, ["outside", "outside/secret"]);
+    assert!(
+        !session
+            .tree()
+            .iter()
+            .any(|name| name.contains("halter-tmp"))
+    );
+}
+
+#[test]
+fn writes_never_go_through_a_link_swapped_for_the_file() {
+    let session = Session::new();
+    fs::write(session.work("file"), "inside").unwrap();
+    symlink(session.outside("secret"), session.work("link")).unwrap();
+    while_swapping(session.work("file"), session.work("link"), || {
+        for _ in 0..ROUNDS / 10 {
+            let _ = session.write("file", "changed");
+        }
+    });
+    assert_eq!(
+        fs::read_to_string(session.outside("secret")).unwrap(),
+        "secret"
+    );
+    assert!(
+        !session
+            .tree()
+            .iter()
+            .any(|name| name.contains("halter-tmp"))
+    );
+}
+
+#[test]
+fn concurrent_creations_have_one_winner() {
+    use halter_policy::Precondition;
+    let session = Session::new();
+    let winners = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|number| {
+                let session = &session;
+                scope.spawn(move || {
+                    let ticket = session.door().prepare_write(Path::new("a/b/file")).unwrap();
+                    let text = number.to_string();
+                    ticket
+                        .commit(text.as_bytes(), Precondition::MustNotExist)
+                        .is_ok()
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .filter(|won| *won)
+            .count()
+    });
+    assert_eq!(winners, 1);
+    assert_eq!(
+        session.tree(),
+        [
+            "outside",
+            "outside/secret",
+            "work",
+            "work/a",
+            "work/a/b",
+            "work/a/b/file"
+        ]
+    );
+}

@@ -1,0 +1,173 @@
+//! Single rules, with what they tell the user.
+
+use halter_policy::limits::{
+    MAX_COMMAND_BRANCHES, MAX_COMMAND_BYTES, MAX_COMMAND_EXPANSIONS, MAX_COMMAND_KEYWORDS,
+    MAX_FRAGMENT_BYTES, MAX_WRAPPED_PROGRAMS,
+};
+use halter_policy::{PolicyError, ShellJudge};
+
+use crate::support::judge;
+
+fn refusal(judge: &ShellJudge, command: &str) -> (String, String) {
+    match judge.check(command).unwrap_err() {
+        PolicyError::ShellCommandRejected { reason, fragment } => (reason, fragment),
+        other => panic!("unexpected {other:?}"),
+    }
+}
+
+#[test]
+fn an_unlisted_program_is_named_with_the_remedy() {
+    let (reason, fragment) = refusal(&judge("git ls"), "ls && rm x");
+    assert_eq!(fragment, "rm");
+    assert_eq!(
+        reason,
+        "this program is not allowed (allowed are git, ls); add it to policy.shell.allow to allow it"
+    );
+}
+
+#[test]
+fn an_empty_list_says_that_nothing_is_allowed() {
+    let (reason, fragment) = refusal(&judge(""), "ls");
+    assert_eq!(fragment, "ls");
+    assert!(reason.contains("no program is allowed"), "{reason}");
+}
+
+#[test]
+fn constructs_are_named_with_what_to_do_instead() {
+    let judge = judge("ls echo");
+    for (command, fragment, remedy) in [
+        ("ls $(rm)", "$(rm)", "run the inner command first"),
+        ("ls $HOME", "$HOME", "write the value out"),
+        ("echo x > f", "> f", "use the write tool"),
+        ("FOO=1 ls", "FOO=1 ls", "assignments"),
+        ("ls &", "&", "background"),
+        ("(ls)", "(ls)", "quote the parenthesis"),
+    ] {
+        let (reason, found) = refusal(&judge, command);
+        assert_eq!(found, fragment);
+        assert!(reason.contains(remedy), "{command}: {reason}");
+    }
+}
+
+#[test]
+fn every_program_is_allowed_by_a_star_but_code_is_not() {
+    let judge = judge("git *");
+    for command in [
+        "rm -rf x",
+        "/opt/tool --flag",
+        "./script.sh",
+        "for f in *.rs; do wc -l \"$f\"; done",
+        "if [ -f x ]; then cat x; else echo no; fi",
+        "x=1 y=2 make CC=clang > log 2>&1 &",
+        "cat > file <<'EOF'\neval is a word here, $(eval too)\nEOF",
+        "echo \"$(find . -name x | sort)\"",
+        "echo $(grep source file) ${x:-y} $((1 + 2))",
+        "while read -r line; do echo \"$line\"; done < file",
+        "f() { ls; }; f",
+        "find . -exec rm {} \\;",
+        "bash -c 'ls'",
+        "git -c a=b log",
+        "case $x in a) ls;; *) true;; esac",
+        "[[ -f x && ! -d y ]]",
+        "diff <(ls a) <(ls b)",
+        "! grep -q x file",
+        "command -v git",
+        "[ -f x ]",
+    ] {
+        let verdict = judge.check(command);
+        assert!(verdict.is_ok(), "{command:?} was refused: {verdict:?}");
+    }
+}
+
+#[test]
+fn the_length_of_a_command_is_bounded() {
+    let judge = judge("ls");
+    let longest = format!("ls {}", "a".repeat(MAX_COMMAND_BYTES - 3));
+    assert!(judge.check(&longest).is_ok());
+    assert!(judge.check(&format!("{longest}a")).is_err());
+}
+
+#[test]
+fn a_long_fragment_is_cut_at_a_character() {
+    let name = "ü".repeat(MAX_FRAGMENT_BYTES);
+    let (_, fragment) = refusal(&judge("ls"), &name);
+    assert!(fragment.len() <= MAX_FRAGMENT_BYTES + "…".len());
+    assert!(fragment.ends_with('…'));
+}
+
+#[test]
+fn what_the_parser_recurses_on_is_bounded() {
+    let judge = judge("*");
+    let nested = |open: &str, inner: &str, close: &str, depth: usize| {
+        format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
+    };
+    for (open, close, limit) in [
+        ("( ", " )", MAX_COMMAND_BRANCHES),
+        ("{ ", "; }", MAX_COMMAND_KEYWORDS),
+        ("echo $( ", " )", MAX_COMMAND_EXPANSIONS),
+    ] {
+        assert!(
+            judge.check(&nested(open, "ls", close, limit)).is_ok(),
+            "{open}"
+        );
+        let (reason, _) = refusal(&judge, &nested(open, "ls", close, limit + 1));
+        assert!(
+            reason.contains("nested") || reason.contains("more than"),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
+fn wrappers_may_nest_only_so_deep() {
+    let judge = judge("ls env");
+    let nested = |depth: usize| format!("{}ls", "env ".repeat(depth));
+    assert!(judge.check(&nested(MAX_WRAPPED_PROGRAMS)).is_ok());
+    assert!(judge.check(&nested(MAX_WRAPPED_PROGRAMS + 1)).is_err());
+}
+
+#[test]
+fn find_may_delete_when_rm_is_listed() {
+    assert!(judge("find rm").check("find . -delete").is_ok());
+    let (reason, fragment) = refusal(&judge("find"), "find . -delete");
+    assert_eq!(fragment, "-delete");
+    assert!(reason.contains("add rm to policy.shell.allow"), "{reason}");
+}
+
+#[test]
+fn a_cargo_subcommand_outside_cargo_is_a_program() {
+    assert!(judge("cargo cargo-deny").check("cargo deny check").is_ok());
+    let (reason, _) = refusal(&judge("cargo"), "cargo deny check");
+    assert!(
+        reason.contains("add cargo-deny to policy.shell.allow"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn hostile_nesting_is_refused_quickly() {
+    let judge = judge("*");
+    for opener in [
+        "(",
+        "((",
+        "$(",
+        "${a:-",
+        "$((",
+        "{ ",
+        "if ",
+        "case a in a) ",
+        "[[ ( ",
+        "<(",
+        "f() ",
+        "`",
+    ] {
+        let started = std::time::Instant::now();
+        let _ = judge.check(&opener.repeat(5000));
+        let _ = judge.check(&opener.repeat(MAX_COMMAND_BRANCHES));
+        assert!(
+            started.elapsed().as_secs() < 20,
+            "{opener} took {:?}",
+            started.elapsed()
+        );
+    }
+}
