@@ -2,6 +2,8 @@
 //!
 //! `HALTER_MODEL=offline cargo run -p halter --example config_file` needs no key.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 use futures::StreamExt;
 use halter::prelude::*;
 

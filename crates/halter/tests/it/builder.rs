@@ -1,0 +1,339 @@
+//! The rules of the builder.
+
+use crate::support::{
+    Fixed, directory, no_keys, offline, outcomes, refused, run_turn, session_in, warnings,
+};
+use halter::prelude::*;
+use halter::providers::{FakeProvider, Reply};
+use halter::session::InMemorySessionStore;
+use halter::{CompiledResources, LoadedSkill};
+use halter_config::{ConfiguredProvider, ModelConfig, SessionBackend};
+use halter_hooks::{Hook, HookEventName, HookResponse, HookWarning, Hooks};
+use halter_protocol::{ModelRole, ToolErrorCode};
+use halter_session::PageRequest;
+use serde_json::json;
+use std::sync::Arc;
+
+/// A model that calls one tool and is done. The arguments are those of `task`;
+/// tools with an open schema take them as well.
+fn calls(tool: &'static str) -> Arc<FakeProvider> {
+    Arc::new(FakeProvider::scripted([
+        Reply::new().tool_call(tool, json!({"action": "list"})),
+        Reply::new().text("done"),
+    ]))
+}
+
+fn skill() -> LoadedSkill {
+    LoadedSkill::new(
+        "release",
+        "How to release.",
+        "/skills/release/SKILL.md",
+        "steps",
+    )
+    .unwrap()
+}
+
+fn builder() -> HalterBuilder {
+    Halter::builder().with_environment(no_keys())
+}
+
+/// A hook that blocks every call, saying why.
+fn blocking(reason: &'static str) -> Hook {
+    Hook::callback(HookEventName::PreToolUse, move |_| async move {
+        HookResponse::block(reason)
+    })
+}
+
+#[tokio::test]
+async fn a_snapshot_and_loaded_skills_do_not_mix() {
+    let mixes = [
+        builder().with_resource_snapshot(ResourceSnapshot::empty()),
+        builder().with_compiled_resources(CompiledResources::default()),
+    ];
+    for mix in mixes {
+        let built = mix
+            .with_loaded_skills(vec![skill()])
+            .with_provider(Arc::new(FakeProvider::default()))
+            .build();
+        let error = refused(built.await);
+        assert_eq!(error.code(), "invalid_configuration");
+        assert_eq!(
+            error.to_string(),
+            "invalid configuration: cannot combine a prebuilt resource snapshot with loaded \
+             skills/plugins"
+        );
+        assert!(error.hint().is_some());
+    }
+}
+
+#[tokio::test]
+async fn loaded_skills_alone_are_resources_enough() {
+    let harness = builder()
+        .with_loaded_skills(vec![skill()])
+        .with_provider(Arc::new(FakeProvider::default()))
+        .build()
+        .await
+        .unwrap();
+    let resources = harness.runtime().services().resources.get();
+    assert!(resources.snapshot.skills.contains_key("release"));
+}
+
+#[tokio::test]
+async fn compiled_resources_keep_their_hooks_and_warnings() {
+    let directory = directory(&[]);
+    let mut hooks = Hooks::new();
+    hooks
+        .register(
+            "a-plugin".into(),
+            Default::default(),
+            blocking("by the plugin"),
+        )
+        .unwrap();
+    let resources = CompiledResources {
+        hooks: Arc::new(hooks),
+        hook_warnings: vec![HookWarning::FileNotLoaded {
+            plugin_id: "a-plugin".into(),
+            path: "/plugins/a-plugin/hooks/hooks.json".into(),
+        }],
+        ..CompiledResources::default()
+    };
+    let harness = builder()
+        .with_compiled_resources(resources)
+        .with_provider(calls("task"))
+        .build()
+        .await
+        .unwrap();
+    let session = session_in(&harness, directory.path()).await;
+    let outcomes = outcomes(&run_turn(&session, "go").await);
+    let error = outcomes[0].result.as_ref().unwrap_err();
+    assert_eq!(error.code, ToolErrorCode::HookBlocked);
+    assert!(error.message.contains("by the plugin"));
+    let warnings = warnings(&session.replay().await.unwrap());
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("hooks/hooks.json"), "{warnings:?}");
+    session.shutdown("done").await.unwrap();
+}
+
+#[tokio::test]
+async fn replaced_resources_keep_the_hooks_of_the_sdk() {
+    let directory = directory(&[]);
+    let model = FakeProvider::from_fn(|request| {
+        let answered = matches!(
+            request.messages.last().map(AsRef::as_ref),
+            Some(Message::Tool(_))
+        );
+        match answered {
+            true => Reply::new().text("done"),
+            false => Reply::new().tool_call("task", json!({"action": "list"})),
+        }
+    });
+    let harness = builder()
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_plugin_hook("sdk-policy".into(), blocking("by the SDK"))
+        .with_provider(Arc::new(model))
+        .build()
+        .await
+        .unwrap();
+    let session = session_in(&harness, directory.path()).await;
+    let blocked = |events: &[SessionEvent]| {
+        let outcomes = outcomes(events);
+        let error = outcomes[0].result.as_ref().unwrap_err();
+        error.message.contains("by the SDK")
+    };
+    assert!(blocked(&run_turn(&session, "once").await));
+    let compiled = ResourceCompiler::default()
+        .with_loaded_skills(vec![skill()])
+        .compile()
+        .await
+        .unwrap();
+    harness.replace_resources(compiled).unwrap();
+    let events = run_turn(&session, "again").await;
+    assert!(blocked(&events));
+    assert!(
+        events
+            .iter()
+            .any(|event| event.payload.kind() == "cache_break")
+    );
+    session.shutdown("done").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_of_ones_own_replaces_the_configured_backend() {
+    let directory = directory(&[]);
+    let store = Arc::new(InMemorySessionStore::new());
+    let mut config = HarnessConfig::default();
+    // Not even compiled in, perhaps: what replaces it needs no backend.
+    config.sessions.backend = SessionBackend::Sqlite;
+    config.sessions.sqlite_path = Some(directory.path().join("sessions.db"));
+    let harness = builder()
+        .with_config(config)
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_provider(Arc::new(FakeProvider::default()))
+        .with_session_store(store.clone())
+        .build()
+        .await
+        .unwrap();
+    let session = session_in(&harness, directory.path()).await;
+    run_turn(&session, "hello").await;
+    let id = session.session_id().clone();
+    session.shutdown("done").await.unwrap();
+    let kept = halter_session::read_events(store.as_ref(), &id, 0, 100)
+        .await
+        .unwrap();
+    assert_eq!(
+        kept.last().unwrap().payload.kind(),
+        "session_shutdown_complete"
+    );
+    assert!(!directory.path().join("sessions.db").exists());
+
+    let page = harness
+        .runtime()
+        .list_sessions(PageRequest::default())
+        .await
+        .unwrap();
+    assert_eq!(page.sessions.len(), 1);
+}
+
+#[tokio::test]
+async fn a_custom_tool_replaces_the_built_in_of_its_name() {
+    let directory = directory(&[]);
+    let tool = Fixed {
+        name: "read",
+        answer: "my own reading",
+    };
+    let harness = builder()
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_tool(Arc::new(tool))
+        .with_provider(calls("read"))
+        .build()
+        .await
+        .unwrap();
+    let session = session_in(&harness, directory.path()).await;
+    let outcomes = outcomes(&run_turn(&session, "go").await);
+    let text = outcomes[0].result.as_ref().unwrap().to_model_text();
+    assert_eq!(text, "my own reading");
+    let names = harness.runtime().services().tools.names();
+    assert_eq!(names.filter(|name| name.as_str() == "read").count(), 1);
+    session.shutdown("done").await.unwrap();
+}
+
+#[tokio::test]
+async fn custom_tools_are_never_filtered() {
+    let directory = directory(&[]);
+    let mut config = HarnessConfig::default();
+    config.tools.enabled = vec!["glob".to_owned()];
+    let tool = Fixed {
+        name: "weather",
+        answer: "rain",
+    };
+    let harness = builder()
+        .with_config(config)
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_tool(Arc::new(tool))
+        .with_provider(calls("weather"))
+        .build()
+        .await
+        .unwrap();
+    let tools = &harness.runtime().services().tools;
+    let names: Vec<&str> = tools.names().map(|name| name.as_str()).collect();
+    assert_eq!(names, ["glob", "weather"]);
+    let session = session_in(&harness, directory.path()).await;
+    let outcomes = outcomes(&run_turn(&session, "go").await);
+    assert_eq!(outcomes[0].result.as_ref().unwrap().to_model_text(), "rain");
+    session.shutdown("done").await.unwrap();
+}
+
+/// A tool that is not enabled is unknown to the model and to dispatch.
+#[tokio::test]
+async fn a_tool_that_is_not_enabled_cannot_be_called() {
+    let directory = directory(&[]);
+    let mut config = HarnessConfig::default();
+    config.tools.enabled = vec!["glob".to_owned()];
+    let model = calls("shell");
+    let harness = builder()
+        .with_config(config)
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_provider(model.clone())
+        .build()
+        .await
+        .unwrap();
+    let session = session_in(&harness, directory.path()).await;
+    let outcomes = outcomes(&run_turn(&session, "go").await);
+    let error = outcomes[0].result.as_ref().unwrap_err();
+    assert_eq!(error.code, ToolErrorCode::UnknownTool);
+    assert_eq!(model.requests()[0].tools.len(), 1);
+    session.shutdown("done").await.unwrap();
+}
+
+/// One role goes to a provider of one's own, without a key; the others as
+/// configured.
+#[tokio::test]
+async fn a_named_provider_serves_the_models_configured_for_it() {
+    let directory = directory(&[]);
+    let model = |provider| ModelConfig {
+        provider,
+        model: "gpt-5".to_owned(),
+        max_input_tokens: None,
+        max_output_tokens: None,
+        reasoning: None,
+        tokens_per_minute: None,
+    };
+    let mut config = HarnessConfig::default();
+    config.models.default = Some(model(ConfiguredProvider::OpenAi));
+    config.models.small = Some(model(ConfiguredProvider::Offline));
+    let fake = Arc::new(FakeProvider::default());
+    let harness = builder()
+        .with_config(config)
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_named_provider("openai", fake.clone())
+        .build()
+        .await
+        .unwrap();
+    let session = session_in(&harness, directory.path()).await;
+    run_turn(&session, "hello").await;
+    assert_eq!(fake.requests()[0].model.model, "gpt-5");
+    let models = &harness.runtime().services().models;
+    let small = models.model(&ModelRole::Small.as_str().into()).unwrap();
+    assert_eq!(small.provider.as_str(), "offline");
+    session.shutdown("done").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_offline_model_needs_neither_key_nor_configuration() {
+    let directory = directory(&[("README.md", "# Umbrella\n")]);
+    let harness = Halter::builder()
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_environment(offline())
+        .build()
+        .await
+        .unwrap();
+    for role in ["default", "small", "subagent"] {
+        let init = SessionInit::default()
+            .with_working_dir(directory.path())
+            .with_default_model(role);
+        let session = harness.new_session(init).await.unwrap();
+        let events = run_turn(&session, "Summarize this repository").await;
+        assert_eq!(events.last().unwrap().payload.kind(), "turn_completed");
+        session.shutdown("done").await.unwrap();
+    }
+}
+
+/// No handle, error or debug text of a harness shows a key.
+#[tokio::test]
+async fn keys_are_not_shown() {
+    let mut config = HarnessConfig::default();
+    config.providers.openai = Some(halter_config::ProviderConfig {
+        api_key: Some("sk-very-secret".to_owned()),
+        ..Default::default()
+    });
+    let harness = builder()
+        .with_config(config)
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_provider(Arc::new(FakeProvider::default()))
+        .build()
+        .await
+        .unwrap();
+    assert!(!format!("{harness:?}").contains("sk-very-secret"));
+    let shown = serde_json::to_string(harness.config()).unwrap();
+    assert!(!shown.contains("sk-very-secret"));
+}

@@ -1,0 +1,18 @@
+//! The harness as an embedding program sees it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs
+)]
+
+mod builder;
+mod consumers;
+mod examples;
+mod resources;
+mod seed_programs;
+mod support;
+mod troubleshooting;
