@@ -8,7 +8,7 @@ use crate::error::{Access, PolicyError};
 use crate::settings::{PolicySettings, SessionScope};
 
 use super::sensitive::{Patterns, fold};
-use super::spelled::{self, Spelled};
+use super::spelled;
 
 /// Checks a path, spelled or resolved, against everything that stays closed.
 #[derive(Debug)]
@@ -84,14 +84,14 @@ impl Guard {
     pub(super) fn check_identity(
         &self,
         file: &Metadata,
-        spelled: &Spelled,
+        path: &Path,
         access: Access,
     ) -> Result<(), PolicyError> {
         if file.nlink() <= 1 || !self.protected.iter().any(|own| own.is_same_file(file)) {
             return Ok(());
         }
         Err(PolicyError::ProtectedPath {
-            path: spelled.original().to_path_buf(),
+            path: path.to_path_buf(),
             access,
         })
     }

@@ -18,6 +18,7 @@ mod walk;
 mod write;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{Access, PolicyError};
 use crate::settings::{PolicySettings, SessionScope};
@@ -37,7 +38,7 @@ pub use write::{Precondition, WriteTicket, Written};
 pub struct FileDoor {
     working_dir: PathBuf,
     roots: Roots,
-    guard: Guard,
+    guard: Arc<Guard>,
 }
 
 impl FileDoor {
@@ -48,7 +49,7 @@ impl FileDoor {
         let working_dir = spelled::session_directory(&scope.working_dir)?;
         Ok(Self {
             roots: Roots::bind(settings, scope, &working_dir)?,
-            guard: Guard::bind(settings, scope, &working_dir)?,
+            guard: Arc::new(Guard::bind(settings, scope, &working_dir)?),
             working_dir,
         })
     }
@@ -74,7 +75,7 @@ impl FileDoor {
             Found::Entry(place) => {
                 let handle = ReadHandle::open(&place, &spelled)?;
                 self.guard
-                    .check_identity(handle.metadata(), &spelled, Access::Read)?;
+                    .check_identity(handle.metadata(), path, Access::Read)?;
                 Ok(handle)
             }
         }
@@ -107,7 +108,7 @@ impl FileDoor {
             Found::Directory(directory) => Err(PolicyError::NotAFile {
                 path: directory.path,
             }),
-            Found::Entry(place) => WriteTicket::issue(place, spelled),
+            Found::Entry(place) => WriteTicket::issue(place, &spelled, Arc::clone(&self.guard)),
         }
     }
 

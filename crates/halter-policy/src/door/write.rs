@@ -16,6 +16,7 @@ use rustix::process::{Gid, Uid};
 use crate::error::{Access, PolicyError};
 use crate::limits::MAX_TEMP_NAME_ATTEMPTS;
 
+use super::guard::Guard;
 use super::kernel;
 use super::read::{ReadHandle, refuse_special};
 use super::spelled::Spelled;
@@ -46,16 +47,22 @@ pub struct Written {
 pub struct WriteTicket {
     place: Place,
     resolved: PathBuf,
+    guard: Arc<Guard>,
 }
 
 impl WriteTicket {
-    pub(super) fn issue(place: Place, spelled: Spelled) -> Result<Self, PolicyError> {
+    pub(super) fn issue(
+        place: Place,
+        spelled: &Spelled,
+        guard: Arc<Guard>,
+    ) -> Result<Self, PolicyError> {
         if let Some(kind) = place.kind {
             refuse_special(kind, spelled.original(), Access::Write)?;
         }
         Ok(Self {
             resolved: place.path(),
             place,
+            guard,
         })
     }
 
@@ -80,7 +87,12 @@ impl WriteTicket {
             self.resolved.clone(),
         );
         match opened {
-            Ok(handle) => Ok(Some(handle)),
+            Ok(handle) => {
+                let metadata = handle.metadata();
+                self.guard
+                    .check_identity(metadata, &self.resolved, Access::Read)?;
+                Ok(Some(handle))
+            }
             Err(PolicyError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }

@@ -247,6 +247,10 @@ pub(super) fn check_make(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal>
         ..NOTHING
     };
     MAKE.check(words)?;
+    let from_input = |text: &str| text.ends_with("-f-") || text == "-" || text.starts_with("/dev/");
+    if let Some(word) = words.iter().find(|word| from_input(&word.text)) {
+        return Err(runs_another(&word.text));
+    }
     match words.iter().find(|word| word.text.contains('=')) {
         None => Ok(()),
         Some(word) => Err(Refusal::new(

@@ -16,11 +16,15 @@ pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusa
             "cargo's configuration can name programs to run; put it into the project's own file",
         ));
     }
+    let toolchain = words.first().filter(|word| word.text.starts_with('+'));
+    if let Some(word) = toolchain
+        && word.text.contains('/')
+    {
+        return Err(Refusal::new(&word.text, "name an installed toolchain"));
+    }
     let subcommand = words
         .iter()
-        .skip(usize::from(
-            words.first().is_some_and(|word| word.text.starts_with('+')),
-        ))
+        .skip(usize::from(toolchain.is_some()))
         .find(|word| !QUIET_OPTIONS.contains(&word.text.as_str()));
     let Some(subcommand) = subcommand else {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use super::arguments::runs_another;
-use super::programs::Programs;
+use super::programs::{Programs, takes_any_operand};
 use super::reader::Word;
 
 pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
@@ -17,6 +17,7 @@ pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusa
                     "deleting is what `rm` does, and it is not allowed; add rm to policy.shell.allow",
                 ));
             }
+            "-files0-from" => return Err(runs_another("-files0-from")),
             text if text.starts_with("-fprint") || text == "-fls" => {
                 return Err(runs_another(text));
             }
@@ -49,6 +50,15 @@ fn check_inner(programs: Programs<'_>, action: &Word, words: &[Word]) -> Result<
         return Err(Refusal::new(
             &program.text,
             "the name of a program must be literal",
+        ));
+    }
+    let arguments = inner.get(1..).unwrap_or_default();
+    let inserts = arguments.iter().any(|word| word.text.contains("{}"));
+    // sed's script cannot hold braces here, so what is inserted is a file.
+    if inserts && program.text != "sed" && !takes_any_operand(program, arguments) {
+        return Err(Refusal::new(
+            &program.text,
+            "a file name inserted here could be taken for code; run it on files you name",
         ));
     }
     programs.check_inner(inner)

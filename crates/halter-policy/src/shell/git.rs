@@ -35,6 +35,19 @@ pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
     check_subcommand(subcommand, arguments)
 }
 
+/// Whether operands may follow that nobody has seen: files and revisions, but
+/// no addresses.
+pub(super) fn takes_any_operand(arguments: &[Word]) -> bool {
+    arguments
+        .first()
+        .map(|word| word.text.as_str())
+        .is_some_and(|first| {
+            SUBCOMMANDS.contains(&first)
+                && !TRANSPORTS.contains(&first)
+                && !["config", "bisect"].contains(&first)
+        })
+}
+
 fn check_subcommand(subcommand: &str, arguments: &[Word]) -> Result<(), Refusal> {
     let texts = || arguments.iter().map(|word| word.text.as_str());
     if let Some(text) = texts().find(|text| runs_or_writes(subcommand, text)) {
@@ -106,12 +119,14 @@ fn runs_or_writes(subcommand: &str, text: &str) -> bool {
 
 /// `ext::program` and kin, and host names that ssh would take for options.
 fn names_a_helper(text: &str) -> bool {
-    let scheme = text.split("::").next().unwrap_or_default();
-    let is_helper = scheme.len() < text.len()
+    // The address may be the value of an option.
+    let address = text.rsplit('=').next().unwrap_or_default();
+    let scheme = address.split("::").next().unwrap_or_default();
+    let is_helper = scheme.len() < address.len()
         && scheme
             .chars()
             .all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter));
-    is_helper || text.contains("://-")
+    is_helper || text.contains("://-") || text.contains("{}")
 }
 
 const QUIET_OPTIONS: &[&str] = &[

@@ -6,8 +6,8 @@ use super::arguments::runs_another;
 use super::programs::Programs;
 use super::reader::Word;
 
-/// Options that only ask for information, or run the project's tests.
-const ASKS: [&str; 5] = ["--version", "-V", "--help", "-h", "--test"];
+/// Options that only ask for information.
+const ASKS: [&str; 4] = ["--version", "-V", "--help", "-h"];
 
 pub(super) fn check_python(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
     const FLAGS: [&str; 8] = ["-u", "-B", "-s", "-S", "-E", "-I", "-O", "-OO"];
@@ -41,12 +41,12 @@ pub(super) fn check_python(_: Programs<'_>, words: &[Word]) -> Result<(), Refusa
                 "this module may run code from its arguments; write a script file and run that",
             ))
         }
-        _ => check_script(first),
+        _ => check_script(first, words),
     }
 }
 
 pub(super) fn check_other(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
-    check_script(words.first())
+    check_script(words.first(), words)
 }
 
 /// Runtimes with subcommands of their own.
@@ -56,11 +56,11 @@ pub(super) fn check_toolkit(_: Programs<'_>, words: &[Word]) -> Result<(), Refus
         Some(word) if ["eval", "repl", "exec", "x", "-"].contains(&word.text.as_str()) => {
             Err(runs_another(&word.text))
         }
-        Some(_) | None => check_script(first),
+        Some(_) | None => check_script(first, words),
     }
 }
 
-fn check_script(first: Option<&Word>) -> Result<(), Refusal> {
+fn check_script(first: Option<&Word>, words: &[Word]) -> Result<(), Refusal> {
     let Some(word) = first else {
         return Err(Refusal::new(
             "",
@@ -70,7 +70,10 @@ fn check_script(first: Option<&Word>) -> Result<(), Refusal> {
     let text = word.text.as_str();
     let is_file = !text.is_empty() && !text.starts_with('-');
     let is_stream = text.starts_with("/dev/") || text.starts_with("/proc/");
-    if ASKS.contains(&text) || (is_file && !is_stream && word.is_literal()) {
+    let asks = words.len() == 1 && ASKS.contains(&text);
+    let others = words.get(1..).unwrap_or_default();
+    let tests = text == "--test" && others.iter().all(|word| !word.text.starts_with('-'));
+    if asks || tests || (is_file && !is_stream && word.is_literal()) {
         return Ok(());
     }
     Err(Refusal::new(
@@ -103,7 +106,7 @@ pub(super) fn check_awk(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> 
 
 fn check_awk_text(text: &str) -> Result<(), Refusal> {
     let without_logic = text.replace("||", "").replace(">=", "");
-    let suspicious = ["system", "getline", "|", ">", "@"];
+    let suspicious = ["system", "getline", "|", ">", "@", "{}"];
     match suspicious
         .iter()
         .find(|part| without_logic.contains(**part))

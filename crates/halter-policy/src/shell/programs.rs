@@ -117,17 +117,24 @@ pub(super) fn known(program: &str) -> Option<Known> {
         "find" => find::check,
         "git" => git::check,
         "cargo" => cargo::check,
-        "sed" | "gsed" => sed::check,
-        "make" | "gmake" => arguments::check_make,
-        "tar" | "bsdtar" | "gtar" => arguments::check_tar,
+        "sed" => sed::check,
+        "make" => arguments::check_make,
+        "tar" | "bsdtar" => arguments::check_tar,
         "rsync" => arguments::check_rsync,
         "python" | "pypy" => interpreters::check_python,
         "perl" | "ruby" | "node" | "nodejs" | "php" | "lua" | "luajit" | "Rscript" | "tclsh"
         | "osascript" => interpreters::check_other,
         "bun" | "deno" => interpreters::check_toolkit,
-        "awk" | "gawk" | "mawk" | "nawk" => interpreters::check_awk,
+        "awk" | "mawk" | "nawk" => interpreters::check_awk,
         "npm" | "npx" | "pnpm" | "yarn" => arguments::check_npm,
         "command" => wrappers::check_command,
+        "rustup" => |programs, words| wrappers::check_runner(programs, words, &["run"]),
+        "bundle" | "mise" | "asdf" | "direnv" => {
+            |programs, words| wrappers::check_runner(programs, words, &["exec", "x"])
+        }
+        "poetry" | "uv" | "pdm" | "pipx" | "pipenv" | "hatch" => {
+            |programs, words| wrappers::check_runner(programs, words, &["run", "shell"])
+        }
         "builtin" | "nohup" | "setsid" => wrappers::check_plain,
         "env" => wrappers::check_env,
         "nice" => wrappers::check_nice,
@@ -143,16 +150,38 @@ pub(super) fn known(program: &str) -> Option<Known> {
     }))
 }
 
-/// The name a program is known by: without its directory and version.
+/// Whether words nobody has seen can follow as operands without changing what
+/// the program runs.
+pub(super) fn takes_any_operand(program: &Word, arguments: &[Word]) -> bool {
+    match known(&program.text) {
+        None | Some(Known::Options(_)) => true,
+        Some(Known::Opaque(_)) => false,
+        Some(Known::Checked(_)) => {
+            family(&program.text) == "git" && git::takes_any_operand(arguments)
+        }
+    }
+}
+
+/// The name a program is known by: without its directory, its version and the
+/// `g` that marks a GNU tool among others.
 fn family(program: &str) -> &str {
     let name = program.rsplit('/').next().unwrap_or(program);
     let unversioned = name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
-    match unversioned.strip_suffix('-') {
+    let name = match unversioned.strip_suffix('-') {
         _ if unversioned.is_empty() => name,
         Some(shorter) => shorter,
         None => unversioned,
+    };
+    match name.strip_prefix('g') {
+        Some(plain) if GNU_TOOLS.contains(&plain) => plain,
+        Some(_) | None => name,
     }
 }
+
+const GNU_TOOLS: &[&str] = &[
+    "find", "xargs", "env", "timeout", "nice", "nohup", "stdbuf", "sort", "split", "install",
+    "sed", "awk", "tar", "make", "printf", "test",
+];
 
 /// Shells, debuggers, editors, pagers, terminals, remote shells, and programs
 /// whose whole purpose is to start another.
@@ -298,6 +327,7 @@ mod tests {
         assert_eq!(family("perl5.36.0"), "perl");
         assert_eq!(family("gcc-12"), "gcc");
         assert_eq!(family("git"), "git");
+        assert_eq!(family("gxargs"), "xargs");
         assert_eq!(family("7"), "7");
     }
 }

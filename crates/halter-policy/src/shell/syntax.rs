@@ -2,6 +2,7 @@
 //! walked. A construct the walk does not know does not compile.
 
 use std::io::Cursor;
+use std::panic::catch_unwind;
 
 use brush_parser::ast::{
     AndOr, AndOrList, AssignmentValue, Command, CommandPrefixOrSuffixItem, CompoundList,
@@ -18,12 +19,17 @@ use super::{Refusal, reader};
 pub(super) fn parse(command: &str) -> Result<Program, Refusal> {
     let options = ParserOptions::default();
     check_expansions(command)?;
-    let tokens = uncached_tokenize_str(command, &options.tokenizer_options())
-        .map_err(|error| unreadable(command, &error.to_string()))?;
-    check_nesting(command, &tokens)?;
-    Parser::new(Cursor::new(command), &options)
-        .parse_program()
-        .map_err(|error| unreadable(command, &error.to_string()))
+    // The bounds keep the parser from running away; should it panic all the
+    // same, that is a refusal, not the end of the caller.
+    let parsed = catch_unwind(|| {
+        let tokens = uncached_tokenize_str(command, &options.tokenizer_options())
+            .map_err(|error| unreadable(command, &error.to_string()))?;
+        check_nesting(command, &tokens)?;
+        Parser::new(Cursor::new(command), &options)
+            .parse_program()
+            .map_err(|error| unreadable(command, &error.to_string()))
+    });
+    parsed.unwrap_or_else(|_| Err(unreadable(command, "the parser gave up")))
 }
 
 fn unreadable(command: &str, error: &str) -> Refusal {

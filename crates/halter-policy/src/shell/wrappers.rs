@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use super::arguments::after_end_of_options;
-use super::programs::{Programs, known};
+use super::programs::{Programs, known, takes_any_operand};
 use super::reader::Word;
 
 /// How the arguments of a wrapper lead to the inner command.
@@ -53,6 +53,29 @@ impl Wrapper {
                 "this option is not understood here, so what would run is unclear",
             )),
         }
+    }
+}
+
+/// Subcommands such as `uv run` and `bundle exec`.
+pub(super) fn check_runner(
+    programs: Programs<'_>,
+    words: &[Word],
+    runs: &[&str],
+) -> Result<(), Refusal> {
+    let Some(first) = words.first() else {
+        return Ok(());
+    };
+    let text = first.text.as_str();
+    if runs.contains(&text) {
+        return programs.check_inner(words.get(1..).unwrap_or_default());
+    }
+    let hidden = words.iter().find(|word| runs.contains(&word.text.as_str()));
+    match hidden {
+        Some(word) if text.starts_with('-') => Err(Refusal::new(
+            &word.text,
+            "what this runs is unclear after other options; put it first",
+        )),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -173,11 +196,14 @@ pub(super) fn check_xargs(programs: Programs<'_>, words: &[Word]) -> Result<(), 
         ));
     }
     let arguments = inner.get(1..).unwrap_or_default();
-    let bounded = !replaces && after_end_of_options(arguments, arguments.len());
+    let bounded = !replaces
+        && after_end_of_options(arguments, arguments.len())
+        && takes_any_operand(program, arguments);
     if known(&program.text).is_some() && !bounded {
         return Err(Refusal::new(
             &program.text,
-            "a word that xargs adds could be taken for an option; end the arguments with `--`",
+            "a word that xargs adds could be taken for an option or for code; \
+             end the arguments with `--`, or name the files",
         ));
     }
     Ok(())

@@ -239,6 +239,9 @@ fn protected_paths_are_closed_under_every_name() {
         let error = session.read(path).unwrap_err();
         assert_eq!(error.code(), "protected_path", "{path}: {error}");
     }
+    // A hard link can be replaced, but not looked into first.
+    let ticket = session.door().prepare_write(Path::new("hard")).unwrap();
+    assert_eq!(code(ticket.existing()), "protected_path");
     assert_eq!(code(session.write("later/x", "x")), "protected_path");
     assert_eq!(code(session.write("link/new", "x")), "protected_path");
     assert_eq!(

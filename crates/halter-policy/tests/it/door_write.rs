@@ -3,8 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
-use halter_policy::{PolicySettings, Precondition, sha256_hex};
+use halter_policy::{
+    PolicySettings, Precondition, SessionScope, StandardPolicy, ToolPolicy, sha256_hex,
+};
 
 use crate::support::{Session, code};
 
@@ -259,4 +262,46 @@ fn a_name_of_the_longest_length_can_be_written() {
     session.write(&name, "x").unwrap();
     assert_eq!(session.read(&name).unwrap(), "x");
     assert_eq!(code(session.write("n".repeat(256), "x")), "io");
+}
+
+const BOUNDED_WRITE_IN: &str = "HALTER_POLICY_TEST_BOUNDED_WRITE_IN";
+
+/// The half of the next test that runs in a process of its own, where no file
+/// may grow beyond a few blocks.
+#[test]
+fn writing_more_than_the_system_takes() {
+    let Some(base) = std::env::var_os(BOUNDED_WRITE_IN) else {
+        return;
+    };
+    let scope = SessionScope {
+        working_dir: base.into(),
+        ..SessionScope::default()
+    };
+    let policy = StandardPolicy::bind(PolicySettings::default(), scope).unwrap();
+    for path in ["file", "new/dir/file"] {
+        let ticket = policy.door().prepare_write(Path::new(path)).unwrap();
+        let error = ticket
+            .commit(&vec![b'x'; 1 << 20], Precondition::None)
+            .unwrap_err();
+        assert_eq!(error.code(), "io");
+        assert!(error.to_string().contains(path), "{error}");
+    }
+}
+
+#[test]
+fn a_write_that_fails_half_way_leaves_everything_as_it_was() {
+    let session = Session::new();
+    fs::write(session.work("file"), "old").unwrap();
+    let before = session.tree();
+    // Refused growth is reported like a full disk: by the write itself.
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "door_write::writing_more_than_the_system_takes"])
+        .env(BOUNDED_WRITE_IN, session.root().join("work"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(session.tree(), before);
+    assert_eq!(fs::read_to_string(session.work("file")).unwrap(), "old");
 }

@@ -270,6 +270,10 @@ fn wrappers_around_unlisted_programs() {
             "ls | xargs -I{} sh -c {}",
             "ls | xargs git",
             "ls | xargs git log -p --",
+            "ls | xargs git clone --",
+            "ls | xargs env --",
+            "ls | xargs timeout 5 --",
+            "ls | xargs nice --",
             "ls | xargs find",
             "ls | xargs env",
             "ls | xargs -a file rm",
@@ -303,6 +307,17 @@ fn wrappers_around_unlisted_programs() {
             "flock x ls",
             "script -c rm",
             "time rm",
+        ],
+    );
+    all_refused(
+        "uv poetry rustup bundle ls gxargs",
+        &[
+            "uv run rm",
+            "uv --quiet run rm",
+            "poetry run python -c x",
+            "rustup run stable rm",
+            "bundle exec rm",
+            "ls | gxargs rm",
         ],
     );
     all_refused(
@@ -464,6 +479,20 @@ fn options_that_run_programs() {
             "zip -TT rm x",
             "install --strip-program=rm -s a b",
             "hg --config alias.x='!rm' x",
+            "git archive --remote=ext::rm HEAD",
+            "find 'BEGIN{system(1)}' -exec awk {} \\;",
+            "find x -exec make {} \\;",
+            "find x -exec tar {} \\;",
+            "find x -exec git clone {} \\;",
+            "find x -exec git {} \\;",
+            "find x -exec python3 {} \\;",
+            "find -files0-from x -exec ls {} \\;",
+            "make -f -",
+            "make -f-",
+            "make -f /dev/stdin",
+            "node --test -e x",
+            "python3 -V -c x",
+            "cargo +/tmp/evil build",
         ],
     );
 }

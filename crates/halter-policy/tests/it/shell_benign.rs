@@ -7,7 +7,7 @@ const COMMON: &str = "git cargo rg ls find true cd";
 const MORE: &str = "git cargo rg ls find true cd cat echo head tail wc grep sort uniq sed awk xargs \
                     mkdir cp mv rm touch env timeout nice nohup command export unset set printf test [ \
                     make tar python3 node npm npx go diff tr cut date pwd basename sleep rsync \
-                    cargo-nextest /usr/bin/id which stdbuf gcc jq false tee";
+                    cargo-nextest /usr/bin/id which stdbuf gcc jq false tee uv";
 
 #[test]
 fn the_default_list_is_enough_for_everyday_commands() {
@@ -151,6 +151,12 @@ fn listed_programs_keep_their_harmless_uses() {
         "sort < /dev/null",
         "date +%s; pwd",
         "true && false || echo done",
+        "node --test tests",
+        "find . -name '*.rs' -exec sed -n 1p {} \\;",
+        "find . -name '*.rs' -exec git log --oneline -- {} \\;",
+        "git ls-files | xargs git blame HEAD --",
+        "uv run ls",
+        "uv sync",
     ] {
         let verdict = judge.check(command);
         assert!(verdict.is_ok(), "{command:?} was refused: {verdict:?}");
