@@ -51,6 +51,17 @@ impl From<TurnError> for HalterError {
     }
 }
 
+/// A store's failure as callers see it: ours on top, below it the store's own
+/// error, or [`SessionCommitConflict`](halter_session::SessionCommitConflict)
+/// itself, to downcast to.
+pub fn store_failure(error: StoreError) -> anyhow::Error {
+    let summary = HalterError::from(&error);
+    match error.into_conflict() {
+        Ok(conflict) => anyhow::Error::new(conflict).context(summary),
+        Err(error) => anyhow::Error::new(error).context(summary),
+    }
+}
+
 impl From<&StoreError> for HalterError {
     fn from(error: &StoreError) -> Self {
         Self::new(error.code(), error.to_string())

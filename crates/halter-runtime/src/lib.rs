@@ -30,7 +30,7 @@ pub mod services;
 pub mod session;
 
 pub use clock::{Clock, SystemClock};
-pub use error::HalterError;
+pub use error::{HalterError, store_failure};
 pub use init::SessionInit;
 pub use prompt::{
     EnvironmentProbe, PromptAssembler, PromptContext, PromptSettings, StandardPromptAssembler,

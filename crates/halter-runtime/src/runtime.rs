@@ -2,7 +2,7 @@
 
 use crate::driver::live::Owner;
 use crate::engine::Input;
-use crate::error::HalterError;
+use crate::error::{HalterError, store_failure};
 use crate::hub::Hub;
 use crate::init::SessionInit;
 use crate::services::{Resources, RuntimeServices};
@@ -297,10 +297,4 @@ async fn check_directory(directory: &Path) -> Result<(), HalterError> {
     );
     Err(HalterError::new("working_dir_missing", message)
         .with_hint("create it, or start a session in another directory"))
-}
-
-/// The store's own error stays reachable by downcast, below ours.
-fn store_failure(error: StoreError) -> anyhow::Error {
-    let summary = HalterError::from(&error);
-    anyhow::Error::new(error).context(summary)
 }

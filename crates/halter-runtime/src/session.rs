@@ -1,8 +1,8 @@
 //! A session as its users hold it.
 
 use crate::driver::live::{Command, Owner, command_queue, session_closed};
-use crate::error::HalterError;
-use crate::hub::{Hub, Subscription, SubscriptionError};
+use crate::error::{HalterError, store_failure};
+use crate::hub::{Hub, Subscription};
 use crate::limits::CATCH_UP_PAGE;
 use crate::runtime::Registry;
 use crate::services::RuntimeServices;
@@ -257,7 +257,9 @@ impl SessionHandle {
         loop {
             let after = events.last().map_or(0, SessionEvent::sequence);
             let store = self.core.services.store.as_ref();
-            let page = read_events(store, self.session_id(), after, CATCH_UP_PAGE).await?;
+            let page = read_events(store, self.session_id(), after, CATCH_UP_PAGE)
+                .await
+                .map_err(store_failure)?;
             if page.is_empty() {
                 return Ok(events);
             }
@@ -270,7 +272,9 @@ impl SessionHandle {
     pub async fn export_trace(&self) -> anyhow::Result<String> {
         let services = &self.core.services;
         let at = services.clock.now();
-        Ok(export_session_trace(services.store.as_ref(), self.session_id(), at).await?)
+        export_session_trace(services.store.as_ref(), self.session_id(), at)
+            .await
+            .map_err(store_failure)
     }
 
     /// Ends the session: the live turn is cancelled, waiting ones never start,
@@ -385,7 +389,7 @@ fn turn_events(
             let event = match subscription.next().await? {
                 Ok(event) => event,
                 Err(error) => {
-                    let item = Err(into_anyhow(error));
+                    let item = Err(store_failure(error));
                     return Some((item, (subscription, turn_id, TurnProgress::Over)));
                 }
             };
@@ -421,7 +425,7 @@ impl SessionStream {
             let item = match subscription.next().await? {
                 Ok(event) if first => Ok(event.first_of_stream()),
                 Ok(event) => Ok(event),
-                Err(error) => Err(into_anyhow(error)),
+                Err(error) => Err(store_failure(error)),
             };
             Some((item, (subscription, false)))
         });
@@ -436,16 +440,5 @@ impl Stream for SessionStream {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.events.poll_next_unpin(context)
-    }
-}
-
-/// The store's own error stays reachable by downcast, below ours.
-fn into_anyhow(error: SubscriptionError) -> anyhow::Error {
-    match error {
-        SubscriptionError::Store(error) => {
-            let summary = HalterError::from(&error);
-            anyhow::Error::new(error).context(summary)
-        }
-        SubscriptionError::TurnLost(error) => HalterError::from(error).into(),
     }
 }

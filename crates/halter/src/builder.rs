@@ -323,10 +323,7 @@ async fn open_sqlite(
         })?;
     let store = halter_session::SqliteSessionStore::open(path)
         .await
-        .map_err(|error| {
-            let summary = HalterError::from(&error);
-            anyhow::Error::new(error).context(summary)
-        })?;
+        .map_err(halter_runtime::store_failure)?;
     Ok(Arc::new(store))
 }
 

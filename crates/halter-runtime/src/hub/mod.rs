@@ -6,9 +6,7 @@ pub use ring::{Cursor, EventRing, Next};
 
 use crate::clock::Clock;
 use crate::limits::{CATCH_UP_PAGE, HUB_EVENTS};
-use halter_protocol::{
-    PendingEvent, SessionEvent, SessionEventPayload, SessionId, TurnError, TurnId,
-};
+use halter_protocol::{PendingEvent, SessionEvent, SessionEventPayload, SessionId, TurnId};
 use halter_session::{SessionStore, StoreError, TraceError, TraceWriter, read_events};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,19 +26,7 @@ struct HubState {
     ring: EventRing,
     closed: bool,
     /// Turns whose terminal event could not be committed.
-    lost_turns: HashMap<TurnId, TurnError>,
-}
-
-/// Why a subscription could not go on.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SubscriptionError {
-    /// Events could not be read from the store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The store failed while the turn ran; it has no terminal event.
-    #[error(transparent)]
-    TurnLost(#[from] TurnError),
+    lost_turns: HashMap<TurnId, StoreError>,
 }
 
 impl Hub {
@@ -113,7 +99,7 @@ impl Hub {
     }
 
     /// The store failed while a turn ran: its stream ends with the error.
-    pub fn lose_turn(&self, turn_id: TurnId, error: TurnError) {
+    pub fn lose_turn(&self, turn_id: TurnId, error: StoreError) {
         self.lock().lost_turns.insert(turn_id, error);
         self.changed.notify_waiters();
     }
@@ -159,7 +145,7 @@ pub struct Subscription {
 enum Polled {
     Event(Arc<SessionEvent>),
     CatchUp { after: u64, through: u64 },
-    Lost(TurnError),
+    Lost(StoreError),
     Closed,
     Wait,
 }
@@ -167,7 +153,7 @@ enum Polled {
 impl Subscription {
     /// The next event; none when the session has shut down and everything is
     /// read. Cancel safe.
-    pub async fn next(&mut self) -> Option<Result<SessionEvent, SubscriptionError>> {
+    pub async fn next(&mut self) -> Option<Result<SessionEvent, StoreError>> {
         loop {
             if let Some(event) = self.caught_up.pop_front() {
                 self.cursor.caught_up(event.sequence());
@@ -181,10 +167,10 @@ impl Subscription {
                 Polled::Event(event) => return Some(Ok(Arc::unwrap_or_clone(event))),
                 Polled::CatchUp { after, through } => {
                     if let Err(error) = self.read_page(after, through).await {
-                        return Some(Err(error.into()));
+                        return Some(Err(error));
                     }
                 }
-                Polled::Lost(error) => return Some(Err(error.into())),
+                Polled::Lost(error) => return Some(Err(error)),
                 Polled::Closed => return None,
                 Polled::Wait => changed.await,
             }

@@ -66,8 +66,10 @@ impl Owner {
             } => {
                 running.cancels.clear();
                 running.aborts.clear();
-                if let Some(error) = store_error {
-                    self.hub.lose_turn(turn_id, error);
+                if store_error.is_some()
+                    && let Some(error) = &self.store_error
+                {
+                    self.hub.lose_turn(turn_id, error.clone());
                 }
             }
             Effect::Closed => {}
@@ -89,10 +91,9 @@ impl Owner {
             }
             Err(error) => {
                 tracing::error!(session_id = %self.log.session_id(), %error, "append failed");
-                Input::StoreFailed {
-                    id,
-                    error: TurnError::new(error.code(), error.to_string()),
-                }
+                let told = TurnError::new(error.code(), error.to_string());
+                self.store_error = Some(error);
+                Input::StoreFailed { id, error: told }
             }
         }
     }

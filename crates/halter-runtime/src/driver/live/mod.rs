@@ -23,7 +23,7 @@ use halter_hooks::SessionHooks;
 use halter_protocol::{
     AssembledPrompt, NotificationItem, SessionBlueprint, ToolSpec, Turn, TurnId, UserMessage,
 };
-use halter_session::SessionLog;
+use halter_session::{SessionLog, StoreError};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -69,6 +69,8 @@ pub(crate) struct Owner {
     hooks: Arc<SessionHooks>,
     toolbox: Toolbox,
     shutdown_waiters: Vec<oneshot::Sender<()>>,
+    /// Why the last append failed.
+    store_error: Option<StoreError>,
 }
 
 /// What only exists while the owner runs.
@@ -137,6 +139,7 @@ impl Owner {
             prompt,
             hooks: Arc::new(SessionHooks::new()),
             shutdown_waiters: Vec::new(),
+            store_error: None,
         }
     }
 

@@ -99,10 +99,12 @@ impl Toolbox {
         let policy: Arc<dyn ToolPolicy> = match bound.await {
             Ok(Ok(policy)) => Arc::new(policy),
             Ok(Err(error)) => {
-                return Err(ToolError::new(
-                    ToolErrorCode::PolicyDenied,
-                    error.to_string(),
-                ));
+                let code = if error.is_denial() {
+                    ToolErrorCode::PolicyDenied
+                } else {
+                    ToolErrorCode::Failed
+                };
+                return Err(ToolError::new(code, error.to_string()));
             }
             Err(error) => return Err(ToolError::new(ToolErrorCode::Failed, error.to_string())),
         };
