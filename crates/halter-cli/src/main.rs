@@ -1,3 +1,137 @@
-//! The `halter` binary.
+//! The `halter` command line: arguments, rendering, prompts and exit codes.
+//!
+//! Data goes to standard output, talk to standard error. Nothing here is of use
+//! to a program that embeds the harness: what such a program needs is in the
+//! `halter` crate and below.
 
-fn main() {}
+mod args;
+mod commands;
+mod context;
+mod editor;
+mod exit;
+mod failure;
+mod harness;
+mod limits;
+mod live;
+mod logging;
+mod one_call;
+mod output;
+mod prompt;
+mod signals;
+mod terminal;
+mod turn;
+mod view;
+
+use args::Command;
+use context::Context;
+use exit::Exit;
+use failure::{Failure, Problem, usage};
+use halter_config::Environment;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    output::install_panic_hook();
+    let cli = match args::parse() {
+        Ok(cli) => cli,
+        Err(error) => return told(&error),
+    };
+    let environment = match enter(&cli.globals) {
+        Ok(()) => captured(),
+        Err(failure) => {
+            let environment = Environment::capture();
+            let talk = context::talk_of(&cli.globals, &environment);
+            return report(&talk, failure);
+        }
+    };
+    let talk = context::talk_of(&cli.globals, &environment);
+    let exit = prepare(cli.globals, environment, &talk)
+        .and_then(|mut context| execute(&mut context, cli.command));
+    match exit {
+        Ok(exit) => ExitCode::from(exit.code()),
+        Err(failure) => report(&talk, failure),
+    }
+}
+
+/// The environment, with the variables of our flags left to us.
+fn captured() -> Environment {
+    let variables = args::variables();
+    Environment::capture().reserving(variables.iter().map(String::as_str))
+}
+
+/// Prints help, a version or a usage error, as clap words it.
+fn told(error: &clap::Error) -> ExitCode {
+    // A reader that has gone is no error here either.
+    let _ = error.print();
+    match error.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(Exit::Usage.code()),
+    }
+}
+
+/// Goes where the user wants to work.
+fn enter(globals: &args::Globals) -> Result<(), Failure> {
+    let Some(directory) = &globals.cwd else {
+        return Ok(());
+    };
+    std::env::set_current_dir(directory).map_err(|error| {
+        let message = format!("cannot work in '{}': {error}", directory.display());
+        let problem = Problem::new("working_dir_missing", message);
+        problem
+            .with_hint("create the directory, or name another one with --cwd")
+            .into()
+    })
+}
+
+fn prepare(
+    globals: args::Globals,
+    environment: Environment,
+    talk: &output::Talk,
+) -> Result<Context, Failure> {
+    logging::start(&globals, &environment, talk)?;
+    Context::new(globals, environment, talk.clone())
+}
+
+fn execute(context: &mut Context, command: Command) -> Result<Exit, Failure> {
+    let outcome = match commands::is_plain(&command) {
+        true => futures::executor::block_on(commands::perform(context, command)),
+        false => block_on(context, command),
+    };
+    match outcome {
+        Err(Failure::Problem(problem)) if context.errors_in_data => {
+            context.data.json(&problem.to_json())?;
+            Err(problem.into())
+        }
+        other => other,
+    }
+}
+
+/// Runs a command that waits for things.
+fn block_on(context: &mut Context, command: Command) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            usage(
+                format!("could not start: {error}"),
+                "raise the limit of threads",
+            )
+        })?;
+    let outcome = runtime.block_on(commands::perform(context, command));
+    // Whatever matters has ended; a prompt may still wait for a key.
+    runtime.shutdown_timeout(limits::THREADS_WAIT);
+    outcome
+}
+
+fn report(talk: &output::Talk, failure: Failure) -> ExitCode {
+    talk.clear_status();
+    let exit = match failure {
+        Failure::BrokenPipe => Exit::Success,
+        Failure::Told(exit) => exit,
+        Failure::Problem(problem) => {
+            talk.problem(&problem);
+            problem.exit
+        }
+    };
+    ExitCode::from(exit.code())
+}

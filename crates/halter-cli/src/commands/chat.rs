@@ -1,0 +1,189 @@
+//! `halter chat`: a conversation at a terminal.
+
+use crate::args::ChatArgs;
+use crate::context::Context;
+use crate::editor::{Editor, Input};
+use crate::exit::{Exit, StopSignal};
+use crate::failure::{Failure, Problem, usage};
+use crate::limits::LEAVE_WINDOW;
+use crate::live::{Live, Wanted};
+use crate::turn::{self, TurnEnd};
+use crate::view::{Activity, Steps, TextView};
+use halter_protocol::{ModelId, Turn};
+use std::time::Instant;
+
+const HELP: &str = "\
+/help           this text
+/model [ID]     show the model, or use another configured one from now on
+/session        show the session's id and how to come back to it
+/exit           leave; so do Ctrl-D, and Ctrl-C twice
+
+Ctrl-C while the model works cancels its turn. Alt-Enter starts a new line.";
+
+/// Talks until the user leaves.
+pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Failure> {
+    if !context.terminal.stdin || !context.data.is_terminal() {
+        return Err(usage(
+            "a chat needs a terminal",
+            "use `halter run` for one task, also with --session",
+        ));
+    }
+    let wanted = Wanted {
+        session: arguments.session,
+        model: arguments.model.clone(),
+        max_turns: arguments.max_turns,
+    };
+    let live = Live::start(context, &wanted).await?;
+    let editor = Editor::new(
+        context.environment.state_dir(),
+        context.terminal.color,
+        live.stops.ending(),
+    );
+    let id = live.session.session_id().clone();
+    context
+        .talk
+        .say(&format!("session {id} · /help for help · Ctrl-D leaves"));
+    let mut conversation = Conversation {
+        live,
+        model: arguments.model.map(ModelId::from),
+        last_interrupt: None,
+    };
+    let outcome = conversation.talk(context, editor).await;
+    let ended = conversation.end(context).await;
+    let exit = outcome?;
+    ended?;
+    Ok(exit)
+}
+
+struct Conversation {
+    live: Live,
+    /// The model of coming turns, if not the session's own.
+    model: Option<ModelId>,
+    last_interrupt: Option<Instant>,
+}
+
+/// What comes after an input.
+enum Next {
+    GoOn,
+    Leave(Exit),
+}
+
+impl Conversation {
+    async fn talk(&mut self, context: &mut Context, mut editor: Editor) -> Result<Exit, Failure> {
+        loop {
+            let (used, input) = editor.read().await?;
+            editor = used;
+            if let Some(signal) = self.ending() {
+                return Ok(Exit::Signal(signal));
+            }
+            let next = match input {
+                Input::Line(line) => self.line(context, line.trim()).await?,
+                Input::Interrupt => self.interrupted(context),
+                Input::End => Next::Leave(Exit::Success),
+            };
+            if let Next::Leave(exit) = next {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// The signal that asks the program to end, Ctrl-C aside.
+    fn ending(&self) -> Option<StopSignal> {
+        let asked = self.live.stops.asked();
+        asked.filter(|signal| *signal != StopSignal::Interrupt)
+    }
+
+    async fn line(&mut self, context: &mut Context, line: &str) -> Result<Next, Failure> {
+        self.last_interrupt = None;
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        match word {
+            "" => Ok(Next::GoOn),
+            "/exit" | "/quit" => Ok(Next::Leave(Exit::Success)),
+            "/help" => {
+                context.talk.say(HELP);
+                Ok(Next::GoOn)
+            }
+            "/session" => {
+                let id = self.live.session.session_id();
+                context.talk.say(&format!(
+                    "{id}\ncome back with: halter sessions resume {id}"
+                ));
+                Ok(Next::GoOn)
+            }
+            "/model" => {
+                self.choose_model(context, rest.trim());
+                Ok(Next::GoOn)
+            }
+            // A path or a comment may start with a slash; a lone word does not.
+            _ if word.starts_with('/') && !word[1..].contains('/') && rest.is_empty() => {
+                context
+                    .talk
+                    .say(&format!("there is no command {word}; see /help"));
+                Ok(Next::GoOn)
+            }
+            _ => self.answer(context, line).await,
+        }
+    }
+
+    fn choose_model(&mut self, context: &Context, id: &str) {
+        let models = &self.live.harness.runtime().services().models;
+        if !id.is_empty() {
+            let id = ModelId::from(id);
+            match models.resolve(&id) {
+                Ok(_) => self.model = Some(id),
+                Err(error) => return context.talk.say(&error.to_string()),
+            }
+        }
+        let own = &self.live.session.blueprint().default_model;
+        let current = self.model.as_ref().unwrap_or(own);
+        let shown = match models.resolve(current) {
+            Ok((model, _)) => format!("{current}: {} of {}", model.model, model.provider),
+            Err(_) => current.to_string(),
+        };
+        context.talk.say(&shown);
+    }
+
+    async fn answer(&mut self, context: &mut Context, text: &str) -> Result<Next, Failure> {
+        self.live.stops.next_turn();
+        let mut turn = Turn::user(text);
+        turn.default_model.clone_from(&self.model);
+        let activity = Activity::new(context.talk.clone(), Steps::Said);
+        let mut view = TextView::new(&mut context.data, activity);
+        let (session, events) = (&self.live.session, &mut self.live.events);
+        let ended = turn::run_turn(session, events, turn, &mut view, None).await;
+        crate::view::View::end(&mut view);
+        if let Some(signal) = self.ending() {
+            return Ok(Next::Leave(Exit::Signal(signal)));
+        }
+        match ended? {
+            TurnEnd::Completed => {}
+            TurnEnd::Failed { error, .. } if error.code == "cancelled" => {
+                context.talk.say("cancelled; Ctrl-D leaves");
+            }
+            TurnEnd::Failed { error, .. } => context.talk.problem(&Problem::from(&error)),
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Ctrl-C at the prompt: the second in a row leaves.
+    fn interrupted(&mut self, context: &Context) -> Next {
+        let again = self
+            .last_interrupt
+            .is_some_and(|last| last.elapsed() < LEAVE_WINDOW);
+        if again {
+            return Next::Leave(Exit::Signal(StopSignal::Interrupt));
+        }
+        self.last_interrupt = Some(Instant::now());
+        context.talk.say("press Ctrl-C again to leave");
+        Next::GoOn
+    }
+
+    async fn end(mut self, context: &mut Context) -> Result<(), Failure> {
+        let activity = Activity::new(context.talk.clone(), Steps::Said);
+        let mut view = TextView::new(&mut context.data, activity);
+        let (session, events) = (&self.live.session, &mut self.live.events);
+        let ended = turn::end_session(session, events, &mut view, "the user left").await;
+        self.live.close().await;
+        ended
+    }
+}

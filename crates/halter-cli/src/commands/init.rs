@@ -1,0 +1,49 @@
+//! `halter init`: a first configuration file.
+
+use crate::args::InitArgs;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, file_problem, usage};
+use crate::harness::trust_store;
+use halter_config::{ProjectFile, generate_starter_config};
+use serde_json::json;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+/// Writes the file and trusts it.
+pub async fn init(context: &mut Context, arguments: &InitArgs) -> Result<Exit, Failure> {
+    context.errors_in_data = arguments.json.json;
+    let path = arguments.path.as_path();
+    write_new(path)?;
+    let trusted = trust_store(context).trust(&ProjectFile::read(path).await?);
+    if let Err(error) = &trusted {
+        context
+            .talk
+            .warning(&format!("the file is written but not trusted: {error}"));
+    }
+    let shown = path.display().to_string();
+    match arguments.json.json {
+        true => context
+            .data
+            .json(&json!({"path": shown, "trusted": trusted.is_ok()}))?,
+        false => context.data.line(&format!("wrote {shown}"))?,
+    }
+    context
+        .talk
+        .note("it uses the offline model; name a provider and a model under [models.default]");
+    Ok(Exit::Success)
+}
+
+fn write_new(path: &Path) -> Result<(), Failure> {
+    let opened = OpenOptions::new().write(true).create_new(true).open(path);
+    let mut file = opened.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => usage(
+            format!("{} exists already", path.display()),
+            "edit it, remove it, or name another file: halter init FILE",
+        ),
+        _ => file_problem("write", path, &error),
+    })?;
+    file.write_all(generate_starter_config().as_bytes())
+        .map_err(|error| file_problem("write", path, &error))
+}

@@ -1,0 +1,109 @@
+//! `halter run`: one task, one answer.
+
+use crate::args::{OutputMode, RunArgs, RunOptions};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::live::{Live, Wanted};
+use crate::prompt::{self, PromptSource};
+use crate::turn::{self, TurnEnd};
+use crate::view::{Activity, JsonResultView, Steps, StreamingView, TextView, View};
+use halter_protocol::Turn;
+use std::time::Duration;
+
+/// Runs one turn in a new or a continued session.
+pub async fn run(context: &mut Context, arguments: RunArgs) -> Result<Exit, Failure> {
+    let mode = mode(context, &arguments.options);
+    let source = PromptSource {
+        task: arguments.task.as_deref(),
+        file: arguments.prompt_file.as_deref(),
+    };
+    let task = prompt::read(context, source)?;
+    let turn = Request {
+        task,
+        session: arguments.session,
+        options: arguments.options,
+        mode,
+    };
+    answer(context, turn).await
+}
+
+/// One task, and how to answer it.
+pub struct Request {
+    /// The task.
+    pub task: String,
+    /// The session to continue.
+    pub session: Option<String>,
+    /// How.
+    pub options: RunOptions,
+    /// What to print.
+    pub mode: OutputMode,
+}
+
+/// What to print: text for people, JSON for programs, unless the user says
+/// otherwise.
+pub fn mode(context: &mut Context, options: &RunOptions) -> OutputMode {
+    let mode = options.mode().unwrap_or(match context.data.is_terminal() {
+        true => OutputMode::Text,
+        false => OutputMode::JsonResult,
+    });
+    context.errors_in_data = mode != OutputMode::Text;
+    mode
+}
+
+/// Answers a request.
+pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Failure> {
+    let wanted = Wanted {
+        session: request.session,
+        model: request.options.model.clone(),
+        max_turns: request.options.max_turns,
+    };
+    let mut live = Live::start(context, &wanted).await?;
+    if request.mode == OutputMode::StreamingJson {
+        // From here on the events tell what went wrong.
+        context.errors_in_data = false;
+    }
+    let mut turn = Turn::user(request.task);
+    turn.default_model = wanted.model.as_deref().map(Into::into);
+    let limit = request.options.timeout;
+    let limit = limit.map(|seconds| Duration::from_secs(seconds.get()));
+    let steps = match request.mode {
+        OutputMode::Text => Steps::Said,
+        _ if context.terminal.stderr => Steps::Said,
+        _ => Steps::Silent,
+    };
+    let activity = Activity::new(context.talk.clone(), steps);
+    let data = &mut context.data;
+    let outcome = match request.mode {
+        OutputMode::Text => watch(&mut live, turn, limit, TextView::new(data, activity)).await,
+        OutputMode::JsonResult => {
+            watch(&mut live, turn, limit, JsonResultView::new(data, activity)).await
+        }
+        OutputMode::StreamingJson => {
+            watch(&mut live, turn, limit, StreamingView::new(data, activity)).await
+        }
+    };
+    let asked = live.stops.asked();
+    live.close().await;
+    outcome?.into_exit(asked)
+}
+
+/// Runs the turn and ends the session, whatever happens.
+async fn watch(
+    live: &mut Live,
+    turn: Turn,
+    limit: Option<Duration>,
+    mut view: impl View,
+) -> Result<TurnEnd, Failure> {
+    let (session, events) = (&live.session, &mut live.events);
+    let outcome = turn::run_turn(session, events, turn, &mut view, limit).await;
+    let reason = match (&outcome, live.stops.asked()) {
+        (_, Some(_)) => "interrupted",
+        (Ok(TurnEnd::Completed), None) => "complete",
+        _ => "failed",
+    };
+    let ended = turn::end_session(session, events, &mut view, reason).await;
+    let outcome = outcome?;
+    ended?;
+    Ok(outcome)
+}

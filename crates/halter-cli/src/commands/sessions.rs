@@ -1,0 +1,333 @@
+//! `halter sessions`: list, show, resume and delete what is stored.
+
+use crate::args::{ChatArgs, RunOptions, SessionsCommand};
+use crate::commands::{chat, run};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, Problem, usage};
+use crate::harness::{self, Loaded, Models, Store};
+use crate::limits::{DIRECTORY_COLUMNS, TITLE_COLUMNS};
+use crate::live::{self, not_found};
+use crate::prompt::{self, PromptSource};
+use crate::terminal::{fitted, safe_line};
+use crate::view::Transcript;
+use halter::Halter;
+use halter::providers::OfflineProvider;
+use halter_config::SessionBackend;
+use halter_protocol::encoding::escape_path;
+use halter_protocol::{SessionId, Timestamp};
+use halter_session::limits::MAX_READ_EVENTS;
+use halter_session::{PageRequest, SessionPage, SessionSummary, StoreError, read_events};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Does what is asked with stored sessions.
+pub async fn sessions(context: &mut Context, command: SessionsCommand) -> Result<Exit, Failure> {
+    match command {
+        SessionsCommand::List {
+            limit,
+            cursor,
+            json,
+        } => {
+            context.errors_in_data = json.json;
+            let page = page(limit, cursor.as_deref())?;
+            with_store(context, async |context, stored| {
+                list(context, stored, page, json.json).await
+            })
+            .await
+        }
+        SessionsCommand::Show { id, json } => {
+            context.errors_in_data = json.json;
+            let id = SessionId::from(id);
+            with_store(context, async |context, stored| {
+                show(context, stored, &id, json.json).await
+            })
+            .await
+        }
+        SessionsCommand::Resume { id, task, options } => resume(context, id, task, *options).await,
+        SessionsCommand::Delete {
+            ids,
+            yes,
+            dry_run,
+            json,
+        } => {
+            context.errors_in_data = json.json;
+            let wanted = Deletion {
+                ids: ids.into_iter().map(SessionId::from).collect(),
+                yes,
+                dry_run,
+                json: json.json,
+            };
+            with_store(context, async |context, stored| {
+                delete(context, stored, wanted).await
+            })
+            .await
+        }
+    }
+}
+
+/// The store and what led to it.
+struct Stored {
+    loaded: Loaded,
+    harness: Halter,
+}
+
+/// Opens the store, works with it and closes it. No model is needed, so no key
+/// is.
+async fn with_store(
+    context: &mut Context,
+    work: impl AsyncFnOnce(&mut Context, &Stored) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
+    let loaded = harness::load(context).await?;
+    let harness = harness::build(
+        context,
+        &loaded,
+        halter::CompiledResources::default(),
+        Models::Injected(Arc::new(OfflineProvider::new())),
+        Store::Configured,
+    )
+    .await?;
+    if loaded.config.config.sessions.backend == SessionBackend::Memory {
+        let origin = loaded.config.origin("sessions.backend");
+        context.talk.warning(&format!(
+            "sessions.backend is \"memory\" ({origin}), so no sessions are kept"
+        ));
+    }
+    let stored = Stored { loaded, harness };
+    let outcome = work(context, &stored).await;
+    live::close(&stored.harness).await;
+    outcome
+}
+
+// --- list -----------------------------------------------------------------
+
+fn page(limit: usize, cursor: Option<&str>) -> Result<PageRequest, Failure> {
+    let cursor = cursor
+        .map(|text| {
+            text.parse()
+                .map_err(|error| Problem::new("usage", format!("{error}")))
+        })
+        .transpose()?;
+    if limit == 0 {
+        return Err(usage("--limit is 0", "ask for at least one session"));
+    }
+    Ok(PageRequest { cursor, limit })
+}
+
+async fn list(
+    context: &mut Context,
+    stored: &Stored,
+    page: PageRequest,
+    json: bool,
+) -> Result<Exit, Failure> {
+    let page = stored.harness.runtime().list_sessions(page).await?;
+    if json {
+        context.data.json(&page_json(&page))?;
+        return Ok(Exit::Success);
+    }
+    for session in &page.sessions {
+        context.data.line(&summary_line(session))?;
+    }
+    for unreadable in &page.unreadable {
+        let (id, reason) = (&unreadable.session_id, &unreadable.reason);
+        context
+            .talk
+            .warning(&format!("session '{id}' cannot be read: {reason}"));
+    }
+    if page.sessions.is_empty() && page.unreadable.is_empty() {
+        context.talk.note("there are no sessions");
+    }
+    if let Some(next) = &page.next {
+        context.talk.note(&format!(
+            "there are more: halter sessions list --cursor {next}"
+        ));
+    }
+    Ok(Exit::Success)
+}
+
+fn summary_line(session: &SessionSummary) -> String {
+    let title = safe_line(session.title.as_deref().unwrap_or("(no task yet)"));
+    let directory = safe_line(&session.working_dir.display().to_string());
+    format!(
+        "{}  {}  {:>5} events  {}  {}",
+        session.session_id,
+        minute(session.updated_at),
+        session.head,
+        fitted(&title, TITLE_COLUMNS),
+        tail(&directory, DIRECTORY_COLUMNS),
+    )
+}
+
+/// A moment to the minute, in the local time.
+fn minute(at: Timestamp) -> String {
+    let local = at.to_zoned(jiff::tz::TimeZone::system());
+    local.strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// The end of a path, which says more than its start.
+fn tail(path: &str, columns: usize) -> String {
+    let length = path.chars().count();
+    match length <= columns {
+        true => path.to_owned(),
+        false => {
+            let cut: String = path.chars().skip(length + 1 - columns).collect();
+            format!("…{cut}")
+        }
+    }
+}
+
+fn page_json(page: &SessionPage) -> Value {
+    let sessions: Vec<Value> = page.sessions.iter().map(summary_json).collect();
+    let unreadable: Vec<Value> = page
+        .unreadable
+        .iter()
+        .map(|one| json!({"session_id": one.session_id, "reason": one.reason}))
+        .collect();
+    let next = page.next.as_ref().map(ToString::to_string);
+    json!({"sessions": sessions, "unreadable": unreadable, "next": next})
+}
+
+fn summary_json(session: &SessionSummary) -> Value {
+    json!({
+        "session_id": session.session_id,
+        "parent_session_id": session.parent_session_id,
+        "created_at": session.created_at,
+        "updated_at": session.updated_at,
+        "events": session.head,
+        "working_dir": escape_path(&session.working_dir),
+        "title": session.title,
+    })
+}
+
+// --- show -----------------------------------------------------------------
+
+async fn show(
+    context: &mut Context,
+    stored: &Stored,
+    id: &SessionId,
+    json: bool,
+) -> Result<Exit, Failure> {
+    let store = stored.harness.runtime().services().store.clone();
+    let opened = match store.open(id).await {
+        Err(StoreError::NotFound { .. }) => return Err(not_found(&stored.loaded, id)),
+        other => other?,
+    };
+    if !json {
+        let blueprint = &opened.record.blueprint;
+        let data = &mut context.data;
+        data.line(&format!("session    {id}"))?;
+        data.line(&format!("started    {}", minute(blueprint.created_at)))?;
+        data.line(&format!("directory  {}", blueprint.working_dir.display()))?;
+        data.line(&format!("model      {}", blueprint.default_model))?;
+        data.line(&format!("events     {}", opened.head))?;
+    }
+    let mut transcript = Transcript::default();
+    let mut after = 0;
+    loop {
+        let events = read_events(store.as_ref(), id, after, MAX_READ_EVENTS).await?;
+        let Some(last) = events.last() else {
+            return Ok(Exit::Success);
+        };
+        let first = after == 0;
+        after = last.sequence();
+        for (index, event) in events.into_iter().enumerate() {
+            let event = match first && index == 0 {
+                true => event.first_of_stream(),
+                false => event,
+            };
+            match json {
+                true => context.data.json(&event.without_opaque())?,
+                false => context.data.text(&transcript.lines(&event))?,
+            }
+        }
+    }
+}
+
+// --- resume ---------------------------------------------------------------
+
+async fn resume(
+    context: &mut Context,
+    id: String,
+    task: Option<String>,
+    options: RunOptions,
+) -> Result<Exit, Failure> {
+    if task.is_none() && context.terminal.stdin && options.mode().is_none() {
+        let arguments = ChatArgs {
+            model: options.model,
+            max_turns: options.max_turns,
+            session: Some(id),
+        };
+        return chat::chat(context, arguments).await;
+    }
+    let mode = run::mode(context, &options);
+    let source = PromptSource {
+        task: task.as_deref(),
+        file: None,
+    };
+    let task = prompt::read(context, source)?;
+    let request = run::Request {
+        task,
+        session: Some(id),
+        options,
+        mode,
+    };
+    run::answer(context, request).await
+}
+
+// --- delete ---------------------------------------------------------------
+
+/// What to delete, and how sure the user is.
+struct Deletion {
+    ids: Vec<SessionId>,
+    yes: bool,
+    dry_run: bool,
+    json: bool,
+}
+
+async fn delete(context: &mut Context, stored: &Stored, wanted: Deletion) -> Result<Exit, Failure> {
+    let store = stored.harness.runtime().services().store.clone();
+    for id in &wanted.ids {
+        // One that is damaged beyond opening may still be deleted.
+        if let Err(StoreError::NotFound { .. }) = store.open(id).await {
+            return Err(not_found(&stored.loaded, id));
+        }
+    }
+    if !wanted.dry_run && !wanted.yes {
+        agree(context, &wanted.ids)?;
+    }
+    if !wanted.dry_run {
+        for id in &wanted.ids {
+            stored.harness.runtime().delete_session(id).await?;
+        }
+    }
+    let verb = match wanted.dry_run {
+        true => "would delete",
+        false => "deleted",
+    };
+    if wanted.json {
+        let key = verb.replace(' ', "_");
+        context.data.json(&json!({ key: wanted.ids }))?;
+        return Ok(Exit::Success);
+    }
+    for id in &wanted.ids {
+        context.data.line(&format!("{verb} {id}"))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn agree(context: &Context, ids: &[SessionId]) -> Result<(), Failure> {
+    if !context.can_ask() {
+        return Err(usage(
+            "deleting needs a yes, and nobody can be asked here",
+            "add --yes, or --dry-run to see what would go",
+        ));
+    }
+    let question = match ids {
+        [one] => format!("Delete session {one} for good?"),
+        many => format!("Delete {} sessions for good?", many.len()),
+    };
+    match context.confirm(&question)? {
+        true => Ok(()),
+        false => Err(Failure::Told(Exit::Failed)),
+    }
+}

@@ -1,0 +1,169 @@
+//! `halter tools`: what the model is offered, and one call without a model.
+
+use crate::args::{JsonArg, ToolsCommand};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, usage};
+use crate::harness::{self, Models, Store};
+use crate::live::{self, Live, Wanted};
+use crate::one_call::OneCall;
+use crate::prompt;
+use crate::turn;
+use crate::view::{Activity, Steps, View};
+use halter::providers::OfflineProvider;
+use halter_protocol::{
+    SessionEvent, SessionEventPayload, ToolCall, ToolCallId, ToolErrorCode, ToolExecutionOutcome,
+    ToolName, Turn,
+};
+use serde_json::{Value, json};
+use std::io;
+use std::sync::Arc;
+
+/// Lists tools or calls one.
+pub async fn tools(context: &mut Context, command: ToolsCommand) -> Result<Exit, Failure> {
+    match command {
+        ToolsCommand::List(json) => list(context, json).await,
+        ToolsCommand::Call { name, input } => call(context, &name, &input).await,
+    }
+}
+
+async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure> {
+    context.errors_in_data = arguments.json;
+    let loaded = harness::load(context).await?;
+    let harness = harness::build(
+        context,
+        &loaded,
+        halter::CompiledResources::default(),
+        Models::Injected(Arc::new(OfflineProvider::new())),
+        Store::Memory,
+    )
+    .await?;
+    let specs = harness.runtime().services().tools.specs();
+    if arguments.json {
+        context.data.json(&specs)?;
+        return Ok(Exit::Success);
+    }
+    let width = specs
+        .iter()
+        .map(|spec| spec.name.as_str().len())
+        .max()
+        .unwrap_or(0);
+    for spec in &specs {
+        let about = spec.description.lines().next().unwrap_or_default();
+        let about = about.split_inclusive(". ").next().unwrap_or(about).trim();
+        context
+            .data
+            .line(&format!("{:<width$}  {about}", spec.name.as_str()))?;
+    }
+    Ok(Exit::Success)
+}
+
+/// Calls a tool the way a model would: through a session, its policy and its
+/// hooks. The session is in memory and ends with the call.
+async fn call(context: &mut Context, name: &str, input: &str) -> Result<Exit, Failure> {
+    context.errors_in_data = true;
+    let call = ToolCall {
+        id: ToolCallId::new(),
+        name: ToolName::from(name),
+        arguments: arguments(input)?,
+    };
+    let loaded = harness::load(context).await?;
+    let resources = harness::compile(&loaded).await?;
+    let harness = harness::build(
+        context,
+        &loaded,
+        resources,
+        Models::Injected(Arc::new(OneCall::new(call))),
+        Store::Memory,
+    )
+    .await?;
+    let mut live = Live::begin(context, harness, &Wanted::default()).await?;
+    let mut view = CallView {
+        activity: Activity::new(context.talk.clone(), Steps::Silent),
+        outcome: None,
+    };
+    let turn = Turn::user(format!("halter tools call {name}"));
+    let ran = turn::run_turn(&live.session, &mut live.events, turn, &mut view, None).await;
+    let ended = turn::end_session(&live.session, &mut live.events, &mut view, "complete").await;
+    let asked = live.stops.asked();
+    live::close(&live.harness).await;
+    let end = ran?;
+    ended?;
+    if let Some(signal) = asked {
+        return Err(Failure::Told(Exit::Signal(signal)));
+    }
+    let Some(outcome) = view.outcome else {
+        return end.into_exit(None);
+    };
+    finish(context, outcome)
+}
+
+fn finish(context: &mut Context, outcome: ToolExecutionOutcome) -> Result<Exit, Failure> {
+    match outcome.result {
+        Ok(result) => {
+            context.data.json(&result_json(result))?;
+            Ok(Exit::Success)
+        }
+        Err(error) => {
+            let exit = match error.code {
+                ToolErrorCode::PolicyDenied | ToolErrorCode::HookBlocked => Exit::Denied,
+                _ => Exit::Failed,
+            };
+            let problem = crate::failure::Problem::new(error.code.as_str(), error.message);
+            Err(problem.with_exit(exit).into())
+        }
+    }
+}
+
+/// The result itself: its value, its text, or null.
+fn result_json(result: halter_protocol::ToolResult) -> Value {
+    match result {
+        halter_protocol::ToolResult::Json { value } => value,
+        halter_protocol::ToolResult::Text { text } => json!(text),
+        _ => Value::Null,
+    }
+}
+
+fn arguments(input: &str) -> Result<Value, Failure> {
+    let text = match input {
+        "-" => prompt::from_stdin()?,
+        given => given.to_owned(),
+    };
+    let value: Value = serde_json::from_str(&text).map_err(|error| {
+        usage(
+            format!("the input is not JSON: {error}"),
+            "write an object, such as '{\"path\":\"README.md\"}'",
+        )
+    })?;
+    match value.is_object() {
+        true => Ok(value),
+        false => Err(usage(
+            "the input is not a JSON object",
+            "write an object, such as '{\"path\":\"README.md\"}'",
+        )),
+    }
+}
+
+/// Waits for the outcome of the one call.
+struct CallView {
+    activity: Activity,
+    outcome: Option<ToolExecutionOutcome>,
+}
+
+impl View for CallView {
+    fn event(&mut self, event: SessionEvent) -> io::Result<()> {
+        self.activity.observe(&event);
+        if let SessionEventPayload::ToolExecutionCompleted { outcome } = event.payload {
+            self.outcome = Some(outcome);
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        self.activity.tick();
+    }
+
+    fn end(&mut self) {
+        self.activity.end();
+    }
+}

@@ -1,0 +1,85 @@
+//! `halter trust`: lets a project's file count in full.
+
+use crate::args::TrustArgs;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, usage};
+use crate::harness::{self, declined_store, trust_store};
+use halter_config::{ProjectFile, find_project_config};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Trusts a file, or stops to.
+pub async fn trust(context: &mut Context, arguments: TrustArgs) -> Result<Exit, Failure> {
+    context.errors_in_data = arguments.json.json;
+    let path = chosen(arguments.path.as_deref())?;
+    if arguments.revoke {
+        return revoke(context, &path, arguments.json.json);
+    }
+    let project = ProjectFile::read(&path).await?;
+    let store = trust_store(context);
+    let already = store.is_trusted(&project)?;
+    if !already {
+        consent(context, &project, arguments.yes).await?;
+        store.trust(&project)?;
+        // A refusal of the same content no longer holds.
+        let _ = declined_store(context).revoke(&path);
+    }
+    let shown = path.display().to_string();
+    match arguments.json.json {
+        true => context
+            .data
+            .json(&json!({"path": shown, "trusted": true}))?,
+        false if already => context.data.line(&format!("{shown} is trusted already"))?,
+        false => context.data.line(&format!("trusted {shown}"))?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Shows what trusting the file does, and asks unless told not to.
+async fn consent(context: &Context, project: &ProjectFile, yes: bool) -> Result<(), Failure> {
+    let shown = project.path().display();
+    context.talk.say(&format!("Trusting {shown} sets:"));
+    harness::show_effect(context, project, &harness::paths(context)).await?;
+    if yes {
+        return Ok(());
+    }
+    if !context.can_ask() {
+        return Err(usage(
+            format!("{shown} is not trusted: nobody can be asked here"),
+            "read the file, then run `halter trust --yes`",
+        ));
+    }
+    match context.confirm("Trust this file?")? {
+        true => Ok(()),
+        false => Err(Failure::Told(Exit::Failed)),
+    }
+}
+
+fn revoke(context: &mut Context, path: &Path, json: bool) -> Result<Exit, Failure> {
+    let found = trust_store(context).revoke(path)?;
+    let shown = path.display().to_string();
+    match (json, found) {
+        (true, _) => context
+            .data
+            .json(&json!({"path": shown, "trusted": false, "revoked": found}))?,
+        (false, true) => context
+            .data
+            .line(&format!("{shown} is no longer trusted"))?,
+        (false, false) => context.data.line(&format!("{shown} was not trusted"))?,
+    }
+    Ok(Exit::Success)
+}
+
+fn chosen(path: Option<&Path>) -> Result<PathBuf, Failure> {
+    match path {
+        Some(path) if path.is_dir() => Ok(path.join(halter_config::PROJECT_FILE_NAME)),
+        Some(path) => Ok(path.to_owned()),
+        None => find_project_config(Path::new(".")).ok_or_else(|| {
+            usage(
+                "there is no halter.toml here or above",
+                "write one with `halter init`, or name a file",
+            )
+        }),
+    }
+}

@@ -1,0 +1,250 @@
+//! From files and variables to a harness.
+
+use crate::context::Context;
+use crate::failure::Failure;
+use halter::session::InMemorySessionStore;
+use halter::{CompiledResources, Halter, HalterBuilder, ResourceCompiler};
+use halter_config::{
+    ConfigWarning, LayeredConfigPaths, LoadedConfig, LoadedProject, Origin, ProjectFile,
+    SessionBackend, TrustStore, effect_of, find_project_config, load_layered,
+};
+use halter_providers::Provider;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where refusals are remembered, below the state directory.
+const DECLINED: &str = "declined";
+
+/// A configuration, and what is worth saying about it.
+pub struct Loaded {
+    /// The configuration with its origins.
+    pub config: LoadedConfig,
+    /// True if nobody chose a model, so that the offline one is used.
+    pub by_default_offline: bool,
+    /// True if nobody chose where sessions are kept and no place was found.
+    pub without_home: bool,
+}
+
+/// The files of the layers.
+pub fn paths(context: &Context) -> LayeredConfigPaths {
+    LayeredConfigPaths {
+        user_config: context.environment.user_config_path(),
+        project_config: find_project_config(Path::new(".")),
+        explicit_config: context.globals.config.clone(),
+    }
+}
+
+/// The record of trusted project files.
+pub fn trust_store(context: &Context) -> TrustStore {
+    record(context, |state| state)
+}
+
+/// The record of project files the user has been asked about and refused.
+pub fn declined_store(context: &Context) -> TrustStore {
+    record(context, |state| state.join(DECLINED))
+}
+
+fn record(context: &Context, place: impl Fn(PathBuf) -> PathBuf) -> TrustStore {
+    match context.environment.state_dir() {
+        Some(state) => TrustStore::open(place(state)),
+        None => TrustStore::none(),
+    }
+}
+
+/// Loads the configuration, asking about an untrusted project file where
+/// somebody can answer, and says what is worth saying.
+pub async fn load(context: &Context) -> Result<Loaded, Failure> {
+    let loaded = load_silently(context).await?;
+    for warning in warnings(&loaded.config) {
+        context.talk.warning(&warning);
+    }
+    Ok(loaded)
+}
+
+/// Loads the configuration without printing its warnings.
+pub async fn load_silently(context: &Context) -> Result<Loaded, Failure> {
+    let (paths, trust) = (paths(context), trust_store(context));
+    let mut config = load_layered(paths.clone(), &context.environment, &trust).await?;
+    if let Some(project) = untrusted(&config)
+        && ask_once(context, project, &paths).await?
+    {
+        trust.trust(project)?;
+        config = load_layered(paths, &context.environment, &trust).await?;
+    }
+    let by_default_offline = config.config.models.default.is_none();
+    let mut config = config.or_offline();
+    let without_home = keep_sessions(context, &mut config);
+    Ok(Loaded {
+        config,
+        by_default_offline,
+        without_home,
+    })
+}
+
+/// A session survives the process unless somebody says otherwise. Returns true
+/// if there is no place for it.
+fn keep_sessions(context: &Context, loaded: &mut LoadedConfig) -> bool {
+    if loaded.origin("sessions.backend") != Origin::Default {
+        return false;
+    }
+    let place = context.environment.default_sqlite_path().is_some();
+    if place {
+        loaded.config.sessions.backend = SessionBackend::Sqlite;
+    }
+    !place
+}
+
+fn untrusted(loaded: &LoadedConfig) -> Option<&ProjectFile> {
+    let LoadedProject { file, trusted } = loaded.project.as_ref()?;
+    // A file that asks for nothing it does not get needs no trust.
+    let refused = |warning: &ConfigWarning| matches!(warning, ConfigWarning::Untrusted { .. });
+    (!trusted && loaded.warnings.iter().any(refused)).then_some(file)
+}
+
+async fn ask_once(
+    context: &Context,
+    project: &ProjectFile,
+    paths: &LayeredConfigPaths,
+) -> Result<bool, Failure> {
+    let declined = declined_store(context);
+    if !context.can_ask() || declined.is_trusted(project).unwrap_or(false) {
+        return Ok(false);
+    }
+    let shown = project.path().display();
+    context
+        .talk
+        .say(&format!("{shown} is new or has changed. Trusting it sets:"));
+    show_effect(context, project, paths).await?;
+    if context.confirm("Trust this file?")? {
+        return Ok(true);
+    }
+    // Being asked again is a nuisance, not a failure.
+    if let Err(error) = declined.trust(project) {
+        tracing::debug!(%error, "refusal not recorded");
+    }
+    Ok(false)
+}
+
+/// Prints what trusting a file would change.
+pub async fn show_effect(
+    context: &Context,
+    project: &ProjectFile,
+    paths: &LayeredConfigPaths,
+) -> Result<(), Failure> {
+    let effects = effect_of(project, paths).await?;
+    for effect in &effects {
+        context.talk.say(&format!("  {effect}"));
+    }
+    if effects.is_empty() {
+        context.talk.say("  nothing that is not so already");
+    }
+    Ok(())
+}
+
+/// The warnings of a configuration, those about trust gathered under one.
+pub fn warnings(loaded: &LoadedConfig) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut refused = Vec::new();
+    for warning in &loaded.warnings {
+        match warning {
+            ConfigWarning::Untrusted {
+                key,
+                location,
+                reason,
+            } => refused.push(format!("\n  line {}: `{key}`: {reason}", location.line)),
+            other => lines.push(other.to_string()),
+        }
+    }
+    if let (Some(project), false) = (&loaded.project, refused.is_empty()) {
+        lines.push(format!(
+            "{} is not trusted and only narrows what is allowed; \
+             trust it with `halter trust`, or name it with `--config`{}",
+            project.file.path().display(),
+            refused.concat()
+        ));
+    }
+    lines
+}
+
+/// Says which model answers where nobody chose one.
+pub fn explain_model(context: &Context, loaded: &Loaded) {
+    if loaded.by_default_offline {
+        context.talk.note(
+            "no model is configured, so the built-in offline model answers; for a real one run \
+             `halter init` and name a provider and a model under [models.default]",
+        );
+    }
+    if loaded.without_home {
+        context
+            .talk
+            .warning("this session is not kept: set HOME or XDG_DATA_HOME to give it a place");
+    }
+}
+
+/// Compiles the skills and plugins a configuration names.
+pub async fn compile(loaded: &Loaded) -> Result<CompiledResources, Failure> {
+    let compiler = ResourceCompiler::from_config(&loaded.config.config);
+    Ok(compiler.compile().await?)
+}
+
+/// Who answers in a harness.
+pub enum Models {
+    /// The configured models.
+    Configured,
+    /// This provider, whatever is configured: no key is needed.
+    Injected(Arc<dyn Provider>),
+}
+
+/// Where a harness keeps its sessions.
+pub enum Store {
+    /// Where the configuration says.
+    Configured,
+    /// Nowhere.
+    Memory,
+}
+
+/// Puts a harness together.
+pub async fn build(
+    context: &Context,
+    loaded: &Loaded,
+    resources: CompiledResources,
+    models: Models,
+    store: Store,
+) -> Result<Halter, Failure> {
+    let mut builder = HalterBuilder::new()
+        .with_config(loaded.config.config.clone())
+        .with_compiled_resources(resources)
+        .with_environment(context.environment.clone());
+    for path in protected(context, &loaded.config) {
+        builder = builder.with_protected_path(path);
+    }
+    if let Models::Injected(provider) = models {
+        builder = builder.with_provider(provider);
+    }
+    if let Store::Memory = store {
+        builder = builder.with_session_store(Arc::new(InMemorySessionStore::new()));
+    }
+    Ok(builder.build().await?)
+}
+
+/// What no tool may touch: our own state, stored sessions, and files with keys.
+fn protected(context: &Context, loaded: &LoadedConfig) -> Vec<PathBuf> {
+    let environment = &context.environment;
+    let mut paths: Vec<PathBuf> = environment.state_dir().into_iter().collect();
+    paths.extend(environment.data_dir());
+    paths.extend(environment.user_config_path());
+    if let Some(database) = &loaded.config.sessions.sqlite_path {
+        for suffix in ["", "-wal", "-shm"] {
+            let mut name = database.clone().into_os_string();
+            name.push(suffix);
+            paths.push(name.into());
+        }
+    }
+    let with_keys = loaded
+        .origins
+        .iter()
+        .filter(|(key, _)| key.ends_with(".api_key") || key.contains(".headers."))
+        .filter_map(|(_, origin)| origin.location());
+    paths.extend(with_keys.map(|location| location.file.clone()));
+    paths
+}

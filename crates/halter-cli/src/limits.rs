@@ -1,0 +1,46 @@
+//! Every bound of the command line, with its unit.
+
+use std::time::Duration;
+
+/// The longest task that is read from a file or from standard input, in bytes.
+pub const MAX_PROMPT_BYTES: u64 = 4 * 1024 * 1024;
+
+/// How often the line that shows progress is drawn.
+pub const TICK: Duration = Duration::from_millis(100);
+
+/// How long the line waits before it appears: quick work needs none.
+pub const QUIET_START: Duration = Duration::from_millis(200);
+
+/// How long a turn may go on after SIGTERM or SIGHUP.
+pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// How long ending a session may take before the program leaves without it.
+pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(10);
+
+/// What a second Ctrl-C leaves for ending child processes.
+pub const LEAVE_WAIT: Duration = Duration::from_secs(1);
+
+/// How long threads may take to end after everything else has.
+pub const THREADS_WAIT: Duration = Duration::from_millis(300);
+
+/// Two Ctrl-C at an empty prompt within this time leave a chat.
+pub const LEAVE_WINDOW: Duration = Duration::from_secs(2);
+
+/// The longest description of a tool call on one line, in characters.
+pub const CALL_SUMMARY_CHARS: usize = 100;
+
+/// The longest text of an answer or result that `sessions show` prints of one
+/// message, in characters; `--json` prints all of it.
+pub const SHOWN_RESULT_CHARS: usize = 400;
+
+/// Lines a chat remembers.
+pub const HISTORY_LINES: usize = 2_000;
+
+/// Sessions on one page of a listing, unless `--limit` says otherwise.
+pub const LISTED_SESSIONS: usize = 20;
+
+/// The longest title in a listing, in columns.
+pub const TITLE_COLUMNS: usize = 50;
+
+/// The longest directory in a listing, in columns.
+pub const DIRECTORY_COLUMNS: usize = 40;

@@ -1,0 +1,155 @@
+//! A harness with one session that is live.
+
+use crate::context::Context;
+use crate::failure::{Failure, Problem};
+use crate::harness::{self, Loaded, Models, Store};
+use crate::limits::SHUTDOWN_WAIT;
+use crate::signals::Stops;
+use halter::{Halter, HalterSession, SessionInit};
+use halter_protocol::{ModelId, SessionId};
+use halter_runtime::SessionStream;
+use std::num::NonZeroU32;
+
+/// What a session is started or resumed with.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// The session to continue.
+    pub session: Option<String>,
+    /// The model of new sessions, and of turns of continued ones.
+    pub model: Option<String>,
+    /// How many model calls a turn may make.
+    pub max_turns: Option<NonZeroU32>,
+}
+
+/// A live session.
+pub struct Live {
+    /// Its harness.
+    pub harness: Halter,
+    /// The session.
+    pub session: HalterSession,
+    /// Its events, from the first one of this process on.
+    pub events: SessionStream,
+    /// What signals ask for.
+    pub stops: Stops,
+}
+
+impl Live {
+    /// Starts or resumes a session with the configured models.
+    pub async fn start(context: &Context, wanted: &Wanted) -> Result<Self, Failure> {
+        let loaded = harness::load(context).await?;
+        harness::explain_model(context, &loaded);
+        let resources = harness::compile(&loaded).await?;
+        let harness = harness::build(
+            context,
+            &loaded,
+            resources,
+            Models::Configured,
+            Store::Configured,
+        )
+        .await?;
+        match &wanted.session {
+            Some(id) => {
+                let id = SessionId::from(id.as_str());
+                Self::resume(context, &loaded, harness, &id, wanted).await
+            }
+            None => Self::begin(context, harness, wanted).await,
+        }
+    }
+
+    /// Starts a session in a harness.
+    pub async fn begin(
+        context: &Context,
+        harness: Halter,
+        wanted: &Wanted,
+    ) -> Result<Self, Failure> {
+        let mut init = SessionInit {
+            max_turns: wanted.max_turns.map(NonZeroU32::get),
+            default_model: wanted.model.as_deref().map(ModelId::from),
+            ..SessionInit::default()
+        };
+        if context.globals.cwd.is_some() {
+            init.working_dir = ".".into();
+        }
+        let session = harness.new_session(init).await?;
+        let events = session.subscribe();
+        Self::listen(context, harness, session, events)
+    }
+
+    async fn resume(
+        context: &Context,
+        loaded: &Loaded,
+        harness: Halter,
+        id: &SessionId,
+        wanted: &Wanted,
+    ) -> Result<Self, Failure> {
+        if wanted.max_turns.is_some() {
+            context
+                .talk
+                .warning("--max-turns is fixed when a session starts and has no effect here");
+        }
+        if context.globals.cwd.is_some() {
+            context
+                .talk
+                .warning("--cwd has no effect here: a session stays in its directory");
+        }
+        let store = harness.runtime().services().store.clone();
+        let missing = || not_found(loaded, id);
+        let head = match store.open(id).await {
+            Ok(opened) => opened.head,
+            Err(halter_session::StoreError::NotFound { .. }) => return Err(missing()),
+            Err(error) => return Err(error.into()),
+        };
+        let session = harness.runtime().resume(id).await?.ok_or_else(missing)?;
+        let events = session.subscribe_after(head);
+        Self::listen(context, harness, session, events)
+    }
+
+    fn listen(
+        context: &Context,
+        harness: Halter,
+        session: HalterSession,
+        events: SessionStream,
+    ) -> Result<Self, Failure> {
+        let stops = Stops::listen(&harness, &session, &context.talk)?;
+        Ok(Self {
+            harness,
+            session,
+            events,
+            stops,
+        })
+    }
+
+    /// Ends everything that the harness keeps open.
+    pub async fn close(self) {
+        close(&self.harness).await;
+    }
+}
+
+/// Ends everything that a harness keeps open.
+pub async fn close(harness: &Halter) {
+    let ended = tokio::time::timeout(SHUTDOWN_WAIT, async {
+        harness.shutdown(std::time::Duration::ZERO).await;
+        let closed = harness.runtime().services().store.close().await;
+        if let Err(error) = closed {
+            tracing::debug!(%error, "store not closed");
+        }
+    });
+    if ended.await.is_err() {
+        tracing::warn!("the harness did not shut down in time");
+    }
+}
+
+/// No session has this id, and where it was looked for.
+pub fn not_found(loaded: &Loaded, id: &SessionId) -> Failure {
+    let message = format!("there is no session '{id}'");
+    let hint = match loaded.config.config.sessions.backend {
+        halter_config::SessionBackend::Memory => {
+            let origin = loaded.config.origin("sessions.backend");
+            format!("sessions.backend is \"memory\" ({origin}), so none are kept; set \"sqlite\"")
+        }
+        _ => "see `halter sessions list`".to_owned(),
+    };
+    Problem::new("session_not_found", message)
+        .with_hint(hint)
+        .into()
+}

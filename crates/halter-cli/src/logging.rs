@@ -1,0 +1,74 @@
+//! Logs on standard error: `HALTER_LOG`, else `RUST_LOG`, else warnings.
+
+use crate::args::Globals;
+use crate::failure::{Failure, usage};
+use crate::output::Talk;
+use halter_config::Environment;
+use std::io::{self, Write};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Starts logging.
+pub fn start(globals: &Globals, environment: &Environment, talk: &Talk) -> Result<(), Failure> {
+    let filter = filter(globals, environment)?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(TalkWriter(talk.clone()));
+    let started = match globals.output_file {
+        Some(_) => builder.json().try_init(),
+        None => builder.try_init(),
+    };
+    // Only a second call in one process can fail, and then logging runs.
+    drop(started);
+    Ok(())
+}
+
+fn filter(globals: &Globals, environment: &Environment) -> Result<EnvFilter, Failure> {
+    let set = |name| {
+        let text = environment.text(name)?;
+        (!text.trim().is_empty()).then_some((name, text))
+    };
+    let (name, text) = set("HALTER_LOG")
+        .or_else(|| set("RUST_LOG"))
+        .unwrap_or(("-v", level(globals)));
+    EnvFilter::try_new(text).map_err(|error| {
+        usage(
+            format!("{name} is not a log filter: {error}"),
+            "set a level such as `info`, or `halter_runtime=debug,warn`",
+        )
+    })
+}
+
+fn level(globals: &Globals) -> &'static str {
+    match (globals.quiet, globals.verbose) {
+        (true, _) => "error",
+        (false, 0 | 1) => "warn",
+        (false, 2) => "debug",
+        (false, _) => "trace",
+    }
+}
+
+/// Writes log lines between what else is said.
+struct TalkWriter(Talk);
+
+impl<'a> MakeWriter<'a> for TalkWriter {
+    type Writer = LogLine;
+
+    fn make_writer(&'a self) -> LogLine {
+        LogLine(self.0.clone())
+    }
+}
+
+struct LogLine(Talk);
+
+impl Write for LogLine {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.log(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! Ctrl-C, SIGTERM and SIGHUP while a session is live.
+//!
+//! A task of its own listens, so that a blocked output cannot make the program
+//! deaf. Before a session is live the signals do what they always do.
+
+use crate::exit::{Exit, StopSignal};
+use crate::failure::{Failure, Problem};
+use crate::limits::{DRAIN, LEAVE_WAIT};
+use crate::output::Talk;
+use crate::terminal;
+use halter::{Halter, HalterSession};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What the signals so far have asked for.
+pub struct Stops {
+    shared: Arc<Shared>,
+    listener: tokio::task::JoinHandle<()>,
+}
+
+struct Shared {
+    harness: Halter,
+    session: HalterSession,
+    talk: Talk,
+    asked: Mutex<Option<StopSignal>>,
+    interrupts: AtomicUsize,
+    /// True once the program is asked to end, for a prompt to give up.
+    ending: Arc<AtomicBool>,
+}
+
+impl Stops {
+    /// Listens from now on.
+    pub fn listen(harness: &Halter, session: &HalterSession, talk: &Talk) -> Result<Self, Failure> {
+        let shared = Arc::new(Shared {
+            harness: harness.clone(),
+            session: session.clone(),
+            talk: talk.clone(),
+            asked: Mutex::new(None),
+            interrupts: AtomicUsize::new(0),
+            ending: Arc::default(),
+        });
+        let signals = Signals::open().map_err(|error| {
+            Problem::new(
+                "signals_failed",
+                format!("could not listen for signals: {error}"),
+            )
+        })?;
+        let listener = tokio::spawn(listen(signals, shared.clone()));
+        Ok(Self { shared, listener })
+    }
+
+    /// The signal that ended the last turn or asks to end the program.
+    pub fn asked(&self) -> Option<StopSignal> {
+        *self.shared.asked()
+    }
+
+    /// Forgets a Ctrl-C: another turn begins.
+    pub fn next_turn(&self) {
+        let mut asked = self.shared.asked();
+        if *asked == Some(StopSignal::Interrupt) {
+            *asked = None;
+        }
+        self.shared.interrupts.store(0, Ordering::SeqCst);
+    }
+
+    /// Becomes true when the program is asked to end.
+    pub fn ending(&self) -> Arc<AtomicBool> {
+        self.shared.ending.clone()
+    }
+}
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
+}
+
+impl Shared {
+    fn asked(&self) -> std::sync::MutexGuard<'_, Option<StopSignal>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn obey(&self, signal: StopSignal) {
+        let again = self.asked().replace(signal).is_some();
+        match signal {
+            StopSignal::Interrupt => {
+                if self.interrupts.fetch_add(1, Ordering::SeqCst) > 0 || again {
+                    self.leave(signal).await;
+                }
+                let turn_cancelled = self.session.cancel().await;
+                if let Err(error) = turn_cancelled {
+                    tracing::debug!(%error, "nothing to cancel");
+                }
+            }
+            StopSignal::Hangup | StopSignal::Terminate => {
+                self.ending.store(true, Ordering::SeqCst);
+                if again {
+                    self.leave(signal).await;
+                }
+                // The listener must hear the next signal meanwhile.
+                let harness = self.harness.clone();
+                tokio::spawn(async move { harness.shutdown(DRAIN).await });
+            }
+        }
+    }
+
+    /// Leaves at once, taking child processes along.
+    async fn leave(&self, signal: StopSignal) {
+        let end = self.harness.shutdown(Duration::ZERO);
+        let _ = tokio::time::timeout(LEAVE_WAIT, end).await;
+        self.talk.clear_status();
+        terminal::restore();
+        std::process::exit(i32::from(Exit::Signal(signal).code()));
+    }
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn open() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> StopSignal {
+        tokio::select! {
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = self.hangup.recv() => StopSignal::Hangup,
+        }
+    }
+}
+
+async fn listen(mut signals: Signals, shared: Arc<Shared>) {
+    loop {
+        let signal = signals.next().await;
+        shared.obey(signal).await;
+    }
+}

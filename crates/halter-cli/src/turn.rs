@@ -1,0 +1,136 @@
+//! One turn from its submission to its end.
+
+use crate::exit::{Exit, StopSignal};
+use crate::failure::{Failure, Problem};
+use crate::limits::{SHUTDOWN_WAIT, TICK};
+use crate::view::View;
+use futures::StreamExt;
+use halter::HalterSession;
+use halter_protocol::{SessionEventPayload, Turn, TurnError};
+use halter_runtime::SessionStream;
+use std::time::Duration;
+
+/// How a turn ended.
+#[derive(Debug)]
+pub enum TurnEnd {
+    /// Well.
+    Completed,
+    /// Otherwise.
+    Failed {
+        /// Why.
+        error: TurnError,
+        /// True if the time given ran out.
+        timed_out: bool,
+    },
+}
+
+impl TurnEnd {
+    /// How the program ends after it.
+    pub fn into_exit(self, asked: Option<StopSignal>) -> Result<Exit, Failure> {
+        match self {
+            Self::Completed => Ok(asked.map_or(Exit::Success, Exit::Signal)),
+            Self::Failed { error, timed_out } => {
+                let mut problem = Problem::from(&error);
+                if timed_out {
+                    problem.code = "timed_out".to_owned();
+                    problem.exit = Exit::TimedOut;
+                }
+                if let Some(signal) = asked {
+                    problem.exit = Exit::Signal(signal);
+                }
+                Err(problem.into())
+            }
+        }
+    }
+}
+
+/// Submits a turn and shows what happens until it ends.
+pub async fn run_turn(
+    session: &HalterSession,
+    events: &mut SessionStream,
+    turn: Turn,
+    view: &mut dyn View,
+    time_limit: Option<Duration>,
+) -> Result<TurnEnd, Failure> {
+    let turn_id = turn.id.clone();
+    let shown = session.submit_turn(turn).await?;
+    // A turn that the store lost has no terminal event, only an error here.
+    let mut faults = shown.filter_map(async |item| item.err()).boxed().fuse();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let deadline = tokio::time::sleep(time_limit.unwrap_or(Duration::ZERO));
+    tokio::pin!(deadline);
+    let mut timed_out = false;
+    loop {
+        tokio::select! {
+            biased;
+            event = events.next() => {
+                let Some(event) = event.transpose()? else {
+                    return Ok(lost(timed_out));
+                };
+                let end = terminal(&event.payload, &turn_id, timed_out);
+                view.event(event)?;
+                if let Some(end) = end {
+                    return Ok(end);
+                }
+            }
+            Some(error) = faults.next() => return Err(error.into()),
+            () = &mut deadline, if time_limit.is_some() && !timed_out => {
+                timed_out = true;
+                let seconds = time_limit.unwrap_or_default().as_secs();
+                let reason = format!("it took longer than the {seconds} s given with --timeout");
+                session.cancel_turn(&turn_id, &reason).await?;
+            }
+            _ = ticks.tick() => view.tick(),
+        }
+    }
+}
+
+/// Ends the session and shows what is left to show.
+pub async fn end_session(
+    session: &HalterSession,
+    events: &mut SessionStream,
+    view: &mut dyn View,
+    reason: &str,
+) -> Result<(), Failure> {
+    let ended = tokio::time::timeout(SHUTDOWN_WAIT, async {
+        session.shutdown(reason).await?;
+        while let Some(event) = events.next().await {
+            view.event(event?)?;
+        }
+        Ok::<(), Failure>(())
+    });
+    let ended = ended.await;
+    view.end();
+    match ended {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            tracing::warn!("the session did not end in time");
+            Ok(())
+        }
+    }
+}
+
+fn terminal(
+    payload: &SessionEventPayload,
+    turn_id: &halter_protocol::TurnId,
+    timed_out: bool,
+) -> Option<TurnEnd> {
+    if payload.ends_turn() != Some(turn_id) {
+        return None;
+    }
+    Some(match payload {
+        SessionEventPayload::TurnFailed { error, .. } => TurnEnd::Failed {
+            error: error.clone(),
+            timed_out,
+        },
+        _ => TurnEnd::Completed,
+    })
+}
+
+fn lost(timed_out: bool) -> TurnEnd {
+    TurnEnd::Failed {
+        error: TurnError::new("cancelled", "the session ended before the turn did"),
+        timed_out,
+    }
+}

@@ -1,0 +1,210 @@
+//! What happens beside the answer, on standard error: tools, warnings, and the
+//! line that shows progress.
+
+use super::call::summary;
+use crate::limits::QUIET_START;
+use crate::output::{Loudness, Talk};
+use halter_protocol::{
+    Message, SessionEvent, SessionEventPayload, ToolCallId, ToolExecutionOutcome, Usage,
+};
+use std::time::{Duration, Instant};
+
+const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+
+/// Whether a line is said for each tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Steps {
+    /// Yes.
+    Said,
+    /// No: the output tells of them.
+    Silent,
+}
+
+/// Follows a session for its user.
+pub struct Activity {
+    talk: Talk,
+    steps: Steps,
+    started: Instant,
+    live: bool,
+    phase: &'static str,
+    running: Vec<RunningCall>,
+    used: Usage,
+    frame: usize,
+    /// Thinking and tool output whose line is not complete yet.
+    partial: String,
+}
+
+struct RunningCall {
+    id: ToolCallId,
+    summary: String,
+    started: Instant,
+}
+
+impl Activity {
+    /// Follows a session from now on.
+    pub fn new(talk: Talk, steps: Steps) -> Self {
+        Self {
+            talk,
+            steps,
+            started: Instant::now(),
+            live: false,
+            phase: "starting",
+            running: Vec::new(),
+            used: Usage::default(),
+            frame: 0,
+            partial: String::new(),
+        }
+    }
+
+    /// Takes an event in.
+    pub fn observe(&mut self, event: &SessionEvent) {
+        use SessionEventPayload as Payload;
+        if !matches!(
+            event.payload,
+            Payload::ThinkingDelta { .. } | Payload::ToolOutput { .. }
+        ) {
+            self.flush_partial();
+        }
+        match &event.payload {
+            Payload::TurnStarted { .. } => self.turn_started(),
+            Payload::ThinkingDelta { delta } => {
+                self.phase = "thinking";
+                self.aside(&delta.text);
+            }
+            Payload::DeltaItem { .. } => self.phase = "writing",
+            Payload::ToolExecutionStarted { call } => self.running.push(RunningCall {
+                id: call.id.clone(),
+                summary: summary(call),
+                started: Instant::now(),
+            }),
+            Payload::ToolOutput { chunk, .. } => self.aside(chunk),
+            Payload::ToolExecutionCompleted { outcome } => self.call_ended(outcome),
+            Payload::MessageItem { message } => self.message(message),
+            Payload::Warning { message } => self.talk.warning(message),
+            Payload::Notification { notification } => self.talk.note(&notification.message),
+            Payload::TurnInterrupted { .. } => self.phase = "stopping",
+            Payload::TurnCompleted { .. } | Payload::TurnFailed { .. } => self.end(),
+            _ => {}
+        }
+    }
+
+    /// Draws the line that shows progress.
+    pub fn tick(&mut self) {
+        let elapsed = self.started.elapsed();
+        if !self.live || elapsed < QUIET_START {
+            return;
+        }
+        self.frame = (self.frame + 1) % FRAMES.len();
+        let frame = FRAMES.get(self.frame).unwrap_or(&' ');
+        let doing = match self.running.as_slice() {
+            [] => self.phase.to_owned(),
+            [one] => one.summary.clone(),
+            [first, others @ ..] => format!("{} and {} more", first.summary, others.len()),
+        };
+        let mut line = format!("{frame} {} · {doing}", seconds(elapsed));
+        if !self.used.is_zero() {
+            let (input, output) = (self.used.input_tokens, self.used.output_tokens);
+            line = format!(
+                "{frame} {} · {} tokens in, {} out · {doing}",
+                seconds(elapsed),
+                thousands(input),
+                thousands(output)
+            );
+        }
+        self.talk.status(&line);
+    }
+
+    /// Wipes the line.
+    pub fn end(&mut self) {
+        self.flush_partial();
+        self.live = false;
+        self.running.clear();
+        self.talk.clear_status();
+    }
+
+    fn turn_started(&mut self) {
+        self.started = Instant::now();
+        self.live = true;
+        self.phase = "waiting for the model";
+        self.used = Usage::default();
+    }
+
+    fn message(&mut self, message: &Message) {
+        if let Message::Assistant(answer) = message {
+            self.phase = "waiting for the model";
+            if let Some(usage) = &answer.usage {
+                self.used.saturating_accumulate(usage);
+            }
+        }
+    }
+
+    fn call_ended(&mut self, outcome: &ToolExecutionOutcome) {
+        let place = self
+            .running
+            .iter()
+            .position(|running| running.id == outcome.call.id);
+        let took = place.map(|place| self.running.remove(place).started.elapsed());
+        if self.steps == Steps::Silent {
+            return;
+        }
+        let mut line = summary(&outcome.call);
+        match &outcome.result {
+            Ok(_) => {
+                if let Some(took) = took.filter(|took| *took >= Duration::from_secs(1)) {
+                    line = format!("{line} ({})", seconds(took));
+                }
+                self.talk.done(&line);
+            }
+            Err(error) => self.talk.undone(&format!("{line}: {}", error.message)),
+        }
+    }
+
+    /// Says text of those who want to see everything, line by line.
+    fn aside(&mut self, text: &str) {
+        if self.talk.loudness() < Loudness::Verbose {
+            return;
+        }
+        self.partial.push_str(text);
+        if let Some(end) = self.partial.rfind('\n') {
+            let rest = self.partial.split_off(end + 1);
+            let lines = std::mem::replace(&mut self.partial, rest);
+            self.talk.aside(lines.trim_end_matches('\n'));
+        }
+    }
+
+    fn flush_partial(&mut self) {
+        if !self.partial.is_empty() {
+            let text = std::mem::take(&mut self.partial);
+            self.talk.aside(&text);
+        }
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        _ => format!("{}m {:02}s", seconds / 60, seconds % 60),
+    }
+}
+
+fn thousands(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{}.{}k", count / 1_000, count % 1_000 / 100),
+        _ => format!("{}.{}M", count / 1_000_000, count % 1_000_000 / 100_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(seconds(Duration::from_secs(59)), "59s");
+        assert_eq!(seconds(Duration::from_secs(61)), "1m 01s");
+        let shown = [999, 1_000, 12_340, 2_500_000].map(thousands);
+        assert_eq!(shown, ["999", "1.0k", "12.3k", "2.5M"]);
+    }
+}

@@ -1,0 +1,57 @@
+//! A tool call on one line.
+
+use crate::limits::CALL_SUMMARY_CHARS;
+use crate::terminal::{fitted, safe_line};
+use halter_protocol::ToolCall;
+use serde_json::Value;
+
+/// The arguments that say most about a call.
+const TELLING: [&str; 6] = ["command", "path", "pattern", "subject", "action", "name"];
+
+/// The tool and what it is called with.
+pub fn summary(call: &ToolCall) -> String {
+    let arguments = &call.arguments;
+    let telling: Vec<String> = TELLING
+        .iter()
+        .filter_map(|name| arguments.get(name)?.as_str())
+        .take(2)
+        .map(str::to_owned)
+        .collect();
+    let said = match (telling.is_empty(), arguments) {
+        (false, _) => telling.join(" "),
+        (true, Value::Object(fields)) if fields.is_empty() => String::new(),
+        (true, other) => other.to_string(),
+    };
+    let line = safe_line(&format!("{} {said}", call.name));
+    fitted(line.trim_end(), CALL_SUMMARY_CHARS).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shown(name: &str, arguments: Value) -> String {
+        summary(&ToolCall {
+            id: "call_1".into(),
+            name: name.into(),
+            arguments,
+        })
+    }
+
+    #[test]
+    fn calls_are_told_in_a_few_words() {
+        assert_eq!(
+            shown("shell", json!({"command": "git log\n-n 5"})),
+            "shell git log -n 5"
+        );
+        assert_eq!(
+            shown("grep", json!({"pattern": "x", "path": "src"})),
+            "grep src x"
+        );
+        assert_eq!(shown("custom", json!({"a": 1})), "custom {\"a\":1}");
+        assert_eq!(shown("custom", json!({})), "custom");
+        let long = shown("shell", json!({"command": "x".repeat(500)}));
+        assert_eq!(long.chars().count(), CALL_SUMMARY_CHARS);
+    }
+}

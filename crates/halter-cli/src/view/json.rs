@@ -1,0 +1,80 @@
+//! Output for programs.
+
+use super::{Activity, View};
+use crate::output::Data;
+use halter_protocol::{AssistantMessage, Message, SessionEvent, SessionEventPayload};
+use std::io;
+use std::sync::Arc;
+
+/// One line when the turn completes: the last assistant message.
+pub struct JsonResultView<'a> {
+    data: &'a mut Data,
+    activity: Activity,
+    last: Option<Arc<Message>>,
+}
+
+impl<'a> JsonResultView<'a> {
+    /// Writes to `data`.
+    pub fn new(data: &'a mut Data, activity: Activity) -> Self {
+        Self {
+            data,
+            activity,
+            last: None,
+        }
+    }
+}
+
+impl View for JsonResultView<'_> {
+    fn event(&mut self, event: SessionEvent) -> io::Result<()> {
+        self.activity.observe(&event);
+        match event.payload {
+            SessionEventPayload::MessageItem { message } if message.as_assistant().is_some() => {
+                self.last = Some(message);
+            }
+            SessionEventPayload::TurnCompleted { .. } => {
+                let last = self.last.take();
+                let answer = last.as_ref().and_then(|message| message.as_assistant());
+                let answer = answer.map(AssistantMessage::without_opaque);
+                self.data.json(&answer)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        self.activity.tick();
+    }
+
+    fn end(&mut self) {
+        self.activity.end();
+    }
+}
+
+/// Every event of the session, a line each.
+pub struct StreamingView<'a> {
+    data: &'a mut Data,
+    activity: Activity,
+}
+
+impl<'a> StreamingView<'a> {
+    /// Writes to `data`.
+    pub fn new(data: &'a mut Data, activity: Activity) -> Self {
+        Self { data, activity }
+    }
+}
+
+impl View for StreamingView<'_> {
+    fn event(&mut self, event: SessionEvent) -> io::Result<()> {
+        self.activity.observe(&event);
+        self.data.json(&event.without_opaque())
+    }
+
+    fn tick(&mut self) {
+        self.activity.tick();
+    }
+
+    fn end(&mut self) {
+        self.activity.end();
+    }
+}

@@ -1,0 +1,27 @@
+//! A turn as its caller sees it: text, one line of JSON, or every event.
+
+mod activity;
+mod call;
+mod json;
+mod text;
+mod transcript;
+
+pub use activity::{Activity, Steps};
+pub use json::{JsonResultView, StreamingView};
+pub use text::TextView;
+pub use transcript::Transcript;
+
+use halter_protocol::SessionEvent;
+use std::io;
+
+/// Shows the events of a session.
+pub trait View {
+    /// Shows one event.
+    fn event(&mut self, event: SessionEvent) -> io::Result<()>;
+
+    /// Time has passed.
+    fn tick(&mut self);
+
+    /// Nothing more comes.
+    fn end(&mut self);
+}

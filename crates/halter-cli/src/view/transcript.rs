@@ -1,0 +1,55 @@
+//! A stored session as text.
+
+use super::call::summary;
+use crate::limits::SHOWN_RESULT_CHARS;
+use halter_protocol::{Message, SessionEvent, SessionEventPayload};
+
+/// Turns events into lines for people.
+#[derive(Debug, Default)]
+pub struct Transcript;
+
+impl Transcript {
+    /// The lines of an event; most events have none.
+    pub fn lines(&mut self, event: &SessionEvent) -> String {
+        match &event.payload {
+            SessionEventPayload::MessageItem { message } => message_lines(message),
+            SessionEventPayload::ToolExecutionCompleted { outcome } => {
+                let call = summary(&outcome.call);
+                match &outcome.result {
+                    Ok(_) => format!("✓ {call}\n"),
+                    Err(error) => format!("✗ {call}: {}\n", cut(&error.message)),
+                }
+            }
+            SessionEventPayload::Warning { message } => format!("warning: {message}\n"),
+            SessionEventPayload::TurnFailed { error, .. } => {
+                format!("error[{}]: {}\n", error.code, error.message)
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+fn message_lines(message: &Message) -> String {
+    match message {
+        Message::User(user) => {
+            let text = user.plain_text();
+            let quoted: String = text.lines().map(|line| format!("> {line}\n")).collect();
+            format!("\n{quoted}\n")
+        }
+        Message::Assistant(answer) => {
+            let text = answer.plain_text();
+            match text.trim_end() {
+                "" => String::new(),
+                text => format!("{text}\n"),
+            }
+        }
+        _ => String::new(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_RESULT_CHARS) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
+        None => text.to_owned(),
+    }
+}
