@@ -1,0 +1,180 @@
+//! The model's answer, while it streams and when it ends.
+
+use super::super::answer::Progress;
+use super::super::catalog::ToolTraits;
+use super::super::turn::Ending;
+use super::super::{Effect, EffectId, Engine};
+use super::{CallSlot, Stage};
+use crate::limits::EMPTY_ANSWER_RETRIES;
+use halter_protocol::{
+    AssistantMessage, AssistantPart, DeltaItem, Message, ProviderError, ProviderErrorKind,
+    SessionEventPayload, StopReason, StreamEvent, ToolCall, TurnError,
+};
+
+impl Engine {
+    pub(in crate::engine) fn model_said(&mut self, id: EffectId, event: StreamEvent) {
+        let Some(step) = self.step() else { return };
+        if step.stream != Some(id) {
+            return;
+        }
+        match step.answer.take(event) {
+            Progress::Quiet => {}
+            Progress::Text(text) => {
+                let delta = DeltaItem { text };
+                self.effects
+                    .push(Effect::Publish(SessionEventPayload::DeltaItem { delta }));
+            }
+            Progress::Thinking(text) => {
+                let delta = DeltaItem { text };
+                self.effects
+                    .push(Effect::Publish(SessionEventPayload::ThinkingDelta {
+                        delta,
+                    }));
+            }
+            Progress::Warning(message) => self.record(SessionEventPayload::Warning { message }),
+            Progress::Call(part) => {
+                self.admit_call(part);
+                self.start_calls();
+            }
+            Progress::Ended => self.answer_complete(),
+        }
+    }
+
+    fn admit_call(&mut self, part: AssistantPart) {
+        let AssistantPart::ToolCall {
+            id,
+            name,
+            arguments,
+            malformed_arguments,
+            ..
+        } = part
+        else {
+            return;
+        };
+        let traits = self
+            .catalog
+            .traits_of(name.as_str())
+            .unwrap_or(ToolTraits::UNKNOWN);
+        if let Some(step) = self.step() {
+            step.calls.push(CallSlot {
+                call: ToolCall {
+                    id,
+                    name,
+                    arguments,
+                },
+                malformed: malformed_arguments,
+                traits,
+                stage: Stage::Waiting,
+            });
+        }
+    }
+
+    pub(in crate::engine) fn model_ended(&mut self, id: EffectId, error: Option<ProviderError>) {
+        if self.step().is_none_or(|step| step.stream != Some(id)) {
+            return;
+        }
+        let error = error.unwrap_or_else(|| {
+            ProviderError::new(
+                "the model's answer was cut off before it was complete",
+                ProviderErrorKind::Transient,
+            )
+        });
+        let retryable = error.retryable();
+        self.abort_step(Ending::Failed {
+            error: provider_failure(&error),
+            cancelled: error.is_cancelled(),
+            retryable,
+        });
+    }
+
+    fn answer_complete(&mut self) {
+        let Some(step) = self.step() else { return };
+        step.stream = None;
+        let reason = step.answer.stop_reason().cloned();
+        let has_calls = !step.calls.is_empty();
+        let parts = self.record_answer(reason.clone());
+        if has_calls {
+            self.start_calls();
+            return self.finish_step_if_settled();
+        }
+        let text: String = parts.iter().filter_map(shown_text).collect();
+        match reason {
+            Some(StopReason::MaxTokens) => {
+                let error = TurnError::new(
+                    "output_limit_reached",
+                    "the model reached its output limit before its answer was complete",
+                )
+                .with_hint("raise max_output_tokens of the model, or ask it to go on");
+                self.finish_turn(Ending::failed(error));
+            }
+            _ if text.trim().is_empty() => self.empty_answer(),
+            _ => self.stop_or_go_on(text),
+        }
+    }
+
+    /// Records what the model said and returns its parts. An answer without
+    /// parts leaves no message: no provider would take it back.
+    pub(super) fn record_answer(&mut self, stop_reason: Option<StopReason>) -> Vec<AssistantPart> {
+        let Some(turn) = &mut self.turn else {
+            return Vec::new();
+        };
+        let replay_meta = turn.answered_by.clone();
+        let Some(step) = turn.step_mut() else {
+            return Vec::new();
+        };
+        let answer = std::mem::take(&mut step.answer);
+        let usage = answer.usage();
+        if let Some(usage) = &usage {
+            turn.usage.saturating_accumulate(usage);
+        }
+        let parts = answer.into_parts();
+        if !parts.is_empty() {
+            let message = AssistantMessage {
+                id: self.mint_message(),
+                created_at: self.at,
+                parts: parts.clone(),
+                stop_reason,
+                usage,
+                replay_meta,
+            };
+            self.record_message(Message::Assistant(message));
+        }
+        parts
+    }
+
+    fn empty_answer(&mut self) {
+        let Some(turn) = &mut self.turn else { return };
+        if turn.empty_answers >= EMPTY_ANSWER_RETRIES {
+            let error = TurnError::new("empty_answer", "the model answered with nothing, twice")
+                .with_hint("submit the turn again, or use another model");
+            return self.finish_turn(Ending::Failed {
+                error,
+                cancelled: false,
+                retryable: true,
+            });
+        }
+        turn.empty_answers += 1;
+        self.record_system(
+            "Your last answer was empty. Answer the user, or call a tool.".to_owned(),
+        );
+        self.go_on();
+    }
+}
+
+fn shown_text(part: &AssistantPart) -> Option<&str> {
+    match part {
+        AssistantPart::Text { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+fn provider_failure(error: &ProviderError) -> TurnError {
+    let code = match &error.kind {
+        ProviderErrorKind::RateLimited => "provider_rate_limited",
+        ProviderErrorKind::Authentication => "provider_authentication",
+        ProviderErrorKind::Transient => "provider_unavailable",
+        ProviderErrorKind::Cancelled => "cancelled",
+        _ => "provider_failed",
+    };
+    TurnError::new(code, error.message.clone())
+}

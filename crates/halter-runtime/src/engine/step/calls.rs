@@ -1,0 +1,288 @@
+//! The calls of an answer, from the model's wish to the result it sees.
+
+use super::super::catalog::malformed_arguments;
+use super::super::guard::Repetition;
+use super::super::turn::{Ending, hook_stopped};
+use super::super::{Effect, EffectId, Engine, HookOutcome, HookPoint, HookPointKind, Then};
+use super::{CallSlot, Stage};
+use crate::limits::{TOOL_CALLS_PER_ANSWER, TOOL_DEADLINE};
+use halter_protocol::{
+    Message, MessageId, SessionEventPayload, Timestamp, ToolCall, ToolCallId, ToolError,
+    ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError,
+};
+
+impl Engine {
+    pub(super) fn start_calls(&mut self) {
+        while let Some(index) = self.step().and_then(|step| step.next_startable()) {
+            self.begin_call(index);
+        }
+    }
+
+    fn begin_call(&mut self, index: usize) {
+        let Some(slot) = self.slot(index) else { return };
+        let call = slot.call.clone();
+        let malformed = slot.malformed.take();
+        let checked = match malformed {
+            _ if index >= TOOL_CALLS_PER_ANSWER => Err(ToolError::new(
+                ToolErrorCode::InvalidArguments,
+                format!("not run: one answer may hold {TOOL_CALLS_PER_ANSWER} calls"),
+            )),
+            Some(written) => Err(malformed_arguments(&call, &written)),
+            None => self.catalog.validate(&call),
+        };
+        match checked {
+            Err(error) => self.settle_call(index, Err(error)),
+            Ok(()) if self.catalog.has_hooks(HookPointKind::PreToolUse) => {
+                let id = self.run_hooks(HookPoint::PreToolUse { call });
+                self.set_stage(index, Stage::PreHooks(id));
+            }
+            Ok(()) => self.commit_start(index, call),
+        }
+    }
+
+    fn commit_start(&mut self, index: usize, call: ToolCall) {
+        self.set_stage(index, Stage::Starting);
+        self.after_commit(Then::RunTool(call.id.clone()));
+        self.record(SessionEventPayload::ToolExecutionStarted { call });
+    }
+
+    /// A call's start is committed: run it, unless it was cancelled meanwhile.
+    pub(in crate::engine) fn run_tool(&mut self, call_id: &ToolCallId) {
+        let found = self.step().and_then(|step| {
+            let starting =
+                |slot: &CallSlot| slot.call.id == *call_id && matches!(slot.stage, Stage::Starting);
+            let index = step.calls.iter().position(starting)?;
+            let slot = step.calls.get(index)?;
+            Some((index, slot.call.clone(), slot.traits.capabilities))
+        });
+        let Some((index, call, capabilities)) = found else {
+            return;
+        };
+        let id = self.next_effect();
+        let deadline = (!capabilities.long_running).then(|| self.arm_timer(TOOL_DEADLINE));
+        self.effects.push(Effect::RunTool { id, call });
+        self.set_stage(
+            index,
+            Stage::Running {
+                id,
+                deadline,
+                overdue: false,
+            },
+        );
+    }
+
+    pub(in crate::engine) fn tool_finished(
+        &mut self,
+        id: EffectId,
+        result: Result<ToolResult, ToolError>,
+    ) {
+        let found = self.step().and_then(|step| {
+            let failing = step.is_failing();
+            step.calls
+                .iter()
+                .enumerate()
+                .find_map(|(index, slot)| match &slot.stage {
+                    Stage::Running {
+                        id: running,
+                        overdue,
+                        ..
+                    } if *running == id => Some((index, slot.call.clone(), *overdue, failing)),
+                    _ => None,
+                })
+        });
+        let Some((index, call, overdue, failing)) = found else {
+            return;
+        };
+        let result = match result {
+            Err(_) if overdue => Err(overdue_error(&call)),
+            other => other,
+        };
+        let (kind, point) = match &result {
+            Ok(result) => (
+                HookPointKind::PostToolUse,
+                HookPoint::PostToolUse {
+                    call,
+                    result: result.clone(),
+                },
+            ),
+            Err(error) => (
+                HookPointKind::PostToolUseFailure,
+                HookPoint::PostToolUseFailure {
+                    call,
+                    error: error.clone(),
+                },
+            ),
+        };
+        if !failing && self.catalog.has_hooks(kind) {
+            let id = self.run_hooks(point);
+            self.set_stage(index, Stage::PostHooks { id, result });
+        } else {
+            self.settle_call(index, result);
+            self.finish_step_if_settled();
+        }
+    }
+
+    /// Hooks around a call have run.
+    pub(in crate::engine) fn call_hooks_finished(&mut self, id: EffectId, outcome: HookOutcome) {
+        let found = self.step().and_then(|step| {
+            step.calls.iter().position(|slot| {
+                matches!(&slot.stage,
+                    Stage::PreHooks(awaited) | Stage::PostHooks { id: awaited, .. } if *awaited == id)
+            })
+        });
+        let Some(index) = found else { return };
+        self.words.extend(outcome.messages.iter().cloned());
+        let Some(slot) = self.slot(index) else { return };
+        match std::mem::replace(&mut slot.stage, Stage::Waiting) {
+            Stage::PreHooks(_) => self.pre_hooks_finished(index, outcome),
+            Stage::PostHooks { result, .. } => self.post_hooks_finished(index, result, outcome),
+            other => slot.stage = other,
+        }
+        self.finish_step_if_settled();
+    }
+
+    fn pre_hooks_finished(&mut self, index: usize, outcome: HookOutcome) {
+        let blocked = outcome.block.clone().or_else(|| outcome.stop.clone());
+        if let Some(reason) = blocked {
+            let message = format!("a hook blocked this call: {reason}");
+            self.settle_call(
+                index,
+                Err(ToolError::new(ToolErrorCode::HookBlocked, message)),
+            );
+            if let Some(reason) = outcome.stop {
+                self.abort_step(hook_stopped(&reason));
+            }
+            return;
+        }
+        let Some(slot) = self.slot(index) else { return };
+        let rewritten = outcome.updated_input.is_some();
+        if let Some(input) = outcome.updated_input {
+            slot.call.arguments = input;
+        }
+        let call = slot.call.clone();
+        match rewritten.then(|| self.catalog.validate(&call)) {
+            Some(Err(error)) => {
+                let message = format!("a hook rewrote the input and it no longer fits: {error}");
+                self.settle_call(index, Err(ToolError::new(error.code, message)));
+            }
+            _ => self.commit_start(index, call),
+        }
+    }
+
+    fn post_hooks_finished(
+        &mut self,
+        index: usize,
+        result: Result<ToolResult, ToolError>,
+        outcome: HookOutcome,
+    ) {
+        let result = match (outcome.block, outcome.updated_output) {
+            (Some(reason), _) => {
+                let message = format!("the call ran, but a hook withheld its result: {reason}");
+                Err(ToolError::new(ToolErrorCode::HookBlocked, message))
+            }
+            (None, Some(rewritten)) => Ok(rewritten),
+            (None, None) => result,
+        };
+        self.settle_call(index, result);
+        if let Some(reason) = outcome.stop {
+            self.abort_step(hook_stopped(&reason));
+        }
+    }
+
+    /// Records how a call ended and starts what waited for it.
+    pub(super) fn settle_call(&mut self, index: usize, result: Result<ToolResult, ToolError>) {
+        let Some(slot) = self.slot(index) else { return };
+        slot.stage = Stage::Done(result.clone());
+        let outcome = ToolExecutionOutcome {
+            call: slot.call.clone(),
+            result,
+        };
+        self.record(SessionEventPayload::ToolExecutionCompleted { outcome });
+        self.start_calls();
+    }
+
+    pub(super) fn finish_step_if_settled(&mut self) {
+        let Some(step) = self.step() else { return };
+        if !step.settled() {
+            return;
+        }
+        let ending = step.ending.take();
+        let calls = std::mem::take(&mut step.calls);
+        let repetition = self.record_results(calls);
+        match ending {
+            Some(ending) => self.finish_turn(ending),
+            None => self.go_on_unless_repeating(repetition),
+        }
+    }
+
+    /// Records the results in call order and says whether the model repeats
+    /// itself.
+    fn record_results(&mut self, calls: Vec<CallSlot>) -> Repetition {
+        let mut worst = Repetition::Fine;
+        for slot in calls {
+            let Stage::Done(result) = slot.stage else {
+                continue;
+            };
+            if !self.catalog.is_polling(&slot.call)
+                && let Some(turn) = &mut self.turn
+            {
+                match turn.guard.observe(&slot.call, &result) {
+                    Repetition::Fine => {}
+                    Repetition::Warn if worst == Repetition::Stop => {}
+                    seen => worst = seen,
+                }
+            }
+            let message = tool_message(self.mint_message(), self.at, slot.call, result);
+            self.record_message(Message::Tool(message));
+        }
+        worst
+    }
+
+    fn go_on_unless_repeating(&mut self, repetition: Repetition) {
+        match repetition {
+            Repetition::Fine => {}
+            Repetition::Warn => self.record_system(
+                "You have made the same tool call with the same result three times. Do something else, or answer with what you know."
+                    .to_owned(),
+            ),
+            Repetition::Stop => {
+                let error = TurnError::new(
+                    "repeated_call",
+                    "the model kept making the same tool call with the same result",
+                )
+                .with_hint("rephrase the task, or use another model");
+                return self.finish_turn(Ending::failed(error));
+            }
+        }
+        self.go_on();
+    }
+}
+
+/// A call's result as the message a model reads.
+pub(in crate::engine) fn tool_message(
+    id: MessageId,
+    at: Timestamp,
+    call: ToolCall,
+    result: Result<ToolResult, ToolError>,
+) -> ToolMessage {
+    let (content, error) = match result {
+        Ok(result) => (result, None),
+        Err(error) => (ToolResult::Empty, Some(error)),
+    };
+    ToolMessage {
+        id,
+        call_id: call.id,
+        tool_name: call.name,
+        content,
+        error,
+        created_at: at,
+    }
+}
+
+fn overdue_error(call: &ToolCall) -> ToolError {
+    let seconds = TOOL_DEADLINE.as_secs();
+    ToolError::new(
+        ToolErrorCode::TimedOut,
+        format!("'{}' did not finish within {seconds} s", call.name),
+    )
+}

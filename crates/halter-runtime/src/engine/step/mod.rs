@@ -1,0 +1,154 @@
+//! One answer of the model and the tool calls in it.
+//!
+//! A call may start when every exclusive call before it is done, and an
+//! exclusive one when every call before it is. While the model still speaks,
+//! only calls that read and run side by side may start. Results join the
+//! transcript together, in call order, when all calls are done.
+
+mod abort;
+mod answering;
+mod calls;
+
+pub(super) use calls::tool_message;
+
+use super::answer::Answer;
+use super::catalog::ToolTraits;
+use super::turn::Ending;
+use super::{Effect, EffectId, Engine};
+use crate::limits::PARALLEL_TOOL_CALLS;
+use halter_protocol::{ToolCall, ToolConcurrency, ToolError, ToolResult};
+
+/// An answer being streamed and worked off.
+#[derive(Debug)]
+pub(in crate::engine) struct Step {
+    /// The model call, while it streams.
+    stream: Option<EffectId>,
+    answer: Answer,
+    calls: Vec<CallSlot>,
+    /// How the turn ends once the calls are settled; none if it goes on.
+    ending: Option<Ending>,
+    grace: Option<EffectId>,
+}
+
+/// A call between the model's wish and its result.
+#[derive(Debug)]
+struct CallSlot {
+    call: ToolCall,
+    malformed: Option<String>,
+    traits: ToolTraits,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Waiting,
+    PreHooks(EffectId),
+    /// Its start is being committed.
+    Starting,
+    Running {
+        id: EffectId,
+        deadline: Option<EffectId>,
+        overdue: bool,
+    },
+    PostHooks {
+        id: EffectId,
+        result: Result<ToolResult, ToolError>,
+    },
+    Done(Result<ToolResult, ToolError>),
+}
+
+impl Step {
+    pub fn new(stream: EffectId) -> Self {
+        Self {
+            stream: Some(stream),
+            answer: Answer::default(),
+            calls: Vec::new(),
+            ending: None,
+            grace: None,
+        }
+    }
+
+    /// True if the turn ends with this step, whatever its calls return.
+    pub fn is_failing(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Everything that runs, to be given up without waiting.
+    pub fn abandon(&self) -> Vec<Effect> {
+        let stream = self.stream.map(|id| Effect::CancelModel { id });
+        let calls = self.calls.iter().filter_map(|slot| match &slot.stage {
+            Stage::PreHooks(id) | Stage::PostHooks { id, .. } => {
+                Some(Effect::CancelHooks { id: *id })
+            }
+            Stage::Running { id, .. } => Some(Effect::AbandonTool { id: *id }),
+            _ => None,
+        });
+        stream.into_iter().chain(calls).collect()
+    }
+
+    fn settled(&self) -> bool {
+        self.stream.is_none() && self.calls.iter().all(|slot| slot.is_done())
+    }
+
+    fn running(&self) -> usize {
+        let busy = |slot: &&CallSlot| !matches!(slot.stage, Stage::Waiting | Stage::Done(_));
+        self.calls.iter().filter(busy).count()
+    }
+
+    /// The first call that waits and need not.
+    fn next_startable(&self) -> Option<usize> {
+        if self.is_failing() || self.running() >= PARALLEL_TOOL_CALLS {
+            return None;
+        }
+        let (mut all_done, mut exclusive_done) = (true, true);
+        for (index, slot) in self.calls.iter().enumerate() {
+            let clear = if slot.is_exclusive() {
+                all_done
+            } else {
+                exclusive_done
+            };
+            let early = self.stream.is_some();
+            if matches!(slot.stage, Stage::Waiting)
+                && clear
+                && (!early || slot.traits.may_start_early())
+            {
+                return Some(index);
+            }
+            all_done &= slot.is_done();
+            exclusive_done &= !slot.is_exclusive() || slot.is_done();
+        }
+        None
+    }
+}
+
+impl CallSlot {
+    fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done(_))
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.traits.concurrency == ToolConcurrency::Exclusive
+    }
+}
+
+impl Engine {
+    fn step(&mut self) -> Option<&mut Step> {
+        self.turn.as_mut().and_then(|turn| turn.step_mut())
+    }
+
+    fn slot(&mut self, index: usize) -> Option<&mut CallSlot> {
+        self.step().and_then(|step| step.calls.get_mut(index))
+    }
+
+    fn set_stage(&mut self, index: usize, stage: Stage) {
+        if let Some(slot) = self.slot(index) {
+            slot.stage = stage;
+        }
+    }
+
+    fn arm_timer(&mut self, after: std::time::Duration) -> EffectId {
+        let id = self.next_effect();
+        self.effects.push(Effect::ArmTimer { id, after });
+        id
+    }
+}
