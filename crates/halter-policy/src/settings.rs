@@ -22,8 +22,9 @@ pub struct PolicySettings {
     /// session's directory.
     pub allowed_read_roots: Vec<PathBuf>,
     /// Files no tool may touch wherever they are. `None`: the
-    /// [built-in list](crate::BUILTIN_SENSITIVE_PATTERNS); an empty list turns
-    /// the check off.
+    /// [built-in list](crate::BUILTIN_SENSITIVE_PATTERNS), and git's own files
+    /// [closed to writing](crate::BUILTIN_WRITE_PROTECTED_PATTERNS); a list
+    /// replaces both, an empty one turns the check off.
     ///
     /// A pattern is a glob compared without case. It matches a file or a
     /// directory and everything below it; without a leading `/` it matches at

@@ -2,10 +2,10 @@
 //!
 //! With a list of programs, it accepts pipelines and lists of literal, listed
 //! programs with literal arguments, and refuses every other construct. The
-//! line is read twice, by [`reader`]'s small lexer and by a full bash parser
-//! walked by [`syntax`]; both must see the same commands, so a trick has to
+//! line is read twice, by `reader`'s small lexer and by a full bash parser
+//! walked by `syntax`; both must see the same commands, so a trick has to
 //! fool both in the same way. What each program does with its arguments is
-//! then judged by [`programs`].
+//! then judged by `programs`.
 //!
 //! With `"*"` the user has allowed every program. The judge then only refuses
 //! what does not parse, NUL bytes, program names that are not literal, and
@@ -14,7 +14,7 @@
 //! an expansion or a here-document it refuses those four names where they are
 //! spelled out, and cannot know what a variable there would expand to.
 //!
-//! Programs that are listed and unknown to [`programs`] are trusted with any
+//! Programs that are listed and unknown to `programs` are trusted with any
 //! argument: listing a program is saying yes to what it does.
 
 mod anything;

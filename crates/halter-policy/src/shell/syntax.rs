@@ -25,6 +25,7 @@ pub(super) fn parse(command: &str) -> Result<Program, Refusal> {
         let tokens = uncached_tokenize_str(command, &options.tokenizer_options())
             .map_err(|error| unreadable(command, &error.to_string()))?;
         check_nesting(command, &tokens)?;
+        check_stream_numbers(&tokens)?;
         Parser::new(Cursor::new(command), &options)
             .parse_program()
             .map_err(|error| unreadable(command, &error.to_string()))
@@ -64,6 +65,23 @@ fn check_nesting(command: &str, tokens: &[Token]) -> Result<(), Refusal> {
         return Err(Refusal::new(command, reason));
     }
     Ok(())
+}
+
+/// The parser takes any digits before a redirection for a number it can hold.
+fn check_stream_numbers(tokens: &[Token]) -> Result<(), Refusal> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let too_large = tokens.windows(2).find_map(|pair| match pair {
+        [Token::Word(number, _), Token::Operator(operator, _)]
+            if operator.starts_with(['<', '>']) && is_number(number) && number.len() > 4 =>
+        {
+            Some(number)
+        }
+        _ => None,
+    });
+    match too_large {
+        None => Ok(()),
+        Some(number) => Err(Refusal::new(number, "there is no such stream to redirect")),
+    }
 }
 
 fn opens_compound(word: &str) -> bool {

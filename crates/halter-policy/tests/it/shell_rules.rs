@@ -73,6 +73,8 @@ fn every_program_is_allowed_by_a_star_but_code_is_not() {
         "! grep -q x file",
         "command -v git",
         "[ -f x ]",
+        "git commit -m \"$(cat <<'EOF'\nSubject\n\nBody (with parens).\nEOF\n)\"",
+        "ls 2>x 10>y",
     ] {
         let verdict = judge.check(command);
         assert!(verdict.is_ok(), "{command:?} was refused: {verdict:?}");
@@ -115,6 +117,18 @@ fn what_the_parser_recurses_on_is_bounded() {
             reason.contains("nested") || reason.contains("more than"),
             "{reason}"
         );
+    }
+}
+
+#[test]
+fn what_the_parser_stumbles_over_is_refused() {
+    let judge = judge("*");
+    for command in [
+        "ls 99999999999999999999>x",
+        "99999999999999999999<x",
+        "echo $(cat <<E\n)<<E\nE",
+    ] {
+        assert!(judge.check(command).is_err(), "{command}");
     }
 }
 
