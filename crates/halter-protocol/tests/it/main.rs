@@ -9,4 +9,9 @@
     missing_docs
 )]
 
+mod arbitrary;
+mod coverage;
+mod fixtures;
+mod golden;
+mod properties;
 mod schema;

@@ -14,5 +14,6 @@ mod consumers;
 mod examples;
 mod resources;
 mod seed_programs;
+mod streams;
 mod support;
 mod troubleshooting;

@@ -1,0 +1,312 @@
+//! Any event, for property tests.
+
+use halter_protocol::{
+    AssistantMessage, AssistantPart, CacheBreakReason, DeltaItem, EnvironmentSnapshot, GitSnapshot,
+    HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary, Message,
+    NotificationItem, OpaquePart, ReplayMeta, SessionEvent, SessionEventPayload, StopReason,
+    SystemMessage, Timestamp, ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome,
+    ToolMessage, ToolResult, TurnError, Usage, UsageBuckets, UserMessage, UserPart,
+};
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn text() -> impl Strategy<Value = String> + Clone {
+    prop_oneof![
+        Just(String::new()),
+        "[a-z]{1,8}",
+        any::<String>(),
+        Just("\u{0}\u{7f}\u{2028}\"\\\n𝄞".to_owned()),
+    ]
+}
+
+fn at() -> impl Strategy<Value = Timestamp> {
+    (0i64..4_000_000_000, 0i32..1_000_000_000)
+        .prop_map(|(second, nanosecond)| Timestamp::new(second, nanosecond).unwrap())
+}
+
+/// Any path a system can have, also one that is not text.
+fn path() -> impl Strategy<Value = PathBuf> {
+    vec(1u8.., 0..20).prop_map(|bytes| PathBuf::from(OsString::from_vec(bytes)))
+}
+
+/// Any JSON value whose numbers are whole: others do not print as they were.
+pub fn json_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        text().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::from),
+            vec((text(), inner), 0..4).prop_map(Value::from_iter),
+        ]
+    })
+}
+
+fn usage() -> impl Strategy<Value = Usage> {
+    let count = || prop_oneof![0u64..1000, any::<u64>()];
+    (count(), count(), count(), count(), count()).prop_map(
+        |(uncached_input, cache_read, cache_write, output, reasoning)| {
+            Usage::from(UsageBuckets {
+                uncached_input,
+                cache_read,
+                cache_write,
+                output,
+                reasoning,
+            })
+        },
+    )
+}
+
+fn call() -> impl Strategy<Value = ToolCall> {
+    (text(), text(), json_value()).prop_map(|(id, name, arguments)| ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments,
+    })
+}
+
+fn tool_result() -> impl Strategy<Value = ToolResult> {
+    prop_oneof![
+        Just(ToolResult::Empty),
+        text().prop_map(ToolResult::text),
+        json_value().prop_map(ToolResult::json),
+    ]
+}
+
+fn tool_error() -> impl Strategy<Value = ToolError> {
+    (text(), text())
+        .prop_map(|(code, message)| ToolError::new(ToolErrorCode::from(code.as_str()), message))
+}
+
+fn opaque() -> impl Strategy<Value = Option<OpaquePart>> {
+    of((text(), text()).prop_map(|(wire, data)| OpaquePart {
+        wire,
+        data: data.into(),
+    }))
+}
+
+fn user_part() -> impl Strategy<Value = UserPart> {
+    let bytes = || vec(any::<u8>(), 0..40).prop_map(Arc::from);
+    prop_oneof![
+        text().prop_map(|text| UserPart::Text { text }),
+        (text(), bytes()).prop_map(|(media_type, data)| UserPart::Image { media_type, data }),
+        (text(), bytes()).prop_map(|(media_type, data)| UserPart::Document { media_type, data }),
+    ]
+}
+
+fn assistant_part() -> impl Strategy<Value = AssistantPart> {
+    prop_oneof![
+        (text(), opaque()).prop_map(|(text, opaque)| AssistantPart::Text { text, opaque }),
+        (text(), opaque()).prop_map(|(text, opaque)| AssistantPart::Thinking { text, opaque }),
+        (call(), of(text()), opaque()).prop_map(|(call, malformed_arguments, opaque)| {
+            AssistantPart::ToolCall {
+                id: call.id,
+                name: call.name,
+                arguments: call.arguments,
+                malformed_arguments,
+                opaque,
+            }
+        }),
+    ]
+}
+
+fn environment() -> impl Strategy<Value = EnvironmentSnapshot> {
+    let git = (text(), path()).prop_map(|(head, root)| GitSnapshot { head, root });
+    (text(), text(), of(git)).prop_map(|(platform, date, git)| EnvironmentSnapshot {
+        platform,
+        date,
+        git,
+    })
+}
+
+fn assistant() -> impl Strategy<Value = AssistantMessage> {
+    (
+        (text(), at(), vec(assistant_part(), 0..4)),
+        (of(text()), of(usage()), of(text()), of(text())),
+    )
+        .prop_map(
+            |((id, created_at, parts), (stop, usage, provider, model))| AssistantMessage {
+                id: id.into(),
+                created_at,
+                parts,
+                stop_reason: stop.map(|stop| StopReason::from(stop.as_str())),
+                usage,
+                replay_meta: ReplayMeta {
+                    provider_name: provider.map(Into::into),
+                    model,
+                },
+            },
+        )
+}
+
+/// Any message.
+pub fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        (text(), at(), text(), of(environment())).prop_map(
+            |(id, created_at, text, environment)| Message::System(SystemMessage {
+                id: id.into(),
+                created_at,
+                text,
+                environment,
+            })
+        ),
+        (text(), at(), vec(user_part(), 0..4)).prop_map(|(id, created_at, parts)| {
+            Message::User(UserMessage {
+                id: id.into(),
+                created_at,
+                parts,
+            })
+        }),
+        assistant().prop_map(Message::Assistant),
+        (call(), tool_result(), of(tool_error()), at()).prop_map(
+            |(call, content, error, created_at)| Message::Tool(ToolMessage {
+                id: "msg_1".into(),
+                call_id: call.id,
+                tool_name: call.name,
+                content,
+                error,
+                created_at,
+            })
+        ),
+    ]
+}
+
+fn hook_run() -> impl Strategy<Value = HookRunSummary> {
+    let entry = (text(), text()).prop_map(|(kind, text)| HookRunEntry {
+        kind: HookEntryKind::from(kind.as_str()),
+        text,
+    });
+    (
+        (text(), text(), text(), text(), text()),
+        (
+            of(text()),
+            at(),
+            of(at()),
+            of(any::<u64>()),
+            vec(entry, 0..3),
+        ),
+    )
+        .prop_map(|((run, hook_id, event_name, handler, status), rest)| {
+            let (status_message, started_at, completed_at, duration_ms, entries) = rest;
+            HookRunSummary {
+                run_id: run.into(),
+                hook_id,
+                event_name,
+                handler_type: HookHandlerType::from(handler.as_str()),
+                plugin_id: "a-plugin".into(),
+                status: HookRunStatus::from(status.as_str()),
+                status_message,
+                started_at,
+                completed_at,
+                duration_ms,
+                entries,
+            }
+        })
+}
+
+fn outcome() -> impl Strategy<Value = ToolExecutionOutcome> {
+    let result = prop_oneof![tool_result().prop_map(Ok), tool_error().prop_map(Err)];
+    (call(), result).prop_map(|(call, result)| ToolExecutionOutcome { call, result })
+}
+
+/// Any payload of a kind this version knows.
+pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
+    use SessionEventPayload as P;
+    let delta = || text().prop_map(|text| DeltaItem { text });
+    let turn = || text().prop_map(halter_protocol::TurnId);
+    prop_oneof![
+        (of(text()), path(), text()).prop_map(|(parent, working_dir, model)| P::SessionStarted {
+            parent_session_id: parent.map(Into::into),
+            working_dir,
+            model: model.into(),
+        }),
+        Just(P::SessionResumed),
+        text().prop_map(|message| P::Warning { message }),
+        turn().prop_map(|turn_id| P::TurnStarted { turn_id }),
+        message().prop_map(|message| P::MessageItem {
+            message: Arc::new(message)
+        }),
+        delta().prop_map(|delta| P::DeltaItem { delta }),
+        delta().prop_map(|delta| P::ThinkingDelta { delta }),
+        call().prop_map(|call| P::ToolExecutionStarted { call }),
+        (text(), text(), text()).prop_map(|(call_id, tool_name, chunk)| P::ToolOutput {
+            call_id: call_id.into(),
+            tool_name: tool_name.into(),
+            chunk,
+        }),
+        outcome().prop_map(|outcome| P::ToolExecutionCompleted { outcome }),
+        hook_run().prop_map(|run| P::HookStarted { run }),
+        hook_run().prop_map(|run| P::HookCompleted { run }),
+        (text(), text()).prop_map(|(notification_type, message)| P::Notification {
+            notification: NotificationItem {
+                notification_type,
+                message,
+            },
+        }),
+        (turn(), text()).prop_map(|(turn_id, reason)| P::TurnInterrupted { turn_id, reason }),
+        text().prop_map(|reason| P::CacheBreak {
+            reason: CacheBreakReason::from(reason.as_str()),
+        }),
+        (turn(), usage()).prop_map(|(turn_id, usage)| P::TurnCompleted { turn_id, usage }),
+        (
+            turn(),
+            (text(), text(), of(text())),
+            any::<bool>(),
+            any::<bool>(),
+            usage()
+        )
+            .prop_map(
+                |(turn_id, (code, message, hint), cancelled, retryable, usage)| P::TurnFailed {
+                    turn_id,
+                    error: TurnError {
+                        code,
+                        message,
+                        hint,
+                    },
+                    cancelled,
+                    retryable,
+                    usage,
+                }
+            ),
+        any::<u64>().prop_map(|dropped_events| P::Lagged { dropped_events }),
+        text().prop_map(|reason| P::SessionShutdownComplete { reason }),
+    ]
+}
+
+/// Any event of a kind this version knows.
+pub fn event() -> impl Strategy<Value = SessionEvent> {
+    (text(), any::<u64>(), at(), payload(), any::<bool>()).prop_map(
+        |(session, sequence, at, payload, first)| {
+            let event = SessionEvent::new_committed(session.into(), sequence, at, payload);
+            match first {
+                true => event.first_of_stream(),
+                false => event,
+            }
+        },
+    )
+}
+
+/// The JSON of an event of a kind nobody knows.
+pub fn unknown_event() -> impl Strategy<Value = Value> {
+    (text(), vec((text(), json_value()), 0..4)).prop_map(|(kind, fields)| {
+        let mut payload: serde_json::Map<String, Value> = fields.into_iter().collect();
+        payload.insert("kind".to_owned(), format!("later_{kind}").into());
+        json!({
+            "session_id": "ses_1",
+            "sequence": 1,
+            "delivery": "lossless",
+            "at": "2026-01-02T03:04:05Z",
+            "payload": payload,
+        })
+    })
+}

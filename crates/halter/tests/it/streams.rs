@@ -1,0 +1,87 @@
+//! Streams of real sessions, held against the schema that consumers rely on.
+//!
+//! With `HALTER_RECORD_STREAMS` set to a directory, each stream is also written
+//! there: that is how the golden streams of `halter-protocol` were made.
+
+mod scenarios;
+
+use halter::prelude::*;
+use halter_protocol::{Delivery, SCHEMA_VERSION};
+use serde_json::Value;
+use std::path::Path;
+
+/// Names a directory to write the streams to.
+const RECORD: &str = "HALTER_RECORD_STREAMS";
+
+/// A stream as a consumer gets it, and where its session worked.
+struct Recorded {
+    events: Vec<SessionEvent>,
+    directory: std::path::PathBuf,
+}
+
+impl Recorded {
+    /// One JSON object a line, the temporary directory called `/project`.
+    fn lines(&self) -> Vec<String> {
+        let directory = self.directory.to_str().unwrap();
+        let lines = self.events.iter().map(|event| {
+            let line = serde_json::to_string(event).unwrap();
+            line.replace(directory, "/project")
+        });
+        lines.collect()
+    }
+}
+
+/// Checks what every consumer may rely on, and records the stream if asked to.
+fn check(name: &str, recorded: &Recorded) {
+    let schema: Value = serde_json::from_str(include_str!(
+        "../../../halter-protocol/schema/event.schema.json"
+    ))
+    .unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let mut head = 0;
+    let lines = recorded.lines();
+    for (index, line) in lines.iter().enumerate() {
+        let value: Value = serde_json::from_str(line).unwrap();
+        let errors: Vec<String> = schema.iter_errors(&value).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{line}\n{errors:?}");
+        let event: SessionEvent = serde_json::from_str(line).unwrap();
+        let unknown = matches!(event.payload, SessionEventPayload::Unknown(_));
+        assert!(!unknown, "this version reads what it writes: {line}");
+        assert_eq!(serde_json::to_value(&event).unwrap(), value, "{line}");
+        let version = (index == 0).then_some(SCHEMA_VERSION);
+        assert_eq!(event.schema_version, version, "{line}");
+        if event.delivery == Delivery::Lossless {
+            head += 1;
+        }
+        assert_eq!(event.sequence(), head, "{line}");
+    }
+    if let Some(directory) = std::env::var_os(RECORD) {
+        let file = Path::new(&directory).join(format!("{name}.jsonl"));
+        std::fs::write(file, lines.join("\n") + "\n").unwrap();
+    }
+}
+
+macro_rules! streams {
+    ($($name:ident),+ $(,)?) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                check(stringify!($name), &scenarios::$name().await);
+            }
+        )+
+    };
+}
+
+streams!(
+    plain_turn,
+    tools,
+    thinking,
+    hooks,
+    cancel,
+    deadlines,
+    resume_after_crash,
+    changes,
+    failures,
+    lagged,
+    offline_model,
+);
