@@ -19,6 +19,7 @@ use halter_runtime::{
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
 use halter_tools::policy::PolicySettings;
 use halter_tools::{Tool, ToolRuntime, builtin_tools, known_tools, safe_environment};
+use jiff::tz::TimeZone;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -205,7 +206,7 @@ impl HalterBuilder {
         services.policy = policy(&config);
         services.protected_paths = self.protected_paths;
         services.prompts = prompts(&config);
-        services.probe = EnvironmentProbe::new(jiff::tz::TimeZone::system());
+        services.probe = EnvironmentProbe::new(local_time_zone(&environment));
         services.base_environment = Arc::new(safe_environment(environment.variables()));
         services.traces = match &config.runtime.traces_dir {
             Some(directory) => Some(TraceRecorder::start(directory)?),
@@ -336,6 +337,19 @@ async fn open_sqlite(_: &HarnessConfig, _: &Environment) -> anyhow::Result<Arc<d
     )
     .with_hint("enable the `sqlite` feature of the `halter` crate")
     .into())
+}
+
+/// The user's time zone. Read from `/etc/localtime` where nothing names
+/// another: asking the library for the system's zone would have it look through
+/// the whole database of zones at every start.
+fn local_time_zone(environment: &Environment) -> TimeZone {
+    if environment.text("TZ").is_some_and(|name| !name.is_empty()) {
+        return TimeZone::system();
+    }
+    std::fs::read("/etc/localtime")
+        .ok()
+        .and_then(|data| TimeZone::tzif("local", &data).ok())
+        .unwrap_or(TimeZone::UTC)
 }
 
 fn durability(config: &HarnessConfig) -> DurabilityPolicy {
