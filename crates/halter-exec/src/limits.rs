@@ -64,3 +64,13 @@ pub const MAX_FREEZE_ROUNDS: usize = 64;
 /// brought down.
 pub(crate) const POLL_PAUSE: (Duration, Duration) =
     (Duration::from_micros(500), Duration::from_millis(20));
+
+/// Time before a tree that was killed and is still there is killed again.
+pub(crate) const KILL_AGAIN: Duration = Duration::from_millis(50);
+
+/// Time a process in the middle of an exec gets to show whether it belongs to
+/// a tree; a longer exec than this is taken for somebody else's.
+pub(crate) const UNCLEAR_WAIT: Duration = Duration::from_millis(500);
+
+/// Time a cgroup whose members have died gets to notice.
+pub(crate) const RELEASE_WAIT: Duration = Duration::from_secs(1);

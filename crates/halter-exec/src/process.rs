@@ -13,7 +13,9 @@ use tokio::io::unix::AsyncFd;
 
 use crate::environment::Environment;
 use crate::error::ExecError;
-use crate::limits::{DEFAULT_GRACE, DROP_WAIT, KILL_WAIT, MAX_STDIN_BYTES};
+use crate::limits::{
+    DEFAULT_GRACE, DROP_WAIT, KILL_WAIT, MAX_STDIN_BYTES, POLL_PAUSE, RELEASE_WAIT,
+};
 use crate::output::{InputPipe, OutputLimits, OutputPipe};
 use crate::spawn::{self, SpawnRequest};
 use crate::sys::{self, Exit, PidFd, Signal};
@@ -330,9 +332,10 @@ impl Process {
         self.exited().await;
         if let Some(tree) = &mut self.tree {
             tree.kill_until_gone(&Spared::nobody()).await;
-            if !tree.release() {
-                // The last member is between its death and leaving.
-                tree.gone_within(KILL_WAIT, &Spared::nobody()).await;
+            // The last member may be between its death and leaving.
+            let until = Instant::now() + RELEASE_WAIT;
+            while !tree.release() && Instant::now() < until {
+                tokio::time::sleep(POLL_PAUSE.0).await;
             }
         }
         let exit = self.collect()?;
@@ -354,7 +357,7 @@ impl Process {
             && self
                 .tree
                 .as_mut()
-                .is_none_or(|tree| tree.members().is_empty() && tree.release());
+                .is_none_or(|tree| tree.is_gone(&Spared::nobody()) && tree.release());
         if gone {
             let _ = self.collect();
             self.tree = None;
@@ -417,7 +420,7 @@ impl Remains {
         loop {
             self.tree.kill(&nobody);
             let ended = self.pidfd.has_ended(Duration::from_millis(5));
-            if ended && self.tree.members().is_empty() && self.tree.release() {
+            if ended && self.tree.is_gone(&nobody) && self.tree.release() {
                 let _ = self.pidfd.reap();
                 return true;
             }

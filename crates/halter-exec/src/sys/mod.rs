@@ -8,7 +8,8 @@ compile_error!("halter-exec runs on Linux; another Unix needs a backend beside `
 mod linux;
 
 pub(crate) use linux::cgroup::Cgroup;
-pub(crate) use linux::clone::{ChildPlan, SpawnFailure, SpawnStep, Spawned, spawn};
+pub(crate) use linux::child::SpawnStep;
+pub(crate) use linux::clone::{ChildPlan, SpawnFailure, Spawned, spawn};
 pub(crate) use linux::handover::{data_file, handover_path, pipe, read_data_file};
 pub(crate) use linux::pidfd::{Exit, PidFd};
 pub(crate) use linux::procfs;

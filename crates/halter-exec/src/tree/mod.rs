@@ -4,7 +4,7 @@
 mod listing;
 mod walk;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Duration;
 
@@ -14,8 +14,9 @@ pub use listing::{KillOutcome, ProcessInfo, SignalResult, kill_tree, list_descen
 
 use crate::environment::Environment;
 use crate::error::ExecError;
-use crate::limits::{KILL_WAIT, MAX_FREEZE_ROUNDS, POLL_PAUSE};
-use crate::sys::{Cgroup, PidFd, Signal, procfs};
+use crate::limits::{KILL_AGAIN, KILL_WAIT, MAX_FREEZE_ROUNDS, POLL_PAUSE, UNCLEAR_WAIT};
+use crate::sys::procfs::{self, EnvironmentLook};
+use crate::sys::{Cgroup, PidFd, Signal};
 
 /// The variable that marks descendants where no cgroup can. It is added to a
 /// child's environment only under [`TreeControl::GroupAndWalk`].
@@ -111,6 +112,15 @@ pub(crate) struct ProcessTree {
     grip: TreeGrip,
 }
 
+/// What one look at a tree finds.
+#[derive(Debug)]
+struct Look {
+    members: Vec<Member>,
+    /// Whether some process was caught at a moment when it shows nothing of
+    /// itself.
+    unclear: bool,
+}
+
 /// Processes that a signal to the tree passes by.
 #[derive(Debug, Default)]
 pub(crate) struct Spared {
@@ -156,30 +166,65 @@ impl ProcessTree {
 
     /// The living members, the leader among them if it lives.
     pub(crate) fn members(&self) -> Vec<Member> {
-        match &self.grip {
-            TreeGrip::Cgroup(cgroup) => cgroup
-                .members()
-                .into_iter()
-                .filter_map(procfs::stat)
-                .filter(|stat| !stat.is_dead())
-                .map(|stat| Member::from(&stat))
-                // The number may have changed hands since the list was read.
-                .filter(|member| cgroup.contains(member.pid))
-                .collect(),
-            TreeGrip::Walk { marker } => {
-                let marker = format!("{TREE_MARKER}={marker}");
-                let all = procfs::all().unwrap_or_default();
-                walk::tree_members(&all, self.leader, |pid| {
-                    procfs::environment_has(pid, marker.as_bytes())
-                })
-            }
-        }
+        self.look().members
     }
 
     /// The living members that are neither spared nor descend from one that
     /// is.
     pub(crate) fn members_except(&self, spared: &Spared) -> Vec<Member> {
-        walk::without(self.members(), self.leader, spared)
+        self.look_except(spared).members
+    }
+
+    fn look_except(&self, spared: &Spared) -> Look {
+        let Look { members, unclear } = self.look();
+        Look {
+            members: walk::without(members, self.leader, spared),
+            unclear,
+        }
+    }
+
+    fn look(&self) -> Look {
+        match &self.grip {
+            TreeGrip::Cgroup(cgroup) => {
+                let members = cgroup
+                    .members()
+                    .into_iter()
+                    .filter_map(procfs::stat)
+                    .filter(|stat| !stat.is_dead())
+                    .map(|stat| Member::from(&stat))
+                    // The number may have changed hands since the list was read.
+                    .filter(|member| cgroup.contains(member.pid))
+                    .collect();
+                Look {
+                    members,
+                    unclear: false,
+                }
+            }
+            TreeGrip::Walk { marker } => {
+                let marker = format!("{TREE_MARKER}={marker}");
+                let mut all = Vec::new();
+                let mut marks = HashMap::new();
+                let swept = procfs::sweep(|stat| {
+                    if stat.start_time >= self.leader.start_time && !stat.is_dead() {
+                        let look = procfs::environment_look(stat.pid, marker.as_bytes());
+                        marks.insert(stat.pid, look);
+                    }
+                    all.push(stat);
+                });
+                if let Err(error) = swept {
+                    tracing::warn!(%error, "processes cannot be listed");
+                }
+                walk::tree_members(&all, self.leader, |pid| {
+                    marks.get(&pid).copied().unwrap_or(EnvironmentLook::Lacks)
+                })
+            }
+        }
+    }
+
+    /// Whether nothing is left, seen without waiting.
+    pub(crate) fn is_gone(&self, spared: &Spared) -> bool {
+        let look = self.look_except(spared);
+        look.members.is_empty() && !look.unclear
     }
 
     /// Sends a signal to every member that is not spared.
@@ -211,33 +256,36 @@ impl ProcessTree {
     /// is stuck in the kernel beyond [`KILL_WAIT`].
     pub(crate) async fn kill_until_gone(&self, spared: &Spared) -> bool {
         let until = Instant::now() + KILL_WAIT;
-        loop {
-            if self.members_except(spared).is_empty() {
-                return true;
-            }
+        while !self.gone_within(Duration::ZERO, spared).await {
             self.kill(spared);
-            if self.gone_within(Duration::from_millis(50), spared).await {
+            if self.gone_within(KILL_AGAIN, spared).await {
                 return true;
             }
             if Instant::now() >= until {
                 return false;
             }
         }
+        true
     }
 
-    /// Whether nothing is left, looked at until `limit` has passed.
+    /// Whether nothing is left, looked at until `limit` has passed. What may
+    /// or may not belong here is given a moment to show it.
     pub(crate) async fn gone_within(&self, limit: Duration, spared: &Spared) -> bool {
         let until = Instant::now() + limit;
         let (mut pause, longest) = POLL_PAUSE;
+        let mut unclear_until = None;
         loop {
-            if self.members_except(spared).is_empty() {
-                return true;
-            }
+            let look = self.look_except(spared);
             let now = Instant::now();
-            if now >= until {
+            let clear_by = *unclear_until.get_or_insert(now + UNCLEAR_WAIT);
+            if look.members.is_empty() {
+                if !look.unclear || now >= clear_by {
+                    return true;
+                }
+            } else if now >= until {
                 return false;
             }
-            tokio::time::sleep(pause.min(until - now)).await;
+            tokio::time::sleep(pause).await;
             pause = (pause * 2).min(longest);
         }
     }

@@ -2,32 +2,42 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Member, Spared};
-use crate::sys::procfs::Stat;
+use super::{Look, Member, Spared};
+use crate::sys::procfs::{EnvironmentLook, KERNEL_THREADS, Stat};
 
 /// Living members of the tree: the leader's session and group, everything
-/// that carries the mark, and everything that descends from those.
+/// that carries the mark, and everything that descends from those; and
+/// whether there is a process that may yet turn out to be one.
 pub(super) fn tree_members(
     all: &[Stat],
     leader: Member,
-    marked: impl Fn(i32) -> bool,
-) -> Vec<Member> {
+    mark: impl Fn(i32) -> EnvironmentLook,
+) -> Look {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let roots = all
+    let mut unclear = false;
+    let mut belongs = |stat: &Stat| {
+        if [stat.pid, stat.session, stat.group].contains(&leader.pid) {
+            return true;
+        }
+        if stat.is_dead() || stat.parent == KERNEL_THREADS {
+            return false;
+        }
+        let look = mark(stat.pid);
+        unclear |= look == EnvironmentLook::Unclear;
+        look == EnvironmentLook::Has
+    };
+    let roots: Vec<i32> = all
         .iter()
         .filter(|stat| stat.pid != own && stat.start_time >= leader.start_time)
-        .filter(|stat| {
-            stat.pid == leader.pid
-                || stat.session == leader.pid
-                || stat.group == leader.pid
-                || marked(stat.pid)
-        })
-        .map(|stat| stat.pid);
-    closure(all, roots)
+        .filter(|stat| belongs(stat))
+        .map(|stat| stat.pid)
+        .collect();
+    let members = closure(all, roots)
         .into_iter()
         .filter(|stat| stat.pid != own && !stat.is_dead())
         .map(Member::from)
-        .collect()
+        .collect();
+    Look { members, unclear }
 }
 
 /// The processes below these, and these themselves.
@@ -119,11 +129,17 @@ mod tests {
             stat(900_006, 900_005, 900_006),
             stat(900_007, 1, 900_007),
         ];
-        let found = tree_members(&all, member(900_001, 1), |pid| pid == 900_005);
+        let found = tree_members(&all, member(900_001, 1), |pid| match pid {
+            900_005 => EnvironmentLook::Has,
+            _ => EnvironmentLook::Lacks,
+        });
         assert_eq!(
-            pids(&found),
+            pids(&found.members),
             [900_001, 900_002, 900_003, 900_004, 900_005, 900_006]
         );
+        assert!(!found.unclear);
+        let found = tree_members(&all, member(900_001, 1), |_| EnvironmentLook::Unclear);
+        assert!(found.unclear);
     }
 
     #[test]
@@ -133,8 +149,8 @@ mod tests {
         let mut older = stat(900_003, 1, 900_001);
         older.start_time = 99;
         let all = [stat(900_001, 1, 900_001), zombie, older];
-        let found = tree_members(&all, member(900_001, 1), |_| false);
-        assert_eq!(pids(&found), [900_001]);
+        let found = tree_members(&all, member(900_001, 1), |_| EnvironmentLook::Lacks);
+        assert_eq!(pids(&found.members), [900_001]);
     }
 
     #[test]

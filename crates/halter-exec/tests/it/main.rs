@@ -13,3 +13,4 @@ mod processes;
 mod run;
 mod shell;
 mod support;
+mod walking;

@@ -11,8 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-/// Highest descriptor number a plan may ask for in the child.
-pub(crate) const MAX_TARGET_FD: RawFd = 15;
+use super::child::{MAX_TARGET_FD, RawPlan, SpawnStep, child_main, sigprocmask};
 
 /// Enough for the few frames between here and exec.
 const STACK_BYTES: usize = 64 * 1024;
@@ -36,49 +35,10 @@ pub(crate) struct Spawned {
     pub pidfd: OwnedFd,
 }
 
-/// Where the child, or its creation, failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SpawnStep {
-    Clone,
-    Cgroup,
-    Session,
-    WorkingDirectory,
-    Descriptors,
-    Exec,
-}
-
-impl SpawnStep {
-    pub(crate) fn describe(self) -> &'static str {
-        match self {
-            Self::Clone => "creating the process",
-            Self::Cgroup => "entering its control group",
-            Self::Session => "making its session",
-            Self::WorkingDirectory => "entering the working directory",
-            Self::Descriptors => "arranging its descriptors",
-            Self::Exec => "executing the program",
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct SpawnFailure {
     pub step: SpawnStep,
     pub error: io::Error,
-}
-
-/// The plan as the child sees it: raw pointers into memory that the parent,
-/// asleep in the clone, keeps alive.
-#[repr(C)]
-struct RawPlan {
-    path: *const c_char,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-    cwd: *const c_char,
-    fds: *mut [c_int; 2],
-    fds_len: usize,
-    cgroup_procs: c_int,
-    failed_step: Option<SpawnStep>,
-    failed_errno: c_int,
 }
 
 /// Creates the process. Returns after it has executed its program or failed.
@@ -235,12 +195,6 @@ impl Drop for AllSignalsBlocked {
     }
 }
 
-/// The raw call, because libc's wrapper filters signals out.
-unsafe fn sigprocmask(how: c_int, set: *const u64, old: *mut u64) {
-    // SAFETY: the caller passes valid pointers to 64-bit masks (or null).
-    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, set, old, size_of::<u64>()) };
-}
-
 const SHARED: u64 = libc::CLONE_VM as u64 | libc::CLONE_VFORK as u64 | libc::CLONE_PIDFD as u64;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -340,7 +294,7 @@ fn clone_legacy(raw: &mut RawPlan, stack: &ChildStack) -> io::Result<Spawned> {
     // stack, and `CLONE_PIDFD` stores into the parent-tid argument.
     let result = unsafe {
         libc::clone(
-            child_main_legacy,
+            child_main,
             stack.top(),
             flags,
             ptr::from_mut(raw).cast(),
@@ -362,113 +316,6 @@ fn spawned(result: i64, pidfd: c_int) -> io::Result<Spawned> {
     // SAFETY: the kernel has just made this descriptor for us alone.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Spawned { pid, pidfd })
-}
-
-extern "C" fn child_main_legacy(plan: *mut c_void) -> c_int {
-    child_main(plan)
-}
-
-/// The child's life before exec. An `extern "C"` function aborts on panic,
-/// and nothing here can panic.
-extern "C" fn child_main(plan: *mut c_void) -> c_int {
-    // SAFETY: the parent passed a pointer to its `RawPlan` and sleeps; this
-    // is the only thread using it now.
-    let plan = unsafe { &mut *plan.cast::<RawPlan>() };
-    // SAFETY: every pointer in the plan is to live, NUL-terminated data of
-    // the sleeping parent.
-    let Err(step) = unsafe { child_steps(plan) };
-    plan.failed_errno = errno();
-    plan.failed_step = Some(step);
-    // SAFETY: ends the child at once, running no exit handlers of ours.
-    unsafe { libc::_exit(127) }
-}
-
-fn errno() -> c_int {
-    // SAFETY: the C library's errno location is always valid.
-    unsafe { *libc::__errno_location() }
-}
-
-/// Async-signal-safe calls only.
-unsafe fn child_steps(plan: &mut RawPlan) -> Result<std::convert::Infallible, SpawnStep> {
-    let check = |result: c_int, step: SpawnStep| if result < 0 { Err(step) } else { Ok(result) };
-    // SAFETY: plain system calls on the plan's valid pointers and numbers.
-    unsafe {
-        if plan.cgroup_procs >= 0 {
-            let written = libc::write(plan.cgroup_procs, c"0".as_ptr().cast(), 1);
-            check(if written == 1 { 0 } else { -1 }, SpawnStep::Cgroup)?;
-        }
-        check(libc::setsid(), SpawnStep::Session)?;
-        check(libc::chdir(plan.cwd), SpawnStep::WorkingDirectory)?;
-        // First away from the numbers that are about to be overwritten.
-        for index in 0..plan.fds_len {
-            let entry = &mut *plan.fds.add(index);
-            if entry[0] <= MAX_TARGET_FD {
-                entry[0] = check(
-                    libc::fcntl(entry[0], libc::F_DUPFD_CLOEXEC, MAX_TARGET_FD + 1),
-                    SpawnStep::Descriptors,
-                )?;
-            }
-        }
-        close_on_exec_from(3);
-        for index in 0..plan.fds_len {
-            let [source, target] = *plan.fds.add(index);
-            check(libc::dup2(source, target), SpawnStep::Descriptors)?;
-        }
-        reset_signals();
-        libc::execve(plan.path, plan.argv, plan.envp);
-    }
-    Err(SpawnStep::Exec)
-}
-
-/// Descriptors opened elsewhere in the program without the close-on-exec flag
-/// must not reach the child either.
-unsafe fn close_on_exec_from(first: c_int) {
-    // SAFETY: flags on our own copy of the descriptor table.
-    unsafe {
-        let done = libc::syscall(
-            libc::SYS_close_range,
-            first,
-            c_int::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        );
-        if done == 0 {
-            return;
-        }
-        let mut limit = libc::rlimit {
-            rlim_cur: 1024,
-            rlim_max: 1024,
-        };
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-        let last = c_int::try_from(limit.rlim_cur)
-            .unwrap_or(65_536)
-            .min(65_536);
-        for fd in first..last {
-            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
-        }
-    }
-}
-
-/// Exec keeps ignored signals ignored (Rust programs ignore SIGPIPE, which
-/// would break `yes | head`) and keeps the mask: both start fresh.
-unsafe fn reset_signals() {
-    // All zeros is "default action, no flags, empty mask" in every layout of
-    // the kernel's sigaction.
-    let default = [0_u64; 8];
-    let empty = 0_u64;
-    // SAFETY: the struct is at least as large as the kernel's; failures (KILL
-    // and STOP) are of no interest.
-    unsafe {
-        for signal in 1..=64 {
-            libc::syscall(
-                libc::SYS_rt_sigaction,
-                signal,
-                default.as_ptr(),
-                ptr::null_mut::<c_void>(),
-                size_of::<u64>(),
-            );
-        }
-        sigprocmask(libc::SIG_SETMASK, &empty, ptr::null_mut());
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The Linux backend: clone3 and pidfds, cgroup v2, `/proc`.
 
 pub(crate) mod cgroup;
+pub(crate) mod child;
 pub(crate) mod clone;
 pub(crate) mod handover;
 pub(crate) mod pidfd;

@@ -1,9 +1,13 @@
 //! What `/proc` says about processes.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 
 use crate::limits::MAX_COMMAND_LINE_BYTES;
+
+/// The parent of everything that runs in the kernel only.
+pub(crate) const KERNEL_THREADS: i32 = 2;
 
 /// The facts of `/proc/<pid>/stat` that identify a process and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,14 +38,37 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
 /// Every process that can be seen.
 pub(crate) fn all() -> io::Result<Vec<Stat>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        found.extend(stat(pid));
-    }
+    sweep(|stat| found.push(stat))?;
     Ok(found)
+}
+
+/// How often new processes are looked for in one sweep.
+const SWEEP_ROUNDS: usize = 64;
+
+/// Examines every process, those that appear meanwhile included. A process
+/// that is listed may have forked and died before it is examined; its child
+/// is then in a later list, so the last list is one without anything new.
+pub(crate) fn sweep(mut examine: impl FnMut(Stat)) -> io::Result<()> {
+    let mut seen = HashSet::new();
+    for _ in 0..SWEEP_ROUNDS {
+        let mut news = false;
+        for entry in fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            if seen.insert(pid) {
+                news = true;
+                if let Some(stat) = stat(pid) {
+                    examine(stat);
+                }
+            }
+        }
+        if !news {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The name stands in parentheses and may itself hold any character, so the
@@ -86,13 +113,46 @@ pub(crate) fn command_line(stat: &Stat) -> String {
     String::from_utf8_lossy(&raw).into_owned()
 }
 
+/// What the environment of a process says about a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EnvironmentLook {
+    /// It was started with it.
+    Has,
+    /// It was not, or cannot be looked at.
+    Lacks,
+    /// It is between two programs: in the middle of an exec a process shows
+    /// neither environment nor arguments.
+    Unclear,
+}
+
 /// Whether the process was started with exactly this `NAME=value`.
-pub(crate) fn environment_has(pid: i32, variable: &[u8]) -> bool {
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
-        environment
-            .split(|byte| *byte == 0)
-            .any(|one| one == variable)
-    })
+pub(crate) fn environment_look(pid: i32, variable: &[u8]) -> EnvironmentLook {
+    // Twice, because the first may have opened what an exec then threw away.
+    for _ in 0..2 {
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
+            return EnvironmentLook::Lacks;
+        };
+        if !environment.is_empty() {
+            let found = environment
+                .split(|byte| *byte == 0)
+                .any(|one| one == variable);
+            return if found {
+                EnvironmentLook::Has
+            } else {
+                EnvironmentLook::Lacks
+            };
+        }
+        let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if arguments.is_empty() {
+            let alive = stat(pid).is_some_and(|stat| !stat.is_dead());
+            return if alive {
+                EnvironmentLook::Unclear
+            } else {
+                EnvironmentLook::Lacks
+            };
+        }
+    }
+    EnvironmentLook::Lacks
 }
 
 #[cfg(test)]
