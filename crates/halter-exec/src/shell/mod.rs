@@ -192,19 +192,22 @@ impl PersistentShell {
         command.check()?;
         self.tidy();
         let (mut live, mut restarted) = self.take_live().await?;
-        let go_to = match self.directory_for(&command) {
-            Ok(go_to) => go_to,
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.clear_exit();
+        }
+        let started = Instant::now();
+        let given = self.directory_for(&command).and_then(|go_to| {
+            let running = RunningCommand::start(&live, &command, go_to.as_deref(), sink)?;
+            Ok((go_to, running))
+        });
+        // From here the shell is ours: if this future is dropped, so is it.
+        let (go_to, mut running) = match given {
+            Ok(given) => given,
             Err(error) => {
                 self.live = Some(live);
                 return Err(error);
             }
         };
-        let started = Instant::now();
-        if let Some(snapshots) = &self.snapshots {
-            snapshots.clear_exit();
-        }
-        // From here the shell is ours: if this future is dropped, so is it.
-        let mut running = RunningCommand::start(&live, &command, go_to.as_deref(), sink)?;
         let mut ended = None;
         let stop = running
             .pump

@@ -375,6 +375,13 @@ async fn oversized_and_impossible_commands_are_refused() {
         .await
         .unwrap_err();
     assert_eq!(error.code(), "invalid_input");
+    let pid = shell.pid();
+    let mut command = ShellCommand::new("true");
+    command.environment = Environment::new().with("no name", "x");
+    let error = shell.run(command, &cancel, &()).await.unwrap_err();
+    assert_eq!(error.code(), "invalid_input");
+    // What was refused has not touched the shell.
+    assert!(pid.is_some() && shell.pid() == pid);
     shell.close().await;
 }
 
