@@ -114,6 +114,8 @@ open_enum! {
         RateLimited = "rate_limited",
         /// The credentials are missing or refused.
         Authentication = "authentication",
+        /// The conversation is longer than the model takes.
+        ContextOverflow = "context_overflow",
         /// The request cannot succeed as it is.
         Fatal = "fatal",
         /// The caller cancelled.
@@ -132,6 +134,12 @@ pub struct ProviderError {
     pub kind: ProviderErrorKind,
     /// How long the server asked to wait.
     pub backoff_hint: Option<Duration>,
+    /// The HTTP status, if a server answered.
+    pub status: Option<u16>,
+    /// The server's name of the request, to ask its operator about.
+    pub request_id: Option<String>,
+    /// What to do next.
+    pub hint: Option<String>,
 }
 
 impl ProviderError {
@@ -141,7 +149,31 @@ impl ProviderError {
             message: message.into(),
             kind,
             backoff_hint: None,
+            status: None,
+            request_id: None,
+            hint: None,
         }
+    }
+
+    /// Adds the HTTP status.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// Adds the server's name of the request.
+    #[must_use]
+    pub fn with_request_id(mut self, request_id: impl Into<String>) -> Self {
+        self.request_id = Some(request_id.into());
+        self
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
     }
 
     /// Adds the server's wish to wait.

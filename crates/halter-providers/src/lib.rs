@@ -13,6 +13,7 @@
 //! | [`registry`] | model ids to models to providers |
 //! | [`fake`] | a scripted provider for tests |
 //! | [`offline`] | the built-in model that needs no network and no key |
+//! | [`wire`] | model wires as pure functions |
 //! | [`pairing`] | the check that tool calls and results pair |
 //! | [`limits`] | every bound, named |
 
@@ -24,6 +25,7 @@ pub mod pairing;
 mod playback;
 pub mod provider;
 pub mod registry;
+pub mod wire;
 
 pub use fake::{FakeProvider, Gate, Reply};
 pub use offline::OfflineProvider;

@@ -36,8 +36,13 @@ impl Registry {
         self.shutting_down.load(Ordering::Acquire)
     }
 
-    pub fn forget(&self, session_id: &SessionId) {
-        self.lock().remove(session_id);
+    /// Forgets a session, unless another has taken its place meanwhile.
+    pub fn forget(&self, core: &SessionCore) {
+        let mut sessions = self.lock();
+        let known = sessions.get(core.session_id());
+        if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), core)) {
+            sessions.remove(core.session_id());
+        }
     }
 
     fn find(&self, session_id: &SessionId) -> Option<SessionHandle> {

@@ -75,8 +75,14 @@ impl SessionCore {
     /// The session has shut down.
     pub fn close_slot(&self) {
         *self.lock() = Slot::Closed;
-        self.registry.forget(self.session_id());
+        self.registry.forget(self);
         self.rested.notify_waiters();
+    }
+
+    /// Another writer has the session: this one can no longer write, and
+    /// resuming opens it anew.
+    pub fn overtaken(&self) {
+        self.registry.forget(self);
     }
 
     /// Puts the owner away, unless a command came in the last moment.
@@ -198,7 +204,8 @@ impl SessionHandle {
         self.cancel_with(None, "cancel() was called").await
     }
 
-    /// Cancels one turn, running or waiting, saying why.
+    /// Cancels one turn, running or waiting, saying why. Returns whether there
+    /// was such a turn.
     pub async fn cancel_turn(&self, turn_id: &TurnId, reason: &str) -> anyhow::Result<bool> {
         self.cancel_with(Some(turn_id.clone()), reason).await
     }
@@ -225,13 +232,13 @@ impl SessionHandle {
             notification_type: notification_type.into(),
             message: message.into(),
         };
-        Ok(self
-            .core
+        self.core
             .ask(|reply| Command::Notify {
                 notification,
                 reply,
             })
-            .await?)
+            .await?
+            .map_err(store_failure)
     }
 
     /// All events of the session from its start, then the live ones, shutdown
@@ -279,7 +286,8 @@ impl SessionHandle {
 
     /// Ends the session: the live turn is cancelled, waiting ones never start,
     /// SessionEnd hooks run, and everything its tools keep alive is ended.
-    /// What is stored stays.
+    /// What is stored stays. If the end itself could not be stored, the session
+    /// has ended all the same and the error says why.
     pub async fn shutdown(&self, reason: &str) -> anyhow::Result<()> {
         let reason = reason.to_owned();
         let asked = self
@@ -288,7 +296,7 @@ impl SessionHandle {
             .await;
         match asked {
             Err(error) if error.code() == "session_closed" => Ok(()),
-            other => Ok(other?),
+            other => other?.map_err(store_failure),
         }
     }
 }
@@ -318,7 +326,7 @@ pub struct TurnStream {
 
 impl TurnStream {
     fn new(session: SessionHandle, turn_id: TurnId, subscription: Subscription) -> Self {
-        let events = turn_events(turn_id.clone(), subscription).boxed();
+        let events = turn_events(turn_id.clone(), subscription).fuse().boxed();
         Self {
             events,
             turn_id,
@@ -430,7 +438,7 @@ impl SessionStream {
             Some((item, (subscription, false)))
         });
         Self {
-            events: events.boxed(),
+            events: events.fuse().boxed(),
         }
     }
 }

@@ -186,6 +186,27 @@ impl Engine {
         self.shutdown.is_none() && !self.closed && self.queue.len() < QUEUED_TURNS
     }
 
+    /// True if the live turn would take a steer but for those that wait.
+    pub fn steers_are_full(&self) -> bool {
+        self.turn.as_ref().is_some_and(LiveTurn::steers_are_full)
+    }
+
+    /// True once the session shall end.
+    pub fn is_shutting_down(&self) -> bool {
+        self.shutdown.is_some()
+    }
+
+    /// True if the turn named runs or waits; without a name, if any runs.
+    pub fn has_turn(&self, turn_id: Option<&TurnId>) -> bool {
+        match turn_id {
+            None => self.turn.is_some(),
+            Some(wanted) => {
+                let waits = |queued: &Queued| queued.turn.id == *wanted;
+                self.live_turn() == Some(wanted) || self.queue.iter().any(waits)
+            }
+        }
+    }
+
     /// The turn that runs.
     pub fn live_turn(&self) -> Option<&TurnId> {
         self.turn.as_ref().map(|turn| &turn.id)

@@ -75,12 +75,20 @@ impl Ending {
 
 impl LiveTurn {
     pub fn accepts_steer(&self) -> bool {
-        let over = match &self.phase {
+        !self.is_ending() && self.steers.len() < QUEUED_STEERS
+    }
+
+    pub fn steers_are_full(&self) -> bool {
+        !self.is_ending() && self.steers.len() >= QUEUED_STEERS
+    }
+
+    /// True if the turn ends, whatever else is said to it.
+    fn is_ending(&self) -> bool {
+        match &self.phase {
             Phase::Closing => true,
             Phase::Step(step) => step.is_failing(),
             _ => false,
-        };
-        !over && self.steers.len() < QUEUED_STEERS
+        }
     }
 
     pub fn step_mut(&mut self) -> Option<&mut Step> {
@@ -374,7 +382,7 @@ impl Engine {
             return;
         }
         let Some(turn) = &self.turn else { return };
-        if !turn.accepts_cancel() {
+        if turn.is_ending() {
             return;
         }
         let turn_id = turn.id.clone();
@@ -427,16 +435,6 @@ impl Engine {
     pub(super) fn set_phase(&mut self, phase: Phase) {
         if let Some(turn) = &mut self.turn {
             turn.phase = phase;
-        }
-    }
-}
-
-impl LiveTurn {
-    fn accepts_cancel(&self) -> bool {
-        match &self.phase {
-            Phase::Closing => false,
-            Phase::Step(step) => !step.is_failing(),
-            _ => true,
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct Hub {
 struct HubState {
     ring: EventRing,
     closed: bool,
+    /// Why the session's end could not be committed.
+    end_lost: Option<StoreError>,
     /// Turns whose terminal event could not be committed.
     lost_turns: HashMap<TurnId, StoreError>,
 }
@@ -46,6 +48,7 @@ impl Hub {
             state: Mutex::new(HubState {
                 ring: EventRing::new(head, HUB_EVENTS),
                 closed: false,
+                end_lost: None,
                 lost_turns: HashMap::new(),
             }),
             changed: Notify::new(),
@@ -92,9 +95,12 @@ impl Hub {
     }
 
     /// Nothing more will be published: subscriptions end when they have read
-    /// everything.
-    pub fn close(&self) {
-        self.lock().closed = true;
+    /// everything, with an error if the session's end could not be committed.
+    pub fn close(&self, end_lost: Option<StoreError>) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.end_lost = end_lost;
+        drop(state);
         self.changed.notify_waiters();
     }
 
@@ -112,6 +118,7 @@ impl Hub {
             cursor,
             caught_up: VecDeque::new(),
             turn: None,
+            ended: false,
         }
     }
 
@@ -140,6 +147,7 @@ pub struct Subscription {
     cursor: Cursor,
     caught_up: VecDeque<SessionEvent>,
     turn: Option<TurnId>,
+    ended: bool,
 }
 
 enum Polled {
@@ -155,6 +163,9 @@ impl Subscription {
     /// read. Cancel safe.
     pub async fn next(&mut self) -> Option<Result<SessionEvent, StoreError>> {
         loop {
+            if self.ended {
+                return None;
+            }
             if let Some(event) = self.caught_up.pop_front() {
                 self.cursor.caught_up(event.sequence());
                 return Some(Ok(event));
@@ -192,8 +203,11 @@ impl Subscription {
                 let turn = self.turn.as_ref();
                 match turn.and_then(|turn| state.lost_turns.remove(turn)) {
                     Some(error) => Polled::Lost(error),
-                    None if state.closed => Polled::Closed,
-                    None => Polled::Wait,
+                    None if !state.closed => Polled::Wait,
+                    None => {
+                        self.ended = true;
+                        state.end_lost.clone().map_or(Polled::Closed, Polled::Lost)
+                    }
                 }
             }
         }

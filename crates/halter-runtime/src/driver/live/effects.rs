@@ -5,7 +5,7 @@ use super::{Owner, Running};
 use crate::engine::{Effect, EffectId, HookOutcome, HookPoint, Input, Preparation};
 use crate::prompt::{PromptContext, describe_change};
 use crate::services::{Resources, RuntimeServices};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use halter_hooks::{
     HookDispatch, HookObserver, HookPayload, HookVerdict, SessionStartSource, StopHookActive,
     payload::tool_result,
@@ -16,7 +16,8 @@ use halter_protocol::{
     ToolErrorCode, Transcript, TurnError, TurnId,
 };
 use halter_providers::{Provider, ProviderRequest};
-use halter_session::Durability;
+use halter_session::{Durability, StoreError};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +39,12 @@ impl Owner {
             } => self.call_model(id, turn_id, &model, messages, running),
             Effect::RunTool { id, call } => return self.run_tool(id, call, running).await,
             Effect::RunHooks { id, point, turn_id } => self.run_hooks(id, point, turn_id, running),
-            Effect::CancelModel { id } | Effect::CancelTool { id } | Effect::CancelHooks { id } => {
+            Effect::CancelModel { id } => {
+                if let Some(cancel) = running.cancels.remove(&id) {
+                    cancel.cancel();
+                }
+            }
+            Effect::CancelTool { id } | Effect::CancelHooks { id } => {
                 if let Some(cancel) = running.cancels.get(&id) {
                     cancel.cancel();
                 }
@@ -55,7 +61,7 @@ impl Owner {
                 id,
                 events,
                 durability,
-            } => return Some(self.append(id, events, durability).await),
+            } => return Some(self.append(id, events, durability, running).await),
             Effect::Publish(payload) => self.hub.publish_best_effort(payload),
             Effect::ArmTimer { id, after } => {
                 running.timers.insert(id, after);
@@ -64,8 +70,6 @@ impl Owner {
                 turn_id,
                 store_error,
             } => {
-                running.cancels.clear();
-                running.aborts.clear();
                 if store_error.is_some()
                     && let Some(error) = &self.store_error
                 {
@@ -82,15 +86,20 @@ impl Owner {
         id: EffectId,
         events: Vec<PendingEvent>,
         durability: Durability,
+        running: &Running,
     ) -> Input {
         self.hub.announce(&events);
         match self.log.append(events, durability).await {
             Ok(committed) => {
+                self.store_error = None;
                 self.publish(committed);
                 Input::Committed { id }
             }
             Err(error) => {
                 tracing::error!(session_id = %self.log.session_id(), %error, "append failed");
+                if error.is_conflict() || matches!(error, StoreError::NotFound { .. }) {
+                    running.core.overtaken();
+                }
                 let told = TurnError::new(error.code(), error.to_string());
                 self.store_error = Some(error);
                 Input::StoreFailed { id, error: told }
@@ -181,9 +190,16 @@ impl Owner {
                     tools: self.tools.clone(),
                 };
                 let provider = provider.clone();
-                running
-                    .tasks
-                    .spawn(stream_answer(id, provider, request, cancel, sender));
+                running.tasks.spawn(async move {
+                    let answer = stream_answer(id, provider, request, cancel, sender.clone());
+                    if AssertUnwindSafe(answer).catch_unwind().await.is_err() {
+                        let error = Some(ProviderError::new(
+                            "the provider panicked, which is a defect in it",
+                            ProviderErrorKind::Fatal,
+                        ));
+                        let _ = sender.send(Input::ModelEnded { id, error }).await;
+                    }
+                });
             }
             Err(error) => {
                 let error = ProviderError::new(error.to_string(), ProviderErrorKind::Fatal);
@@ -240,6 +256,7 @@ impl Owner {
     ) {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
+        running.hooks.insert(id);
         let blueprint = self.log.blueprint().clone();
         let hooks = self.resources.hooks.clone();
         let session = self.hooks.clone();
@@ -391,11 +408,16 @@ fn hook_payload(
     }
 }
 
-/// What the hooks' verdict means to the engine: whatever denies, blocks.
+/// What the hooks' verdict means to the engine: whatever denies, blocks. A stop
+/// is told apart from a block, for it ends the turn and hides nothing.
 fn hook_outcome(verdict: HookVerdict) -> HookOutcome {
     let conflict = verdict.conflict.as_ref().map(ToString::to_string);
+    let denial = match &verdict.stop {
+        Some(_) => verdict.block.clone(),
+        None => verdict.denial(),
+    };
     HookOutcome {
-        block: verdict.denial().or(conflict),
+        block: denial.or(conflict),
         stop: verdict.stop,
         updated_input: verdict.updated_input,
         updated_output: verdict.updated_output.map(tool_result),

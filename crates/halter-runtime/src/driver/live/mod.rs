@@ -24,7 +24,7 @@ use halter_protocol::{
     AssembledPrompt, NotificationItem, SessionBlueprint, ToolSpec, Turn, TurnId, UserMessage,
 };
 use halter_session::{SessionLog, StoreError};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -48,11 +48,11 @@ pub(crate) enum Command {
     },
     Notify {
         notification: NotificationItem,
-        reply: oneshot::Sender<()>,
+        reply: oneshot::Sender<Result<(), StoreError>>,
     },
     Shutdown {
         reason: String,
-        reply: oneshot::Sender<()>,
+        reply: oneshot::Sender<Result<(), StoreError>>,
     },
 }
 
@@ -68,13 +68,14 @@ pub(crate) struct Owner {
     tools: Arc<[ToolSpec]>,
     hooks: Arc<SessionHooks>,
     toolbox: Toolbox,
-    shutdown_waiters: Vec<oneshot::Sender<()>>,
-    /// Why the last append failed.
+    shutdown_waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
+    /// Why the last append failed, if it did.
     store_error: Option<StoreError>,
 }
 
 /// What only exists while the owner runs.
 struct Running {
+    core: Arc<SessionCore>,
     commands: mpsc::Receiver<Command>,
     /// Outcomes of effects; each effect has few, so they need no bound.
     outcomes: mpsc::UnboundedReceiver<Input>,
@@ -86,13 +87,16 @@ struct Running {
     tasks: JoinSet<()>,
     cancels: HashMap<EffectId, CancellationToken>,
     aborts: HashMap<EffectId, tokio::task::AbortHandle>,
+    /// Hooks that have not ended yet, wanted or not.
+    hooks: HashSet<EffectId>,
 }
 
 impl Running {
-    fn new(commands: mpsc::Receiver<Command>) -> Self {
+    fn new(core: Arc<SessionCore>, commands: mpsc::Receiver<Command>) -> Self {
         let (outcome_sender, outcomes) = mpsc::unbounded_channel();
         let (model_sender, model_events) = mpsc::channel(OUTCOME_QUEUE);
         Self {
+            core,
             commands,
             outcomes,
             outcome_sender,
@@ -102,7 +106,27 @@ impl Running {
             tasks: JoinSet::new(),
             cancels: HashMap::new(),
             aborts: HashMap::new(),
+            hooks: HashSet::new(),
         }
+    }
+
+    /// Lets go of what only an effect under way needs, once it has ended.
+    fn forget(&mut self, input: &Input) {
+        let (Input::ModelEnded { id, .. }
+        | Input::ToolFinished { id, .. }
+        | Input::HooksFinished { id, .. }) = input
+        else {
+            return;
+        };
+        self.cancels.remove(id);
+        self.aborts.remove(id);
+        self.hooks.remove(id);
+    }
+
+    /// True if nothing that was started has more to say. Hooks that were
+    /// cancelled still report their end.
+    fn is_quiet(&self) -> bool {
+        self.outcomes.is_empty() && self.hooks.is_empty()
     }
 }
 
@@ -177,10 +201,10 @@ impl Owner {
         core: Arc<SessionCore>,
         commands: mpsc::Receiver<Command>,
     ) {
-        let mut running = Running::new(commands);
+        let mut running = Running::new(core, commands);
         loop {
-            if self.engine.is_idle() && running.outcomes.is_empty() {
-                match self.rest(&core, &mut running).await {
+            if self.engine.is_idle() && running.is_quiet() {
+                match self.rest(&mut running).await {
                     Rest::Woken(owner, command) => {
                         self = owner;
                         self.obey(command, &mut running).await;
@@ -204,21 +228,21 @@ impl Owner {
     }
 
     /// Puts the owner away unless a command came in the last moment.
-    async fn rest(mut self: Box<Self>, core: &SessionCore, running: &mut Running) -> Rest {
+    async fn rest(mut self: Box<Self>, running: &mut Running) -> Rest {
         if self.engine.is_closed() {
             self.toolbox.close().await;
-            self.hub.close();
+            self.hub.close(self.store_error.clone());
             if let Some(traces) = &self.services.traces {
                 traces.flush().await;
             }
-            core.close_slot();
+            running.core.close_slot();
             running.tasks.shutdown().await;
             for waiter in self.shutdown_waiters.drain(..) {
-                let _ = waiter.send(());
+                let _ = waiter.send(self.last_append());
             }
             return Rest::Asleep;
         }
-        match core.put_away(self, &mut running.commands) {
+        match running.core.put_away(self, &mut running.commands) {
             Some((owner, command)) => Rest::Woken(owner, command),
             None => Rest::Asleep,
         }
@@ -239,11 +263,7 @@ impl Owner {
                     let _ = reply.send(Ok(()));
                     self.feed(Input::Steer(message), running).await;
                 } else {
-                    let _ = reply.send(Err(HalterError::new(
-                        "no_live_turn",
-                        "no turn is running that the message could join",
-                    )
-                    .with_hint("submit it as a turn of its own")));
+                    let _ = reply.send(Err(refused_steer(&self.engine)));
                 }
             }
             Command::Cancel {
@@ -251,16 +271,16 @@ impl Owner {
                 reason,
                 reply,
             } => {
-                let live = self.engine.live_turn().is_some();
+                let found = self.engine.has_turn(turn_id.as_ref());
                 self.feed(Input::Cancel { turn_id, reason }, running).await;
-                let _ = reply.send(live);
+                let _ = reply.send(found);
             }
             Command::Notify {
                 notification,
                 reply,
             } => {
                 self.feed(Input::Notify(notification), running).await;
-                let _ = reply.send(());
+                let _ = reply.send(self.last_append());
             }
             Command::Shutdown { reason, reply } => {
                 self.shutdown_waiters.push(reply);
@@ -269,7 +289,13 @@ impl Owner {
         }
     }
 
+    /// How the last append went.
+    fn last_append(&self) -> Result<(), StoreError> {
+        self.store_error.clone().map_or(Ok(()), Err)
+    }
+
     async fn feed(&mut self, input: Input, running: &mut Running) {
+        running.forget(&input);
         let at = self.services.clock.now();
         let mut queue: VecDeque<Effect> = self.engine.handle(at, input).into();
         while let Some(effect) = queue.pop_front() {
@@ -289,13 +315,38 @@ enum Rest {
 fn refused_turn(engine: &Engine) -> HalterError {
     if engine.is_closed() {
         session_closed()
+    } else if engine.is_shutting_down() {
+        session_closing()
     } else {
         HalterError::new(
-            "turn_refused",
-            "the session is shutting down or too many turns are waiting",
+            "too_many_turns",
+            format!("{QUEUED_TURNS} turns already wait in this session"),
         )
         .with_hint("wait for a turn to end, or use another session")
     }
+}
+
+fn refused_steer(engine: &Engine) -> HalterError {
+    if engine.is_shutting_down() {
+        session_closing()
+    } else if engine.steers_are_full() {
+        HalterError::new(
+            "too_many_steers",
+            format!("{QUEUED_STEERS} messages already wait to join the turn"),
+        )
+        .with_hint("wait until the model has seen them")
+    } else {
+        HalterError::new(
+            "no_live_turn",
+            "no turn is running that the message could join",
+        )
+        .with_hint("submit it as a turn of its own")
+    }
+}
+
+fn session_closing() -> HalterError {
+    HalterError::new("session_closing", "the session is being shut down")
+        .with_hint("resume it when it has ended, or start a new one")
 }
 
 pub(crate) fn session_closed() -> HalterError {

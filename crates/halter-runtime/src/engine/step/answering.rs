@@ -173,8 +173,11 @@ fn provider_failure(error: &ProviderError) -> TurnError {
         ProviderErrorKind::RateLimited => "provider_rate_limited",
         ProviderErrorKind::Authentication => "provider_authentication",
         ProviderErrorKind::Transient => "provider_unavailable",
+        ProviderErrorKind::ContextOverflow => "context_overflow",
         ProviderErrorKind::Cancelled => "cancelled",
         _ => "provider_failed",
     };
-    TurnError::new(code, error.message.clone())
+    let mut told = TurnError::new(code, error.message.clone());
+    told.hint.clone_from(&error.hint);
+    told
 }

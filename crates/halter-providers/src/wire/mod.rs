@@ -1,0 +1,129 @@
+//! Model wires as pure functions: requests to bytes, stream events to
+//! [`StreamEvent`]s, error bodies to [`ProviderError`]s. No I/O here; the
+//! transport that carries a wire is elsewhere.
+//!
+//! A wire is two small machines and a few look-ups:
+//!
+//! - a [`ConversationEncoder`] takes each message once, in order, keeps its
+//!   bytes, and writes the body of a request by copying them out, so that a
+//!   request costs what is new in it;
+//! - a [`Decoder`] takes the events of a response, in order, and emits
+//!   normalized ones. What it does not know it ignores; a stream that ends
+//!   before the wire's own end is an error, never a short answer.
+
+use halter_protocol::{
+    AssembledPrompt, Message, ProviderError, ResolvedModel, StreamEvent, ToolSpec,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A model wire.
+pub trait Wire: Send + Sync + 'static {
+    /// The wire's name; opaque parts it made carry it.
+    fn name(&self) -> &'static str;
+
+    /// Where a streaming request is posted.
+    fn url(&self, base_url: &str, model: &ResolvedModel) -> String;
+
+    /// The headers of a request, secrets included.
+    fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)>;
+
+    /// A fresh encoder of one conversation with one model.
+    fn encoder(&self, model: &ResolvedModel) -> Box<dyn ConversationEncoder>;
+
+    /// A fresh decoder of one response.
+    fn decoder(&self) -> Box<dyn Decoder>;
+
+    /// What a response that is not a success means.
+    fn error(&self, response: &ErrorResponse<'_>) -> ProviderError;
+
+    /// What the headers of a response say about rates.
+    fn rate_limit(&self, headers: &dyn HeaderLookup) -> RateLimitHints;
+}
+
+/// One conversation with one model, encoded as it grows.
+pub trait ConversationEncoder: Send {
+    /// Sets what comes before the messages. Called for every request; encodes
+    /// anew only what differs.
+    fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>);
+
+    /// Takes the next message.
+    fn push(&mut self, message: &Message);
+
+    /// Writes the body of a request about everything taken so far. `messages`
+    /// come last in it.
+    fn body(&mut self, settings: &RequestSettings) -> Result<EncodedBody, ProviderError>;
+}
+
+/// What a request asks for besides the conversation.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RequestSettings {
+    /// The sampling temperature, where the model takes one.
+    pub temperature: Option<f32>,
+    /// Further members of the body, as JSON text of an object without its
+    /// braces: OpenRouter's routing.
+    pub extra_members: Option<String>,
+    /// Names a cache of prompts that belong together, where the wire has it.
+    pub prompt_cache_key: Option<String>,
+}
+
+/// A body ready to post.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedBody {
+    /// The JSON text.
+    pub json: Vec<u8>,
+    /// What was left out and why, for the user.
+    pub warnings: Vec<String>,
+}
+
+/// Turns the events of one response into normalized ones.
+pub trait Decoder: Send {
+    /// Takes one server-sent event and appends what it means.
+    fn event(
+        &mut self,
+        event: &SseEvent<'_>,
+        out: &mut Vec<StreamEvent>,
+    ) -> Result<(), ProviderError>;
+
+    /// The response has ended. An error if the wire's own end was not seen.
+    fn end(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), ProviderError>;
+}
+
+/// One server-sent event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SseEvent<'a> {
+    /// Its `event` field; empty if it has none.
+    pub name: &'a str,
+    /// Its `data` lines, joined by newlines.
+    pub data: &'a str,
+}
+
+/// A response that is not a success.
+#[derive(Clone, Copy)]
+pub struct ErrorResponse<'a> {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers.
+    pub headers: &'a dyn HeaderLookup,
+    /// The body, as far as it was read.
+    pub body: &'a [u8],
+}
+
+/// Looks up response headers without a dependency on a client.
+pub trait HeaderLookup: Send + Sync {
+    /// The first value of a header, by lower-case name.
+    fn header(&self, name: &str) -> Option<&str>;
+}
+
+/// What a server says about how much more it takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RateLimitHints {
+    /// Tokens left in the window.
+    pub tokens_remaining: Option<u64>,
+    /// When that window resets, from now.
+    pub tokens_reset: Option<Duration>,
+    /// Requests left in the window.
+    pub requests_remaining: Option<u64>,
+    /// When that window resets, from now.
+    pub requests_reset: Option<Duration>,
+}
