@@ -28,6 +28,9 @@ pub struct SessionRuntime {
 #[derive(Default)]
 pub(crate) struct Registry {
     sessions: Mutex<HashMap<SessionId, Weak<SessionCore>>>,
+    /// Held while a stored session is opened: two callers that take up the same
+    /// one must not push each other out.
+    opening: tokio::sync::Mutex<()>,
     shutting_down: AtomicBool,
 }
 
@@ -136,6 +139,10 @@ impl SessionRuntime {
     /// such session.
     pub async fn resume(&self, session_id: &SessionId) -> anyhow::Result<Option<SessionHandle>> {
         self.refuse_when_shutting_down()?;
+        if let Some(session) = self.registry.find(session_id) {
+            return Ok(Some(session));
+        }
+        let _opening = self.registry.opening.lock().await;
         if let Some(session) = self.registry.find(session_id) {
             return Ok(Some(session));
         }

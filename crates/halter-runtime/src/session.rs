@@ -8,8 +8,8 @@ use crate::runtime::Registry;
 use crate::services::RuntimeServices;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use halter_protocol::{
-    NotificationItem, SessionBlueprint, SessionEvent, SessionEventPayload, SessionId, Turn, TurnId,
-    UserMessage,
+    Delivery, NotificationItem, SessionBlueprint, SessionEvent, SessionEventPayload, SessionId,
+    Turn, TurnId, UserMessage,
 };
 use halter_session::{export_session_trace, read_events};
 use std::pin::Pin;
@@ -376,49 +376,91 @@ impl Drop for TurnStream {
     }
 }
 
+/// The part of a subscription that belongs to one turn.
+struct TurnEvents {
+    subscription: Subscription,
+    turn_id: TurnId,
+    progress: TurnProgress,
+    /// Best-effort events missed just before the turn's start was read, some of
+    /// them its own; to be told after it.
+    missed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
 enum TurnProgress {
     Waiting,
     Live,
     Over,
 }
 
-/// The part of a subscription that belongs to one turn.
+impl TurnEvents {
+    async fn next(&mut self) -> Option<anyhow::Result<SessionEvent>> {
+        loop {
+            let event = match self.progress {
+                TurnProgress::Over => return None,
+                TurnProgress::Waiting | TurnProgress::Live => self.subscription.next().await?,
+            };
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => {
+                    self.progress = TurnProgress::Over;
+                    return Some(Err(store_failure(error)));
+                }
+            };
+            if self.progress == TurnProgress::Live {
+                if event.payload.ends_turn() == Some(&self.turn_id) {
+                    self.progress = TurnProgress::Over;
+                }
+                return Some(Ok(event));
+            }
+            match &event.payload {
+                SessionEventPayload::TurnStarted { turn_id } if *turn_id == self.turn_id => {
+                    self.progress = TurnProgress::Live;
+                    return Some(Ok(event.first_of_stream()));
+                }
+                SessionEventPayload::Lagged { dropped_events } => self.missed = *dropped_events,
+                // Whatever was missed before this belongs to another turn.
+                other if other.delivery() == Delivery::BestEffort => self.missed = 0,
+                _ => {}
+            }
+        }
+    }
+
+    /// What to tell right after `started`.
+    fn take_missed(&mut self, started: &SessionEvent) -> Option<SessionEvent> {
+        let dropped_events = std::mem::take(&mut self.missed);
+        (dropped_events > 0).then(|| {
+            SessionEvent::new_committed(
+                started.session_id.clone(),
+                started.sequence(),
+                started.at,
+                SessionEventPayload::Lagged { dropped_events },
+            )
+        })
+    }
+}
+
 fn turn_events(
     turn_id: TurnId,
     subscription: Subscription,
 ) -> impl Stream<Item = anyhow::Result<SessionEvent>> + Send {
-    let start = (subscription, turn_id, TurnProgress::Waiting);
-    futures::stream::unfold(start, |(mut subscription, turn_id, progress)| async move {
-        if matches!(progress, TurnProgress::Over) {
-            return None;
-        }
-        let mut waiting = matches!(progress, TurnProgress::Waiting);
-        loop {
-            let event = match subscription.next().await? {
-                Ok(event) => event,
-                Err(error) => {
-                    let item = Err(store_failure(error));
-                    return Some((item, (subscription, turn_id, TurnProgress::Over)));
-                }
-            };
-            let starts = matches!(&event.payload,
-                SessionEventPayload::TurnStarted { turn_id: started } if *started == turn_id);
-            if waiting && !starts {
-                continue;
-            }
-            let event = if std::mem::take(&mut waiting) {
-                event.first_of_stream()
-            } else {
-                event
-            };
-            let progress = if event.payload.ends_turn() == Some(&turn_id) {
-                TurnProgress::Over
-            } else {
-                TurnProgress::Live
-            };
-            return Some((Ok(event), (subscription, turn_id, progress)));
-        }
+    let turn = TurnEvents {
+        subscription,
+        turn_id,
+        progress: TurnProgress::Waiting,
+        missed: 0,
+    };
+    futures::stream::unfold(turn, |mut turn| async move {
+        let first = turn.progress == TurnProgress::Waiting;
+        let item = turn.next().await?;
+        let missed = match &item {
+            Ok(started) if first => turn.take_missed(started),
+            _ => None,
+        };
+        let items = std::iter::once(item).chain(missed.map(Ok));
+        Some((futures::stream::iter(items), turn))
     })
+    .flatten()
 }
 
 /// The events of a session; ends when the session has shut down.

@@ -15,7 +15,7 @@ pub(crate) use toolbox::Toolbox;
 use crate::engine::{Effect, EffectId, Engine, Input};
 use crate::error::HalterError;
 use crate::hub::Hub;
-use crate::limits::{OUTCOME_QUEUE, SESSION_INBOX};
+use crate::limits::{OUTCOME_QUEUE, QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX};
 use crate::services::{Resources, RuntimeServices};
 use crate::session::SessionCore;
 use futures::StreamExt;
@@ -237,8 +237,9 @@ impl Owner {
             }
             running.core.close_slot();
             running.tasks.shutdown().await;
+            let ended = self.last_append();
             for waiter in self.shutdown_waiters.drain(..) {
-                let _ = waiter.send(self.last_append());
+                let _ = waiter.send(ended.clone());
             }
             return Rest::Asleep;
         }
