@@ -157,7 +157,7 @@ impl SessionRuntime {
         let resources = self.services.resources.get();
         let head_sequence = log.head();
         let hub = self.hub(&log, TraceStart::Resumed { head_sequence });
-        let mut owner = Owner::new(log, self.services.clone(), hub.clone(), resources);
+        let mut owner = Owner::resumed(log, self.services.clone(), hub.clone(), resources);
         owner.settle(Input::Resume).await?;
         Ok(Some(self.register(owner, hub)))
     }

@@ -126,6 +126,9 @@ impl Owner {
             provider_name: Some(resolved.provider.clone()),
             model: Some(resolved.model.clone()),
         };
+        if std::mem::take(&mut self.cut) {
+            preparation.cache_break = Some(CacheBreakReason::ResourcesReplaced);
+        }
         self.take_up_resources(&mut preparation);
         let trace_error = self.hub.take_trace_error();
         preparation

@@ -69,6 +69,9 @@ pub(crate) struct Owner {
     hooks: Arc<SessionHooks>,
     toolbox: Toolbox,
     shutdown_waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
+    /// The prompt is not the one the last process used, and nobody has said so
+    /// yet.
+    cut: bool,
     /// Why the last append failed, if it did.
     store_error: Option<StoreError>,
 }
@@ -163,7 +166,23 @@ impl Owner {
             prompt,
             hooks: Arc::new(SessionHooks::new()),
             shutdown_waiters: Vec::new(),
+            cut: false,
             store_error: None,
+        }
+    }
+
+    /// The owner of a session that another process started, maybe with other
+    /// resources: then the first turn announces the cut.
+    pub fn resumed(
+        log: SessionLog,
+        services: Arc<RuntimeServices>,
+        hub: Arc<Hub>,
+        resources: Arc<Resources>,
+    ) -> Self {
+        let cut = log.blueprint().snapshot_revision != resources.snapshot.revision;
+        Self {
+            cut,
+            ..Self::new(log, services, hub, resources)
         }
     }
 
