@@ -170,8 +170,8 @@ pub fn warnings(loaded: &LoadedConfig) -> Vec<String> {
 pub fn explain_model(context: &Context, loaded: &Loaded) {
     if loaded.by_default_offline {
         context.talk.note(
-            "no model is configured, so the built-in offline model answers; for a real one run \
-             `halter init` and name a provider and a model under [models.default]",
+            "no model is configured, so the built-in offline model answers; for a real one name \
+             it under [models.default] in a halter.toml, which `halter init` writes",
         );
     }
     if loaded.without_home {

@@ -41,6 +41,3 @@ pub const LISTED_SESSIONS: usize = 20;
 
 /// The longest title in a listing, in columns.
 pub const TITLE_COLUMNS: usize = 50;
-
-/// The longest directory in a listing, in columns.
-pub const DIRECTORY_COLUMNS: usize = 40;

@@ -99,7 +99,10 @@ fn execute(context: &mut Context, command: Command) -> Result<Exit, Failure> {
     match outcome {
         Err(Failure::Problem(problem)) if context.errors_in_data => {
             context.data.json(&problem.to_json())?;
-            Err(problem.into())
+            match context.data.is_terminal() {
+                true => Err(Failure::Told(problem.exit)),
+                false => Err(problem.into()),
+            }
         }
         other => other,
     }

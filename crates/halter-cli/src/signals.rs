@@ -9,8 +9,9 @@ use crate::limits::{DRAIN, LEAVE_WAIT};
 use crate::output::Talk;
 use crate::terminal;
 use halter::{Halter, HalterSession};
+use halter_protocol::TurnId;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -25,6 +26,7 @@ struct Shared {
     session: HalterSession,
     talk: Talk,
     asked: Mutex<Option<StopSignal>>,
+    turn: Mutex<Option<TurnId>>,
     interrupts: AtomicUsize,
     /// True once the program is asked to end, for a prompt to give up.
     ending: Arc<AtomicBool>,
@@ -38,6 +40,7 @@ impl Stops {
             session: session.clone(),
             talk: talk.clone(),
             asked: Mutex::new(None),
+            turn: Mutex::new(None),
             interrupts: AtomicUsize::new(0),
             ending: Arc::default(),
         });
@@ -56,8 +59,9 @@ impl Stops {
         *self.shared.asked()
     }
 
-    /// Forgets a Ctrl-C: another turn begins.
-    pub fn next_turn(&self) {
+    /// Another turn begins: this one is meant by the next Ctrl-C.
+    pub fn next_turn(&self, turn_id: &TurnId) {
+        *lock(&self.shared.turn) = Some(turn_id.clone());
         let mut asked = self.shared.asked();
         if *asked == Some(StopSignal::Interrupt) {
             *asked = None;
@@ -78,8 +82,8 @@ impl Drop for Stops {
 }
 
 impl Shared {
-    fn asked(&self) -> std::sync::MutexGuard<'_, Option<StopSignal>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn asked(&self) -> MutexGuard<'_, Option<StopSignal>> {
+        lock(&self.asked)
     }
 
     async fn obey(&self, signal: StopSignal) {
@@ -89,10 +93,7 @@ impl Shared {
                 if self.interrupts.fetch_add(1, Ordering::SeqCst) > 0 || again {
                     self.leave(signal).await;
                 }
-                let turn_cancelled = self.session.cancel().await;
-                if let Err(error) = turn_cancelled {
-                    tracing::debug!(%error, "nothing to cancel");
-                }
+                self.cancel_turn().await;
             }
             StopSignal::Hangup | StopSignal::Terminate => {
                 self.ending.store(true, Ordering::SeqCst);
@@ -106,6 +107,16 @@ impl Shared {
         }
     }
 
+    async fn cancel_turn(&self) {
+        let Some(turn_id) = lock(&self.turn).clone() else {
+            return;
+        };
+        let cancelled = self.session.cancel_turn(&turn_id, "Ctrl-C").await;
+        if let Err(error) = cancelled {
+            tracing::debug!(%error, "nothing to cancel");
+        }
+    }
+
     /// Leaves at once, taking child processes along.
     async fn leave(&self, signal: StopSignal) {
         let end = self.harness.shutdown(Duration::ZERO);
@@ -114,6 +125,10 @@ impl Shared {
         terminal::restore();
         std::process::exit(i32::from(Exit::Signal(signal).code()));
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Signals {

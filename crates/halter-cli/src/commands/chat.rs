@@ -9,6 +9,7 @@ use crate::limits::LEAVE_WINDOW;
 use crate::live::{Live, Wanted};
 use crate::turn::{self, TurnEnd};
 use crate::view::{Activity, Steps, TextView};
+use halter_config::SessionBackend;
 use halter_protocol::{ModelId, Turn};
 use std::time::Instant;
 
@@ -47,6 +48,8 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         live,
         model: arguments.model.map(ModelId::from),
         last_interrupt: None,
+        turns: 0,
+        is_new: wanted.session.is_none(),
     };
     let outcome = conversation.talk(context, editor).await;
     let ended = conversation.end(context).await;
@@ -60,6 +63,14 @@ struct Conversation {
     /// The model of coming turns, if not the session's own.
     model: Option<ModelId>,
     last_interrupt: Option<Instant>,
+    turns: usize,
+    is_new: bool,
+}
+
+/// True for a word that is meant as a command: a path has a second slash.
+fn is_command(word: &str) -> bool {
+    word.strip_prefix('/')
+        .is_some_and(|name| !name.contains('/'))
 }
 
 /// What comes after an input.
@@ -114,8 +125,7 @@ impl Conversation {
                 self.choose_model(context, rest.trim());
                 Ok(Next::GoOn)
             }
-            // A path or a comment may start with a slash; a lone word does not.
-            _ if word.starts_with('/') && !word[1..].contains('/') && rest.is_empty() => {
+            _ if is_command(word) && rest.is_empty() => {
                 context
                     .talk
                     .say(&format!("there is no command {word}; see /help"));
@@ -144,8 +154,9 @@ impl Conversation {
     }
 
     async fn answer(&mut self, context: &mut Context, text: &str) -> Result<Next, Failure> {
-        self.live.stops.next_turn();
         let mut turn = Turn::user(text);
+        self.live.stops.next_turn(&turn.id);
+        self.turns += 1;
         turn.default_model.clone_from(&self.model);
         let activity = Activity::new(context.talk.clone(), Steps::Said);
         let mut view = TextView::new(&mut context.data, activity);
@@ -183,7 +194,27 @@ impl Conversation {
         let mut view = TextView::new(&mut context.data, activity);
         let (session, events) = (&self.live.session, &mut self.live.events);
         let ended = turn::end_session(session, events, &mut view, "the user left").await;
+        self.tidy_up(context).await;
         self.live.close().await;
         ended
+    }
+
+    /// Forgets a session in which nothing was said; says how to come back to
+    /// another.
+    async fn tidy_up(&self, context: &Context) {
+        let id = self.live.session.session_id();
+        if self.is_new && self.turns == 0 {
+            let deleted = self.live.harness.runtime().delete_session(id).await;
+            if let Err(error) = deleted {
+                tracing::debug!(%error, "empty session not deleted");
+            }
+            return;
+        }
+        let backend = self.live.harness.config().sessions.backend;
+        if backend != SessionBackend::Memory {
+            context
+                .talk
+                .note(&format!("come back with: halter sessions resume {id}"));
+        }
     }
 }

@@ -95,6 +95,7 @@ async fn watch(
     limit: Option<Duration>,
     mut view: impl View,
 ) -> Result<TurnEnd, Failure> {
+    live.stops.next_turn(&turn.id);
     let (session, events) = (&live.session, &mut live.events);
     let outcome = turn::run_turn(session, events, turn, &mut view, limit).await;
     let reason = match (&outcome, live.stops.asked()) {

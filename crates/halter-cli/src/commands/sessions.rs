@@ -6,11 +6,11 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Problem, usage};
 use crate::harness::{self, Loaded, Models, Store};
-use crate::limits::{DIRECTORY_COLUMNS, TITLE_COLUMNS};
+use crate::limits::TITLE_COLUMNS;
 use crate::live::{self, not_found};
 use crate::prompt::{self, PromptSource};
-use crate::terminal::{fitted, safe_line};
-use crate::view::Transcript;
+use crate::terminal::{columns, fitted, safe_line};
+use crate::view::transcript_lines;
 use halter::Halter;
 use halter::providers::OfflineProvider;
 use halter_config::SessionBackend;
@@ -20,6 +20,7 @@ use halter_session::limits::MAX_READ_EVENTS;
 use halter_session::{PageRequest, SessionPage, SessionSummary, StoreError, read_events};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use unicode_width::UnicodeWidthStr;
 
 /// Does what is asked with stored sessions.
 pub async fn sessions(context: &mut Context, command: SessionsCommand) -> Result<Exit, Failure> {
@@ -125,8 +126,9 @@ async fn list(
         context.data.json(&page_json(&page))?;
         return Ok(Exit::Success);
     }
-    for session in &page.sessions {
-        context.data.line(&summary_line(session))?;
+    let columns = context.data.is_terminal().then(columns);
+    for line in table(&page.sessions, columns) {
+        context.data.line(&line)?;
     }
     for unreadable in &page.unreadable {
         let (id, reason) = (&unreadable.session_id, &unreadable.reason);
@@ -145,35 +147,35 @@ async fn list(
     Ok(Exit::Success)
 }
 
-fn summary_line(session: &SessionSummary) -> String {
+/// The sessions as a table, cut to the terminal's width where there is one.
+fn table(sessions: &[SessionSummary], columns: Option<usize>) -> Vec<String> {
+    let titles: Vec<String> = sessions.iter().map(title).collect();
+    let width = titles.iter().map(|title| title.width()).max().unwrap_or(0);
+    let line = |(session, title): (&SessionSummary, &String)| {
+        let gap = " ".repeat(width - title.width());
+        let line = format!(
+            "{}  {}  {title}{gap}  {}",
+            session.session_id,
+            minute(session.updated_at),
+            safe_line(&session.working_dir.display().to_string()),
+        );
+        match columns {
+            Some(columns) => fitted(&line, columns).into_owned(),
+            None => line,
+        }
+    };
+    sessions.iter().zip(&titles).map(line).collect()
+}
+
+fn title(session: &SessionSummary) -> String {
     let title = safe_line(session.title.as_deref().unwrap_or("(no task yet)"));
-    let directory = safe_line(&session.working_dir.display().to_string());
-    format!(
-        "{}  {}  {:>5} events  {}  {}",
-        session.session_id,
-        minute(session.updated_at),
-        session.head,
-        fitted(&title, TITLE_COLUMNS),
-        tail(&directory, DIRECTORY_COLUMNS),
-    )
+    fitted(&title, TITLE_COLUMNS).into_owned()
 }
 
 /// A moment to the minute, in the local time.
 fn minute(at: Timestamp) -> String {
     let local = at.to_zoned(jiff::tz::TimeZone::system());
     local.strftime("%Y-%m-%d %H:%M").to_string()
-}
-
-/// The end of a path, which says more than its start.
-fn tail(path: &str, columns: usize) -> String {
-    let length = path.chars().count();
-    match length <= columns {
-        true => path.to_owned(),
-        false => {
-            let cut: String = path.chars().skip(length + 1 - columns).collect();
-            format!("…{cut}")
-        }
-    }
 }
 
 fn page_json(page: &SessionPage) -> Value {
@@ -221,7 +223,6 @@ async fn show(
         data.line(&format!("model      {}", blueprint.default_model))?;
         data.line(&format!("events     {}", opened.head))?;
     }
-    let mut transcript = Transcript::default();
     let mut after = 0;
     loop {
         let events = read_events(store.as_ref(), id, after, MAX_READ_EVENTS).await?;
@@ -237,7 +238,7 @@ async fn show(
             };
             match json {
                 true => context.data.json(&event.without_opaque())?,
-                false => context.data.text(&transcript.lines(&event))?,
+                false => context.data.text(&transcript_lines(&event))?,
             }
         }
     }

@@ -83,6 +83,7 @@ async fn call(context: &mut Context, name: &str, input: &str) -> Result<Exit, Fa
         outcome: None,
     };
     let turn = Turn::user(format!("halter tools call {name}"));
+    live.stops.next_turn(&turn.id);
     let ran = turn::run_turn(&live.session, &mut live.events, turn, &mut view, None).await;
     let ended = turn::end_session(&live.session, &mut live.events, &mut view, "complete").await;
     let asked = live.stops.asked();

@@ -1,7 +1,7 @@
 //! What happens beside the answer, on standard error: tools, warnings, and the
 //! line that shows progress.
 
-use super::call::summary;
+use super::call::{shortcoming, summary};
 use crate::limits::QUIET_START;
 use crate::output::{Loudness, Talk};
 use halter_protocol::{
@@ -148,14 +148,12 @@ impl Activity {
             return;
         }
         let mut line = summary(&outcome.call);
-        match &outcome.result {
-            Ok(_) => {
-                if let Some(took) = took.filter(|took| *took >= Duration::from_secs(1)) {
-                    line = format!("{line} ({})", seconds(took));
-                }
-                self.talk.done(&line);
-            }
-            Err(error) => self.talk.undone(&format!("{line}: {}", error.message)),
+        if let Some(took) = took.filter(|took| *took >= Duration::from_secs(1)) {
+            line = format!("{line} ({})", seconds(took));
+        }
+        match shortcoming(&outcome.result) {
+            None => self.talk.done(&line),
+            Some(reason) => self.talk.undone(&format!("{line}: {reason}")),
         }
     }
 

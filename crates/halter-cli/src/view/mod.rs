@@ -9,7 +9,7 @@ mod transcript;
 pub use activity::{Activity, Steps};
 pub use json::{JsonResultView, StreamingView};
 pub use text::TextView;
-pub use transcript::Transcript;
+pub use transcript::transcript_lines;
 
 use halter_protocol::SessionEvent;
 use std::io;

@@ -1,31 +1,25 @@
 //! A stored session as text.
 
-use super::call::summary;
+use super::call::{shortcoming, summary};
 use crate::limits::SHOWN_RESULT_CHARS;
 use halter_protocol::{Message, SessionEvent, SessionEventPayload};
 
-/// Turns events into lines for people.
-#[derive(Debug, Default)]
-pub struct Transcript;
-
-impl Transcript {
-    /// The lines of an event; most events have none.
-    pub fn lines(&mut self, event: &SessionEvent) -> String {
-        match &event.payload {
-            SessionEventPayload::MessageItem { message } => message_lines(message),
-            SessionEventPayload::ToolExecutionCompleted { outcome } => {
-                let call = summary(&outcome.call);
-                match &outcome.result {
-                    Ok(_) => format!("✓ {call}\n"),
-                    Err(error) => format!("✗ {call}: {}\n", cut(&error.message)),
-                }
+/// An event as lines for people; most events have none.
+pub fn transcript_lines(event: &SessionEvent) -> String {
+    match &event.payload {
+        SessionEventPayload::MessageItem { message } => message_lines(message),
+        SessionEventPayload::ToolExecutionCompleted { outcome } => {
+            let call = summary(&outcome.call);
+            match shortcoming(&outcome.result) {
+                None => format!("✓ {call}\n"),
+                Some(reason) => format!("✗ {call}: {}\n", cut(&reason)),
             }
-            SessionEventPayload::Warning { message } => format!("warning: {message}\n"),
-            SessionEventPayload::TurnFailed { error, .. } => {
-                format!("error[{}]: {}\n", error.code, error.message)
-            }
-            _ => String::new(),
         }
+        SessionEventPayload::Warning { message } => format!("warning: {message}\n"),
+        SessionEventPayload::TurnFailed { error, .. } => {
+            format!("error[{}]: {}\n", error.code, error.message)
+        }
+        _ => String::new(),
     }
 }
 

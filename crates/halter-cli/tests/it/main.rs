@@ -1,0 +1,19 @@
+//! The whole binary, as people and scripts use it, with the offline model.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs
+)]
+
+mod bad_input;
+mod config;
+mod documents;
+mod place;
+mod run;
+mod sessions;
+mod signals;
+mod tools;

@@ -1,0 +1,98 @@
+use crate::place::{Place, finish};
+
+fn call(place: &Place, name: &str, input: &str) -> crate::place::Ran {
+    place.halter(["tools", "call", name, input])
+}
+
+#[test]
+fn a_tool_is_called_under_policy_without_a_model() {
+    let place = Place::new();
+    place.write("notes.txt", "the meeting is at noon\n");
+    let fine = call(&place, "read", r#"{"path":"notes.txt"}"#);
+    assert_eq!(fine.expect(0).json()["content"], "the meeting is at noon\n");
+    assert_eq!(fine.stderr, "");
+
+    let failed = call(&place, "read", r#"{"path":"missing.txt"}"#);
+    assert_eq!(failed.expect(1).json()["error"]["code"], "tool_failed");
+    let invalid = call(&place, "read", r#"{"pth":"missing.txt"}"#);
+    assert_eq!(
+        invalid.expect(1).json()["error"]["code"],
+        "invalid_arguments"
+    );
+    let unknown = call(&place, "reed", "{}");
+    assert_eq!(unknown.expect(1).json()["error"]["code"], "unknown_tool");
+
+    for (name, input) in [
+        ("read", r#"{"path":"/etc/hostname"}"#),
+        ("write", r#"{"path":"../outside.txt","content":"x"}"#),
+        ("shell", r#"{"command":"rm notes.txt"}"#),
+    ] {
+        let refused = call(&place, name, input);
+        assert_eq!(refused.expect(3).json()["error"]["code"], "policy_denied");
+    }
+    assert!(place.work().join("notes.txt").exists());
+    assert!(!place.database().exists());
+}
+
+#[test]
+fn a_call_works_in_the_directory_that_is_named() {
+    let place = Place::new();
+    place.write("deep/er/notes.txt", "here\n");
+    let ran = place.halter([
+        "tools",
+        "call",
+        "read",
+        r#"{"path":"notes.txt"}"#,
+        "--cwd",
+        "deep/er",
+    ]);
+    assert_eq!(ran.expect(0).json()["content"], "here\n");
+}
+
+#[test]
+fn a_call_needs_a_json_object_and_no_key() {
+    let place = Place::new();
+    place.write("notes.txt", "x\n");
+    let broken = call(&place, "read", "{path");
+    broken.expect(2);
+    assert!(broken.stderr.contains("not JSON"), "{}", broken.stderr);
+    call(&place, "read", "[]").expect(2);
+    let piped = place.halter_with_stdin(["tools", "call", "read", "-"], r#"{"path":"notes.txt"}"#);
+    piped.expect(0);
+
+    place.write(
+        "openai.toml",
+        "version = 1\n[models.default]\nprovider = \"openai\"\nmodel = \"gpt-5\"\n",
+    );
+    let mut command = place.command(["tools", "call", "read", r#"{"path":"notes.txt"}"#]);
+    command.env("HALTER_CONFIG", "openai.toml");
+    finish(command.spawn().unwrap()).expect(0);
+}
+
+#[test]
+fn the_tools_the_model_is_offered_are_listed() {
+    let place = Place::new();
+    let all = place.halter(["tools", "list"]);
+    let names: Vec<&str> = all
+        .expect(0)
+        .stdout
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "read", "glob", "grep", "write", "edit", "shell", "process", "task"
+        ]
+    );
+    let mut command = place.command(["tools", "list", "--json"]);
+    command.env("HALTER_TOOLS_ENABLED", "glob,read");
+    let some = finish(command.spawn().unwrap()).expect(0).json();
+    let names: Vec<&str> = some
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|spec| spec["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["read", "glob"]);
+}
