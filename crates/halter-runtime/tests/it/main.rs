@@ -1,4 +1,6 @@
-//! Behaviour tests of the runtime.
+//! Behaviour tests of the runtime, through the live driver unless they say
+//! otherwise. A test named `invariant_NN_…` proves that invariant of the
+//! architecture.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,4 +10,18 @@
     missing_docs
 )]
 
+mod answers;
+mod cancel;
+mod commit;
+mod faults;
+mod hooks;
+mod prefix;
+mod resume;
+mod scheduling;
+mod shutdown;
 mod simulation;
+mod steering;
+mod streaming;
+mod subscriptions;
+mod support;
+mod tools;

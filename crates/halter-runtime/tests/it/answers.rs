@@ -1,0 +1,328 @@
+//! Answers of every kind, good and bad.
+
+use crate::support::text_of;
+use async_trait::async_trait;
+use futures::StreamExt;
+use halter_protocol::{
+    Message, ProviderErrorKind, SessionEvent, SessionEventPayload, StopReason, StreamEvent,
+    ToolErrorCode, Turn, UsageBuckets,
+};
+use halter_providers::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
+use halter_runtime::SessionInit;
+use halter_testkit::{EventsExt, Harness, Reply, ScriptedTool, render};
+use serde_json::json;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Code, cancelled, retryable of the turn's end.
+fn ending(events: &[SessionEvent]) -> (&str, bool, bool) {
+    match &events.last().unwrap().payload {
+        SessionEventPayload::TurnFailed {
+            error,
+            cancelled,
+            retryable,
+            ..
+        } => (&error.code, *cancelled, *retryable),
+        SessionEventPayload::TurnCompleted { .. } => ("completed", false, false),
+        other => panic!("{} is no end", other.kind()),
+    }
+}
+
+#[tokio::test]
+async fn max_turns_bounds_the_model_calls_of_one_turn() {
+    let look = ScriptedTool::new("look").build();
+    let call = |n: u32| Reply::new().tool_call("look", json!({"n": n}));
+    let harness = Harness::scripted([call(1), call(2), "fine".into()])
+        .tool(look.clone())
+        .start();
+    let init = SessionInit::default().with_max_turns(2);
+    let session = harness.session_with(init).await;
+    let events = harness.run(&session, "look around").await;
+    assert_eq!(ending(&events), ("max_turns_reached", false, false));
+    assert_eq!(look.calls().len(), 2, "the calls of the last answer ran");
+    let events = harness.run(&session, "and?").await;
+    assert_eq!(ending(&events), ("completed", false, false));
+}
+
+#[tokio::test]
+async fn as_many_model_calls_as_max_turns_are_fine() {
+    let call = Reply::new().tool_call("look", json!({}));
+    let harness = Harness::scripted([call, "done".into()])
+        .tool(ScriptedTool::new("look").build())
+        .start();
+    let init = SessionInit::default().with_max_turns(2);
+    let session = harness.session_with(init).await;
+    let events = harness.run(&session, "go").await;
+    assert_eq!(ending(&events), ("completed", false, false));
+}
+
+#[tokio::test]
+async fn a_call_repeated_with_the_same_result_is_warned_about_then_stopped() {
+    let look = ScriptedTool::new("look").returns("nothing").build();
+    let harness = Harness::answering(|_| Reply::new().tool_call("look", json!({"at": "wall"})))
+        .tool(look.clone())
+        .start();
+    let events = harness.ask("go").await;
+    assert_eq!(ending(&events), ("repeated_call", false, false));
+    assert_eq!(look.calls().len(), 4);
+    let warnings: Vec<String> = events
+        .messages()
+        .into_iter()
+        .filter(|message| matches!(message, Message::System(_)))
+        .map(text_of)
+        .collect();
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].contains("same tool call with the same result"));
+}
+
+#[tokio::test]
+async fn polling_may_repeat_itself() {
+    let poll = ScriptedTool::new("poll")
+        .polling()
+        .returns("not yet")
+        .build();
+    let harness = Harness::answering(|request| match request.messages.len() {
+        0..30 => Reply::new().tool_call("poll", json!({})),
+        _ => Reply::new().text("now"),
+    })
+    .tool(poll.clone())
+    .start();
+    let events = harness.ask("wait for it").await;
+    assert_eq!(ending(&events), ("completed", false, false));
+    assert!(poll.calls().len() > 10);
+}
+
+#[tokio::test]
+async fn an_empty_answer_is_asked_for_again_once() {
+    let harness = Harness::scripted([Reply::new(), "here".into()]).start();
+    let events = harness.ask("hello?").await;
+    assert_eq!(ending(&events), ("completed", false, false));
+    let told = harness.requests().pop().unwrap().messages;
+    assert!(text_of(told.last().unwrap()).contains("empty"));
+    assert_eq!(told.len(), 2, "nothing stands for the empty answer");
+}
+
+#[tokio::test]
+async fn a_second_empty_answer_fails_the_turn() {
+    let harness = Harness::scripted([Reply::new(), Reply::new().text(" \n")]).start();
+    let events = harness.ask("hello?").await;
+    assert_eq!(ending(&events), ("empty_answer", false, true));
+    assert!(events.turn_error().hint.is_some());
+}
+
+#[tokio::test]
+async fn an_answer_cut_at_the_output_limit_fails_the_turn_and_keeps_its_text() {
+    let reply = Reply::new().text("once upon").stop(StopReason::MaxTokens);
+    let harness = Harness::scripted([reply, "the end".into()]).start();
+    let session = harness.session().await;
+    let events = harness.run(&session, "a story").await;
+    assert_eq!(ending(&events), ("output_limit_reached", false, false));
+    assert_eq!(text_of(events.messages()[1]), "once upon");
+    let events = harness.run(&session, "go on").await;
+    assert_eq!(ending(&events), ("completed", false, false));
+}
+
+#[tokio::test]
+async fn a_call_cut_at_the_output_limit_does_not_run() {
+    let write = ScriptedTool::new("write").build();
+    let reply = Reply::new()
+        .text("I write")
+        .tool_call_cut("write", r#"{"text": "half a"#)
+        .stop(StopReason::MaxTokens);
+    let harness = Harness::scripted([reply, "sorry".into()])
+        .tool(write.clone())
+        .start();
+    let events = harness.ask("write").await;
+    assert!(write.calls().is_empty(), "{}", render(&events));
+    let error = events.only_result().as_ref().unwrap_err();
+    assert_eq!(error.code, ToolErrorCode::InvalidArguments);
+    assert_eq!(ending(&events).0, "completed");
+}
+
+#[tokio::test]
+async fn a_request_that_fails_says_what_to_make_of_it() {
+    for (kind, expected) in [
+        (
+            ProviderErrorKind::Transient,
+            ("provider_unavailable", false, true),
+        ),
+        (
+            ProviderErrorKind::RateLimited,
+            ("provider_rate_limited", false, true),
+        ),
+        (
+            ProviderErrorKind::Authentication,
+            ("provider_authentication", false, false),
+        ),
+        (ProviderErrorKind::Fatal, ("provider_failed", false, false)),
+    ] {
+        let before = Reply::error(kind.clone(), "no luck");
+        let within = Reply::new().text("I was").then_error(kind, "no luck");
+        for reply in [before, within] {
+            let harness = Harness::scripted([reply, "fine".into()]).start();
+            let session = harness.session().await;
+            let events = harness.run(&session, "go").await;
+            assert_eq!(ending(&events), expected);
+            assert_eq!(events.turn_error().message, "no luck");
+            let events = harness.run(&session, "again").await;
+            assert_eq!(ending(&events).0, "completed");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_just_stops_keeps_its_complete_blocks_as_interrupted() {
+    let look = ScriptedTool::new("look").read_only().build();
+    let reply = Reply::new()
+        .text("I look")
+        .tool_call("look", json!({}))
+        .tool_call_cut("look", "{")
+        .then_cut();
+    let harness = Harness::scripted([reply, "fine".into()]).tool(look).start();
+    let session = harness.session().await;
+    let events = harness.run(&session, "go").await;
+    assert_eq!(ending(&events), ("provider_unavailable", false, true));
+    let answer = events.messages()[1].as_assistant().unwrap();
+    assert_eq!(answer.stop_reason, Some(StopReason::Interrupted));
+    assert_eq!(answer.parts.len(), 2);
+    let events = harness.run(&session, "again").await;
+    assert_eq!(ending(&events).0, "completed");
+}
+
+#[tokio::test]
+async fn the_usage_of_all_model_calls_adds_up() {
+    let usage = |output| UsageBuckets {
+        uncached_input: 10,
+        output,
+        ..UsageBuckets::default()
+    };
+    let replies = [
+        Reply::new()
+            .usage(usage(1))
+            .tool_call("look", json!({}))
+            .usage(usage(5)),
+        Reply::new().text("done").usage(usage(7)),
+    ];
+    let harness = Harness::scripted(replies)
+        .tool(ScriptedTool::new("look").build())
+        .start();
+    let events = harness.ask("go").await;
+    let SessionEventPayload::TurnCompleted { usage, .. } = &events.last().unwrap().payload else {
+        panic!("{}", render(&events));
+    };
+    assert_eq!((usage.input_tokens, usage.output_tokens), (20, 12));
+}
+
+#[tokio::test]
+async fn a_failed_turn_says_what_it_used() {
+    let spent = UsageBuckets {
+        output: 3,
+        ..UsageBuckets::default()
+    };
+    let reply = Reply::new().text("a").usage(spent).then_cut();
+    let events = Harness::scripted([reply]).start().ask("go").await;
+    let SessionEventPayload::TurnFailed { usage, .. } = &events.last().unwrap().payload else {
+        panic!("{}", render(&events));
+    };
+    assert_eq!(usage.output_tokens, 3);
+}
+
+/// A provider that does not behave.
+struct Rogue(fn() -> EventStream);
+
+#[async_trait]
+impl Provider for Rogue {
+    fn capabilities(&self) -> ProviderCapabilities {
+        ProviderCapabilities::new()
+    }
+
+    async fn stream(
+        &self,
+        _: ProviderRequest,
+        _: CancellationToken,
+    ) -> anyhow::Result<EventStream> {
+        Ok((self.0)())
+    }
+}
+
+async fn ask_rogue(stream: fn() -> EventStream) -> Vec<SessionEvent> {
+    let rogue = Arc::new(Rogue(stream));
+    Harness::echoing().provider(rogue).start().ask("go").await
+}
+
+#[tokio::test]
+async fn a_provider_that_panics_fails_the_turn() {
+    let events = ask_rogue(|| panic!("before the stream")).await;
+    assert_eq!(ending(&events), ("provider_failed", false, false));
+    let events = ask_rogue(|| futures::stream::poll_fn(|_| panic!("in the stream")).boxed()).await;
+    assert_eq!(ending(&events), ("provider_failed", false, false));
+}
+
+#[tokio::test]
+async fn events_that_make_no_sense_are_ignored() {
+    let events = ask_rogue(|| {
+        let nonsense = [
+            StreamEvent::TextDelta {
+                id: "nowhere".into(),
+                delta: "lost".into(),
+            },
+            StreamEvent::ToolArgsDelta {
+                id: "nowhere".into(),
+                delta: "{".into(),
+            },
+            StreamEvent::ToolCallEnd {
+                id: "nowhere".into(),
+                opaque: None,
+            },
+            StreamEvent::TextStart { id: "b".into() },
+            StreamEvent::ToolArgsDelta {
+                id: "b".into(),
+                delta: "{".into(),
+            },
+            StreamEvent::TextDelta {
+                id: "b".into(),
+                delta: "sense".into(),
+            },
+            StreamEvent::MessageEnd {
+                id: "m".into(),
+                stop_reason: StopReason::EndTurn,
+            },
+            StreamEvent::TextDelta {
+                id: "b".into(),
+                delta: "too late".into(),
+            },
+        ];
+        futures::stream::iter(nonsense.map(Ok)).boxed()
+    })
+    .await;
+    assert_eq!(ending(&events).0, "completed");
+    assert_eq!(events.streamed_text(), "sense");
+}
+
+#[tokio::test]
+async fn a_turn_may_use_another_model_and_the_cut_is_announced() {
+    let harness = Harness::echoing().model("large").start();
+    let session = harness.session().await;
+    harness.run(&session, "one").await;
+    let turn = Turn::user("two").with_default_model("large");
+    let stream = session.submit_turn(turn).await.unwrap();
+    let events = halter_testkit::collect(stream).await;
+    assert_eq!(events.streamed_text(), "fake> two [fake-large]");
+    assert!(render(&events).contains("cache_break model_changed"));
+    let events = harness.run(&session, "three").await;
+    assert!(render(&events).contains("cache_break model_changed"));
+    let events = harness.run(&session, "four").await;
+    assert!(!events.kinds().contains(&"cache_break"));
+}
+
+#[tokio::test]
+async fn a_turn_of_an_unknown_model_fails_and_names_the_known_ones() {
+    let harness = Harness::echoing().start();
+    let session = harness.session().await;
+    let turn = Turn::user("hi").with_default_model("huge");
+    let stream = session.submit_turn(turn).await.unwrap();
+    let events = halter_testkit::collect(stream).await;
+    assert_eq!(ending(&events), ("unknown_model", false, false));
+    assert!(events.turn_error().message.contains("default"));
+    assert_eq!(ending(&harness.run(&session, "hi").await).0, "completed");
+}
