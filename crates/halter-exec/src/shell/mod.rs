@@ -9,6 +9,7 @@
 mod dialect;
 mod interrupt;
 mod live;
+mod quiet;
 mod running;
 mod snapshot;
 
@@ -21,8 +22,10 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::dialect::Dialect;
 use self::interrupt::interrupt;
 use self::live::{LiveShell, ShellStart};
+use self::quiet::leaves_state_alone;
 use self::running::RunningCommand;
 use self::snapshot::Snapshots;
 use crate::command::{CommandOutcome, Stop, first_stop};
@@ -231,7 +234,7 @@ impl PersistentShell {
         let status = match ended {
             Some((status, cwd)) => {
                 self.settle(cwd, go_to.as_deref());
-                self.save_state(&live);
+                self.save_state(&live, &command, stop);
                 self.live = Some(live);
                 ExitStatus::from_shell_code(status)
             }
@@ -371,9 +374,20 @@ impl PersistentShell {
         self.cwd = cwd;
     }
 
-    /// Has the shell write its state down; it does so after it has answered.
-    fn save_state(&mut self, live: &LiveShell) {
+    /// Has the shell write its state down, unless the command cannot have
+    /// changed it; it does so after it has answered.
+    fn save_state(&mut self, live: &LiveShell, command: &ShellCommand, stop: Stop) {
         if let Some(snapshots) = &mut self.snapshots {
+            let undisturbed = stop == Stop::Ended
+                && live.dialect == Dialect::Bash
+                && command.cwd.is_none()
+                && self.return_to.is_none();
+            if undisturbed
+                && let Some(state) = snapshots.latest()
+                && leaves_state_alone(&command.text, &state)
+            {
+                return;
+            }
             let (tag, path) = snapshots.next_turn();
             // A shell that died in this moment is found dead next time.
             let _ = live.send(&live.dialect.save_line(&tag, &path));
