@@ -52,3 +52,8 @@ pub use resources::{CompiledResources, ResourceCompiler};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
+
+/// The program in the README of the repository.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct RepositoryReadmeDoctests;
