@@ -14,6 +14,7 @@
 //! | [`fake`] | a scripted provider for tests |
 //! | [`offline`] | the built-in model that needs no network and no key |
 //! | [`wire`] | model wires as pure functions |
+//! | [`sse`] | bytes to server-sent events |
 //! | [`pairing`] | the check that tool calls and results pair |
 //! | [`limits`] | every bound, named |
 
@@ -25,6 +26,7 @@ pub mod pairing;
 mod playback;
 pub mod provider;
 pub mod registry;
+pub mod sse;
 pub mod wire;
 
 pub use fake::{FakeProvider, Gate, Reply};
