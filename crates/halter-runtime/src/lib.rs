@@ -42,3 +42,7 @@ pub use session::{SessionHandle, SessionStream, TurnStream};
 
 /// A session, under the name the facade gives it.
 pub type HalterSession = SessionHandle;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

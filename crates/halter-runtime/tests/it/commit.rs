@@ -115,11 +115,11 @@ fn talkative(request: &ProviderRequest) -> Reply {
     let last = request.messages.last().unwrap();
     let round = request.messages.len();
     match last.as_ref() {
-        Message::User(_) if round % 3 == 0 => Reply::new()
+        Message::User(_) if round.is_multiple_of(3) => Reply::new()
             .thinking("hm")
             .tool_call("look", json!({"round": round}))
             .tool_call("nobody", json!({})),
-        Message::User(_) if round % 5 == 0 => Reply::cut_after("I was about"),
+        Message::User(_) if round.is_multiple_of(5) => Reply::cut_after("I was about"),
         _ => Reply::new().text(format!("answer {round}")),
     }
 }

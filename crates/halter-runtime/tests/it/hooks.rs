@@ -397,7 +397,7 @@ async fn a_stop_hook_may_make_the_turn_go_on_so_many_times() {
     assert_eq!(events.kinds().last(), Some(&"turn_completed"));
     assert!(render(&events).contains("warning Stop hooks asked to go on more than 8 times"));
     let seen = seen.lock().unwrap();
-    assert_eq!(seen[0], false);
+    assert!(!seen[0]);
     assert!(seen[1..].iter().all(|active| *active));
 }
 
