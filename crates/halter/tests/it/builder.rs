@@ -1,14 +1,15 @@
 //! The rules of the builder.
 
 use crate::support::{
-    Fixed, directory, no_keys, offline, outcomes, refused, run_turn, session_in, warnings,
+    Fixed, directory, halter_error, no_keys, offline, outcomes, refused, run_turn, session_in,
+    warnings,
 };
 use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
 use halter::session::InMemorySessionStore;
 use halter::{CompiledResources, LoadedSkill};
 use halter_config::{ConfiguredProvider, ModelConfig, SessionBackend};
-use halter_hooks::{Hook, HookEventName, HookResponse, HookWarning, Hooks};
+use halter_hooks::{Hook, HookEventName, HookResponse, HookWarning, Hooks, RegisteredHookPriority};
 use halter_protocol::{ModelRole, ToolErrorCode};
 use halter_session::PageRequest;
 use serde_json::json;
@@ -336,4 +337,145 @@ async fn keys_are_not_shown() {
     assert!(!format!("{harness:?}").contains("sk-very-secret"));
     let shown = serde_json::to_string(harness.config()).unwrap();
     assert!(!shown.contains("sk-very-secret"));
+}
+
+/// Credentials and state of the embedding program are closed to all tools.
+#[tokio::test]
+async fn a_protected_path_is_closed_to_tools() {
+    let directory = directory(&[("state/token.txt", "s3cret"), ("notes.txt", "hello")]);
+    let model = FakeProvider::scripted([
+        Reply::new()
+            .tool_call("read", json!({"path": "state/token.txt"}))
+            .tool_call("read", json!({"path": "notes.txt"}))
+            .tool_call("grep", json!({"pattern": "s3cret"})),
+        Reply::new().text("done"),
+    ]);
+    let harness = builder()
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_protected_path(directory.path().join("state"))
+        .with_provider(Arc::new(model))
+        .build()
+        .await
+        .unwrap();
+    let session = session_in(&harness, directory.path()).await;
+    let outcomes = outcomes(&run_turn(&session, "go").await);
+    let denied = outcomes[0].result.as_ref().unwrap_err();
+    assert_eq!(denied.code, ToolErrorCode::PolicyDenied);
+    assert!(outcomes[1].result.is_ok());
+    let found = outcomes[2].result.as_ref().unwrap().to_model_text();
+    assert!(!found.contains("token.txt"), "{found}");
+    session.shutdown("done").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_works_in_the_configured_directory_unless_it_names_one() {
+    let (configured, own) = (directory(&[]), directory(&[]));
+    let mut config = HarnessConfig::default();
+    config.runtime.working_dir = Some(configured.path().to_owned());
+    let harness = builder()
+        .with_config(config)
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_provider(Arc::new(FakeProvider::default()))
+        .build()
+        .await
+        .unwrap();
+    let session = harness.new_session(SessionInit::default()).await.unwrap();
+    let expected = configured.path().canonicalize().unwrap();
+    assert_eq!(session.blueprint().working_dir, expected);
+    let session = session_in(&harness, own.path()).await;
+    let expected = own.path().canonicalize().unwrap();
+    assert_eq!(session.blueprint().working_dir, expected);
+}
+
+/// What is said to the model: the session's words over the configured ones over
+/// the preset, then the additions.
+#[tokio::test]
+async fn prompts_have_an_order_of_precedence() {
+    let directory = directory(&[]);
+    let model = Arc::new(FakeProvider::default());
+    let mut config = HarnessConfig::default();
+    config.prompts.preset = SystemPromptPreset::Coding;
+    config.prompts.append_system_prompt = Some("House rules.".to_owned());
+    let harness = builder()
+        .with_config(config)
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_provider(model.clone())
+        .build()
+        .await
+        .unwrap();
+    let init = SessionInit::default().with_working_dir(directory.path());
+    let own = init
+        .clone()
+        .with_system_prompt("You are a pirate.")
+        .append_system_prompt("Speak up.");
+    for init in [init, own] {
+        let session = harness.new_session(init).await.unwrap();
+        run_turn(&session, "hello").await;
+        session.shutdown("done").await.unwrap();
+    }
+    let texts: Vec<String> = model
+        .requests()
+        .iter()
+        .map(|request| request.prompt.text())
+        .collect();
+    assert!(texts[0].starts_with(prompts::default_coding_agent_prompt()));
+    assert!(texts[0].contains("House rules."));
+    assert!(texts[1].starts_with("You are a pirate."));
+    let [house, own] = ["House rules.", "Speak up."].map(|text| texts[1].find(text).unwrap());
+    assert!(house < own);
+}
+
+/// Hooks registered before plugins run first, and their answer stands.
+#[tokio::test]
+async fn hooks_run_in_the_order_of_their_priority() {
+    let directory = directory(&[]);
+    let mut plugin = Hooks::new();
+    plugin
+        .register(
+            "a-plugin".into(),
+            Default::default(),
+            blocking("by the plugin"),
+        )
+        .unwrap();
+    let resources = CompiledResources {
+        hooks: Arc::new(plugin),
+        ..CompiledResources::default()
+    };
+    let before = RegisteredHookPriority::BeforePlugins;
+    let harness = builder()
+        .with_compiled_resources(resources)
+        .with_plugin_hook("late".into(), blocking("by the late one"))
+        .with_plugin_hook_priority("early".into(), before, blocking("by the early one"))
+        .with_provider(calls("task"))
+        .build()
+        .await
+        .unwrap();
+    let session = session_in(&harness, directory.path()).await;
+    let events = run_turn(&session, "go").await;
+    let message = outcomes(&events)[0]
+        .result
+        .as_ref()
+        .unwrap_err()
+        .message
+        .clone();
+    assert!(message.contains("by the early one"), "{message}");
+    session.shutdown("done").await.unwrap();
+}
+
+/// A harness that is shut down takes no more work and says so.
+#[tokio::test]
+async fn a_harness_that_is_shut_down_says_so() {
+    let harness = builder()
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_provider(Arc::new(FakeProvider::default()))
+        .build()
+        .await
+        .unwrap();
+    let report = harness.shutdown(std::time::Duration::from_secs(1)).await;
+    assert_eq!((report.turns_aborted, report.timed_out), (0, false));
+    let error = harness
+        .new_session(SessionInit::default())
+        .await
+        .unwrap_err();
+    assert_eq!(halter_error(&error).code(), "runtime_shutting_down");
 }
