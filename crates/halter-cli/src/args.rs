@@ -6,6 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
@@ -466,7 +467,7 @@ pub enum ConfigCommand {
 
 /// Reads the command line and the variables of its flags.
 pub fn parse() -> Result<Cli, clap::Error> {
-    let mut command = Cli::command();
+    let mut command = Cli::command().color(help_color());
     let matches = command.clone().try_get_matches()?;
     // A variable gives way to an argument; two things on one line do not.
     if let Some(run) = matches.subcommand_matches("run")
@@ -479,6 +480,30 @@ pub fn parse() -> Result<Cli, clap::Error> {
         ));
     }
     Cli::from_arg_matches(&matches)
+}
+
+/// The colour of help and usage errors, which are printed before the arguments
+/// are known.
+fn help_color() -> clap::ColorChoice {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let given = arguments
+        .iter()
+        .position(|argument| argument == "--color")
+        .and_then(|place| arguments.get(place + 1).cloned());
+    let joined = arguments.iter().find_map(|argument| {
+        argument
+            .to_str()?
+            .strip_prefix("--color=")
+            .map(OsString::from)
+    });
+    let chosen = given
+        .or(joined)
+        .or_else(|| std::env::var_os("HALTER_COLOR"));
+    match chosen.as_ref().and_then(|chosen| chosen.to_str()) {
+        Some("always") => clap::ColorChoice::Always,
+        Some("never") => clap::ColorChoice::Never,
+        _ => clap::ColorChoice::Auto,
+    }
 }
 
 /// The environment variables of all flags, for the configuration to leave

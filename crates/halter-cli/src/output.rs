@@ -144,6 +144,11 @@ impl Talk {
         }
     }
 
+    /// Leaves the line on which somebody was typing.
+    pub fn leave_line(&self) {
+        let _ = io::stderr().lock().write_all(b"\n");
+    }
+
     /// A question on a line of its own; the answer is typed behind it.
     pub fn ask(&self, question: &str) {
         self.settle();

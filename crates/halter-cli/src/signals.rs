@@ -131,33 +131,73 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The signals we listen for. One that our parent told us to ignore, as
+/// `nohup` does, stays ignored.
 struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
+    interrupt: Option<Signal>,
+    terminate: Option<Signal>,
+    hangup: Option<Signal>,
 }
 
 impl Signals {
     fn open() -> std::io::Result<Self> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = ignored_signals(&status);
+        let open = |kind: SignalKind| match ignored & (1 << (kind.as_raw_value() - 1)) {
+            0 => signal(kind).map(Some),
+            _ => Ok(None),
+        };
         Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
+            interrupt: open(SignalKind::interrupt())?,
+            terminate: open(SignalKind::terminate())?,
+            hangup: open(SignalKind::hangup())?,
         })
     }
 
     async fn next(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => StopSignal::Interrupt,
-            _ = self.terminate.recv() => StopSignal::Terminate,
-            _ = self.hangup.recv() => StopSignal::Hangup,
+            () = arrival(&mut self.interrupt) => StopSignal::Interrupt,
+            () = arrival(&mut self.terminate) => StopSignal::Terminate,
+            () = arrival(&mut self.hangup) => StopSignal::Hangup,
         }
     }
+}
+
+/// Waits for a signal; for ever if it is ignored.
+async fn arrival(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// The set of ignored signals in the text of `/proc/self/status`, signal 1 in
+/// the lowest bit.
+fn ignored_signals(status: &str) -> u64 {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 async fn listen(mut signals: Signals, shared: Arc<Shared>) {
     loop {
         let signal = signals.next().await;
         shared.obey(signal).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_status() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
+        assert_eq!(ignored_signals(status), 0x1001);
+        assert_eq!(ignored_signals("nothing"), 0);
     }
 }

@@ -85,6 +85,7 @@ impl Conversation {
             let (used, input) = editor.read().await?;
             editor = used;
             if let Some(signal) = self.ending() {
+                context.talk.leave_line();
                 return Ok(Exit::Signal(signal));
             }
             let next = match input {
@@ -169,7 +170,8 @@ impl Conversation {
         match ended? {
             TurnEnd::Completed => {}
             TurnEnd::Failed { error, .. } if error.code == "cancelled" => {
-                context.talk.say("cancelled; Ctrl-D leaves");
+                self.last_interrupt = Some(Instant::now());
+                context.talk.say("cancelled; press Ctrl-C again to leave");
             }
             TurnEnd::Failed { error, .. } => context.talk.problem(&Problem::from(&error)),
         }

@@ -57,7 +57,9 @@ impl<'a> TextView<'a> {
 
 impl View for TextView<'_> {
     fn event(&mut self, event: SessionEvent) -> io::Result<()> {
-        let shown = match &event.payload {
+        // First: what was said before belongs above the text.
+        self.activity.observe(&event);
+        match &event.payload {
             SessionEventPayload::DeltaItem { delta } if !self.missed => {
                 self.streamed.push_str(&delta.text);
                 self.data.text(&delta.text)
@@ -74,9 +76,7 @@ impl View for TextView<'_> {
                 self.break_off()
             }
             _ => Ok(()),
-        };
-        self.activity.observe(&event);
-        shown
+        }
     }
 
     fn tick(&mut self) {

@@ -14,6 +14,8 @@ mod config;
 mod documents;
 mod place;
 mod run;
+mod screen;
 mod sessions;
 mod signals;
+mod terminal;
 mod tools;

@@ -91,3 +91,29 @@ fn an_interrupted_session_goes_on() {
         .halter(["run", "--text", "--session", &id, "hello"]);
     again.expect(0);
 }
+
+#[test]
+fn a_hangup_that_is_ignored_stays_ignored() {
+    let place = Place::new();
+    place.write("sleepy.toml", SLEEPY);
+    let command = format!("sleep 0.7{}", std::process::id());
+    let plain = place.command(["--config", "sleepy.toml", "run", "--text"]);
+    let mut started = std::process::Command::new("nohup");
+    started.arg(plain.get_program()).args(plain.get_args());
+    started.arg(format!("run {command}")).env_clear();
+    started.envs(
+        plain
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    started.current_dir(place.work());
+    started.stdin(std::process::Stdio::null());
+    started.stdout(std::process::Stdio::piped());
+    started.stderr(std::process::Stdio::piped());
+    let child = started.spawn().unwrap();
+    eventually("the command", || {
+        (!processes_with(&command).is_empty()).then_some(())
+    });
+    send(&child, Signal::HUP);
+    finish(child).expect(0);
+}

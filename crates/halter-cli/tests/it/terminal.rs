@@ -1,0 +1,169 @@
+//! What only happens at a terminal.
+
+use crate::place::{Place, eventually, processes_with};
+use crate::screen::Screen;
+
+const CTRL_C: &str = "\x03";
+const CTRL_D: &str = "\x04";
+const ENTER: &str = "\r";
+
+fn sleepy(place: &Place) {
+    place.write(
+        "sleepy.toml",
+        "version = 1\n[models.default]\nprovider = \"offline\"\nmodel = \"offline\"\n\
+         [policy.shell]\nallow = [\"sleep\"]\ntimeout_secs = 600\n",
+    );
+}
+
+#[test]
+fn text_is_the_default_and_made_safe() {
+    let place = Place::new();
+    place.write("notes.txt", "red \u{1b}[31m bell \u{7} end\n");
+    let screen = Screen::open(&place, &["run", "read notes.txt"]);
+    let (status, shown) = screen.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(
+        shown.contains("red \u{241b}[31m bell \u{2407} end"),
+        "{shown:?}"
+    );
+    assert!(!shown.contains('\u{7}'), "{shown:?}");
+    assert!(shown.contains("offline model"), "{shown:?}");
+}
+
+#[test]
+fn waiting_is_shown_and_ctrl_c_ends_it() {
+    let place = Place::new();
+    sleepy(&place);
+    let command = format!("sleep 3701.{}", std::process::id());
+    let task = format!("run {command}");
+    let mut screen = Screen::open(&place, &["--config", "sleepy.toml", "run", &task]);
+    screen.wait_for(&format!("shell {command}"));
+    screen.wait_for("tokens in");
+    screen.send(CTRL_C);
+    let (status, shown) = screen.end();
+    assert_eq!(status.code(), Some(130));
+    assert!(shown.contains("error[cancelled]"), "{shown:?}");
+    assert_eq!(processes_with(&command), Vec::<i32>::new());
+    // The line that showed progress is wiped.
+    let wiped = shown.rfind("\r\u{1b}[K").unwrap();
+    assert!(!shown[wiped..].contains("tokens in"), "{shown:?}");
+}
+
+#[test]
+fn progress_can_be_turned_off() {
+    let place = Place::new();
+    sleepy(&place);
+    let run = ["--config", "sleepy.toml", "run", "run sleep 0.5"];
+    let flags: [&[&str]; 2] = [&["--no-progress"], &["-q"]];
+    for flag in flags {
+        let (status, shown) = Screen::open(&place, &[flag, &run].concat()).end();
+        assert_eq!(status.code(), Some(0));
+        assert!(!shown.contains("tokens in"), "{shown:?}");
+    }
+    let dumb = Screen::open_with(&place, &run, |command| {
+        command.env("TERM", "dumb");
+    });
+    let (_, shown) = dumb.end();
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+}
+
+#[test]
+fn a_chat_answers_remembers_and_is_left() {
+    let place = Place::new();
+    place.write("notes.txt", "the meeting is at noon\n");
+    let mut screen = Screen::open(&place, &["chat"]);
+    screen.wait_for_prompt(1);
+    screen.send("read notes.txt");
+    screen.send(ENTER);
+    screen.wait_for("the meeting is at noon");
+    screen.wait_for_prompt(2);
+    screen.send("/session");
+    screen.send(ENTER);
+    screen.wait_for("halter sessions resume ses_");
+    screen.send(CTRL_D);
+    let (status, _) = screen.end();
+    assert_eq!(status.code(), Some(0));
+
+    let history = place.home().join(".local/state/halter/history");
+    let history = std::fs::read_to_string(history).unwrap();
+    assert!(history.contains("read notes.txt"), "{history}");
+    let listed = place.halter(["sessions", "list", "--json"]).json();
+    assert_eq!(listed["sessions"][0]["title"], "read notes.txt");
+}
+
+#[test]
+fn ctrl_c_in_a_chat_cancels_the_turn_and_the_next_one_leaves() {
+    let place = Place::new();
+    sleepy(&place);
+    let command = format!("sleep 3702.{}", std::process::id());
+    let mut screen = Screen::open(&place, &["--config", "sleepy.toml", "chat"]);
+    screen.wait_for_prompt(1);
+    screen.send(&format!("run {command}"));
+    screen.send(ENTER);
+    eventually("the command", || {
+        (!processes_with(&command).is_empty()).then_some(())
+    });
+    screen.send(CTRL_C);
+    screen.wait_for("cancelled; press Ctrl-C again to leave");
+    assert_eq!(processes_with(&command), Vec::<i32>::new());
+    screen.wait_for_prompt(2);
+    screen.send("/help");
+    screen.send(ENTER);
+    screen.wait_for("this text");
+    screen.wait_for_prompt(3);
+    screen.send(CTRL_C);
+    screen.wait_for_prompt(4);
+    screen.send(CTRL_C);
+    let (status, _) = screen.end();
+    assert_eq!(status.code(), Some(130));
+}
+
+#[test]
+fn a_chat_without_a_word_leaves_no_session() {
+    let place = Place::new();
+    let mut screen = Screen::open(&place, &["chat"]);
+    screen.wait_for_prompt(1);
+    screen.send(CTRL_D);
+    assert_eq!(screen.end().0.code(), Some(0));
+    let listed = place.halter(["sessions", "list", "--json"]).json();
+    assert_eq!(listed["sessions"], serde_json::json!([]));
+}
+
+#[test]
+fn an_untrusted_file_is_shown_and_asked_about_once() {
+    let place = Place::new();
+    place.write(
+        "halter.toml",
+        "version = 1\n[models.default]\nprovider = \"offline\"\nmodel = \"offline\"\n\
+         [policy.shell]\nallow = [\"*\"]\n",
+    );
+    let mut screen = Screen::open(&place, &["run", "hello"]);
+    screen.wait_for("Trust this file? [y/N]");
+    assert!(screen.shown().contains("policy.shell.allow"));
+    screen.send("n\n");
+    let (status, shown) = screen.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(shown.contains("is not trusted"), "{shown}");
+
+    let (_, shown) = Screen::open(&place, &["run", "hello"]).end();
+    assert!(!shown.contains("[y/N]"), "{shown}");
+    assert!(shown.contains("is not trusted"), "{shown}");
+
+    let mut screen = Screen::open(&place, &["trust"]);
+    screen.wait_for("[y/N]");
+    screen.send("y\n");
+    assert_eq!(screen.end().0.code(), Some(0));
+    let (_, shown) = Screen::open(&place, &["run", "hello"]).end();
+    assert!(!shown.contains("not trusted"), "{shown}");
+}
+
+#[test]
+fn deleting_asks_first() {
+    let place = Place::new();
+    let id = place.session("hello");
+    let mut screen = Screen::open(&place, &["sessions", "delete", &id]);
+    screen.wait_for("[y/N]");
+    screen.send("\n");
+    assert_eq!(screen.end().0.code(), Some(1));
+    place.halter(["sessions", "show", &id]).expect(0);
+}
