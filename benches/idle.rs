@@ -1,12 +1,15 @@
 //! What ten thousand idle sessions take.
 
+use async_trait::async_trait;
 use futures::StreamExt;
 use halter::prelude::*;
-use halter::providers::FakeProvider;
 use halter_bench::measure::{median, memory_kib, run_child};
 use halter_bench::report::{Claim, print};
+use halter_protocol::{StopReason, StreamEvent};
+use halter_providers::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use std::io::Write;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 const SESSIONS: usize = 10_000;
 const ROUNDS: usize = 5;
@@ -35,11 +38,44 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says hello and keeps nothing.
+struct Hello;
+
+#[async_trait]
+impl Provider for Hello {
+    fn capabilities(&self) -> ProviderCapabilities {
+        ProviderCapabilities::new()
+    }
+
+    async fn stream(
+        &self,
+        _: ProviderRequest,
+        _: CancellationToken,
+    ) -> anyhow::Result<EventStream> {
+        let events = [
+            StreamEvent::TextStart { id: "text".into() },
+            StreamEvent::TextDelta {
+                id: "text".into(),
+                delta: "hello".to_owned(),
+            },
+            StreamEvent::TextEnd {
+                id: "text".into(),
+                opaque: None,
+            },
+            StreamEvent::MessageEnd {
+                id: "msg".into(),
+                stop_reason: StopReason::EndTurn,
+            },
+        ];
+        Ok(futures::stream::iter(events.map(Ok)).boxed())
+    }
+}
+
 async fn open_sessions() -> anyhow::Result<f64> {
     let workspace = tempfile::tempdir()?;
     let harness = HalterBuilder::new()
         .with_resource_snapshot(ResourceSnapshot::empty())
-        .with_provider(Arc::new(FakeProvider::from_fn(|_| "hello")))
+        .with_provider(Arc::new(Hello))
         .build()
         .await?;
     let init = SessionInit::default().with_working_dir(workspace.path());

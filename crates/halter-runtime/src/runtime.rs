@@ -243,15 +243,13 @@ impl SessionRuntime {
         check_directory(&working_dir).await?;
         let default_model = init
             .default_model
+            .clone()
             .unwrap_or_else(|| ModelId::from(ModelRole::Default.as_str()));
         self.services
             .models
             .resolve(&default_model)
             .map_err(|error| HalterError::new(error.code(), error.to_string()))?;
-        let system_prompt = self
-            .services
-            .prompts
-            .segments(init.system_prompt.as_deref(), &init.append_system_prompt);
+        let system_prompt = self.services.guidance(&init);
         let environment = self.look_around(&working_dir, at).await?;
         Ok(SessionBlueprint {
             session_id: init

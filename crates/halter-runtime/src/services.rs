@@ -1,9 +1,10 @@
 //! What sessions of a runtime share.
 
 use crate::clock::{Clock, SystemClock};
+use crate::init::SessionInit;
 use crate::prompt::{EnvironmentProbe, PromptAssembler, PromptSettings, StandardPromptAssembler};
 use halter_hooks::Hooks;
-use halter_protocol::{IdSource, ResourceSnapshot, SystemIds};
+use halter_protocol::{IdSource, PromptSegment, ResourceSnapshot, SystemIds, ToolSpec};
 use halter_providers::ModelRegistry;
 use halter_session::{DurabilityPolicy, SessionStore, TraceRecorder};
 use halter_tools::policy::PolicySettings;
@@ -11,7 +12,7 @@ use halter_tools::{PathLockMap, ToolRuntime};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// Everything a runtime is made of. Start from [`RuntimeServices::new`] and
 /// replace what you need; every field has a default that works.
@@ -48,6 +49,14 @@ pub struct RuntimeServices {
     pub resources: ResourceCell,
     /// Locks on files, shared by all sessions.
     pub path_locks: Arc<PathLockMap>,
+    shared: Shared,
+}
+
+/// What is the same for all sessions and made once, with the first of them.
+#[derive(Default)]
+struct Shared {
+    tool_specs: OnceLock<Arc<[ToolSpec]>>,
+    guidance: OnceLock<Vec<PromptSegment>>,
 }
 
 impl RuntimeServices {
@@ -75,7 +84,25 @@ impl RuntimeServices {
             ids: Arc::new(SystemIds),
             resources: ResourceCell::default(),
             path_locks: Arc::new(PathLockMap::new()),
+            shared: Shared::default(),
         }
+    }
+
+    /// The specs of all tools, as models are told of them.
+    pub fn tool_specs(&self) -> Arc<[ToolSpec]> {
+        let specs = || self.tools.specs().into();
+        self.shared.tool_specs.get_or_init(specs).clone()
+    }
+
+    /// The guidance of a session.
+    pub(crate) fn guidance(&self, init: &SessionInit) -> Vec<PromptSegment> {
+        let own_prompt = init.system_prompt.as_deref();
+        if own_prompt.is_none() && init.append_system_prompt.is_empty() {
+            let common = || self.prompts.segments(None, &[]);
+            return self.shared.guidance.get_or_init(common).clone();
+        }
+        self.prompts
+            .segments(own_prompt, &init.append_system_prompt)
     }
 }
 

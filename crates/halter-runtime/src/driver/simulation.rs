@@ -331,11 +331,11 @@ impl Simulation {
                     self.schedule_in(delay, What::Outcome(id, Input::ToolFinished { id, result }));
                 }
             }
-            Effect::CancelModel { id }
-            | Effect::AbandonTool { id }
-            | Effect::CancelHooks { id } => {
+            Effect::CancelModel { id } | Effect::AbandonTool { id } => {
                 self.dead.insert(id);
             }
+            // Hooks that were cancelled report their end all the same.
+            Effect::CancelHooks { .. } => {}
             Effect::RunHooks { id, point, .. } => {
                 let mut delay = 0;
                 let at = self.timestamp();

@@ -86,6 +86,10 @@ impl EventRing {
         } else {
             self.capacity
         };
+        self.evict_to(keep);
+    }
+
+    fn evict_to(&mut self, keep: usize) {
         while self.entries.len() > keep {
             let Some(oldest) = self.entries.pop_front() else {
                 break;
@@ -96,7 +100,7 @@ impl EventRing {
                 _ => self.evicted_best_effort += 1,
             }
         }
-        if self.subscribers == 0 {
+        if keep == 0 {
             self.entries.shrink_to_fit();
         }
     }
@@ -113,9 +117,12 @@ impl EventRing {
         }
     }
 
-    /// A subscriber is gone.
+    /// A subscriber is gone. Without any, nothing is kept.
     pub fn unsubscribe(&mut self) {
         self.subscribers = self.subscribers.saturating_sub(1);
+        if self.subscribers == 0 {
+            self.evict_to(0);
+        }
     }
 
     /// Moves a cursor on.
@@ -246,6 +253,7 @@ mod tests {
         }
         assert_eq!(ring.entries.len(), HUB_EVENTS);
         ring.unsubscribe();
+        assert!(ring.entries.is_empty());
         ring.publish(event(5000, true));
         assert!(ring.entries.is_empty());
     }

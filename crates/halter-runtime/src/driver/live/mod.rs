@@ -157,7 +157,7 @@ impl Owner {
         Self {
             engine,
             log,
-            tools: services.tools.specs().into(),
+            tools: services.tool_specs(),
             toolbox: Toolbox::new(&services),
             services,
             hub,
