@@ -79,13 +79,16 @@ pub async fn run_turn(session: &HalterSession, text: &str) -> Vec<SessionEvent> 
     seen
 }
 
-/// How the tool calls among these events ended.
+/// How the tool calls among these events ended, in the order of the calls: those
+/// that run side by side end in any order.
 pub fn outcomes(events: &[SessionEvent]) -> Vec<ToolExecutionOutcome> {
     let outcomes = events.iter().filter_map(|event| match &event.payload {
         SessionEventPayload::ToolExecutionCompleted { outcome } => Some(outcome.clone()),
         _ => None,
     });
-    outcomes.collect()
+    let mut outcomes: Vec<_> = outcomes.collect();
+    outcomes.sort_by(|one, other| one.call.id.cmp(&other.call.id));
+    outcomes
 }
 
 /// The warnings among these events.
