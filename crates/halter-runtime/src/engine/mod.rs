@@ -383,7 +383,7 @@ impl Engine {
         self.record(SessionEventPayload::Notification {
             notification: notification.clone(),
         });
-        if self.catalog.has_hooks(HookPointKind::Notification) {
+        if self.shutdown.is_none() && self.catalog.has_hooks(HookPointKind::Notification) {
             let id = self.run_hooks(HookPoint::Notification(notification));
             self.notification_hooks.insert(id);
         }
@@ -400,6 +400,9 @@ impl Engine {
             });
         }
         self.cancel(None, &format!("the session is shutting down: {reason}"));
+        for id in &self.notification_hooks {
+            self.effects.push(Effect::CancelHooks { id: *id });
+        }
         self.shutdown = Some(Shutdown {
             reason,
             hooks: None,
@@ -425,7 +428,7 @@ impl Engine {
         let Some(shutdown) = &mut self.shutdown else {
             return;
         };
-        if shutdown.finishing || shutdown.hooks.is_some() {
+        if shutdown.finishing || shutdown.hooks.is_some() || !self.notification_hooks.is_empty() {
             return;
         }
         let reason = shutdown.reason.clone();
@@ -445,9 +448,6 @@ impl Engine {
         };
         shutdown.finishing = true;
         let reason = shutdown.reason.clone();
-        for id in std::mem::take(&mut self.notification_hooks) {
-            self.effects.push(Effect::CancelHooks { id });
-        }
         self.record(SessionEventPayload::SessionShutdownComplete { reason });
         self.after_commit(Then::Closed);
     }

@@ -16,6 +16,7 @@ mod commit;
 mod faults;
 mod hooks;
 mod prefix;
+mod quiet;
 mod resume;
 mod scheduling;
 mod shutdown;

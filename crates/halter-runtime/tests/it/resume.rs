@@ -5,7 +5,8 @@ use halter_protocol::{
     Message, SCHEMA_VERSION, SessionEvent, SessionId, ToolErrorCode, Turn, fold::fold_events,
 };
 use halter_session::{
-    InMemorySessionStore, SessionCommitConflict, SessionRecord, SessionStore, SqliteSessionStore,
+    AppendBatch, Durability, EventRecord, InMemorySessionStore, SessionCommitConflict,
+    SessionRecord, SessionStore, SqliteSessionStore,
 };
 use halter_testkit::events::collect_until;
 use halter_testkit::{
@@ -370,4 +371,42 @@ async fn dropping_every_handle_lets_the_turn_finish() {
     let resumed = harness.runtime().resume(&id).await.unwrap().unwrap();
     let events = collect(resumed.submit_turn(Turn::user("and?")).await.unwrap()).await;
     assert_eq!(events.streamed_text(), "again");
+}
+
+#[tokio::test]
+async fn invariant_12_what_a_newer_version_wrote_is_kept_and_not_fatal() {
+    let workspace = Arc::new(TempWorkspace::new());
+    for (name, store) in both_stores(&workspace).await {
+        let first = Harness::scripted(["one"])
+            .store(store.clone())
+            .workspace(workspace.clone())
+            .start();
+        let session = first.session().await;
+        first.run(&session, "hi").await;
+        let id = session.session_id().clone();
+        let token = store.acquire(&id).await.unwrap();
+        let head = store.open(&id).await.unwrap().head;
+        let json: Arc<str> = format!(
+            r#"{{"session_id":"{id}","sequence":{},"delivery":"lossless","at":"2026-01-02T03:04:05Z","payload":{{"kind":"dream","of":[1.10,  "sheep"]}},"mood":"calm"}}"#,
+            head + 1
+        )
+        .into();
+        let batch = AppendBatch {
+            events: vec![EventRecord {
+                sequence: head + 1,
+                json: json.clone(),
+            }],
+            ..AppendBatch::default()
+        };
+        store
+            .append(&token, head, batch, Durability::Durable)
+            .await
+            .unwrap();
+
+        let log = resumed_log(&store, &workspace, &id).await;
+        let dream = log.of_kind("dream");
+        assert_eq!(dream.len(), 1, "{name}");
+        let kept = store.read(&id, head, 1).await.unwrap();
+        assert_eq!(kept[0].json, json, "{name}: byte for byte");
+    }
 }

@@ -239,3 +239,19 @@ async fn a_notification_outside_of_a_turn_is_an_event() {
     let events = collect_until(&mut all, is_kind("notification")).await;
     assert!(render(&events).ends_with("notification permission: waiting for you"));
 }
+
+#[tokio::test]
+async fn a_shutdown_while_a_notification_is_heard_ends_its_hooks_first() {
+    let never = Gate::new();
+    let harness = Harness::echoing()
+        .hook(waiting(HookEventName::Notification, &never))
+        .start();
+    let session = harness.session().await;
+    session.notify("idle", "hello").await.unwrap();
+    within("the hook", never.reached()).await;
+    harness.run(&session, "a turn in between").await;
+    session.shutdown("bye").await.unwrap();
+    let log = session.replay().await.unwrap();
+    assert_everything_ended(&log);
+    assert_eq!(log.kinds().last(), Some(&"session_shutdown_complete"));
+}

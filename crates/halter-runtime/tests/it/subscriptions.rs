@@ -1,9 +1,9 @@
 //! Subscribers: slow, late and many.
 
 use crate::support::{code, is_kind};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use halter_protocol::{Delivery, SCHEMA_VERSION, SessionEvent, SessionEventPayload, Turn};
-use halter_runtime::limits::HUB_EVENTS;
+use halter_runtime::limits::{CATCH_UP_PAGE, HUB_EVENTS, SESSION_INBOX};
 use halter_testkit::events::collect_until;
 use halter_testkit::{
     EventsExt, Fault, FaultyStore, Gate, Harness, Reply, collect, collect_until_error, within,
@@ -217,4 +217,44 @@ async fn a_store_that_cannot_be_read_ends_a_catch_up_with_an_error() {
     store.recover();
     let mut again = session.subscribe();
     collect_until(&mut again, is_kind("turn_completed")).await;
+}
+
+#[tokio::test]
+async fn invariant_08_a_late_subscriber_catches_up_page_by_page() {
+    let harness = Harness::echoing().start();
+    let session = harness.session().await;
+    for number in 0..2 * CATCH_UP_PAGE {
+        session.notify("count", number.to_string()).await.unwrap();
+    }
+    session.shutdown("done").await.unwrap();
+    let events = collect(session.subscribe()).await;
+    events.assert_gap_free();
+    assert_eq!(events.len(), 2 * CATCH_UP_PAGE + 2);
+    assert_eq!(session.replay().await.unwrap(), events);
+}
+
+#[tokio::test]
+async fn invariant_08_so_many_commands_wait_for_a_session_and_no_more() {
+    let store = Arc::new(FaultyStore::in_memory());
+    let harness = Harness::echoing().store(store.clone()).start();
+    let session = harness.session().await;
+    let gate = Gate::new();
+    store.hold_next_append(&gate);
+    let turn = session.submit_turn(Turn::user("go")).await.unwrap();
+    within("the append", gate.reached()).await;
+    let mut waiting: Vec<_> = (0..SESSION_INBOX)
+        .map(|number| Box::pin(session.notify("count", number.to_string())))
+        .collect();
+    for command in &mut waiting {
+        assert!(command.now_or_never().is_none());
+    }
+    let error = session.notify("one", "too many").await.unwrap_err();
+    assert_eq!(code(&error), "session_busy");
+    gate.open();
+    for command in waiting {
+        command.await.unwrap();
+    }
+    collect(turn).await;
+    let log = session.replay().await.unwrap();
+    assert_eq!(log.of_kind("notification").len(), SESSION_INBOX);
 }
