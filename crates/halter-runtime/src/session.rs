@@ -6,12 +6,14 @@ use crate::hub::{Hub, Subscription};
 use crate::limits::CATCH_UP_PAGE;
 use crate::runtime::Registry;
 use crate::services::RuntimeServices;
+use futures::FutureExt;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use halter_protocol::{
     Delivery, NotificationItem, SessionBlueprint, SessionEvent, SessionEventPayload, SessionId,
     Turn, TurnId, UserMessage,
 };
-use halter_session::{export_session_trace, read_events};
+use halter_session::{StoreError, export_session_trace, read_events};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -132,9 +134,30 @@ impl SessionCore {
                 let (sender, commands) = command_queue();
                 let sent = sender.try_send(command).map_err(|_| busy());
                 *slot = Slot::Busy(sender);
-                tokio::spawn(owner.run(self.clone(), commands));
+                tokio::spawn(self.clone().run(owner, commands));
                 sent
             }
+        }
+    }
+
+    /// Hands a command to the owner if it runs, and nothing otherwise. Works
+    /// outside of a tokio runtime too.
+    fn send_if_busy(&self, command: Command) {
+        if let Slot::Busy(sender) = &*self.lock() {
+            let _ = sender.try_send(command);
+        }
+    }
+
+    /// Lets the owner run. If a replaced part panics in it, whoever waits for
+    /// events is told instead of waiting for ever.
+    async fn run(self: Arc<Self>, owner: Box<Owner>, commands: mpsc::Receiver<Command>) {
+        let running = owner.run(self.clone(), commands);
+        if AssertUnwindSafe(running).catch_unwind().await.is_err() {
+            self.hub.close(Some(StoreError::Poisoned {
+                session_id: self.session_id().clone(),
+                reason: "a part of the harness panicked while it ran".into(),
+            }));
+            self.close_slot();
         }
     }
 
@@ -366,8 +389,7 @@ impl Drop for TurnStream {
     fn drop(&mut self) {
         if self.cancel_on_drop && !self.over {
             let (reply, _) = oneshot::channel();
-            // A session that is gone has nothing left to cancel.
-            let _ = self.session.core.send(Command::Cancel {
+            self.session.core.send_if_busy(Command::Cancel {
                 turn_id: Some(self.turn_id.clone()),
                 reason: "the event stream was dropped".to_owned(),
                 reply,

@@ -27,8 +27,9 @@ struct HubState {
     closed: bool,
     /// Why the session's end could not be committed.
     end_lost: Option<StoreError>,
-    /// Turns whose terminal event could not be committed.
-    lost_turns: HashMap<TurnId, StoreError>,
+    /// Turns somebody follows, and why their terminal event could not be
+    /// committed, if that is so.
+    followed_turns: HashMap<TurnId, Option<StoreError>>,
 }
 
 impl Hub {
@@ -49,7 +50,7 @@ impl Hub {
                 ring: EventRing::new(head, HUB_EVENTS),
                 closed: false,
                 end_lost: None,
-                lost_turns: HashMap::new(),
+                followed_turns: HashMap::new(),
             }),
             changed: Notify::new(),
         }
@@ -106,7 +107,9 @@ impl Hub {
 
     /// The store failed while a turn ran: its stream ends with the error.
     pub fn lose_turn(&self, turn_id: TurnId, error: StoreError) {
-        self.lock().lost_turns.insert(turn_id, error);
+        if let Some(followed) = self.lock().followed_turns.get_mut(&turn_id) {
+            *followed = Some(error);
+        }
         self.changed.notify_waiters();
     }
 
@@ -124,6 +127,7 @@ impl Hub {
 
     /// A subscription that starts now and ends in an error if the turn is lost.
     pub fn subscribe_turn(self: &Arc<Self>, turn_id: TurnId) -> Subscription {
+        self.lock().followed_turns.insert(turn_id.clone(), None);
         let mut subscription = self.subscribe(self.head());
         subscription.turn = Some(turn_id);
         subscription
@@ -200,8 +204,11 @@ impl Subscription {
                 SessionEventPayload::Lagged { dropped_events },
             ))),
             Next::Nothing => {
-                let turn = self.turn.as_ref();
-                match turn.and_then(|turn| state.lost_turns.remove(turn)) {
+                let lost = match &self.turn {
+                    Some(turn) => state.followed_turns.get_mut(turn).and_then(Option::take),
+                    None => None,
+                };
+                match lost {
                     Some(error) => Polled::Lost(error),
                     None if !state.closed => Polled::Wait,
                     None => {
@@ -231,7 +238,7 @@ impl Drop for Subscription {
         let mut state = self.hub.lock();
         state.ring.unsubscribe();
         if let Some(turn) = &self.turn {
-            state.lost_turns.remove(turn);
+            state.followed_turns.remove(turn);
         }
     }
 }

@@ -324,3 +324,21 @@ async fn a_hook_that_ignores_its_cancellation_does_not_hold_the_turn() {
     collect(turn).await;
     assert_usable(&harness, &session).await;
 }
+
+#[test]
+fn a_stream_may_be_dropped_outside_of_tokio() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let turn = runtime.block_on(async {
+        let harness = Harness::scripted(["done"]).start();
+        let session = harness.session().await;
+        let mut all = session.subscribe();
+        let turn = session.submit_turn(Turn::user("go")).await.unwrap();
+        collect_until(&mut all, is_kind("turn_completed")).await;
+        turn.cancel_on_drop()
+    });
+    drop(turn);
+    drop(runtime);
+}

@@ -26,3 +26,4 @@ mod streaming;
 mod subscriptions;
 mod support;
 mod tools;
+mod traces;

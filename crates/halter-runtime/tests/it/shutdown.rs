@@ -255,3 +255,55 @@ async fn a_shutdown_while_a_notification_is_heard_ends_its_hooks_first() {
     assert_everything_ended(&log);
     assert_eq!(log.kinds().last(), Some(&"session_shutdown_complete"));
 }
+
+/// A part an embedder replaced, and replaced badly.
+struct Fragile;
+
+impl halter_runtime::PromptAssembler for Fragile {
+    fn assemble(
+        &self,
+        context: halter_runtime::PromptContext<'_>,
+    ) -> halter_protocol::AssembledPrompt {
+        assert!(
+            context.resources.skills.is_empty(),
+            "skills are too much for me"
+        );
+        Default::default()
+    }
+}
+
+#[tokio::test]
+async fn a_part_that_panics_ends_streams_with_an_error_and_no_other_session() {
+    let harness = Harness::scripted(["one", "two"])
+        .services(|services| services.prompt_assembler = std::sync::Arc::new(Fragile))
+        .start();
+    let session = harness.session().await;
+    let all = session.subscribe();
+    harness.run(&session, "fine").await;
+    let mut snapshot = halter_protocol::ResourceSnapshot::empty();
+    snapshot.skills.insert(
+        "release".into(),
+        halter_protocol::SkillDef {
+            id: "skl_1".into(),
+            name: "release".into(),
+            description: "How to release.".into(),
+            path: "/skills/release/SKILL.md".into(),
+            body: String::new(),
+        },
+    );
+    harness
+        .runtime()
+        .replace_resources(halter_runtime::Resources {
+            snapshot: std::sync::Arc::new(snapshot),
+            ..Default::default()
+        });
+    let turn = session.submit_turn(Turn::user("go")).await.unwrap();
+    let (_, error) = halter_testkit::collect_until_error(turn).await;
+    assert_eq!(code(&error.unwrap()), "session_poisoned");
+    let (_, error) = halter_testkit::collect_until_error(all).await;
+    assert_eq!(code(&error.unwrap()), "session_poisoned");
+    harness.runtime().replace_resources(Default::default());
+    let again = harness.resume(&session).await;
+    let events = harness.run(&again, "and now?").await;
+    assert_eq!(events.kinds().last(), Some(&"turn_completed"));
+}

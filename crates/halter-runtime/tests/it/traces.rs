@@ -1,0 +1,72 @@
+//! Live traces of sessions.
+
+use halter_session::TraceRecorder;
+use halter_testkit::{Harness, TempWorkspace};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// The lines of the only trace, each by its kind or the kind of its event.
+fn lines(workspace: &TempWorkspace) -> Vec<String> {
+    let files = halter_testkit::leaks::entries_under(&workspace.beside("traces"));
+    assert_eq!(files.len(), 1, "{files:?}");
+    let text = std::fs::read_to_string(&files[0]).unwrap();
+    text.lines()
+        .map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            match line.get("kind").and_then(Value::as_str) {
+                Some("pending_event") => format!("({})", line["payload"]["kind"].as_str().unwrap()),
+                Some(kind) => kind.to_owned(),
+                None => line["payload"]["kind"].as_str().unwrap().to_owned(),
+            }
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_trace_shows_events_as_they_are_made_and_as_they_are_committed() {
+    let workspace = Arc::new(TempWorkspace::new());
+    let recorder = TraceRecorder::start(workspace.beside("traces")).unwrap();
+    let first = Harness::scripted(["hello"])
+        .workspace(workspace.clone())
+        .services(|services| services.traces = Some(recorder.clone()))
+        .start();
+    let session = first.session().await;
+    first.run(&session, "hi").await;
+    session.shutdown("bye").await.unwrap();
+    let written = lines(&workspace);
+    assert_eq!(
+        written[..3],
+        ["trace_header", "(session_started)", "session_started"]
+    );
+    for kind in ["turn_started", "message_item", "turn_completed"] {
+        let committed = written.iter().position(|line| line == kind).unwrap();
+        let pending = format!("({kind})");
+        let made = written.iter().position(|line| *line == pending).unwrap();
+        assert!(made < committed, "{kind}");
+    }
+    assert!(written.contains(&"(delta_item)".to_owned()));
+    assert!(!written.contains(&"delta_item".to_owned()));
+
+    let second = first
+        .another_process(["again"])
+        .services(|services| services.traces = Some(recorder))
+        .start();
+    let resumed = second.resume(&session).await;
+    second.run(&resumed, "still there?").await;
+    resumed.shutdown("bye").await.unwrap();
+    let both = lines(&workspace);
+    assert_eq!(both[..written.len()], written[..]);
+    assert!(both[written.len()..].contains(&"session_resumed".to_owned()));
+    assert!(both[written.len()..].contains(&"turn_completed".to_owned()));
+}
+
+#[tokio::test]
+async fn an_exported_trace_holds_a_header_and_every_committed_event() {
+    let harness = Harness::scripted(["hello"]).start();
+    let session = harness.session().await;
+    harness.run(&session, "hi").await;
+    let trace = session.export_trace().await.unwrap();
+    let count = session.replay().await.unwrap().len();
+    assert_eq!(trace.lines().count(), 1 + count);
+    assert!(trace.starts_with(r#"{"kind":"trace_header""#));
+}
