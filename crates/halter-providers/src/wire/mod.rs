@@ -11,8 +11,10 @@
 //!   normalized ones. What it does not know it ignores; a stream that ends
 //!   before the wire's own end is an error, never a short answer.
 
+pub mod anthropic;
+
 use halter_protocol::{
-    AssembledPrompt, Message, ProviderError, ResolvedModel, StreamEvent, ToolSpec,
+    AssembledPrompt, Message, ProviderError, ResolvedModel, StreamEvent, ToolName, ToolSpec,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +55,13 @@ pub trait ConversationEncoder: Send {
     /// Writes the body of a request about everything taken so far. `messages`
     /// come last in it.
     fn body(&mut self, settings: &RequestSettings) -> Result<EncodedBody, ProviderError>;
+
+    /// The tool that the wire calls `sent`, where that is not its own name: an
+    /// alias, or a name spelled anew because the service does not take it.
+    fn tool_name(&self, sent: &str) -> Option<ToolName> {
+        let _ = sent;
+        None
+    }
 }
 
 /// What a request asks for besides the conversation.

@@ -7,6 +7,7 @@
     missing_docs
 )]
 
+mod anthropic;
 mod fake;
 mod offline;
 mod pairing;

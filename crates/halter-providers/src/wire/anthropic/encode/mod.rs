@@ -1,0 +1,294 @@
+//! Conversations to request bodies.
+//!
+//! Each message is written once, when it is pushed, to the end of one buffer.
+//! A body is that buffer copied out behind the settings, the tools and the
+//! system prompt, with cache marks put in on the way.
+
+mod assistant;
+mod json;
+mod log;
+mod names;
+mod prefix;
+mod user;
+
+use self::json::{put, put_json};
+use self::log::{MessageLog, Role};
+use self::names::{CallIds, ToolNames};
+use self::prefix::Prefix;
+use super::limits::CACHE_LOOKBACK_BLOCKS;
+use super::model::{ModelTraits, ReasoningMembers, Thinking};
+use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
+use halter_protocol::{
+    AssembledPrompt, AssistantMessage, Message, ProviderError, ProviderErrorKind, ResolvedModel,
+    ToolCallId, ToolMessage, ToolName, ToolSpec,
+};
+use serde_json::value::RawValue;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// One conversation, encoded as it grows.
+pub(super) struct MessagesEncoder {
+    /// The service's name of the model.
+    model: String,
+    traits: ModelTraits,
+    /// `"model":…,"max_tokens":…,"stream":true,`
+    head: Vec<u8>,
+    reasoning: ReasoningMembers,
+    prefix: Prefix,
+    names: ToolNames,
+    log: MessageLog,
+    ids: CallIds,
+    /// Calls of the last assistant message without a result yet.
+    open_calls: Vec<OpenCall>,
+    /// Messages that came between calls and their results.
+    held: Vec<Message>,
+    turn: TurnMarks,
+    /// Why no body can be written, if the conversation cannot be sent.
+    fault: Option<ProviderError>,
+    pending_warnings: Vec<String>,
+    said_warnings: HashSet<String>,
+}
+
+struct OpenCall {
+    id: ToolCallId,
+    /// The id as it was written.
+    sent: String,
+}
+
+/// Where the current turn stands.
+#[derive(Default)]
+struct TurnMarks {
+    /// Blocks that were there when the last answer was pushed: where the
+    /// request that it answers ended.
+    answered_blocks: Option<usize>,
+    /// The last answer has calls, so the model goes on with its turn.
+    in_tool_use: bool,
+    /// An answer of this turn began with reasoning.
+    began_with_thinking: bool,
+}
+
+impl MessagesEncoder {
+    pub fn new(model: &ResolvedModel) -> Self {
+        let traits = ModelTraits::of(&model.model);
+        let reasoning = traits.reasoning(model);
+        let mut head = Vec::new();
+        put(&mut head, "\"model\":");
+        put_json(&mut head, model.model.as_str());
+        let max_tokens = traits.max_tokens(model);
+        put(
+            &mut head,
+            &format!(",\"max_tokens\":{max_tokens},\"stream\":true,"),
+        );
+        Self {
+            model: model.model.clone(),
+            traits,
+            head,
+            pending_warnings: reasoning.warning.iter().cloned().collect(),
+            reasoning,
+            prefix: Prefix::default(),
+            names: ToolNames::new(model.provider_kind.clone()),
+            log: MessageLog::default(),
+            ids: CallIds::default(),
+            open_calls: Vec::new(),
+            held: Vec::new(),
+            turn: TurnMarks::default(),
+            fault: None,
+            said_warnings: HashSet::new(),
+        }
+    }
+
+    fn take(&mut self, message: &Message) {
+        match message {
+            Message::Tool(result) => self.tool_result(result),
+            _ if !self.open_calls.is_empty() => self.out_of_place(message),
+            Message::Assistant(message) => self.assistant(message),
+            Message::User(message) => {
+                if !self.turn.in_tool_use {
+                    self.turn.began_with_thinking = false;
+                }
+                self.pending_warnings
+                    .extend(user::push(&mut self.log, message));
+            }
+            Message::System(message) => user::push_note(&mut self.log, &message.text),
+            _ => {}
+        }
+    }
+
+    fn assistant(&mut self, message: &AssistantMessage) {
+        let blocks = assistant::blocks(message, &self.model, self.traits, &mut self.ids);
+        let answered = self.log.block_count();
+        if !blocks.is_empty() && self.log.last_role().is_none() {
+            user::push_text(&mut self.log, user::OPENING);
+        }
+        let starts_thinking = blocks.first().is_some_and(|block| block.is_thinking());
+        self.turn.in_tool_use = false;
+        for block in &blocks {
+            if let Some((id, sent)) = block.call() {
+                self.turn.in_tool_use = true;
+                self.open_calls.push(OpenCall {
+                    id: id.clone(),
+                    sent: sent.to_owned(),
+                });
+            }
+            self.log.append(Role::Assistant, block.markable(), |out| {
+                block.write(out, &self.names);
+            });
+        }
+        self.turn.began_with_thinking |= starts_thinking;
+        self.turn.answered_blocks = Some(answered);
+    }
+
+    /// A result goes right behind its call; words wait until all results of
+    /// the step are there; a further answer cannot be placed.
+    fn out_of_place(&mut self, message: &Message) {
+        if message.as_assistant().is_none() {
+            self.held.push(message.clone());
+        } else if let Some(call) = self.open_calls.first() {
+            let what = format!("the call '{}' has no result", call.id);
+            self.refuse(what);
+        }
+    }
+
+    fn tool_result(&mut self, result: &ToolMessage) {
+        let place = self
+            .open_calls
+            .iter()
+            .position(|call| call.id == result.call_id);
+        let Some(place) = place else {
+            let what = format!("the result of '{}' answers no open call", result.call_id);
+            return self.refuse(what);
+        };
+        let call = self.open_calls.remove(place);
+        user::push_result(&mut self.log, &call.sent, result);
+        if self.open_calls.is_empty() {
+            for message in std::mem::take(&mut self.held) {
+                self.take(&message);
+            }
+        }
+    }
+
+    fn refuse(&mut self, what: String) {
+        self.fault.get_or_insert_with(|| unsendable(&what));
+    }
+
+    fn check(&self) -> Result<(), ProviderError> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        if let Some(call) = self.open_calls.first() {
+            return Err(unsendable(&format!("the call '{}' has no result", call.id)));
+        }
+        match self.log.last_role() {
+            Some(_) => Ok(()),
+            None => Err(unsendable("there is no message with content")),
+        }
+    }
+
+    /// A model with a reasoning budget refuses to reason in a turn of tool use
+    /// that began without reasoning, as after a switch of models.
+    fn may_reason(&self) -> bool {
+        self.traits.thinking != Thinking::Budget
+            || !self.traits.signs_thinking
+            || !self.turn.in_tool_use
+            || self.turn.began_with_thinking
+    }
+
+    /// Blocks of the messages to mark: the end of the previous request if the
+    /// service would not look back that far, and the end of this one.
+    fn marked_blocks(&self) -> Vec<usize> {
+        let Some(tail) = self.log.last_markable(self.log.block_count()) else {
+            return Vec::new();
+        };
+        let previous = self
+            .turn
+            .answered_blocks
+            .and_then(|blocks| self.log.last_markable(blocks))
+            .filter(|previous| tail - previous >= CACHE_LOOKBACK_BLOCKS);
+        previous.into_iter().chain([tail]).collect()
+    }
+
+    fn settings_members(
+        &mut self,
+        settings: &RequestSettings,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ProviderError> {
+        out.extend_from_slice(&self.head);
+        if self.may_reason() {
+            put(out, &self.reasoning.json);
+        } else if !self.reasoning.json.is_empty() {
+            self.pending_warnings.push(format!(
+                "reasoning is off until the turn ends: '{}' did not begin the turn",
+                self.model
+            ));
+        }
+        if settings.temperature.is_some() {
+            self.pending_warnings.push(format!(
+                "`temperature` was not sent to '{}': its wire has none",
+                self.model
+            ));
+        }
+        match settings.extra_members.as_deref().map(str::trim) {
+            None | Some("") => Ok(()),
+            Some(extra) => put_members(out, extra),
+        }
+    }
+
+    /// Warnings that this conversation has not given yet.
+    fn new_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.pending_warnings)
+            .into_iter()
+            .filter(|warning| self.said_warnings.insert(warning.clone()))
+            .collect()
+    }
+}
+
+impl ConversationEncoder for MessagesEncoder {
+    fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>) {
+        let warnings = self.prefix.set(prompt, tools, &mut self.names);
+        self.pending_warnings.extend(warnings);
+    }
+
+    fn push(&mut self, message: &Message) {
+        self.take(message);
+    }
+
+    fn body(&mut self, settings: &RequestSettings) -> Result<EncodedBody, ProviderError> {
+        self.check()?;
+        let mut out = Vec::with_capacity(self.log.len() + self.prefix.len() + 1_024);
+        put(&mut out, "{");
+        self.settings_members(settings, &mut out)?;
+        self.prefix.write(&mut out);
+        put(&mut out, "\"messages\":[");
+        self.log.write(&mut out, &self.marked_blocks());
+        put(&mut out, "]}");
+        Ok(EncodedBody {
+            json: out,
+            warnings: self.new_warnings(),
+        })
+    }
+
+    fn tool_name(&self, sent: &str) -> Option<ToolName> {
+        self.names.original(sent).cloned()
+    }
+}
+
+/// Appends what a caller wrote as the inside of an object.
+fn put_members(out: &mut Vec<u8>, members: &str) -> Result<(), ProviderError> {
+    serde_json::from_str::<&RawValue>(&format!("{{{members}}}")).map_err(|error| {
+        ProviderError::new(
+            format!("the extra members of the request are not JSON: {error}"),
+            ProviderErrorKind::Fatal,
+        )
+        .with_hint("correct the provider's routing in the configuration")
+    })?;
+    put(out, members);
+    put(out, ",");
+    Ok(())
+}
+
+fn unsendable(what: &str) -> ProviderError {
+    ProviderError::new(
+        format!("the conversation cannot be sent: {what}"),
+        ProviderErrorKind::Fatal,
+    )
+}

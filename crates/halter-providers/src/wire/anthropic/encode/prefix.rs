@@ -1,0 +1,138 @@
+//! What comes before the messages: tools and the system prompt.
+
+use super::json::{put, put_json, put_text_block};
+use super::log::CACHE_MARK;
+use super::names::ToolNames;
+use halter_protocol::{AssembledPrompt, PromptSegment, ToolSpec};
+use serde_json::{Map, Value, json};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Tools and system prompt, written when they change.
+#[derive(Default)]
+pub(super) struct Prefix {
+    tools: Option<Arc<[ToolSpec]>>,
+    prompt: Option<AssembledPrompt>,
+    tools_json: Vec<u8>,
+    system_json: Vec<u8>,
+}
+
+impl Prefix {
+    /// Takes what is different; says what could not be taken.
+    pub fn set(
+        &mut self,
+        prompt: &AssembledPrompt,
+        tools: &Arc<[ToolSpec]>,
+        names: &mut ToolNames,
+    ) -> Vec<String> {
+        if !self.has_prompt(prompt) {
+            self.system_json = system(prompt);
+            self.prompt = Some(prompt.clone());
+        }
+        if self.has_tools(tools) {
+            return Vec::new();
+        }
+        names.learn(tools);
+        let (json, warnings) = tools_member(tools, names);
+        self.tools_json = json;
+        self.tools = Some(Arc::clone(tools));
+        warnings
+    }
+
+    pub fn len(&self) -> usize {
+        self.tools_json.len() + self.system_json.len()
+    }
+
+    /// Writes both members, each with a comma behind.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.tools_json);
+        out.extend_from_slice(&self.system_json);
+    }
+
+    /// Looks at addresses first: both are shared from request to request.
+    fn has_prompt(&self, prompt: &AssembledPrompt) -> bool {
+        self.prompt.as_ref().is_some_and(|known| {
+            std::ptr::eq(known.segments(), prompt.segments()) || known == prompt
+        })
+    }
+
+    fn has_tools(&self, tools: &Arc<[ToolSpec]>) -> bool {
+        self.tools
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, tools) || known == tools)
+    }
+}
+
+fn system(prompt: &AssembledPrompt) -> Vec<u8> {
+    let mut out = Vec::new();
+    let shown = |segment: &&PromptSegment| !segment.text.trim().is_empty();
+    let last_static = prompt.static_segments().iter().filter(shown).count();
+    let blocks = prompt.segments().iter().filter(shown);
+    for (count, segment) in blocks.enumerate() {
+        put(&mut out, if count == 0 { "\"system\":[" } else { "," });
+        put_text_block(&mut out, &segment.text);
+        if count + 1 == last_static {
+            mark_last(&mut out);
+        }
+    }
+    close_member(&mut out);
+    out
+}
+
+fn tools_member(tools: &[ToolSpec], names: &ToolNames) -> (Vec<u8>, Vec<String>) {
+    let mut out = Vec::new();
+    let mut warnings = Vec::new();
+    let mut sent = HashSet::new();
+    for tool in tools {
+        let name = names.sent(&tool.name);
+        if !sent.insert(name.clone()) {
+            warnings.push(format!(
+                "the tool '{}' was not offered: another one is called '{name}' on this wire",
+                tool.name
+            ));
+            continue;
+        }
+        let before = if out.is_empty() { "\"tools\":[" } else { "," };
+        put(&mut out, before);
+        put_tool(&mut out, tool, &name);
+    }
+    if !out.is_empty() {
+        mark_last(&mut out);
+    }
+    close_member(&mut out);
+    (out, warnings)
+}
+
+fn put_tool(out: &mut Vec<u8>, tool: &ToolSpec, name: &str) {
+    put(out, "{\"name\":");
+    put_json(out, name);
+    if !tool.description.trim().is_empty() {
+        put(out, ",\"description\":");
+        put_json(out, &tool.description);
+    }
+    put(out, ",\"input_schema\":");
+    match &tool.input_schema {
+        Value::Object(schema) if schema.contains_key("type") => put_json(out, schema),
+        // The service wants the type said even where nothing else is possible.
+        Value::Object(schema) => {
+            let mut typed = Map::from_iter([("type".to_owned(), json!("object"))]);
+            typed.extend(schema.clone());
+            put_json(out, &typed);
+        }
+        _ => put(out, "{\"type\":\"object\"}"),
+    }
+    put(out, "}");
+}
+
+/// Marks the object that ends the text.
+fn mark_last(out: &mut Vec<u8>) {
+    out.pop();
+    put(out, CACHE_MARK);
+    put(out, "}");
+}
+
+fn close_member(out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        put(out, "],");
+    }
+}

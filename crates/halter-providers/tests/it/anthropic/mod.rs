@@ -1,0 +1,186 @@
+//! The Anthropic Messages wire: what is sent, what is understood.
+
+mod checker;
+mod decode;
+mod encode;
+mod errors;
+mod fuzz;
+mod prefix;
+mod replay;
+
+use halter_protocol::{
+    AssembledPrompt, Message, PromptSegment, PromptSegmentKind, ProviderError, ProviderKind,
+    ResolvedModel, StreamEvent, ToolSpec,
+};
+use halter_providers::wire::anthropic::Anthropic;
+use halter_providers::wire::{ConversationEncoder, RequestSettings, SseEvent, Wire};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn model(name: &str) -> ResolvedModel {
+    ResolvedModel {
+        id: "default".into(),
+        provider: "anthropic".into(),
+        provider_kind: ProviderKind::Anthropic,
+        model: name.to_owned(),
+        max_input_tokens: None,
+        max_output_tokens: Some(4_096),
+        reasoning: None,
+        tokens_per_minute: None,
+    }
+}
+
+fn tool(name: &str) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        description: format!("Does {name}."),
+        input_schema: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
+        concurrency: Default::default(),
+        capabilities: Default::default(),
+        provider_aliases: Default::default(),
+    }
+}
+
+fn prompt() -> AssembledPrompt {
+    AssembledPrompt::new([
+        PromptSegment::new(PromptSegmentKind::System, "You are careful."),
+        PromptSegment::new(PromptSegmentKind::Skill, "Skills: none."),
+        PromptSegment::new(PromptSegmentKind::Environment, "Today is a day."),
+    ])
+}
+
+/// An encoder that has taken the messages.
+fn encoder(model: &ResolvedModel, messages: &[Message]) -> Box<dyn ConversationEncoder> {
+    let mut encoder = Anthropic::new().encoder(model);
+    encoder.set_prefix(&prompt(), &Arc::from([tool("read"), tool("write")]));
+    for message in messages {
+        encoder.push(message);
+    }
+    encoder
+}
+
+/// The body about the messages.
+fn body(model: &ResolvedModel, messages: &[Message]) -> Value {
+    let encoded = encoder(model, messages)
+        .body(&RequestSettings::default())
+        .unwrap();
+    serde_json::from_slice(&encoded.json).unwrap()
+}
+
+/// Every block of every message with its role, without cache marks.
+fn blocks(body: &Value) -> Vec<(String, Value)> {
+    let messages = body["messages"].as_array().unwrap();
+    messages
+        .iter()
+        .flat_map(|message| {
+            let role = message["role"].as_str().unwrap();
+            let content = message["content"].as_array().unwrap();
+            content.iter().map(move |block| {
+                let mut block = block.clone();
+                block.as_object_mut().unwrap().shift_remove("cache_control");
+                (role.to_owned(), block)
+            })
+        })
+        .collect()
+}
+
+fn fixture(path: &str) -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    root.join("tests/fixtures/anthropic").join(path)
+}
+
+/// Compares with a file of the repository; writes it if it is not there.
+fn assert_golden(path: &str, actual: &str) {
+    let path = fixture(path);
+    match std::fs::read_to_string(&path) {
+        Ok(expected) => assert_eq!(actual, expected, "{}", path.display()),
+        Err(_) => {
+            std::fs::write(&path, actual).unwrap();
+            panic!(
+                "{} was missing and is written now: review it",
+                path.display()
+            );
+        }
+    }
+}
+
+/// The events of a recorded stream: name and data.
+fn recorded(stream: &str) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(fixture(&format!("streams/{stream}.sse"))).unwrap();
+    text.split("\n\n")
+        .filter_map(|event| {
+            let field = |name: &str| {
+                let lines: Vec<_> = event
+                    .lines()
+                    .filter_map(|line| line.strip_prefix(name))
+                    .collect();
+                lines.join("\n")
+            };
+            let (name, data) = (field("event: "), field("data: "));
+            (!data.is_empty()).then_some((name, data))
+        })
+        .collect()
+}
+
+/// The names of all recorded streams.
+fn recordings() -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(fixture("streams"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sse"))
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Everything a decoder says to events; an error is the last item.
+fn decode(events: &[(String, String)]) -> (Vec<StreamEvent>, Result<(), ProviderError>) {
+    let mut decoder = Anthropic::new().decoder();
+    let mut out = Vec::new();
+    for (name, data) in events {
+        let event = SseEvent { name, data };
+        if let Err(error) = decoder.event(&event, &mut out) {
+            return (out, Err(error));
+        }
+    }
+    let end = decoder.end(&mut out);
+    (out, end)
+}
+
+#[test]
+fn requests_go_to_the_messages_endpoint() {
+    let wire = Anthropic::new();
+    for base in [
+        "https://api.anthropic.com",
+        "https://api.anthropic.com/",
+        "https://api.anthropic.com/v1",
+        "https://api.anthropic.com/v1/",
+    ] {
+        assert_eq!(
+            wire.url(base, &model("m")),
+            "https://api.anthropic.com/v1/messages"
+        );
+    }
+}
+
+#[test]
+fn headers_carry_the_version_and_the_key_and_no_betas() {
+    let plain = vec![
+        ("anthropic-version".to_owned(), "2026-10-21".to_owned()),
+        ("content-type".to_owned(), "application/json".to_owned()),
+    ];
+    let with = |name: &str, value: &str| {
+        let mut headers = plain.clone();
+        headers.push((name.to_owned(), value.to_owned()));
+        headers
+    };
+    let key = Some("k-1");
+    assert_eq!(Anthropic::new().headers(None), plain);
+    assert_eq!(Anthropic::new().headers(key), with("x-api-key", "k-1"));
+    assert_eq!(
+        Anthropic::with_bearer_token().headers(key),
+        with("authorization", "Bearer k-1")
+    );
+}
