@@ -24,7 +24,7 @@
 //! before an answer. Whether an answer follows is not known when the note is
 //! sent, and what was sent must not change afterwards.
 //!
-//! Left out because the service refuses them: empty texts, reasoning without
+//! Left out because the service refuses them: blank texts, reasoning without
 //! a signature, and reasoning at the end of an assistant message, as a broken
 //! stream leaves it.
 //!

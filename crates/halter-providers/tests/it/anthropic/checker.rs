@@ -112,7 +112,7 @@ fn check_assistant(
 
 fn check_text(place: usize, block: &Value) -> Result<(), String> {
     match block["text"].as_str() {
-        Some("") => Err(format!("messages.{place}: an empty text")),
+        Some(text) if text.trim().is_empty() => Err(format!("messages.{place}: a blank text")),
         _ => Ok(()),
     }
 }

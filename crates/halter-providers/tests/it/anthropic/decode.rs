@@ -123,3 +123,33 @@ fn an_answer_may_be_long_but_not_endless() {
     let error = send(empty).unwrap_err();
     assert_eq!(error.kind, ProviderErrorKind::Fatal);
 }
+
+#[test]
+fn an_answer_that_is_not_streamed_means_the_same() {
+    let whole = |content: &str, reason: &str| {
+        let usage = r#"{"input_tokens":25,"output_tokens":9}"#;
+        let data = format!(
+            r#"{{"id":"msg_01","type":"message","role":"assistant","content":[{content}],"stop_reason":"{reason}","usage":{usage}}}"#
+        );
+        decode(&[(String::new(), data)])
+    };
+    let call = r#"{"type":"tool_use","id":"toolu_01","name":"read","input":{"path":"a.rs"}}"#;
+    let text = r#"{"type":"text","text":"Two files."}"#;
+    let (events, end) = whole(&format!("{text},{call}"), "tool_use");
+    assert_eq!(end, Ok(()));
+    crate::support::assert_well_formed(&events);
+    let (parts, reason) = crate::support::assemble(&events);
+    assert_eq!((parts.len(), reason), (2, StopReason::ToolUse));
+    let bare = call.replace(r#"{"path":"a.rs"}"#, "{}");
+    let (events, _) = whole(&bare, "max_tokens");
+    assert!(
+        !events
+            .iter()
+            .any(|e| matches!(e, StreamEvent::ToolCallEnd { .. }))
+    );
+    assert!(
+        decode(&[(String::new(), r#"{"type":"message"}"#.to_owned())])
+            .1
+            .is_err()
+    );
+}

@@ -39,7 +39,18 @@ pub(super) struct Delta<'a> {
     pub stop_details: Option<&'a RawValue>,
 }
 
-const KNOWN_EVENTS: [&str; 7] = [
+/// An answer that is not streamed.
+#[derive(Deserialize)]
+pub(super) struct WholeMessage<'a> {
+    #[serde(borrow)]
+    pub content: Vec<&'a RawValue>,
+    pub stop_reason: Option<String>,
+    #[serde(borrow)]
+    pub stop_details: Option<&'a RawValue>,
+}
+
+const KNOWN_EVENTS: [&str; 8] = [
+    "message",
     "message_start",
     "content_block_start",
     "content_block_delta",

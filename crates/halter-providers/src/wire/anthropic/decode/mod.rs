@@ -11,7 +11,7 @@ mod event;
 mod usage;
 
 use self::block::{Ended, OpenBlock};
-use self::event::{Delta, WireEvent};
+use self::event::{Delta, WholeMessage, WireEvent};
 use self::usage::UsageCounter;
 use super::error;
 use super::limits::ANSWER_BYTES;
@@ -93,11 +93,14 @@ impl MessagesDecoder {
         };
         match wire.kind.as_ref() {
             "message_start" => self.message_start(wire.message, out),
-            "content_block_start" => return self.block_start(&wire, out),
+            "content_block_start" => {
+                return self.block_start(wire.index, wire.content_block, out);
+            }
             "content_block_delta" => self.block_delta(wire, out),
             "content_block_stop" => self.block_stop(wire.index, out),
             "message_delta" => self.message_delta(wire, out),
             "message_stop" => return self.message_stop(out),
+            "message" => return self.whole_message(event.data, out),
             "error" => return Err(error::from_event(event.data)),
             _ => {}
         }
@@ -145,18 +148,18 @@ impl MessagesDecoder {
 
     fn block_start(
         &mut self,
-        wire: &WireEvent<'_>,
+        index: u64,
+        block: Option<&RawValue>,
         out: &mut Vec<StreamEvent>,
     ) -> Result<(), ProviderError> {
         let message = self.start(None, out);
         self.trust_doubtful(out);
         // An index that is used again names a new block.
-        self.block_stop(wire.index, out);
+        self.block_stop(index, out);
         let id = BlockId(format!("{message}_{}", self.blocks));
         self.blocks += 1;
-        let block = wire
-            .content_block
-            .and_then(|raw| OpenBlock::read(wire.index, id, raw))
+        let block = block
+            .and_then(|raw| OpenBlock::read(index, id, raw))
             .ok_or_else(|| error::unreadable("a content block"))?;
         block.start(out);
         self.open.push(block);
@@ -191,25 +194,26 @@ impl MessagesDecoder {
         if let Some(usage) = usage {
             self.count(&usage, out);
         }
-        let Some(Delta {
+        if let Some(Delta {
             stop_reason: Some(reason),
             stop_details,
             ..
         }) = wire.delta
-        else {
-            return;
-        };
-        if was_cut_off(&reason) {
-            if let Some(call) = self.doubtful.take() {
-                out.push(cut_off_warning(&call.name));
-            }
-        } else {
+        {
+            self.stop(&reason, stop_details, out);
+        }
+    }
+
+    fn stop(&mut self, reason: &str, details: Option<&RawValue>, out: &mut Vec<StreamEvent>) {
+        if !was_cut_off(reason) {
             self.trust_doubtful(out);
+        } else if let Some(call) = self.doubtful.take() {
+            out.push(cut_off_warning(&call.name));
         }
         if reason == "refusal" {
-            out.push(refusal_warning(stop_details));
+            out.push(refusal_warning(details));
         }
-        self.stop_reason = Some(StopReason::from(reason.as_str()));
+        self.stop_reason = Some(StopReason::from(reason));
     }
 
     fn message_stop(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), ProviderError> {
@@ -226,6 +230,25 @@ impl MessagesDecoder {
         self.state = State::Complete;
         out.push(StreamEvent::MessageEnd { id, stop_reason });
         Ok(())
+    }
+
+    /// The answer of a server that does not stream, all at once.
+    fn whole_message(
+        &mut self,
+        data: &str,
+        out: &mut Vec<StreamEvent>,
+    ) -> Result<(), ProviderError> {
+        let unreadable = |_| error::unreadable("an answer");
+        let message: WholeMessage<'_> = serde_json::from_str(data).map_err(unreadable)?;
+        self.message_start(serde_json::from_str(data).ok(), out);
+        for (index, block) in (0..).zip(message.content) {
+            self.block_start(index, Some(block), out)?;
+            self.block_stop(index, out);
+        }
+        if let Some(reason) = message.stop_reason {
+            self.stop(&reason, message.stop_details, out);
+        }
+        self.message_stop(out)
     }
 
     /// More of the answer follows the doubtful call, or the model stopped by

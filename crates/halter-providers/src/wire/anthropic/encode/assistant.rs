@@ -17,7 +17,7 @@ pub(super) enum Block<'a> {
     /// Another block as the model wrote it, without a meaning of its own here.
     Kept(&'a str),
     /// Text as the model wrote it, with citations.
-    RawText { json: &'a str, blank: bool },
+    RawText(&'a str),
     /// Text.
     Text(&'a str),
     /// A call.
@@ -59,9 +59,6 @@ pub(super) fn blocks<'a>(
             blocks.pop();
         }
     }
-    if blocks.iter().all(Block::is_blank) {
-        blocks.clear();
-    }
     blocks
 }
 
@@ -78,15 +75,9 @@ fn block<'a>(
     match part {
         AssistantPart::Text { text, .. } => match raw {
             Some(raw) if raw.kind != "text" => Some(Block::Kept(raw.json)),
-            _ if text.is_empty() => None,
-            Some(raw) => Some(Block::RawText {
-                json: raw.json,
-                blank: text.trim().is_empty(),
-            }),
-            // Between blocks that are replayed, even blank text stands where
-            // the model put it.
-            None if same_model || !text.trim().is_empty() => Some(Block::Text(text)),
-            None => None,
+            _ if text.trim().is_empty() => None,
+            Some(raw) => Some(Block::RawText(raw.json)),
+            None => Some(Block::Text(text)),
         },
         AssistantPart::Thinking { .. } => raw
             .filter(|raw| !traits.signs_thinking || raw.is_signed())
@@ -113,22 +104,10 @@ impl Block<'_> {
         matches!(self, Self::Thinking(_))
     }
 
-    fn is_blank(&self) -> bool {
-        match self {
-            Self::Text(text) => text.trim().is_empty(),
-            Self::RawText { blank, .. } => *blank,
-            Self::Thinking(_) => true,
-            Self::Kept(_) | Self::Call { .. } => false,
-        }
-    }
-
-    /// The service refuses marks on reasoning and blank text; whether it takes
-    /// them on blocks that are merely kept is not known.
+    /// The service refuses marks on reasoning; whether it takes them on blocks
+    /// that are merely kept is not known.
     pub fn markable(&self) -> bool {
-        matches!(
-            self,
-            Self::Text(_) | Self::RawText { .. } | Self::Call { .. }
-        ) && !self.is_blank()
+        matches!(self, Self::Text(_) | Self::RawText(_) | Self::Call { .. })
     }
 
     pub fn call(&self) -> Option<(&ToolCallId, &str)> {
@@ -142,7 +121,7 @@ impl Block<'_> {
         match self {
             Self::Thinking(json)
             | Self::Kept(json)
-            | Self::RawText { json, .. }
+            | Self::RawText(json)
             | Self::Call {
                 form: CallForm::Raw(json),
                 ..
