@@ -49,8 +49,13 @@ impl Editor {
         Self { line_editor }
     }
 
-    /// Waits for the next input, on a thread that may wait for keys.
-    pub async fn read(mut self) -> Result<(Self, Input), Failure> {
+    /// Waits for the next input, which begins with `draft`, on a thread that
+    /// may wait for keys.
+    pub async fn read(mut self, draft: String) -> Result<(Self, Input), Failure> {
+        if !draft.is_empty() {
+            let insert = EditCommand::InsertString(draft);
+            self.line_editor.run_edit_commands(&[insert]);
+        }
         let read = tokio::task::spawn_blocking(move || {
             let signal = self.line_editor.read_line(&ChatPrompt);
             (self, signal)

@@ -41,3 +41,12 @@ pub const LISTED_SESSIONS: usize = 20;
 
 /// The longest title in a listing, in columns.
 pub const TITLE_COLUMNS: usize = 50;
+
+/// The longest message that can be typed while a turn runs, in bytes.
+pub const MAX_DRAFT_BYTES: usize = 16 * 1024;
+
+/// Reads of the keyboard that may wait to be looked at.
+pub const TYPED_CHUNKS: usize = 64;
+
+/// How much of such a message is shown while it is typed, in characters.
+pub const SHOWN_DRAFT_CHARS: usize = 60;

@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod context;
+mod draft;
 mod editor;
 mod exit;
 mod failure;
@@ -20,6 +21,7 @@ mod prompt;
 mod signals;
 mod terminal;
 mod turn;
+mod typing;
 mod view;
 
 use args::Command;

@@ -1,7 +1,11 @@
 //! What is at the other end of our streams, and making text safe for it.
 
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 use std::borrow::Cow;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::sync::{Mutex, PoisonError};
 
 /// When to use colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -64,8 +68,32 @@ pub fn columns() -> usize {
     crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns.max(20)))
 }
 
+/// How the terminal's keys were before [`hush_keys`].
+static KEYS_BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Hands keys over one by one and shows none of them, until [`restore`].
+pub fn hush_keys() -> io::Result<()> {
+    let before = tcgetattr(io::stdin())?;
+    let mut hushed = before.clone();
+    hushed
+        .local_modes
+        .remove(LocalModes::ICANON | LocalModes::ECHO);
+    hushed.special_codes[SpecialCodeIndex::VMIN] = 1;
+    hushed.special_codes[SpecialCodeIndex::VTIME] = 0;
+    // First: whatever happens next, there is a way back.
+    let mut kept = KEYS_BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.get_or_insert(before);
+    tcsetattr(io::stdin(), OptionalActions::Now, &hushed)?;
+    Ok(())
+}
+
 /// Puts the terminal back into the mode programs expect.
 pub fn restore() {
+    let mut kept = KEYS_BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(before) = kept.take() {
+        // Nobody is left to tell.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
+    }
     let raw = crossterm::terminal::is_raw_mode_enabled().unwrap_or(false);
     if raw {
         // Nobody is left to tell.

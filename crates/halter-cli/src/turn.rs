@@ -3,6 +3,7 @@
 use crate::exit::{Exit, StopSignal};
 use crate::failure::{Failure, Problem};
 use crate::limits::{SHUTDOWN_WAIT, TICK};
+use crate::typing::Typing;
 use crate::view::View;
 use futures::StreamExt;
 use halter::HalterSession;
@@ -44,14 +45,28 @@ impl TurnEnd {
     }
 }
 
+/// How a turn is watched.
+pub struct Watch<'a> {
+    /// Shows what happens.
+    pub view: &'a mut dyn View,
+    /// How long the turn may take.
+    pub time_limit: Option<Duration>,
+    /// What a person types meanwhile joins the turn.
+    pub typing: Option<&'a mut Typing>,
+}
+
 /// Submits a turn and shows what happens until it ends.
 pub async fn run_turn(
     session: &HalterSession,
     events: &mut SessionStream,
     turn: Turn,
-    view: &mut dyn View,
-    time_limit: Option<Duration>,
+    watch: Watch<'_>,
 ) -> Result<TurnEnd, Failure> {
+    let Watch {
+        view,
+        time_limit,
+        mut typing,
+    } = watch;
     let turn_id = turn.id.clone();
     let shown = session.submit_turn(turn).await?;
     // A turn that the store lost has no terminal event, only an error here.
@@ -81,7 +96,37 @@ pub async fn run_turn(
                 let reason = format!("it took longer than the {seconds} s given with --timeout");
                 session.cancel_turn(&turn_id, &reason).await?;
             }
-            _ = ticks.tick() => view.tick(),
+            line = typed(&mut typing) => {
+                if let (Some(line), Some(typing)) = (line, typing.as_deref_mut()) {
+                    join(session, line, typing, view).await;
+                }
+                view.tick(draft_of(&typing));
+            }
+            _ = ticks.tick() => view.tick(draft_of(&typing)),
+        }
+    }
+}
+
+/// Waits for a line that somebody types; for ever where nobody does.
+async fn typed(typing: &mut Option<&mut Typing>) -> Option<String> {
+    match typing {
+        Some(typing) => typing.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn draft_of<'a>(typing: &'a Option<&mut Typing>) -> &'a str {
+    typing.as_ref().map_or("", |typing| typing.draft())
+}
+
+/// Adds what somebody typed to the turn. A turn that ends at this moment leaves
+/// it to the next prompt.
+async fn join(session: &HalterSession, line: String, typing: &mut Typing, view: &mut dyn View) {
+    match session.steer(line.clone()).await {
+        Ok(()) => view.joined(&line),
+        Err(error) => {
+            tracing::debug!(%error, "not joined");
+            typing.take_back(line);
         }
     }
 }

@@ -7,8 +7,9 @@ use crate::exit::{Exit, StopSignal};
 use crate::failure::{Failure, Problem, usage};
 use crate::limits::LEAVE_WINDOW;
 use crate::live::{Live, Wanted};
-use crate::turn::{self, TurnEnd};
-use crate::view::{Activity, Steps, TextView};
+use crate::turn::{self, TurnEnd, Watch};
+use crate::typing::Typing;
+use crate::view::{Activity, Steps, TextView, View};
 use halter_config::SessionBackend;
 use halter_protocol::{ModelId, Turn};
 use std::time::Instant;
@@ -19,7 +20,8 @@ const HELP: &str = "\
 /session        show the session's id and how to come back to it
 /exit           leave; so do Ctrl-D, and Ctrl-C twice
 
-Ctrl-C while the model works cancels its turn. Alt-Enter starts a new line.";
+Ctrl-C while the model works cancels its turn; a message typed meanwhile joins
+it. Alt-Enter starts a new line.";
 
 /// Talks until the user leaves.
 pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Failure> {
@@ -50,6 +52,7 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         last_interrupt: None,
         turns: 0,
         is_new: wanted.session.is_none(),
+        draft: String::new(),
     };
     let outcome = conversation.talk(context, editor).await;
     let ended = conversation.end(context).await;
@@ -65,6 +68,8 @@ struct Conversation {
     last_interrupt: Option<Instant>,
     turns: usize,
     is_new: bool,
+    /// What was typed during the last turn and not sent.
+    draft: String,
 }
 
 /// True for a word that is meant as a command: a path has a second slash.
@@ -82,7 +87,7 @@ enum Next {
 impl Conversation {
     async fn talk(&mut self, context: &mut Context, mut editor: Editor) -> Result<Exit, Failure> {
         loop {
-            let (used, input) = editor.read().await?;
+            let (used, input) = editor.read(std::mem::take(&mut self.draft)).await?;
             editor = used;
             if let Some(signal) = self.ending() {
                 context.talk.leave_line();
@@ -162,8 +167,18 @@ impl Conversation {
         let activity = Activity::new(context.talk.clone(), Steps::Said);
         let mut view = TextView::new(&mut context.data, activity);
         let (session, events) = (&self.live.session, &mut self.live.events);
-        let ended = turn::run_turn(session, events, turn, &mut view, None).await;
-        crate::view::View::end(&mut view);
+        // A terminal that cannot do it only loses the wish to join in.
+        let mut typing = Typing::start()
+            .inspect_err(|error| tracing::debug!(%error, "keys are not read"))
+            .ok();
+        let watch = Watch {
+            view: &mut view,
+            time_limit: None,
+            typing: typing.as_mut(),
+        };
+        let ended = turn::run_turn(session, events, turn, watch).await;
+        view.end();
+        self.draft = typing.map(Typing::finish).unwrap_or_default();
         if let Some(signal) = self.ending() {
             return Ok(Next::Leave(Exit::Signal(signal)));
         }

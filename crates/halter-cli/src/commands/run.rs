@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::live::{Live, Wanted};
 use crate::prompt::{self, PromptSource};
-use crate::turn::{self, TurnEnd};
+use crate::turn::{self, TurnEnd, Watch};
 use crate::view::{Activity, JsonResultView, Steps, StreamingView, TextView, View};
 use halter_protocol::Turn;
 use std::time::Duration;
@@ -97,7 +97,12 @@ async fn watch(
 ) -> Result<TurnEnd, Failure> {
     live.stops.next_turn(&turn.id);
     let (session, events) = (&live.session, &mut live.events);
-    let outcome = turn::run_turn(session, events, turn, &mut view, limit).await;
+    let watch = Watch {
+        view: &mut view,
+        time_limit: limit,
+        typing: None,
+    };
+    let outcome = turn::run_turn(session, events, turn, watch).await;
     let reason = match (&outcome, live.stops.asked()) {
         (_, Some(_)) => "interrupted",
         (Ok(TurnEnd::Completed), None) => "complete",

@@ -8,7 +8,7 @@ use crate::harness::{self, Models, Store};
 use crate::live::{self, Live, Wanted};
 use crate::one_call::OneCall;
 use crate::prompt;
-use crate::turn;
+use crate::turn::{self, Watch};
 use crate::view::{Activity, Steps, View};
 use halter::providers::OfflineProvider;
 use halter_protocol::{
@@ -84,7 +84,12 @@ async fn call(context: &mut Context, name: &str, input: &str) -> Result<Exit, Fa
     };
     let turn = Turn::user(format!("halter tools call {name}"));
     live.stops.next_turn(&turn.id);
-    let ran = turn::run_turn(&live.session, &mut live.events, turn, &mut view, None).await;
+    let watch = Watch {
+        view: &mut view,
+        time_limit: None,
+        typing: None,
+    };
+    let ran = turn::run_turn(&live.session, &mut live.events, turn, watch).await;
     let ended = turn::end_session(&live.session, &mut live.events, &mut view, "complete").await;
     let asked = live.stops.asked();
     live::close(&live.harness).await;
@@ -160,8 +165,12 @@ impl View for CallView {
         Ok(())
     }
 
-    fn tick(&mut self) {
-        self.activity.tick();
+    fn tick(&mut self, draft: &str) {
+        self.activity.tick(draft);
+    }
+
+    fn joined(&mut self, text: &str) {
+        self.activity.joined(text);
     }
 
     fn end(&mut self) {

@@ -2,7 +2,7 @@
 //! line that shows progress.
 
 use super::call::{shortcoming, summary};
-use crate::limits::QUIET_START;
+use crate::limits::{QUIET_START, SHOWN_DRAFT_CHARS};
 use crate::output::{Loudness, Talk};
 use halter_protocol::{
     Message, SessionEvent, SessionEventPayload, ToolCallId, ToolExecutionOutcome, Usage,
@@ -88,30 +88,39 @@ impl Activity {
         }
     }
 
-    /// Draws the line that shows progress.
-    pub fn tick(&mut self) {
+    /// Draws the line that shows progress, and what somebody is typing.
+    pub fn tick(&mut self, draft: &str) {
         let elapsed = self.started.elapsed();
-        if !self.live || elapsed < QUIET_START {
+        if !self.live || (elapsed < QUIET_START && draft.is_empty()) {
             return;
         }
         self.frame = (self.frame + 1) % FRAMES.len();
         let frame = FRAMES.get(self.frame).unwrap_or(&' ');
+        let said = match draft {
+            "" => self.progress(),
+            draft => format!("› {}", ending_of(draft)),
+        };
+        let time = seconds(elapsed);
+        self.talk.status(&format!("{frame} {time} · {said}"));
+    }
+
+    fn progress(&self) -> String {
         let doing = match self.running.as_slice() {
             [] => self.phase.to_owned(),
             [one] => one.summary.clone(),
             [first, others @ ..] => format!("{} and {} more", first.summary, others.len()),
         };
-        let mut line = format!("{frame} {} · {doing}", seconds(elapsed));
-        if !self.used.is_zero() {
-            let (input, output) = (self.used.input_tokens, self.used.output_tokens);
-            line = format!(
-                "{frame} {} · {} tokens in, {} out · {doing}",
-                seconds(elapsed),
-                thousands(input),
-                thousands(output)
-            );
+        if self.used.is_zero() {
+            return doing;
         }
-        self.talk.status(&line);
+        let input = thousands(self.used.input_tokens);
+        let output = thousands(self.used.output_tokens);
+        format!("{input} tokens in, {output} out · {doing}")
+    }
+
+    /// Shows what will join the turn.
+    pub fn joined(&mut self, text: &str) {
+        self.talk.say(&format!("› {text}"));
     }
 
     /// Wipes the line.
@@ -176,6 +185,13 @@ impl Activity {
             self.talk.aside(&text);
         }
     }
+}
+
+/// The end of a text, where it is being typed.
+fn ending_of(draft: &str) -> String {
+    let length = draft.chars().count();
+    let skipped = length.saturating_sub(SHOWN_DRAFT_CHARS);
+    draft.chars().skip(skipped).collect()
 }
 
 fn seconds(time: Duration) -> String {

@@ -42,8 +42,12 @@ impl View for JsonResultView<'_> {
         Ok(())
     }
 
-    fn tick(&mut self) {
-        self.activity.tick();
+    fn tick(&mut self, draft: &str) {
+        self.activity.tick(draft);
+    }
+
+    fn joined(&mut self, text: &str) {
+        self.activity.joined(text);
     }
 
     fn end(&mut self) {
@@ -70,8 +74,12 @@ impl View for StreamingView<'_> {
         self.data.json(&event.without_opaque())
     }
 
-    fn tick(&mut self) {
-        self.activity.tick();
+    fn tick(&mut self, draft: &str) {
+        self.activity.tick(draft);
+    }
+
+    fn joined(&mut self, text: &str) {
+        self.activity.joined(text);
     }
 
     fn end(&mut self) {

@@ -19,8 +19,11 @@ pub trait View {
     /// Shows one event.
     fn event(&mut self, event: SessionEvent) -> io::Result<()>;
 
-    /// Time has passed.
-    fn tick(&mut self);
+    /// Time has passed, or somebody is typing this.
+    fn tick(&mut self, draft: &str);
+
+    /// What somebody typed will join the turn.
+    fn joined(&mut self, text: &str);
 
     /// Nothing more comes.
     fn end(&mut self);

@@ -79,8 +79,12 @@ impl View for TextView<'_> {
         }
     }
 
-    fn tick(&mut self) {
-        self.activity.tick();
+    fn tick(&mut self, draft: &str) {
+        self.activity.tick(draft);
+    }
+
+    fn joined(&mut self, text: &str) {
+        self.activity.joined(text);
     }
 
     fn end(&mut self) {

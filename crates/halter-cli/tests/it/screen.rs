@@ -31,6 +31,20 @@ impl Screen {
     }
 
     pub fn open_with(place: &Place, arguments: &[&str], adjust: impl FnOnce(&mut Command)) -> Self {
+        Self::start(place, env!("CARGO_BIN_EXE_halter"), arguments, adjust)
+    }
+
+    /// Runs another program instead.
+    pub fn open_program(place: &Place, program: &str, arguments: &[&str]) -> Self {
+        Self::start(place, program, arguments, |_| {})
+    }
+
+    fn start(
+        place: &Place,
+        program: &str,
+        arguments: &[&str],
+        adjust: impl FnOnce(&mut Command),
+    ) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -51,7 +65,7 @@ impl Screen {
         // is a signal.
         let plain = place.command(arguments);
         let mut command = Command::new("setsid");
-        command.arg("--ctty").arg("--wait").arg(plain.get_program());
+        command.arg("--ctty").arg("--wait").arg(program);
         command.args(plain.get_args()).env_clear();
         command.envs(
             plain

@@ -167,3 +167,91 @@ fn deleting_asks_first() {
     assert_eq!(screen.end().0.code(), Some(1));
     place.halter(["sessions", "show", &id]).expect(0);
 }
+
+#[test]
+fn what_is_typed_while_a_turn_runs_joins_it_or_waits() {
+    let place = Place::new();
+    sleepy(&place);
+    place.write("notes.txt", "the meeting is at noon\n");
+    let command = format!("sleep 1.5{}", std::process::id());
+    let mut screen = Screen::open(&place, &["--config", "sleepy.toml", "chat"]);
+    screen.wait_for_prompt(1);
+    screen.send(&format!("run {command}"));
+    screen.send(ENTER);
+    eventually("the command", || {
+        (!processes_with(&command).is_empty()).then_some(())
+    });
+    screen.send("read notes.txt");
+    screen.wait_for("· › read notes.txt");
+    screen.send(ENTER);
+    screen.send("/exi");
+    screen.wait_for_prompt(2);
+    assert!(screen.shown().contains("the meeting is at noon"));
+    screen.send("t");
+    screen.send(ENTER);
+    assert_eq!(screen.end().0.code(), Some(0));
+}
+
+/// A chat in the midst of a turn, between two looks at the terminal's modes.
+struct Modes {
+    place: Place,
+    screen: Screen,
+    chat: String,
+}
+
+fn modes(seconds: u32) -> Modes {
+    let place = Place::new();
+    sleepy(&place);
+    let work = place.work().display().to_string();
+    let chat = format!(
+        "{} -C {work} --config sleepy.toml chat",
+        env!("CARGO_BIN_EXE_halter")
+    );
+    place.write(
+        "script",
+        &format!("trap : INT; stty -a > before; {chat}; stty -a > after"),
+    );
+    let mut screen = Screen::open_program(&place, "sh", &["script"]);
+    screen.wait_for_prompt(1);
+    let command = format!("sleep {seconds}.{}", std::process::id());
+    screen.send(&format!("run {command}"));
+    screen.send(ENTER);
+    eventually("the command", || {
+        (!processes_with(&command).is_empty()).then_some(())
+    });
+    Modes {
+        place,
+        screen,
+        chat,
+    }
+}
+
+fn assert_as_before(place: &Place) {
+    let read = |name| std::fs::read_to_string(place.work().join(name)).unwrap();
+    assert_eq!(read("before"), read("after"));
+}
+
+#[test]
+fn the_terminal_is_as_before_when_a_chat_is_left() {
+    let mut modes = modes(3703);
+    modes.screen.send(CTRL_C);
+    modes.screen.wait_for_prompt(2);
+    modes.screen.send(CTRL_D);
+    modes.screen.end();
+    assert_as_before(&modes.place);
+}
+
+#[test]
+fn the_terminal_is_as_before_when_a_chat_is_ended_at_once() {
+    let modes = modes(3704);
+    eventually("the end", || {
+        let chats = processes_with(&modes.chat);
+        for pid in &chats {
+            let pid = rustix::process::Pid::from_raw(*pid).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        chats.is_empty().then_some(())
+    });
+    modes.screen.end();
+    assert_as_before(&modes.place);
+}

@@ -1,0 +1,158 @@
+//! The arguments of commands that look after sessions, tools and settings.
+
+use super::{JsonArg, RunOptions};
+use crate::limits::LISTED_SESSIONS;
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, Args, Subcommand};
+use std::path::PathBuf;
+
+/// What to do with stored sessions.
+#[derive(Debug, Subcommand)]
+pub enum SessionsCommand {
+    /// List sessions, the most recently used first
+    List {
+        /// How many
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = LISTED_SESSIONS,
+            env = "HALTER_LIMIT",
+            hide_env_values = true
+        )]
+        limit: usize,
+        /// Go on where the page before ended
+        #[arg(
+            long,
+            value_name = "CURSOR",
+            env = "HALTER_CURSOR",
+            hide_env_values = true
+        )]
+        cursor: Option<String>,
+        #[command(flatten)]
+        json: JsonArg,
+    },
+    /// Show what happened in a session; with --json, one event per line
+    Show {
+        /// The session
+        id: String,
+        #[command(flatten)]
+        json: JsonArg,
+    },
+    /// Go on with a session: a task to run, or a chat without one
+    Resume {
+        /// The session
+        id: String,
+        /// What to do; `-` reads it from standard input
+        task: Option<String>,
+        #[command(flatten)]
+        options: Box<RunOptions>,
+    },
+    /// Delete sessions for good
+    Delete {
+        /// The sessions
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+        /// Do not ask
+        #[arg(
+            long,
+            short = 'y',
+            env = "HALTER_YES",
+            hide_env_values = true,
+            action = ArgAction::SetTrue,
+            value_parser = FalseyValueParser::new()
+        )]
+        yes: bool,
+        /// Only say what would be deleted
+        #[arg(
+            long,
+            env = "HALTER_DRY_RUN",
+            hide_env_values = true,
+            action = ArgAction::SetTrue,
+            value_parser = FalseyValueParser::new()
+        )]
+        dry_run: bool,
+        #[command(flatten)]
+        json: JsonArg,
+    },
+}
+
+/// What to do with tools.
+#[derive(Debug, Subcommand)]
+pub enum ToolsCommand {
+    /// List the tools the model is offered
+    List(JsonArg),
+    /// Run one tool under policy, without a model; prints its result as JSON
+    #[command(
+        after_help = "Exits with 0 if the tool succeeded, 1 if it failed, 3 if policy refused it.",
+        after_long_help = "Examples:\n  halter tools call read '{\"path\":\"Cargo.toml\"}'\n  \
+            halter tools call glob '{\"pattern\":\"**/*.rs\"}' --cwd crates\n  \
+            halter tools call shell '{\"command\":\"git status\"}'\n\n\
+            Exits with 0 if the tool succeeded, 1 if it failed, 3 if policy refused it."
+    )]
+    Call {
+        /// The tool
+        name: String,
+        /// Its input, a JSON object; `-` reads it from standard input
+        #[arg(default_value = "{}")]
+        input: String,
+    },
+}
+
+/// The arguments of `init`.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Where to write it
+    #[arg(default_value = "halter.toml")]
+    pub path: PathBuf,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// The arguments of `trust`.
+#[derive(Debug, Args)]
+pub struct TrustArgs {
+    /// The file; without one, the halter.toml found here or above
+    pub path: Option<PathBuf>,
+    /// Stop trusting it
+    #[arg(
+        long,
+        env = "HALTER_REVOKE",
+        hide_env_values = true,
+        action = ArgAction::SetTrue,
+        value_parser = FalseyValueParser::new()
+    )]
+    pub revoke: bool,
+    /// Do not ask
+    #[arg(
+        long,
+        short = 'y',
+        env = "HALTER_YES",
+        hide_env_values = true,
+        action = ArgAction::SetTrue,
+        value_parser = FalseyValueParser::new()
+    )]
+    pub yes: bool,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// What to show of the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print the JSON Schema of halter.toml
+    Schema,
+    /// Print every setting in force
+    Show {
+        /// Say where each value comes from
+        #[arg(
+            long,
+            env = "HALTER_ORIGIN",
+            hide_env_values = true,
+            action = ArgAction::SetTrue,
+            value_parser = FalseyValueParser::new()
+        )]
+        origin: bool,
+        #[command(flatten)]
+        json: JsonArg,
+    },
+}

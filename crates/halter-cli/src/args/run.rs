@@ -1,0 +1,163 @@
+//! The arguments of `run` and `chat`.
+
+use clap::{Args, ValueEnum};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
+
+/// What `run` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputMode {
+    /// The answer as it is written
+    Text,
+    /// One line: the last assistant message
+    JsonResult,
+    /// One line per event of the session
+    StreamingJson,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  halter run \"Summarize this repository\"
+  halter run --prompt-file task.md --streaming-json > events.jsonl
+  git diff | halter run --text -
+  halter run --session ses_… \"Now fix the first one\"
+
+Text is the default on a terminal, --json-result when the output is piped.
+Ctrl-C cancels the turn; a second one leaves at once.";
+
+/// The arguments of `run`.
+#[derive(Debug, Args)]
+#[command(after_long_help = RUN_EXAMPLES)]
+pub struct RunArgs {
+    /// What to do; `-` or nothing reads it from standard input
+    pub task: Option<String>,
+    /// Read the task from this file
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "HALTER_PROMPT_FILE",
+        hide_env_values = true
+    )]
+    pub prompt_file: Option<PathBuf>,
+    /// Continue this session
+    #[arg(
+        long,
+        value_name = "ID",
+        env = "HALTER_SESSION",
+        hide_env_values = true
+    )]
+    pub session: Option<String>,
+    #[command(flatten)]
+    pub options: RunOptions,
+}
+
+/// What `run` and `sessions resume` share.
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    /// Print one line of JSON: the last assistant message
+    #[arg(long, group = "mode")]
+    pub json_result: bool,
+    /// Print every event of the session as a line of JSON
+    #[arg(long, group = "mode")]
+    pub streaming_json: bool,
+    /// Print the answer as it is written
+    #[arg(long, group = "mode")]
+    pub text: bool,
+    /// The same as the three flags, which win over it
+    #[arg(
+        long,
+        value_name = "MODE",
+        env = "HALTER_OUTPUT",
+        hide_env_values = true
+    )]
+    pub output: Option<OutputMode>,
+    /// Use this configured model: default, small or subagent
+    #[arg(
+        long,
+        value_name = "ID",
+        env = "HALTER_RUN_MODEL",
+        hide_env_values = true
+    )]
+    pub model: Option<String>,
+    /// Make at most this many model calls
+    #[arg(
+        long,
+        value_name = "N",
+        env = "HALTER_MAX_TURNS",
+        hide_env_values = true
+    )]
+    pub max_turns: Option<NonZeroU32>,
+    /// Cancel the turn after this many seconds
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        env = "HALTER_TIMEOUT",
+        hide_env_values = true
+    )]
+    pub timeout: Option<NonZeroU64>,
+}
+
+impl RunOptions {
+    /// What to print, if the user said so.
+    pub fn mode(&self) -> Option<OutputMode> {
+        match self {
+            Self { text: true, .. } => Some(OutputMode::Text),
+            Self {
+                json_result: true, ..
+            } => Some(OutputMode::JsonResult),
+            Self {
+                streaming_json: true,
+                ..
+            } => Some(OutputMode::StreamingJson),
+            _ => self.output,
+        }
+    }
+}
+
+/// The arguments of `chat`.
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    /// Use this configured model: default, small or subagent
+    #[arg(
+        long,
+        value_name = "ID",
+        env = "HALTER_RUN_MODEL",
+        hide_env_values = true
+    )]
+    pub model: Option<String>,
+    /// Make at most this many model calls for one message
+    #[arg(
+        long,
+        value_name = "N",
+        env = "HALTER_MAX_TURNS",
+        hide_env_values = true
+    )]
+    pub max_turns: Option<NonZeroU32>,
+    /// Continue this session
+    #[arg(
+        long,
+        value_name = "ID",
+        env = "HALTER_SESSION",
+        hide_env_values = true
+    )]
+    pub session: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_wins_over_the_variable_of_its_group() {
+        let options = RunOptions {
+            json_result: false,
+            streaming_json: true,
+            text: false,
+            output: Some(OutputMode::Text),
+            model: None,
+            max_turns: None,
+            timeout: None,
+        };
+        assert_eq!(options.mode(), Some(OutputMode::StreamingJson));
+    }
+}
