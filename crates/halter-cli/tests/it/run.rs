@@ -246,3 +246,51 @@ fn control_characters_reach_programs_as_they_are() {
     let ran = place.halter(["run", "--text", "read notes.txt"]);
     assert!(ran.stdout.contains("red \u{1b}[31m text"));
 }
+
+#[test]
+fn variables_stand_in_for_flags_and_flags_win() {
+    let place = Place::new();
+    place.write("below/notes.txt", "the meeting is at noon\n");
+    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = place.command(arguments);
+        command.envs(variables.iter().copied());
+        let ran = finish(command.spawn().unwrap());
+        ran.expect(0);
+        ran
+    };
+    let mode = [("HALTER_OUTPUT", "streaming-json")];
+    assert!(run(&["run", "hello"], &mode).stdout.lines().count() > 1);
+    let text = run(&["run", "--text", "hello"], &mode);
+    assert!(text.stdout.starts_with("Hello"), "{}", text.stdout);
+
+    let quiet = run(&["run", "hello"], &[("HALTER_QUIET", "1")]);
+    assert_eq!(quiet.stderr, "");
+    let loud = run(&["run", "hello"], &[("HALTER_QUIET", "0")]);
+    assert_ne!(loud.stderr, "");
+    let verbose = run(
+        &["run", "--text", "read notes.txt"],
+        &[("HALTER_VERBOSE", "1"), ("HALTER_CWD", "below")],
+    );
+    assert!(verbose.stdout.contains("the meeting is at noon"));
+    assert!(
+        verbose.stderr.contains("The user wants me to"),
+        "{}",
+        verbose.stderr
+    );
+}
+
+#[test]
+fn logs_are_json_when_data_goes_to_a_file() {
+    let place = Place::new();
+    let mut command = place.command(["-q", "--output-file", "out.json", "run", "hello"]);
+    command.env("HALTER_LOG", "trace");
+    let ran = finish(command.spawn().unwrap());
+    ran.expect(0);
+    assert!(ran.stderr.lines().count() > 0);
+    for line in ran.stderr.lines() {
+        assert!(
+            serde_json::from_str::<serde_json::Value>(line).is_ok(),
+            "{line}"
+        );
+    }
+}
