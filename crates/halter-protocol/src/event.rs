@@ -24,15 +24,14 @@ use std::sync::Arc;
 /// The version of the event contract this crate writes.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Whether an event can be missed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Delivery {
-    /// Committed, numbered without gaps, delivered to every subscriber.
-    Lossless,
-    /// Published at once, never stored; a slow subscriber may miss it.
-    BestEffort,
+open_enum! {
+    /// Whether an event can be missed.
+    pub enum Delivery {
+        /// Committed, numbered without gaps, delivered to every subscriber.
+        Lossless = "lossless",
+        /// Published at once, never stored; a slow subscriber may miss it.
+        BestEffort = "best_effort",
+    }
 }
 
 /// One event of a session.

@@ -5,12 +5,16 @@ use crate::hook::HookRunStatus;
 use crate::message::Message;
 use crate::session::{PendingToolCall, SessionState, ToolCallProgress};
 use crate::tool::ToolCall;
+use crate::usage::Usage;
 use std::sync::Arc;
 
 /// Applies one committed event.
 pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
     match payload {
-        SessionEventPayload::TurnStarted { turn_id } => state.live_turn = Some(turn_id.clone()),
+        SessionEventPayload::TurnStarted { turn_id } => {
+            state.live_turn = Some(turn_id.clone());
+            state.live_turn_usage = Usage::default();
+        }
         SessionEventPayload::MessageItem { message } => apply_message(state, message),
         SessionEventPayload::ToolExecutionStarted { call } => {
             set_progress(state, call, ToolCallProgress::Started);
@@ -27,6 +31,7 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
         }
         SessionEventPayload::TurnCompleted { .. } | SessionEventPayload::TurnFailed { .. } => {
             state.live_turn = None;
+            state.live_turn_usage = Usage::default();
             state.pending_tool_calls.clear();
         }
         _ => {}
@@ -56,6 +61,9 @@ fn apply_message(state: &mut SessionState, message: &Arc<Message>) {
         Message::Assistant(assistant) => {
             if let Some(usage) = &assistant.usage {
                 state.usage_so_far.saturating_accumulate(usage);
+                if state.live_turn.is_some() {
+                    state.live_turn_usage.saturating_accumulate(usage);
+                }
             }
             let mut early = std::mem::take(&mut state.pending_tool_calls);
             state.pending_tool_calls = assistant
@@ -99,7 +107,7 @@ mod tests {
     use super::*;
     use crate::{
         AssistantMessage, AssistantPart, ReplayMeta, ToolExecutionOutcome, ToolMessage, ToolResult,
-        TurnId, Usage, UsageBuckets,
+        TurnId, UsageBuckets,
     };
     use jiff::Timestamp;
     use serde_json::json;

@@ -78,6 +78,9 @@ pub struct SessionState {
     /// The turn that has started and not ended.
     #[serde(default)]
     pub live_turn: Option<TurnId>,
+    /// What the answers of that turn used so far.
+    #[serde(default, skip_serializing_if = "Usage::is_zero")]
+    pub live_turn_usage: Usage,
     /// The environment the model was last told of, if it has changed since the
     /// start.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@ use halter_protocol::TurnError;
 use halter_session::StoreError;
 
 /// Why the harness could not do something. Found by downcasting the
-/// `anyhow::Error` of the methods the seed's programs call.
+/// `anyhow::Error` that the facade's methods return.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct HalterError {

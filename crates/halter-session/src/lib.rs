@@ -50,7 +50,7 @@ pub use sqlite::{SqliteOptions, SqliteSessionStore};
 pub use store::SessionStore;
 pub use trace::{TraceError, TraceRecorder, TraceStart, TraceWriter, export_session_trace};
 
-/// The seed's name of [`OpenedSession`].
+/// Another name of [`OpenedSession`].
 pub type StoredSession = OpenedSession;
 
 #[cfg(doctest)]

@@ -136,15 +136,15 @@ impl ToolRuntime {
     fn unknown(&self, name: &str) -> ToolError {
         let shown = crate::suggest::shortened(&name.escape_debug().to_string());
         let mut message = format!("there is no tool '{shown}'");
-        if let Some(near) = self.suggestion(name) {
-            message.push_str(&format!("; did you mean '{near}'?"));
-        }
-        match self.tools.is_empty() {
-            true => message.push_str(" (no tools are available)"),
-            false => {
-                let names: Vec<_> = self.names().map(ToolName::as_str).collect();
-                message.push_str(&format!(" Available: {}", names.join(", ")));
+        if self.tools.is_empty() {
+            message.push_str(" (no tools are available)");
+        } else {
+            match self.suggestion(name) {
+                Some(near) => message.push_str(&format!("; did you mean '{near}'?")),
+                None => message.push('.'),
             }
+            let names: Vec<_> = self.names().map(ToolName::as_str).collect();
+            message.push_str(&format!(" Available: {}", names.join(", ")));
         }
         ToolError::new(ToolErrorCode::UnknownTool, message)
     }

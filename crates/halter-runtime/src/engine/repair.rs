@@ -46,7 +46,7 @@ impl Engine {
                 .with_hint("submit the turn again"),
                 cancelled: false,
                 retryable: true,
-                usage: Default::default(),
+                usage: self.state.live_turn_usage,
             });
         }
     }
