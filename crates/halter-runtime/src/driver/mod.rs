@@ -1,4 +1,4 @@
-//! What runs the engine's effects: [`live`] for real, [`simulation`] in virtual
+//! What runs the engine's effects: `live` for real, [`simulation`] in virtual
 //! time.
 
 pub(crate) mod live;

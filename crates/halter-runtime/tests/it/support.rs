@@ -112,8 +112,7 @@ pub fn assert_everything_ended(events: &[SessionEvent]) {
     assert!(open_hooks.is_empty(), "a hook has no end:\n{rendered}");
 }
 
-/// Waits until nothing happens in the session, by cancelling nothing: a turn
-/// cannot be live once its terminal event is seen and another has run.
+/// Everything the session has committed.
 pub async fn replayed(session: &SessionHandle) -> Vec<SessionEvent> {
     session.replay().await.unwrap()
 }
