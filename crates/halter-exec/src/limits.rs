@@ -11,6 +11,9 @@ pub const DEFAULT_OUTPUT_MEMORY_BYTES: usize = 1024 * 1024;
 /// asks for another quota.
 pub const DEFAULT_SPOOL_QUOTA_BYTES: u64 = 1024 * 1024 * 1024;
 
+/// The size of a pipe's first reads, in bytes.
+pub const FIRST_READ_BYTES: usize = 4 * 1024;
+
 /// Bytes taken from a pipe by one read.
 pub const READ_CHUNK_BYTES: usize = 64 * 1024;
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::limits::READ_CHUNK_BYTES;
+use crate::limits::{FIRST_READ_BYTES, READ_CHUNK_BYTES};
 use crate::sys::watch_pipe;
 
 fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
@@ -22,7 +22,8 @@ fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
 #[derive(Debug)]
 pub struct OutputPipe {
     fd: AsyncFd<OwnedFd>,
-    /// Reused by every read; made at the first one.
+    /// Reused by every read. Starts small, since most commands say little, and
+    /// grows when a read fills it.
     buffer: Vec<u8>,
 }
 
@@ -72,13 +73,19 @@ impl OutputPipe {
 }
 
 fn read_now(fd: &OwnedFd, buffer: &mut Vec<u8>) -> io::Result<Drained> {
-    buffer.resize(READ_CHUNK_BYTES, 0);
+    if buffer.is_empty() {
+        buffer.resize(FIRST_READ_BYTES, 0);
+    }
     loop {
         match rustix::io::read(fd, buffer.as_mut_slice()) {
             Ok(0) => return Ok(Drained::End),
             Ok(count) => {
                 let chunk = buffer.get(..count).unwrap_or_default();
-                return Ok(Drained::Chunk(Bytes::copy_from_slice(chunk)));
+                let chunk = Bytes::copy_from_slice(chunk);
+                if count == buffer.len() && count < READ_CHUNK_BYTES {
+                    buffer.resize(READ_CHUNK_BYTES, 0);
+                }
+                return Ok(Drained::Chunk(chunk));
             }
             Err(Errno::AGAIN) => return Ok(Drained::Empty),
             Err(Errno::INTR) => {}

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::dialect::Dialect;
 use self::interrupt::interrupt;
 use self::live::{LiveShell, ShellStart};
-use self::quiet::leaves_state_alone;
+use self::quiet::runs_only_programs;
 use self::running::RunningCommand;
 use self::snapshot::Snapshots;
 use crate::command::{CommandOutcome, Stop, first_stop};
@@ -382,10 +382,7 @@ impl PersistentShell {
                 && live.dialect == Dialect::Bash
                 && command.cwd.is_none()
                 && self.return_to.is_none();
-            if undisturbed
-                && let Some(state) = snapshots.latest()
-                && leaves_state_alone(&command.text, &state)
-            {
+            if undisturbed && runs_only_programs(&command.text) && !snapshots.define_code() {
                 return;
             }
             let (tag, path) = snapshots.next_turn();
@@ -479,11 +476,9 @@ fn existing<'a>(candidates: &[&'a Path]) -> &'a Path {
 /// Everything that runs in the shell's tree before a command: an interrupt
 /// of the command passes it by.
 fn running_before(live: &LiveShell) -> Spared {
-    let leader = live.process.pid();
     let earlier = live.process.tree().map_or_else(Default::default, |tree| {
-        tree.members()
+        tree.followers()
             .into_iter()
-            .filter(|member| member.pid != leader)
             .map(|member| (member.pid, member.start_time))
             .collect()
     });

@@ -4,14 +4,8 @@
 //! Judged narrowly. A command that is wrongly taken for one that changes
 //! state costs a snapshot; the other mistake would cost the state.
 
-/// True if running the text in a bash whose state is `snapshot` cannot change
-/// that state.
-pub(super) fn leaves_state_alone(text: &str, snapshot: &[u8]) -> bool {
-    runs_only_programs(text) && !defines_code(snapshot)
-}
-
 /// True if the text is a list of pipelines of programs with plain words.
-fn runs_only_programs(text: &str) -> bool {
+pub(super) fn runs_only_programs(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" -_./,:@%+='\"|&".contains(&byte);
     text.bytes().all(plain)
         && text
@@ -34,7 +28,7 @@ fn is_program_with_arguments(part: &str) -> bool {
 
 /// True if the state holds something that could run instead of, or besides, a
 /// program: functions, aliases, traps of the user's own.
-fn defines_code(snapshot: &[u8]) -> bool {
+pub(super) fn defines_code(snapshot: &[u8]) -> bool {
     snapshot.split(|byte| *byte == b'\n').any(|line| {
         let own = |rest: &[u8]| rest.windows(9).any(|window| window == b"__halter_");
         line.starts_with(b"alias ")
@@ -139,7 +133,7 @@ mod tests {
             "rg 'some text' src | head -n 3",
             "/bin/true && /usr/bin/env A=1 make",
         ] {
-            assert!(leaves_state_alone(text, b""), "{text}");
+            assert!(runs_only_programs(text), "{text}");
         }
     }
 
@@ -167,7 +161,7 @@ mod tests {
             "! ls",
             "ls || cd src",
         ] {
-            assert!(!leaves_state_alone(text, b""), "{text}");
+            assert!(!runs_only_programs(text), "{text}");
         }
     }
 
@@ -178,9 +172,9 @@ mod tests {
             "declare -f ls\n",
             "trap -- 'a=1' DEBUG\n",
         ] {
-            assert!(!leaves_state_alone("ls", state.as_bytes()), "{state}");
+            assert!(defines_code(state.as_bytes()), "{state}");
         }
         let ours = b"declare -f __halter_save\ntrap -- '__halter_leave' SIGTERM\nA=1\n";
-        assert!(leaves_state_alone("ls", ours));
+        assert!(!defines_code(ours));
     }
 }

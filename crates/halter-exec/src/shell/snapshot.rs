@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
+use super::quiet::defines_code;
 use crate::limits::MAX_SNAPSHOT_BYTES;
 use crate::sys;
 
@@ -15,6 +16,8 @@ pub(super) struct Snapshots {
     turns: [File; 2],
     next_turn: u64,
     exit: File,
+    /// Whether the newest state defines code; looked up once for each.
+    defines_code: Option<bool>,
 }
 
 impl Snapshots {
@@ -24,6 +27,7 @@ impl Snapshots {
             turns: [file()?, file()?],
             next_turn: 1,
             exit: file()?,
+            defines_code: None,
         })
     }
 
@@ -31,6 +35,7 @@ impl Snapshots {
     pub(super) fn next_turn(&mut self) -> (String, PathBuf) {
         let turn = self.next_turn;
         self.next_turn += 1;
+        self.defines_code = None;
         let [even, odd] = &self.turns;
         let file = if turn.is_multiple_of(2) { even } else { odd };
         (turn.to_string(), sys::handover_path(file))
@@ -63,6 +68,17 @@ impl Snapshots {
             .map(|(_, state)| state)
     }
 
+    /// Whether the newest state has functions, aliases or traps that could run
+    /// in place of a program; true if there is no state to tell by.
+    pub(super) fn define_code(&mut self) -> bool {
+        if let Some(known) = self.defines_code {
+            return known;
+        }
+        let defined = self.latest().is_none_or(|state| defines_code(&state));
+        self.defines_code = Some(defined);
+        defined
+    }
+
     /// Makes this the state to start from, until a newer one is written.
     pub(super) fn keep(&mut self, state: &[u8]) -> io::Result<()> {
         let file = sys::data_file("halter-shell-state", &tagged(self.next_turn, state))?;
@@ -74,6 +90,7 @@ impl Snapshots {
         };
         *place = file;
         self.next_turn += 1;
+        self.defines_code = None;
         Ok(())
     }
 }

@@ -183,23 +183,29 @@ impl ProcessTree {
         }
     }
 
-    fn look(&self) -> Look {
+    /// The living members besides the leader. With a cgroup, a leader that is
+    /// alone costs one small file to read.
+    pub(crate) fn followers(&self) -> Vec<Member> {
+        let leader = self.leader.pid;
         match &self.grip {
             TreeGrip::Cgroup(cgroup) => {
-                let members = cgroup
-                    .members()
-                    .into_iter()
-                    .filter_map(procfs::stat)
-                    .filter(|stat| !stat.is_dead())
-                    .map(|stat| Member::from(&stat))
-                    // The number may have changed hands since the list was read.
-                    .filter(|member| cgroup.contains(member.pid))
-                    .collect();
-                Look {
-                    members,
-                    unclear: false,
-                }
+                let pids = cgroup.members().into_iter();
+                living(cgroup, pids.filter(|pid| *pid != leader))
             }
+            TreeGrip::Walk { .. } => {
+                let mut members = self.members();
+                members.retain(|member| member.pid != leader);
+                members
+            }
+        }
+    }
+
+    fn look(&self) -> Look {
+        match &self.grip {
+            TreeGrip::Cgroup(cgroup) => Look {
+                members: living(cgroup, cgroup.members().into_iter()),
+                unclear: false,
+            },
             TreeGrip::Walk { marker } => {
                 let marker = format!("{TREE_MARKER}={marker}");
                 let mut all = Vec::new();
@@ -322,5 +328,14 @@ pub(crate) fn freeze_and_kill(
     stopped
         .into_iter()
         .map(|member| (member, member.send(Signal::KILL)))
+        .collect()
+}
+/// Those of a cgroup's members that live and are still in it.
+fn living(cgroup: &Cgroup, pids: impl Iterator<Item = i32>) -> Vec<Member> {
+    pids.filter_map(procfs::stat)
+        .filter(|stat| !stat.is_dead())
+        .map(|stat| Member::from(&stat))
+        // The number may have changed hands since the list was read.
+        .filter(|member| cgroup.contains(member.pid))
         .collect()
 }
