@@ -1,0 +1,248 @@
+//! An answer before it takes the shape of a wire.
+
+use crate::conversation::Conversation;
+use crate::scenario::select::Selection;
+use crate::scenario::template::Quotes;
+use crate::scenario::{ChatQuirk, Part, Pieces, Step, UnknownKind, Usage};
+use crate::seal;
+use serde_json::{Map, Value};
+
+/// Characters per delta unless a part says otherwise.
+const DELTA_CHARS: usize = 24;
+
+/// Bytes that are taken for one token where nothing is scripted.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// A moment for `created` fields; answers do not depend on the clock.
+pub(crate) const CREATED: u64 = 1_793_000_000;
+
+/// What the model says to one request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    /// The model asked for.
+    pub model: String,
+    /// The content.
+    pub parts: Vec<AnswerPart>,
+    /// Why it stopped.
+    pub stop: Stop,
+    /// Token counts.
+    pub usage: Usage,
+    /// A digest of the request, for ids.
+    pub request: String,
+    /// Novelties to mix in.
+    pub unknown: Vec<UnknownKind>,
+    /// Departures of a Chat server.
+    pub quirks: Vec<ChatQuirk>,
+}
+
+/// A piece of an answer, cut into deltas.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum AnswerPart {
+    Text(Vec<String>),
+    Thinking(Vec<String>),
+    Redacted,
+    Call(AnswerCall),
+}
+
+/// A call.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AnswerCall {
+    /// Its number in the answer, from 0.
+    pub number: usize,
+    pub name: String,
+    /// The arguments as sent, perhaps cut off.
+    pub pieces: Vec<String>,
+    /// The arguments, when they are whole and valid.
+    pub input: Option<Map<String, Value>>,
+}
+
+impl AnswerCall {
+    /// The arguments as sent.
+    pub(crate) fn arguments(&self) -> String {
+        self.pieces.concat()
+    }
+}
+
+/// Why an answer ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stop {
+    End,
+    ToolUse,
+    MaxTokens,
+    Sequence,
+    Refusal,
+    ContentFilter,
+    ContextWindow,
+    Pause,
+    Other(String),
+}
+
+impl Stop {
+    fn parse(word: &str) -> Self {
+        match word {
+            "end" => Self::End,
+            "tool_use" => Self::ToolUse,
+            "max_tokens" => Self::MaxTokens,
+            "stop_sequence" => Self::Sequence,
+            "refusal" => Self::Refusal,
+            "content_filter" => Self::ContentFilter,
+            "context_window" => Self::ContextWindow,
+            "pause" => Self::Pause,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+impl Answer {
+    /// The answer of a step to a request.
+    pub(crate) fn compose(
+        selection: &Selection<'_>,
+        conversation: &Conversation,
+        raw_body: &str,
+    ) -> Self {
+        let step: &Step = &selection.step;
+        let quotes = Quotes {
+            conversation,
+            anchor: selection.anchor,
+            step_index: selection.step_index,
+        };
+        let mut calls = 0;
+        let parts: Vec<_> = step
+            .parts
+            .iter()
+            .map(|part| {
+                let composed = compose_part(part, &quotes, calls);
+                calls += usize::from(matches!(composed, AnswerPart::Call(_)));
+                composed
+            })
+            .collect();
+        let stop = match &step.stop {
+            Some(word) => Stop::parse(word),
+            None if calls > 0 => Stop::ToolUse,
+            None => Stop::End,
+        };
+        let usage = step
+            .usage
+            .unwrap_or_else(|| estimate(raw_body.len(), &parts));
+        Self {
+            model: conversation.model.clone(),
+            parts,
+            stop,
+            usage,
+            request: seal::digest(&[&selection.name, raw_body]),
+            unknown: step.unknown.clone(),
+            quirks: step.quirks.clone(),
+        }
+    }
+
+    /// Whether this novelty is asked for.
+    pub(crate) fn invents(&self, kind: UnknownKind) -> bool {
+        self.unknown.contains(&kind)
+    }
+
+    /// Whether the Chat server has this quirk.
+    pub(crate) fn has(&self, quirk: ChatQuirk) -> bool {
+        self.quirks.contains(&quirk)
+    }
+
+    /// An id that follows from the request.
+    pub(crate) fn id(&self, vendor: &str) -> String {
+        format!("{vendor}mock{}", self.request.get(..20).unwrap_or_default())
+    }
+
+    /// The calls.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &AnswerCall> {
+        self.parts.iter().filter_map(|part| match part {
+            AnswerPart::Call(call) => Some(call),
+            _ => None,
+        })
+    }
+}
+
+/// Tokens of so many bytes, roughly.
+pub(crate) fn tokens(bytes: usize) -> u64 {
+    u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX)
+}
+
+fn estimate(body_bytes: usize, parts: &[AnswerPart]) -> Usage {
+    let size = |pieces: &[String]| pieces.iter().map(String::len).sum::<usize>();
+    let mut usage = Usage {
+        input: tokens(body_bytes),
+        ..Usage::default()
+    };
+    for part in parts {
+        match part {
+            AnswerPart::Text(pieces) => usage.output += tokens(size(pieces)),
+            AnswerPart::Thinking(pieces) => usage.reasoning += tokens(size(pieces)),
+            AnswerPart::Redacted => usage.reasoning += 1,
+            AnswerPart::Call(call) => usage.output += tokens(size(&call.pieces) + call.name.len()),
+        }
+    }
+    usage
+}
+
+fn compose_part(part: &Part, quotes: &Quotes<'_>, number: usize) -> AnswerPart {
+    match part {
+        Part::Text { text, chunk_chars } => AnswerPart::Text(deltas(text, *chunk_chars, quotes)),
+        Part::Thinking { text, chunk_chars } => {
+            AnswerPart::Thinking(deltas(text, *chunk_chars, quotes))
+        }
+        Part::RedactedThinking {} => AnswerPart::Redacted,
+        Part::Filler { bytes } => AnswerPart::Text(vec!["x".repeat(*bytes)]),
+        Part::Call {
+            tool,
+            input,
+            raw,
+            cut_chars,
+            chunk_chars,
+        } => {
+            let mut arguments = match raw {
+                Some(raw) => quotes.fill(raw),
+                None => Value::Object(quotes.fill_object(input)).to_string(),
+            };
+            if let Some(cut) = cut_chars {
+                arguments = arguments.chars().take(*cut).collect();
+            }
+            AnswerPart::Call(AnswerCall {
+                number,
+                name: quotes.fill(tool),
+                pieces: cut_into(&arguments, *chunk_chars),
+                input: serde_json::from_str(&arguments).ok(),
+            })
+        }
+    }
+}
+
+fn deltas(text: &Pieces, chunk_chars: Option<usize>, quotes: &Quotes<'_>) -> Vec<String> {
+    match text {
+        Pieces::Whole(text) => cut_into(&quotes.fill(text), chunk_chars),
+        Pieces::Deltas(pieces) => pieces.iter().map(|piece| quotes.fill(piece)).collect(),
+    }
+}
+
+fn cut_into(text: &str, chunk_chars: Option<usize>) -> Vec<String> {
+    let size = chunk_chars.unwrap_or(DELTA_CHARS).max(1);
+    let letters: Vec<char> = text.chars().collect();
+    letters
+        .chunks(size)
+        .map(|chunk| chunk.iter().collect())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_by_characters_not_bytes() {
+        assert_eq!(cut_into("äöü", Some(2)), ["äö", "ü"]);
+        assert!(cut_into("", None).is_empty());
+        assert_eq!(cut_into("ab", Some(0)), ["a", "b"]);
+    }
+
+    #[test]
+    fn the_usual_words_for_stopping_are_known_and_others_kept() {
+        assert_eq!(Stop::parse("max_tokens"), Stop::MaxTokens);
+        assert_eq!(Stop::parse("moonrise"), Stop::Other("moonrise".to_owned()));
+    }
+}

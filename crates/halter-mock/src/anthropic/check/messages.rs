@@ -1,0 +1,338 @@
+//! Messages: roles in order, blocks where they belong, calls answered at once,
+//! thoughts returned as they were.
+
+use super::{STRICT_VERSION, required};
+use crate::codec::Problem;
+use crate::limits::MAX_MESSAGES;
+use crate::look;
+use crate::seal;
+use base64::Engine as _;
+use serde_json::Value;
+use std::collections::HashSet;
+
+pub(super) fn check(body: &Value, version: &str) -> Result<(), Problem> {
+    let messages = body
+        .get("messages")
+        .ok_or_else(|| required("messages"))?
+        .as_array()
+        .ok_or_else(|| Problem::invalid("messages: Input should be a valid list"))?;
+    if messages.is_empty() {
+        return Err(Problem::invalid(
+            "messages: at least one message is required",
+        ));
+    }
+    if messages.len() > MAX_MESSAGES {
+        return Err(Problem::invalid(format!(
+            "messages: at most {MAX_MESSAGES} messages are allowed"
+        )));
+    }
+    let model = look::text(body, "model").unwrap_or_default();
+    check_roles(messages, model)?;
+    for (index, message) in messages.iter().enumerate() {
+        check_content(index, message, version)?;
+        check_thoughts(index, message, model)?;
+    }
+    check_pairing(messages)?;
+    check_thoughts_kept(messages, model)
+}
+
+fn role(message: &Value) -> &str {
+    look::text(message, "role").unwrap_or_default()
+}
+
+fn check_roles(messages: &[Value], model: &str) -> Result<(), Problem> {
+    for (index, message) in messages.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|at| messages.get(at));
+        let after = messages.get(index + 1).map(role);
+        match (role(message), before) {
+            ("user", _) | ("assistant", Some(_)) => {}
+            ("assistant" | "system", None) => {
+                return Err(Problem::invalid(
+                    "messages: first message must use the \"user\" role",
+                ));
+            }
+            ("system", Some(before)) => {
+                let follows_well = role(before) == "user" || ends_in_server_result(before);
+                if !follows_well || !matches!(after, None | Some("assistant")) {
+                    return Err(Problem::invalid(format!(
+                        "messages.{index}: a system message must directly follow a user message and be last or be followed by an assistant message"
+                    )));
+                }
+            }
+            _ => {
+                return Err(Problem::invalid(format!(
+                    "messages.{index}.role: Input should be 'user', 'assistant' or 'system'"
+                )));
+            }
+        }
+    }
+    // A paused answer is sent back as it is, to be gone on with.
+    let is_paused = |message: &Value| {
+        look::items(message, "content").last().map(look::kind) == Some("server_tool_use")
+    };
+    let prefilled = messages
+        .last()
+        .is_some_and(|last| role(last) == "assistant" && !is_paused(last));
+    if prefilled && !model.contains("-4-5") {
+        return Err(Problem::invalid(
+            "This model does not support assistant message prefill. The conversation must end with a user message.",
+        ));
+    }
+    Ok(())
+}
+
+fn ends_in_server_result(message: &Value) -> bool {
+    look::items(message, "content").last().is_some_and(|block| {
+        look::kind(block).ends_with("_tool_result") && look::kind(block) != "tool_result"
+    })
+}
+
+fn check_content(index: usize, message: &Value, version: &str) -> Result<(), Problem> {
+    match message.get("content") {
+        Some(Value::String(text)) if !text.trim().is_empty() => Ok(()),
+        Some(Value::Array(blocks)) if !blocks.is_empty() => {
+            for (place, block) in blocks.iter().enumerate() {
+                check_block(role(message), block, version).map_err(|reason| {
+                    Problem::invalid(format!("messages.{index}.content.{place}{reason}"))
+                })?;
+            }
+            Ok(())
+        }
+        Some(Value::String(_) | Value::Array(_)) => Err(Problem::invalid(format!(
+            "messages.{index}: all messages must have non-empty content"
+        ))),
+        Some(_) => Err(Problem::invalid(format!(
+            "messages.{index}.content: Input should be a string or a list"
+        ))),
+        None => Err(required(&format!("messages.{index}.content"))),
+    }
+}
+
+/// The error is what follows the block's place.
+fn check_block(role: &str, block: &Value, version: &str) -> Result<(), String> {
+    match (look::kind(block), role) {
+        ("", _) => Err(".type: Field required".to_owned()),
+        ("text", _) => {
+            if look::text(block, "text").is_none_or(|text| text.trim().is_empty()) {
+                return Err(": text content blocks must be non-empty".to_owned());
+            }
+            let cites = !look::items(block, "citations").is_empty();
+            if cites && role == "user" && version == STRICT_VERSION {
+                return Err(".citations: Extra inputs are not permitted".to_owned());
+            }
+            Ok(())
+        }
+        ("image", "user") => check_image(block),
+        ("document", "assistant") if version == STRICT_VERSION => {
+            Err(".type: document blocks are not permitted in assistant messages".to_owned())
+        }
+        ("tool_use", "assistant") => {
+            let named = look::text(block, "id").is_some_and(|id| look::is_name(id, 256, ""))
+                && look::text(block, "name").is_some_and(|name| look::is_name(name, 64, ""));
+            match block.get("input") {
+                Some(Value::Object(_)) if named => Ok(()),
+                Some(Value::Object(_)) => {
+                    Err(".tool_use: id and name should match pattern '^[a-zA-Z0-9_-]+$'".to_owned())
+                }
+                _ => Err(".tool_use.input: Input should be a valid dictionary".to_owned()),
+            }
+        }
+        ("tool_result", "user") => check_result(block),
+        ("thinking" | "redacted_thinking", "assistant")
+        | ("document" | "search_result", "user") => Ok(()),
+        ("tool_use" | "tool_result" | "thinking" | "redacted_thinking" | "image", role) => {
+            Err(format!(
+                ".type: `{}` blocks are not allowed in {role} messages",
+                look::kind(block)
+            ))
+        }
+        // What the service sent comes back, new kinds included.
+        (_, "assistant" | "system") => Ok(()),
+        (kind, _) => Err(format!(
+            ": Input tag '{kind}' does not match any of the expected tags"
+        )),
+    }
+}
+
+fn check_image(block: &Value) -> Result<(), String> {
+    let source = block.get("source").unwrap_or(&Value::Null);
+    if look::kind(source) != "base64" {
+        return match look::kind(source) {
+            "url" | "file" => Ok(()),
+            _ => Err(".image.source.type: Input should be 'base64', 'url' or 'file'".to_owned()),
+        };
+    }
+    let media = look::text(source, "media_type").unwrap_or_default();
+    if !["image/png", "image/jpeg", "image/gif", "image/webp"].contains(&media) {
+        return Err(".image.source.base64.media_type: not a supported image type".to_owned());
+    }
+    let data = look::text(source, "data").unwrap_or_default();
+    let valid = base64::engine::general_purpose::STANDARD
+        .decode(data)
+        .is_ok_and(|bytes| !bytes.is_empty());
+    if valid {
+        Ok(())
+    } else {
+        Err(".image.source.base64.data: Input should be valid base64".to_owned())
+    }
+}
+
+fn check_result(block: &Value) -> Result<(), String> {
+    if look::text(block, "tool_use_id").is_none() {
+        return Err(".tool_result.tool_use_id: Field required".to_owned());
+    }
+    match block.get("content") {
+        None | Some(Value::String(_)) => Ok(()),
+        Some(Value::Array(parts)) => {
+            for (place, part) in parts.iter().enumerate() {
+                let checked = match look::kind(part) {
+                    "text" if look::text(part, "text").is_some_and(|text| !text.is_empty()) => {
+                        Ok(())
+                    }
+                    "text" => Err(": text content blocks must be non-empty".to_owned()),
+                    "image" => check_image(part),
+                    "document" | "search_result" | "tool_reference" | "browser_state" => Ok(()),
+                    kind => Err(format!(
+                        ": Input tag '{kind}' is not allowed in a tool_result"
+                    )),
+                };
+                checked.map_err(|reason| format!(".tool_result.content.{place}{reason}"))?;
+            }
+            Ok(())
+        }
+        Some(_) => Err(".tool_result.content: Input should be a string or a list".to_owned()),
+    }
+}
+
+/// Every thought is signed by this service, for this model, over this text.
+fn check_thoughts(index: usize, message: &Value, model: &str) -> Result<(), Problem> {
+    for (place, block) in look::items(message, "content").iter().enumerate() {
+        let kind = look::kind(block);
+        let valid = match kind {
+            "thinking" => {
+                let text = look::text(block, "thinking").unwrap_or_default();
+                let signature = look::text(block, "signature").unwrap_or_default();
+                seal::is_signed(signature, model, &["thinking", text])
+            }
+            "redacted_thinking" => {
+                seal::is_opaque(look::text(block, "data").unwrap_or_default(), model)
+            }
+            _ => true,
+        };
+        if !valid {
+            let field = if kind == "thinking" {
+                "signature"
+            } else {
+                "data"
+            };
+            return Err(Problem::invalid(format!(
+                "messages.{index}.content.{place}: Invalid `{field}` in `{kind}` block"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn ids_of<'a>(message: &'a Value, kind: &str, key: &str) -> Vec<&'a str> {
+    look::items(message, "content")
+        .iter()
+        .filter(|block| look::kind(block) == kind)
+        .filter_map(|block| look::text(block, key))
+        .collect()
+}
+
+fn check_pairing(messages: &[Value]) -> Result<(), Problem> {
+    let mut seen = HashSet::new();
+    let mut open: Vec<&str> = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        let results = ids_of(message, "tool_result", "tool_use_id");
+        check_results(index, message, &open, &results)?;
+        open = ids_of(message, "tool_use", "id");
+        if let Some(id) = open.iter().find(|id| !seen.insert(**id)) {
+            return Err(Problem::invalid(format!(
+                "messages.{index}: `tool_use` ids must be unique ({id})"
+            )));
+        }
+    }
+    if open.is_empty() {
+        Ok(())
+    } else {
+        Err(unanswered(messages.len().saturating_sub(1), &open))
+    }
+}
+
+fn check_results(
+    index: usize,
+    message: &Value,
+    open: &[&str],
+    results: &[&str],
+) -> Result<(), Problem> {
+    let missing: Vec<_> = open
+        .iter()
+        .copied()
+        .filter(|id| !results.contains(id))
+        .collect();
+    if !missing.is_empty() {
+        return Err(unanswered(index.saturating_sub(1), &missing));
+    }
+    let mut once = HashSet::new();
+    for id in results {
+        if !open.contains(id) {
+            return Err(Problem::invalid(format!(
+                "messages.{index}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
+            )));
+        }
+        if !once.insert(id) {
+            return Err(Problem::invalid(format!(
+                "messages.{index}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {id}"
+            )));
+        }
+    }
+    let results_lead = look::items(message, "content")
+        .iter()
+        .take(results.len())
+        .all(|block| look::kind(block) == "tool_result");
+    if results_lead {
+        Ok(())
+    } else {
+        Err(unanswered(index.saturating_sub(1), open))
+    }
+}
+
+fn unanswered(index: usize, ids: &[&str]) -> Problem {
+    Problem::invalid(format!(
+        "messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: {}. Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
+        ids.join(", ")
+    ))
+}
+
+/// In the current turn no thought before a call has been dropped or reordered.
+fn check_thoughts_kept(messages: &[Value], model: &str) -> Result<(), Problem> {
+    let turn_start = messages
+        .iter()
+        .rposition(|message| {
+            role(message) == "user" && ids_of(message, "tool_result", "tool_use_id").is_empty()
+        })
+        .unwrap_or(0);
+    for (index, message) in messages.iter().enumerate().skip(turn_start) {
+        let mut thought: Option<String> = None;
+        for (place, block) in look::items(message, "content").iter().enumerate() {
+            let seal = match look::kind(block) {
+                "thinking" => look::text(block, "signature"),
+                "redacted_thinking" => look::text(block, "data"),
+                _ => None,
+            };
+            if let Some(seal) = seal {
+                thought.get_or_insert_default().push_str(seal);
+            }
+            let id = look::text(block, "id").unwrap_or_default();
+            if look::kind(block) == "tool_use" && seal::lacks_thought(id, model, thought.as_deref())
+            {
+                return Err(Problem::invalid(format!(
+                    "messages.{index}.content.{place}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must remain as they were in the original response."
+                )));
+            }
+        }
+    }
+    Ok(())
+}

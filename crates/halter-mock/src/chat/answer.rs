@@ -1,0 +1,298 @@
+//! Answers as completions and as chunks.
+
+use super::reasoning::{self, Style};
+use crate::answer::{Answer, AnswerCall, AnswerPart, CREATED, Stop};
+use crate::codec::{Frame, Place, Request};
+use crate::look;
+use crate::scenario::{ChatQuirk, UnknownKind};
+use crate::seal;
+use crate::wire::Dialect;
+use serde_json::{Map, Value, json};
+
+pub(super) fn whole(answer: &Answer, dialect: Dialect) -> Value {
+    let style = reasoning::style(answer, dialect);
+    let mut message = Map::new();
+    message.insert("role".to_owned(), json!("assistant"));
+    let mut text = String::new();
+    for part in &answer.parts {
+        match part {
+            AnswerPart::Text(pieces) => text.push_str(&pieces.concat()),
+            AnswerPart::Thinking(pieces) => {
+                whole_thought(answer, style, pieces, &mut message, &mut text)
+            }
+            AnswerPart::Redacted | AnswerPart::Call(_) => {}
+        }
+    }
+    let content = if text.is_empty() {
+        Value::Null
+    } else {
+        json!(text)
+    };
+    let refused = answer.stop == Stop::Refusal;
+    let (content, refusal) = if refused {
+        (Value::Null, content)
+    } else {
+        (content, Value::Null)
+    };
+    message.insert("content".to_owned(), content);
+    message.insert("refusal".to_owned(), refusal);
+    let owed = reasoning::owed(answer, style);
+    let calls: Vec<_> = answer
+        .calls()
+        .map(|call| {
+            json!({
+                "id": call_id(answer, call, owed.as_deref()),
+                "type": "function",
+                "function": {"name": call.name, "arguments": arguments(answer, call)},
+            })
+        })
+        .collect();
+    if !calls.is_empty() {
+        message.insert("tool_calls".to_owned(), Value::Array(calls));
+    }
+    if answer.invents(UnknownKind::Block) {
+        message.insert("hologram".to_owned(), json!({"light": "green"}));
+    }
+    let mut completion = json!({
+        "id": answer.id("chatcmpl-"),
+        "object": "chat.completion",
+        "created": CREATED,
+        "model": answer.model,
+        "choices": [{
+            "index": 0,
+            "message": message,
+            "logprobs": null,
+            "finish_reason": finish_reason(answer),
+        }],
+    });
+    if !answer.has(ChatQuirk::NoUsage) {
+        set(&mut completion, "usage", usage(answer, dialect));
+    }
+    novel_field(answer, &mut completion);
+    completion
+}
+
+fn whole_thought(
+    answer: &Answer,
+    style: Style,
+    pieces: &[String],
+    message: &mut Map<String, Value>,
+    text: &mut String,
+) {
+    if style == Style::Tags {
+        text.push_str(&format!("<think>{}</think>\n\n", pieces.concat()));
+        return;
+    }
+    for fields in reasoning::fields(style, &[pieces.concat()], &answer.model) {
+        let Value::Object(fields) = fields else {
+            continue;
+        };
+        for (key, value) in fields {
+            match (message.get_mut(&key), value) {
+                (Some(Value::Array(old)), Value::Array(new)) => old.extend(new),
+                (_, value) => {
+                    message.insert(key, value);
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn frames(answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
+    let style = reasoning::style(answer, request.dialect);
+    let owed = reasoning::owed(answer, style);
+    let mut frames = vec![chunk(
+        answer,
+        json!({"role": "assistant", "content": ""}),
+        Value::Null,
+        Place::Opening,
+    )];
+    if answer.invents(UnknownKind::Event) {
+        let novelty = json!({"object": "weather.report", "sky": "clear"});
+        frames.push(Frame::data(&novelty, Place::Opening));
+    }
+    let refused = answer.stop == Stop::Refusal;
+    for part in &answer.parts {
+        let deltas = match part {
+            AnswerPart::Text(pieces) if refused => pieces
+                .iter()
+                .map(|piece| json!({"refusal": piece}))
+                .collect(),
+            AnswerPart::Text(pieces) => pieces
+                .iter()
+                .map(|piece| json!({"content": piece}))
+                .collect(),
+            AnswerPart::Thinking(pieces) => reasoning::fields(style, pieces, &answer.model),
+            AnswerPart::Redacted => Vec::new(),
+            AnswerPart::Call(call) => call_deltas(answer, call, owed.as_deref()),
+        };
+        for delta in deltas {
+            frames.push(chunk(answer, delta, Value::Null, Place::Delta));
+        }
+    }
+    if answer.invents(UnknownKind::Block) {
+        let novelty = json!({"hologram": {"light": "green"}});
+        frames.push(chunk(answer, novelty, Value::Null, Place::Delta));
+    }
+    closing_frames(answer, request, &mut frames);
+    frames
+}
+
+fn closing_frames(answer: &Answer, request: &Request<'_>, frames: &mut Vec<Frame>) {
+    let wanted = request
+        .body
+        .get("stream_options")
+        .is_some_and(|options| look::flag(options, "include_usage"))
+        || request.dialect == Dialect::OpenRouter;
+    let usage = (wanted && !answer.has(ChatQuirk::NoUsage)).then(|| usage(answer, request.dialect));
+    let on_choice = answer.has(ChatQuirk::UsageOnChoice);
+    let mut last = base(
+        answer,
+        json!([{
+            "index": 0, "delta": {}, "logprobs": null, "finish_reason": finish_reason(answer),
+        }]),
+    );
+    if let (true, Some(usage)) = (on_choice, &usage) {
+        set(&mut last, "usage", usage.clone());
+    }
+    frames.push(Frame::data(&last, Place::Closing));
+    if let (false, Some(usage)) = (on_choice, usage) {
+        let mut chunk = base(answer, json!([]));
+        set(&mut chunk, "usage", usage);
+        frames.push(Frame::data(&chunk, Place::Closing));
+    }
+    if !answer.has(ChatQuirk::MissingDone) {
+        frames.push(Frame {
+            event: None,
+            data: "[DONE]".to_owned(),
+            place: Place::Last,
+        });
+    }
+}
+
+fn chunk(answer: &Answer, delta: Value, finish: Value, place: Place) -> Frame {
+    let mut chunk = base(
+        answer,
+        json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]),
+    );
+    novel_field(answer, &mut chunk);
+    Frame::data(&chunk, place)
+}
+
+fn base(answer: &Answer, choices: Value) -> Value {
+    json!({
+        "id": answer.id("chatcmpl-"),
+        "object": "chat.completion.chunk",
+        "created": CREATED,
+        "model": answer.model,
+        "choices": choices,
+    })
+}
+
+fn call_id(answer: &Answer, call: &AnswerCall, owed: Option<&str>) -> String {
+    seal::call_id("call_", &answer.model, owed, &answer.request, call.number)
+}
+
+/// The arguments of a whole call, as this server writes them.
+fn arguments(answer: &Answer, call: &AnswerCall) -> Value {
+    match &call.input {
+        Some(input) if answer.has(ChatQuirk::ArgumentsObject) => json!(input),
+        Some(input) if input.is_empty() && answer.has(ChatQuirk::EmptyArguments) => json!(""),
+        _ => json!(call.arguments()),
+    }
+}
+
+fn call_deltas(answer: &Answer, call: &AnswerCall, owed: Option<&str>) -> Vec<Value> {
+    let id = call_id(answer, call, owed);
+    let index = if answer.has(ChatQuirk::SharedIndex) {
+        0
+    } else {
+        call.number
+    };
+    let one_piece = answer.has(ChatQuirk::WholeCall) || answer.has(ChatQuirk::ArgumentsObject);
+    let mut fragments: Vec<Value> = Vec::new();
+    if one_piece {
+        fragments.push(json!({"name": call.name, "arguments": arguments(answer, call)}));
+    } else {
+        let (first, rest) = split_name(answer, &call.name);
+        fragments.push(json!({"name": first, "arguments": ""}));
+        if !rest.is_empty() {
+            fragments.push(json!({"name": rest, "arguments": ""}));
+        }
+        let no_arguments = arguments(answer, call) == json!("");
+        let pieces = call.pieces.iter().filter(|_| !no_arguments);
+        fragments.extend(pieces.map(|piece| json!({"arguments": piece})));
+    }
+    fragments
+        .into_iter()
+        .enumerate()
+        .map(|(number, function)| {
+            let mut fragment = Map::new();
+            if !answer.has(ChatQuirk::MissingIndex) {
+                fragment.insert("index".to_owned(), json!(index));
+            }
+            if number == 0 || answer.has(ChatQuirk::RepeatedId) {
+                fragment.insert("id".to_owned(), json!(id));
+                fragment.insert("type".to_owned(), json!("function"));
+            } else if answer.has(ChatQuirk::EmptyId) {
+                fragment.insert("id".to_owned(), json!(""));
+            }
+            fragment.insert("function".to_owned(), function);
+            json!({"tool_calls": [fragment]})
+        })
+        .collect()
+}
+
+fn split_name<'a>(answer: &Answer, name: &'a str) -> (&'a str, &'a str) {
+    if answer.has(ChatQuirk::SplitName) {
+        name.split_at_checked(name.len() / 2).unwrap_or((name, ""))
+    } else {
+        (name, "")
+    }
+}
+
+fn finish_reason(answer: &Answer) -> &str {
+    let calls = answer.calls().next().is_some();
+    match &answer.stop {
+        Stop::ToolUse if calls && answer.has(ChatQuirk::StopWithCalls) => "stop",
+        Stop::ToolUse => "tool_calls",
+        Stop::End | Stop::Sequence | Stop::Refusal | Stop::Pause => "stop",
+        Stop::MaxTokens | Stop::ContextWindow => "length",
+        Stop::ContentFilter => "content_filter",
+        Stop::Other(word) => word,
+    }
+}
+
+fn usage(answer: &Answer, dialect: Dialect) -> Value {
+    let usage = &answer.usage;
+    let mut value = json!({
+        "prompt_tokens": usage.total_input(),
+        "completion_tokens": usage.total_output(),
+        "total_tokens": usage.total_input().saturating_add(usage.total_output()),
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cache_read,
+            "cache_write_tokens": usage.cache_writes(),
+        },
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    });
+    if dialect == Dialect::OpenRouter {
+        set(&mut value, "cost", json!(0.00042));
+        set(&mut value, "is_byok", json!(false));
+    }
+    if answer.invents(UnknownKind::Usage) {
+        set(&mut value, "dream_tokens", json!(7));
+    }
+    value
+}
+
+fn set(target: &mut Value, key: &str, value: Value) {
+    if let Some(object) = target.as_object_mut() {
+        object.insert(key.to_owned(), value);
+    }
+}
+
+fn novel_field(answer: &Answer, target: &mut Value) {
+    if answer.invents(UnknownKind::Field) {
+        set(target, "novel_field", json!({"since": 2031}));
+    }
+}

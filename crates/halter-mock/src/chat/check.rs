@@ -1,0 +1,280 @@
+//! What a strict Chat server refuses.
+
+use super::reasoning;
+use crate::codec::{Problem, Request};
+use crate::look::{self, AllRequired};
+use crate::openai::{
+    bad_type, bad_value, check_content_type, is_reasoning_model, missing, unsupported,
+};
+use crate::wire::Dialect;
+use serde_json::Value;
+use std::collections::HashSet;
+
+const FIELDS: [&str; 37] = [
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "temperature",
+    "top_p",
+    "n",
+    "stop",
+    "seed",
+    "user",
+    "store",
+    "metadata",
+    "response_format",
+    "reasoning_effort",
+    "verbosity",
+    "frequency_penalty",
+    "presence_penalty",
+    "logit_bias",
+    "logprobs",
+    "top_logprobs",
+    "modalities",
+    "audio",
+    "prediction",
+    "service_tier",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "web_search_options",
+    "functions",
+    "function_call",
+    "moderation",
+];
+
+pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
+    check_content_type(request)?;
+    let body = request.body;
+    let object = look::object(body)?;
+    // Other servers have fields of their own.
+    if request.dialect == Dialect::Vendor
+        && let Some(field) = object
+            .keys()
+            .find(|field| !FIELDS.contains(&field.as_str()))
+    {
+        return Err(Problem::invalid(format!(
+            "Unrecognized request argument supplied: {field}"
+        )));
+    }
+    let model = look::text(body, "model").filter(|model| !model.is_empty());
+    let model = model.ok_or_else(|| missing("model"))?;
+    check_settings(body, model)?;
+    check_tools(body)?;
+    let messages = look::present(body, "messages")
+        .ok_or_else(|| missing("messages"))?
+        .as_array()
+        .ok_or_else(|| bad_type("messages", "an array of messages"))?;
+    if messages.is_empty() {
+        return Err(bad_value(
+            "messages",
+            "Invalid 'messages': empty array. Expected an array with minimum length 1.",
+        ));
+    }
+    for (index, message) in messages.iter().enumerate() {
+        check_message(message, &format!("messages[{index}]"), model)?;
+    }
+    check_pairs(messages)
+}
+
+fn check_settings(body: &Value, model: &str) -> Result<(), Problem> {
+    if look::present(body, "stream_options").is_some() && !look::flag(body, "stream") {
+        return Err(bad_value(
+            "stream_options",
+            "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+        ));
+    }
+    if !is_reasoning_model(model) {
+        return Ok(());
+    }
+    if look::present(body, "max_tokens").is_some() {
+        return Err(Problem::invalid(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        )
+        .at("max_tokens")
+        .with_code("unsupported_parameter"));
+    }
+    ["temperature", "top_p"]
+        .into_iter()
+        .find(|field| look::present(body, field).is_some())
+        .map_or(Ok(()), |field| Err(unsupported(field)))
+}
+
+fn check_tools(body: &Value) -> Result<(), Problem> {
+    let tools = match look::present(body, "tools") {
+        None => return Ok(()),
+        Some(Value::Array(tools)) if !tools.is_empty() => tools,
+        Some(_) => {
+            return Err(bad_value(
+                "tools",
+                "Invalid 'tools': expected an array with minimum length 1.",
+            ));
+        }
+    };
+    for (index, tool) in tools.iter().enumerate() {
+        if look::kind(tool) != "function" {
+            continue;
+        }
+        let at = format!("tools[{index}].function");
+        let function = tool.get("function").ok_or_else(|| missing(&at))?;
+        let name = look::text(function, "name").ok_or_else(|| missing(&format!("{at}.name")))?;
+        if !look::is_name(name, 64, "") {
+            return Err(bad_value(
+                &format!("{at}.name"),
+                format!(
+                    "Invalid '{at}.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+                ),
+            ));
+        }
+        let Some(parameters) = look::present(function, "parameters") else {
+            continue;
+        };
+        let at = format!("{at}.parameters");
+        let refuse = |reason: String| {
+            Problem::invalid(format!("Invalid schema for function '{name}': {reason}."))
+                .at(at.clone())
+                .with_code("invalid_function_parameters")
+        };
+        look::tool_schema(Some(parameters)).map_err(refuse)?;
+        if look::flag(function, "strict") {
+            look::strict_schema(parameters, AllRequired::Yes).map_err(refuse)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_message(message: &Value, at: &str, model: &str) -> Result<(), Problem> {
+    let role = look::text(message, "role").ok_or_else(|| missing(&format!("{at}.role")))?;
+    match role {
+        "system" | "developer" | "user" => check_parts(message, at, role),
+        "assistant" => check_assistant(message, at, model),
+        "tool" => {
+            if look::text(message, "tool_call_id").is_none() {
+                return Err(missing(&format!("{at}.tool_call_id")));
+            }
+            check_parts(message, at, role)
+        }
+        _ => Err(bad_value(
+            &format!("{at}.role"),
+            format!(
+                "Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', 'developer' and 'tool'."
+            ),
+        )),
+    }
+}
+
+fn check_parts(message: &Value, at: &str, role: &str) -> Result<(), Problem> {
+    let parts = match message.get("content") {
+        Some(Value::String(_)) => return Ok(()),
+        Some(Value::Array(parts)) if !parts.is_empty() => parts,
+        _ => {
+            return Err(bad_type(
+                &format!("{at}.content"),
+                "a string or a non-empty array of parts",
+            ));
+        }
+    };
+    for (index, part) in parts.iter().enumerate() {
+        let kind = look::kind(part);
+        let allowed = match role {
+            "user" => matches!(kind, "text" | "image_url" | "input_audio" | "file"),
+            _ => kind == "text",
+        };
+        if !allowed {
+            return Err(bad_value(
+                &format!("{at}.content[{index}].type"),
+                format!(
+                    "Invalid value: '{kind}'. Messages with role '{role}' do not take content of this type."
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_assistant(message: &Value, at: &str, model: &str) -> Result<(), Problem> {
+    let calls = look::items(message, "tool_calls");
+    let says = ["content", "refusal", "audio", "function_call"]
+        .iter()
+        .any(|key| look::present(message, key).is_some());
+    if calls.is_empty() && !says {
+        return Err(bad_type(
+            &format!("{at}.content"),
+            "a string, as there are no tool calls",
+        ));
+    }
+    if look::text(message, "reasoning_content") == Some("") {
+        return Err(bad_value(
+            &format!("{at}.reasoning_content"),
+            "'reasoning_content' must not be empty.",
+        ));
+    }
+    for (index, call) in calls.iter().enumerate() {
+        let at = format!("{at}.tool_calls[{index}]");
+        let id = look::text(call, "id")
+            .filter(|id| !id.is_empty())
+            .ok_or_else(|| missing(&format!("{at}.id")))?;
+        if look::kind(call) != "function" {
+            return Err(missing(&format!("{at}.type")));
+        }
+        let function = call.get("function").unwrap_or(&Value::Null);
+        for key in ["name", "arguments"] {
+            if look::text(function, key).is_none() {
+                return Err(bad_type(&format!("{at}.function.{key}"), "a string"));
+            }
+        }
+        if reasoning::lacks(message, id, model) {
+            return Err(bad_value(
+                &format!("{at}.reasoning_content"),
+                "The reasoning of a message with tool calls must be passed back to the API unmodified.",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_pairs(messages: &[Value]) -> Result<(), Problem> {
+    let mut open: Vec<&str> = Vec::new();
+    let mut seen = HashSet::new();
+    for (index, message) in messages.iter().enumerate() {
+        if look::text(message, "role") == Some("tool") {
+            let id = look::text(message, "tool_call_id").unwrap_or_default();
+            let Some(place) = open.iter().position(|call| *call == id) else {
+                return Err(Problem::invalid(
+                    "Invalid parameter: messages with role 'tool' must be a response to a preceding message with 'tool_calls'.",
+                )
+                .at(format!("messages[{index}].role")));
+            };
+            open.remove(place);
+            continue;
+        }
+        unanswered(&open, index)?;
+        open = look::items(message, "tool_calls")
+            .iter()
+            .filter_map(|call| look::text(call, "id"))
+            .collect();
+        if let Some(id) = open.iter().find(|id| !seen.insert(**id)) {
+            return Err(Problem::invalid(format!("Duplicate tool call id '{id}'."))
+                .at(format!("messages[{index}].tool_calls")));
+        }
+    }
+    unanswered(&open, messages.len())
+}
+
+fn unanswered(open: &[&str], index: usize) -> Result<(), Problem> {
+    if open.is_empty() {
+        return Ok(());
+    }
+    Err(Problem::invalid(format!(
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: {}",
+        open.join(", ")
+    ))
+    .at(format!("messages[{index}].role")))
+}

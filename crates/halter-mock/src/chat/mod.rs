@@ -1,0 +1,93 @@
+//! Chat Completions: OpenAI's, and the dialects of those who imitate it.
+
+mod answer;
+mod check;
+mod reasoning;
+
+use crate::answer::Answer;
+use crate::codec::{Codec, Frame, Place, Problem, Request};
+use crate::conversation::{Conversation, ToolResult};
+use crate::look;
+use crate::models::ModelEntry;
+use crate::openai;
+use crate::wire::Dialect;
+use serde_json::{Value, json};
+
+/// The wire.
+pub(crate) struct Chat;
+
+impl Codec for Chat {
+    fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem> {
+        openai::authenticate(request)
+    }
+
+    fn check(&self, request: &Request<'_>) -> Result<(), Problem> {
+        check::check(request)
+    }
+
+    fn conversation(&self, request: &Request<'_>) -> Conversation {
+        conversation(request.body)
+    }
+
+    fn whole(&self, answer: &Answer, request: &Request<'_>) -> Value {
+        answer::whole(answer, request.dialect)
+    }
+
+    fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
+        answer::frames(answer, request)
+    }
+
+    fn error_body(&self, problem: &Problem, dialect: Dialect, _request_id: &str) -> Value {
+        openai::error_body(problem, dialect)
+    }
+
+    fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame {
+        let mut event = openai::error_body(problem, request.dialect);
+        if let (Dialect::OpenRouter, Some(object)) = (request.dialect, event.as_object_mut()) {
+            object.insert("id".to_owned(), json!(request_id));
+            object.insert("object".to_owned(), json!("chat.completion.chunk"));
+            object.insert(
+                "choices".to_owned(),
+                json!([{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]),
+            );
+        }
+        Frame::data(&event, Place::Last)
+    }
+
+    fn token_count(&self, tokens: u64) -> Value {
+        json!({"input_tokens": tokens})
+    }
+
+    fn model(&self, entry: &ModelEntry) -> Value {
+        openai::model(entry)
+    }
+
+    fn model_list(&self, entries: &[ModelEntry]) -> Value {
+        openai::model_list(entries)
+    }
+}
+
+fn conversation(body: &Value) -> Conversation {
+    let mut conversation = Conversation {
+        model: look::text(body, "model").unwrap_or_default().to_owned(),
+        streaming: look::flag(body, "stream"),
+        tools: look::items(body, "tools")
+            .iter()
+            .filter_map(|tool| look::text(tool.get("function")?, "name"))
+            .map(str::to_owned)
+            .collect(),
+        ..Conversation::default()
+    };
+    for message in look::items(body, "messages") {
+        let (text, images) = look::content(message.get("content"));
+        match look::text(message, "role") {
+            Some("assistant") => {
+                conversation.push_assistant(look::items(message, "tool_calls").len());
+            }
+            Some("tool") => conversation.push_result(ToolResult { text, images }),
+            Some("user") => conversation.push_user(&text, images),
+            _ => {}
+        }
+    }
+    conversation
+}

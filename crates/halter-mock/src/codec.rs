@@ -1,0 +1,201 @@
+//! What each wire module provides, and what it is given.
+
+use crate::answer::Answer;
+use crate::conversation::Conversation;
+use crate::models::ModelEntry;
+use crate::scenario::HttpFault;
+use crate::wire::{Dialect, Wire};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A request as a wire sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    /// Headers by lower-case name.
+    pub headers: &'a BTreeMap<String, String>,
+    /// The part of the address behind `?`.
+    pub query: &'a str,
+    /// The model of the path, where the wire has it there.
+    pub path_model: Option<&'a str>,
+    /// Whose manners the endpoint has.
+    pub dialect: Dialect,
+    /// Whether the tokens are to be counted only.
+    pub counting: bool,
+    /// Whether the path asks for a stream.
+    pub path_streams: bool,
+    /// The parsed body; null when there is none.
+    pub body: &'a Value,
+}
+
+impl<'a> Request<'a> {
+    /// A header that is there and not empty.
+    pub(crate) fn header(&self, name: &str) -> Option<&'a str> {
+        self.headers
+            .get(name)
+            .map(|value| value.trim())
+            .filter(|value| !value.is_empty())
+    }
+
+    /// The key of `Authorization: Bearer KEY`.
+    pub(crate) fn bearer(&self) -> Option<&'a str> {
+        let value = self.header("authorization")?;
+        let (scheme, key) = value.split_once(' ')?;
+        let key = key.trim();
+        (scheme.eq_ignore_ascii_case("bearer") && !key.is_empty()).then_some(key)
+    }
+
+    /// The value of a query parameter.
+    pub(crate) fn query_value(&self, name: &str) -> Option<&'a str> {
+        self.query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+            .filter(|value| !value.is_empty())
+    }
+}
+
+/// Why a request is refused, or what a fault says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Problem {
+    /// The HTTP status.
+    pub status: u16,
+    /// The wire's type of error; unset: what it uses for the status.
+    pub kind: Option<Box<str>>,
+    /// A finer code.
+    pub code: Option<Box<str>>,
+    /// The field at fault.
+    pub param: Option<Box<str>>,
+    /// The words.
+    pub message: String,
+    /// Seconds to wait, where the wire says so in the body.
+    pub retry_after: Option<Box<str>>,
+}
+
+impl Problem {
+    /// A problem with this status.
+    pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+            ..Self::default()
+        }
+    }
+
+    /// A request that breaks a rule.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(400, message)
+    }
+
+    /// The same, with a finer code.
+    pub(crate) fn with_code(mut self, code: &str) -> Self {
+        self.code = Some(code.into());
+        self
+    }
+
+    /// The same, naming the field at fault.
+    pub(crate) fn at(mut self, param: impl Into<Box<str>>) -> Self {
+        self.param = Some(param.into());
+        self
+    }
+}
+
+impl From<&HttpFault> for Problem {
+    fn from(fault: &HttpFault) -> Self {
+        Self {
+            status: fault.status,
+            kind: fault.error.as_deref().map(Box::from),
+            code: fault.code.as_deref().map(Box::from),
+            param: None,
+            message: fault
+                .message
+                .clone()
+                .unwrap_or_else(|| format!("the scenario answers with status {}", fault.status)),
+            retry_after: fault
+                .headers
+                .get("retry-after")
+                .map(|wait| Box::from(wait.as_str())),
+        }
+    }
+}
+
+/// One event of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Frame {
+    /// The `event:` line.
+    pub event: Option<String>,
+    /// The `data:` line.
+    pub data: String,
+    /// Where it stands in the stream.
+    pub place: Place,
+}
+
+/// Where an event stands in its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Before any content.
+    Opening,
+    /// Carries a piece of content.
+    Delta,
+    /// Between pieces of content.
+    Between,
+    /// Says that the answer is complete.
+    Closing,
+    /// The formal last event, which says nothing new.
+    Last,
+}
+
+impl Frame {
+    /// An event with its name.
+    pub(crate) fn named(event: &str, data: &Value, place: Place) -> Self {
+        Self {
+            event: Some(event.to_owned()),
+            data: data.to_string(),
+            place,
+        }
+    }
+
+    /// An event without a name.
+    pub(crate) fn data(data: &Value, place: Place) -> Self {
+        Self {
+            event: None,
+            data: data.to_string(),
+            place,
+        }
+    }
+}
+
+/// A wire: reads, checks and answers requests.
+pub(crate) trait Codec: Sync {
+    /// The key of the request, or why the lack of one is refused.
+    fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem>;
+    /// What a strict server would refuse.
+    fn check(&self, request: &Request<'_>) -> Result<(), Problem>;
+    /// What the request says.
+    fn conversation(&self, request: &Request<'_>) -> Conversation;
+    /// The answer in one piece.
+    fn whole(&self, answer: &Answer, request: &Request<'_>) -> Value;
+    /// The answer as a stream.
+    fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame>;
+    /// An error's body.
+    fn error_body(&self, problem: &Problem, dialect: Dialect, request_id: &str) -> Value;
+    /// An error in the middle of a stream.
+    fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame;
+    /// The number of tokens of a request.
+    fn token_count(&self, tokens: u64) -> Value;
+    /// A model.
+    fn model(&self, entry: &ModelEntry) -> Value;
+    /// All models.
+    fn model_list(&self, entries: &[ModelEntry]) -> Value;
+}
+
+/// The codec of a wire.
+pub(crate) fn codec(wire: Wire) -> &'static dyn Codec {
+    match wire {
+        Wire::Anthropic => &crate::anthropic::Anthropic,
+        Wire::Responses => &crate::responses::Responses,
+        Wire::Chat => &crate::chat::Chat,
+        Wire::Gemini => &crate::gemini::Gemini,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! A request as a conversation, whatever its wire: enough to choose a scenario,
+//! count its steps and quote from it.
+
+/// What a request says so far.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Conversation {
+    /// The model asked for.
+    pub model: String,
+    /// Whether the answer is to be streamed.
+    pub streaming: bool,
+    /// The turns in order.
+    pub turns: Vec<Turn>,
+    /// The names of the tools offered.
+    pub tools: Vec<String>,
+}
+
+/// One turn. Neighbouring items of the assistant are one turn.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Turn {
+    /// Words and pictures of the user.
+    User { text: String, images: usize },
+    /// An answer of the model, and how many calls it makes.
+    Assistant { calls: usize },
+    /// Results of calls.
+    Results(Vec<ToolResult>),
+}
+
+/// The result of a call.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ToolResult {
+    /// Its text, parts joined.
+    pub text: String,
+    /// The pictures in it.
+    pub images: usize,
+}
+
+impl Conversation {
+    /// Adds words of the user; parts of one message are one turn.
+    pub(crate) fn push_user(&mut self, text: &str, images: usize) {
+        if text.is_empty() && images == 0 {
+            return;
+        }
+        self.turns.push(Turn::User {
+            text: text.to_owned(),
+            images,
+        });
+    }
+
+    /// Adds something the model said.
+    pub(crate) fn push_assistant(&mut self, more_calls: usize) {
+        if let Some(Turn::Assistant { calls }) = self.turns.last_mut() {
+            *calls += more_calls;
+        } else {
+            self.turns.push(Turn::Assistant { calls: more_calls });
+        }
+    }
+
+    /// Adds the result of a call.
+    pub(crate) fn push_result(&mut self, result: ToolResult) {
+        if let Some(Turn::Results(results)) = self.turns.last_mut() {
+            results.push(result);
+        } else {
+            self.turns.push(Turn::Results(vec![result]));
+        }
+    }
+
+    /// The results from this turn on, in order.
+    pub(crate) fn results_since(
+        &self,
+        turn: usize,
+    ) -> impl DoubleEndedIterator<Item = &ToolResult> {
+        self.turns
+            .iter()
+            .skip(turn)
+            .filter_map(|turn| match turn {
+                Turn::Results(results) => Some(results.iter()),
+                _ => None,
+            })
+            .flatten()
+    }
+
+    /// The pictures in all of it.
+    pub(crate) fn images(&self) -> usize {
+        self.turns
+            .iter()
+            .map(|turn| match turn {
+                Turn::User { images, .. } => *images,
+                Turn::Results(results) => results.iter().map(|result| result.images).sum(),
+                Turn::Assistant { .. } => 0,
+            })
+            .sum()
+    }
+}

@@ -1,0 +1,228 @@
+//! Contents: parts that are something, calls answered at once and in order,
+//! signatures returned as they were.
+
+use crate::codec::Problem;
+use crate::gemini::answer::{call_signature, signs};
+use crate::gemini::{is_response, role};
+use crate::look;
+use crate::seal;
+use serde_json::Value;
+
+/// What a client puts on calls that no model made.
+const SKIP_VALIDATION: &str = "skip_thought_signature_validator";
+
+/// What a part may be. The first three describe another.
+const KINDS: [&str; 13] = [
+    "thought",
+    "thoughtSignature",
+    "videoMetadata",
+    "text",
+    "functionCall",
+    "functionResponse",
+    "inlineData",
+    "fileData",
+    "executableCode",
+    "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
+    "mediaResolution",
+];
+
+pub(super) fn check(contents: &[Value], model: &str) -> Result<(), Problem> {
+    if contents.is_empty() {
+        return Err(Problem::invalid(
+            "* GenerateContentRequest.contents: contents is not specified",
+        ));
+    }
+    for (index, content) in contents.iter().enumerate() {
+        check_parts(index, content, model)?;
+    }
+    if contents.last().map(role) == Some("model") {
+        return Err(Problem::invalid(
+            "Please ensure that single turn requests end with a user role or the last content is from the user.",
+        ));
+    }
+    check_pairs(contents)?;
+    check_signatures_kept(contents, model)
+}
+
+fn check_parts(index: usize, content: &Value, model: &str) -> Result<(), Problem> {
+    if !["user", "model"].contains(&role(content)) {
+        return Err(Problem::invalid("Please use a valid role: user, model."));
+    }
+    let parts = look::items(content, "parts");
+    if parts.is_empty() {
+        return Err(Problem::invalid(format!(
+            "* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty."
+        )));
+    }
+    for (place, part) in parts.iter().enumerate() {
+        let at = format!("contents[{index}].parts[{place}]");
+        check_part(part, &at, role(content))?;
+        check_signature(part, &at, model)?;
+    }
+    Ok(())
+}
+
+fn check_part(part: &Value, at: &str, role: &str) -> Result<(), Problem> {
+    let data: Vec<_> = KINDS
+        .iter()
+        .skip(3)
+        .filter(|kind| look::present(part, kind).is_some())
+        .collect();
+    // A new kind of part that the service sent comes back in a model's turn.
+    let novel = role == "model"
+        && part
+            .as_object()
+            .is_some_and(|part| part.keys().any(|key| !KINDS.contains(&key.as_str())));
+    if data.is_empty() && !novel {
+        return Err(Problem::invalid(format!(
+            "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field"
+        )));
+    }
+    if data.len() > 1 {
+        return Err(Problem::invalid(format!(
+            "Invalid value at '{at}' (oneof), oneof field 'data' is already set."
+        )));
+    }
+    let misplaced = match role {
+        "model" => is_response(part),
+        _ => look::present(part, "functionCall").is_some(),
+    };
+    if misplaced {
+        return Err(Problem::invalid(format!(
+            "Please ensure that function calls are in model turns and function responses in user turns ({at})."
+        )));
+    }
+    check_function_shapes(part, at)
+}
+
+fn check_function_shapes(part: &Value, at: &str) -> Result<(), Problem> {
+    for (key, field) in [("functionCall", "args"), ("functionResponse", "response")] {
+        let Some(function) = look::present(part, key) else {
+            continue;
+        };
+        if look::text(function, "name").is_none_or(str::is_empty) {
+            return Err(Problem::invalid(format!(
+                "* GenerateContentRequest.{at}.{key}.name: Name cannot be empty."
+            )));
+        }
+        let value = look::present(function, field);
+        let absent_is_fine = key == "functionCall";
+        if !value.map_or(absent_is_fine, Value::is_object) {
+            return Err(Problem::invalid(format!(
+                "Invalid value at '{at}.{key}.{field}' (type.googleapis.com/google.protobuf.Struct)"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A signature that is there is this service's and belongs to its part.
+fn check_signature(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
+    let Some(signature) = look::text(part, "thoughtSignature") else {
+        return Ok(());
+    };
+    let skipped = signature == SKIP_VALIDATION;
+    // Both alphabets of base64 are the same bytes.
+    let signature = signature.replace('-', "+").replace('_', "/");
+    let valid = match look::present(part, "functionCall") {
+        _ if skipped => true,
+        Some(call) => {
+            let empty = Value::Object(serde_json::Map::new());
+            let args = look::present(call, "args").unwrap_or(&empty);
+            let name = look::text(call, "name").unwrap_or_default();
+            signature == call_signature(model, name, args)
+        }
+        None => seal::is_opaque(&signature, model),
+    };
+    if valid {
+        Ok(())
+    } else {
+        Err(Problem::invalid(format!(
+            "Invalid thought signature at {at}."
+        )))
+    }
+}
+
+fn functions<'a>(content: &'a Value, key: &str) -> Vec<&'a Value> {
+    look::items(content, "parts")
+        .iter()
+        .filter_map(|part| look::present(part, key))
+        .collect()
+}
+
+fn check_pairs(contents: &[Value]) -> Result<(), Problem> {
+    let mut open: Vec<&Value> = Vec::new();
+    for content in contents {
+        let responses = functions(content, "functionResponse");
+        if open.is_empty() && !responses.is_empty() {
+            return Err(Problem::invalid(
+                "Please ensure that function response turn comes immediately after a function call turn.",
+            ));
+        }
+        if open.len() != responses.len() {
+            return Err(unequal());
+        }
+        for (call, response) in open.iter().zip(&responses) {
+            let matches = |key: &str| call.get(key) == response.get(key);
+            if !matches("name") || (look::text(call, "id").is_some() && !matches("id")) {
+                return Err(Problem::invalid(
+                    "Please ensure that the function responses are in the order of the function calls, with the same ids and names.",
+                ));
+            }
+        }
+        let lead = look::items(content, "parts")
+            .iter()
+            .take(responses.len())
+            .all(is_response);
+        if !lead {
+            return Err(Problem::invalid(
+                "Please ensure that function response parts come before other parts of their turn.",
+            ));
+        }
+        open = functions(content, "functionCall");
+    }
+    if open.is_empty() {
+        Ok(())
+    } else {
+        Err(unequal())
+    }
+}
+
+fn unequal() -> Problem {
+    Problem::invalid(
+        "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.",
+    )
+}
+
+/// In the current turn the first call of every step has its signature.
+fn check_signatures_kept(contents: &[Value], model: &str) -> Result<(), Problem> {
+    if !signs(model) {
+        return Ok(());
+    }
+    let turn_start = contents
+        .iter()
+        .rposition(|content| {
+            role(content) == "user" && functions(content, "functionResponse").is_empty()
+        })
+        .unwrap_or(0);
+    for (index, content) in contents.iter().enumerate().skip(turn_start) {
+        let first = look::items(content, "parts")
+            .iter()
+            .enumerate()
+            .find(|(_, part)| look::present(part, "functionCall").is_some());
+        if let Some((place, part)) = first
+            && look::text(part, "thoughtSignature").is_none()
+        {
+            let name = part
+                .get("functionCall")
+                .and_then(|call| look::text(call, "name"))
+                .unwrap_or_default();
+            return Err(Problem::invalid(format!(
+                "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Function call `{name}`, position {place} of content {index}."
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! Gemini `generateContent`.
+
+mod answer;
+mod check;
+
+use crate::answer::Answer;
+use crate::codec::{Codec, Frame, Place, Problem, Request};
+use crate::conversation::{Conversation, ToolResult};
+use crate::look;
+use crate::models::ModelEntry;
+use crate::wire::Dialect;
+use serde_json::{Value, json};
+
+/// The wire.
+pub(crate) struct Gemini;
+
+impl Codec for Gemini {
+    fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem> {
+        request
+            .header("x-goog-api-key")
+            .or_else(|| request.bearer())
+            .or_else(|| request.query_value("key"))
+            .map(Some)
+            .ok_or_else(|| {
+                Problem::new(
+                    403,
+                    "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other form of API consumer identity to call this API.",
+                )
+            })
+    }
+
+    fn check(&self, request: &Request<'_>) -> Result<(), Problem> {
+        check::check(request)
+    }
+
+    fn conversation(&self, request: &Request<'_>) -> Conversation {
+        conversation(request)
+    }
+
+    fn whole(&self, answer: &Answer, request: &Request<'_>) -> Value {
+        answer::whole(answer, request.body)
+    }
+
+    fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
+        answer::frames(answer, request.body)
+    }
+
+    fn error_body(&self, problem: &Problem, _dialect: Dialect, _request_id: &str) -> Value {
+        let mut details = Vec::new();
+        if let Some(code) = &problem.code {
+            details.push(json!({
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": code,
+                "domain": "googleapis.com",
+            }));
+        }
+        if let Some(seconds) = &problem.retry_after {
+            details.push(json!({
+                "@type": "type.googleapis.com/google.rpc.RetryInfo",
+                "retryDelay": format!("{seconds}s"),
+            }));
+        }
+        let mut error = json!({
+            "code": problem.status,
+            "message": problem.message,
+            "status": status(problem),
+        });
+        if let (false, Some(object)) = (details.is_empty(), error.as_object_mut()) {
+            object.insert("details".to_owned(), json!(details));
+        }
+        json!({"error": error})
+    }
+
+    fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame {
+        let body = self.error_body(problem, request.dialect, request_id);
+        Frame::data(&body, Place::Last)
+    }
+
+    fn token_count(&self, tokens: u64) -> Value {
+        json!({
+            "totalTokens": tokens,
+            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}],
+        })
+    }
+
+    fn model(&self, entry: &ModelEntry) -> Value {
+        json!({
+            "name": format!("models/{}", entry.id),
+            "baseModelId": entry.id,
+            "version": "1",
+            "displayName": entry.id,
+            "inputTokenLimit": entry.input_tokens,
+            "outputTokenLimit": entry.output_tokens,
+            "supportedGenerationMethods": ["generateContent", "countTokens"],
+            "thinking": true,
+        })
+    }
+
+    fn model_list(&self, entries: &[ModelEntry]) -> Value {
+        let models: Vec<_> = entries.iter().map(|entry| self.model(entry)).collect();
+        json!({"models": models})
+    }
+}
+
+fn status(problem: &Problem) -> &str {
+    match (&problem.kind, problem.status) {
+        (Some(kind), _) => kind,
+        (None, 401) => "UNAUTHENTICATED",
+        (None, 403) => "PERMISSION_DENIED",
+        (None, 404) => "NOT_FOUND",
+        (None, 409) => "ABORTED",
+        (None, 429) => "RESOURCE_EXHAUSTED",
+        (None, 503 | 529) => "UNAVAILABLE",
+        (None, 504) => "DEADLINE_EXCEEDED",
+        (None, 500..) => "INTERNAL",
+        (None, _) => "INVALID_ARGUMENT",
+    }
+}
+
+/// The body that holds the contents: counting tokens may wrap it.
+fn generation(body: &Value) -> &Value {
+    look::present(body, "generateContentRequest").unwrap_or(body)
+}
+
+fn role(content: &Value) -> &str {
+    look::text(content, "role").unwrap_or("user")
+}
+
+fn is_response(part: &Value) -> bool {
+    look::present(part, "functionResponse").is_some()
+}
+
+fn conversation(request: &Request<'_>) -> Conversation {
+    let body = generation(request.body);
+    let mut conversation = Conversation {
+        model: request.path_model.unwrap_or_default().to_owned(),
+        streaming: request.path_streams,
+        tools: look::items(body, "tools")
+            .iter()
+            .flat_map(|tool| look::items(tool, "functionDeclarations"))
+            .filter_map(|function| look::text(function, "name"))
+            .map(str::to_owned)
+            .collect(),
+        ..Conversation::default()
+    };
+    for content in look::items(body, "contents") {
+        let parts = look::items(content, "parts");
+        if role(content) == "model" {
+            let calls = parts
+                .iter()
+                .filter(|part| look::present(part, "functionCall").is_some())
+                .count();
+            conversation.push_assistant(calls);
+            continue;
+        }
+        for part in parts.iter().filter(|part| is_response(part)) {
+            conversation.push_result(result(part));
+        }
+        let texts: Vec<_> = parts
+            .iter()
+            .filter_map(|part| look::text(part, "text"))
+            .collect();
+        conversation.push_user(&texts.join("\n"), images(parts));
+    }
+    conversation
+}
+
+fn images(parts: &[Value]) -> usize {
+    parts
+        .iter()
+        .filter(|part| {
+            look::present(part, "inlineData").is_some() || look::present(part, "fileData").is_some()
+        })
+        .count()
+}
+
+/// By convention the value is under `output`, `result` or `error`.
+fn result(part: &Value) -> ToolResult {
+    let answer = part.get("functionResponse").unwrap_or(&Value::Null);
+    let response = answer.get("response").unwrap_or(&Value::Null);
+    let value = ["output", "result", "error"]
+        .iter()
+        .find_map(|key| response.get(key))
+        .unwrap_or(response);
+    ToolResult {
+        text: match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        },
+        images: images(look::items(answer, "parts")),
+    }
+}

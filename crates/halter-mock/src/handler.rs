@@ -1,0 +1,495 @@
+//! One request: route, authenticate, check, choose, answer.
+
+use crate::answer::{Answer, tokens};
+use crate::capture::{CapturedRequest, Outcome};
+use crate::codec::{Codec, Problem, Request, codec};
+use crate::limits::MAX_COUNTED_REQUESTS;
+use crate::playback::{self, Cue, ResponseBody, Stage};
+use crate::route::{Operation, Route, route};
+use crate::scenario::select::{Selection, select};
+use crate::scenario::{Fault, HttpFault, Step};
+use crate::seal;
+use crate::service::Shared;
+use crate::wire::Wire;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use secrecy::ExposeSecret as _;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
+/// What is sent, and what is noted about it.
+struct Reply {
+    response: Response<ResponseBody>,
+    outcome: Outcome,
+    chosen: Option<(String, usize)>,
+    streaming: bool,
+}
+
+/// A request that has arrived.
+struct Arrived {
+    number: u64,
+    method: String,
+    path: String,
+    query: String,
+    headers: BTreeMap<String, String>,
+    body: Bytes,
+}
+
+/// Answers a request. An answer that the scenario withholds never comes.
+pub(crate) async fn handle(
+    request: hyper::Request<Incoming>,
+    shared: &Shared,
+    stage: Stage,
+) -> Response<ResponseBody> {
+    let (head, body) = request.into_parts();
+    let number = shared.next_number();
+    let headers = head
+        .headers
+        .iter()
+        .map(|(name, value)| {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            (name.as_str().to_ascii_lowercase(), value)
+        })
+        .collect();
+    let body = Limited::new(body, shared.max_body_bytes).collect().await;
+    let too_large = body.is_err();
+    let arrived = Arrived {
+        number,
+        method: head.method.as_str().to_owned(),
+        path: head.uri.path().to_owned(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        headers,
+        body: body.map(|body| body.to_bytes()).unwrap_or_default(),
+    };
+    let route = route(&arrived.method, &arrived.path, &arrived.headers);
+    let too_large = too_large.then(|| self::too_large(route.wire, shared.max_body_bytes));
+    let request_id = format!("req_mock{number:06}");
+    let mut exchange = Exchange {
+        arrived: &arrived,
+        route: &route,
+        codec: codec(route.wire),
+        shared,
+        stage: &stage,
+        request_id: &request_id,
+    };
+    if let Some(shown) = exchange.show_service() {
+        return shown;
+    }
+    let reply = match too_large {
+        Some(problem) => exchange.refuse(&problem),
+        None => exchange.reply(),
+    };
+    let delay = reply.delay();
+    let hangs = reply.outcome == Outcome::Hung;
+    shared.captures.push(exchange.captured(&reply));
+    // A hang, and a slow first byte, last until the service stops at most.
+    tokio::select! {
+        () = tokio::time::sleep(delay), if !hangs => {}
+        () = stage.stopping.cancelled() => {}
+    }
+    reply.response
+}
+
+impl Reply {
+    fn delay(&self) -> Duration {
+        self.response
+            .extensions()
+            .get::<FirstByte>()
+            .map_or(Duration::ZERO, |delay| delay.0)
+    }
+}
+
+/// How long the headers are held back.
+#[derive(Clone)]
+struct FirstByte(Duration);
+
+struct Exchange<'a> {
+    arrived: &'a Arrived,
+    route: &'a Route,
+    codec: &'static dyn Codec,
+    shared: &'a Shared,
+    stage: &'a Stage,
+    request_id: &'a str,
+}
+
+impl Exchange<'_> {
+    fn captured(&self, reply: &Reply) -> CapturedRequest {
+        let arrived = self.arrived;
+        CapturedRequest {
+            number: arrived.number,
+            method: arrived.method.clone(),
+            path: arrived.path.clone(),
+            query: arrived.query.clone(),
+            headers: arrived.headers.clone(),
+            body: arrived.body.clone(),
+            wire: self.route.wire,
+            scenario: reply.chosen.as_ref().map(|(name, _)| name.clone()),
+            step: reply.chosen.as_ref().map(|(_, step)| *step),
+            streaming: reply.streaming,
+            outcome: reply.outcome.clone(),
+        }
+    }
+
+    /// The service's own pages. They are not captured.
+    fn show_service(&mut self) -> Option<Response<ResponseBody>> {
+        let page = match self
+            .route
+            .operation
+            .as_ref()
+            .filter(|_| self.route.method_fits)?
+        {
+            Operation::ShowRequests => {
+                let requests: Vec<_> = self
+                    .shared
+                    .captures
+                    .all()
+                    .iter()
+                    .map(|one| one.shown())
+                    .collect();
+                json!({"requests": requests, "dropped": self.shared.captures.dropped()})
+            }
+            Operation::ShowScenarios => {
+                let scenarios: BTreeMap<_, _> = self
+                    .shared
+                    .library
+                    .iter()
+                    .map(|(name, scenario)| (name, &scenario.description))
+                    .collect();
+                json!({"scenarios": scenarios})
+            }
+            Operation::OpenGate(name) => match self.shared.gates.open(name) {
+                Ok(()) => json!({"open": name}),
+                Err(error) => json!({"error": error.to_string()}),
+            },
+            _ => return None,
+        };
+        Some(self.whole(200, page.to_string(), &BTreeMap::new()))
+    }
+
+    fn reply(&self) -> Reply {
+        match self.answer() {
+            Ok(reply) => reply,
+            Err(problem) => self.refuse(&problem),
+        }
+    }
+
+    fn answer(&self) -> Result<Reply, Problem> {
+        let operation = self.operation()?;
+        let body: Value = if self.arrived.body.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&self.arrived.body).map_err(|error| {
+                Problem::invalid(format!(
+                    "We could not parse the JSON body of your request: {error}"
+                ))
+            })?
+        };
+        let request = Request {
+            headers: &self.arrived.headers,
+            query: &self.arrived.query,
+            path_model: self.route.path_model.as_deref(),
+            dialect: self.route.dialect,
+            counting: *operation == Operation::CountTokens,
+            path_streams: self.route.path_streams,
+            body: &body,
+        };
+        self.authenticate(&request)?;
+        match operation {
+            Operation::Generate => self.generate(&request),
+            Operation::CountTokens => {
+                self.codec.check(&request)?;
+                self.check_model(&self.codec.conversation(&request).model)?;
+                Ok(self.plain(&self.codec.token_count(tokens(self.arrived.body.len()))))
+            }
+            Operation::ListModels => Ok(self.plain(&self.codec.model_list(&self.shared.models))),
+            Operation::GetModel(id) => {
+                let found = self.shared.models.iter().find(|model| model.id == *id);
+                let entry = found.ok_or_else(|| unknown_model(id))?;
+                Ok(self.plain(&self.codec.model(entry)))
+            }
+            Operation::ShowRequests | Operation::ShowScenarios | Operation::OpenGate(_) => {
+                Err(Problem::new(404, "not a page of a model service"))
+            }
+        }
+    }
+
+    fn operation(&self) -> Result<&Operation, Problem> {
+        let path = &self.arrived.path;
+        match &self.route.operation {
+            None => Err(Problem::new(404, format!("no such address: {path}"))),
+            Some(_) if !self.route.method_fits => Err(Problem::new(
+                405,
+                format!("{} is not allowed for {path}", self.arrived.method),
+            )),
+            Some(operation) => Ok(operation),
+        }
+    }
+
+    fn authenticate(&self, request: &Request<'_>) -> Result<(), Problem> {
+        let key = self.codec.authenticate(request)?;
+        let Some(wanted) = &self.shared.api_key else {
+            return Ok(());
+        };
+        if key == Some(wanted.expose_secret()) {
+            return Ok(());
+        }
+        Err(match self.route.wire {
+            Wire::Anthropic => Problem::new(401, "invalid x-api-key"),
+            Wire::Responses | Wire::Chat => {
+                Problem::new(401, "Incorrect API key provided.").with_code("invalid_api_key")
+            }
+            Wire::Gemini => Problem::invalid("API key not valid. Please pass a valid API key.")
+                .with_code("API_KEY_INVALID"),
+        })
+    }
+
+    fn check_model(&self, model: &str) -> Result<(), Problem> {
+        let known = !self.shared.only_listed_models
+            || self.shared.models.iter().any(|entry| entry.id == model);
+        if known {
+            Ok(())
+        } else {
+            Err(unknown_model(model))
+        }
+    }
+
+    fn generate(&self, request: &Request<'_>) -> Result<Reply, Problem> {
+        self.codec.check(request)?;
+        if request.path_streams && request.query_value("alt") != Some("sse") {
+            return Err(Problem::invalid(
+                "this service streams events only: ask for streamGenerateContent?alt=sse",
+            ));
+        }
+        let conversation = self.codec.conversation(request);
+        self.check_model(&conversation.model)?;
+        let default = self.shared.default_scenario.as_deref();
+        let mut selection =
+            select(&conversation, &self.shared.library, default).map_err(Problem::invalid)?;
+        let wires = &selection.scenario.wires;
+        if !wires.is_empty() && !wires.contains(&self.route.wire) {
+            return Err(Problem::invalid(format!(
+                "the mock scenario `{}` is not meant for the {} wire",
+                selection.name, self.route.wire
+            )));
+        }
+        if let Some(max) = selection
+            .step
+            .context_bytes
+            .filter(|max| self.arrived.body.len() > *max)
+        {
+            let problem = self.too_long(max);
+            let mut reply = self.refuse(&problem);
+            reply.outcome = Outcome::Failed {
+                status: problem.status,
+            };
+            reply.chosen = Some((selection.name, selection.step_index));
+            return Ok(reply);
+        }
+        self.fail_first(&mut selection);
+        let raw = String::from_utf8_lossy(&self.arrived.body);
+        let answer = Answer::compose(&selection, &conversation, &raw);
+        let mut reply = self.perform(&selection.step, &answer, request, conversation.streaming);
+        reply.chosen = Some((selection.name, selection.step_index));
+        reply.streaming = conversation.streaming;
+        let delay = Duration::from_millis(selection.step.delivery.first_byte_ms);
+        reply.response.extensions_mut().insert(FirstByte(delay));
+        Ok(reply)
+    }
+
+    /// The prompt does not fit into the scripted context.
+    fn too_long(&self, max_bytes: usize) -> Problem {
+        let (seen, max) = (tokens(self.arrived.body.len()), tokens(max_bytes));
+        match self.route.wire {
+            Wire::Anthropic => Problem::invalid(format!("prompt is too long: {seen} tokens > {max} maximum")),
+            Wire::Responses | Wire::Chat => Problem::invalid(format!(
+                "This model's maximum context length is {max} tokens. However, your messages resulted in {seen} tokens. Please reduce the length of the messages."
+            ))
+            .at("messages")
+            .with_code("context_length_exceeded"),
+            Wire::Gemini => Problem::invalid(format!(
+                "The input token count ({seen}) exceeds the maximum number of tokens allowed ({max})."
+            )),
+        }
+    }
+
+    /// Puts the fault of the first attempts in place of the step's own.
+    fn fail_first(&self, selection: &mut Selection<'_>) {
+        let Some(first) = selection.step.fail_first.clone() else {
+            return;
+        };
+        let raw = String::from_utf8_lossy(&self.arrived.body);
+        let key = seal::digest(&[&selection.name, &self.arrived.path, &raw]);
+        let mut attempts = self
+            .shared
+            .attempts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if attempts.len() >= MAX_COUNTED_REQUESTS && !attempts.contains_key(&key) {
+            attempts.clear();
+        }
+        let seen = attempts.entry(key).or_insert(0);
+        if *seen < first.times {
+            *seen += 1;
+            let mut step = selection.step.clone().into_owned();
+            step.fault = Some(first.fault);
+            selection.step = Cow::Owned(step);
+        }
+    }
+
+    fn perform(
+        &self,
+        step: &Step,
+        answer: &Answer,
+        request: &Request<'_>,
+        streaming: bool,
+    ) -> Reply {
+        match &step.fault {
+            Some(Fault::Http(fault)) => return self.fail(fault),
+            Some(Fault::ErrorEvent { error, .. }) if !streaming => return self.fail(error),
+            Some(Fault::Hang {}) => {
+                let response = self.whole(503, String::new(), &BTreeMap::new());
+                return Reply::new(response, Outcome::Hung);
+            }
+            _ => {}
+        }
+        let (cues, kind) = if streaming {
+            let error = match &step.fault {
+                Some(Fault::ErrorEvent { error, .. }) => Some(self.codec.error_frame(
+                    &Problem::from(error),
+                    request,
+                    self.request_id,
+                )),
+                _ => None,
+            };
+            let frames = self.codec.frames(answer, request);
+            (
+                playback::stream_cues(frames, step, self.route.wire, error),
+                EVENTS,
+            )
+        } else {
+            let body = self.codec.whole(answer, request).to_string();
+            (playback::whole_cues(body, step), JSON)
+        };
+        Reply::new(
+            self.respond(200, kind, cues, &step.headers),
+            Outcome::Answered,
+        )
+    }
+
+    /// A scripted HTTP error.
+    fn fail(&self, fault: &HttpFault) -> Reply {
+        let problem = Problem::from(fault);
+        let response = match &fault.body {
+            Some(page) => {
+                let cues = vec![Cue::Bytes(Bytes::from(page.clone()))];
+                self.respond(fault.status, "text/html", cues, &fault.headers)
+            }
+            None => {
+                let body = self
+                    .codec
+                    .error_body(&problem, self.route.dialect, self.request_id);
+                self.whole(fault.status, body.to_string(), &fault.headers)
+            }
+        };
+        Reply::new(
+            response,
+            Outcome::Failed {
+                status: fault.status,
+            },
+        )
+    }
+
+    fn refuse(&self, problem: &Problem) -> Reply {
+        let body = self
+            .codec
+            .error_body(problem, self.route.dialect, self.request_id);
+        Reply::new(
+            self.whole(problem.status, body.to_string(), &BTreeMap::new()),
+            Outcome::Refused {
+                status: problem.status,
+                message: problem.message.clone(),
+            },
+        )
+    }
+
+    fn plain(&self, body: &Value) -> Reply {
+        Reply::new(
+            self.whole(200, body.to_string(), &BTreeMap::new()),
+            Outcome::Answered,
+        )
+    }
+
+    fn whole(
+        &self,
+        status: u16,
+        body: String,
+        headers: &BTreeMap<String, String>,
+    ) -> Response<ResponseBody> {
+        self.respond(status, JSON, vec![Cue::Bytes(Bytes::from(body))], headers)
+    }
+
+    fn respond(
+        &self,
+        status: u16,
+        kind: &'static str,
+        cues: Vec<Cue>,
+        headers: &BTreeMap<String, String>,
+    ) -> Response<ResponseBody> {
+        let mut response = Response::new(playback::body(cues, self.stage.clone()));
+        *response.status_mut() =
+            StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let sent = response.headers_mut();
+        sent.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if let Ok(id) = HeaderValue::from_str(self.request_id) {
+            sent.insert(HeaderName::from_static("request-id"), id.clone());
+            sent.insert(HeaderName::from_static("x-request-id"), id);
+        }
+        for (name, value) in headers {
+            // Both were checked when the scenario was added.
+            if let (Ok(name), Ok(value)) = (
+                HeaderName::from_bytes(name.as_bytes()),
+                HeaderValue::from_str(value),
+            ) {
+                sent.insert(name, value);
+            }
+        }
+        response
+    }
+}
+
+impl Reply {
+    fn new(response: Response<ResponseBody>, outcome: Outcome) -> Self {
+        Self {
+            response,
+            outcome,
+            chosen: None,
+            streaming: false,
+        }
+    }
+}
+
+fn unknown_model(model: &str) -> Problem {
+    Problem::new(
+        404,
+        format!("The model `{model}` does not exist or you do not have access to it."),
+    )
+    .at("model")
+    .with_code("model_not_found")
+}
+
+fn too_large(wire: Wire, max: usize) -> Problem {
+    let message = format!("Request exceeds the maximum size of {max} bytes");
+    match wire {
+        Wire::Gemini => Problem::invalid(message),
+        Wire::Anthropic | Wire::Responses | Wire::Chat => Problem::new(413, message),
+    }
+}

@@ -1,0 +1,215 @@
+//! Input items: shapes, pairs of calls and outputs, reasoning as it was.
+
+use crate::codec::Problem;
+use crate::look;
+use crate::openai::{bad_value, missing};
+use crate::responses::is_model_made;
+use crate::seal;
+use serde_json::Value;
+use std::collections::HashSet;
+
+pub(super) fn check(input: &[Value], body: &Value, model: &str) -> Result<(), Problem> {
+    if input.is_empty() {
+        return Err(missing("input"));
+    }
+    for (index, item) in input.iter().enumerate() {
+        check_item(item, &format!("input[{index}]"))?;
+        if look::kind(item) == "reasoning" {
+            check_reasoning(item, input.get(index + 1), body, model)?;
+        }
+    }
+    check_pairs(input, "function_call")?;
+    check_pairs(input, "custom_tool_call")?;
+    check_reasoning_kept(input, model)
+}
+
+fn check_item(item: &Value, at: &str) -> Result<(), Problem> {
+    let need = |key: &str| match look::text(item, key) {
+        Some(_) => Ok(()),
+        None => Err(missing(&format!("{at}.{key}"))),
+    };
+    match look::kind(item) {
+        "message" | "" => check_message(item, at),
+        "function_call" => {
+            need("call_id")?;
+            need("name")?;
+            need("arguments")
+        }
+        "custom_tool_call" => {
+            need("call_id")?;
+            need("name")?;
+            need("input")
+        }
+        "function_call_output" | "custom_tool_call_output" => {
+            need("call_id")?;
+            check_output(item, at)
+        }
+        "item_reference" => {
+            let id = look::text(item, "id").unwrap_or_default();
+            Err(Problem::new(404, format!("Item with id '{id}' not found.")).at("input"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_message(item: &Value, at: &str) -> Result<(), Problem> {
+    let role = look::text(item, "role").ok_or_else(|| missing(&format!("{at}.role")))?;
+    if !["user", "assistant", "system", "developer"].contains(&role) {
+        return Err(bad_value(
+            &format!("{at}.role"),
+            format!(
+                "Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
+            ),
+        ));
+    }
+    let parts = match item.get("content") {
+        Some(Value::String(_)) => return Ok(()),
+        Some(Value::Array(parts)) => parts,
+        _ => return Err(missing(&format!("{at}.content"))),
+    };
+    for (index, part) in parts.iter().enumerate() {
+        let kind = look::kind(part);
+        let allowed = match role {
+            "assistant" => matches!(kind, "output_text" | "refusal"),
+            _ => matches!(kind, "input_text" | "input_image" | "input_file"),
+        };
+        if !allowed {
+            return Err(bad_value(
+                &format!("{at}.content[{index}]"),
+                format!("Invalid value: '{kind}' is not a content type of a {role} message."),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_output(item: &Value, at: &str) -> Result<(), Problem> {
+    let bad = |index: usize, kind: &str| {
+        bad_value(
+            &format!("{at}.output[{index}]"),
+            format!("Invalid value: '{kind}' is not a content type of a tool output."),
+        )
+    };
+    match item.get("output") {
+        Some(Value::String(_)) => Ok(()),
+        Some(Value::Array(parts)) => {
+            for (index, part) in parts.iter().enumerate() {
+                if !matches!(
+                    look::kind(part),
+                    "input_text" | "input_image" | "input_file"
+                ) {
+                    return Err(bad(index, look::kind(part)));
+                }
+            }
+            Ok(())
+        }
+        _ => Err(missing(&format!("{at}.output"))),
+    }
+}
+
+fn check_reasoning(
+    item: &Value,
+    next: Option<&Value>,
+    body: &Value,
+    model: &str,
+) -> Result<(), Problem> {
+    let id = look::text(item, "id").unwrap_or_default();
+    if !next.is_some_and(is_model_made) {
+        return Err(Problem::invalid(format!(
+            "Item '{id}' of type 'reasoning' was provided without its required following item."
+        ))
+        .at("input"));
+    }
+    let Some(encrypted) = look::text(item, "encrypted_content") else {
+        // Without the content the server would need to have stored the item.
+        return if body.get("store") == Some(&Value::Bool(false)) {
+            Err(Problem::new(
+                404,
+                format!("Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input."),
+            )
+            .at("input"))
+        } else {
+            Ok(())
+        };
+    };
+    let summary: String = look::items(item, "summary")
+        .iter()
+        .filter_map(|part| look::text(part, "text"))
+        .collect();
+    if seal::is_signed(encrypted, model, &["reasoning", id, &summary]) {
+        Ok(())
+    } else {
+        Err(Problem::invalid(format!(
+            "The encrypted content for item {id} could not be verified. Reason: Encrypted content could not be decrypted or parsed."
+        ))
+        .with_code("invalid_encrypted_content"))
+    }
+}
+
+fn check_pairs(input: &[Value], kind: &str) -> Result<(), Problem> {
+    let output_kind = format!("{kind}_output");
+    let mut called = HashSet::new();
+    let mut answered = HashSet::new();
+    for item in input {
+        let id = look::text(item, "call_id").unwrap_or_default();
+        if look::kind(item) == kind && !called.insert(id) {
+            return Err(
+                Problem::invalid(format!("Duplicate call_id '{id}' in input.")).at("input"),
+            );
+        }
+        if look::kind(item) == output_kind {
+            if !called.contains(id) {
+                return Err(Problem::invalid(format!(
+                    "No tool call found for function call output with call_id {id}."
+                ))
+                .at("input"));
+            }
+            if !answered.insert(id) {
+                return Err(
+                    Problem::invalid(format!("Duplicate output for function call {id}."))
+                        .at("input"),
+                );
+            }
+        }
+    }
+    let open = input
+        .iter()
+        .filter(|item| look::kind(item) == kind)
+        .filter_map(|item| look::text(item, "call_id"))
+        .find(|id| !answered.contains(id));
+    match open {
+        Some(id) => Err(
+            Problem::invalid(format!("No tool output found for function call {id}.")).at("input"),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// In the current turn each call still has the reasoning that led to it.
+fn check_reasoning_kept(input: &[Value], model: &str) -> Result<(), Problem> {
+    let turn_start = input
+        .iter()
+        .rposition(|item| look::text(item, "role") == Some("user"))
+        .unwrap_or(0);
+    let mut thought: Option<String> = None;
+    for item in input.iter().skip(turn_start) {
+        match look::kind(item) {
+            "reasoning" => thought
+                .get_or_insert_default()
+                .push_str(look::text(item, "id").unwrap_or_default()),
+            "function_call" => {
+                let call_id = look::text(item, "call_id").unwrap_or_default();
+                if seal::lacks_thought(call_id, model, thought.as_deref()) {
+                    let id = look::text(item, "id").unwrap_or(call_id);
+                    return Err(Problem::invalid(format!(
+                        "Item '{id}' of type 'function_call' was provided without its required 'reasoning' item."
+                    ))
+                    .at("input"));
+                }
+            }
+            _ if !is_model_made(item) => thought = None,
+            _ => {}
+        }
+    }
+    Ok(())
+}

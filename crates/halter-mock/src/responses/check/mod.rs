@@ -1,0 +1,203 @@
+//! What a strict Responses server refuses.
+
+mod items;
+
+use crate::codec::{Problem, Request};
+use crate::limits::MAX_CACHE_MARKS;
+use crate::look::{self, AllRequired};
+use crate::openai::{
+    bad_type, bad_value, check_content_type, is_reasoning_model, missing, unknown, unsupported,
+};
+use serde_json::Value;
+
+const FIELDS: [&str; 34] = [
+    "model",
+    "input",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "max_output_tokens",
+    "max_tool_calls",
+    "reasoning",
+    "include",
+    "store",
+    "previous_response_id",
+    "conversation",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "text",
+    "service_tier",
+    "truncation",
+    "context_management",
+    "background",
+    "metadata",
+    "safety_identifier",
+    "stream",
+    "stream_options",
+    "temperature",
+    "top_p",
+    "top_logprobs",
+    "moderation",
+    "image",
+    "prompt",
+    "user",
+    "provider",
+    "models",
+];
+
+/// The least output a request may ask for.
+const MIN_OUTPUT_TOKENS: u64 = 16;
+
+pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
+    check_content_type(request)?;
+    let body = request.body;
+    if let Some(field) = look::object(body)?
+        .keys()
+        .find(|field| !FIELDS.contains(&field.as_str()))
+    {
+        return Err(unknown(field));
+    }
+    let model = look::text(body, "model").filter(|model| !model.is_empty());
+    let model = model.ok_or_else(|| missing("model"))?;
+    check_settings(body, model)?;
+    for (index, tool) in look::items(body, "tools").iter().enumerate() {
+        check_tool(tool, &format!("tools[{index}]"))?;
+    }
+    check_stored_state(body)?;
+    match look::present(body, "input") {
+        None => return Err(missing("input")),
+        Some(Value::String(_)) => {}
+        Some(Value::Array(input)) => items::check(input, body, model)?,
+        Some(_) => return Err(bad_type("input", "a string or an array of items")),
+    }
+    check_marks(body)
+}
+
+fn check_settings(body: &Value, model: &str) -> Result<(), Problem> {
+    for field in ["temperature", "top_p"] {
+        if look::present(body, field).is_some() && is_reasoning_model(model) {
+            return Err(unsupported(field));
+        }
+    }
+    if let Some(limit) = look::present(body, "max_output_tokens") {
+        let limit = limit
+            .as_u64()
+            .ok_or_else(|| bad_type("max_output_tokens", "an integer"))?;
+        if limit < MIN_OUTPUT_TOKENS {
+            return Err(bad_value(
+                "max_output_tokens",
+                format!(
+                    "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= {MIN_OUTPUT_TOKENS}, but got {limit} instead."
+                ),
+            ));
+        }
+    }
+    let effort = body
+        .get("reasoning")
+        .and_then(|reasoning| look::text(reasoning, "effort"));
+    let efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+    if effort.is_some_and(|effort| !efforts.contains(&effort)) {
+        return Err(bad_value(
+            "reasoning.effort",
+            "Invalid value for 'reasoning.effort'. Supported values are: 'none', 'minimal', 'low', 'medium', 'high', 'xhigh' and 'max'.",
+        ));
+    }
+    let format = body.get("text").and_then(|text| text.get("format"));
+    if let Some(format) = format.filter(|format| look::kind(format) == "json_schema") {
+        if !look::text(format, "name").is_some_and(|name| look::is_name(name, 64, "")) {
+            return Err(missing("text.format.name"));
+        }
+        let schema = format
+            .get("schema")
+            .ok_or_else(|| missing("text.format.schema"))?;
+        if look::flag(format, "strict") {
+            look::strict_schema(schema, AllRequired::Yes)
+                .map_err(|reason| bad_schema("text.format.schema", &reason))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_tool(tool: &Value, at: &str) -> Result<(), Problem> {
+    match look::kind(tool) {
+        "" => return Err(missing(&format!("{at}.type"))),
+        "namespace" => {
+            for (index, inner) in look::items(tool, "tools").iter().enumerate() {
+                check_tool(inner, &format!("{at}.tools[{index}]"))?;
+            }
+            return Ok(());
+        }
+        "function" | "custom" => {}
+        // Tools that the vendor runs have their own fields.
+        _ => return Ok(()),
+    }
+    let name = look::text(tool, "name").ok_or_else(|| missing(&format!("{at}.name")))?;
+    if !look::is_name(name, 64, "") {
+        return Err(bad_value(
+            &format!("{at}.name"),
+            format!(
+                "Invalid '{at}.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+            ),
+        ));
+    }
+    if look::kind(tool) == "custom" {
+        return Ok(());
+    }
+    let at = format!("{at}.parameters");
+    let parameters = look::present(tool, "parameters");
+    look::tool_schema(parameters).map_err(|reason| bad_schema(&at, &reason))?;
+    match parameters {
+        Some(schema) if look::flag(tool, "strict") => {
+            look::strict_schema(schema, AllRequired::Yes).map_err(|reason| bad_schema(&at, &reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn bad_schema(at: &str, reason: &str) -> Problem {
+    Problem::invalid(format!("Invalid schema for '{at}': {reason}."))
+        .at(at)
+        .with_code("invalid_function_parameters")
+}
+
+/// The service keeps no responses, so nothing can be continued from one.
+fn check_stored_state(body: &Value) -> Result<(), Problem> {
+    let previous = look::text(body, "previous_response_id");
+    if previous.is_some() && look::present(body, "conversation").is_some() {
+        return Err(bad_value(
+            "previous_response_id",
+            "'previous_response_id' and 'conversation' are mutually exclusive.",
+        ));
+    }
+    match previous {
+        None => Ok(()),
+        Some(id) => Err(
+            Problem::invalid(format!("Previous response with id '{id}' not found."))
+                .at("previous_response_id")
+                .with_code("previous_response_not_found"),
+        ),
+    }
+}
+
+fn check_marks(body: &Value) -> Result<(), Problem> {
+    let marks = look::items(body, "input")
+        .iter()
+        .flat_map(|item| {
+            look::items(item, "content")
+                .iter()
+                .chain(look::items(item, "output"))
+        })
+        .filter(|part| look::present(part, "prompt_cache_breakpoint").is_some())
+        .count();
+    if marks > MAX_CACHE_MARKS {
+        return Err(bad_value(
+            "input",
+            format!(
+                "At most {MAX_CACHE_MARKS} prompt cache breakpoints are written per request, found {marks}."
+            ),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! OpenAI Responses.
+
+mod answer;
+mod check;
+
+use crate::answer::Answer;
+use crate::codec::{Codec, Frame, Place, Problem, Request};
+use crate::conversation::{Conversation, ToolResult};
+use crate::look;
+use crate::models::ModelEntry;
+use crate::openai;
+use crate::wire::Dialect;
+use serde_json::{Value, json};
+
+/// The wire.
+pub(crate) struct Responses;
+
+impl Codec for Responses {
+    fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem> {
+        openai::authenticate(request)
+    }
+
+    fn check(&self, request: &Request<'_>) -> Result<(), Problem> {
+        check::check(request)
+    }
+
+    fn conversation(&self, request: &Request<'_>) -> Conversation {
+        conversation(request.body)
+    }
+
+    fn whole(&self, answer: &Answer, request: &Request<'_>) -> Value {
+        answer::whole(answer, request.body)
+    }
+
+    fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
+        answer::frames(answer, request.body)
+    }
+
+    fn error_body(&self, problem: &Problem, dialect: Dialect, _request_id: &str) -> Value {
+        openai::error_body(problem, dialect)
+    }
+
+    /// A server's fault fails the response; the others are an `error` event.
+    fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame {
+        let code = openai::error_code(problem);
+        if problem.status < 500 {
+            let event = json!({
+                "type": "error",
+                "code": code,
+                "message": problem.message,
+                "param": problem.param,
+                "sequence_number": 9_999,
+            });
+            return Frame::named("error", &event, Place::Last);
+        }
+        let model = look::text(request.body, "model").unwrap_or_default();
+        let event = json!({
+            "type": "response.failed",
+            "sequence_number": 9_999,
+            "response": {
+                "id": format!("resp_{request_id}"),
+                "object": "response",
+                "created_at": crate::answer::CREATED,
+                "status": "failed",
+                "model": model,
+                "output": [],
+                "error": {"code": code, "message": problem.message},
+                "incomplete_details": null,
+                "usage": null,
+            },
+        });
+        Frame::named("response.failed", &event, Place::Last)
+    }
+
+    fn token_count(&self, tokens: u64) -> Value {
+        json!({"object": "response.input_tokens", "input_tokens": tokens})
+    }
+
+    fn model(&self, entry: &ModelEntry) -> Value {
+        openai::model(entry)
+    }
+
+    fn model_list(&self, entries: &[ModelEntry]) -> Value {
+        openai::model_list(entries)
+    }
+}
+
+/// Whether the model made an item, as far as this service can tell.
+fn is_model_made(item: &Value) -> bool {
+    match look::kind(item) {
+        "message" | "" => look::text(item, "role") == Some("assistant"),
+        kind => {
+            !kind.ends_with("_output") && !matches!(kind, "item_reference" | "additional_tools")
+        }
+    }
+}
+
+fn conversation(body: &Value) -> Conversation {
+    let mut conversation = Conversation {
+        model: look::text(body, "model").unwrap_or_default().to_owned(),
+        streaming: look::flag(body, "stream"),
+        tools: look::items(body, "tools")
+            .iter()
+            .filter_map(|tool| look::text(tool, "name"))
+            .map(str::to_owned)
+            .collect(),
+        ..Conversation::default()
+    };
+    if let Some(text) = look::text(body, "input") {
+        conversation.push_user(text, 0);
+    }
+    for item in look::items(body, "input") {
+        let kind = look::kind(item);
+        if is_model_made(item) {
+            let is_call =
+                kind.ends_with("_call") && kind.contains("function") || kind == "custom_tool_call";
+            conversation.push_assistant(usize::from(is_call));
+        } else if kind.ends_with("_output") {
+            let (text, images) = look::content(item.get("output"));
+            conversation.push_result(ToolResult { text, images });
+        } else if look::text(item, "role") == Some("user") {
+            let (text, images) = look::content(item.get("content"));
+            conversation.push_user(&text, images);
+        }
+    }
+    conversation
+}

@@ -1,0 +1,289 @@
+//! Which step answers a request. Nothing is remembered between requests: the
+//! request itself says where the conversation stands.
+//!
+//! 1. The *prompt* is the last user text that starts a turn: the first of all,
+//!    or one that follows an answer without tool calls. Texts after it, beside
+//!    tool results, steer the turn.
+//! 2. A text of a prompt the harness writes itself chooses by phrase: if the
+//!    last user text has no word `mock:NAME` but one of a scenario's `phrases`,
+//!    that scenario answers, and this text is the *anchor*.
+//! 3. Else the word `mock:NAME` in the prompt or in a later text chooses the
+//!    scenario; the last such word wins, and its text is the anchor.
+//! 4. Else the last scenario named before goes on if it `continues`.
+//! 5. Else the default of the service answers. The prompt is the anchor.
+//!
+//! The step that is due is the number of assistant turns after the anchor.
+
+use super::library::FALLBACK;
+use super::{Scenario, ScenarioLibrary, Step};
+use crate::conversation::{Conversation, Turn};
+use std::borrow::Cow;
+
+/// The word before a scenario's name.
+const TOKEN: &str = "mock:";
+
+/// What answers a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Selection<'a> {
+    /// The scenario's name.
+    pub name: String,
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// The step's index, counted from 0, before a repetition is folded.
+    pub step_index: usize,
+    /// The step.
+    pub step: Cow<'a, Step>,
+    /// The turn that the steps are counted from.
+    pub anchor: usize,
+}
+
+/// Chooses the step; the error is a sentence for the client.
+pub(crate) fn select<'a>(
+    conversation: &Conversation,
+    library: &'a ScenarioLibrary,
+    default: Option<&str>,
+) -> Result<Selection<'a>, String> {
+    let prompt = prompt_turn(conversation);
+    let (name, anchor) = by_phrase(conversation, library)
+        .or_else(|| named(conversation, prompt))
+        .or_else(|| continued(conversation, library))
+        .unwrap_or_else(|| (default.unwrap_or(FALLBACK).to_owned(), prompt));
+    let scenario = library.get(&name).ok_or_else(|| {
+        format!(
+            "no mock scenario is called `{name}`; known: {}",
+            library.names()
+        )
+    })?;
+    let step_index = conversation
+        .turns
+        .iter()
+        .skip(anchor)
+        .filter(|turn| matches!(turn, Turn::Assistant { .. }))
+        .count();
+    let folded = if scenario.repeat {
+        step_index % scenario.steps.len().max(1)
+    } else {
+        step_index
+    };
+    let step = match scenario.steps.get(folded) {
+        Some(step) => Cow::Borrowed(step),
+        None => Cow::Owned(Step::text(format!(
+            "The mock scenario {name} is over after {} steps.",
+            scenario.steps.len()
+        ))),
+    };
+    Ok(Selection {
+        name,
+        scenario,
+        step_index,
+        step,
+        anchor,
+    })
+}
+
+/// The turn of the prompt, or 0 when there is none.
+fn prompt_turn(conversation: &Conversation) -> usize {
+    let mut answered = true;
+    let mut prompt = 0;
+    for (index, turn) in conversation.turns.iter().enumerate() {
+        match turn {
+            Turn::Assistant { calls } => answered = *calls == 0,
+            Turn::User { .. } if answered => {
+                prompt = index;
+                // Further texts of the same prompt belong to it.
+                answered = false;
+            }
+            _ => {}
+        }
+    }
+    prompt
+}
+
+/// The last scenario named in the prompt or after it.
+fn named(conversation: &Conversation, prompt: usize) -> Option<(String, usize)> {
+    conversation
+        .turns
+        .iter()
+        .enumerate()
+        .skip(prompt)
+        .rev()
+        .find_map(|(index, turn)| match turn {
+            Turn::User { text, .. } => Some((token(text)?, index)),
+            _ => None,
+        })
+}
+
+/// The last scenario named at all, if it goes on over prompts.
+fn continued(conversation: &Conversation, library: &ScenarioLibrary) -> Option<(String, usize)> {
+    named(conversation, 0)
+        .filter(|(name, _)| library.get(name).is_some_and(|found| found.continues))
+}
+
+/// The last `mock:NAME` word of a text.
+fn token(text: &str) -> Option<String> {
+    text.split_whitespace()
+        .rev()
+        .find_map(|word| word.strip_prefix(TOKEN))
+        .map(|name| {
+            name.trim_end_matches(|letter: char| {
+                !letter.is_ascii_alphanumeric() && letter != '_' && letter != '-'
+            })
+            .to_owned()
+        })
+        .filter(|name| !name.is_empty())
+}
+
+fn by_phrase(conversation: &Conversation, library: &ScenarioLibrary) -> Option<(String, usize)> {
+    let (index, text) = conversation
+        .turns
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(index, turn)| match turn {
+            Turn::User { text, .. } => Some((index, text)),
+            _ => None,
+        })
+        .filter(|(_, text)| token(text).is_none())?;
+    library
+        .iter()
+        .find(|(_, scenario)| scenario.phrases.iter().any(|phrase| text.contains(phrase)))
+        .map(|(name, _)| (name.to_owned(), index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(text: &str) -> Turn {
+        Turn::User {
+            text: text.to_owned(),
+            images: 0,
+        }
+    }
+
+    fn assistant(calls: usize) -> Turn {
+        Turn::Assistant { calls }
+    }
+
+    fn results() -> Turn {
+        Turn::Results(vec![crate::conversation::ToolResult::default()])
+    }
+
+    fn library() -> ScenarioLibrary {
+        let mut library = ScenarioLibrary::default();
+        let steps = |count: usize| (0..count).map(|n| Step::text(format!("s{n}"))).collect();
+        let mut repeating = Scenario::new("r", steps(2));
+        repeating.repeat = true;
+        let mut lasting = Scenario::new("l", steps(3));
+        lasting.continues = true;
+        library.add("l", lasting).unwrap();
+        let mut summary = Scenario::new("s", steps(1));
+        summary.phrases = vec!["Summarize this".to_owned()];
+        library.add("a", Scenario::new("a", steps(3))).unwrap();
+        library.add("b", Scenario::new("b", steps(3))).unwrap();
+        library.add("r", repeating).unwrap();
+        library.add("sum", summary).unwrap();
+        library
+            .add("default", Scenario::new("d", steps(1)))
+            .unwrap();
+        library
+    }
+
+    fn chosen(turns: Vec<Turn>) -> (String, usize) {
+        let library = library();
+        let conversation = Conversation {
+            turns,
+            ..Conversation::default()
+        };
+        let selection = select(&conversation, &library, None).unwrap();
+        (selection.name, selection.step_index)
+    }
+
+    #[test]
+    fn the_word_in_the_prompt_chooses_and_assistant_turns_count() {
+        assert_eq!(chosen(vec![user("please mock:a.")]), ("a".into(), 0));
+        let turns = vec![user("mock:a"), assistant(1), results()];
+        assert_eq!(chosen(turns), ("a".into(), 1));
+        let turns = vec![
+            user("mock:a"),
+            assistant(2),
+            results(),
+            assistant(1),
+            results(),
+        ];
+        assert_eq!(chosen(turns), ("a".into(), 2));
+    }
+
+    #[test]
+    fn a_steering_text_keeps_the_scenario_unless_it_names_one() {
+        let turns = vec![user("mock:a"), assistant(1), results(), user("faster")];
+        assert_eq!(chosen(turns), ("a".into(), 1));
+        let turns = vec![user("mock:a"), assistant(1), results(), user("mock:b")];
+        assert_eq!(chosen(turns), ("b".into(), 0));
+    }
+
+    #[test]
+    fn a_new_prompt_without_a_word_gets_the_default() {
+        let turns = vec![user("mock:a"), assistant(0), user("and now?")];
+        assert_eq!(chosen(turns), ("default".into(), 0));
+    }
+
+    #[test]
+    fn a_scenario_that_continues_keeps_later_prompts() {
+        let turns = vec![user("mock:l"), assistant(0), user("go on")];
+        assert_eq!(chosen(turns), ("l".into(), 1));
+        let turns = vec![user("mock:l"), assistant(0), user("mock:a")];
+        assert_eq!(chosen(turns), ("a".into(), 0));
+    }
+
+    #[test]
+    fn a_phrase_chooses_when_no_word_does() {
+        let turns = vec![user("mock:a"), assistant(0), user("Summarize this session")];
+        assert_eq!(chosen(turns), ("sum".into(), 0));
+        let turns = vec![
+            user("mock:a"),
+            assistant(1),
+            results(),
+            user("Summarize this"),
+        ];
+        assert_eq!(chosen(turns), ("sum".into(), 0));
+        assert_eq!(chosen(vec![user("Summarize this mock:a")]), ("a".into(), 0));
+    }
+
+    #[test]
+    fn a_scenario_repeats_or_is_over() {
+        let turns = vec![
+            user("mock:r"),
+            assistant(1),
+            results(),
+            assistant(1),
+            results(),
+        ];
+        let library = library();
+        let mut conversation = Conversation {
+            turns,
+            ..Conversation::default()
+        };
+        let selection = select(&conversation, &library, None).unwrap();
+        assert_eq!(selection.step.as_ref(), &Step::text("s0"));
+        conversation.turns[0] = user("mock:sum");
+        let selection = select(&conversation, &library, None).unwrap();
+        assert_eq!(
+            selection.step.as_ref(),
+            &Step::text("The mock scenario sum is over after 1 steps.")
+        );
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        let conversation = Conversation {
+            turns: vec![user("mock:nope")],
+            ..Conversation::default()
+        };
+        let error = select(&conversation, &library(), None).unwrap_err();
+        assert!(
+            error.contains("`nope`") && error.contains("default"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,325 @@
+//! The service: a listener on loopback and all that it starts.
+
+use crate::capture::{CapturedRequest, Captures};
+use crate::error::MockError;
+use crate::gates::Gates;
+use crate::handler::handle;
+use crate::limits::{HEADER_TIMEOUT, MAX_BODY_BYTES, MAX_CONNECTIONS, STOP_GRACE};
+use crate::models::{self, ModelEntry};
+use crate::playback::Stage;
+use crate::scenario::ScenarioLibrary;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use secrecy::SecretString;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+/// How to serve.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// Where to listen: loopback; port 0 takes any free one.
+    pub address: SocketAddr,
+    /// Scenarios beside the built-in ones; one of the same name replaces it.
+    pub scenarios: ScenarioLibrary,
+    /// What answers when a prompt names no scenario; unset: `default`, which
+    /// repeats the prompt.
+    pub default_scenario: Option<String>,
+    /// The only key that is accepted; unset: any that is not empty.
+    pub api_key: Option<SecretString>,
+    /// The only models there are; unset: two made-up ones are listed, and any
+    /// name is answered.
+    pub models: Option<Vec<ModelEntry>>,
+    /// How large a request may be.
+    pub max_body_bytes: usize,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            scenarios: ScenarioLibrary::default(),
+            default_scenario: None,
+            api_key: None,
+            models: None,
+            max_body_bytes: MAX_BODY_BYTES,
+        }
+    }
+}
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub library: ScenarioLibrary,
+    pub default_scenario: Option<String>,
+    pub api_key: Option<SecretString>,
+    pub models: Vec<ModelEntry>,
+    pub only_listed_models: bool,
+    pub max_body_bytes: usize,
+    pub captures: Captures,
+    pub gates: Arc<Gates>,
+    /// Attempts per request, for `fail_first` alone.
+    pub attempts: Mutex<HashMap<String, u32>>,
+    requests: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn next_number(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A running service. Dropping it cuts everything; [`MockService::stop`] lets
+/// answers under way finish.
+#[derive(Debug)]
+pub struct MockService {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stopping: CancellationToken,
+    listener: Option<JoinHandle<()>>,
+}
+
+/// Starts a service.
+///
+/// # Errors
+///
+/// [`MockError::NotLoopback`], [`MockError::Bind`], and what is wrong with the
+/// scenarios.
+pub async fn serve(options: ServeOptions) -> Result<MockService, MockError> {
+    let mut library = ScenarioLibrary::built_in()?;
+    for (name, scenario) in options.scenarios.iter() {
+        library.add(name, scenario.clone())?;
+    }
+    if let Some(name) = options
+        .default_scenario
+        .as_deref()
+        .filter(|name| library.get(name).is_none())
+    {
+        return Err(MockError::UnknownScenario {
+            name: name.to_owned(),
+            known: library.names(),
+        });
+    }
+    let address = options.address;
+    if !address.ip().is_loopback() {
+        return Err(MockError::NotLoopback { address });
+    }
+    let bind_error = |source| MockError::Bind { address, source };
+    let listener = TcpListener::bind(address).await.map_err(bind_error)?;
+    let address = listener.local_addr().map_err(bind_error)?;
+    let shared = Arc::new(Shared {
+        library,
+        default_scenario: options.default_scenario,
+        api_key: options.api_key,
+        only_listed_models: options.models.is_some(),
+        models: options.models.unwrap_or_else(models::built_in),
+        max_body_bytes: options.max_body_bytes,
+        captures: Captures::default(),
+        gates: Arc::default(),
+        attempts: Mutex::default(),
+        requests: AtomicU64::new(0),
+    });
+    let stopping = CancellationToken::new();
+    let task = tokio::spawn(listen(listener, shared.clone(), stopping.clone()));
+    Ok(MockService {
+        address,
+        shared,
+        stopping,
+        listener: Some(task),
+    })
+}
+
+impl MockService {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its address as clients want it, without a slash at the end.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The scenarios it plays.
+    #[must_use]
+    pub fn scenarios(&self) -> &ScenarioLibrary {
+        &self.shared.library
+    }
+
+    /// The requests so far, oldest first.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Arc<CapturedRequest>> {
+        self.shared.captures.all()
+    }
+
+    /// The requests, once there are so many.
+    ///
+    /// # Errors
+    ///
+    /// [`MockError::TimedOut`].
+    pub async fn wait_for(
+        &self,
+        count: usize,
+        within: Duration,
+    ) -> Result<Vec<Arc<CapturedRequest>>, MockError> {
+        self.shared.captures.wait_for(count, within).await
+    }
+
+    /// How many of the oldest requests are no longer kept.
+    #[must_use]
+    pub fn dropped_requests(&self) -> u64 {
+        self.shared.captures.dropped()
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear_requests(&self) {
+        self.shared.captures.clear();
+    }
+
+    /// Opens a gate that steps hold at. It stays open.
+    ///
+    /// # Errors
+    ///
+    /// [`MockError::TooManyGates`].
+    pub fn open_gate(&self, name: &str) -> Result<(), MockError> {
+        self.shared.gates.open(name)
+    }
+
+    /// Stops listening, lets answers under way finish for a moment (stalls and
+    /// delays end at once), and ends every connection.
+    pub async fn stop(mut self) {
+        self.stopping.cancel();
+        if let Some(listener) = self.listener.take() {
+            // The only error is a panic of the task, and then it has ended.
+            let _ended = listener.await;
+        }
+    }
+}
+
+impl Drop for MockService {
+    fn drop(&mut self) {
+        self.stopping.cancel();
+        if let Some(listener) = self.listener.take() {
+            // The connections belong to the task and end with it.
+            listener.abort();
+        }
+    }
+}
+
+async fn listen(listener: TcpListener, shared: Arc<Shared>, stopping: CancellationToken) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = stopping.cancelled() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(connection(stream, shared.clone(), stopping.clone()));
+                }
+                // Out of descriptors, most likely: let some connection end.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            },
+        }
+    }
+    drop(listener);
+    let finished = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOP_GRACE, finished).await.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+async fn connection(stream: TcpStream, shared: Arc<Shared>, stopping: CancellationToken) {
+    // Small events must not wait for one another.
+    let _best_effort = stream.set_nodelay(true);
+    let reset = Arc::new(AtomicBool::new(false));
+    let stage = Stage {
+        gates: shared.gates.clone(),
+        stopping: stopping.clone(),
+        reset: reset.clone(),
+    };
+    let service = service_fn(move |request| {
+        let (shared, stage) = (shared.clone(), stage.clone());
+        async move { Ok::<_, Infallible>(handle(request, &shared, stage).await) }
+    });
+    let mut connection = std::pin::pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            .serve_connection(TokioIo::new(Socket { stream, reset }), service)
+    );
+    // A client that leaves and a scripted reset end here as errors.
+    tokio::select! {
+        _ended = connection.as_mut() => {}
+        () = stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            let _ended = connection.await;
+        }
+    }
+}
+
+/// A socket that ends with a reset when told to.
+#[derive(Debug)]
+struct Socket {
+    stream: TcpStream,
+    reset: Arc<AtomicBool>,
+}
+
+impl Socket {
+    fn is_reset(&self) -> bool {
+        self.reset.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.is_reset() {
+            // Without it the close is an ordinary one; tests would notice.
+            let _best_effort = self.stream.set_zero_linger();
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_reset() {
+            // An orderly end would come before the reset.
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,263 @@
+//! Starting, stopping, capturing, limits.
+
+use crate::client::{Ended, PATIENCE, send};
+use crate::speech::Talk;
+use halter_mock::{
+    ModelEntry, Outcome, Scenario, ScenarioLibrary, ServeOptions, Step, Wire, serve,
+};
+use serde_json::json;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+#[tokio::test]
+async fn a_gate_holds_the_stream_until_it_is_opened() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    for wire in Wire::ALL {
+        assert!(service.scenarios().get("gated").is_some());
+        let mut held = Talk::new(wire, "mock:gated")
+            .streaming()
+            .open(&service)
+            .await;
+        held.read_until("Before ").await;
+        assert!(
+            !String::from_utf8_lossy(&held.received).contains("after."),
+            "{wire}"
+        );
+        service
+            .open_gate(if wire == Wire::Gemini {
+                "gated"
+            } else {
+                "another"
+            })
+            .unwrap();
+        if wire == Wire::Gemini {
+            assert_eq!(held.finish().await.ended, Ended::Whole);
+        }
+    }
+    let free = Talk::new(Wire::Chat, "mock:gated")
+        .streaming()
+        .ask(&service)
+        .await;
+    assert_eq!(free.text, "Before and after.");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn requests_are_captured_with_what_became_of_them() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    let talk = Talk::new(Wire::Anthropic, "mock:parallel_tools").streaming();
+    talk.send(&service).await;
+    Talk::new(Wire::Chat, "mock:overloaded")
+        .send(&service)
+        .await;
+    Talk::new(Wire::Gemini, "hi")
+        .with(|body| body["x"] = json!(1))
+        .send(&service)
+        .await;
+    let seen = service.wait_for(3, PATIENCE).await.unwrap();
+    let first = &seen[0];
+    assert_eq!((first.method(), first.path()), ("POST", "/v1/messages"));
+    assert_eq!(
+        (first.wire(), first.scenario(), first.step()),
+        (Wire::Anthropic, Some("parallel_tools"), Some(0))
+    );
+    assert!(first.is_streaming());
+    assert_eq!(first.header("anthropic-version"), Some("2026-10-21"));
+    assert_eq!(first.body().as_ref(), talk.bytes());
+    assert_eq!(first.json()["messages"][0]["role"], "user");
+    assert_eq!(first.outcome(), &Outcome::Answered);
+    assert_eq!(seen[1].outcome(), &Outcome::Failed { status: 529 });
+    assert!(matches!(
+        seen[2].outcome(),
+        Outcome::Refused { status: 400, .. }
+    ));
+    service.clear_requests();
+    assert!(service.requests().is_empty());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_wait_for_requests_that_do_not_come_says_how_many_did() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    let error = service
+        .wait_for(2, Duration::from_millis(5))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), "mock_timed_out");
+    assert!(
+        error.to_string().contains("2 requests and saw 0"),
+        "{error}"
+    );
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_stopped_service_is_gone() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    let address = service.address();
+    Talk::new(Wire::Chat, "hi").send(&service).await;
+    service.stop().await;
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_dropped_service_cuts_its_connections() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    let mut held = Talk::new(Wire::Chat, "mock:interrupt")
+        .streaming()
+        .open(&service)
+        .await;
+    held.read_until("on ").await;
+    drop(service);
+    assert_ne!(held.finish().await.ended, Ended::Whole);
+}
+
+#[tokio::test]
+async fn the_body_limit_holds_at_its_edge() {
+    let talk = Talk::new(Wire::Anthropic, "hi");
+    let size = talk.bytes().len();
+    for (max_body_bytes, status) in [(size, 200), (size - 1, 413)] {
+        let options = ServeOptions {
+            max_body_bytes,
+            ..ServeOptions::default()
+        };
+        let service = serve(options).await.unwrap();
+        let reply = talk.send(&service).await;
+        assert_eq!(reply.status, status);
+        if status == 413 {
+            assert_eq!(reply.json()["error"]["type"], "request_too_large");
+        }
+        service.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn keys_models_and_the_default_scenario_can_be_set() {
+    let mut scenarios = ScenarioLibrary::default();
+    scenarios
+        .add(
+            "mine",
+            Scenario::new("Mine.", vec![Step::text("Mine alone.")]),
+        )
+        .unwrap();
+    let options = ServeOptions {
+        scenarios,
+        default_scenario: Some("mine".to_owned()),
+        api_key: Some("right".to_owned().into()),
+        models: Some(vec![ModelEntry::new("only-this", 1000, 100)]),
+        ..ServeOptions::default()
+    };
+    let service = serve(options).await.unwrap();
+    for (wire, header, prefix, status) in [
+        (Wire::Anthropic, "x-api-key", "", 401),
+        (Wire::Responses, "authorization", "Bearer ", 401),
+        (Wire::Chat, "authorization", "Bearer ", 401),
+        (Wire::Gemini, "x-goog-api-key", "", 400),
+    ] {
+        let talk = Talk::new(wire, "hi");
+        assert_eq!(talk.send(&service).await.status, status, "{wire}");
+        let mut talk = talk.with_header(header, &format!("{prefix}right"));
+        assert_eq!(talk.send(&service).await.status, 404, "{wire}");
+        talk.model = "only-this".to_owned();
+        assert_eq!(talk.ask(&service).await.text, "Mine alone.", "{wire}");
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn bad_options_are_refused_before_anything_listens() {
+    let options = ServeOptions {
+        default_scenario: Some("nope".to_owned()),
+        ..ServeOptions::default()
+    };
+    assert_eq!(
+        serve(options).await.unwrap_err().code(),
+        "mock_unknown_scenario"
+    );
+    let options = ServeOptions {
+        address: ([0, 0, 0, 0], 0).into(),
+        ..ServeOptions::default()
+    };
+    assert_eq!(
+        serve(options).await.unwrap_err().code(),
+        "mock_not_loopback"
+    );
+    let first = serve(ServeOptions::default()).await.unwrap();
+    let options = ServeOptions {
+        address: first.address(),
+        ..ServeOptions::default()
+    };
+    assert_eq!(serve(options).await.unwrap_err().code(), "mock_bind");
+    first.stop().await;
+}
+
+#[tokio::test]
+async fn the_service_shows_itself_over_http_without_secrets() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    Talk::new(Wire::Anthropic, "mock:streaming_text")
+        .with_header("x-api-key", "s3cret")
+        .send(&service)
+        .await;
+    let page = send(&service, "GET", "/mock/requests", &[], b"").await;
+    assert!(!page.text().contains("s3cret"));
+    assert_eq!(page.json()["requests"][0]["scenario"], "streaming_text");
+    assert!(!format!("{service:?}").contains("s3cret"));
+    let page = send(&service, "GET", "/mock/scenarios", &[], b"")
+        .await
+        .json();
+    assert!(page["scenarios"]["streaming_text"].is_string());
+    let opened = send(&service, "POST", "/mock/gates/gated", &[], b"").await;
+    assert_eq!(opened.status, 200);
+    assert_eq!(
+        Talk::new(Wire::Chat, "mock:gated").ask(&service).await.text,
+        "Before and after."
+    );
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn scripts_are_read_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let toml = folder.path().join("a.toml");
+    let json = folder.path().join("b.json");
+    std::fs::write(
+        &toml,
+        "[scenarios.a]\ndescription='d'\nsteps=[{parts=[{type='text',text='A'}]}]",
+    )
+    .unwrap();
+    std::fs::write(
+        &json,
+        r#"{"scenarios":{"b":{"description":"d","steps":[{}]}}}"#,
+    )
+    .unwrap();
+    let mut library = ScenarioLibrary::default();
+    library.add_file(&toml).unwrap();
+    library.add_file(&json).unwrap();
+    assert!(library.get("a").is_some() && library.get("b").is_some());
+    let missing = library.add_file(&folder.path().join("c.toml")).unwrap_err();
+    assert_eq!(missing.code(), "mock_read");
+}
+
+#[tokio::test]
+async fn many_sessions_at_once_do_not_disturb_one_another() {
+    let service = std::sync::Arc::new(serve(ServeOptions::default()).await.unwrap());
+    let mut sessions = tokio::task::JoinSet::new();
+    for number in 0..40 {
+        let service = service.clone();
+        let wire = Wire::ALL[number % 4];
+        sessions.spawn(async move {
+            let mut talk =
+                Talk::new(wire, &format!("mock:many_steps path={number}.txt")).streaming();
+            for step in 0..5 {
+                let said = talk.ask(&service).await;
+                assert_eq!(said.text, format!("Step {step}."));
+                assert_eq!(said.calls[0].1["path"], format!("{number}.txt"));
+                talk.answer(&said, &["ok"]);
+            }
+        });
+    }
+    while let Some(ended) = sessions.join_next().await {
+        ended.unwrap();
+    }
+    assert_eq!(service.requests().len(), 200);
+}
