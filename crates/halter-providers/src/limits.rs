@@ -44,9 +44,6 @@ pub const ERROR_BODY_BYTES: usize = 64 * 1024;
 /// Time to read the body of a response that is not a success, in seconds.
 pub const ERROR_BODY_SECS: u64 = 10;
 
-/// Characters of a server's own words that an error repeats.
-pub const ERROR_MESSAGE_CHARS: usize = 2_000;
-
 /// Time that a finished answer waits for its connection to become free for
 /// the next request, in milliseconds. After it the connection is closed.
 pub const DRAIN_MILLIS: u64 = 100;
@@ -67,3 +64,55 @@ pub const IDLE_CONNECTION_SECS: u64 = 90;
 
 /// Time between two probes of an idle TCP connection, in seconds.
 pub const TCP_KEEPALIVE_SECS: u64 = 30;
+
+/// Characters of a service's error text that an error shows.
+pub const ERROR_EXCERPT_CHARS: usize = 500;
+
+/// Bytes of a call's id that OpenAI Responses takes; longer ids of other
+/// services are replaced by short ones.
+pub const RESPONSES_CALL_ID_BYTES: usize = 64;
+
+/// Bytes of event data that one answer may have; a longer one is an error.
+pub const ANSWER_BYTES: usize = 64 * 1024 * 1024;
+
+/// Tool calls that one answer may make; more are an error.
+pub const ANSWER_TOOL_CALLS: usize = 1_024;
+
+/// Bytes of a tool's name that servers of the Chat Completions wire take.
+pub const CHAT_TOOL_NAME_BYTES: usize = 64;
+
+/// Bytes of a call's id that servers of the Chat Completions wire take; longer
+/// ids of other services are replaced by short ones.
+pub const CHAT_CALL_ID_BYTES: usize = 40;
+
+/// Bytes of a call's id that goes to Gemini; longer ids of other services are
+/// replaced by short ones.
+pub const GEMINI_CALL_ID_BYTES: usize = 128;
+
+/// Bytes of a tool's name that OpenAI Responses and Gemini take.
+pub const WIRE_TOOL_NAME_BYTES: usize = 64;
+
+/// Models that a catalog remembers things of besides its table; those heard
+/// of first are forgotten first.
+pub const CATALOG_MODELS: usize = 4_096;
+
+/// Events without content that a retry holds back; an answer that has more of
+/// them counts as shown.
+pub const RETRY_HELD_EVENTS: usize = 64;
+
+/// Models whose rates are watched at a time; the one first asked is forgotten
+/// first.
+pub const RATE_LIMITED_MODELS: usize = 1_024;
+
+/// Time that a request is held back because of what a server's headers say,
+/// in seconds. After it the server is asked again, whatever it said.
+pub const RATE_HOLD_SECS: u64 = 60;
+
+/// Waits for a rate shorter than this are not announced, in milliseconds.
+pub const RATE_ANNOUNCED_WAIT_MILLIS: u64 = 1_000;
+
+/// Items that one response of OpenAI Responses may have; more are an error.
+pub const RESPONSES_OUTPUT_ITEMS: usize = 4_096;
+
+/// Characters of a text that a cassette shows around a difference.
+pub const DIFFERENCE_CHARS: usize = 80;

@@ -11,7 +11,16 @@
 //!   normalized ones. What it does not know it ignores; a stream that ends
 //!   before the wire's own end is an error, never a short answer.
 
+mod address;
 pub mod anthropic;
+mod attachment;
+mod body;
+mod failure;
+pub mod gemini;
+mod names;
+mod refused;
+pub mod responses;
+mod schema;
 
 use halter_protocol::{
     AssembledPrompt, Message, ProviderError, ResolvedModel, StreamEvent, ToolName, ToolSpec,
@@ -41,6 +50,20 @@ pub trait Wire: Send + Sync + 'static {
 
     /// What the headers of a response say about rates.
     fn rate_limit(&self, headers: &dyn HeaderLookup) -> RateLimitHints;
+
+    /// The setting that made a service refuse the request, if it was one that
+    /// can be left out. The transport leaves it out, tells the user, and asks
+    /// again.
+    fn refused_setting(&self, response: &ErrorResponse<'_>) -> Option<RefusedSetting> {
+        refused::setting_in(response)
+    }
+
+    /// Where the list of models is read, if the service has one. The headers
+    /// are those of a request.
+    fn models_url(&self, base_url: &str) -> Option<String> {
+        let _ = base_url;
+        None
+    }
 }
 
 /// One conversation with one model, encoded as it grows.
@@ -122,6 +145,16 @@ pub struct ErrorResponse<'a> {
 pub trait HeaderLookup: Send + Sync {
     /// The first value of a header, by lower-case name.
     fn header(&self, name: &str) -> Option<&str>;
+}
+
+/// A setting that not every model takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RefusedSetting {
+    /// The sampling temperature.
+    Temperature,
+    /// The level of reasoning.
+    Reasoning,
 }
 
 /// What a server says about how much more it takes.

@@ -9,6 +9,9 @@
 
 mod anthropic;
 mod fake;
+mod gemini;
 mod offline;
 mod pairing;
+mod responses;
 mod support;
+mod wire_kit;

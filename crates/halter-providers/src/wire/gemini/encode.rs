@@ -1,0 +1,374 @@
+//! A conversation as the body of a request.
+//!
+//! The results of one step go out in one content, in the order of the calls.
+//! They are collected until each call has its result; only then is the content
+//! written, so that nothing written changes later.
+
+use super::chunk::kept_calls;
+use super::content::{Content, FunctionCall, FunctionResponse, Outcome, Part};
+use super::thinking::{LevelRefused, Thinking, ThinkingConfig};
+use crate::limits::{GEMINI_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
+use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
+use crate::wire::names::{CallIds, ToolNames};
+use crate::wire::schema::object_root;
+use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
+use halter_protocol::{
+    AssembledPrompt, AssistantMessage, AssistantPart, Message, OpaquePart, ProviderError,
+    ResolvedModel, ToolCallId, ToolMessage, ToolName, ToolSpec, UserMessage,
+};
+use serde::Serialize;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Stands in the place of a signature on a call that the model did not make.
+const FOREIGN_CALL: &str = "skip_thought_signature_validator";
+
+/// Bytes that the members before the conversation take, about.
+const SETTINGS_BYTES: usize = 512;
+
+/// One conversation with one model.
+pub(super) struct Encoder {
+    model: ResolvedModel,
+    thinking: Thinking,
+    prompt: AssembledPrompt,
+    tools: Arc<[ToolSpec]>,
+    system_instruction: Option<Vec<u8>>,
+    /// The `tools` of a request.
+    encoded_tools: Option<Vec<u8>>,
+    contents: Elements,
+    /// The calls of the last step, until all are answered.
+    open_calls: Vec<OpenCall>,
+    /// The answers so far, each with the place of its call.
+    results: Vec<(usize, Vec<u8>)>,
+    names: ToolNames,
+    call_ids: CallIds,
+    warnings: Warnings,
+}
+
+/// A call that waits for its result.
+struct OpenCall {
+    id: ToolCallId,
+    name: String,
+    /// The id the service knows it by, if any.
+    wire_id: Option<String>,
+}
+
+#[derive(Serialize)]
+struct SystemInstruction<'a> {
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FunctionTools<'a> {
+    function_declarations: Vec<FunctionDeclaration<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FunctionDeclaration<'a> {
+    name: Cow<'a, str>,
+    description: &'a str,
+    parameters_json_schema: Cow<'a, Value>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GenerationConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_config: Option<ThinkingConfig>,
+}
+
+impl Encoder {
+    pub fn new(model: &ResolvedModel) -> Self {
+        Self {
+            model: model.clone(),
+            thinking: Thinking::of(&model.model),
+            prompt: AssembledPrompt::default(),
+            tools: Arc::from([]),
+            system_instruction: None,
+            encoded_tools: None,
+            contents: Elements::default(),
+            open_calls: Vec::new(),
+            results: Vec::new(),
+            names: ToolNames::new(model.provider_kind.clone(), WIRE_TOOL_NAME_BYTES),
+            call_ids: CallIds::new(GEMINI_CALL_ID_BYTES),
+            warnings: Warnings::default(),
+        }
+    }
+
+    fn encode_prompt(&mut self) {
+        let parts: Vec<Part<'_>> = self
+            .prompt
+            .segments()
+            .iter()
+            .filter(|segment| !segment.text.is_empty())
+            .map(|segment| Part::text(segment.text.as_ref()))
+            .collect();
+        self.system_instruction =
+            (!parts.is_empty()).then(|| to_json(&SystemInstruction { parts }));
+    }
+
+    fn encode_tools(&mut self) {
+        self.names.learn(&self.tools);
+        let declarations: Vec<FunctionDeclaration<'_>> = self
+            .tools
+            .iter()
+            .map(|spec| FunctionDeclaration {
+                name: self.names.sent(&spec.name),
+                description: &spec.description,
+                parameters_json_schema: object_root(&spec.input_schema),
+            })
+            .collect();
+        self.encoded_tools = (!declarations.is_empty()).then(|| {
+            to_json(&[FunctionTools {
+                function_declarations: declarations,
+            }])
+        });
+    }
+
+    fn push_parts(&mut self, role: &'static str, parts: Vec<Part<'_>>) {
+        if !parts.is_empty() {
+            self.contents.push(&Content { role, parts });
+        }
+    }
+
+    fn push_user(&mut self, message: &UserMessage) {
+        let parts: Vec<Part<'_>> = message
+            .parts
+            .iter()
+            .filter_map(|part| Part::from_user(part, &mut self.warnings))
+            .collect();
+        self.push_parts("user", parts);
+    }
+
+    fn push_assistant(&mut self, message: &AssistantMessage) {
+        self.open_calls.clear();
+        let own = self.said_by_this_model(message);
+        let mut parts = Elements::default();
+        for part in &message.parts {
+            let kept = part
+                .opaque()
+                .filter(|opaque| own && opaque.wire == super::NAME);
+            match kept.and_then(|kept| self.keep(kept, part)) {
+                Some(written) => parts.push_text(written),
+                None => self.push_neutral(part, &mut parts),
+            }
+        }
+        if !parts.is_empty() {
+            let mut content = ObjectWriter::with_capacity(parts.bytes().len() + 32);
+            content.member("role", "model");
+            content.array("parts", &[&parts]);
+            self.contents.push_written(&content.finish());
+        }
+    }
+
+    fn said_by_this_model(&self, message: &AssistantMessage) -> bool {
+        let meta = &message.replay_meta;
+        meta.provider_name.as_ref() == Some(&self.model.provider)
+            && meta.model.as_deref() == Some(self.model.model.as_str())
+    }
+
+    /// The parts as the model wrote them; none if they cannot be read. Takes
+    /// note of the call among them.
+    fn keep<'a>(&mut self, kept: &'a OpaquePart, part: &AssistantPart) -> Option<&'a str> {
+        let calls = kept_calls(&kept.data)?;
+        let inside = kept.data.trim().strip_prefix('[')?.strip_suffix(']')?;
+        if inside.trim().is_empty() {
+            return None;
+        }
+        if let AssistantPart::ToolCall { id, .. } = part {
+            let call = calls.into_iter().next()?;
+            self.call_ids.keep(id);
+            self.open_calls.push(OpenCall {
+                id: id.clone(),
+                name: call.name,
+                wire_id: call.id,
+            });
+        }
+        Some(inside)
+    }
+
+    fn push_neutral(&mut self, part: &AssistantPart, parts: &mut Elements) {
+        match part {
+            AssistantPart::Text { text, .. } if !text.is_empty() => {
+                parts.push(&Part::text(text.as_str()));
+            }
+            AssistantPart::ToolCall {
+                id,
+                name,
+                arguments,
+                ..
+            } => {
+                let first = self.open_calls.is_empty();
+                let wire_id = self.call_ids.assign(id);
+                let name = self.names.sent(name);
+                parts.push(&Part::FunctionCall {
+                    function_call: FunctionCall {
+                        id: &wire_id,
+                        name: &name,
+                        args: arguments,
+                    },
+                    thought_signature: (first && self.thinking.checks_signatures())
+                        .then_some(FOREIGN_CALL),
+                });
+                self.open_calls.push(OpenCall {
+                    id: id.clone(),
+                    name: name.into_owned(),
+                    wire_id: Some(wire_id),
+                });
+            }
+            // Thoughts of another model mean nothing to this one.
+            _ => {}
+        }
+    }
+
+    fn push_result(&mut self, message: &ToolMessage) {
+        let place = self
+            .open_calls
+            .iter()
+            .position(|call| call.id == message.call_id);
+        let call = place.and_then(|place| self.open_calls.get(place));
+        let part = Part::FunctionResponse {
+            function_response: FunctionResponse {
+                id: match call {
+                    Some(call) => call.wire_id.as_deref(),
+                    None => Some(message.call_id.as_str()),
+                },
+                name: call.map_or(message.tool_name.as_str(), |call| &call.name),
+                response: Outcome::of(message),
+            },
+        };
+        let part = to_json(&part);
+        self.results
+            .push((place.unwrap_or(self.open_calls.len()), part));
+        if self.results.len() >= self.open_calls.len() {
+            self.close_step();
+        }
+    }
+
+    /// Writes the results of the step, if there are any.
+    fn close_step(&mut self) {
+        if let Some(content) = self.results_content() {
+            self.contents.push_written(&content);
+        }
+        self.results.clear();
+    }
+
+    fn results_content(&self) -> Option<Vec<u8>> {
+        if self.results.is_empty() {
+            return None;
+        }
+        let mut results: Vec<&(usize, Vec<u8>)> = self.results.iter().collect();
+        results.sort_by_key(|(place, _)| *place);
+        let mut parts = Elements::default();
+        for (_, part) in results {
+            parts.push_written(part);
+        }
+        let mut content = ObjectWriter::with_capacity(parts.bytes().len() + 32);
+        content.member("role", "user");
+        content.array("parts", &[&parts]);
+        Some(content.finish())
+    }
+
+    fn thinking_config(&mut self) -> Option<ThinkingConfig> {
+        let Some(level) = self.model.reasoning else {
+            return self.thinking.default_config();
+        };
+        match self.thinking.config(level) {
+            Ok(config) => config,
+            Err(LevelRefused) => {
+                self.warnings.add(format!(
+                    "reasoning level '{}' was left out: model '{}' does not take it",
+                    level.as_str(),
+                    self.model.model
+                ));
+                self.thinking.default_config()
+            }
+        }
+    }
+
+    fn temperature(&mut self, settings: &RequestSettings) -> Option<f32> {
+        let temperature = settings.temperature?;
+        if !temperature.is_finite() {
+            self.warnings.add(format!(
+                "temperature {temperature} was left out: it is no number"
+            ));
+            return None;
+        }
+        Some(temperature)
+    }
+}
+
+impl ConversationEncoder for Encoder {
+    fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>) {
+        let same_prompt = std::ptr::eq(self.prompt.segments(), prompt.segments());
+        if !same_prompt && self.prompt != *prompt {
+            self.prompt = prompt.clone();
+            self.encode_prompt();
+        }
+        if !Arc::ptr_eq(&self.tools, tools) && self.tools != *tools {
+            self.tools = Arc::clone(tools);
+            self.encode_tools();
+        }
+    }
+
+    fn push(&mut self, message: &Message) {
+        if !matches!(message, Message::Tool(_)) {
+            self.close_step();
+        }
+        match message {
+            Message::System(message) => {
+                self.push_parts("user", vec![Part::text(message.text.as_str())]);
+            }
+            Message::User(message) => self.push_user(message),
+            Message::Assistant(message) => self.push_assistant(message),
+            Message::Tool(message) => self.push_result(message),
+            _ => {}
+        }
+    }
+
+    fn body(&mut self, settings: &RequestSettings) -> Result<EncodedBody, ProviderError> {
+        let prefix: usize = [&self.system_instruction, &self.encoded_tools]
+            .into_iter()
+            .flatten()
+            .map(Vec::len)
+            .sum();
+        let capacity = SETTINGS_BYTES + prefix + self.contents.bytes().len();
+        let mut body = ObjectWriter::with_capacity(capacity);
+        let generation = GenerationConfig {
+            max_output_tokens: self.model.max_output_tokens,
+            temperature: self.temperature(settings),
+            thinking_config: self.thinking_config(),
+        };
+        body.member("generationConfig", &generation);
+        if let Some(members) = &settings.extra_members {
+            body.written_members(members)?;
+        }
+        if let Some(instruction) = &self.system_instruction {
+            body.member_text("systemInstruction", instruction);
+        }
+        if let Some(tools) = &self.encoded_tools {
+            body.member_text("tools", tools);
+        }
+        // Results of a step that is not complete yet are shown, not kept.
+        let mut unfinished = Elements::default();
+        if let Some(content) = self.results_content() {
+            unfinished.push_written(&content);
+        }
+        body.array("contents", &[&self.contents, &unfinished]);
+        Ok(EncodedBody {
+            json: body.finish(),
+            warnings: self.warnings.take_new(),
+        })
+    }
+
+    fn tool_name(&self, sent: &str) -> Option<ToolName> {
+        self.names.own(sent).cloned()
+    }
+}

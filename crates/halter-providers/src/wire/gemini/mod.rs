@@ -1,0 +1,95 @@
+//! Gemini `streamGenerateContent`.
+//!
+//! - What the model said goes back part by part as it came, thought
+//!   signatures included: to the same model of the same provider only. A call
+//!   that another model made carries the value that the service documents for
+//!   it in the place of a signature.
+//! - All results of a step go out in one content, in the order of the calls,
+//!   as `{"output": …}` or `{"error": …}`. What the harness says goes out as
+//!   text of the user, for the service knows no other speaker.
+//! - `reasoning` becomes a level or a budget of tokens:
+//!
+//!   | level | `gemini-3…` and later | `gemini-2.5…` | older, Gemma |
+//!   |---|---|---|---|
+//!   | none | left out | 0; left out for Pro | nothing to say |
+//!   | minimal | `MINIMAL`; left out for Pro | 1,024 | left out |
+//!   | low | `LOW` | 4,096 | left out |
+//!   | medium | `MEDIUM`; left out for 3 Pro | 8,192 | left out |
+//!   | high | `HIGH` | 16,384 | left out |
+//!   | xhigh, max | `HIGH` | 24,576 | left out |
+//!
+//!   What is left out is told in a warning. Thoughts are always asked for
+//!   where the model has them.
+//! - Images (PNG, JPEG, WebP, HEIC, HEIF), PDFs and text documents go along in
+//!   user messages; for other types the model reads a line that says what was
+//!   left out.
+
+mod chunk;
+mod content;
+mod decode;
+mod encode;
+mod errors;
+mod thinking;
+
+use super::{
+    ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, RateLimitHints, Wire, address,
+};
+use halter_protocol::{ProviderError, ResolvedModel};
+
+/// The name that opaque parts of this wire carry.
+const NAME: &str = "gemini";
+
+/// Models that the service is asked to list at once: the most it lists.
+const MODELS_LISTED: usize = 1_000;
+
+/// Gemini `streamGenerateContent`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GeminiWire;
+
+impl Wire for GeminiWire {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn url(&self, base_url: &str, model: &ResolvedModel) -> String {
+        let name = model.model.strip_prefix("models/").unwrap_or(&model.model);
+        format!(
+            "{}/models/{}:streamGenerateContent?alt=sse",
+            address::versioned(base_url, "v1beta"),
+            address::path_segment(name)
+        )
+    }
+
+    fn models_url(&self, base_url: &str) -> Option<String> {
+        let base = address::versioned(base_url, "v1beta");
+        Some(format!("{base}/models?pageSize={MODELS_LISTED}"))
+    }
+
+    fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)> {
+        let mut headers = vec![
+            ("content-type".to_owned(), "application/json".to_owned()),
+            ("accept".to_owned(), "text/event-stream".to_owned()),
+        ];
+        if let Some(key) = api_key {
+            headers.push(("x-goog-api-key".to_owned(), key.to_owned()));
+        }
+        headers
+    }
+
+    fn encoder(&self, model: &ResolvedModel) -> Box<dyn ConversationEncoder> {
+        Box::new(encode::Encoder::new(model))
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(decode::ChunkDecoder::new())
+    }
+
+    fn error(&self, response: &ErrorResponse<'_>) -> ProviderError {
+        errors::of_response(response)
+    }
+
+    /// The service says nothing about rates in headers.
+    fn rate_limit(&self, _headers: &dyn HeaderLookup) -> RateLimitHints {
+        RateLimitHints::default()
+    }
+}

@@ -1,0 +1,113 @@
+//! Which setting a service refused, from its error.
+
+use super::{ErrorResponse, RefusedSetting};
+use serde_json::Value;
+
+/// Names of settings as services spell them in `param` and in their words.
+const NAMES: [(&str, RefusedSetting); 8] = [
+    ("temperature", RefusedSetting::Temperature),
+    ("reasoning_effort", RefusedSetting::Reasoning),
+    ("reasoning", RefusedSetting::Reasoning),
+    ("thinking", RefusedSetting::Reasoning),
+    ("effort", RefusedSetting::Reasoning),
+    ("thinkingconfig", RefusedSetting::Reasoning),
+    ("chat_template_kwargs", RefusedSetting::Reasoning),
+    ("enable_thinking", RefusedSetting::Reasoning),
+];
+
+/// Words that refuse a setting rather than complain about its value's form.
+const REFUSALS: [&str; 8] = [
+    "unsupported",
+    "not supported",
+    "does not support",
+    "doesn't support",
+    "not permitted",
+    "unrecognized",
+    "unknown",
+    "not allowed",
+];
+
+/// The setting that a response refuses.
+pub(super) fn setting_in(response: &ErrorResponse<'_>) -> Option<RefusedSetting> {
+    if !matches!(response.status, 400 | 422) {
+        return None;
+    }
+    let body: Value = serde_json::from_slice(response.body).ok()?;
+    let error = body.get("error").unwrap_or(&body);
+    if let Some(param) = error.get("param").and_then(Value::as_str) {
+        return param.split(['.', '[']).find_map(named);
+    }
+    let message = match error {
+        Value::String(message) => message,
+        error => error.get("message")?.as_str()?,
+    };
+    let message = message.to_ascii_lowercase();
+    if !REFUSALS.iter().any(|words| message.contains(words)) {
+        return None;
+    }
+    message
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .find_map(named)
+}
+
+fn named(word: &str) -> Option<RefusedSetting> {
+    NAMES
+        .iter()
+        .find(|(name, _)| *name == word)
+        .map(|(_, setting)| *setting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::ResponseHeaders;
+
+    fn refused(status: u16, body: &str) -> Option<RefusedSetting> {
+        setting_in(&ErrorResponse {
+            status,
+            headers: &ResponseHeaders::default(),
+            body: body.as_bytes(),
+        })
+    }
+
+    #[test]
+    fn the_words_of_services_are_understood() {
+        use RefusedSetting::{Reasoning, Temperature};
+        for (body, setting) in [
+            (
+                r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.7 with this model.","type":"invalid_request_error","param":"temperature","code":"unsupported_value"}}"#,
+                Some(Temperature),
+            ),
+            (
+                r#"{"error":{"message":"Unsupported parameter","param":"reasoning.effort","code":"unsupported_parameter"}}"#,
+                Some(Reasoning),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"temperature: Extra inputs are not permitted"}}"#,
+                Some(Temperature),
+            ),
+            (
+                r#"{"error":"\"llama3.2\" does not support thinking"}"#,
+                Some(Reasoning),
+            ),
+            (
+                r#"{"error":{"message":"messages.1: temperature is a nice word","type":"x"}}"#,
+                None,
+            ),
+            (
+                r#"{"error":{"message":"Unknown model 'x'","param":"model"}}"#,
+                None,
+            ),
+            ("not json", None),
+        ] {
+            assert_eq!(refused(400, body), setting, "{body}");
+        }
+    }
+
+    #[test]
+    fn only_a_refused_request_is_looked_at() {
+        let body = r#"{"error":{"message":"x","param":"temperature"}}"#;
+        assert_eq!(refused(500, body), None);
+        assert_eq!(refused(422, body), Some(RefusedSetting::Temperature));
+    }
+}

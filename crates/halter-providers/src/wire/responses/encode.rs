@@ -1,0 +1,327 @@
+//! A conversation as the body of a request.
+//!
+//! The static part of the system prompt is `instructions`. The dynamic part
+//! is a developer message at the head of `input`: a service reads
+//! instructions and tools first, so sessions of one configuration share
+//! everything up to it in the service's cache.
+
+use super::abilities::Abilities;
+use super::items::{Content, InputItem, InputPart, Replay, replay_of};
+use super::tools::FunctionTool;
+use crate::limits::{RESPONSES_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
+use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
+use crate::wire::names::{CallIds, ToolNames};
+use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
+use halter_protocol::{
+    AssembledPrompt, AssistantMessage, AssistantPart, Message, PromptSegment, ProviderError,
+    ReasoningEffort, ResolvedModel, ToolMessage, ToolName, ToolSpec, UserMessage,
+};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Bytes that the members before the conversation take, about.
+const SETTINGS_BYTES: usize = 512;
+
+/// One conversation with one model.
+pub(super) struct Encoder {
+    model: ResolvedModel,
+    abilities: Abilities,
+    prompt: AssembledPrompt,
+    tools: Arc<[ToolSpec]>,
+    instructions: Option<Vec<u8>>,
+    functions: Elements,
+    /// The dynamic part of the prompt, first of the input.
+    opening: Elements,
+    input: Elements,
+    names: ToolNames,
+    call_ids: CallIds,
+    warnings: Warnings,
+}
+
+#[derive(Serialize)]
+struct Reasoning {
+    effort: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'static str>,
+}
+
+impl Encoder {
+    pub fn new(model: &ResolvedModel) -> Self {
+        Self {
+            model: model.clone(),
+            abilities: Abilities::of(&model.model),
+            prompt: AssembledPrompt::default(),
+            tools: Arc::from([]),
+            instructions: None,
+            functions: Elements::default(),
+            opening: Elements::default(),
+            input: Elements::default(),
+            names: ToolNames::new(model.provider_kind.clone(), WIRE_TOOL_NAME_BYTES),
+            call_ids: CallIds::new(RESPONSES_CALL_ID_BYTES),
+            warnings: Warnings::default(),
+        }
+    }
+
+    fn encode_prompt(&mut self) {
+        self.instructions = joined(self.prompt.static_segments()).map(|text| to_json(&text));
+        self.opening = Elements::default();
+        if let Some(text) = joined(self.prompt.dynamic_segments()) {
+            self.opening.push(&developer_message(&text));
+        }
+    }
+
+    fn encode_tools(&mut self) {
+        self.names.learn(&self.tools);
+        self.functions = Elements::default();
+        for spec in self.tools.iter() {
+            let name = self.names.sent(&spec.name);
+            self.functions
+                .push(&FunctionTool::new(spec, name, &mut self.warnings));
+        }
+    }
+
+    fn push_user(&mut self, message: &UserMessage) {
+        let parts: Vec<InputPart<'_>> = message
+            .parts
+            .iter()
+            .filter_map(|part| InputPart::from_user(part, &mut self.warnings))
+            .collect();
+        if !parts.is_empty() {
+            self.input.push(&InputItem::Message {
+                role: "user",
+                content: Content::Parts(parts),
+            });
+        }
+    }
+
+    fn push_assistant(&mut self, message: &AssistantMessage) {
+        let own = self.said_by_this_model(message);
+        let mut kept: Vec<Option<Replay>> = message
+            .parts
+            .iter()
+            .map(|part| part.opaque().filter(|_| own))
+            .map(|opaque| opaque.filter(|opaque| opaque.wire == super::NAME))
+            .map(|opaque| opaque.and_then(|opaque| replay_of(&opaque.data)))
+            .collect();
+        drop_dangling_reasoning(&mut kept);
+        for (part, kept) in message.parts.iter().zip(kept) {
+            match (kept, part.opaque()) {
+                (Some(Replay::Never), _) => {}
+                (Some(Replay::AsIs | Replay::Reasoning), Some(opaque)) => {
+                    if let AssistantPart::ToolCall { id, .. } = part {
+                        self.call_ids.keep(id);
+                    }
+                    self.input.push_text(&opaque.data);
+                }
+                _ => self.push_neutral(part),
+            }
+        }
+    }
+
+    fn said_by_this_model(&self, message: &AssistantMessage) -> bool {
+        let meta = &message.replay_meta;
+        meta.provider_name.as_ref() == Some(&self.model.provider)
+            && meta.model.as_deref() == Some(self.model.model.as_str())
+    }
+
+    fn push_neutral(&mut self, part: &AssistantPart) {
+        match part {
+            AssistantPart::Text { text, .. } if !text.is_empty() => {
+                self.input.push(&InputItem::Message {
+                    role: "assistant",
+                    content: Content::Text(text),
+                });
+            }
+            AssistantPart::ToolCall {
+                id,
+                name,
+                arguments,
+                ..
+            } => {
+                self.input.push(&InputItem::FunctionCall {
+                    call_id: &self.call_ids.assign(id),
+                    name: &self.names.sent(name),
+                    arguments: arguments.to_string(),
+                });
+            }
+            // Reasoning of another model means nothing to this one.
+            _ => {}
+        }
+    }
+
+    fn push_result(&mut self, message: &ToolMessage) {
+        self.input.push(&InputItem::FunctionCallOutput {
+            call_id: self.call_ids.written(&message.call_id),
+            output: &message.to_model_text(),
+        });
+    }
+
+    fn reasoning(&mut self) -> Option<Reasoning> {
+        let level = self.model.reasoning?;
+        if !self.abilities.takes_level(level) {
+            self.warnings.add(format!(
+                "reasoning level '{}' was left out: model '{}' takes {}",
+                level.as_str(),
+                self.model.model,
+                self.abilities.levels_in_words()
+            ));
+            return None;
+        }
+        Some(Reasoning {
+            effort: level.as_str(),
+            summary: (level != ReasoningEffort::None).then_some("auto"),
+        })
+    }
+
+    fn temperature(&mut self, settings: &RequestSettings) -> Option<f32> {
+        let temperature = settings.temperature?;
+        if temperature.is_finite() && self.abilities.takes_temperature(self.model.reasoning) {
+            return Some(temperature);
+        }
+        self.warnings.add(format!(
+            "temperature {temperature} was left out: model '{}' does not take it",
+            self.model.model
+        ));
+        None
+    }
+
+    fn write_settings(
+        &mut self,
+        body: &mut ObjectWriter,
+        settings: &RequestSettings,
+    ) -> Result<(), ProviderError> {
+        body.member("model", &self.model.model);
+        body.member("stream", &true);
+        body.member("store", &false);
+        if self.abilities.reasons() {
+            body.member("include", &["reasoning.encrypted_content"]);
+        }
+        if let Some(limit) = self.model.max_output_tokens {
+            body.member("max_output_tokens", &limit);
+        }
+        if let Some(temperature) = self.temperature(settings) {
+            body.member("temperature", &temperature);
+        }
+        if let Some(reasoning) = self.reasoning() {
+            body.member("reasoning", &reasoning);
+        }
+        if let Some(key) = &settings.prompt_cache_key {
+            body.member("prompt_cache_key", key);
+        }
+        if let Some(members) = &settings.extra_members {
+            body.written_members(members)?;
+        }
+        Ok(())
+    }
+}
+
+impl ConversationEncoder for Encoder {
+    fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>) {
+        let same_prompt = std::ptr::eq(self.prompt.segments(), prompt.segments());
+        if !same_prompt && self.prompt != *prompt {
+            self.prompt = prompt.clone();
+            self.encode_prompt();
+        }
+        if !Arc::ptr_eq(&self.tools, tools) && self.tools != *tools {
+            self.tools = Arc::clone(tools);
+            self.encode_tools();
+        }
+    }
+
+    fn push(&mut self, message: &Message) {
+        match message {
+            Message::System(message) => self.input.push(&developer_message(&message.text)),
+            Message::User(message) => self.push_user(message),
+            Message::Assistant(message) => self.push_assistant(message),
+            Message::Tool(message) => self.push_result(message),
+            _ => {}
+        }
+    }
+
+    fn body(&mut self, settings: &RequestSettings) -> Result<EncodedBody, ProviderError> {
+        let instructions = self.instructions.as_ref().map_or(0, Vec::len);
+        let mut body = ObjectWriter::with_capacity(
+            SETTINGS_BYTES
+                + instructions
+                + self.functions.bytes().len()
+                + self.opening.bytes().len()
+                + self.input.bytes().len(),
+        );
+        self.write_settings(&mut body, settings)?;
+        if let Some(instructions) = &self.instructions {
+            body.member_text("instructions", instructions);
+        }
+        if !self.functions.is_empty() {
+            body.array("tools", &[&self.functions]);
+        }
+        body.array("input", &[&self.opening, &self.input]);
+        Ok(EncodedBody {
+            json: body.finish(),
+            warnings: self.warnings.take_new(),
+        })
+    }
+
+    fn tool_name(&self, sent: &str) -> Option<ToolName> {
+        self.names.own(sent).cloned()
+    }
+}
+
+/// A service refuses reasoning without the item that followed it. That item is
+/// missing where an answer was cut off, or goes out in the neutral form.
+fn drop_dangling_reasoning(kept: &mut [Option<Replay>]) {
+    let mut anchored = false;
+    for replay in kept.iter_mut().rev() {
+        match replay {
+            Some(Replay::AsIs) => anchored = true,
+            Some(Replay::Reasoning) if !anchored => *replay = Some(Replay::Never),
+            Some(_) => {}
+            None => anchored = false,
+        }
+    }
+}
+
+fn developer_message(text: &str) -> InputItem<'_> {
+    InputItem::Message {
+        role: "developer",
+        content: Content::input_text(text),
+    }
+}
+
+fn joined(segments: &[PromptSegment]) -> Option<String> {
+    let texts: Vec<&str> = segments
+        .iter()
+        .map(|segment| segment.text.as_ref())
+        .filter(|text| !text.is_empty())
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasoning_needs_what_followed_it() {
+        use Replay::{AsIs, Never, Reasoning};
+        let cases = [
+            (
+                vec![Some(Reasoning), Some(AsIs)],
+                vec![Some(Reasoning), Some(AsIs)],
+            ),
+            (
+                vec![Some(Reasoning), Some(Reasoning), Some(AsIs)],
+                vec![Some(Reasoning), Some(Reasoning), Some(AsIs)],
+            ),
+            (vec![Some(Reasoning)], vec![Some(Never)]),
+            (vec![Some(Reasoning), None], vec![Some(Never), None]),
+            (
+                vec![Some(Reasoning), Some(AsIs), Some(Reasoning), None],
+                vec![Some(Reasoning), Some(AsIs), Some(Never), None],
+            ),
+        ];
+        for (mut given, expected) in cases {
+            drop_dangling_reasoning(&mut given);
+            assert_eq!(given, expected);
+        }
+    }
+}

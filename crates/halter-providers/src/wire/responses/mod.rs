@@ -1,0 +1,88 @@
+//! OpenAI Responses, without state at the service: nothing is stored there,
+//! every request carries the whole conversation, and what the model said goes
+//! back as the service wrote it, encrypted reasoning included.
+//!
+//! - Levels of `reasoning` go out under their own names; each known model takes
+//!   some of them.
+//!
+//!   | model | levels of `reasoning` it takes | `temperature` |
+//!   |---|---|---|
+//!   | `gpt-3.5…`, `gpt-4…`, `chatgpt-4o…`, `gpt-5…-chat…` | none at all | yes |
+//!   | `o1…`, `o3…`, `o4…` | low, medium, high | no |
+//!   | `gpt-5`, `gpt-5-mini`, `gpt-5-nano` | minimal, low, medium, high | no |
+//!   | `gpt-5-codex…` | low, medium, high | no |
+//!   | `gpt-5-pro` | high | no |
+//!   | `gpt-5.1…` | none, low, medium, high | with level none |
+//!   | `gpt-5.1-codex-max…` | none, low, medium, high, xhigh | with level none |
+//!   | `gpt-5.2…` to `gpt-5.5…` | none, low, medium, high, xhigh | with level none |
+//!   | any other | every level | yes |
+//!
+//!   What a model would refuse is left out, with a warning. A configured level
+//!   also asks for summaries of the reasoning.
+//! - Tools are functions, strict where their schema allows.
+//! - Images (PNG, JPEG, WebP, GIF), PDFs and text documents go along in user
+//!   messages; for other types the model reads a line that says what was left
+//!   out.
+
+mod abilities;
+mod decode;
+mod encode;
+mod errors;
+mod events;
+mod items;
+mod open_item;
+mod tools;
+mod usage;
+
+use super::{
+    ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, RateLimitHints, Wire, address,
+};
+use halter_protocol::{ProviderError, ResolvedModel};
+
+/// The name that opaque parts of this wire carry.
+const NAME: &str = "responses";
+
+/// OpenAI Responses.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ResponsesWire;
+
+impl Wire for ResponsesWire {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn url(&self, base_url: &str, _model: &ResolvedModel) -> String {
+        format!("{}/responses", address::versioned(base_url, "v1"))
+    }
+
+    fn models_url(&self, base_url: &str) -> Option<String> {
+        Some(format!("{}/models", address::versioned(base_url, "v1")))
+    }
+
+    fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)> {
+        let mut headers = vec![
+            ("content-type".to_owned(), "application/json".to_owned()),
+            ("accept".to_owned(), "text/event-stream".to_owned()),
+        ];
+        if let Some(key) = api_key {
+            headers.push(("authorization".to_owned(), format!("Bearer {key}")));
+        }
+        headers
+    }
+
+    fn encoder(&self, model: &ResolvedModel) -> Box<dyn ConversationEncoder> {
+        Box::new(encode::Encoder::new(model))
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(decode::ResponseDecoder::default())
+    }
+
+    fn error(&self, response: &ErrorResponse<'_>) -> ProviderError {
+        errors::of_response(response)
+    }
+
+    fn rate_limit(&self, headers: &dyn HeaderLookup) -> RateLimitHints {
+        errors::rate_limit(headers)
+    }
+}

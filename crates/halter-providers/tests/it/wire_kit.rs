@@ -1,0 +1,533 @@
+//! What the tests of the Responses and the Gemini wire share: streams from
+//! files, golden files, the grammar of an answer, damage, conversations.
+
+use halter_protocol::{
+    AssembledPrompt, AssistantMessage, AssistantPart, BlockId, Message, OpaquePart, PromptSegment,
+    PromptSegmentKind, ProviderError, ProviderKind, ReplayMeta, ResolvedModel, StopReason,
+    StreamEvent, Timestamp, ToolError, ToolErrorCode, ToolMessage, ToolResult, ToolSpec,
+    UserMessage, UserPart,
+};
+use halter_providers::wire::{
+    ConversationEncoder, Decoder, HeaderLookup, RequestSettings, SseEvent, Wire,
+};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub fn fixture_dir(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(path)
+}
+
+/// The recorded streams of a wire by name.
+pub fn streams(wire: &str) -> Vec<(String, String)> {
+    let mut streams: Vec<(String, String)> = std::fs::read_dir(fixture_dir(wire).join("streams"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sse"))
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    streams.sort();
+    assert!(!streams.is_empty());
+    streams
+}
+
+/// Feeds a stream to a decoder, event by event, and ends it.
+pub fn decode(
+    mut decoder: Box<dyn Decoder>,
+    stream: &str,
+) -> (Vec<StreamEvent>, Option<ProviderError>) {
+    let mut out = Vec::new();
+    let stream = stream.replace("\r\n", "\n");
+    for block in stream.split("\n\n").filter(|block| !block.is_empty()) {
+        let field = |name: &str| -> Vec<&str> {
+            block
+                .split('\n')
+                .filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+                .collect()
+        };
+        let event = SseEvent {
+            name: field("event").last().copied().unwrap_or(""),
+            data: &field("data").join("\n"),
+        };
+        if let Err(error) = decoder.event(&event, &mut out) {
+            return (out, Some(error));
+        }
+    }
+    let error = decoder.end(&mut out).err();
+    (out, error)
+}
+
+/// Events and error as lines of JSON.
+pub fn rendered(events: &[StreamEvent], error: Option<&ProviderError>) -> String {
+    let mut lines: Vec<String> = events
+        .iter()
+        .map(|event| serde_json::to_string(event).unwrap())
+        .collect();
+    lines.extend(error.map(|error| {
+        json!({
+            "error": error.message,
+            "kind": error.kind,
+            "status": error.status,
+            "wait_ms": error.backoff_hint.map(|wait| wait.as_millis() as u64),
+            "hint": error.hint,
+        })
+        .to_string()
+    }));
+    lines.join("\n") + "\n"
+}
+
+/// Compares a text with a file.
+pub fn assert_golden(path: &str, actual: &str) {
+    let expected = std::fs::read_to_string(fixture_dir(path)).unwrap_or_default();
+    assert_eq!(actual, expected, "{path} differs from what was expected");
+}
+
+/// Writes the file that [`assert_golden`] compares with.
+pub fn bless(path: &str, actual: &str) {
+    std::fs::write(fixture_dir(path), actual).unwrap();
+}
+
+/// Checks the grammar of an answer: begins once, blocks start, grow and end,
+/// nothing follows the end. Half calls have no end.
+pub fn assert_grammar(events: &[StreamEvent], error: Option<&ProviderError>) {
+    let mut open: HashMap<BlockId, &'static str> = HashMap::new();
+    let mut seen: HashSet<BlockId> = HashSet::new();
+    let mut ended = false;
+    let mut start = |open: &mut HashMap<BlockId, &'static str>, id: &BlockId, kind| {
+        assert!(seen.insert(id.clone()), "block {id} starts twice");
+        open.insert(id.clone(), kind);
+    };
+    for (position, event) in events.iter().enumerate() {
+        assert!(!ended, "{event:?} follows the end");
+        let begins = matches!(event, StreamEvent::MessageStart { .. });
+        let aside = matches!(event, StreamEvent::UsageUpdate { .. });
+        assert!(
+            begins == (position == 0) || aside,
+            "{event:?} at {position}"
+        );
+        match event {
+            StreamEvent::TextStart { id } => start(&mut open, id, "text"),
+            StreamEvent::ThinkingStart { id } => start(&mut open, id, "thinking"),
+            StreamEvent::ToolCallStart { id, .. } => start(&mut open, id, "call"),
+            StreamEvent::TextDelta { id, .. } => assert_eq!(open.get(id), Some(&"text")),
+            StreamEvent::ThinkingDelta { id, .. } => assert_eq!(open.get(id), Some(&"thinking")),
+            StreamEvent::ToolArgsDelta { id, .. } => assert_eq!(open.get(id), Some(&"call")),
+            StreamEvent::TextEnd { id, .. } => assert_eq!(open.remove(id), Some("text")),
+            StreamEvent::ThinkingEnd { id, .. } => assert_eq!(open.remove(id), Some("thinking")),
+            StreamEvent::ToolCallEnd { id, .. } => assert_eq!(open.remove(id), Some("call")),
+            StreamEvent::MessageEnd { .. } => {
+                assert!(open.values().all(|kind| *kind == "call"), "{open:?}");
+                ended = true;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(ended, error.is_none(), "an answer ends or fails");
+}
+
+/// Puts the events of an answer together as the harness does.
+pub fn message_of(events: &[StreamEvent], model: &ResolvedModel) -> Message {
+    let mut texts: HashMap<BlockId, String> = HashMap::new();
+    let mut calls = HashMap::new();
+    let mut order = Vec::new();
+    let mut parts: HashMap<BlockId, AssistantPart> = HashMap::new();
+    let mut reason = None;
+    for event in events.iter().cloned() {
+        match event {
+            StreamEvent::TextStart { id } | StreamEvent::ThinkingStart { id } => order.push(id),
+            StreamEvent::ToolCallStart {
+                id,
+                tool_call_id,
+                name,
+            } => {
+                order.push(id.clone());
+                calls.insert(id, (tool_call_id, name));
+            }
+            StreamEvent::TextDelta { id, delta }
+            | StreamEvent::ThinkingDelta { id, delta }
+            | StreamEvent::ToolArgsDelta { id, delta } => {
+                texts.entry(id).or_default().push_str(&delta);
+            }
+            StreamEvent::TextEnd { id, opaque } => {
+                let text = texts.remove(&id).unwrap_or_default();
+                parts.insert(id, AssistantPart::Text { text, opaque });
+            }
+            StreamEvent::ThinkingEnd { id, opaque } => {
+                let text = texts.remove(&id).unwrap_or_default();
+                parts.insert(id, AssistantPart::Thinking { text, opaque });
+            }
+            StreamEvent::ToolCallEnd { id, opaque } => {
+                let (call_id, name) = calls.remove(&id).unwrap();
+                let written = texts.remove(&id).unwrap_or_default();
+                let arguments: Result<Value, _> = serde_json::from_str(&written);
+                let part = AssistantPart::ToolCall {
+                    id: call_id,
+                    name,
+                    malformed_arguments: arguments.is_err().then_some(written),
+                    arguments: arguments.unwrap_or_else(|_| json!({})),
+                    opaque,
+                };
+                parts.insert(id, part);
+            }
+            StreamEvent::MessageEnd { stop_reason, .. } => reason = Some(stop_reason),
+            _ => {}
+        }
+    }
+    let parts = order.iter().filter_map(|id| parts.remove(id)).collect();
+    answer(model, parts, reason)
+}
+
+pub fn model(provider: &str, kind: ProviderKind, name: &str) -> ResolvedModel {
+    ResolvedModel {
+        id: "default".into(),
+        provider: provider.into(),
+        provider_kind: kind,
+        model: name.to_owned(),
+        max_input_tokens: None,
+        max_output_tokens: None,
+        reasoning: None,
+        tokens_per_minute: None,
+    }
+}
+
+pub fn prompt() -> AssembledPrompt {
+    AssembledPrompt::new([
+        PromptSegment::new(PromptSegmentKind::System, "You are careful."),
+        PromptSegment::new(PromptSegmentKind::Skill, "Skills: none."),
+        PromptSegment::new(PromptSegmentKind::Environment, "Today is a day."),
+    ])
+}
+
+pub fn tools() -> Arc<[ToolSpec]> {
+    let tool = |name: &str, schema: Value| ToolSpec {
+        name: name.into(),
+        description: format!("Does \"{name}\"."),
+        input_schema: schema,
+        concurrency: Default::default(),
+        capabilities: Default::default(),
+        provider_aliases: Default::default(),
+    };
+    Arc::from([
+        tool(
+            "read",
+            json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"], "additionalProperties": false}),
+        ),
+        tool(
+            "search.all",
+            json!({"properties": {"for": {"type": "string"}}}),
+        ),
+        tool(
+            "either",
+            json!({"type": "object", "properties": {}, "anyOf": [{"required": ["a"]}]}),
+        ),
+    ])
+}
+
+pub fn user(parts: Vec<UserPart>) -> Message {
+    Message::User(UserMessage {
+        id: "msg_user".into(),
+        created_at: Timestamp::UNIX_EPOCH,
+        parts,
+    })
+}
+
+pub fn image(media_type: &str) -> UserPart {
+    UserPart::Image {
+        media_type: media_type.to_owned(),
+        data: Arc::from(*b"\x89PNG"),
+    }
+}
+
+pub fn document(media_type: &str, data: &[u8]) -> UserPart {
+    UserPart::Document {
+        media_type: media_type.to_owned(),
+        data: Arc::from(data),
+    }
+}
+
+/// What a model said.
+pub fn answer(
+    model: &ResolvedModel,
+    parts: Vec<AssistantPart>,
+    stop_reason: Option<StopReason>,
+) -> Message {
+    Message::Assistant(AssistantMessage {
+        id: "msg_assistant".into(),
+        created_at: Timestamp::UNIX_EPOCH,
+        parts,
+        stop_reason,
+        usage: None,
+        replay_meta: ReplayMeta {
+            provider_name: Some(model.provider.clone()),
+            model: Some(model.model.clone()),
+        },
+    })
+}
+
+pub fn call(id: &str, name: &str, arguments: Value, opaque: Option<OpaquePart>) -> AssistantPart {
+    AssistantPart::ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments,
+        malformed_arguments: None,
+        opaque,
+    }
+}
+
+pub fn opaque(wire: &str, data: &str) -> Option<OpaquePart> {
+    Some(OpaquePart {
+        wire: wire.to_owned(),
+        data: data.into(),
+    })
+}
+
+pub fn result(call_id: &str, name: &str, content: ToolResult) -> Message {
+    Message::Tool(ToolMessage {
+        id: "msg_tool".into(),
+        call_id: call_id.into(),
+        tool_name: name.into(),
+        content,
+        error: None,
+        created_at: Timestamp::UNIX_EPOCH,
+    })
+}
+
+pub fn failed(call_id: &str, name: &str) -> Message {
+    Message::Tool(ToolMessage {
+        id: "msg_tool".into(),
+        call_id: call_id.into(),
+        tool_name: name.into(),
+        content: ToolResult::Empty,
+        error: Some(ToolError::new(ToolErrorCode::Failed, "no such file")),
+        created_at: Timestamp::UNIX_EPOCH,
+    })
+}
+
+/// An encoder with the usual prompt and tools.
+pub fn encoder(wire: &dyn Wire, model: &ResolvedModel) -> Box<dyn ConversationEncoder> {
+    let mut encoder = wire.encoder(model);
+    encoder.set_prefix(&prompt(), &tools());
+    encoder
+}
+
+/// The body about messages.
+pub fn body(wire: &dyn Wire, model: &ResolvedModel, messages: &[Message]) -> String {
+    let mut encoder = encoder(wire, model);
+    messages.iter().for_each(|message| encoder.push(message));
+    text_of(encoder.as_mut())
+}
+
+pub fn text_of(encoder: &mut dyn ConversationEncoder) -> String {
+    let encoded = encoder.body(&RequestSettings::default()).unwrap();
+    String::from_utf8(encoded.json).unwrap()
+}
+
+/// What comes before the elements of the last member, and the elements as
+/// they are written.
+pub fn split_body(body: &str, last: &str) -> (String, Vec<String>) {
+    let members: Value = serde_json::from_str(body).unwrap();
+    let names: Vec<&String> = members.as_object().unwrap().keys().collect();
+    assert_eq!(names.last().unwrap().as_str(), last, "it stands last");
+    let start = body.rfind(&format!("\"{last}\":[")).unwrap();
+    let head = body[..start].to_owned();
+    let list = body[start + last.len() + 3..].strip_suffix('}').unwrap();
+    let elements: Vec<Box<RawValue>> = serde_json::from_str(list).unwrap();
+    let elements = elements.iter().map(|element| element.get().to_owned());
+    (head, elements.collect())
+}
+
+/// Numbers that look random and are the same in every run.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % sides.max(1)
+    }
+}
+
+/// A stream with some damage: bytes changed, pieces cut out, doubled, moved
+/// or taken from another stream.
+pub fn damaged(stream: &str, other: &str, dice: &mut Dice) -> String {
+    const WORDS: [&str; 12] = [
+        "null",
+        "{}",
+        "[]",
+        "\"\"",
+        "-1",
+        "1e999",
+        "\"\\ud800\"",
+        "true",
+        "\\",
+        "\n\n",
+        "\"done\"",
+        "18446744073709551616",
+    ];
+    let mut bytes = stream.as_bytes().to_vec();
+    for _ in 0..=dice.roll(4) {
+        let at = dice.roll(bytes.len() + 1);
+        let to = (at + dice.roll(40)).min(bytes.len());
+        match dice.roll(6) {
+            0 => drop(bytes.splice(at..to, [])),
+            1 => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = dice.roll(256) as u8;
+                }
+            }
+            2 => drop(bytes.splice(at..at, WORDS[dice.roll(WORDS.len())].bytes())),
+            3 => {
+                let piece = bytes[at..to].to_vec();
+                let place = dice.roll(bytes.len() + 1);
+                drop(bytes.splice(place..place, piece));
+            }
+            4 => {
+                let from = dice.roll(other.len());
+                let piece = &other.as_bytes()[from..(from + dice.roll(400)).min(other.len())];
+                drop(bytes.splice(at..to, piece.iter().copied()));
+            }
+            _ => bytes = damaged_events(&bytes, dice),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Whole events dropped, doubled or moved; a value replaced by another.
+fn damaged_events(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n");
+    let mut events: Vec<&str> = text.split("\n\n").collect();
+    let (from, to) = (dice.roll(events.len()), dice.roll(events.len()));
+    match dice.roll(3) {
+        0 => drop(events.remove(from)),
+        1 => events.insert(to, events[from]),
+        _ => events.swap(from, to),
+    }
+    events.join("\n\n").into_bytes()
+}
+
+/// Response headers for tests.
+pub struct Headers(pub Vec<(&'static str, &'static str)>);
+
+impl HeaderLookup for Headers {
+    fn header(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(key, _)| *key == name);
+        found.map(|(_, value)| *value)
+    }
+}
+
+/// One thing that happens in a random conversation.
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    User,
+    Attachment,
+    Note,
+    /// The model answers with text and calls, as its wire wrote them.
+    Own(usize),
+    /// The model's calls were complete when the stream broke, its text not.
+    OwnCutOff(usize),
+    /// Another model answered.
+    Foreign(usize),
+}
+
+pub fn steps() -> impl proptest::strategy::Strategy<Value = Vec<Step>> {
+    use proptest::prelude::*;
+    let step = prop_oneof![
+        Just(Step::User),
+        Just(Step::Attachment),
+        Just(Step::Note),
+        (0usize..4).prop_map(Step::Own),
+        (1usize..4).prop_map(Step::OwnCutOff),
+        (0usize..4).prop_map(Step::Foreign),
+    ];
+    proptest::collection::vec(step, 1..14)
+}
+
+/// How a wire writes what its model said.
+pub trait OwnForm {
+    fn thinking(&self, text: &str) -> String;
+    fn text(&self, text: &str) -> String;
+    fn call(&self, id: &str, name: &str, position: usize) -> String;
+}
+
+/// The messages of a step; `number` makes ids unique.
+pub fn messages_of(
+    step: Step,
+    number: usize,
+    wire: &str,
+    form: &dyn OwnForm,
+    model: &ResolvedModel,
+) -> Vec<Message> {
+    let text = format!("said \"{number}\"");
+    let ids = |calls: usize| (0..calls).map(move |n| format!("call_{number}_{n}"));
+    let results = |calls: usize| {
+        ids(calls).enumerate().map(|(n, id)| match n {
+            0 => result(&id, "read", ToolResult::text(format!("result {id}"))),
+            1 => failed(&id, "read"),
+            _ => result(&id, "read", ToolResult::json(json!({"b": 1, "a": [id]}))),
+        })
+    };
+    let own_calls = |calls: usize| -> Vec<AssistantPart> {
+        ids(calls)
+            .enumerate()
+            .map(|(n, id)| {
+                let kept = opaque(wire, &form.call(&id, "read", n));
+                call(&id, "read", json!({"path": "x"}), kept)
+            })
+            .collect()
+    };
+    let thinking = |text: &str| AssistantPart::Thinking {
+        text: text.to_owned(),
+        opaque: opaque(wire, &form.thinking(text)),
+    };
+    match step {
+        Step::User => vec![user(vec![UserPart::Text { text }])],
+        Step::Attachment => vec![user(vec![
+            UserPart::Text { text },
+            image("image/png"),
+            document("text/plain", b"notes"),
+        ])],
+        Step::Note => vec![super::support::system(&text)],
+        Step::Own(calls) => {
+            let mut parts = vec![thinking(&text)];
+            parts.push(AssistantPart::Text {
+                text: text.clone(),
+                opaque: opaque(wire, &form.text(&text)),
+            });
+            parts.extend(own_calls(calls));
+            let mut messages = vec![answer(model, parts, None)];
+            messages.extend(results(calls));
+            messages
+        }
+        Step::OwnCutOff(calls) => {
+            let mut parts = own_calls(calls);
+            parts.push(thinking(&text));
+            parts.push(AssistantPart::text(&text));
+            let mut messages = vec![answer(model, parts, Some(StopReason::Interrupted))];
+            messages.extend(results(calls));
+            messages
+        }
+        Step::Foreign(calls) => {
+            let other = ResolvedModel {
+                model: "other-model".to_owned(),
+                ..model.clone()
+            };
+            let mut parts = vec![thinking("foreign"), AssistantPart::text(&text)];
+            parts.extend(own_calls(calls));
+            let mut messages = vec![answer(&other, parts, None)];
+            messages.extend(results(calls));
+            messages
+        }
+    }
+}
