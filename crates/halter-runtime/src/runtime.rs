@@ -189,22 +189,20 @@ impl SessionRuntime {
     pub async fn shutdown(&self, drain: Duration) -> ShutdownReport {
         self.registry.shutting_down.store(true, Ordering::Release);
         let sessions = self.registry.live();
-        let busy: Vec<&SessionHandle> = sessions
-            .iter()
-            .filter(|session| session.core().is_busy())
-            .collect();
-        let waits = busy.iter().map(|session| wait_until_idle(session));
+        let unfinished = || -> usize {
+            let turns = sessions.iter().map(|it| it.core().unfinished_turns());
+            turns.sum()
+        };
+        let turns = unfinished();
+        let waits = sessions.iter().map(|session| session.core().idle());
         let drained = tokio::time::timeout(drain, futures::future::join_all(waits)).await;
-        let left = busy
-            .iter()
-            .filter(|session| session.core().is_busy())
-            .count();
+        let left = unfinished();
         let ends = sessions
             .iter()
             .map(|session| session.shutdown("the runtime is shutting down"));
         futures::future::join_all(ends).await;
         ShutdownReport {
-            turns_drained: busy.len() - left,
+            turns_drained: turns.saturating_sub(left),
             turns_aborted: left,
             timed_out: drained.is_err(),
         }
@@ -281,10 +279,6 @@ impl SessionRuntime {
         }
         Ok(())
     }
-}
-
-async fn wait_until_idle(session: &SessionHandle) {
-    session.core().idle().await;
 }
 
 fn absolute(directory: &Path) -> anyhow::Result<PathBuf> {

@@ -103,6 +103,11 @@ impl SessionCore {
         None
     }
 
+    /// How many turns were accepted and are not over.
+    pub fn unfinished_turns(&self) -> usize {
+        self.hub.unfinished_turns()
+    }
+
     /// Waits until nothing happens in the session.
     pub async fn idle(&self) {
         loop {

@@ -45,7 +45,9 @@ pub mod session;
 
 pub use builder::HalterBuilder;
 pub use halter_resources::{LoadedPlugin, LoadedSkill, PluginLoader, SkillLoader};
-pub use halter_runtime::{HalterError, HalterSession, SessionInit, ShutdownReport};
+pub use halter_runtime::{
+    HalterError, HalterSession, SessionInit, SessionStream, ShutdownReport, TurnStream,
+};
 pub use harness::Halter;
 pub use resources::{CompiledResources, ResourceCompiler};
 

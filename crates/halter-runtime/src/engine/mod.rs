@@ -33,6 +33,7 @@ use halter_protocol::{
     SessionId, SessionState, SystemMessage, Timestamp, ToolCallId, Turn, TurnError, TurnId, fold,
 };
 use halter_session::Durability;
+use repair::Interruption;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use turn::LiveTurn;
@@ -64,7 +65,8 @@ pub struct Engine {
     notification_hooks: HashSet<EffectId>,
     shutdown: Option<Shutdown>,
     closed: bool,
-    needs_repair: bool,
+    /// Why the log lacks the end of a turn, until it is repaired.
+    interrupted_by: Option<Interruption>,
     in_flight: VecDeque<InFlight>,
     batch: Batch,
     effects: Vec<Effect>,
@@ -137,7 +139,7 @@ impl Engine {
             notification_hooks: HashSet::new(),
             shutdown: None,
             closed: false,
-            needs_repair: false,
+            interrupted_by: None,
             in_flight: VecDeque::new(),
             batch: Batch::default(),
             effects: Vec::new(),
@@ -348,7 +350,7 @@ impl Engine {
         }
         self.in_flight.clear();
         self.batch = Batch::default();
-        self.needs_repair = true;
+        self.interrupted_by = Some(Interruption::StoreFailed);
         self.words.clear();
         for id in std::mem::take(&mut self.notification_hooks) {
             self.effects.push(Effect::CancelHooks { id });

@@ -1,4 +1,5 @@
-//! Makes a session usable again whose last process ended in the middle.
+//! Makes a session usable again whose last turn was broken off: by the end of
+//! its process, or by a store that failed.
 //!
 //! What the log lacks is written, not imagined: a result for every call of
 //! the last answer, and a terminal event for the turn.
@@ -11,20 +12,52 @@ use halter_protocol::{
 };
 use std::collections::HashSet;
 
+/// Why the log lacks the end of a turn.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Interruption {
+    /// The process that ran it ended.
+    ProcessEnded,
+    /// Its events could not be stored.
+    StoreFailed,
+}
+
+impl Interruption {
+    fn turn_error(self) -> TurnError {
+        let (code, message) = match self {
+            Self::ProcessEnded => (
+                "interrupted",
+                "the process that ran this turn ended before the turn did",
+            ),
+            Self::StoreFailed => (
+                "store_failed",
+                "the session's store failed while this turn ran",
+            ),
+        };
+        TurnError::new(code, message).with_hint("submit the turn again")
+    }
+
+    fn cause(self) -> &'static str {
+        match self {
+            Self::ProcessEnded => "the process ended",
+            Self::StoreFailed => "the session's store failed",
+        }
+    }
+}
+
 impl Engine {
     /// Another process wrote the log: repair it and say that it is resumed.
     pub(super) fn resume(&mut self) {
         self.start_source = Some("resume");
-        self.needs_repair = true;
+        self.interrupted_by = Some(Interruption::ProcessEnded);
         self.repair_if_needed();
         self.record(SessionEventPayload::SessionResumed);
     }
 
     /// Records what an interrupted turn left open.
     pub(super) fn repair_if_needed(&mut self) {
-        if !std::mem::take(&mut self.needs_repair) {
+        let Some(interruption) = self.interrupted_by.take() else {
             return;
-        }
+        };
         let in_transcript = self.calls_of_last_answer();
         let pending: Vec<PendingToolCall> = self
             .state
@@ -34,16 +67,12 @@ impl Engine {
             .cloned()
             .collect();
         for call in pending {
-            self.repair_call(call);
+            self.repair_call(call, interruption);
         }
         if let Some(turn_id) = self.state.live_turn.clone() {
             self.record(SessionEventPayload::TurnFailed {
                 turn_id,
-                error: TurnError::new(
-                    "interrupted",
-                    "the process that ran this turn ended before the turn did",
-                )
-                .with_hint("submit the turn again"),
+                error: interruption.turn_error(),
                 cancelled: false,
                 retryable: true,
                 usage: self.state.live_turn_usage,
@@ -60,12 +89,12 @@ impl Engine {
             .unwrap_or_default()
     }
 
-    fn repair_call(&mut self, pending: PendingToolCall) {
+    fn repair_call(&mut self, pending: PendingToolCall, interruption: Interruption) {
         let (result, known) = match pending.progress {
             ToolCallProgress::Succeeded { result } => (Ok(result), true),
             ToolCallProgress::Failed { error } => (Err(error), true),
-            ToolCallProgress::Requested => (Err(never_started()), false),
-            _ => (Err(outcome_unknown()), false),
+            ToolCallProgress::Requested => (Err(never_started(interruption)), false),
+            _ => (Err(outcome_unknown(interruption)), false),
         };
         if !known {
             let outcome = ToolExecutionOutcome {
@@ -79,16 +108,20 @@ impl Engine {
     }
 }
 
-fn never_started() -> ToolError {
+fn never_started(interruption: Interruption) -> ToolError {
+    let cause = interruption.cause();
     ToolError::new(
         ToolErrorCode::Cancelled,
-        "not run: the process ended before the call could start",
+        format!("not run: {cause} before the call could start"),
     )
 }
 
-fn outcome_unknown() -> ToolError {
+fn outcome_unknown(interruption: Interruption) -> ToolError {
+    let cause = interruption.cause();
     ToolError::new(
         ToolErrorCode::OutcomeUnknown,
-        "the process ended while this call ran: it may or may not have taken effect. Check before doing it again.",
+        format!(
+            "{cause} while this call ran: it may or may not have taken effect. Check before doing it again."
+        ),
     )
 }

@@ -9,6 +9,7 @@ use crate::limits::{CATCH_UP_PAGE, HUB_EVENTS};
 use halter_protocol::{PendingEvent, SessionEvent, SessionEventPayload, SessionId, TurnId};
 use halter_session::{SessionStore, StoreError, TraceError, TraceWriter, read_events};
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -18,6 +19,7 @@ pub struct Hub {
     store: Arc<dyn SessionStore>,
     clock: Arc<dyn Clock>,
     trace: Option<TraceWriter>,
+    unfinished_turns: AtomicUsize,
     state: Mutex<HubState>,
     changed: Notify,
 }
@@ -46,6 +48,7 @@ impl Hub {
             store,
             clock,
             trace,
+            unfinished_turns: AtomicUsize::new(0),
             state: Mutex::new(HubState {
                 ring: EventRing::new(head, HUB_EVENTS),
                 closed: false,
@@ -93,6 +96,21 @@ impl Hub {
         state.ring.publish(Arc::new(event));
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// A turn was accepted.
+    pub fn turn_accepted(&self) {
+        self.unfinished_turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A turn is over.
+    pub fn turn_over(&self) {
+        self.unfinished_turns.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many turns were accepted and are not over.
+    pub fn unfinished_turns(&self) -> usize {
+        self.unfinished_turns.load(Ordering::Relaxed)
     }
 
     /// Nothing more will be published: subscriptions end when they have read

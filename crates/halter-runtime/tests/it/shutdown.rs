@@ -153,15 +153,17 @@ async fn a_runtime_cancels_turns_that_take_too_long() {
     let harness = Harness::scripted(replies).start();
     let slow = harness.session().await;
     let turn = slow.submit_turn(Turn::user("go")).await.unwrap();
+    let waiting = slow.submit_turn(Turn::user("then")).await.unwrap();
     within("the model", never.reached()).await;
     let report = harness.runtime().shutdown(Duration::from_secs(5)).await;
     let expected = ShutdownReport {
         turns_drained: 0,
-        turns_aborted: 1,
+        turns_aborted: 2,
         timed_out: true,
     };
     assert_eq!(report, expected);
     assert_eq!(collect(turn).await.turn_error().code, "cancelled");
+    assert_eq!(collect(waiting).await.turn_error().code, "cancelled");
 }
 
 #[tokio::test]

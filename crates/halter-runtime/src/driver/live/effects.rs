@@ -70,6 +70,7 @@ impl Owner {
                 turn_id,
                 store_error,
             } => {
+                self.hub.turn_over();
                 if store_error.is_some()
                     && let Some(error) = &self.store_error
                 {

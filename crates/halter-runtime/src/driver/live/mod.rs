@@ -273,6 +273,7 @@ impl Owner {
             Command::Submit { turn, reply } => {
                 if self.engine.accepts_turn() {
                     let _ = reply.send(Ok(()));
+                    self.hub.turn_accepted();
                     self.feed(Input::Submit(*turn), running).await;
                 } else {
                     let _ = reply.send(Err(refused_turn(&self.engine)));
