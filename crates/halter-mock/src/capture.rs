@@ -72,6 +72,14 @@ impl CapturedRequest {
         &self.path
     }
 
+    /// A parameter behind the `?` of the address, as it was written.
+    #[must_use]
+    pub fn query_value(&self, name: &str) -> Option<&str> {
+        self.query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+    }
+
     /// A header by its lower-case name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -280,6 +288,7 @@ mod tests {
     fn secrets_are_readable_but_not_shown() {
         let request = request(0, Bytes::new());
         assert_eq!(request.header("x-api-key"), Some("s3cret"));
+        assert_eq!(request.query_value("key"), Some("s3cret"));
         assert!(!format!("{request:?}").contains("s3cret"));
         assert!(!request.shown().to_string().contains("s3cret"));
     }

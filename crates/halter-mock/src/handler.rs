@@ -3,14 +3,13 @@
 use crate::answer::{Answer, tokens};
 use crate::capture::{CapturedRequest, Outcome};
 use crate::codec::{Codec, Problem, Request, codec};
-use crate::limits::MAX_COUNTED_REQUESTS;
 use crate::playback::{self, Cue, ResponseBody, Stage};
+use crate::refusal;
 use crate::route::{Operation, Route, route};
 use crate::scenario::select::{Selection, select};
 use crate::scenario::{Fault, HttpFault, Step};
 use crate::seal;
 use crate::service::Shared;
-use crate::wire::Wire;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -20,7 +19,6 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 const JSON: &str = "application/json";
@@ -32,6 +30,8 @@ struct Reply {
     outcome: Outcome,
     chosen: Option<(String, usize)>,
     streaming: bool,
+    /// How long the headers are held back.
+    first_byte: Duration,
 }
 
 /// A request that has arrived.
@@ -71,9 +71,9 @@ pub(crate) async fn handle(
         body: body.map(|body| body.to_bytes()).unwrap_or_default(),
     };
     let route = route(&arrived.method, &arrived.path, &arrived.headers);
-    let too_large = too_large.then(|| self::too_large(route.wire, shared.max_body_bytes));
+    let too_large = too_large.then(|| refusal::too_large(route.wire, shared.max_body_bytes));
     let request_id = format!("req_mock{number:06}");
-    let mut exchange = Exchange {
+    let exchange = Exchange {
         arrived: &arrived,
         route: &route,
         codec: codec(route.wire),
@@ -88,29 +88,15 @@ pub(crate) async fn handle(
         Some(problem) => exchange.refuse(&problem),
         None => exchange.reply(),
     };
-    let delay = reply.delay();
     let hangs = reply.outcome == Outcome::Hung;
     shared.captures.push(exchange.captured(&reply));
     // A hang, and a slow first byte, last until the service stops at most.
     tokio::select! {
-        () = tokio::time::sleep(delay), if !hangs => {}
+        () = tokio::time::sleep(reply.first_byte), if !hangs => {}
         () = stage.stopping.cancelled() => {}
     }
     reply.response
 }
-
-impl Reply {
-    fn delay(&self) -> Duration {
-        self.response
-            .extensions()
-            .get::<FirstByte>()
-            .map_or(Duration::ZERO, |delay| delay.0)
-    }
-}
-
-/// How long the headers are held back.
-#[derive(Clone)]
-struct FirstByte(Duration);
 
 struct Exchange<'a> {
     arrived: &'a Arrived,
@@ -140,7 +126,7 @@ impl Exchange<'_> {
     }
 
     /// The service's own pages. They are not captured.
-    fn show_service(&mut self) -> Option<Response<ResponseBody>> {
+    fn show_service(&self) -> Option<Response<ResponseBody>> {
         let page = match self
             .route
             .operation
@@ -213,7 +199,7 @@ impl Exchange<'_> {
             Operation::ListModels => Ok(self.plain(&self.codec.model_list(&self.shared.models))),
             Operation::GetModel(id) => {
                 let found = self.shared.models.iter().find(|model| model.id == *id);
-                let entry = found.ok_or_else(|| unknown_model(id))?;
+                let entry = found.ok_or_else(|| refusal::unknown_model(id))?;
                 Ok(self.plain(&self.codec.model(entry)))
             }
             Operation::ShowRequests | Operation::ShowScenarios | Operation::OpenGate(_) => {
@@ -242,14 +228,7 @@ impl Exchange<'_> {
         if key == Some(wanted.expose_secret()) {
             return Ok(());
         }
-        Err(match self.route.wire {
-            Wire::Anthropic => Problem::new(401, "invalid x-api-key"),
-            Wire::Responses | Wire::Chat => {
-                Problem::new(401, "Incorrect API key provided.").with_code("invalid_api_key")
-            }
-            Wire::Gemini => Problem::invalid("API key not valid. Please pass a valid API key.")
-                .with_code("API_KEY_INVALID"),
-        })
+        Err(refusal::wrong_key(self.route.wire))
     }
 
     fn check_model(&self, model: &str) -> Result<(), Problem> {
@@ -258,7 +237,7 @@ impl Exchange<'_> {
         if known {
             Ok(())
         } else {
-            Err(unknown_model(model))
+            Err(refusal::unknown_model(model))
         }
     }
 
@@ -286,7 +265,7 @@ impl Exchange<'_> {
             .context_bytes
             .filter(|max| self.arrived.body.len() > *max)
         {
-            let problem = self.too_long(max);
+            let problem = refusal::too_long(self.route.wire, self.arrived.body.len(), max);
             let mut reply = self.refuse(&problem);
             reply.outcome = Outcome::Failed {
                 status: problem.status,
@@ -300,25 +279,8 @@ impl Exchange<'_> {
         let mut reply = self.perform(&selection.step, &answer, request, conversation.streaming);
         reply.chosen = Some((selection.name, selection.step_index));
         reply.streaming = conversation.streaming;
-        let delay = Duration::from_millis(selection.step.delivery.first_byte_ms);
-        reply.response.extensions_mut().insert(FirstByte(delay));
+        reply.first_byte = Duration::from_millis(selection.step.delivery.first_byte_ms);
         Ok(reply)
-    }
-
-    /// The prompt does not fit into the scripted context.
-    fn too_long(&self, max_bytes: usize) -> Problem {
-        let (seen, max) = (tokens(self.arrived.body.len()), tokens(max_bytes));
-        match self.route.wire {
-            Wire::Anthropic => Problem::invalid(format!("prompt is too long: {seen} tokens > {max} maximum")),
-            Wire::Responses | Wire::Chat => Problem::invalid(format!(
-                "This model's maximum context length is {max} tokens. However, your messages resulted in {seen} tokens. Please reduce the length of the messages."
-            ))
-            .at("messages")
-            .with_code("context_length_exceeded"),
-            Wire::Gemini => Problem::invalid(format!(
-                "The input token count ({seen}) exceeds the maximum number of tokens allowed ({max})."
-            )),
-        }
     }
 
     /// Puts the fault of the first attempts in place of the step's own.
@@ -328,17 +290,7 @@ impl Exchange<'_> {
         };
         let raw = String::from_utf8_lossy(&self.arrived.body);
         let key = seal::digest(&[&selection.name, &self.arrived.path, &raw]);
-        let mut attempts = self
-            .shared
-            .attempts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if attempts.len() >= MAX_COUNTED_REQUESTS && !attempts.contains_key(&key) {
-            attempts.clear();
-        }
-        let seen = attempts.entry(key).or_insert(0);
-        if *seen < first.times {
-            *seen += 1;
+        if self.shared.attempts.is_among_first(key, first.times) {
             let mut step = selection.step.clone().into_owned();
             step.fault = Some(first.fault);
             selection.step = Cow::Owned(step);
@@ -473,23 +425,7 @@ impl Reply {
             outcome,
             chosen: None,
             streaming: false,
+            first_byte: Duration::ZERO,
         }
-    }
-}
-
-fn unknown_model(model: &str) -> Problem {
-    Problem::new(
-        404,
-        format!("The model `{model}` does not exist or you do not have access to it."),
-    )
-    .at("model")
-    .with_code("model_not_found")
-}
-
-fn too_large(wire: Wire, max: usize) -> Problem {
-    let message = format!("Request exceeds the maximum size of {max} bytes");
-    match wire {
-        Wire::Gemini => Problem::invalid(message),
-        Wire::Anthropic | Wire::Responses | Wire::Chat => Problem::new(413, message),
     }
 }

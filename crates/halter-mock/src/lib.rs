@@ -22,6 +22,7 @@
 
 mod answer;
 mod anthropic;
+mod attempts;
 pub mod capture;
 mod chat;
 mod codec;
@@ -35,6 +36,7 @@ mod look;
 pub mod models;
 mod openai;
 mod playback;
+mod refusal;
 mod responses;
 mod route;
 pub mod scenario;

@@ -52,5 +52,6 @@ pub const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long a client may take to send its request's headers.
 pub const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Connections served at a time. Further ones wait to be accepted.
+/// Connections served at a time, unless the options say otherwise. Further
+/// ones wait to be accepted.
 pub const MAX_CONNECTIONS: usize = 1_024;

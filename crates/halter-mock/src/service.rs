@@ -1,5 +1,6 @@
 //! The service: a listener on loopback and all that it starts.
 
+use crate::attempts::Attempts;
 use crate::capture::{CapturedRequest, Captures};
 use crate::error::MockError;
 use crate::gates::Gates;
@@ -12,13 +13,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use secrecy::SecretString;
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -43,6 +43,8 @@ pub struct ServeOptions {
     pub models: Option<Vec<ModelEntry>>,
     /// How large a request may be.
     pub max_body_bytes: usize,
+    /// How many connections are served at a time; further ones wait.
+    pub max_connections: usize,
 }
 
 impl Default for ServeOptions {
@@ -54,6 +56,7 @@ impl Default for ServeOptions {
             api_key: None,
             models: None,
             max_body_bytes: MAX_BODY_BYTES,
+            max_connections: MAX_CONNECTIONS,
         }
     }
 }
@@ -70,7 +73,7 @@ pub(crate) struct Shared {
     pub captures: Captures,
     pub gates: Arc<Gates>,
     /// Attempts per request, for `fail_first` alone.
-    pub attempts: Mutex<HashMap<String, u32>>,
+    pub attempts: Attempts,
     requests: AtomicU64,
 }
 
@@ -127,11 +130,16 @@ pub async fn serve(options: ServeOptions) -> Result<MockService, MockError> {
         max_body_bytes: options.max_body_bytes,
         captures: Captures::default(),
         gates: Arc::default(),
-        attempts: Mutex::default(),
+        attempts: Attempts::default(),
         requests: AtomicU64::new(0),
     });
     let stopping = CancellationToken::new();
-    let task = tokio::spawn(listen(listener, shared.clone(), stopping.clone()));
+    let task = tokio::spawn(listen(
+        listener,
+        shared.clone(),
+        options.max_connections,
+        stopping.clone(),
+    ));
     Ok(MockService {
         address,
         shared,
@@ -219,13 +227,18 @@ impl Drop for MockService {
     }
 }
 
-async fn listen(listener: TcpListener, shared: Arc<Shared>, stopping: CancellationToken) {
+async fn listen(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    max_connections: usize,
+    stopping: CancellationToken,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             () = stopping.cancelled() => break,
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+            accepted = listener.accept(), if connections.len() < max_connections => match accepted {
                 Ok((stream, _)) => {
                     connections.spawn(connection(stream, shared.clone(), stopping.clone()));
                 }

@@ -3,7 +3,7 @@
 mod answer;
 mod check;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Stop};
 use crate::codec::{Codec, Frame, Place, Problem, Request};
 use crate::conversation::{Conversation, ToolResult};
 use crate::look;
@@ -32,6 +32,13 @@ impl Codec for Anthropic {
     }
 
     fn whole(&self, answer: &Answer, request: &Request<'_>) -> Value {
+        if request.body.get("max_tokens").and_then(Value::as_u64) == Some(0) {
+            // Nothing is said: the request only fills the cache.
+            let mut silent = answer.clone();
+            silent.parts.clear();
+            silent.stop = Stop::MaxTokens;
+            return answer::whole(&silent, request.body);
+        }
         answer::whole(answer, request.body)
     }
 

@@ -2,11 +2,13 @@
 
 use crate::client::{Ended, PATIENCE, send};
 use crate::speech::Talk;
+use halter_mock::scenario::Part;
 use halter_mock::{
     ModelEntry, Outcome, Scenario, ScenarioLibrary, ServeOptions, Step, Wire, serve,
 };
 use serde_json::json;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 #[tokio::test]
@@ -129,6 +131,82 @@ async fn the_body_limit_holds_at_its_edge() {
         }
         service.stop().await;
     }
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_their_turn() {
+    let options = ServeOptions {
+        max_connections: 1,
+        ..ServeOptions::default()
+    };
+    let service = serve(options).await.unwrap();
+    let mut first = Talk::new(Wire::Chat, "mock:gated")
+        .streaming()
+        .open(&service)
+        .await;
+    first.read_until("Before ").await;
+    let second = Talk::new(Wire::Chat, "hi").open(&service).await;
+    let early = service.wait_for(2, Duration::from_millis(100)).await;
+    assert_eq!(early.unwrap_err().code(), "mock_timed_out");
+    drop(first);
+    assert_eq!(second.finish().await.status, 200);
+    service.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_never_gets_past_its_headers_is_given_up() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    let mut stream = TcpStream::connect(service.address()).await.unwrap();
+    stream
+        .write_all(b"POST /v1/messages HTTP/1.1\r\n")
+        .await
+        .unwrap();
+    let started = tokio::time::Instant::now();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).await.unwrap();
+    assert!(started.elapsed() >= halter_mock::limits::HEADER_TIMEOUT);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_client_that_does_not_read() {
+    let mut scenarios = ScenarioLibrary::default();
+    let step = Step {
+        parts: vec![Part::Filler {
+            bytes: 32 * 1024 * 1024,
+        }],
+        ..Step::default()
+    };
+    scenarios
+        .add("flood", Scenario::new("A flood.", vec![step]))
+        .unwrap();
+    let options = ServeOptions {
+        scenarios,
+        ..ServeOptions::default()
+    };
+    let service = serve(options).await.unwrap();
+    let unread = Talk::new(Wire::Chat, "mock:flood")
+        .streaming()
+        .open(&service)
+        .await;
+    service.wait_for(1, PATIENCE).await.unwrap();
+    tokio::time::timeout(PATIENCE, service.stop())
+        .await
+        .unwrap();
+    assert_ne!(unread.finish().await.ended, Ended::Whole);
+}
+
+#[tokio::test]
+async fn a_request_that_only_fills_the_cache_gets_no_words() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    let talk = Talk::new(Wire::Anthropic, "hi").with(|body| body["max_tokens"] = json!(0));
+    let answer = talk.send(&service).await.json();
+    assert_eq!(
+        (&answer["content"], &answer["stop_reason"]),
+        (&json!([]), &json!("max_tokens"))
+    );
+    assert_eq!(talk.streaming().send(&service).await.status, 400);
+    service.stop().await;
 }
 
 #[tokio::test]

@@ -336,3 +336,20 @@ fn check_thoughts_kept(messages: &[Value], model: &str) -> Result<(), Problem> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_number_of_messages_is_bounded() {
+        let body = |count: usize| {
+            let message = json!({"role": "user", "content": "x"});
+            json!({"model": "m", "messages": vec![message; count]})
+        };
+        assert_eq!(check(&body(MAX_MESSAGES), STRICT_VERSION), Ok(()));
+        let refused = check(&body(MAX_MESSAGES + 1), STRICT_VERSION).unwrap_err();
+        assert!(refused.message.contains("at most"), "{}", refused.message);
+    }
+}

@@ -1,0 +1,55 @@
+//! Refusals that do not depend on what the request says, in the words of each
+//! wire.
+
+use crate::answer::tokens;
+use crate::codec::Problem;
+use crate::wire::Wire;
+
+/// The key is not the one that is accepted.
+pub(crate) fn wrong_key(wire: Wire) -> Problem {
+    match wire {
+        Wire::Anthropic => Problem::new(401, "invalid x-api-key"),
+        Wire::Responses | Wire::Chat => {
+            Problem::new(401, "Incorrect API key provided.").with_code("invalid_api_key")
+        }
+        Wire::Gemini => Problem::invalid("API key not valid. Please pass a valid API key.")
+            .with_code("API_KEY_INVALID"),
+    }
+}
+
+/// There is no such model.
+pub(crate) fn unknown_model(model: &str) -> Problem {
+    Problem::new(
+        404,
+        format!("The model `{model}` does not exist or you do not have access to it."),
+    )
+    .at("model")
+    .with_code("model_not_found")
+}
+
+/// The body is larger than the service takes.
+pub(crate) fn too_large(wire: Wire, max_bytes: usize) -> Problem {
+    let message = format!("Request exceeds the maximum size of {max_bytes} bytes");
+    match wire {
+        Wire::Gemini => Problem::invalid(message),
+        Wire::Anthropic | Wire::Responses | Wire::Chat => Problem::new(413, message),
+    }
+}
+
+/// The prompt does not fit into the scripted context.
+pub(crate) fn too_long(wire: Wire, bytes: usize, max_bytes: usize) -> Problem {
+    let (seen, max) = (tokens(bytes), tokens(max_bytes));
+    match wire {
+        Wire::Anthropic => {
+            Problem::invalid(format!("prompt is too long: {seen} tokens > {max} maximum"))
+        }
+        Wire::Responses | Wire::Chat => Problem::invalid(format!(
+            "This model's maximum context length is {max} tokens. However, your messages resulted in {seen} tokens. Please reduce the length of the messages."
+        ))
+        .at("messages")
+        .with_code("context_length_exceeded"),
+        Wire::Gemini => Problem::invalid(format!(
+            "The input token count ({seen}) exceeds the maximum number of tokens allowed ({max})."
+        )),
+    }
+}

@@ -1,0 +1,68 @@
+//! Requests that a strict server refuses, and the words it does it with.
+
+mod anthropic;
+mod chat;
+mod gemini;
+mod responses;
+
+use crate::speech::{Said, Talk};
+use halter_mock::{MockService, Outcome, ServeOptions, Wire, serve};
+use serde_json::json;
+
+async fn refused(service: &MockService, talk: &Talk, status: u16, words: &str) {
+    let reply = talk.send(service).await;
+    let text = String::from_utf8_lossy(&reply.body).into_owned();
+    assert_eq!(reply.status, status, "{words}: {text}");
+    assert!(text.contains(words), "wanted {words:?} in {text}");
+    let noted = service.requests().pop().unwrap();
+    assert!(
+        matches!(noted.outcome(), Outcome::Refused { .. }),
+        "{:?}",
+        noted.outcome()
+    );
+}
+
+/// A conversation whose last request carries the results of three calls.
+async fn with_results(service: &MockService, wire: Wire, scenario: &str) -> (Talk, Said) {
+    let mut talk = Talk::new(wire, scenario);
+    let said = talk.ask(service).await;
+    let results: Vec<_> = said.call_ids.iter().map(|_| "r").collect();
+    talk.answer(&said, &results);
+    assert_eq!(talk.send(service).await.status, 200);
+    (talk, said)
+}
+
+#[tokio::test]
+async fn what_is_not_json_or_not_there_has_the_wires_error() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-api-key", "k"),
+        ("anthropic-version", "2026-10-21"),
+    ];
+    let send = |method: &'static str, path: &'static str, body: &'static [u8]| {
+        let service = &service;
+        async move { crate::client::send(service, method, path, &headers, body).await }
+    };
+    let broken = send("POST", "/v1/messages", b"{").await;
+    assert_eq!(
+        (broken.status, broken.json()["error"]["type"].clone()),
+        (400, json!("invalid_request_error"))
+    );
+    let nowhere = send("POST", "/v1/nowhere", b"{}").await;
+    assert_eq!(
+        (nowhere.status, nowhere.json()["error"]["type"].clone()),
+        (404, json!("not_found_error"))
+    );
+    assert_eq!(send("GET", "/v1/messages", b"").await.status, 405);
+    assert_eq!(send("POST", "/v1/messages", b"").await.status, 400);
+    let unknown = Talk::new(Wire::Gemini, "mock:no-such-scenario");
+    refused(
+        &service,
+        &unknown,
+        400,
+        "no mock scenario is called `no-such-scenario`",
+    )
+    .await;
+    service.stop().await;
+}
