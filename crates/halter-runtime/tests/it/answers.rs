@@ -103,6 +103,14 @@ async fn an_empty_answer_is_asked_for_again_once() {
 }
 
 #[tokio::test]
+async fn a_refusal_without_words_is_named_and_not_asked_for_again() {
+    let harness = Harness::scripted([Reply::new().stop(StopReason::Refusal)]).start();
+    let events = harness.ask("do something bad").await;
+    assert_eq!(ending(&events), ("model_refused", false, false));
+    assert_eq!(harness.requests().len(), 1);
+}
+
+#[tokio::test]
 async fn a_second_empty_answer_fails_the_turn() {
     let harness = Harness::scripted([Reply::new(), Reply::new().text(" \n")]).start();
     let events = harness.ask("hello?").await;

@@ -107,6 +107,11 @@ impl Engine {
                 .with_hint("raise max_output_tokens of the model, or ask it to go on");
                 self.finish_turn(Ending::failed(error));
             }
+            Some(StopReason::Refusal) if text.trim().is_empty() => {
+                let error = TurnError::new("model_refused", "the model declined to answer")
+                    .with_hint("rephrase the request, or use another model");
+                self.finish_turn(Ending::failed(error));
+            }
             _ if text.trim().is_empty() => self.empty_answer(),
             _ => self.stop_or_go_on(text),
         }
