@@ -2,8 +2,8 @@
 //! begun well.
 
 use super::headers::{RetryAfter, retry_after};
-use super::limits::ERROR_MESSAGE_CHARS;
 use crate::wire::ErrorResponse;
+use crate::wire::failure::{shown, shown_body};
 use halter_protocol::{ProviderError, ProviderErrorKind};
 use serde_json::Value;
 
@@ -96,7 +96,7 @@ impl Report {
             return Self {
                 category: String::new(),
                 code: None,
-                message: presentable(&String::from_utf8_lossy(body)),
+                message: shown_body(body),
                 request_id: None,
             };
         };
@@ -104,7 +104,7 @@ impl Report {
         Self {
             category: text("/error/type").unwrap_or_default().to_owned(),
             code: text("/error/details/error_code").map(str::to_owned),
-            message: presentable(text("/error/message").unwrap_or_default()),
+            message: shown(text("/error/message").unwrap_or_default()),
             request_id: text("/request_id").map(str::to_owned),
         }
     }
@@ -183,57 +183,5 @@ impl Report {
             _ => return error,
         };
         error.with_hint(hint)
-    }
-}
-
-/// A server's words, without keys, and no longer than is useful.
-fn presentable(words: &str) -> String {
-    let words = words.trim();
-    let mut shown: String = words.chars().take(ERROR_MESSAGE_CHARS).collect();
-    if shown.len() < words.len() {
-        shown.push('…');
-    }
-    without_keys(&shown)
-}
-
-/// The words with everything that looks like a key of the service replaced.
-fn without_keys(words: &str) -> String {
-    let in_key = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
-    let mut clean = String::with_capacity(words.len());
-    let mut rest = words;
-    while let Some(start) = rest.find("sk-") {
-        let (before, key) = rest.split_at(start);
-        let end = key
-            .find(|character| !in_key(character))
-            .unwrap_or(key.len());
-        let (key, after) = key.split_at(end);
-        clean.push_str(before);
-        let is_key = key.len() >= 12 && !before.ends_with(in_key);
-        clean.push_str(if is_key { "[redacted]" } else { key });
-        rest = after;
-    }
-    clean.push_str(rest);
-    clean
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_in_a_servers_words_are_replaced() {
-        assert_eq!(
-            without_keys("bad key sk-ant-api03-abcDEF_123, a task-management and sk-1"),
-            "bad key [redacted], a task-management and sk-1"
-        );
-    }
-
-    #[test]
-    fn long_words_are_cut_at_a_character() {
-        let long = "é".repeat(ERROR_MESSAGE_CHARS + 1);
-        assert_eq!(presentable(&long).chars().count(), ERROR_MESSAGE_CHARS + 1);
-        assert!(presentable(&long).ends_with('…'));
-        let fits = "é".repeat(ERROR_MESSAGE_CHARS);
-        assert_eq!(presentable(&fits), fits);
     }
 }

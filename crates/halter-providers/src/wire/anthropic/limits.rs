@@ -7,14 +7,12 @@ pub const CACHE_MARKS: usize = 4;
 /// the marked block included.
 pub const CACHE_LOOKBACK_BLOCKS: usize = 20;
 
-/// Characters of a tool's name that the service takes.
-pub const TOOL_NAME_CHARS: usize = 64;
+/// Bytes of a tool's name that the service takes.
+pub const TOOL_NAME_BYTES: usize = 64;
 
 /// Tokens of the smallest reasoning budget that the service takes.
 pub const MIN_THINKING_BUDGET_TOKENS: u32 = 1_024;
 
-/// Bytes of event data that one answer may have; a longer one is an error.
-pub const ANSWER_BYTES: usize = 64 * 1024 * 1024;
-
-/// Characters of a server's own words that an error repeats.
-pub const ERROR_MESSAGE_CHARS: usize = 2_000;
+/// Bytes of a call's id; longer ids of other services are replaced by short
+/// ones.
+pub const CALL_ID_BYTES: usize = 256;

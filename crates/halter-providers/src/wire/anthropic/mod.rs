@@ -61,6 +61,7 @@ mod headers;
 pub mod limits;
 mod model;
 
+use super::address::versioned;
 use super::{ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, RateLimitHints, Wire};
 use halter_protocol::{ProviderError, ResolvedModel};
 
@@ -113,9 +114,7 @@ impl Wire for Anthropic {
     }
 
     fn url(&self, base_url: &str, _model: &ResolvedModel) -> String {
-        let base = base_url.trim_end_matches('/');
-        let base = base.strip_suffix("/v1").unwrap_or(base);
-        format!("{base}/v1/messages")
+        format!("{}/messages", versioned(base_url, "v1"))
     }
 
     fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)> {
@@ -149,5 +148,9 @@ impl Wire for Anthropic {
 
     fn rate_limit(&self, headers: &dyn HeaderLookup) -> RateLimitHints {
         headers::rate_limit(headers)
+    }
+
+    fn models_url(&self, base_url: &str) -> Option<String> {
+        Some(format!("{}/models", versioned(base_url, "v1")))
     }
 }

@@ -45,7 +45,7 @@ pub(super) enum Efforts {
 /// The members of a request that ask for reasoning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ReasoningMembers {
-    /// JSON members with a comma after each; empty if there is nothing to ask.
+    /// JSON members; empty if there is nothing to ask.
     pub json: String,
     /// What could not be asked for, and why.
     pub warning: Option<String>,
@@ -93,7 +93,7 @@ impl ModelTraits {
 fn no_thinking(off: Off, model: &ResolvedModel) -> ReasoningMembers {
     match off {
         Off::ByDefault => ReasoningMembers::default(),
-        Off::OnRequest => sent(r#""thinking":{"type":"disabled"},"#.to_owned()),
+        Off::OnRequest => sent(r#""thinking":{"type":"disabled"}"#.to_owned()),
         Off::Impossible => dropped(
             ReasoningEffort::None,
             model,
@@ -103,7 +103,7 @@ fn no_thinking(off: Off, model: &ResolvedModel) -> ReasoningMembers {
 }
 
 fn adaptive(efforts: Efforts, level: ReasoningEffort, model: &ResolvedModel) -> ReasoningMembers {
-    let thinking = r#""thinking":{"type":"adaptive"},"#;
+    let thinking = r#""thinking":{"type":"adaptive"}"#;
     if efforts == Efforts::AllButXHigh && level == ReasoningEffort::XHigh {
         return ReasoningMembers {
             json: thinking.to_owned(),
@@ -119,7 +119,7 @@ fn adaptive(efforts: Efforts, level: ReasoningEffort, model: &ResolvedModel) -> 
         other => other.as_str(),
     };
     sent(format!(
-        r#"{thinking}"output_config":{{"effort":"{effort}"}},"#
+        r#"{thinking},"output_config":{{"effort":"{effort}"}}"#
     ))
 }
 
@@ -142,7 +142,7 @@ fn budget(level: ReasoningEffort, max_tokens: u32, model: &ResolvedModel) -> Rea
     };
     let tokens = tokens.min(most);
     sent(format!(
-        r#""thinking":{{"type":"enabled","budget_tokens":{tokens}}},"#
+        r#""thinking":{{"type":"enabled","budget_tokens":{tokens}}}"#
     ))
 }
 
@@ -262,12 +262,12 @@ mod tests {
 
     fn effort(level: &str) -> (String, bool) {
         let json =
-            format!(r#""thinking":{{"type":"adaptive"}},"output_config":{{"effort":"{level}"}},"#);
+            format!(r#""thinking":{{"type":"adaptive"}},"output_config":{{"effort":"{level}"}}"#);
         (json, false)
     }
 
     fn tokens(budget: u32) -> (String, bool) {
-        let json = format!(r#""thinking":{{"type":"enabled","budget_tokens":{budget}}},"#);
+        let json = format!(r#""thinking":{{"type":"enabled","budget_tokens":{budget}}}"#);
         (json, false)
     }
 
@@ -277,8 +277,8 @@ mod tests {
     #[test]
     fn each_family_gets_the_levels_of_the_table() {
         use ReasoningEffort::{High, Low, Max, Medium, Minimal, None, XHigh};
-        let disabled = (r#""thinking":{"type":"disabled"},"#.to_owned(), false);
-        let adaptive_only = (r#""thinking":{"type":"adaptive"},"#.to_owned(), true);
+        let disabled = (r#""thinking":{"type":"disabled"}"#.to_owned(), false);
+        let adaptive_only = (r#""thinking":{"type":"adaptive"}"#.to_owned(), true);
         let table = [
             ("claude-fable-5-2", None, DROPPED),
             ("claude-mythos-5", Minimal, effort("low")),

@@ -8,7 +8,7 @@ use halter_protocol::{
     ResolvedModel, Timestamp, ToolError, ToolErrorCode, ToolMessage, ToolResult, UserMessage,
     UserPart,
 };
-use halter_providers::wire::anthropic::Anthropic;
+use halter_providers::wire::anthropic::{Anthropic, limits::CACHE_MARKS};
 use halter_providers::wire::{RequestSettings, Wire};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -268,7 +268,10 @@ fn a_second_mark_bridges_what_the_server_does_not_look_back_over() {
     // 18 new blocks: the mark at the end finds block 0 by itself.
     assert_eq!(marked(&body(&sonnet, &step(9))), [18]);
     // 20 new blocks: it does not.
-    assert_eq!(marked(&body(&sonnet, &step(10))), [0, 20]);
+    let long = body(&sonnet, &step(10));
+    assert_eq!(marked(&long), [0, 20]);
+    let all_marks = long.to_string().matches("\"cache_control\"").count();
+    assert_eq!(all_marks, CACHE_MARKS);
     let mut odd = step(9);
     odd.push(user("and"));
     assert_eq!(marked(&body(&sonnet, &odd)), [19]);

@@ -180,7 +180,7 @@ fn an_error_says_what_happened_and_what_to_do() {
     let error = refused(401, &[("request-id", "req_head")], &body);
     assert_eq!(
         error.message,
-        "the model service answered 401 (authentication_error): invalid x-api-key [redacted]"
+        "the model service answered 401 (authentication_error): invalid x-api-key [key]"
     );
     assert_eq!(error.request_id.as_deref(), Some("req_head"));
     assert!(error.hint.as_deref().unwrap().contains("ANTHROPIC_API_KEY"));

@@ -162,6 +162,10 @@ fn requests_go_to_the_messages_endpoint() {
             wire.url(base, &model("m")),
             "https://api.anthropic.com/v1/messages"
         );
+        assert_eq!(
+            wire.models_url(base).as_deref(),
+            Some("https://api.anthropic.com/v1/models")
+        );
     }
 }
 

@@ -14,11 +14,8 @@ use self::block::{Ended, OpenBlock};
 use self::event::{Delta, WholeMessage, WireEvent};
 use self::usage::UsageCounter;
 use super::error;
-use super::limits::ANSWER_BYTES;
 use crate::wire::{Decoder, SseEvent};
-use halter_protocol::{
-    BlockId, MessageId, OpaquePart, ProviderError, ProviderErrorKind, StopReason, StreamEvent,
-};
+use halter_protocol::{BlockId, MessageId, OpaquePart, ProviderError, StopReason, StreamEvent};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -33,7 +30,6 @@ pub(super) struct MessagesDecoder {
     doubtful: Option<DoubtfulCall>,
     usage: UsageCounter,
     stop_reason: Option<StopReason>,
-    received_bytes: usize,
     state: State,
 }
 
@@ -81,13 +77,6 @@ impl MessagesDecoder {
         event: &SseEvent<'_>,
         out: &mut Vec<StreamEvent>,
     ) -> Result<(), ProviderError> {
-        self.received_bytes = self.received_bytes.saturating_add(event.data.len());
-        if self.received_bytes > ANSWER_BYTES {
-            return Err(ProviderError::new(
-                format!("the model's answer is longer than {ANSWER_BYTES} bytes"),
-                ProviderErrorKind::Fatal,
-            ));
-        }
         let Ok(wire) = serde_json::from_str::<WireEvent<'_>>(event.data) else {
             return self.unreadable(event);
         };

@@ -1,9 +1,10 @@
 //! What a model said, as it is sent back to it or to another model.
 
-use super::json::{put, put_json, put_text_block};
-use super::names::{CallIds, ToolNames};
+use super::json::{put, put_text_block};
 use crate::wire::anthropic::NAME;
 use crate::wire::anthropic::model::ModelTraits;
+use crate::wire::body::write_json;
+use crate::wire::names::{CallIds, ToolNames};
 use halter_protocol::{AssistantMessage, AssistantPart, OpaquePart, ToolCallId, ToolName};
 use serde::Deserialize;
 use serde_json::Value;
@@ -24,16 +25,11 @@ pub(super) enum Block<'a> {
     Call {
         id: &'a ToolCallId,
         sent: String,
-        form: CallForm<'a>,
-    },
-}
-
-pub(super) enum CallForm<'a> {
-    Raw(&'a str),
-    Neutral {
         name: &'a ToolName,
         arguments: &'a Value,
     },
+    /// A call as the model wrote it.
+    RawCall { id: &'a ToolCallId, json: &'a str },
 }
 
 /// The blocks of a message, none if nothing of it can be sent.
@@ -88,12 +84,17 @@ fn block<'a>(
             arguments,
             ..
         } => {
+            if let Some(raw) = raw.filter(|raw| raw.is_call(id)) {
+                ids.keep(id);
+                return Some(Block::RawCall { id, json: raw.json });
+            }
             let sent = ids.assign(id);
-            let form = match raw {
-                Some(raw) if raw.is_call(&sent) => CallForm::Raw(raw.json),
-                _ => CallForm::Neutral { name, arguments },
-            };
-            Some(Block::Call { id, sent, form })
+            Some(Block::Call {
+                id,
+                sent,
+                name,
+                arguments,
+            })
         }
         _ => None,
     }
@@ -107,12 +108,13 @@ impl Block<'_> {
     /// The service refuses marks on reasoning; whether it takes them on blocks
     /// that are merely kept is not known.
     pub fn markable(&self) -> bool {
-        matches!(self, Self::Text(_) | Self::RawText(_) | Self::Call { .. })
+        !matches!(self, Self::Thinking(_) | Self::Kept(_))
     }
 
-    pub fn call(&self) -> Option<(&ToolCallId, &str)> {
+    /// The call, if it is one.
+    pub fn call(&self) -> Option<&ToolCallId> {
         match self {
-            Self::Call { id, sent, .. } => Some((id, sent)),
+            Self::Call { id, .. } | Self::RawCall { id, .. } => Some(id),
             _ => None,
         }
     }
@@ -122,23 +124,21 @@ impl Block<'_> {
             Self::Thinking(json)
             | Self::Kept(json)
             | Self::RawText(json)
-            | Self::Call {
-                form: CallForm::Raw(json),
-                ..
-            } => put(out, json),
+            | Self::RawCall { json, .. } => put(out, json),
             Self::Text(text) => put_text_block(out, text),
             Self::Call {
                 sent,
-                form: CallForm::Neutral { name, arguments },
+                name,
+                arguments,
                 ..
             } => {
                 put(out, "{\"type\":\"tool_use\",\"id\":");
-                put_json(out, sent);
+                write_json(out, sent);
                 put(out, ",\"name\":");
-                put_json(out, &*names.sent(name));
+                write_json(out, &*names.sent(name));
                 put(out, ",\"input\":");
                 match arguments {
-                    Value::Object(arguments) => put_json(out, arguments),
+                    Value::Object(arguments) => write_json(out, arguments),
                     _ => put(out, "{}"),
                 }
                 put(out, "}");
@@ -182,11 +182,11 @@ impl<'a> RawBlock<'a> {
         })
     }
 
-    fn is_call(&self, id: &str) -> bool {
+    fn is_call(&self, id: &ToolCallId) -> bool {
         let own = self
             .id
             .map(|json| serde_json::from_str::<Cow<'_, str>>(json.get()));
-        self.kind == "tool_use" && matches!(own, Some(Ok(own)) if own == id)
+        self.kind == "tool_use" && matches!(own, Some(Ok(own)) if own == id.as_str())
     }
 
     /// True if the service can tell that the reasoning is its own.

@@ -7,52 +7,45 @@
 mod assistant;
 mod json;
 mod log;
-mod names;
 mod prefix;
 mod user;
 
-use self::json::{put, put_json};
+use self::json::put;
 use self::log::{MessageLog, Role};
-use self::names::{CallIds, ToolNames};
 use self::prefix::Prefix;
-use super::limits::CACHE_LOOKBACK_BLOCKS;
+use super::limits::{CACHE_LOOKBACK_BLOCKS, CALL_ID_BYTES, TOOL_NAME_BYTES};
 use super::model::{ModelTraits, ReasoningMembers, Thinking};
+use crate::wire::body::{ObjectWriter, Warnings};
+use crate::wire::names::{CallIds, ToolNames};
 use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, AssistantMessage, Message, ProviderError, ProviderErrorKind, ResolvedModel,
     ToolCallId, ToolMessage, ToolName, ToolSpec,
 };
-use serde_json::value::RawValue;
-use std::collections::HashSet;
 use std::sync::Arc;
+
+/// Bytes to reserve for what is neither messages, tools nor system prompt.
+const BODY_HEAD_BYTES: usize = 1_024;
 
 /// One conversation, encoded as it grows.
 pub(super) struct MessagesEncoder {
     /// The service's name of the model.
     model: String,
     traits: ModelTraits,
-    /// `"model":…,"max_tokens":…,"stream":true,`
-    head: Vec<u8>,
+    max_tokens: u32,
     reasoning: ReasoningMembers,
     prefix: Prefix,
     names: ToolNames,
     log: MessageLog,
     ids: CallIds,
     /// Calls of the last assistant message without a result yet.
-    open_calls: Vec<OpenCall>,
+    open_calls: Vec<ToolCallId>,
     /// Messages that came between calls and their results.
     held: Vec<Message>,
     turn: TurnMarks,
     /// Why no body can be written, if the conversation cannot be sent.
     fault: Option<ProviderError>,
-    pending_warnings: Vec<String>,
-    said_warnings: HashSet<String>,
-}
-
-struct OpenCall {
-    id: ToolCallId,
-    /// The id as it was written.
-    sent: String,
+    warnings: Warnings,
 }
 
 /// Where the current turn stands.
@@ -71,29 +64,24 @@ impl MessagesEncoder {
     pub fn new(model: &ResolvedModel) -> Self {
         let traits = ModelTraits::of(&model.model);
         let reasoning = traits.reasoning(model);
-        let mut head = Vec::new();
-        put(&mut head, "\"model\":");
-        put_json(&mut head, model.model.as_str());
-        let max_tokens = traits.max_tokens(model);
-        put(
-            &mut head,
-            &format!(",\"max_tokens\":{max_tokens},\"stream\":true,"),
-        );
+        let mut warnings = Warnings::default();
+        if let Some(warning) = &reasoning.warning {
+            warnings.add(warning.clone());
+        }
         Self {
             model: model.model.clone(),
+            max_tokens: traits.max_tokens(model),
             traits,
-            head,
-            pending_warnings: reasoning.warning.iter().cloned().collect(),
             reasoning,
             prefix: Prefix::default(),
-            names: ToolNames::new(model.provider_kind.clone()),
+            names: ToolNames::new(model.provider_kind.clone(), TOOL_NAME_BYTES),
             log: MessageLog::default(),
-            ids: CallIds::default(),
+            ids: CallIds::new(CALL_ID_BYTES),
             open_calls: Vec::new(),
             held: Vec::new(),
             turn: TurnMarks::default(),
             fault: None,
-            said_warnings: HashSet::new(),
+            warnings,
         }
     }
 
@@ -106,8 +94,9 @@ impl MessagesEncoder {
                 if !self.turn.in_tool_use {
                     self.turn.began_with_thinking = false;
                 }
-                self.pending_warnings
-                    .extend(user::push(&mut self.log, message));
+                for warning in user::push(&mut self.log, message) {
+                    self.warnings.add(warning);
+                }
             }
             Message::System(message) => user::push_note(&mut self.log, &message.text),
             _ => {}
@@ -123,12 +112,9 @@ impl MessagesEncoder {
         let starts_thinking = blocks.first().is_some_and(|block| block.is_thinking());
         self.turn.in_tool_use = false;
         for block in &blocks {
-            if let Some((id, sent)) = block.call() {
+            if let Some(id) = block.call() {
                 self.turn.in_tool_use = true;
-                self.open_calls.push(OpenCall {
-                    id: id.clone(),
-                    sent: sent.to_owned(),
-                });
+                self.open_calls.push(id.clone());
             }
             self.log.append(Role::Assistant, block.markable(), |out| {
                 block.write(out, &self.names);
@@ -144,7 +130,7 @@ impl MessagesEncoder {
         if message.as_assistant().is_none() {
             self.held.push(message.clone());
         } else if let Some(call) = self.open_calls.first() {
-            let what = format!("the call '{}' has no result", call.id);
+            let what = format!("the call '{call}' has no result");
             self.refuse(what);
         }
     }
@@ -153,13 +139,13 @@ impl MessagesEncoder {
         let place = self
             .open_calls
             .iter()
-            .position(|call| call.id == result.call_id);
+            .position(|call| *call == result.call_id);
         let Some(place) = place else {
             let what = format!("the result of '{}' answers no open call", result.call_id);
             return self.refuse(what);
         };
         let call = self.open_calls.remove(place);
-        user::push_result(&mut self.log, &call.sent, result);
+        user::push_result(&mut self.log, self.ids.written(&call), result);
         if self.open_calls.is_empty() {
             for message in std::mem::take(&mut self.held) {
                 self.take(&message);
@@ -176,7 +162,7 @@ impl MessagesEncoder {
             return Err(fault.clone());
         }
         if let Some(call) = self.open_calls.first() {
-            return Err(unsendable(&format!("the call '{}' has no result", call.id)));
+            return Err(unsendable(&format!("the call '{call}' has no result")));
         }
         match self.log.last_role() {
             Some(_) => Ok(()),
@@ -207,45 +193,37 @@ impl MessagesEncoder {
         previous.into_iter().chain([tail]).collect()
     }
 
-    fn settings_members(
+    fn write_settings(
         &mut self,
         settings: &RequestSettings,
-        out: &mut Vec<u8>,
+        body: &mut ObjectWriter,
     ) -> Result<(), ProviderError> {
-        out.extend_from_slice(&self.head);
+        body.member("model", &self.model);
+        body.member("max_tokens", &self.max_tokens);
+        body.member("stream", &true);
         if self.may_reason() {
-            put(out, &self.reasoning.json);
+            body.written_members(&self.reasoning.json)?;
         } else if !self.reasoning.json.is_empty() {
-            self.pending_warnings.push(format!(
+            self.warnings.add(format!(
                 "reasoning is off until the turn ends: '{}' did not begin the turn",
                 self.model
             ));
         }
         if settings.temperature.is_some() {
-            self.pending_warnings.push(format!(
+            self.warnings.add(format!(
                 "`temperature` was not sent to '{}': its wire has none",
                 self.model
             ));
         }
-        match settings.extra_members.as_deref().map(str::trim) {
-            None | Some("") => Ok(()),
-            Some(extra) => put_members(out, extra),
-        }
-    }
-
-    /// Warnings that this conversation has not given yet.
-    fn new_warnings(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.pending_warnings)
-            .into_iter()
-            .filter(|warning| self.said_warnings.insert(warning.clone()))
-            .collect()
+        body.written_members(settings.extra_members.as_deref().unwrap_or_default())
     }
 }
 
 impl ConversationEncoder for MessagesEncoder {
     fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>) {
-        let warnings = self.prefix.set(prompt, tools, &mut self.names);
-        self.pending_warnings.extend(warnings);
+        for warning in self.prefix.set(prompt, tools, &mut self.names) {
+            self.warnings.add(warning);
+        }
     }
 
     fn push(&mut self, message: &Message) {
@@ -254,36 +232,25 @@ impl ConversationEncoder for MessagesEncoder {
 
     fn body(&mut self, settings: &RequestSettings) -> Result<EncodedBody, ProviderError> {
         self.check()?;
-        let mut out = Vec::with_capacity(self.log.len() + self.prefix.len() + 1_024);
-        put(&mut out, "{");
-        self.settings_members(settings, &mut out)?;
-        self.prefix.write(&mut out);
-        put(&mut out, "\"messages\":[");
-        self.log.write(&mut out, &self.marked_blocks());
-        put(&mut out, "]}");
+        let capacity = self.log.len() + self.prefix.len() + BODY_HEAD_BYTES;
+        let mut body = ObjectWriter::with_capacity(capacity);
+        self.write_settings(settings, &mut body)?;
+        self.prefix.write(&mut body);
+        let mut json = body.finish();
+        // The messages are copied to their place, not through another buffer.
+        json.pop();
+        put(&mut json, ",\"messages\":[");
+        self.log.write(&mut json, &self.marked_blocks());
+        put(&mut json, "]}");
         Ok(EncodedBody {
-            json: out,
-            warnings: self.new_warnings(),
+            json,
+            warnings: self.warnings.take_new(),
         })
     }
 
     fn tool_name(&self, sent: &str) -> Option<ToolName> {
-        self.names.original(sent).cloned()
+        self.names.own(sent).cloned()
     }
-}
-
-/// Appends what a caller wrote as the inside of an object.
-fn put_members(out: &mut Vec<u8>, members: &str) -> Result<(), ProviderError> {
-    serde_json::from_str::<&RawValue>(&format!("{{{members}}}")).map_err(|error| {
-        ProviderError::new(
-            format!("the extra members of the request are not JSON: {error}"),
-            ProviderErrorKind::Fatal,
-        )
-        .with_hint("correct the provider's routing in the configuration")
-    })?;
-    put(out, members);
-    put(out, ",");
-    Ok(())
 }
 
 fn unsendable(what: &str) -> ProviderError {

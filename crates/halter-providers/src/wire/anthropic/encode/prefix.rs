@@ -1,10 +1,11 @@
 //! What comes before the messages: tools and the system prompt.
 
-use super::json::{put, put_json, put_text_block};
+use super::json::{put, put_text_block};
 use super::log::CACHE_MARK;
-use super::names::ToolNames;
+use crate::wire::body::{ObjectWriter, write_json};
+use crate::wire::names::ToolNames;
+use crate::wire::schema::object_root;
 use halter_protocol::{AssembledPrompt, PromptSegment, ToolSpec};
-use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 pub(super) struct Prefix {
     tools: Option<Arc<[ToolSpec]>>,
     prompt: Option<AssembledPrompt>,
+    /// The arrays as JSON text; empty where there is nothing to send.
     tools_json: Vec<u8>,
     system_json: Vec<u8>,
 }
@@ -33,7 +35,7 @@ impl Prefix {
             return Vec::new();
         }
         names.learn(tools);
-        let (json, warnings) = tools_member(tools, names);
+        let (json, warnings) = tools_array(tools, names);
         self.tools_json = json;
         self.tools = Some(Arc::clone(tools));
         warnings
@@ -43,10 +45,13 @@ impl Prefix {
         self.tools_json.len() + self.system_json.len()
     }
 
-    /// Writes both members, each with a comma behind.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.tools_json);
-        out.extend_from_slice(&self.system_json);
+    /// Writes both members, where there is anything in them.
+    pub fn write(&self, body: &mut ObjectWriter) {
+        for (name, array) in [("tools", &self.tools_json), ("system", &self.system_json)] {
+            if !array.is_empty() {
+                body.member_text(name, array);
+            }
+        }
     }
 
     /// Looks at addresses first: both are shared from request to request.
@@ -69,17 +74,17 @@ fn system(prompt: &AssembledPrompt) -> Vec<u8> {
     let last_static = prompt.static_segments().iter().filter(shown).count();
     let blocks = prompt.segments().iter().filter(shown);
     for (count, segment) in blocks.enumerate() {
-        put(&mut out, if count == 0 { "\"system\":[" } else { "," });
+        put(&mut out, if count == 0 { "[" } else { "," });
         put_text_block(&mut out, &segment.text);
         if count + 1 == last_static {
             mark_last(&mut out);
         }
     }
-    close_member(&mut out);
+    close(&mut out);
     out
 }
 
-fn tools_member(tools: &[ToolSpec], names: &ToolNames) -> (Vec<u8>, Vec<String>) {
+fn tools_array(tools: &[ToolSpec], names: &ToolNames) -> (Vec<u8>, Vec<String>) {
     let mut out = Vec::new();
     let mut warnings = Vec::new();
     let mut sent = HashSet::new();
@@ -92,35 +97,26 @@ fn tools_member(tools: &[ToolSpec], names: &ToolNames) -> (Vec<u8>, Vec<String>)
             ));
             continue;
         }
-        let before = if out.is_empty() { "\"tools\":[" } else { "," };
+        let before = if out.is_empty() { "[" } else { "," };
         put(&mut out, before);
         put_tool(&mut out, tool, &name);
     }
     if !out.is_empty() {
         mark_last(&mut out);
     }
-    close_member(&mut out);
+    close(&mut out);
     (out, warnings)
 }
 
 fn put_tool(out: &mut Vec<u8>, tool: &ToolSpec, name: &str) {
     put(out, "{\"name\":");
-    put_json(out, name);
+    write_json(out, name);
     if !tool.description.trim().is_empty() {
         put(out, ",\"description\":");
-        put_json(out, &tool.description);
+        write_json(out, &tool.description);
     }
     put(out, ",\"input_schema\":");
-    match &tool.input_schema {
-        Value::Object(schema) if schema.contains_key("type") => put_json(out, schema),
-        // The service wants the type said even where nothing else is possible.
-        Value::Object(schema) => {
-            let mut typed = Map::from_iter([("type".to_owned(), json!("object"))]);
-            typed.extend(schema.clone());
-            put_json(out, &typed);
-        }
-        _ => put(out, "{\"type\":\"object\"}"),
-    }
+    write_json(out, &object_root(&tool.input_schema));
     put(out, "}");
 }
 
@@ -131,8 +127,8 @@ fn mark_last(out: &mut Vec<u8>) {
     put(out, "}");
 }
 
-fn close_member(out: &mut Vec<u8>) {
+fn close(out: &mut Vec<u8>) {
     if !out.is_empty() {
-        put(out, "],");
+        put(out, "]");
     }
 }

@@ -1,9 +1,9 @@
 //! What stands in user messages: words, notes, files and tool results.
 
-use super::json::{put, put_json, put_text_block};
+use super::json::{put, put_text_block};
 use super::log::{MessageLog, Role};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use crate::wire::attachment::{self, Document, base64, essence};
+use crate::wire::body::write_json;
 use halter_protocol::{ToolMessage, UserMessage, UserPart};
 
 /// What a conversation begins with if its first message is the model's: the
@@ -18,19 +18,19 @@ pub(super) fn push(log: &mut MessageLog, message: &UserMessage) -> Vec<String> {
     for part in &message.parts {
         match part {
             UserPart::Text { text } => push_text(log, text),
-            UserPart::Image { media_type, data } if IMAGE_TYPES.contains(&media_type.as_str()) => {
-                push_base64(log, "image", media_type, data);
-            }
-            UserPart::Document { media_type, data } if media_type == "application/pdf" => {
-                push_base64(log, "document", media_type, data);
-            }
-            UserPart::Document { media_type, data } => match text_of(media_type, data) {
-                Some(text) => push_text_document(log, text),
-                None => warnings.push(left_out(log, "document", media_type, data)),
-            },
             UserPart::Image { media_type, data } => {
-                warnings.push(left_out(log, "image", media_type, data));
+                let kind = essence(media_type);
+                if IMAGE_TYPES.contains(&kind.as_str()) {
+                    push_base64(log, "image", &kind, data);
+                } else {
+                    warnings.push(left_out(log, "image", media_type, data));
+                }
             }
+            UserPart::Document { media_type, data } => match Document::of(media_type, data) {
+                Document::Pdf => push_base64(log, "document", "application/pdf", data),
+                Document::Text(text) => push_text_document(log, text),
+                Document::Other => warnings.push(left_out(log, "document", media_type, data)),
+            },
             _ => {}
         }
     }
@@ -56,11 +56,11 @@ pub(super) fn push_note(log: &mut MessageLog, text: &str) {
 pub(super) fn push_result(log: &mut MessageLog, call: &str, result: &ToolMessage) {
     log.append(Role::User, true, |out| {
         put(out, "{\"type\":\"tool_result\",\"tool_use_id\":");
-        put_json(out, call);
+        write_json(out, call);
         let text = result.to_model_text();
         if !text.is_empty() {
             put(out, ",\"content\":");
-            put_json(out, &text);
+            write_json(out, &text);
         }
         if result.error.is_some() {
             put(out, ",\"is_error\":true");
@@ -76,7 +76,7 @@ fn push_base64(log: &mut MessageLog, kind: &str, media_type: &str, data: &[u8]) 
         put(out, "\",\"source\":{\"type\":\"base64\",\"media_type\":\"");
         put(out, media_type);
         put(out, "\",\"data\":\"");
-        put(out, &STANDARD.encode(data));
+        put(out, &base64(data));
         put(out, "\"}}");
     });
 }
@@ -90,27 +90,13 @@ fn push_text_document(log: &mut MessageLog, text: &str) {
             out,
             "{\"type\":\"document\",\"source\":{\"type\":\"text\",\"media_type\":\"text/plain\",\"data\":",
         );
-        put_json(out, text);
+        write_json(out, text);
         put(out, "}}");
     });
 }
 
-/// The text of a document that is one.
-fn text_of<'a>(media_type: &str, data: &'a [u8]) -> Option<&'a str> {
-    let is_text = media_type.starts_with("text/")
-        || ["application/json", "application/xml", "application/toml"].contains(&media_type);
-    is_text.then(|| std::str::from_utf8(data).ok()).flatten()
-}
-
 /// Tells the model, and by the warning the user, of a file that is not sent.
-fn left_out(log: &mut MessageLog, kind: &str, media_type: &str, data: &[u8]) -> String {
-    let size = data.len();
-    push_text(
-        log,
-        &format!("[{kind} left out: {media_type}, {size} bytes; its type is not supported]"),
-    );
-    format!(
-        "a {kind} of type '{media_type}' was not sent: the model takes JPEG, PNG, GIF and WebP \
-         images, PDF and text"
-    )
+fn left_out(log: &mut MessageLog, what: &str, media_type: &str, data: &[u8]) -> String {
+    push_text(log, &attachment::left_out(what, media_type, data));
+    attachment::left_out_warning(what, media_type)
 }
