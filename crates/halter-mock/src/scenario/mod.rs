@@ -1,10 +1,46 @@
 //! Scenarios as data: what the model says, step by step, and how badly the
 //! server behaves while saying it.
 //!
-//! A [`Script`] is a TOML or JSON file of named [`Scenario`]s. Each scenario is
-//! a list of [`Step`]s; which one is due follows from the request alone (see
-//! [`select`]). The types below are the whole format; [`script_schema`] prints
+//! A [`Script`] is a TOML or JSON file of named [`Scenario`]s, each a list of
+//! [`Step`]s. The types below are the whole format; [`script_schema`] prints
 //! them as JSON Schema.
+//!
+//! # Which step answers
+//!
+//! Nothing is remembered between requests: the request itself says where the
+//! conversation stands.
+//!
+//! 1. The *prompt* is the last user text that starts a turn: the first of all,
+//!    or one that follows an answer without tool calls. Texts after it, beside
+//!    tool results, steer the turn.
+//! 2. A text of a prompt the harness writes itself chooses by phrase: if the
+//!    last user text has no word `mock:NAME` but one of a scenario's `phrases`,
+//!    that scenario answers, and this text is the *anchor*.
+//! 3. Else the word `mock:NAME` in the prompt or in a later text chooses the
+//!    scenario; the last such word wins, and its text is the anchor.
+//! 4. Else the last scenario named before goes on if it `continues`.
+//! 5. Else the default of the service answers. The prompt is the anchor.
+//!
+//! The step that is due is the number of assistant turns after the anchor.
+//!
+//! # Templates
+//!
+//! Texts, arguments and tool names may quote from the request:
+//!
+//! | template | becomes |
+//! |---|---|
+//! | `{{prompt}}` | the anchor's text without the scenario's word |
+//! | `{{arg NAME}}` | the value of the word `NAME=value` in the anchor's text |
+//! | `{{arg NAME or DEFAULT}}` | the same, or the rest when there is none |
+//! | `{{result}}` | the last tool result since the anchor |
+//! | `{{result N}}` | the N-th one, counted from 1 |
+//! | `{{result N /a/b}}` | that JSON value in it; N may be `last` |
+//! | `{{images}}` | how many pictures the request holds |
+//! | `{{model}}`, `{{step}}` | the model asked for, the step from 0 |
+//! | `{{tools}}` | the names of the tools offered, comma separated |
+//!
+//! A quotation that finds nothing becomes `(none)`; an unknown template stays
+//! as it is.
 
 mod fault;
 pub(crate) mod library;

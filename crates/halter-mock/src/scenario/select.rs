@@ -1,18 +1,5 @@
-//! Which step answers a request. Nothing is remembered between requests: the
-//! request itself says where the conversation stands.
-//!
-//! 1. The *prompt* is the last user text that starts a turn: the first of all,
-//!    or one that follows an answer without tool calls. Texts after it, beside
-//!    tool results, steer the turn.
-//! 2. A text of a prompt the harness writes itself chooses by phrase: if the
-//!    last user text has no word `mock:NAME` but one of a scenario's `phrases`,
-//!    that scenario answers, and this text is the *anchor*.
-//! 3. Else the word `mock:NAME` in the prompt or in a later text chooses the
-//!    scenario; the last such word wins, and its text is the anchor.
-//! 4. Else the last scenario named before goes on if it `continues`.
-//! 5. Else the default of the service answers. The prompt is the anchor.
-//!
-//! The step that is due is the number of assistant turns after the anchor.
+//! Which step answers a request: the rules are in the documentation of the
+//! module above.
 
 use super::library::FALLBACK;
 use super::{Scenario, ScenarioLibrary, Step};

@@ -1,19 +1,5 @@
-//! Quotations from the request in scripted text.
-//!
-//! | template | becomes |
-//! |---|---|
-//! | `{{prompt}}` | the anchor's text without the scenario's word |
-//! | `{{arg NAME}}` | the value of the word `NAME=value` in the anchor's text |
-//! | `{{arg NAME or DEFAULT}}` | the same, or the rest when there is none |
-//! | `{{result}}` | the last tool result since the anchor |
-//! | `{{result N}}` | the N-th one, counted from 1 |
-//! | `{{result N /a/b}}` | that JSON value in it; N may be `last` |
-//! | `{{images}}` | how many pictures the request holds |
-//! | `{{model}}`, `{{step}}` | the model asked for, the step from 0 |
-//! | `{{tools}}` | the names of the tools offered, comma separated |
-//!
-//! A quotation that finds nothing becomes `(none)`; an unknown template stays
-//! as it is.
+//! Quotations from the request in scripted text: the table is in the
+//! documentation of the module above.
 
 use crate::conversation::{Conversation, Turn};
 use serde_json::{Map, Value};
