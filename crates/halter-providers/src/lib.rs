@@ -1,6 +1,6 @@
 //! Where answers come from: the [`Provider`] trait every model service
-//! implements, the [`ModelRegistry`] that maps model ids to providers, and
-//! two providers that need no network.
+//! implements, the [`ModelRegistry`] that maps model ids to providers, model
+//! services over HTTP, and two providers that need no network.
 //!
 //! This crate turns a request into a stream of
 //! [`StreamEvent`](halter_protocol::StreamEvent)s and nothing else. It does
@@ -15,17 +15,29 @@
 //! | [`offline`] | the built-in model that needs no network and no key |
 //! | [`wire`] | model wires as pure functions |
 //! | [`sse`] | bytes to server-sent events |
+//! | [`decode`] | bytes to normalized events |
+//! | [`http`] | a wire carried to a server: client, deadlines, conversation cache |
+//! | [`layers`] | retry, rate limit, redaction and tracing around any provider |
+//! | [`cassette`] | model traffic recorded and played back |
+//! | [`catalog`] | what is known of models |
+//! | [`secrets`] | values that must not be seen |
 //! | [`pairing`] | the check that tool calls and results pair |
 //! | [`limits`] | every bound, named |
 
 mod answer;
+pub mod cassette;
+pub mod catalog;
+pub mod decode;
 pub mod fake;
+pub mod http;
+pub mod layers;
 pub mod limits;
 pub mod offline;
 pub mod pairing;
 mod playback;
 pub mod provider;
 pub mod registry;
+pub mod secrets;
 pub mod sse;
 pub mod wire;
 

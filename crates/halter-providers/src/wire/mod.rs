@@ -15,6 +15,7 @@ mod address;
 pub mod anthropic;
 mod attachment;
 mod body;
+pub mod chat;
 mod failure;
 pub mod gemini;
 mod names;

@@ -8,8 +8,12 @@
 )]
 
 mod anthropic;
+mod cassette;
+mod chat;
 mod fake;
 mod gemini;
+mod http;
+mod layers;
 mod offline;
 mod pairing;
 mod responses;

@@ -1,0 +1,201 @@
+//! A response that is a success, as a stream of events.
+
+use super::conversations::SharedEncoder;
+use super::transport::{BodyStream, HttpResponse, TransportError};
+use crate::decode::ResponseDecoder;
+use crate::limits::DRAIN_MILLIS;
+use crate::provider::EventStream;
+use crate::secrets::Secrets;
+use crate::wire::{HeaderLookup as _, Wire};
+use futures::StreamExt as _;
+use halter_protocol::{ProviderError, ProviderErrorKind, StreamEvent};
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// What an answer is made of.
+pub(super) struct Answering {
+    pub response: HttpResponse,
+    pub wire: Arc<dyn Wire>,
+    /// Knows tools by the names the service was told.
+    pub encoder: SharedEncoder,
+    pub warnings: Vec<String>,
+    pub secrets: Secrets,
+    pub cancel: CancellationToken,
+}
+
+/// The events of the answer.
+pub(super) fn answer(answering: Answering) -> EventStream {
+    let content_type = answering
+        .response
+        .headers
+        .header("content-type")
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    if content_type.starts_with("text/html") {
+        let error = web_page(answering.response.status);
+        return Box::pin(futures::stream::iter([Err(error)]));
+    }
+    let decoder = answering.wire.decoder();
+    let decoder = match content_type.contains("json") {
+        true => ResponseDecoder::document(decoder),
+        false => ResponseDecoder::events(decoder),
+    };
+    let state = State {
+        request_id: answering.response.headers.request_id().map(str::to_owned),
+        body: Some(answering.response.body),
+        decoder,
+        ready: VecDeque::new(),
+        failed: None,
+        encoder: answering.encoder,
+        warnings: answering.warnings,
+        secrets: answering.secrets,
+        cancel: answering.cancel,
+    };
+    Box::pin(futures::stream::unfold(state, |mut state| async {
+        let item = state.next().await?;
+        Some((item, state))
+    }))
+}
+
+struct State {
+    body: Option<BodyStream>,
+    decoder: ResponseDecoder,
+    ready: VecDeque<StreamEvent>,
+    /// What ends the stream once `ready` is empty.
+    failed: Option<ProviderError>,
+    encoder: SharedEncoder,
+    warnings: Vec<String>,
+    secrets: Secrets,
+    request_id: Option<String>,
+    cancel: CancellationToken,
+}
+
+impl State {
+    async fn next(&mut self) -> Option<Result<StreamEvent, ProviderError>> {
+        loop {
+            if self.body.is_none() && self.ready.is_empty() && self.failed.is_none() {
+                return None;
+            }
+            if self.cancel.is_cancelled() {
+                return self.stop_cancelled();
+            }
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            if let Some(error) = self.failed.take() {
+                self.body = None;
+                return Some(Err(error));
+            }
+            if self.decoder.ended() {
+                self.drain().await;
+                return None;
+            }
+            self.read().await;
+        }
+    }
+
+    /// An answer that had ended is not cancelled any more.
+    fn stop_cancelled(&mut self) -> Option<Result<StreamEvent, ProviderError>> {
+        self.body = None;
+        self.failed = None;
+        let done = self.decoder.ended() && self.ready.is_empty();
+        self.ready.clear();
+        (!done).then(|| Err(ProviderError::cancelled()))
+    }
+
+    async fn read(&mut self) {
+        let Some(body) = &mut self.body else {
+            return;
+        };
+        let piece = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return,
+            piece = body.next() => piece,
+        };
+        let mut events = Vec::new();
+        let result = match piece {
+            Some(Ok(bytes)) => self.decoder.bytes(&bytes, &mut events),
+            Some(Err(error)) => self.broken(error, &mut events),
+            None => {
+                self.body = None;
+                self.decoder.end(&mut events)
+            }
+        };
+        for event in events {
+            self.push(event);
+        }
+        if let Err(error) = result {
+            self.failed = Some(self.finish_error(error));
+        }
+    }
+
+    /// A connection that breaks after the wire's own end has harmed nothing.
+    fn broken(
+        &mut self,
+        error: TransportError,
+        events: &mut Vec<StreamEvent>,
+    ) -> Result<(), ProviderError> {
+        self.body = None;
+        self.decoder.end(events).map_err(|_| error.into())
+    }
+
+    fn push(&mut self, event: StreamEvent) {
+        let starts = matches!(event, StreamEvent::MessageStart { .. });
+        let event = match event {
+            StreamEvent::ToolCallStart {
+                id,
+                tool_call_id,
+                name,
+            } => {
+                let encoder = self.encoder.lock().unwrap_or_else(PoisonError::into_inner);
+                StreamEvent::ToolCallStart {
+                    name: encoder.tool_name(name.as_str()).unwrap_or(name),
+                    id,
+                    tool_call_id,
+                }
+            }
+            event => event,
+        };
+        self.ready.push_back(self.secrets.scrub_event(event));
+        if starts {
+            for message in std::mem::take(&mut self.warnings) {
+                let warning = StreamEvent::ProviderWarning { message };
+                self.ready.push_back(self.secrets.scrub_event(warning));
+            }
+        }
+    }
+
+    fn finish_error(&self, error: ProviderError) -> ProviderError {
+        let error = match (&error.request_id, &self.request_id) {
+            (None, Some(id)) => error.with_request_id(id.clone()),
+            _ => error,
+        };
+        self.secrets.scrub_error(error)
+    }
+
+    /// Reads to the end of the response, so that its connection can carry the
+    /// next request, if that is a matter of moments.
+    async fn drain(&mut self) {
+        let Some(mut body) = self.body.take() else {
+            return;
+        };
+        let rest = async { while let Some(Ok(_)) = body.next().await {} };
+        let patience = Duration::from_millis(DRAIN_MILLIS);
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => {}
+            _ = tokio::time::timeout(patience, rest) => {}
+        }
+    }
+}
+
+fn web_page(status: u16) -> ProviderError {
+    ProviderError::new(
+        "the server answered with a web page instead of a model's answer",
+        ProviderErrorKind::Fatal,
+    )
+    .with_status(status)
+    .with_hint("check the provider's base_url")
+}

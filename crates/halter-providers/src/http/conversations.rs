@@ -1,0 +1,123 @@
+//! Encoded conversations, kept between requests so that the next one costs
+//! only what is new in it.
+
+use crate::limits::{KEPT_CONVERSATION_BYTES, KEPT_CONVERSATIONS};
+use crate::provider::ProviderRequest;
+use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings, Wire};
+use halter_protocol::{Message, ProviderError, ResolvedModel, SessionId};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The encoder of a conversation, shared with the answer that streams.
+pub(super) type SharedEncoder = Arc<Mutex<Box<dyn ConversationEncoder>>>;
+
+/// A request in the words of a wire.
+pub(super) struct Encoded {
+    pub body: EncodedBody,
+    pub encoder: SharedEncoder,
+    /// True if nothing of the conversation was encoded before.
+    pub fresh: bool,
+}
+
+/// The conversations of a provider, the one used last at the back.
+#[derive(Default)]
+pub(super) struct Conversations {
+    kept: Mutex<VecDeque<Conversation>>,
+}
+
+/// What has been encoded of a conversation.
+struct Conversation {
+    session: SessionId,
+    model: ResolvedModel,
+    encoder: SharedEncoder,
+    messages: usize,
+    /// The last of them, compared whole: ids come from elsewhere.
+    last: Option<Arc<Message>>,
+    bytes: usize,
+}
+
+impl Conversations {
+    /// Encodes a request, as far as it was not encoded before.
+    pub fn encode(
+        &self,
+        wire: &dyn Wire,
+        request: &ProviderRequest,
+        settings: &RequestSettings,
+    ) -> Result<Encoded, ProviderError> {
+        let known = self.take(request);
+        let fresh = known.is_none();
+        let mut conversation = known.unwrap_or_else(|| Conversation {
+            session: request.session_id.clone(),
+            model: request.model.clone(),
+            encoder: Arc::new(Mutex::new(wire.encoder(&request.model))),
+            messages: 0,
+            last: None,
+            bytes: 0,
+        });
+        let body = conversation.grow(request, settings)?;
+        let encoder = conversation.encoder.clone();
+        self.keep(conversation);
+        Ok(Encoded {
+            body,
+            encoder,
+            fresh,
+        })
+    }
+
+    /// The longest conversation that the request goes on with, no longer kept:
+    /// two requests of one conversation at a time do not share it.
+    fn take(&self, request: &ProviderRequest) -> Option<Conversation> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (place, _) = kept
+            .iter()
+            .enumerate()
+            .filter(|(_, known)| known.goes_on_with(request))
+            .max_by_key(|(_, known)| known.messages)?;
+        kept.remove(place)
+    }
+
+    fn keep(&self, conversation: Conversation) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_back(conversation);
+        let mut bytes: usize = kept.iter().map(|known| known.bytes).sum();
+        while kept.len() > KEPT_CONVERSATIONS || (bytes > KEPT_CONVERSATION_BYTES && kept.len() > 1)
+        {
+            match kept.pop_front() {
+                Some(oldest) => bytes -= oldest.bytes,
+                None => return,
+            }
+        }
+    }
+}
+
+impl Conversation {
+    fn goes_on_with(&self, request: &ProviderRequest) -> bool {
+        if self.session != request.session_id || self.model != request.model {
+            return false;
+        }
+        let Some(new) = request.messages.len().checked_sub(self.messages) else {
+            return false;
+        };
+        let last = request.messages.iter_newest_first().nth(new);
+        self.messages == 0
+            || matches!((last, &self.last), (Some(theirs), Some(ours))
+                if Arc::ptr_eq(theirs, ours) || theirs == ours)
+    }
+
+    fn grow(
+        &mut self,
+        request: &ProviderRequest,
+        settings: &RequestSettings,
+    ) -> Result<EncodedBody, ProviderError> {
+        let mut encoder = self.encoder.lock().unwrap_or_else(PoisonError::into_inner);
+        encoder.set_prefix(&request.prompt, &request.tools);
+        for message in request.messages.since(self.messages) {
+            encoder.push(&message);
+        }
+        self.messages = request.messages.len();
+        self.last = request.messages.last().cloned();
+        let body = encoder.body(settings)?;
+        self.bytes = body.json.len();
+        Ok(body)
+    }
+}

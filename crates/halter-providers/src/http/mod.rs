@@ -1,0 +1,23 @@
+//! Model services over HTTP: a [`Wire`](crate::wire::Wire) carried by a
+//! [`Transport`].
+//!
+//! ```text
+//! HttpProvider   conversation cache, settings a model refuses, errors
+//!   Wire         requests to bytes, bytes to events
+//!   Transport    Recorder or Player (cassettes), Deadlines, NetworkTransport
+//! ```
+
+mod answer;
+mod client;
+mod conversations;
+mod deadlines;
+mod provider;
+mod tls;
+mod transport;
+
+pub use client::{ClientSettings, NetworkTransport, ProxySettings};
+pub use deadlines::Deadlines;
+pub use provider::{Endpoint, HttpProvider};
+pub use transport::{
+    BodyStream, HttpMethod, HttpRequest, HttpResponse, ResponseHeaders, Transport, TransportError,
+};

@@ -1,0 +1,375 @@
+//! A model service over HTTP.
+
+use super::answer::{Answering, answer};
+use super::conversations::{Conversations, Encoded};
+use super::transport::{
+    HttpMethod, HttpRequest, HttpResponse, ResponseHeaders, Transport, TransportError,
+};
+use crate::catalog::{Catalog, ModelAnswer, read_models};
+use crate::layers::RateLimiter;
+use crate::limits::{DOCUMENT_BYTES, ERROR_BODY_BYTES, ERROR_BODY_SECS};
+use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
+use crate::secrets::Secrets;
+use crate::wire::{ErrorResponse, RefusedSetting, RequestSettings, Wire};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use halter_protocol::{ProviderError, ProviderErrorKind, ResolvedModel};
+use secrecy::{ExposeSecret as _, SecretString};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Settings that may be left out one after the other for one request:
+/// temperature and reasoning.
+const REFUSALS: usize = 2;
+
+/// Where a service is and what it is sent besides conversations.
+#[derive(Clone, Default)]
+pub struct Endpoint {
+    /// The address before the wire's own path.
+    pub base_url: String,
+    /// The key, where the service wants one.
+    pub api_key: Option<SecretString>,
+    /// Further headers; one that the wire sends too replaces it.
+    pub headers: Vec<(String, SecretString)>,
+    /// The sampling temperature, if configured.
+    pub temperature: Option<f32>,
+    /// Further members of every body, as JSON text of an object without its
+    /// braces: OpenRouter's routing.
+    pub extra_members: Option<String>,
+}
+
+impl Endpoint {
+    /// An address without a key.
+    pub fn new(base_url: impl Into<String>) -> Self {
+        Self {
+            base_url: base_url.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the key.
+    #[must_use]
+    pub fn with_api_key(mut self, api_key: impl Into<SecretString>) -> Self {
+        self.api_key = Some(api_key.into());
+        self
+    }
+
+    fn secrets(&self) -> Secrets {
+        let key = self.api_key.iter();
+        let headers = self.headers.iter().map(|(_, value)| value);
+        Secrets::new(
+            key.chain(headers)
+                .map(|secret| secret.expose_secret().to_owned()),
+        )
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Endpoint")
+            .field("base_url", &self.base_url)
+            .field("api_key", &self.api_key.is_some())
+            .field("headers", &headers)
+            .field("temperature", &self.temperature)
+            .field("extra_members", &self.extra_members)
+            .finish()
+    }
+}
+
+/// A provider that speaks a wire over a transport.
+///
+/// It makes one attempt per request; [`layers`](crate::layers) add retries
+/// and rate limits. Errors and warnings never hold the key or a configured
+/// header. A temperature or a level of reasoning that a model is known to
+/// refuse, or refuses, is left out with a warning.
+pub struct HttpProvider {
+    wire: Arc<dyn Wire>,
+    transport: Arc<dyn Transport>,
+    endpoint: Endpoint,
+    secrets: Secrets,
+    conversations: Conversations,
+    catalog: Catalog,
+    rates: Option<RateLimiter>,
+}
+
+impl HttpProvider {
+    /// A provider of a service.
+    pub fn new(wire: Arc<dyn Wire>, endpoint: Endpoint, transport: Arc<dyn Transport>) -> Self {
+        Self {
+            wire,
+            transport,
+            secrets: endpoint.secrets(),
+            endpoint,
+            conversations: Conversations::default(),
+            catalog: Catalog::new(),
+            rates: None,
+        }
+    }
+
+    /// Shares what is known of models, and learns into it.
+    #[must_use]
+    pub fn with_catalog(mut self, catalog: Catalog) -> Self {
+        self.catalog = catalog;
+        self
+    }
+
+    /// Reports what responses say about rates to a limiter.
+    #[must_use]
+    pub fn with_rate_reports(mut self, rates: RateLimiter) -> Self {
+        self.rates = Some(rates);
+        self
+    }
+
+    /// The service's models, where the wire has a list of them.
+    pub async fn models(
+        &self,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<ModelAnswer>, ProviderError> {
+        let Some(url) = self.wire.models_url(&self.endpoint.base_url) else {
+            return Ok(Vec::new());
+        };
+        let request = HttpRequest {
+            method: HttpMethod::Get,
+            url,
+            headers: self.headers(),
+            body: Bytes::new(),
+        };
+        let read = async {
+            let response = self.transport.send(request).await?;
+            if !is_success(response.status) {
+                return Err(self.refusal(response).await.0);
+            }
+            let body = read_body(response.body, DOCUMENT_BYTES).await?;
+            Ok(read_models(&body))
+        };
+        or_cancelled(cancel, read)
+            .await
+            .map_err(|error| self.secrets.scrub_error(error))
+    }
+
+    async fn answer(
+        &self,
+        mut request: ProviderRequest,
+        cancel: CancellationToken,
+    ) -> Result<EventStream, ProviderError> {
+        let mut warnings = Vec::new();
+        let mut learned = None;
+        for refusals in 0..=REFUSALS {
+            let dropped = self.drop_refused(&mut request);
+            let encoded = self.encode(&request, &dropped)?;
+            if encoded.fresh || learned.is_some() {
+                let configured = self.configured(&request.model);
+                warnings = dropped
+                    .iter()
+                    .map(|setting| warn(*setting, &configured))
+                    .collect();
+            }
+            let Encoded { body, encoder, .. } = encoded;
+            warnings.extend(body.warnings);
+            let post = self.post(&request.model, body.json);
+            let response = or_cancelled(&cancel, async { Ok(self.transport.send(post).await?) });
+            let response = response.await?;
+            self.report_rates(&request.model, &response.headers);
+            if is_success(response.status) {
+                return Ok(answer(Answering {
+                    response,
+                    wire: self.wire.clone(),
+                    encoder,
+                    warnings,
+                    secrets: self.secrets.clone(),
+                    cancel,
+                }));
+            }
+            let (error, refused) =
+                or_cancelled(&cancel, async { Ok(self.refusal(response).await) }).await?;
+            match refused.filter(|setting| self.sends(*setting, &request, &dropped)) {
+                Some(setting) if refusals < REFUSALS => {
+                    self.catalog.learn_refusal(&request.model, setting);
+                    learned = Some(setting);
+                }
+                _ => {
+                    if error.kind == ProviderErrorKind::ContextOverflow {
+                        self.catalog
+                            .learn_from_overflow(&request.model, &error.message);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Err(ProviderError::new(
+            "the service refuses every form of the request",
+            ProviderErrorKind::Fatal,
+        ))
+    }
+
+    /// Takes the settings that the model refuses out of the request.
+    fn drop_refused(&self, request: &mut ProviderRequest) -> Vec<RefusedSetting> {
+        let mut dropped = Vec::new();
+        if !self.catalog.takes_reasoning(&request.model) {
+            request.model.reasoning = None;
+            dropped.push(RefusedSetting::Reasoning);
+        }
+        if self.endpoint.temperature.is_some() && !self.catalog.takes_temperature(&request.model) {
+            dropped.push(RefusedSetting::Temperature);
+        }
+        dropped
+    }
+
+    /// True if the setting was in the request, so that it helps to drop it.
+    fn sends(
+        &self,
+        setting: RefusedSetting,
+        request: &ProviderRequest,
+        dropped: &[RefusedSetting],
+    ) -> bool {
+        !dropped.contains(&setting)
+            && match setting {
+                RefusedSetting::Temperature => self.endpoint.temperature.is_some(),
+                RefusedSetting::Reasoning => request.model.reasoning.is_some(),
+            }
+    }
+
+    fn encode(
+        &self,
+        request: &ProviderRequest,
+        dropped: &[RefusedSetting],
+    ) -> Result<Encoded, ProviderError> {
+        let takes_temperature = !dropped.contains(&RefusedSetting::Temperature);
+        let settings = RequestSettings {
+            temperature: self.endpoint.temperature.filter(|_| takes_temperature),
+            extra_members: self.endpoint.extra_members.clone(),
+            prompt_cache_key: Some(request.session_id.0.clone()),
+        };
+        self.conversations
+            .encode(self.wire.as_ref(), request, &settings)
+    }
+
+    fn configured(&self, model: &ResolvedModel) -> String {
+        format!("'{}' of provider '{}'", model.model, model.provider)
+    }
+
+    fn post(&self, model: &ResolvedModel, json: Vec<u8>) -> HttpRequest {
+        HttpRequest {
+            method: HttpMethod::Post,
+            url: self.wire.url(&self.endpoint.base_url, model),
+            headers: self.headers(),
+            body: Bytes::from(json),
+        }
+    }
+
+    fn headers(&self) -> Vec<(String, String)> {
+        let key = self.endpoint.api_key.as_ref();
+        let mut headers = self.wire.headers(key.map(|key| key.expose_secret()));
+        for (name, value) in &self.endpoint.headers {
+            let name = name.to_ascii_lowercase();
+            headers.retain(|(ours, _)| *ours != name);
+            headers.push((name, value.expose_secret().to_owned()));
+        }
+        headers
+    }
+
+    fn report_rates(&self, model: &ResolvedModel, headers: &ResponseHeaders) {
+        if let Some(rates) = &self.rates {
+            rates.observe(model, self.wire.rate_limit(headers));
+        }
+    }
+
+    /// What a response that is no success means, and the setting it refuses.
+    async fn refusal(&self, response: HttpResponse) -> (ProviderError, Option<RefusedSetting>) {
+        let deadline = Duration::from_secs(ERROR_BODY_SECS);
+        // The status alone says enough to go on with.
+        let body = tokio::time::timeout(deadline, read_prefix(response.body))
+            .await
+            .unwrap_or_default();
+        let response = ErrorResponse {
+            status: response.status,
+            headers: &response.headers,
+            body: &body,
+        };
+        (
+            self.wire.error(&response),
+            self.wire.refused_setting(&response),
+        )
+    }
+}
+
+impl fmt::Debug for HttpProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpProvider")
+            .field("wire", &self.wire.name())
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Provider for HttpProvider {
+    fn capabilities(&self) -> ProviderCapabilities {
+        ProviderCapabilities::new()
+    }
+
+    async fn stream(
+        &self,
+        request: ProviderRequest,
+        cancel: CancellationToken,
+    ) -> anyhow::Result<EventStream> {
+        let answer = self.answer(request, cancel).await;
+        answer.map_err(|error| self.secrets.scrub_error(error).into())
+    }
+}
+
+fn is_success(status: u16) -> bool {
+    (200..300).contains(&status)
+}
+
+fn warn(setting: RefusedSetting, model: &str) -> String {
+    let (what, key) = match setting {
+        RefusedSetting::Temperature => ("temperature", "providers.<name>.temperature"),
+        RefusedSetting::Reasoning => ("level of reasoning", "models.<role>.reasoning"),
+    };
+    format!("the model {model} does not take the configured {what}; it was left out (set by {key})")
+}
+
+/// The result, unless the caller cancels first.
+pub(super) async fn or_cancelled<T>(
+    cancel: &CancellationToken,
+    work: impl Future<Output = Result<T, ProviderError>>,
+) -> Result<T, ProviderError> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(ProviderError::cancelled()),
+        result = work => result,
+    }
+}
+
+/// As much of an error's body as is kept; what breaks is what there is.
+async fn read_prefix(mut body: super::BodyStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some(Ok(piece)) = body.next().await {
+        let room = ERROR_BODY_BYTES - bytes.len();
+        bytes.extend(piece.iter().take(room));
+        if bytes.len() == ERROR_BODY_BYTES {
+            break;
+        }
+    }
+    bytes
+}
+
+async fn read_body(mut body: super::BodyStream, limit: usize) -> Result<Vec<u8>, ProviderError> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = body.next().await {
+        bytes
+            .extend_from_slice(&piece.map_err(|error: TransportError| ProviderError::from(error))?);
+        if bytes.len() > limit {
+            return Err(ProviderError::new(
+                format!("the server sent a document of more than {limit} bytes"),
+                ProviderErrorKind::Fatal,
+            ));
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,212 @@
+use super::*;
+use crate::fake::{FakeProvider, Reply};
+use halter_protocol::{
+    AssembledPrompt, Message, ProviderKind, SessionId, TurnId, Usage, UsageBuckets, UserMessage,
+};
+use tokio::time::Instant;
+
+fn model(per_minute: u32) -> ResolvedModel {
+    ResolvedModel {
+        id: "default".into(),
+        provider: "acme".into(),
+        provider_kind: ProviderKind::Custom,
+        model: "m".to_owned(),
+        max_input_tokens: None,
+        max_output_tokens: None,
+        reasoning: None,
+        tokens_per_minute: Some(per_minute),
+    }
+}
+
+fn request(per_minute: u32, tokens: usize) -> ProviderRequest {
+    let text = "x".repeat(tokens * 4);
+    ProviderRequest {
+        session_id: SessionId::from("ses"),
+        turn_id: TurnId::from("turn"),
+        model: model(per_minute),
+        prompt: AssembledPrompt::default(),
+        messages: [Message::User(UserMessage::text(text))]
+            .into_iter()
+            .collect(),
+        tools: Arc::from([]),
+    }
+}
+
+fn usage(uncached_input: u64, cache_read: u64) -> Usage {
+    Usage::from(UsageBuckets {
+        uncached_input,
+        cache_read,
+        ..UsageBuckets::default()
+    })
+}
+
+async fn ask(provider: &RateLimited, request: ProviderRequest) -> Vec<StreamEvent> {
+    let stream = provider
+        .stream(request, CancellationToken::new())
+        .await
+        .unwrap();
+    stream.map(Result::unwrap).collect().await
+}
+
+fn limited(replies: impl IntoIterator<Item = Reply>) -> RateLimited {
+    RateLimited::new(
+        Arc::new(FakeProvider::scripted(replies)),
+        RateLimiter::new(),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_minute_goes_at_once_and_the_rest_waits_for_the_bucket() {
+    let answer = || Reply::new().text("ok").usage(usage(600, 0));
+    let provider = limited([answer(), answer(), answer()]);
+    let began = Instant::now();
+    ask(&provider, request(1_200, 600)).await;
+    ask(&provider, request(1_200, 600)).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    let events = ask(&provider, request(1_200, 600)).await;
+    assert_eq!(began.elapsed().as_secs(), 30);
+    assert_eq!(
+        events.first(),
+        Some(&StreamEvent::ProviderWarning {
+            message: "waiting about 30 s to stay within the rate of 'm'".to_owned()
+        })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_really_used_is_paid_and_cache_reads_are_free() {
+    let provider = limited([
+        Reply::new().text("ok").usage(usage(100, 100_000)),
+        Reply::new().text("ok"),
+    ]);
+    let began = Instant::now();
+    ask(&provider, request(1_000, 900)).await;
+    ask(&provider, request(1_000, 900)).await;
+    assert_eq!(
+        began.elapsed(),
+        Duration::ZERO,
+        "800 tokens were given back"
+    );
+
+    let provider = limited([
+        Reply::new().text("ok").usage(usage(2_000, 0)),
+        Reply::new().text("ok"),
+    ]);
+    let began = Instant::now();
+    ask(&provider, request(1_000, 10)).await;
+    ask(&provider, request(1_000, 10)).await;
+    assert!(
+        began.elapsed() >= Duration::from_secs(60),
+        "the debt is paid"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_larger_than_a_minute_goes_when_the_bucket_is_full() {
+    let provider = limited([Reply::new().text("ok"), Reply::new().text("ok")]);
+    let began = Instant::now();
+    ask(&provider, request(100, 500)).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_headers_of_a_server_hold_for_all_sessions() {
+    let limiter = RateLimiter::new();
+    let provider = RateLimited::new(
+        Arc::new(FakeProvider::scripted([Reply::new().text("ok")])),
+        limiter.clone(),
+    );
+    let hints = RateLimitHints {
+        requests_remaining: Some(0),
+        requests_reset: Some(Duration::from_secs(7)),
+        ..RateLimitHints::default()
+    };
+    limiter.observe(&model(1_000), hints);
+    let began = Instant::now();
+    ask(&provider, request(1_000, 1)).await;
+    assert_eq!(began.elapsed().as_secs(), 7);
+
+    let hints = RateLimitHints {
+        tokens_remaining: Some(50),
+        tokens_reset: Some(Duration::from_secs(9)),
+        ..RateLimitHints::default()
+    };
+    limiter.observe(&model(1_000), hints);
+    assert_eq!(limiter.wait_for(&model(1_000), 50), Duration::ZERO);
+    assert_eq!(limiter.wait_for(&model(1_000), 51).as_secs(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_far_reset_is_not_waited_for_longer_than_the_limit() {
+    let limiter = RateLimiter::new();
+    let hints = RateLimitHints {
+        requests_remaining: Some(0),
+        requests_reset: Some(Duration::from_secs(86_400)),
+        ..RateLimitHints::default()
+    };
+    limiter.observe(&model(1_000), hints);
+    assert_eq!(
+        limiter.wait_for(&model(1_000), 1).as_secs(),
+        crate::limits::RATE_HOLD_SECS
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_when_it_is_cancelled() {
+    let provider = limited([Reply::new().text("ok").usage(usage(1_000, 0))]);
+    ask(&provider, request(1_000, 1_000)).await;
+    let cancel = CancellationToken::new();
+    let stream = provider
+        .stream(request(1_000, 1_000), cancel.clone())
+        .await
+        .unwrap();
+    let began = Instant::now();
+    let collect = stream.collect::<Vec<_>>();
+    let cancel_soon = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        cancel.cancel();
+    };
+    let (items, ()) = tokio::join!(collect, cancel_soon);
+    assert_eq!(items.last(), Some(&Err(ProviderError::cancelled())));
+    assert_eq!(began.elapsed().as_secs(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_request_costs_nothing() {
+    let provider = limited([
+        Reply::error(ProviderErrorKind::RateLimited, "busy"),
+        Reply::new().text("ok"),
+    ]);
+    let stream = provider
+        .stream(request(1_000, 1_000), CancellationToken::new())
+        .await
+        .unwrap();
+    assert!(stream.collect::<Vec<_>>().await.last().unwrap().is_err());
+    let began = Instant::now();
+    ask(&provider, request(1_000, 1_000)).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[test]
+fn the_estimate_counts_what_is_new() {
+    let mut asked = request(1, 10);
+    assert_eq!(estimate::tokens_of(&asked), 10);
+    let answer = |usage| {
+        let mut message = serde_json::json!({
+            "role": "assistant", "id": "msg_a", "created_at": "1970-01-01T00:00:00Z",
+            "parts": [{"kind": "text", "text": "hi"}],
+        });
+        message["usage"] = serde_json::to_value::<Usage>(usage).unwrap();
+        serde_json::from_value::<Message>(message).unwrap()
+    };
+    asked.messages.push(answer(usage(70, 30)));
+    asked
+        .messages
+        .push(Message::User(UserMessage::text("x".repeat(20))));
+    assert_eq!(estimate::tokens_of(&asked), 5, "the rest is cached");
+    asked.messages.push(answer(usage(70, 0)));
+    asked
+        .messages
+        .push(Message::User(UserMessage::text("x".repeat(20))));
+    assert_eq!(estimate::tokens_of(&asked), 75, "nothing is cached");
+}

@@ -1,0 +1,208 @@
+//! Writes requests: what was encoded once is copied from then on.
+
+use super::content::{CacheMark, Content, Part, user_content};
+use super::dialect::{Dialect, HarnessRole};
+use super::message::{Answer, Names, PlainMessage, ResultMessage};
+use crate::wire::body::{Elements, ObjectWriter, Warnings};
+use crate::wire::schema::object_root;
+use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
+use halter_protocol::{
+    AssembledPrompt, Message, ProviderError, ResolvedModel, SystemMessage, ToolName, ToolSpec,
+};
+use serde::Serialize;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Models that OpenRouter caches for only when told to.
+const CACHED_ON_REQUEST: &str = "anthropic/";
+
+/// Room for the members of a body besides tools and messages, in bytes.
+const SETTINGS_BYTES: usize = 1_024;
+
+pub(super) struct ChatEncoder {
+    dialect: Dialect,
+    model: ResolvedModel,
+    prompt: AssembledPrompt,
+    tools: Arc<[ToolSpec]>,
+    names: Names,
+    encoded_prompt: Elements,
+    encoded_tools: Elements,
+    messages: Elements,
+    warnings: Warnings,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: Cow<'a, str>,
+    description: &'a str,
+    parameters: Cow<'a, Value>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+impl ChatEncoder {
+    pub fn new(dialect: Dialect, model: ResolvedModel) -> Self {
+        Self {
+            names: Names::new(&model),
+            dialect,
+            model,
+            prompt: AssembledPrompt::default(),
+            tools: Arc::from([]),
+            encoded_prompt: Elements::default(),
+            encoded_tools: Elements::default(),
+            messages: Elements::default(),
+            warnings: Warnings::default(),
+        }
+    }
+
+    fn encode_prompt(&self, prompt: &AssembledPrompt) -> Elements {
+        let mut encoded = Elements::default();
+        if prompt.segments().is_empty() {
+            return encoded;
+        }
+        let content = match self.dialect.cache_marks {
+            true => Content::Parts(marked_segments(prompt)),
+            false => Content::Text(prompt.text()),
+        };
+        encoded.push(&PlainMessage {
+            role: "system",
+            content,
+        });
+        encoded
+    }
+
+    fn push_note(&mut self, note: &SystemMessage) {
+        self.messages.push(&match self.dialect.harness_role {
+            HarnessRole::System => PlainMessage {
+                role: "system",
+                content: Content::Text(note.text.clone()),
+            },
+            HarnessRole::User => PlainMessage {
+                role: "user",
+                content: Content::Text(format!("<system-note>\n{}\n</system-note>", note.text)),
+            },
+        });
+    }
+}
+
+/// The segments as parts, with a mark on the last static one.
+fn marked_segments(prompt: &AssembledPrompt) -> Vec<Part> {
+    let boundary = prompt.static_segments().len();
+    prompt
+        .segments()
+        .iter()
+        .enumerate()
+        .map(|(index, segment)| Part::Text {
+            text: segment.text.to_string(),
+            cache_control: (index + 1 == boundary).then_some(CacheMark::EPHEMERAL),
+        })
+        .collect()
+}
+
+fn encode_tools(tools: &[ToolSpec], names: &Names) -> Elements {
+    let mut encoded = Elements::default();
+    for spec in tools {
+        encoded.push(&Tool {
+            r#type: "function",
+            function: Function {
+                name: names.tools.sent(&spec.name),
+                description: &spec.description,
+                parameters: object_root(&spec.input_schema),
+            },
+        });
+    }
+    encoded
+}
+
+impl ConversationEncoder for ChatEncoder {
+    fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>) {
+        if self.prompt != *prompt {
+            self.encoded_prompt = self.encode_prompt(prompt);
+            self.prompt = prompt.clone();
+        }
+        if !Arc::ptr_eq(&self.tools, tools) && self.tools != *tools {
+            self.names.tools.learn(tools);
+            self.encoded_tools = encode_tools(tools, &self.names);
+            self.tools = tools.clone();
+        }
+    }
+
+    fn push(&mut self, message: &Message) {
+        match message {
+            Message::System(note) => self.push_note(note),
+            Message::User(user) => self.messages.push(&PlainMessage {
+                role: "user",
+                content: user_content(&user.parts, self.dialect.files, &mut self.warnings),
+            }),
+            Message::Assistant(assistant) => {
+                if let Some(answer) = Answer::new(assistant, &self.model, &mut self.names) {
+                    self.messages.push(&answer);
+                }
+            }
+            Message::Tool(result) => self.messages.push(&ResultMessage::new(result, &self.names)),
+            _ => self
+                .warnings
+                .add("a message of an unknown role was left out".to_owned()),
+        }
+    }
+
+    fn body(&mut self, settings: &RequestSettings) -> Result<EncodedBody, ProviderError> {
+        let size = self.encoded_prompt.bytes().len()
+            + self.encoded_tools.bytes().len()
+            + self.messages.bytes().len();
+        let mut body = ObjectWriter::with_capacity(size + SETTINGS_BYTES);
+        body.member("model", &self.model.model);
+        body.member("stream", &true);
+        if self.dialect.asks_for_usage {
+            body.member(
+                "stream_options",
+                &StreamOptions {
+                    include_usage: true,
+                },
+            );
+        }
+        if let Some(limit) = self.model.max_output_tokens {
+            body.member(self.dialect.output_limit.member(), &limit);
+        }
+        if let Some(temperature) = settings.temperature {
+            body.member("temperature", &temperature);
+        }
+        if let Some(level) = self.model.reasoning {
+            let (name, value) = self.dialect.reasoning.member(level);
+            body.member(name, &value);
+        }
+        if let Some(key) = &settings.prompt_cache_key {
+            for name in self.dialect.cache_key_members {
+                body.member(name, key);
+            }
+        }
+        if self.dialect.cache_marks && self.model.model.starts_with(CACHED_ON_REQUEST) {
+            body.member("cache_control", &CacheMark::EPHEMERAL);
+        }
+        if let Some(members) = &settings.extra_members {
+            body.written_members(members)?;
+        }
+        if !self.encoded_tools.is_empty() {
+            body.array("tools", &[&self.encoded_tools]);
+        }
+        body.array("messages", &[&self.encoded_prompt, &self.messages]);
+        Ok(EncodedBody {
+            json: body.finish(),
+            warnings: self.warnings.take_new(),
+        })
+    }
+
+    fn tool_name(&self, sent: &str) -> Option<ToolName> {
+        self.names.tools.own(sent).cloned()
+    }
+}

@@ -1,0 +1,207 @@
+//! The Chat Completions wire, as OpenAI and most other servers speak it.
+//!
+//! This module owns the shape of requests, answers and errors of
+//! `POST …/v1/chat/completions` and what differs between servers, as data: a
+//! [`Dialect`]. It never talks to a server, keeps no key, and knows no tool.
+//!
+//! # What a conversation looks like
+//!
+//! The body is `model`, settings, `tools` and last `messages`; elements are
+//! only ever appended.
+//!
+//! | Halter | wire |
+//! |---|---|
+//! | prompt segments | one `system` message, static segments first; where the dialect has cache marks, text parts with a mark on the last static one |
+//! | user message | a `user` message: a string, or parts when it has more than text |
+//! | system message | a `system` message, or, where a server takes that role only at the start, a `user` message: `<system-note>`, the text, `</system-note>` |
+//! | assistant message | text and `tool_calls`; for the model that wrote it also its own arguments text, reasoning and unknown members of calls |
+//! | tool message | a `tool` message with text |
+//! | images | `image_url` parts with the data inside |
+//! | PDF documents | `file` parts where the dialect takes them, else a text that says what was left out |
+//! | text documents | text parts |
+//! | other documents | a text that says what was left out |
+//!
+//! A `tool` message holds text alone on this wire. What a tool returns
+//! besides text reaches the model as the text that stands for it.
+//!
+//! # Reasoning
+//!
+//! Without a configured level nothing is sent and the model's default holds.
+//!
+//! | dialect | `none` | `minimal` | `low` to `high` | `xhigh` | `max` |
+//! |---|---|---|---|---|---|
+//! | `openai` | `reasoning_effort` `none` | `minimal` | the same | `xhigh` | `xhigh` |
+//! | `openrouter` | `reasoning.effort` `none` | `minimal` | the same | `xhigh` | `xhigh` |
+//! | `ollama`, `lmstudio`, `generic` | `reasoning_effort` `none` | `low` | the same | `high` | `high` |
+//! | `vllm`, `llamacpp` | `chat_template_kwargs` with `enable_thinking` false | true, with `reasoning_effort` `low` | true, the same | true, `high` | true, `high` |
+//!
+//! What a model shows of its reasoning is read from `reasoning_content`,
+//! `reasoning`, `reasoning_text` or `reasoning_details`, or from `<think>`
+//! tags at the start of the text where the dialect has them. It goes back
+//! only to the model it came from: details with every message, a text under
+//! the name it came with on messages with tool calls.
+
+mod calls;
+mod content;
+mod decode;
+mod details;
+mod dialect;
+mod encode;
+mod error;
+mod kept;
+mod message;
+mod think_tags;
+mod usage;
+
+pub use dialect::{Dialect, HarnessRole, OutputLimit, ReasoningRequest};
+
+use super::{ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, RateLimitHints, Wire};
+use crate::wire::failure::duration;
+use halter_protocol::{ProviderError, ResolvedModel};
+
+/// The wire's name, as opaque parts carry it.
+pub const NAME: &str = "chat";
+
+/// What stands before the path of an address when it is split at slashes:
+/// the scheme, nothing, and the host.
+const HOST_SEGMENTS: usize = 3;
+
+/// The Chat Completions wire in one dialect.
+///
+/// ```
+/// use halter_providers::wire::{Wire, chat::{Chat, Dialect}};
+///
+/// let wire = Chat::new(Dialect::OLLAMA);
+/// assert_eq!(wire.headers(None).len(), 2);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Chat {
+    dialect: Dialect,
+}
+
+impl Chat {
+    /// The wire as a server speaks it.
+    pub const fn new(dialect: Dialect) -> Self {
+        Self { dialect }
+    }
+}
+
+impl Wire for Chat {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn url(&self, base_url: &str, _model: &ResolvedModel) -> String {
+        address(base_url, "/chat/completions")
+    }
+
+    fn models_url(&self, base_url: &str) -> Option<String> {
+        Some(address(base_url, "/models"))
+    }
+
+    fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)> {
+        let mut headers = vec![
+            ("content-type".to_owned(), "application/json".to_owned()),
+            ("accept".to_owned(), "text/event-stream".to_owned()),
+        ];
+        if let Some(key) = api_key {
+            headers.push(("authorization".to_owned(), format!("Bearer {key}")));
+        }
+        headers
+    }
+
+    fn encoder(&self, model: &ResolvedModel) -> Box<dyn ConversationEncoder> {
+        Box::new(encode::ChatEncoder::new(self.dialect, model.clone()))
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(decode::ChatDecoder::new(self.dialect))
+    }
+
+    fn error(&self, response: &ErrorResponse<'_>) -> ProviderError {
+        error::from_response(response)
+    }
+
+    fn rate_limit(&self, headers: &dyn HeaderLookup) -> RateLimitHints {
+        let number = |name: &str| headers.header(name)?.trim().parse().ok();
+        let reset = |name: &str| headers.header(name).and_then(duration);
+        RateLimitHints {
+            tokens_remaining: number("x-ratelimit-remaining-tokens"),
+            tokens_reset: reset("x-ratelimit-reset-tokens"),
+            requests_remaining: number("x-ratelimit-remaining-requests"),
+            requests_reset: reset("x-ratelimit-reset-requests"),
+        }
+    }
+}
+
+/// The address of an endpoint. People write the base with the version, without
+/// it, or as the whole address of a chat completion.
+fn address(base_url: &str, endpoint: &str) -> String {
+    let base = base_url.trim_end_matches('/');
+    if let Some(base) = base.strip_suffix("/chat/completions") {
+        return format!("{base}{endpoint}");
+    }
+    match base.split('/').skip(HOST_SEGMENTS).any(is_version) {
+        true => format!("{base}{endpoint}"),
+        false => format!("{base}/v1{endpoint}"),
+    }
+}
+
+/// A path segment such as `v1` or `v1beta`.
+fn is_version(segment: &str) -> bool {
+    segment
+        .strip_prefix('v')
+        .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halter_protocol::ProviderKind;
+
+    #[test]
+    fn the_address_is_found_from_any_base() {
+        let model = ResolvedModel {
+            id: "default".into(),
+            provider: "x".into(),
+            provider_kind: ProviderKind::Custom,
+            model: "m".to_owned(),
+            max_input_tokens: None,
+            max_output_tokens: None,
+            reasoning: None,
+            tokens_per_minute: None,
+        };
+        for (base, url) in [
+            (
+                "https://api.openai.com",
+                "https://api.openai.com/v1/chat/completions",
+            ),
+            (
+                "https://api.openai.com/v1",
+                "https://api.openai.com/v1/chat/completions",
+            ),
+            (
+                "https://openrouter.ai/api/",
+                "https://openrouter.ai/api/v1/chat/completions",
+            ),
+            (
+                "http://127.0.0.1:11434/v1/",
+                "http://127.0.0.1:11434/v1/chat/completions",
+            ),
+            (
+                "https://x.test/v1beta/openai",
+                "https://x.test/v1beta/openai/chat/completions",
+            ),
+            (
+                "https://x.test/api/v4",
+                "https://x.test/api/v4/chat/completions",
+            ),
+            (
+                "https://x.test/y/chat/completions",
+                "https://x.test/y/chat/completions",
+            ),
+        ] {
+            assert_eq!(Chat::new(Dialect::GENERIC).url(base, &model), url);
+        }
+    }
+}
