@@ -41,6 +41,7 @@ pub mod prelude;
 pub mod prompts;
 pub mod providers;
 mod resources;
+mod services;
 pub mod session;
 
 pub use builder::HalterBuilder;

@@ -1,12 +1,10 @@
 //! Configured models to a registry of models and providers.
 
 use crate::error::config_failure;
-use halter_config::{
-    ConfiguredProvider, Environment, HarnessConfig, ModelConfig, resolve_credentials,
-};
+use crate::services::Services;
+use halter_config::{ConfiguredProvider, Environment, HarnessConfig, ModelConfig};
 use halter_protocol::{ModelId, ModelRole, ProviderKind, ProviderName, ResolvedModel};
-use halter_providers::{ModelRegistry, OfflineProvider, Provider};
-use halter_runtime::HalterError;
+use halter_providers::{ModelRegistry, Provider};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -36,54 +34,20 @@ pub(crate) fn registry(
         }
         return Ok(registry);
     }
-    check_credentials(config, &injected, environment)?;
     for role in ModelRole::ALL {
         let model = config.model_for(role).map_err(config_failure)?;
         registry.register_model(resolved(role, model));
-        let name = provider_name(&model.provider);
-        if let Some(provider) = injected.named.get(&name) {
-            registry.register_provider(name, provider.clone());
-        } else {
-            registry.register_provider(name, built_in(&model.provider)?);
-        }
+    }
+    let services = Services::new(config, environment);
+    for provider in config.selected_providers() {
+        let name = provider_name(&provider);
+        let served_by = match injected.named.get(&name) {
+            Some(own) => own.clone(),
+            None => services.provider(&provider)?,
+        };
+        registry.register_provider(name, served_by);
     }
     Ok(registry)
-}
-
-/// Every selected provider that is not injected needs its key.
-fn check_credentials(
-    config: &HarnessConfig,
-    injected: &InjectedProviders,
-    environment: &Environment,
-) -> anyhow::Result<()> {
-    let mut needing = config.clone();
-    for slot in [
-        &mut needing.models.default,
-        &mut needing.models.small,
-        &mut needing.models.subagent,
-    ] {
-        if let Some(model) = slot
-            && injected.named.contains_key(&provider_name(&model.provider))
-        {
-            model.provider = ConfiguredProvider::Offline;
-        }
-    }
-    resolve_credentials(&needing, environment).map_err(config_failure)?;
-    Ok(())
-}
-
-fn built_in(provider: &ConfiguredProvider) -> anyhow::Result<Arc<dyn Provider>> {
-    match provider {
-        ConfiguredProvider::Offline => Ok(Arc::new(OfflineProvider::new())),
-        other => Err(HalterError::new(
-            "provider_not_built",
-            format!("provider '{}' cannot be used by this version yet", provider_name(other)),
-        )
-        .with_hint(
-            "set HALTER_MODEL=offline or `provider = \"offline\"` under [models.default], or inject a provider with HalterBuilder::with_provider",
-        )
-        .into()),
-    }
 }
 
 fn injected_model(config: &HarnessConfig, role: ModelRole) -> ResolvedModel {
@@ -118,6 +82,6 @@ fn resolved(role: ModelRole, model: &ModelConfig) -> ResolvedModel {
     }
 }
 
-fn provider_name(provider: &ConfiguredProvider) -> ProviderName {
+pub(crate) fn provider_name(provider: &ConfiguredProvider) -> ProviderName {
     ProviderName::from(provider.to_string())
 }

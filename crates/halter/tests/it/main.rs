@@ -15,6 +15,7 @@ mod examples;
 mod promises;
 mod resources;
 mod seed_programs;
+mod services;
 mod streams;
 mod support;
 mod troubleshooting;

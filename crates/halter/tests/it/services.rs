@@ -1,0 +1,129 @@
+//! Whole turns over the wires of configured model services, against a strict
+//! service on loopback.
+
+use crate::support::{directory, no_keys};
+use futures::StreamExt;
+use halter::prelude::*;
+use halter_config::{ConfiguredProvider, ModelConfig, ProviderConfig};
+use halter_mock::{MockService, ServeOptions, serve};
+
+const SERVICES: [(ConfiguredProvider, &str, &str); 3] = [
+    (
+        ConfiguredProvider::Anthropic,
+        "claude-sonnet-4-5",
+        "/anthropic",
+    ),
+    (ConfiguredProvider::OpenAi, "gpt-5", "/openai"),
+    (ConfiguredProvider::OpenRouter, "some/model", "/openrouter"),
+];
+
+fn config(service: &MockService, which: usize) -> HarnessConfig {
+    let (provider, model, prefix) = SERVICES[which].clone();
+    let table = Some(ProviderConfig {
+        base_url: Some(format!("{}{prefix}", service.base_url())),
+        api_key: Some("sk-very-secret".to_owned()),
+        ..ProviderConfig::default()
+    });
+    let mut config = HarnessConfig::default();
+    match provider {
+        ConfiguredProvider::Anthropic => config.providers.anthropic = table,
+        ConfiguredProvider::OpenRouter => config.providers.openrouter = table,
+        _ => config.providers.openai = table,
+    }
+    config.models.default = Some(ModelConfig::new(provider, model));
+    config.resilience.request_retry.base_backoff_ms = 1;
+    config
+}
+
+async fn ask(config: HarnessConfig, files: &[(&str, &str)], prompt: &str) -> Vec<SessionEvent> {
+    let workspace = directory(files);
+    let harness = Halter::builder()
+        .with_config(config)
+        .with_environment(no_keys())
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .build()
+        .await
+        .unwrap();
+    let init = SessionInit::default().with_working_dir(workspace.path());
+    let session = harness.new_session(init).await.unwrap();
+    let events = session.submit_turn(Turn::user(prompt)).await.unwrap();
+    let events = events.map(Result::unwrap).collect().await;
+    session.shutdown("done").await.unwrap();
+    events
+}
+
+fn last_text(events: &[SessionEvent]) -> String {
+    let messages = events
+        .iter()
+        .rev()
+        .filter_map(|event| match &event.payload {
+            SessionEventPayload::MessageItem { message } => message.as_assistant(),
+            _ => None,
+        });
+    messages
+        .map(|message| message.plain_text())
+        .next()
+        .unwrap_or_default()
+}
+
+fn failure(events: &[SessionEvent]) -> String {
+    match &events.last().unwrap().payload {
+        SessionEventPayload::TurnFailed { error, .. } => error.code.clone(),
+        other => panic!("the turn should have failed: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_tool_is_called_and_its_result_read_on_every_wire() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    for which in 0..SERVICES.len() {
+        let files = [("fixture.txt", "parity is kept")];
+        let prompt = "look at it mock:multi_tool_turn_roundtrip";
+        let events = ask(config(&service, which), &files, prompt).await;
+        let text = last_text(&events);
+        assert!(
+            text.contains("parity is kept"),
+            "{which}: {text} {events:?}"
+        );
+        assert!(text.contains("found 1"), "{which}: {text}");
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn thinking_goes_back_as_it_came_on_every_wire() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    for which in 0..SERVICES.len() {
+        let files = [("fixture.txt", "parity is kept")];
+        let events = ask(config(&service, which), &files, "mock:thinking_tool").await;
+        let ended = &events.last().unwrap().payload;
+        assert!(
+            matches!(ended, SessionEventPayload::TurnCompleted { .. }),
+            "{which}: {ended:?}"
+        );
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_key_says_so_and_is_not_shown() {
+    let mut options = ServeOptions::default();
+    options.api_key = Some("another-key".to_owned().into());
+    let service = serve(options).await.unwrap();
+    for which in 0..SERVICES.len() {
+        let events = ask(config(&service, which), &[], "hello").await;
+        assert_eq!(failure(&events), "provider_authentication");
+        assert!(!format!("{events:?}").contains("very-secret"));
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_there_is_unavailable() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    let mut config = config(&service, 0);
+    service.stop().await;
+    config.resilience.request_retry.max_attempts = 2;
+    let events = ask(config, &[], "hello").await;
+    assert_eq!(failure(&events), "provider_unavailable");
+}
