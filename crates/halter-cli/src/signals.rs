@@ -1,7 +1,7 @@
-//! Ctrl-C, SIGTERM and SIGHUP while a session is live.
+//! Ctrl-C, SIGTERM and SIGHUP while a session or a service is live.
 //!
 //! A task of its own listens, so that a blocked output cannot make the program
-//! deaf. Before a session is live the signals do what they always do.
+//! deaf. Before one is live the signals do what they always do.
 
 use crate::exit::{Exit, StopSignal};
 use crate::failure::{Failure, Problem};
@@ -44,12 +44,7 @@ impl Stops {
             interrupts: AtomicUsize::new(0),
             ending: Arc::default(),
         });
-        let signals = Signals::open().map_err(|error| {
-            Problem::new(
-                "signals_failed",
-                format!("could not listen for signals: {error}"),
-            )
-        })?;
+        let signals = Signals::open()?;
         let listener = tokio::spawn(listen(signals, shared.clone()));
         Ok(Self { shared, listener })
     }
@@ -133,14 +128,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The signals we listen for. One that our parent told us to ignore, as
 /// `nohup` does, stays ignored.
-struct Signals {
+pub struct Signals {
     interrupt: Option<Signal>,
     terminate: Option<Signal>,
     hangup: Option<Signal>,
 }
 
 impl Signals {
-    fn open() -> std::io::Result<Self> {
+    /// Listens from now on.
+    pub fn open() -> Result<Self, Failure> {
+        Self::listen().map_err(|error| {
+            let message = format!("could not listen for signals: {error}");
+            Problem::new("signals_failed", message).into()
+        })
+    }
+
+    fn listen() -> std::io::Result<Self> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = ignored_signals(&status);
         let open = |kind: SignalKind| match ignored & (1 << (kind.as_raw_value() - 1)) {
@@ -154,7 +157,8 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> StopSignal {
+    /// Waits for the next one.
+    pub async fn next(&mut self) -> StopSignal {
         tokio::select! {
             () = arrival(&mut self.interrupt) => StopSignal::Interrupt,
             () = arrival(&mut self.terminate) => StopSignal::Terminate,

@@ -1,9 +1,11 @@
 //! The command line: what can be asked, and how.
 
 mod manage;
+mod mock;
 mod run;
 
 pub use manage::{ConfigCommand, InitArgs, SessionsCommand, ToolsCommand, TrustArgs};
+pub use mock::{MockCommand, MockServeArgs};
 pub use run::{ChatArgs, OutputMode, RunArgs, RunOptions};
 
 use crate::terminal::ColorChoice;
@@ -148,6 +150,9 @@ pub enum Command {
     /// Show the configuration or its schema
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Serve scripted model answers on loopback, for tests and trials
+    #[command(subcommand)]
+    Mock(MockCommand),
     /// Print the completion script of a shell
     Completions {
         /// The shell

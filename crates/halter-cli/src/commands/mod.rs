@@ -4,6 +4,7 @@ mod chat;
 mod config;
 mod documents;
 mod init;
+mod mock;
 mod resources;
 mod run;
 mod sessions;
@@ -28,6 +29,7 @@ pub async fn perform(context: &mut Context, command: Command) -> Result<Exit, Fa
         Command::Validate(json) => validate::validate(context, json).await,
         Command::Resources(json) => resources::resources(context, json).await,
         Command::Config(command) => config::config(context, command).await,
+        Command::Mock(command) => mock::mock(context, command).await,
         Command::Completions { shell } => documents::completions(context, shell),
         Command::Man { directory } => documents::man(context, directory.as_deref()),
         Command::Help { topic } => documents::help(context, &topic),
@@ -42,5 +44,6 @@ pub fn is_plain(command: &Command) -> bool {
             | Command::Man { .. }
             | Command::Help { .. }
             | Command::Config(crate::args::ConfigCommand::Schema)
+            | Command::Mock(crate::args::MockCommand::Scenarios(_))
     )
 }

@@ -11,6 +11,7 @@ fn help_is_as_recorded() {
         ("help_run", &["run", "-h"]),
         ("help_sessions_delete", &["sessions", "delete", "-h"]),
         ("help_tools_call", &["tools", "call", "--help"]),
+        ("help_mock_serve", &["mock", "serve", "-h"]),
         ("help_exit_codes", &["help", "exit-codes"]),
         ("help_environment", &["help", "environment"]),
     ] {

@@ -1,4 +1,5 @@
-//! The whole binary, as people and scripts use it, with the offline model.
+//! The whole binary, as people and scripts use it, with the offline model and with
+//! scripted model services.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +13,7 @@
 mod bad_input;
 mod config;
 mod documents;
+mod mock;
 mod place;
 mod run;
 mod screen;
