@@ -181,3 +181,55 @@ pub fn decode<'a>(
     let events = events.into_iter().map(Ok);
     events.chain(result.err().map(Err)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::chat::{Chat, Dialect};
+
+    const MEBIBYTE: usize = 1 << 20;
+
+    fn decoder() -> Box<dyn Decoder> {
+        Chat::new(Dialect::OPENAI).decoder()
+    }
+
+    #[test]
+    fn an_answer_is_bounded() {
+        let mut decoder = ResponseDecoder::events(decoder());
+        let mut comment = vec![b':'; MEBIBYTE];
+        comment[MEBIBYTE - 1] = b'\n';
+        let mut out = Vec::new();
+        for _ in 0..ANSWER_BYTES / MEBIBYTE {
+            decoder.bytes(&comment, &mut out).unwrap();
+        }
+        let error = decoder.bytes(b":", &mut out).unwrap_err();
+        assert_eq!(error.kind, ProviderErrorKind::Fatal);
+        assert!(decoder.ended());
+        assert_eq!(
+            decoder.bytes(b"data: x\n\n", &mut out),
+            Ok(()),
+            "it is over"
+        );
+    }
+
+    #[test]
+    fn a_document_is_bounded() {
+        let mut decoder = ResponseDecoder::document(decoder());
+        let piece = vec![b' '; MEBIBYTE];
+        let mut out = Vec::new();
+        for _ in 0..DOCUMENT_BYTES / MEBIBYTE {
+            decoder.bytes(&piece, &mut out).unwrap();
+        }
+        assert!(decoder.bytes(b" ", &mut out).is_err());
+    }
+
+    #[test]
+    fn events_before_an_error_are_kept() {
+        let start = br#"{"choices":[{"delta":{"content":"a"}}]}"#;
+        let bytes = [b"data: ", &start[..], b"\n\ndata: oops\n\n"].concat();
+        let items = decode(&Chat::new(Dialect::OPENAI), [bytes.as_slice()]);
+        let (error, events) = items.split_last().unwrap();
+        assert!(error.is_err());
+        assert_eq!(events.len(), 3);
+    }
+}

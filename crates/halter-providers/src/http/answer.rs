@@ -2,13 +2,14 @@
 
 use super::conversations::SharedEncoder;
 use super::transport::{BodyStream, HttpResponse, TransportError};
+use crate::catalog::Catalog;
 use crate::decode::ResponseDecoder;
 use crate::limits::DRAIN_MILLIS;
 use crate::provider::EventStream;
 use crate::secrets::Secrets;
 use crate::wire::{HeaderLookup as _, Wire};
 use futures::StreamExt as _;
-use halter_protocol::{ProviderError, ProviderErrorKind, StreamEvent};
+use halter_protocol::{ProviderError, ProviderErrorKind, ResolvedModel, StreamEvent};
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub(super) struct Answering {
     pub encoder: SharedEncoder,
     pub warnings: Vec<String>,
     pub secrets: Secrets,
+    pub catalog: Catalog,
+    pub model: ResolvedModel,
     pub cancel: CancellationToken,
 }
 
@@ -51,6 +54,8 @@ pub(super) fn answer(answering: Answering) -> EventStream {
         encoder: answering.encoder,
         warnings: answering.warnings,
         secrets: answering.secrets,
+        catalog: answering.catalog,
+        model: answering.model,
         cancel: answering.cancel,
     };
     Box::pin(futures::stream::unfold(state, |mut state| async {
@@ -68,6 +73,8 @@ struct State {
     encoder: SharedEncoder,
     warnings: Vec<String>,
     secrets: Secrets,
+    catalog: Catalog,
+    model: ResolvedModel,
     request_id: Option<String>,
     cancel: CancellationToken,
 }
@@ -168,6 +175,10 @@ impl State {
     }
 
     fn finish_error(&self, error: ProviderError) -> ProviderError {
+        if error.kind == ProviderErrorKind::ContextOverflow {
+            self.catalog
+                .learn_from_overflow(&self.model, &error.message);
+        }
         let error = match (&error.request_id, &self.request_id) {
             (None, Some(id)) => error.with_request_id(id.clone()),
             _ => error,

@@ -121,3 +121,112 @@ impl Conversation {
         Ok(body)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Decoder, ErrorResponse, HeaderLookup, RateLimitHints};
+    use halter_protocol::{AssembledPrompt, ProviderErrorKind, ProviderKind, ToolSpec, Transcript};
+
+    /// A wire whose bodies have a size and nothing else.
+    struct Sized(usize);
+
+    impl Wire for Sized {
+        fn name(&self) -> &'static str {
+            "sized"
+        }
+
+        fn url(&self, _: &str, _: &ResolvedModel) -> String {
+            String::new()
+        }
+
+        fn headers(&self, _: Option<&str>) -> Vec<(String, String)> {
+            Vec::new()
+        }
+
+        fn encoder(&self, _: &ResolvedModel) -> Box<dyn ConversationEncoder> {
+            Box::new(Self(self.0))
+        }
+
+        fn decoder(&self) -> Box<dyn Decoder> {
+            Box::new(Self(0))
+        }
+
+        fn error(&self, _: &ErrorResponse<'_>) -> ProviderError {
+            ProviderError::new("", ProviderErrorKind::Fatal)
+        }
+
+        fn rate_limit(&self, _: &dyn HeaderLookup) -> RateLimitHints {
+            RateLimitHints::default()
+        }
+    }
+
+    impl Decoder for Sized {
+        fn event(
+            &mut self,
+            _: &crate::wire::SseEvent<'_>,
+            _: &mut Vec<halter_protocol::StreamEvent>,
+        ) -> Result<(), ProviderError> {
+            Ok(())
+        }
+
+        fn end(&mut self, _: &mut Vec<halter_protocol::StreamEvent>) -> Result<(), ProviderError> {
+            Ok(())
+        }
+    }
+
+    impl ConversationEncoder for Sized {
+        fn set_prefix(&mut self, _: &AssembledPrompt, _: &Arc<[ToolSpec]>) {}
+
+        fn push(&mut self, _: &Message) {}
+
+        fn body(&mut self, _: &RequestSettings) -> Result<EncodedBody, ProviderError> {
+            Ok(EncodedBody {
+                // Pages that nobody touches cost nothing.
+                json: vec![0; self.0],
+                warnings: Vec::new(),
+            })
+        }
+    }
+
+    fn fresh(conversations: &Conversations, session: &str, bytes: usize) -> bool {
+        let request = ProviderRequest {
+            session_id: session.into(),
+            turn_id: "turn".into(),
+            model: ResolvedModel {
+                id: "default".into(),
+                provider: "acme".into(),
+                provider_kind: ProviderKind::Custom,
+                model: "m".to_owned(),
+                max_input_tokens: None,
+                max_output_tokens: None,
+                reasoning: None,
+                tokens_per_minute: None,
+            },
+            prompt: AssembledPrompt::default(),
+            messages: Transcript::default(),
+            tools: Arc::from([]),
+        };
+        conversations
+            .encode(&Sized(bytes), &request, &RequestSettings::default())
+            .unwrap()
+            .fresh
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes() {
+        let conversations = Conversations::default();
+        let half = KEPT_CONVERSATION_BYTES / 2;
+        assert!(fresh(&conversations, "a", half));
+        assert!(fresh(&conversations, "b", half));
+        assert!(!fresh(&conversations, "a", half), "both fit");
+        assert!(fresh(&conversations, "c", 1));
+        assert!(fresh(&conversations, "b", half), "it was used longest ago");
+
+        assert!(fresh(&conversations, "huge", KEPT_CONVERSATION_BYTES + 1));
+        assert!(
+            !fresh(&conversations, "huge", KEPT_CONVERSATION_BYTES + 1),
+            "the newest is kept even if it alone is larger"
+        );
+    }
+}

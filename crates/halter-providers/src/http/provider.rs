@@ -181,6 +181,8 @@ impl HttpProvider {
                     encoder,
                     warnings,
                     secrets: self.secrets.clone(),
+                    catalog: self.catalog.clone(),
+                    model: request.model,
                     cancel,
                 }));
             }
@@ -192,10 +194,7 @@ impl HttpProvider {
                     learned = Some(setting);
                 }
                 _ => {
-                    if error.kind == ProviderErrorKind::ContextOverflow {
-                        self.catalog
-                            .learn_from_overflow(&request.model, &error.message);
-                    }
+                    self.learn(&request.model, &error);
                     return Err(error);
                 }
             }
@@ -275,6 +274,18 @@ impl HttpProvider {
     fn report_rates(&self, model: &ResolvedModel, headers: &ResponseHeaders) {
         if let Some(rates) = &self.rates {
             rates.observe(model, self.wire.rate_limit(headers));
+        }
+    }
+
+    /// Keeps what an error says of limits.
+    fn learn(&self, model: &ResolvedModel, error: &ProviderError) {
+        if error.kind == ProviderErrorKind::ContextOverflow {
+            self.catalog.learn_from_overflow(model, &error.message);
+        }
+        if let (Some(rates), ProviderErrorKind::RateLimited, Some(wait)) =
+            (&self.rates, &error.kind, error.backoff_hint)
+        {
+            rates.hold(model, wait);
         }
     }
 

@@ -41,6 +41,19 @@ impl RateLimiter {
         self.bucket(model).observe(hints);
     }
 
+    /// Keeps all requests to a model back for a while, as its server asked
+    /// when it refused one.
+    pub fn hold(&self, model: &ResolvedModel, wait: Duration) {
+        self.observe(
+            model,
+            RateLimitHints {
+                requests_remaining: Some(0),
+                requests_reset: Some(wait),
+                ..RateLimitHints::default()
+            },
+        );
+    }
+
     /// How long a request of about that many tokens would wait now, if nobody
     /// stands before it.
     pub fn wait_for(&self, model: &ResolvedModel, tokens: u64) -> Duration {

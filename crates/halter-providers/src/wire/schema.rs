@@ -1,7 +1,34 @@
 //! What services ask of the schema of a tool's input.
 
+use super::body::Warnings;
+use halter_protocol::ToolSpec;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
+
+/// What the root of a function's schema may not have for OpenAI.
+const REFUSED_AT_THE_ROOT: [&str; 5] = ["oneOf", "anyOf", "allOf", "enum", "not"];
+
+/// The schema of a tool's input as OpenAI takes it for a function. What is
+/// left out is said.
+pub(super) fn function_parameters<'a>(
+    spec: &'a ToolSpec,
+    warnings: &mut Warnings,
+) -> Cow<'a, Value> {
+    let mut schema = object_root(&spec.input_schema);
+    for keyword in REFUSED_AT_THE_ROOT {
+        if schema.get(keyword).is_some() {
+            if let Value::Object(members) = schema.to_mut() {
+                members.shift_remove(keyword);
+            }
+            warnings.add(format!(
+                "the schema of tool '{}' was sent without the '{keyword}' at its root, \
+                 which this model service refuses; calls are still checked against it",
+                spec.name
+            ));
+        }
+    }
+    schema
+}
 
 /// The schema with an object at its root, as services demand: a missing
 /// `type` or `properties` is added, anything that is no schema of an object

@@ -107,8 +107,10 @@ async fn thinking_goes_back_as_it_came_on_every_wire() {
 
 #[tokio::test]
 async fn a_refused_key_says_so_and_is_not_shown() {
-    let mut options = ServeOptions::default();
-    options.api_key = Some("another-key".to_owned().into());
+    let options = ServeOptions {
+        api_key: Some("another-key".to_owned().into()),
+        ..ServeOptions::default()
+    };
     let service = serve(options).await.unwrap();
     for which in 0..SERVICES.len() {
         let events = ask(config(&service, which), &[], "hello").await;

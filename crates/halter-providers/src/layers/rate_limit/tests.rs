@@ -152,6 +152,22 @@ async fn a_far_reset_is_not_waited_for_longer_than_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_model_first_asked_is_forgotten_beyond_the_limit() {
+    let limiter = RateLimiter::new();
+    let named = |number: usize| ResolvedModel {
+        model: format!("m{number}"),
+        ..model(1_000)
+    };
+    limiter.hold(&named(0), Duration::from_secs(5));
+    for number in 1..RATE_LIMITED_MODELS {
+        limiter.wait_for(&named(number), 1);
+    }
+    assert_eq!(limiter.wait_for(&named(0), 1).as_secs(), 5);
+    limiter.wait_for(&named(RATE_LIMITED_MODELS), 1);
+    assert_eq!(limiter.wait_for(&named(0), 1), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_ends_when_it_is_cancelled() {
     let provider = limited([Reply::new().text("ok").usage(usage(1_000, 0))]);
     ask(&provider, request(1_000, 1_000)).await;

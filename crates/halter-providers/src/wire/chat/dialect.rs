@@ -32,6 +32,8 @@ pub struct Dialect {
     pub files: bool,
     /// True if models may show reasoning in `<think>` tags.
     pub think_tags: bool,
+    /// True if the root of a tool's schema may not be a choice of schemas.
+    pub plain_schema_root: bool,
 }
 
 /// The member that bounds the output of a request.
@@ -128,6 +130,7 @@ impl Dialect {
         harness_role: HarnessRole::System,
         files: true,
         think_tags: false,
+        plain_schema_root: true,
     };
 
     /// OpenRouter.
@@ -141,6 +144,7 @@ impl Dialect {
         harness_role: HarnessRole::System,
         files: true,
         think_tags: false,
+        plain_schema_root: true,
     };
 
     /// A server nothing is known of.
@@ -154,6 +158,7 @@ impl Dialect {
         harness_role: HarnessRole::User,
         files: false,
         think_tags: true,
+        plain_schema_root: false,
     };
 
     /// Ollama.

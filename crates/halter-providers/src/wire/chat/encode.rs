@@ -4,7 +4,7 @@ use super::content::{CacheMark, Content, Part, user_content};
 use super::dialect::{Dialect, HarnessRole};
 use super::message::{Answer, Names, PlainMessage, ResultMessage};
 use crate::wire::body::{Elements, ObjectWriter, Warnings};
-use crate::wire::schema::object_root;
+use crate::wire::schema::{function_parameters, object_root};
 use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, Message, ProviderError, ResolvedModel, SystemMessage, ToolName, ToolSpec,
@@ -81,6 +81,24 @@ impl ChatEncoder {
         encoded
     }
 
+    fn encode_tools(&mut self, tools: &[ToolSpec]) -> Elements {
+        let mut encoded = Elements::default();
+        for spec in tools {
+            encoded.push(&Tool {
+                r#type: "function",
+                function: Function {
+                    name: self.names.tools.sent(&spec.name),
+                    description: &spec.description,
+                    parameters: match self.dialect.plain_schema_root {
+                        true => function_parameters(spec, &mut self.warnings),
+                        false => object_root(&spec.input_schema),
+                    },
+                },
+            });
+        }
+        encoded
+    }
+
     fn push_note(&mut self, note: &SystemMessage) {
         self.messages.push(&match self.dialect.harness_role {
             HarnessRole::System => PlainMessage {
@@ -109,21 +127,6 @@ fn marked_segments(prompt: &AssembledPrompt) -> Vec<Part> {
         .collect()
 }
 
-fn encode_tools(tools: &[ToolSpec], names: &Names) -> Elements {
-    let mut encoded = Elements::default();
-    for spec in tools {
-        encoded.push(&Tool {
-            r#type: "function",
-            function: Function {
-                name: names.tools.sent(&spec.name),
-                description: &spec.description,
-                parameters: object_root(&spec.input_schema),
-            },
-        });
-    }
-    encoded
-}
-
 impl ConversationEncoder for ChatEncoder {
     fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>) {
         if self.prompt != *prompt {
@@ -132,7 +135,7 @@ impl ConversationEncoder for ChatEncoder {
         }
         if !Arc::ptr_eq(&self.tools, tools) && self.tools != *tools {
             self.names.tools.learn(tools);
-            self.encoded_tools = encode_tools(tools, &self.names);
+            self.encoded_tools = self.encode_tools(tools);
             self.tools = tools.clone();
         }
     }

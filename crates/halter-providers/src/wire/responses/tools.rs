@@ -4,7 +4,7 @@
 //! every optional member into a required one; so `strict` is always said.
 
 use crate::wire::body::Warnings;
-use crate::wire::schema::object_root;
+use crate::wire::schema::function_parameters;
 use halter_protocol::ToolSpec;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -15,9 +15,6 @@ const STRICT_LEVELS: usize = 10;
 
 /// Members of objects that a strict schema may have in all.
 const STRICT_PROPERTIES: usize = 100;
-
-/// What the root of a function's schema may not have, strict or not.
-const REFUSED_AT_THE_ROOT: [&str; 5] = ["oneOf", "anyOf", "allOf", "enum", "not"];
 
 /// A tool as the wire writes it.
 #[derive(Serialize)]
@@ -31,7 +28,7 @@ pub(super) struct FunctionTool<'a> {
 
 impl<'a> FunctionTool<'a> {
     pub fn new(spec: &'a ToolSpec, name: Cow<'a, str>, warnings: &mut Warnings) -> Self {
-        let parameters = parameters(spec, warnings);
+        let parameters = function_parameters(spec, warnings);
         Self {
             r#type: "function",
             name,
@@ -40,23 +37,6 @@ impl<'a> FunctionTool<'a> {
             parameters,
         }
     }
-}
-
-fn parameters<'a>(spec: &'a ToolSpec, warnings: &mut Warnings) -> Cow<'a, Value> {
-    let mut schema = object_root(&spec.input_schema);
-    for keyword in REFUSED_AT_THE_ROOT {
-        if schema.get(keyword).is_some() {
-            if let Value::Object(members) = schema.to_mut() {
-                members.shift_remove(keyword);
-            }
-            warnings.add(format!(
-                "the schema of tool '{}' was sent without the '{keyword}' at its root, \
-                 which this model service refuses; calls are still checked against it",
-                spec.name
-            ));
-        }
-    }
-    schema
 }
 
 /// True if a service takes the schema as strict.

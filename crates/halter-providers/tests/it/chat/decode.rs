@@ -338,3 +338,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_calls_of_an_answer_are_bounded() {
+    use halter_providers::limits::ANSWER_TOOL_CALLS;
+    let answer = |calls: usize| {
+        let mut stream = String::new();
+        for call in 0..calls {
+            stream.push_str(&format!(
+                "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":{call},\"id\":\"c{call}\",\"function\":{{\"name\":\"read\",\"arguments\":\"{{}}\"}}}}]}}}}]}}\n\n"
+            ));
+        }
+        stream.push_str("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n");
+        decode(&wire_of("generic"), stream.as_bytes(), usize::MAX).1
+    };
+    assert_eq!(answer(ANSWER_TOOL_CALLS), None);
+    assert_eq!(
+        answer(ANSWER_TOOL_CALLS + 1).unwrap().kind,
+        ProviderErrorKind::Fatal
+    );
+}

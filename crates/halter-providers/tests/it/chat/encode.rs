@@ -220,3 +220,40 @@ fn members_that_are_no_json_are_refused() {
     let error = encoder.body(&settings).unwrap_err();
     assert_eq!(error.kind, ProviderErrorKind::Fatal);
 }
+
+#[test]
+fn ids_of_other_services_are_shortened_only_past_the_limit() {
+    use halter_providers::limits::CHAT_CALL_ID_BYTES;
+    for (length, kept) in [(CHAT_CALL_ID_BYTES, true), (CHAT_CALL_ID_BYTES + 1, false)] {
+        let id = "x".repeat(length);
+        let other = ResolvedModel {
+            model: "other".to_owned(),
+            ..model()
+        };
+        let messages = [
+            answer(&other, vec![call(&id, "read", json!({}), None)], None),
+            result(&id, "read", ToolResult::Empty),
+        ];
+        let body = body(&Chat::new(Dialect::OPENAI), &model(), &messages);
+        let body: Value = serde_json::from_str(&body).unwrap();
+        let sent = &body["messages"][1]["tool_calls"][0]["id"];
+        assert_eq!(sent == id.as_str(), kept);
+        assert!(sent.as_str().unwrap().len() <= CHAT_CALL_ID_BYTES);
+        assert_eq!(body["messages"][2]["tool_call_id"], *sent);
+    }
+}
+
+#[test]
+fn a_choice_at_the_root_of_a_schema_is_left_out_where_it_is_refused() {
+    for (dialect, sent) in [
+        (Dialect::OPENAI, false),
+        (Dialect::OPENROUTER, false),
+        (Dialect::LLAMA_CPP, true),
+    ] {
+        let mut encoder = encoder(&Chat::new(dialect), &model());
+        let encoded = encoder.body(&RequestSettings::default()).unwrap();
+        let body = String::from_utf8(encoded.json).unwrap();
+        assert_eq!(body.contains("anyOf"), sent, "{}", dialect.name);
+        assert_eq!(encoded.warnings.is_empty(), sent, "{}", dialect.name);
+    }
+}

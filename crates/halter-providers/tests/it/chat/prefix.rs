@@ -77,3 +77,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn two_hundred_turns_only_grow() {
+    use crate::wire_kit::{Dice, Step};
+    for dialect in Dialect::ALL {
+        let wire = Chat::new(dialect);
+        let mut dice = Dice::new(7);
+        let mut growing = encoder(&wire, &model());
+        let mut before = split_body(&text_of(growing.as_mut()), "messages");
+        for number in 0..200 {
+            let step = match dice.roll(6) {
+                0 => Step::User,
+                1 => Step::Attachment,
+                2 => Step::Note,
+                3 => Step::OwnCutOff(1 + dice.roll(3)),
+                4 => Step::Foreign(dice.roll(4)),
+                _ => Step::Own(dice.roll(4)),
+            };
+            for message in messages_of(step, number, WIRE, &Kept, &model()) {
+                growing.push(&message);
+            }
+            let whole = text_of(growing.as_mut());
+            assert_eq!(check(&whole), Ok(()), "{} {number}", dialect.name);
+            let after = split_body(&whole, "messages");
+            assert_eq!(after.0, before.0);
+            assert_eq!(after.1[..before.1.len()], before.1[..]);
+            before = after;
+        }
+    }
+}

@@ -323,3 +323,29 @@ fn errors_of_the_transport_say_whether_to_try_again() {
         assert_eq!(ProviderError::from(error).retryable(), retryable, "{code}");
     }
 }
+
+#[tokio::test]
+async fn an_overflow_in_the_stream_teaches_as_well() {
+    let event = "data: {\"error\":{\"message\":\"This model's maximum context length is 4096 tokens.\"}}\n\n";
+    let transport = Scripted::new([Script::new(200, event)]);
+    let catalog = Catalog::new();
+    let provider = HttpProvider::new(chat(), Endpoint::new("http://x"), Arc::new(transport))
+        .with_catalog(catalog.clone());
+    failure(&provider).await;
+    assert_eq!(catalog.facts(&hello().model).context_window.value, 4_096);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_for_the_rate_holds_all_sessions() {
+    let mut script = Script::new(429, "{}");
+    script.headers = vec![("retry-after".to_owned(), "9".to_owned())];
+    let rates = RateLimiter::new();
+    let transport = Scripted::new([script]);
+    let provider = HttpProvider::new(chat(), Endpoint::new("http://x"), Arc::new(transport))
+        .with_rate_reports(rates.clone());
+    assert_eq!(
+        failure(&provider).await.kind,
+        ProviderErrorKind::RateLimited
+    );
+    assert_eq!(rates.wait_for(&hello().model, 1).as_secs(), 9);
+}
