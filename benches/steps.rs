@@ -16,20 +16,24 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Pairs of long runs, and of short ones, which scatter more; the medians
-/// count.
-const ROUNDS: usize = 7;
-const SHORT_ROUNDS: usize = 15;
+/// Pairs of runs; the medians count.
+const ROUNDS: usize = 9;
+
+/// Sessions in one run of a few steps, which would scatter too much alone.
+const SHORT_SESSIONS: usize = 6;
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["--child", "serve"] => serve(),
-        ["--child", "harness", address, steps, database] => {
-            report(block_on(harness(address, steps.parse()?, database))?)
+        ["--child", "harness", address, steps, database, sessions] => {
+            let log = repeat(sessions, || Ok(harness(address, steps.parse()?, database)))?;
+            report(log)
         }
-        ["--child", "floor", address, bodies] => report(block_on(floor(address, bodies))?),
+        ["--child", "floor", address, bodies, sessions] => {
+            report(repeat(sessions, || Ok(floor(address, bodies)))?)
+        }
         _ => block_on(bench()),
     }
 }
@@ -39,6 +43,20 @@ fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<
         .enable_all()
         .build()?
         .block_on(work)
+}
+
+/// Runs the same several times over and returns the last log.
+fn repeat<Work: Future<Output = anyhow::Result<StepLog>>>(
+    times: &str,
+    work: impl Fn() -> anyhow::Result<Work>,
+) -> anyhow::Result<StepLog> {
+    block_on(async {
+        let mut log = StepLog::default();
+        for _ in 0..times.parse()? {
+            log = work()?.await?;
+        }
+        Ok(log)
+    })
 }
 
 fn report(log: StepLog) -> anyhow::Result<()> {
@@ -55,7 +73,7 @@ async fn bench() -> anyhow::Result<()> {
         let (mut at_20, mut first_20) = (Vec::new(), Vec::new());
         let mut growth = Vec::new();
         let mut peaks = Vec::new();
-        for round in 0..SHORT_ROUNDS {
+        for round in 0..ROUNDS {
             let run = Run {
                 address: &address,
                 scratch: scratch.path(),
@@ -64,11 +82,9 @@ async fn bench() -> anyhow::Result<()> {
             };
             at_20.push(run.overhead(10, 30).await?);
             first_20.push(run.overhead(0, 20).await?);
-            if round < ROUNDS {
-                let (grown, peak) = run.growth(300).await?;
-                growth.push(grown);
-                peaks.push(peak);
-            }
+            let (grown, peak) = run.growth(300).await?;
+            growth.push(grown);
+            peaks.push(peak);
         }
         print(&Claim {
             what: &format!("{store}: CPU of a step over the floor's, at step 20"),
@@ -109,23 +125,23 @@ impl Run<'_> {
     /// CPU of the steps after `from` up to `to` over that of the floor,
     /// processes that steps start included.
     async fn overhead(&self, from: usize, to: usize) -> anyhow::Result<f64> {
-        let (start, early) = self.harness(from).await?;
-        let (end, late) = self.harness(to).await?;
-        let (floor_start, _) = self.floor(&early.body_bytes).await?;
-        let (floor_end, _) = self.floor(&late.body_bytes).await?;
+        let (start, early) = self.harness(from, SHORT_SESSIONS).await?;
+        let (end, late) = self.harness(to, SHORT_SESSIONS).await?;
+        let (floor_start, _) = self.floor(&early.body_bytes, SHORT_SESSIONS).await?;
+        let (floor_end, _) = self.floor(&late.body_bytes, SHORT_SESSIONS).await?;
         Ok((end - start) / (floor_end - floor_start))
     }
 
     /// How much dearer late steps are than early ones, over the floor's own
     /// growth; and the most memory the harness used, in MiB.
     async fn growth(&self, steps: usize) -> anyhow::Result<(f64, f64)> {
-        let (_, log) = self.harness(steps).await?;
-        let (_, floor) = self.floor(&log.body_bytes).await?;
+        let (_, log) = self.harness(steps, 1).await?;
+        let (_, floor) = self.floor(&log.body_bytes, 1).await?;
         let ratio = late_over_early(&log)? / late_over_early(&floor)?;
         Ok((ratio, log.peak_kib as f64 / 1024.0))
     }
 
-    async fn harness(&self, steps: usize) -> anyhow::Result<(f64, StepLog)> {
+    async fn harness(&self, steps: usize, sessions: usize) -> anyhow::Result<(f64, StepLog)> {
         let database = match self.store {
             "sqlite" => self
                 .scratch
@@ -135,14 +151,15 @@ impl Run<'_> {
             _ => String::new(),
         };
         let _ = std::fs::remove_file(&database);
-        let count = steps.to_string();
-        let child = run_child(&["harness", self.address, &count, &database]).await?;
+        let (steps, sessions) = (steps.to_string(), sessions.to_string());
+        let child = run_child(&["harness", self.address, &steps, &database, &sessions]).await?;
         Ok((child.cpu.as_secs_f64(), child.report))
     }
 
-    async fn floor(&self, bodies: &[usize]) -> anyhow::Result<(f64, StepLog)> {
+    async fn floor(&self, bodies: &[usize], sessions: usize) -> anyhow::Result<(f64, StepLog)> {
         let bodies = serde_json::to_string(bodies)?;
-        let child = run_child(&["floor", self.address, &bodies]).await?;
+        let sessions = sessions.to_string();
+        let child = run_child(&["floor", self.address, &bodies, &sessions]).await?;
         Ok((child.cpu.as_secs_f64(), child.report))
     }
 }
