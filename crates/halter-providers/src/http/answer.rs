@@ -1,6 +1,6 @@
 //! A response that is a success, as a stream of events.
 
-use super::conversations::SharedEncoder;
+use super::conversations::{SharedEncoder, Unsaid, lock};
 use super::transport::{BodyStream, HttpResponse, TransportError};
 use crate::catalog::Catalog;
 use crate::decode::ResponseDecoder;
@@ -11,7 +11,7 @@ use crate::wire::{HeaderLookup as _, Wire};
 use futures::StreamExt as _;
 use halter_protocol::{ProviderError, ProviderErrorKind, ResolvedModel, StreamEvent};
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,7 @@ pub(super) struct Answering {
     pub wire: Arc<dyn Wire>,
     /// Knows tools by the names the service was told.
     pub encoder: SharedEncoder,
-    pub warnings: Vec<String>,
+    pub unsaid: Unsaid,
     pub secrets: Secrets,
     pub catalog: Catalog,
     pub model: ResolvedModel,
@@ -52,7 +52,7 @@ pub(super) fn answer(answering: Answering) -> EventStream {
         ready: VecDeque::new(),
         failed: None,
         encoder: answering.encoder,
-        warnings: answering.warnings,
+        unsaid: answering.unsaid,
         secrets: answering.secrets,
         catalog: answering.catalog,
         model: answering.model,
@@ -71,7 +71,7 @@ struct State {
     /// What ends the stream once `ready` is empty.
     failed: Option<ProviderError>,
     encoder: SharedEncoder,
-    warnings: Vec<String>,
+    unsaid: Unsaid,
     secrets: Secrets,
     catalog: Catalog,
     model: ResolvedModel,
@@ -156,7 +156,7 @@ impl State {
                 tool_call_id,
                 name,
             } => {
-                let encoder = self.encoder.lock().unwrap_or_else(PoisonError::into_inner);
+                let encoder = lock(&self.encoder);
                 StreamEvent::ToolCallStart {
                     name: encoder.tool_name(name.as_str()).unwrap_or(name),
                     id,
@@ -167,7 +167,8 @@ impl State {
         };
         self.ready.push_back(self.secrets.scrub_event(event));
         if starts {
-            for message in std::mem::take(&mut self.warnings) {
+            let unsaid = std::mem::take(&mut *lock(&self.unsaid));
+            for message in unsaid {
                 let warning = StreamEvent::ProviderWarning { message };
                 self.ready.push_back(self.secrets.scrub_event(warning));
             }

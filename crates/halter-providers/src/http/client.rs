@@ -65,6 +65,16 @@ pub struct ProxySettings {
     pub none_for: Option<String>,
 }
 
+impl ProxySettings {
+    /// True if a proxy itself is reached over TLS.
+    fn are_secure(&self) -> bool {
+        [&self.http, &self.https, &self.all]
+            .into_iter()
+            .flatten()
+            .any(|address| address.starts_with("https://"))
+    }
+}
+
 impl fmt::Debug for ProxySettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProxySettings")
@@ -81,9 +91,9 @@ impl fmt::Debug for ProxySettings {
 /// since a key must not wander.
 pub struct NetworkTransport {
     settings: ClientSettings,
-    /// For `http` addresses: needs no certificates.
+    /// For what needs no certificates.
     plain: OnceCell<Client>,
-    /// For `https` addresses.
+    /// For everything else.
     secure: OnceCell<Client>,
 }
 
@@ -98,7 +108,7 @@ impl NetworkTransport {
     }
 
     async fn client(&self, url: &Url) -> Result<&Client, TransportError> {
-        if url.scheme() == "http" {
+        if url.scheme() == "http" && !self.settings.proxies.are_secure() {
             let build = async || build(&self.settings, tls::without_roots()?);
             return self.plain.get_or_try_init(build).await;
         }

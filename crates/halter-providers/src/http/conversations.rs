@@ -6,14 +6,18 @@ use crate::provider::ProviderRequest;
 use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings, Wire};
 use halter_protocol::{Message, ProviderError, ResolvedModel, SessionId};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The encoder of a conversation, shared with the answer that streams.
 pub(super) type SharedEncoder = Arc<Mutex<Box<dyn ConversationEncoder>>>;
 
+/// Warnings that no answer has told yet: a request that fails tells none.
+pub(super) type Unsaid = Arc<Mutex<Vec<String>>>;
+
 /// A request in the words of a wire.
 pub(super) struct Encoded {
-    pub body: EncodedBody,
+    pub json: Vec<u8>,
+    pub unsaid: Unsaid,
     pub encoder: SharedEncoder,
     /// True if nothing of the conversation was encoded before.
     pub fresh: bool,
@@ -30,6 +34,7 @@ struct Conversation {
     session: SessionId,
     model: ResolvedModel,
     encoder: SharedEncoder,
+    unsaid: Unsaid,
     messages: usize,
     /// The last of them, compared whole: ids come from elsewhere.
     last: Option<Arc<Message>>,
@@ -50,15 +55,19 @@ impl Conversations {
             session: request.session_id.clone(),
             model: request.model.clone(),
             encoder: Arc::new(Mutex::new(wire.encoder(&request.model))),
+            unsaid: Unsaid::default(),
             messages: 0,
             last: None,
             bytes: 0,
         });
         let body = conversation.grow(request, settings)?;
         let encoder = conversation.encoder.clone();
+        let unsaid = conversation.unsaid.clone();
         self.keep(conversation);
+        lock(&unsaid).extend(body.warnings);
         Ok(Encoded {
-            body,
+            json: body.json,
+            unsaid,
             encoder,
             fresh,
         })
@@ -67,7 +76,7 @@ impl Conversations {
     /// The longest conversation that the request goes on with, no longer kept:
     /// two requests of one conversation at a time do not share it.
     fn take(&self, request: &ProviderRequest) -> Option<Conversation> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         let (place, _) = kept
             .iter()
             .enumerate()
@@ -77,7 +86,7 @@ impl Conversations {
     }
 
     fn keep(&self, conversation: Conversation) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         kept.push_back(conversation);
         let mut bytes: usize = kept.iter().map(|known| known.bytes).sum();
         while kept.len() > KEPT_CONVERSATIONS || (bytes > KEPT_CONVERSATION_BYTES && kept.len() > 1)
@@ -88,6 +97,11 @@ impl Conversations {
             }
         }
     }
+}
+
+/// A lock that a panic elsewhere does not spoil.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Conversation {
@@ -109,7 +123,7 @@ impl Conversation {
         request: &ProviderRequest,
         settings: &RequestSettings,
     ) -> Result<EncodedBody, ProviderError> {
-        let mut encoder = self.encoder.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut encoder = lock(&self.encoder);
         encoder.set_prefix(&request.prompt, &request.tools);
         for message in request.messages.since(self.messages) {
             encoder.push(&message);

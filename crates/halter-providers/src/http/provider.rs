@@ -1,7 +1,7 @@
 //! A model service over HTTP.
 
 use super::answer::{Answering, answer};
-use super::conversations::{Conversations, Encoded};
+use super::conversations::{Conversations, Encoded, Unsaid, lock};
 use super::transport::{
     HttpMethod, HttpRequest, HttpResponse, ResponseHeaders, Transport, TransportError,
 };
@@ -156,21 +156,15 @@ impl HttpProvider {
         mut request: ProviderRequest,
         cancel: CancellationToken,
     ) -> Result<EventStream, ProviderError> {
-        let mut warnings = Vec::new();
-        let mut learned = None;
+        let mut learned = false;
         for refusals in 0..=REFUSALS {
             let dropped = self.drop_refused(&mut request);
             let encoded = self.encode(&request, &dropped)?;
-            if encoded.fresh || learned.is_some() {
-                let configured = self.configured(&request.model);
-                warnings = dropped
-                    .iter()
-                    .map(|setting| warn(*setting, &configured))
-                    .collect();
+            if encoded.fresh || learned {
+                let warnings = dropped.iter().map(|setting| warn(*setting, &request.model));
+                add_new(&encoded.unsaid, warnings);
             }
-            let Encoded { body, encoder, .. } = encoded;
-            warnings.extend(body.warnings);
-            let post = self.post(&request.model, body.json);
+            let post = self.post(&request.model, encoded.json);
             let response = or_cancelled(&cancel, async { Ok(self.transport.send(post).await?) });
             let response = response.await?;
             self.report_rates(&request.model, &response.headers);
@@ -178,8 +172,8 @@ impl HttpProvider {
                 return Ok(answer(Answering {
                     response,
                     wire: self.wire.clone(),
-                    encoder,
-                    warnings,
+                    encoder: encoded.encoder,
+                    unsaid: encoded.unsaid,
                     secrets: self.secrets.clone(),
                     catalog: self.catalog.clone(),
                     model: request.model,
@@ -191,7 +185,7 @@ impl HttpProvider {
             match refused.filter(|setting| self.sends(*setting, &request, &dropped)) {
                 Some(setting) if refusals < REFUSALS => {
                     self.catalog.learn_refusal(&request.model, setting);
-                    learned = Some(setting);
+                    learned = true;
                 }
                 _ => {
                     self.learn(&request.model, &error);
@@ -245,10 +239,6 @@ impl HttpProvider {
         };
         self.conversations
             .encode(self.wire.as_ref(), request, &settings)
-    }
-
-    fn configured(&self, model: &ResolvedModel) -> String {
-        format!("'{}' of provider '{}'", model.model, model.provider)
     }
 
     fn post(&self, model: &ResolvedModel, json: Vec<u8>) -> HttpRequest {
@@ -337,12 +327,26 @@ fn is_success(status: u16) -> bool {
     (200..300).contains(&status)
 }
 
-fn warn(setting: RefusedSetting, model: &str) -> String {
+/// Adds warnings that are not there yet.
+fn add_new(unsaid: &Unsaid, warnings: impl Iterator<Item = String>) {
+    let mut unsaid = lock(unsaid);
+    for warning in warnings {
+        if !unsaid.contains(&warning) {
+            unsaid.push(warning);
+        }
+    }
+}
+
+fn warn(setting: RefusedSetting, model: &ResolvedModel) -> String {
     let (what, key) = match setting {
         RefusedSetting::Temperature => ("temperature", "providers.<name>.temperature"),
         RefusedSetting::Reasoning => ("level of reasoning", "models.<role>.reasoning"),
     };
-    format!("the model {model} does not take the configured {what}; it was left out (set by {key})")
+    format!(
+        "the model '{}' of provider '{}' does not take the configured {what}; \
+         it was left out (set by {key})",
+        model.model, model.provider
+    )
 }
 
 /// The result, unless the caller cancels first.

@@ -168,6 +168,9 @@ pub(super) fn from_response(response: &ErrorResponse<'_>) -> ProviderError {
         (ProviderErrorKind::Transient | ProviderErrorKind::RateLimited, Some("false")) => {
             ProviderErrorKind::Fatal
         }
+        (ProviderErrorKind::Fatal, Some("true")) if !report.has(&SPENT) => {
+            ProviderErrorKind::Transient
+        }
         (kind, _) => kind,
     };
     let said = match &report.message {

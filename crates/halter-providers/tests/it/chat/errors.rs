@@ -115,6 +115,11 @@ fn the_servers_wishes_are_kept() {
     assert_eq!(wait(&[]), None);
     let refused = error(503, &[("x-should-retry", "false")], "{}");
     assert_eq!(refused.kind, ProviderErrorKind::Fatal);
+    let invited = error(400, &[("x-should-retry", "true")], "{}");
+    assert_eq!(invited.kind, ProviderErrorKind::Transient);
+    let spent = r#"{"error":{"message":"x","code":"insufficient_quota"}}"#;
+    let spent = error(429, &[("x-should-retry", "true")], spent);
+    assert_eq!(spent.kind, ProviderErrorKind::Fatal);
 }
 
 #[test]

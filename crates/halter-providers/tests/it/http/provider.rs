@@ -349,3 +349,21 @@ async fn a_refusal_for_the_rate_holds_all_sessions() {
     );
     assert_eq!(rates.wait_for(&hello().model, 1).as_secs(), 9);
 }
+
+#[tokio::test]
+async fn a_warning_outlives_the_requests_that_failed() {
+    use halter_protocol::{Message, Timestamp, UserMessage, UserPart};
+    let transport = Scripted::new([Script::new(503, "{}"), Script::new(200, HELLO)]);
+    let provider = HttpProvider::new(chat(), Endpoint::new("http://x"), Arc::new(transport));
+    let request = crate::support::request([Message::User(UserMessage {
+        id: "msg_1".into(),
+        created_at: Timestamp::UNIX_EPOCH,
+        parts: vec![UserPart::Document {
+            media_type: "application/zip".to_owned(),
+            data: Arc::from(*b"PK"),
+        }],
+    })]);
+    assert!(answer(&provider, request.clone()).await[0].is_err());
+    let lines = outline(&answer(&provider, request).await);
+    assert!(lines[1].contains("application/zip"), "{lines:?}");
+}
