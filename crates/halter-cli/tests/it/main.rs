@@ -16,6 +16,7 @@ mod documents;
 mod mock;
 mod place;
 mod run;
+mod scenarios;
 mod screen;
 mod sessions;
 mod signals;

@@ -1,0 +1,124 @@
+//! Scenarios of the model service, played with the whole binary: each asserts
+//! the events, the requests that the service captured, and files on disk.
+
+mod faults;
+mod moves;
+mod stage;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A test for each scenario, and the list of them: a name that has no function,
+/// or a function that is not listed, does not compile.
+macro_rules! played {
+    ($($module:ident::$name:ident on $wires:ident;)*) => {
+        const PLAYED: &[&str] = &[$(stringify!($name)),*];
+        $(
+            #[test]
+            fn $name() {
+                for wire in stage::$wires {
+                    let stage = stage::Stage::new(wire);
+                    $module::$name(&stage);
+                    stage.close();
+                }
+            }
+        )*
+    };
+}
+
+played! {
+    moves::streaming_text on WIRES;
+    moves::read_file_roundtrip on WIRES;
+    moves::grep_chunk_assembly on WIRES;
+    moves::write_file_allowed on WIRES;
+    moves::write_file_denied on WIRES;
+    moves::multi_tool_turn_roundtrip on WIRES;
+    moves::bash_stdout_roundtrip on WIRES;
+    moves::token_cost_reporting on WIRES;
+    moves::thinking on WIRES;
+    moves::thinking_tool on WIRES;
+    moves::parallel_tools on WIRES;
+    moves::edit_roundtrip on WIRES;
+    moves::unknown_tool on WIRES;
+    moves::bad_arguments on WIRES;
+    moves::resume on WIRES;
+    moves::cache_marks on ANTHROPIC;
+    moves::interrupt on WIRES;
+    moves::interrupt_tool on ANTHROPIC;
+    faults::overloaded on ANTHROPIC;
+    faults::overloaded_once on WIRES;
+    faults::rate_limited on ANTHROPIC;
+    faults::rate_limited_twice on WIRES;
+    faults::spend_cap on WIRES;
+    faults::unauthorized on WIRES;
+    faults::server_error_in_turn on WIRES;
+    faults::truncate on WIRES;
+    faults::truncate_in_call on WIRES;
+    faults::reset on WIRES;
+    faults::reset_at_start on WIRES;
+    faults::stall on ANTHROPIC;
+    faults::max_tokens_in_call on WIRES;
+}
+
+/// Scenarios that cannot be played yet, and the part that each waits for.
+const WAITING: &[(&str, &str)] = &[
+    (
+        "bash_permission_prompt_approved",
+        "permission mode and approval prompt",
+    ),
+    (
+        "bash_permission_prompt_denied",
+        "permission mode and approval prompt",
+    ),
+    ("plugin_tool_roundtrip", "plugin tool"),
+    ("auto_compact_triggered", "compaction"),
+    ("compaction_summary", "compaction"),
+    ("after_compaction", "compaction"),
+    ("context_overflow", "compaction"),
+    ("tool_search", "tool search"),
+    ("tool_search_skipped", "tool search"),
+    ("subagent", "subagent"),
+    ("subagent_child", "subagent"),
+    ("hook_allows", "hook files"),
+    ("hook_blocks", "hook files"),
+    ("hook_rewrites", "hook files"),
+    ("mcp_stdio", "MCP"),
+    ("structured", "structured output on the command line"),
+    ("structured_repair", "structured output on the command line"),
+    ("image_result", "images in tool results"),
+];
+
+/// The names in the script of whole-harness scenarios.
+fn moves() -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../halter-mock/scenarios/moves.toml");
+    let script = std::fs::read_to_string(path).unwrap();
+    let names = script.lines().filter_map(|line| {
+        let name = line.strip_prefix("[scenarios.")?.strip_suffix(']')?;
+        Some(name.to_owned())
+    });
+    names.collect()
+}
+
+#[test]
+fn every_move_is_played_or_waits_for_its_part() {
+    let moves = moves();
+    assert!(moves.len() > 20, "{moves:?}");
+    for name in &moves {
+        let waits = WAITING.iter().any(|(waiting, _)| waiting == name);
+        let played = PLAYED.contains(&name.as_str());
+        assert!(played != waits, "{name}: played {played}, waits {waits}");
+    }
+}
+
+#[test]
+fn every_name_is_a_built_in_scenario() {
+    let library = halter_mock::ScenarioLibrary::built_in().unwrap();
+    let waiting = WAITING.iter().map(|(name, part)| {
+        assert!(!part.is_empty(), "{name}");
+        assert!(!PLAYED.contains(name), "{name} is played and waits");
+        name
+    });
+    for name in PLAYED.iter().chain(waiting) {
+        assert!(library.get(name).is_some(), "{name}");
+    }
+}

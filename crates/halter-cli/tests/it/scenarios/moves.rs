@@ -1,0 +1,224 @@
+//! What a session does every day.
+
+use super::stage::Stage;
+use crate::place::eventually;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use std::process::Child;
+
+fn ok(tools: &[&str]) -> Vec<(String, String)> {
+    let ok = |tool: &&str| ((*tool).to_owned(), "ok".to_owned());
+    tools.iter().map(ok).collect()
+}
+
+fn interrupt_process(child: &Child) {
+    let pid = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+}
+
+pub fn streaming_text(stage: &Stage) {
+    let played = stage.play("streaming_text");
+    assert_eq!(played.completed(), "Mock streaming says hello.");
+    assert_eq!(played.streamed(), "Mock streaming says hello.");
+    assert!(played.all("delta_item").len() >= 2);
+    let bodies = stage.requests("streaming_text", &[0]);
+    assert!(bodies[0].to_string().contains("please mock:streaming_text"));
+    stage.assert_untouched();
+}
+
+pub fn read_file_roundtrip(stage: &Stage) {
+    let played = stage.play("read_file_roundtrip");
+    assert!(played.completed().contains("The file says: parity is kept"));
+    assert_eq!(played.tools(), ok(&["read"]));
+    let bodies = stage.requests("read_file_roundtrip", &[0, 1]);
+    assert!(!bodies[0].to_string().contains("parity is kept"));
+    assert!(bodies[1].to_string().contains("parity is kept"));
+    stage.assert_untouched();
+}
+
+pub fn grep_chunk_assembly(stage: &Stage) {
+    let played = stage.play("grep_chunk_assembly");
+    assert_eq!(played.completed(), "grep found 1 matches.");
+    let call = &played.one("tool_execution_started")["call"];
+    let whole = json!({ "pattern": "parity", "path": "fixture.txt", "output_mode": "count" });
+    assert_eq!(call["arguments"], whole);
+    assert_eq!(played.tools(), ok(&["grep"]));
+    stage.requests("grep_chunk_assembly", &[0, 1]);
+    stage.assert_untouched();
+}
+
+pub fn write_file_allowed(stage: &Stage) {
+    let played = stage.play("write_file_allowed");
+    assert_eq!(played.completed(), "Wrote generated/output.txt.");
+    assert_eq!(played.tools(), ok(&["write"]));
+    stage.requests("write_file_allowed", &[0, 1]);
+    assert_eq!(stage.read("generated/output.txt"), "created by the mock\n");
+}
+
+pub fn write_file_denied(stage: &Stage) {
+    stage.configure("[policy]\nallowed_write_roots = []\n");
+    let played = stage.play("write_file_denied");
+    let answer = played.completed();
+    assert!(answer.contains("policy_denied"), "{answer}");
+    let denied = ("write".to_owned(), "policy_denied".to_owned());
+    assert_eq!(played.tools(), [denied]);
+    let bodies = stage.requests("write_file_denied", &[0, 1]);
+    assert!(bodies[1].to_string().contains("policy_denied"));
+    stage.assert_untouched();
+}
+
+pub fn multi_tool_turn_roundtrip(stage: &Stage) {
+    let played = stage.play("multi_tool_turn_roundtrip");
+    let answer = played.completed();
+    assert!(answer.contains("parity is kept"), "{answer}");
+    assert!(answer.contains("found 1."), "{answer}");
+    assert_eq!(played.tools(), ok(&["read", "grep"]));
+    stage.requests("multi_tool_turn_roundtrip", &[0, 1]);
+    stage.assert_untouched();
+}
+
+pub fn bash_stdout_roundtrip(stage: &Stage) {
+    let played = stage.play("bash_stdout_roundtrip");
+    assert_eq!(played.completed(), "The shell said: alpha from shell");
+    assert_eq!(played.one("tool_output")["chunk"], "alpha from shell");
+    assert_eq!(played.tools(), ok(&["shell"]));
+    stage.requests("bash_stdout_roundtrip", &[0, 1]);
+    stage.assert_untouched();
+}
+
+pub fn token_cost_reporting(stage: &Stage) {
+    let played = stage.play("token_cost_reporting");
+    assert_eq!(played.completed(), "The meter is running.");
+    let usage = &played.one("turn_completed")["usage"];
+    assert_eq!(usage["input_tokens"], 1230, "{usage}");
+    assert_eq!(usage["output_tokens"], 500, "{usage}");
+    let buckets = json!({
+        "uncached_input": 1000, "cache_read": 200, "cache_write": 30, "output": 500, "reasoning": 0
+    });
+    assert_eq!(usage["buckets"], buckets);
+    stage.requests("token_cost_reporting", &[0]);
+}
+
+pub fn thinking(stage: &Stage) {
+    let played = stage.play("thinking");
+    assert_eq!(played.completed(), "Forty-two.");
+    let thoughts = played.all("thinking_delta");
+    let thoughts = thoughts
+        .iter()
+        .filter_map(|event| event["delta"]["text"].as_str());
+    assert_eq!(
+        thoughts.collect::<String>(),
+        "The user wants a short answer."
+    );
+    let usage = &played.one("turn_completed")["usage"];
+    assert_eq!(usage["buckets"]["reasoning"], 9, "{usage}");
+    assert_eq!(usage["buckets"]["output"], 4, "{usage}");
+    stage.requests("thinking", &[0]);
+}
+
+/// The service refuses a thought that does not come back as it was.
+pub fn thinking_tool(stage: &Stage) {
+    let played = stage.play("thinking_tool");
+    assert_eq!(played.completed(), "Both steps are done.");
+    assert_eq!(played.tools(), ok(&["glob", "read"]));
+    stage.requests("thinking_tool", &[0, 1, 2]);
+    stage.assert_untouched();
+}
+
+pub fn parallel_tools(stage: &Stage) {
+    let played = stage.play("parallel_tools");
+    assert!(played.completed().contains("alpha"));
+    assert_eq!(played.tools(), ok(&["read", "glob", "grep"]));
+    assert_eq!(played.all("tool_execution_started").len(), 3);
+    stage.requests("parallel_tools", &[0, 1]);
+    stage.assert_untouched();
+}
+
+pub fn edit_roundtrip(stage: &Stage) {
+    let played = stage.play("edit_roundtrip");
+    assert_eq!(played.completed(), "Edited notes.txt.");
+    assert_eq!(played.tools(), ok(&["read", "edit"]));
+    stage.requests("edit_roundtrip", &[0, 1, 2]);
+    assert_eq!(stage.read("notes.txt"), "omega\n");
+}
+
+pub fn unknown_tool(stage: &Stage) {
+    let played = stage.play("unknown_tool");
+    let answer = played.completed();
+    assert!(answer.contains("there is no tool 'teleport'"), "{answer}");
+    let unknown = ("teleport".to_owned(), "unknown_tool".to_owned());
+    assert_eq!(played.tools(), [unknown]);
+    assert!(played.all("tool_execution_started").is_empty());
+    stage.requests("unknown_tool", &[0, 1]);
+}
+
+pub fn bad_arguments(stage: &Stage) {
+    let played = stage.play("bad_arguments");
+    assert!(played.completed().contains("alpha"));
+    let bad = ("read".to_owned(), "invalid_arguments".to_owned());
+    assert_eq!(played.tools(), [vec![bad], ok(&["read"])].concat());
+    played.one("tool_execution_started");
+    stage.requests("bad_arguments", &[0, 1, 2]);
+    stage.assert_untouched();
+}
+
+/// Two processes, one session: the second sends what the first had said.
+pub fn resume(stage: &Stage) {
+    let first = stage.play("resume");
+    assert!(first.completed().starts_with("Turn remembered: "));
+    assert!(stage.place.database().exists());
+    let session = first.session();
+    let second = stage.play_with("resume", &["--session", &session]);
+    assert!(second.completed().starts_with("Turn remembered: "));
+    assert_eq!(second.events[0]["kind"], "session_resumed");
+    assert_eq!(second.session(), session);
+    let bodies = stage.requests("resume", &[0, 0]);
+    let answers = bodies[1].to_string().matches("Turn remembered: ").count();
+    assert_eq!(answers, 1, "{}", bodies[1]);
+}
+
+pub fn cache_marks(stage: &Stage) {
+    let played = stage.play("cache_marks");
+    assert_eq!(played.completed(), "Read twice.");
+    let buckets = &played.one("turn_completed")["usage"]["buckets"];
+    assert_eq!(buckets["cache_read"], 4100);
+    assert_eq!(buckets["cache_write"], 2100);
+    for body in stage.requests("cache_marks", &[0, 1, 2]) {
+        let marks = body.to_string().matches("\"cache_control\"").count();
+        assert!((1..=4).contains(&marks), "{marks} marks in {body}");
+    }
+}
+
+/// Ctrl-C in the midst of an answer: what was said is kept.
+pub fn interrupt(stage: &Stage) {
+    let child = stage.play_until("interrupt", "\"delta_item\"");
+    interrupt_process(&child);
+    let played = stage.ended(child);
+    played.expect(130).one("turn_interrupted");
+    assert!(played.streamed().starts_with("Working "));
+    assert!(!played.streamed().contains("it."));
+    stage.requests("interrupt", &[0]);
+}
+
+/// Ctrl-C in the midst of a command: it ends, and the turn with it.
+pub fn interrupt_tool(stage: &Stage) {
+    let child = stage.play_until("interrupt_tool", "\"tool_execution_started\"");
+    eventually("the command", || {
+        (!sleepers(stage).is_empty()).then_some(())
+    });
+    interrupt_process(&child);
+    let played = stage.ended(child);
+    played.expect(130).one("turn_interrupted");
+    assert_eq!(sleepers(stage), Vec::<i32>::new());
+    stage.requests("interrupt_tool", &[0]);
+}
+
+/// The sleeping commands of this stage.
+fn sleepers(stage: &Stage) -> Vec<i32> {
+    let here = |pid: &i32| {
+        let directory = std::fs::read_link(format!("/proc/{pid}/cwd"));
+        directory.is_ok_and(|directory| directory == stage.place.work())
+    };
+    let all = crate::place::processes_with("sleep 600");
+    all.into_iter().filter(here).collect()
+}
