@@ -97,7 +97,7 @@ pub const WIRE_TOOL_NAME_BYTES: usize = 64;
 pub const CATALOG_MODELS: usize = 4_096;
 
 /// Events without content that a retry holds back; an answer that has more of
-/// them counts as shown.
+/// them counts as shown. Also the warnings it remembers, to say each once.
 pub const RETRY_HELD_EVENTS: usize = 64;
 
 /// Models whose rates are watched at a time; the one first asked is forgotten

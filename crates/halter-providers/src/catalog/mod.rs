@@ -176,7 +176,10 @@ impl Catalog {
     pub fn learn_refusal(&self, model: &ResolvedModel, setting: RefusedSetting) {
         self.change(&model.provider, &model.model, |entry| match setting {
             RefusedSetting::Temperature => entry.refuses_temperature = true,
-            RefusedSetting::Reasoning => entry.refused_levels.extend(model.reasoning),
+            RefusedSetting::Reasoning => {
+                let known = &mut entry.refused_levels;
+                known.extend(model.reasoning.filter(|level| !known.contains(level)));
+            }
         });
     }
 

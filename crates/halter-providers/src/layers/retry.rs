@@ -228,7 +228,9 @@ impl Run {
         let event = match event {
             StreamEvent::ProviderWarning { message } => {
                 if !self.said.contains(&message) {
-                    self.said.push(message.clone());
+                    if !self.shown && self.said.len() < RETRY_HELD_EVENTS {
+                        self.said.push(message.clone());
+                    }
                     self.out
                         .push_back(Ok(StreamEvent::ProviderWarning { message }));
                 }

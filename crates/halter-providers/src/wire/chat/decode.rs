@@ -149,8 +149,10 @@ impl ChatDecoder {
                 .members
                 .insert("reasoning_opaque".to_owned(), opaque);
         }
-        if let Value::String(text) = &delta.content {
-            self.content(text, out);
+        match &delta.content {
+            Value::String(text) => self.content(text, out),
+            Value::Array(parts) => self.content_parts(parts, out),
+            _ => {}
         }
         if let Value::String(text) = delta.refusal
             && !text.is_empty()
@@ -189,6 +191,21 @@ impl ChatDecoder {
         let mut said = Vec::new();
         self.tags.take(text, &mut said);
         self.say(said, out);
+    }
+
+    /// Content in parts, as Mistral's models send it when they reason.
+    fn content_parts(&mut self, parts: &[Value], out: &mut Vec<StreamEvent>) {
+        for part in parts {
+            if let Some(text) = part.get("text").and_then(Value::as_str) {
+                self.content(text, out);
+            }
+            let thoughts = part.get("thinking").and_then(Value::as_array);
+            for thought in thoughts.into_iter().flatten() {
+                if let Some(text) = thought.get("text").and_then(Value::as_str) {
+                    self.grow(BlockKind::Thinking, text.to_owned(), out);
+                }
+            }
+        }
     }
 
     fn say(&mut self, said: Vec<Said>, out: &mut Vec<StreamEvent>) {

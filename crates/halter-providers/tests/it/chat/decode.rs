@@ -200,6 +200,7 @@ fn reasoning_is_told_from_text_wherever_it_comes() {
         ("openrouter_reasoning_details", "Let me look.", "I read it."),
         ("ollama_whole_call", "Hm.", ""),
         ("generic_copilot_reasoning", "hm", ""),
+        ("generic_content_parts", "Let me see", "Well"),
     ] {
         let mut said = (String::new(), String::new());
         for part in parts(name) {

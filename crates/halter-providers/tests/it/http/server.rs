@@ -47,7 +47,10 @@ impl Response {
     }
 
     pub fn piece(mut self, bytes: impl AsRef<[u8]>) -> Self {
-        self.steps.push(Step::Piece(bytes.as_ref().to_vec()));
+        // An empty chunk would be the end of the body.
+        if !bytes.as_ref().is_empty() {
+            self.steps.push(Step::Piece(bytes.as_ref().to_vec()));
+        }
         self
     }
 
@@ -154,19 +157,24 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
         for (name, value) in &response.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        stream.write_all(format!("{head}\r\n").as_bytes()).await?;
+        // One write up to the next gate: a client sees all of it or nothing.
+        let mut written = format!("{head}\r\n").into_bytes();
         for step in response.steps {
             match step {
-                Step::Cut => return Ok(()),
-                Step::Gate(gate) => wait(&mut stream, &gate, shared).await?,
+                Step::Cut => return stream.write_all(&written).await,
+                Step::Gate(gate) => {
+                    stream.write_all(&std::mem::take(&mut written)).await?;
+                    wait(&mut stream, &gate, shared).await?;
+                }
                 Step::Piece(bytes) => {
-                    let size = format!("{:x}\r\n", bytes.len());
-                    let chunk = [size.as_bytes(), &bytes, b"\r\n"].concat();
-                    stream.write_all(&chunk).await?;
+                    written.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
+                    written.extend_from_slice(&bytes);
+                    written.extend_from_slice(b"\r\n");
                 }
             }
         }
-        stream.write_all(b"0\r\n\r\n").await?;
+        written.extend_from_slice(b"0\r\n\r\n");
+        stream.write_all(&written).await?;
     }
 }
 
