@@ -4,12 +4,13 @@
 mod faults;
 mod moves;
 mod stage;
+mod streams;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A test for each scenario, and the list of them: a name that has no function,
-/// or a function that is not listed, does not compile.
+/// A test for each scenario, and the list of them: a name without a function
+/// does not compile, and a function without a name here is unused.
 macro_rules! played {
     ($($module:ident::$name:ident on $wires:ident;)*) => {
         const PLAYED: &[&str] = &[$(stringify!($name)),*];
@@ -58,6 +59,18 @@ played! {
     faults::reset_at_start on WIRES;
     faults::stall on ANTHROPIC;
     faults::max_tokens_in_call on WIRES;
+    streams::unicode on WIRES;
+    streams::crlf on WIRES;
+    streams::split_bytes on WIRES;
+    streams::comments on WIRES;
+    streams::missing_terminator on CHAT;
+    streams::slow on WIRES;
+    streams::unknown_everything on WIRES;
+    streams::max_tokens on WIRES;
+    streams::error_after_ok on WIRES;
+    streams::error_before_content on WIRES;
+    streams::truncate_at_end on WIRES;
+    streams::unavailable on WIRES;
 }
 
 /// Scenarios that cannot be played yet, and the part that each waits for.

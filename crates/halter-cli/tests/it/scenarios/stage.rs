@@ -22,6 +22,8 @@ pub struct Wire {
 
 pub const ANTHROPIC: &[Wire] = &[WIRES[0].copied()];
 
+pub const CHAT: &[Wire] = &[WIRES[2].copied()];
+
 pub const WIRES: &[Wire] = &[
     Wire {
         provider: "anthropic",
