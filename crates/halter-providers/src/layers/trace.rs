@@ -8,7 +8,7 @@ use halter_protocol::{ProviderError, StreamEvent, Usage};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, Span, debug, info_span, warn};
+use tracing::{Instrument as _, Span, debug, info_span};
 
 /// A provider whose calls are traced in spans named `model_call`.
 pub struct Traced {
@@ -129,7 +129,7 @@ impl Call {
     fn failed(&mut self, error: &ProviderError) {
         self.told = true;
         self.span.in_scope(|| {
-            warn!(
+            debug!(
                 kind = %error.kind,
                 status = error.status,
                 request_id = error.request_id,
@@ -144,7 +144,7 @@ impl Call {
     fn failed_otherwise(&mut self) {
         self.told = true;
         self.span
-            .in_scope(|| warn!(total_ms = self.total_ms(), "the model call failed"));
+            .in_scope(|| debug!(total_ms = self.total_ms(), "the model call failed"));
     }
 
     fn first_event_ms(&self) -> u64 {

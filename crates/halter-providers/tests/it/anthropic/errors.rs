@@ -33,13 +33,9 @@ fn of_type(kind: &str, message: &str) -> String {
 fn each_refusal_has_its_kind() {
     use ProviderErrorKind::{Authentication, ContextOverflow, Fatal, RateLimited, Transient};
     let wait = ("retry-after", "3");
-    let table: Vec<(
-        u16,
-        Vec<(&'static str, &'static str)>,
-        &str,
-        &str,
-        ProviderErrorKind,
-    )> = vec![
+    type Headers = Vec<(&'static str, &'static str)>;
+    type Case = (u16, Headers, &'static str, &'static str, ProviderErrorKind);
+    let table: Vec<Case> = vec![
         (400, vec![], "invalid_request_error", "bad", Fatal),
         (
             400,
