@@ -21,9 +21,6 @@ pub const READ_CHUNK_BYTES: usize = 64 * 1024;
 /// has to wait too.
 pub const SPOOL_QUEUE_CHUNKS: usize = 16;
 
-/// Chunks a live subscriber may lag behind before it misses some.
-pub const DEFAULT_SUBSCRIBER_CHUNKS: usize = 256;
-
 /// Bytes of standard input accepted for one command.
 pub const MAX_STDIN_BYTES: usize = 64 * 1024 * 1024;
 

@@ -155,8 +155,6 @@ id!(/// Names a block of a message while it streams.
     BlockId, "blk");
 id!(/// Names a tool call; the provider's own id where it gave one.
     ToolCallId, "call");
-id!(/// Names an assembled prompt.
-    PromptId, "prm");
 id!(/// Names a segment of the system prompt.
     PromptSegmentId, "seg");
 id!(/// Names a session.
@@ -167,8 +165,6 @@ id!(/// Names a skill.
     SkillId, "skl");
 id!(/// Names a plugin, or the owner of an in-process hook.
     PluginId, "plg");
-id!(/// Names a subagent.
-    AgentId, "agt");
 id!(/// Names one run of a hook.
     HookRunId, "hrun");
 
@@ -182,8 +178,6 @@ name!(/// A provider-specific alias of a tool.
     ToolAlias);
 name!(/// The name of a skill.
     SkillName);
-name!(/// The name of an agent.
-    AgentName);
 name!(/// The name of a provider.
     ProviderName);
 

@@ -45,9 +45,9 @@ pub use event::{
 };
 pub use hook::{HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary};
 pub use ids::{
-    AgentId, AgentName, BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId, PromptId,
-    PromptSegmentId, ProviderName, Revision, SeededIds, SessionId, SkillId, SkillName, SystemIds,
-    ToolAlias, ToolCallId, ToolName, TurnId,
+    BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId, PromptSegmentId, ProviderName,
+    Revision, SeededIds, SessionId, SkillId, SkillName, SystemIds, ToolAlias, ToolCallId, ToolName,
+    TurnId,
 };
 pub use jiff::Timestamp;
 pub use message::{
