@@ -8,6 +8,7 @@
     missing_docs
 )]
 
+mod bounds;
 mod support;
 
 mod dispatch;
