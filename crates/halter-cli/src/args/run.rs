@@ -51,6 +51,27 @@ pub struct RunArgs {
     pub options: RunOptions,
 }
 
+/// How turns are answered, whoever asks for them.
+#[derive(Debug, Args)]
+pub struct TurnOptions {
+    /// Use this configured model: default, small or subagent
+    #[arg(
+        long,
+        value_name = "ID",
+        env = "HALTER_RUN_MODEL",
+        hide_env_values = true
+    )]
+    pub model: Option<String>,
+    /// Make at most this many model calls for one message
+    #[arg(
+        long,
+        value_name = "N",
+        env = "HALTER_MAX_TURNS",
+        hide_env_values = true
+    )]
+    pub max_turns: Option<NonZeroU32>,
+}
+
 /// What `run` and `sessions resume` share.
 #[derive(Debug, Args)]
 pub struct RunOptions {
@@ -71,22 +92,8 @@ pub struct RunOptions {
         hide_env_values = true
     )]
     pub output: Option<OutputMode>,
-    /// Use this configured model: default, small or subagent
-    #[arg(
-        long,
-        value_name = "ID",
-        env = "HALTER_RUN_MODEL",
-        hide_env_values = true
-    )]
-    pub model: Option<String>,
-    /// Make at most this many model calls
-    #[arg(
-        long,
-        value_name = "N",
-        env = "HALTER_MAX_TURNS",
-        hide_env_values = true
-    )]
-    pub max_turns: Option<NonZeroU32>,
+    #[command(flatten)]
+    pub turns: TurnOptions,
     /// Cancel the turn after this many seconds
     #[arg(
         long,
@@ -117,22 +124,8 @@ impl RunOptions {
 /// The arguments of `chat`.
 #[derive(Debug, Args)]
 pub struct ChatArgs {
-    /// Use this configured model: default, small or subagent
-    #[arg(
-        long,
-        value_name = "ID",
-        env = "HALTER_RUN_MODEL",
-        hide_env_values = true
-    )]
-    pub model: Option<String>,
-    /// Make at most this many model calls for one message
-    #[arg(
-        long,
-        value_name = "N",
-        env = "HALTER_MAX_TURNS",
-        hide_env_values = true
-    )]
-    pub max_turns: Option<NonZeroU32>,
+    #[command(flatten)]
+    pub turns: TurnOptions,
     /// Continue this session
     #[arg(
         long,

@@ -33,8 +33,8 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
     }
     let wanted = Wanted {
         session: arguments.session,
-        model: arguments.model.clone(),
-        max_turns: arguments.max_turns,
+        model: arguments.turns.model.clone(),
+        max_turns: arguments.turns.max_turns,
     };
     let live = Live::start(context, &wanted).await?;
     let editor = Editor::new(
@@ -48,7 +48,7 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         .say(&format!("session {id} · /help for help · Ctrl-D leaves"));
     let mut conversation = Conversation {
         live,
-        model: arguments.model.map(ModelId::from),
+        model: arguments.turns.model.map(ModelId::from),
         last_interrupt: None,
         turns: 0,
         is_new: wanted.session.is_none(),

@@ -55,8 +55,8 @@ pub fn mode(context: &mut Context, options: &RunOptions) -> OutputMode {
 pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Failure> {
     let wanted = Wanted {
         session: request.session,
-        model: request.options.model.clone(),
-        max_turns: request.options.max_turns,
+        model: request.options.turns.model.clone(),
+        max_turns: request.options.turns.max_turns,
     };
     let mut live = Live::start(context, &wanted).await?;
     if request.mode == OutputMode::StreamingJson {

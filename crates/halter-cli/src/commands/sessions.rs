@@ -254,8 +254,7 @@ async fn resume(
 ) -> Result<Exit, Failure> {
     if task.is_none() && context.terminal.stdin && options.mode().is_none() {
         let arguments = ChatArgs {
-            model: options.model,
-            max_turns: options.max_turns,
+            turns: options.turns,
             session: Some(id),
         };
         return chat::chat(context, arguments).await;
