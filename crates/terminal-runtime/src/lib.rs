@@ -1,0 +1,17 @@
+//! The terminal runtime: a daemon that runs commands for agents, and the
+//! client library that talks to it.
+//!
+//! Owns: the wire protocol, its transports and their guards, the session
+//! pool, the commands that run in it with their output, discovery.
+//!
+//! Never: creates a process except through `halter-exec`; loses a byte of
+//! output that a client has not seen; lets one client's trouble reach another.
+//!
+//! | want | use |
+//! |---|---|
+//! | run commands from a program of your own | the daemon and its client |
+//! | the commands and their output, without a wire | [`exec`] |
+//! | names of sessions | [`session`] |
+
+pub mod exec;
+pub mod session;

@@ -1,0 +1,3 @@
+//! The `terminal-runtime` program.
+
+fn main() {}
