@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ExecError;
+use crate::exit::{ExitStatus, ResourceUsage};
 use crate::output::{CapturedOutput, OutputSink, Pump};
-use crate::process::{CommandSpec, ExitStatus, Process, ResourceUsage};
+use crate::process::{CommandSpec, Process};
 use crate::tree::TreeControl;
 
 /// A command that was started, however it ended.

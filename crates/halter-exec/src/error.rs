@@ -105,6 +105,19 @@ pub enum ExecError {
         source: io::Error,
     },
 
+    /// A level of isolation that was asked for cannot be had, so nothing was
+    /// started.
+    #[error(
+        "the sandbox level `{level}` is not available: {reason}; \
+         ask for less, or run where it is"
+    )]
+    SandboxUnavailable {
+        /// Which level.
+        level: &'static str,
+        /// Why it is missing.
+        reason: String,
+    },
+
     /// A system call outside the child failed.
     #[error("{action} failed: {source}")]
     Io {
@@ -155,6 +168,7 @@ impl ExecError {
             Self::InvalidInput { .. } => "invalid_input",
             Self::LimitExceeded { .. } => "limit_exceeded",
             Self::Spawn { .. } => "spawn_failed",
+            Self::SandboxUnavailable { .. } => "sandbox_unavailable",
             Self::Io { .. } => "io",
             Self::StatusLost { .. } => "status_lost",
             Self::ShellStart { .. } => "shell_start",

@@ -13,15 +13,20 @@
 //! | one program, start to end | [`run`] with a [`CommandSpec`] |
 //! | commands that share a shell's state | [`PersistentShell`] |
 //! | a process by handle | [`Process`] |
+//! | a process without a runtime, planned elsewhere | [`launch()`] with a [`LaunchPlan`] |
+//! | a control group by its path | [`Cgroup`] |
 //! | look at or kill a tree | [`list_descendants`], [`kill_tree`] |
 
 mod command;
 mod environment;
 mod error;
+mod exit;
+mod launch;
 pub mod limits;
 mod nonce;
 mod output;
 mod process;
+mod sandbox;
 mod shell;
 mod spawn;
 mod sys;
@@ -30,13 +35,19 @@ mod tree;
 pub use command::{CommandOutcome, run};
 pub use environment::Environment;
 pub use error::ExecError;
+pub use exit::{Exit, ExitStatus, ResourceUsage};
+pub use launch::{
+    DescriptorMapping, LaunchFailure, LaunchPlan, LaunchStep, Launched, MAX_TARGET_FD, PlanError,
+    Resource, Rlimit, launch,
+};
 pub use output::{
     CapturedOutput, ChannelSink, InputPipe, OutputChunk, OutputLimits, OutputPipe, OutputSink,
     OutputStream, SpoolFile, SpoolSettings, Utf8Decoder, channel,
 };
-pub use process::{CommandSpec, ExitStatus, Process, ProcessStreams, ResourceUsage, Stdin};
+pub use process::{CommandSpec, Process, ProcessStreams, Stdin};
+pub use sandbox::{FileAccess, FileRule};
 pub use shell::{PersistentShell, ShellCommand, ShellConfig};
-pub use sys::{Signal, SignalError};
+pub use sys::{Cgroup, PidFd, Signal, SignalError};
 pub use tree::{
     KillOutcome, ProcessInfo, SignalResult, TREE_MARKER, TreeControl, kill_tree, list_descendants,
 };

@@ -33,6 +33,10 @@ pub const MAX_SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of one completion record of a persistent shell.
 pub const MAX_RECORD_BYTES: usize = 64 * 1024;
 
+/// Bytes of an encoded launch plan. Larger than the arguments and environment
+/// that any system accepts.
+pub const MAX_PLAN_BYTES: usize = 16 * 1024 * 1024;
+
 /// Time between TERM and KILL unless the caller asks for another grace.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 

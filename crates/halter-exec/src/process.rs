@@ -13,12 +13,13 @@ use tokio::io::unix::AsyncFd;
 
 use crate::environment::Environment;
 use crate::error::ExecError;
+use crate::exit::{Exit, ExitStatus, ResourceUsage};
 use crate::limits::{
     DEFAULT_GRACE, DROP_WAIT, KILL_WAIT, MAX_STDIN_BYTES, POLL_PAUSE, RELEASE_WAIT,
 };
 use crate::output::{InputPipe, OutputLimits, OutputPipe};
 use crate::spawn::{self, SpawnRequest};
-use crate::sys::{self, Exit, PidFd, Signal};
+use crate::sys::{self, PidFd, Signal};
 use crate::tree::{ProcessTree, Spared, TreeControl};
 
 /// What a process reads on standard input.
@@ -135,72 +136,6 @@ impl CommandSpec {
     }
 }
 
-/// How a process ended: with a code, or by a signal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExitStatus {
-    /// The code it exited with.
-    pub code: Option<i32>,
-    /// The number of the signal that ended it.
-    pub signal: Option<i32>,
-}
-
-impl ExitStatus {
-    /// Whether it exited with code 0.
-    #[must_use]
-    pub fn success(self) -> bool {
-        self.code == Some(0)
-    }
-
-    /// One number for both, as shells report it: the code, or 128 plus the
-    /// signal.
-    #[must_use]
-    pub fn shell_code(self) -> i32 {
-        match (self.code, self.signal) {
-            (Some(code), _) => code,
-            (None, Some(signal)) => 128 + signal,
-            (None, None) => 1,
-        }
-    }
-
-    pub(crate) fn from_shell_code(code: i32) -> Self {
-        Self {
-            code: Some(code),
-            signal: None,
-        }
-    }
-}
-
-impl From<Exit> for ExitStatus {
-    fn from(exit: Exit) -> Self {
-        Self {
-            code: exit.code,
-            signal: exit.signal,
-        }
-    }
-}
-
-/// What a process and the children it waited for have used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ResourceUsage {
-    /// CPU time in user mode.
-    pub user_time: Duration,
-    /// CPU time in the kernel.
-    pub system_time: Duration,
-    /// The largest resident set of any one of them, in bytes.
-    pub max_resident_bytes: u64,
-}
-
-impl From<Exit> for ResourceUsage {
-    fn from(exit: Exit) -> Self {
-        Self {
-            user_time: exit.user_time,
-            system_time: exit.system_time,
-            max_resident_bytes: exit.max_resident_bytes,
-        }
-    }
-}
-
 /// A process and its tree. Dropping it kills the tree.
 #[derive(Debug)]
 pub struct Process {
@@ -238,11 +173,10 @@ impl Process {
 
     pub(crate) fn start(request: &SpawnRequest<'_>) -> Result<Self, ExecError> {
         let started = Instant::now();
-        let (spawned, grip) = spawn::spawn(request)?;
-        let pid = spawned.pid;
+        let (launched, grip) = spawn::spawn(request)?;
+        let pid = launched.pid;
         let tree = ProcessTree::new(pid, grip);
-        let pidfd = PidFd::from_owned(spawned.pidfd);
-        match sys::watch_process(pidfd) {
+        match sys::watch_process(launched.pidfd) {
             Ok(pidfd) => Ok(Self {
                 pid,
                 pidfd,
@@ -340,13 +274,13 @@ impl Process {
         }
         let exit = self.collect()?;
         self.tree = None;
-        Ok((exit.into(), exit.into()))
+        Ok((exit.status, exit.usage))
     }
 
     /// How the ended process ended, without collecting it.
     pub(crate) fn peek(&self) -> Result<ExitStatus, ExecError> {
         match self.pidfd.get_ref().peek() {
-            Ok(Some(exit)) => Ok(exit.into()),
+            Ok(Some(exit)) => Ok(exit.status),
             Ok(None) | Err(_) => Err(ExecError::StatusLost { pid: self.pid }),
         }
     }
@@ -383,8 +317,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         let Some(tree) = self.tree.take() else { return };
         // A second handle for the one that is about to leave the runtime.
-        if let Ok(pidfd) = self.pidfd.get_ref().as_fd().try_clone_to_owned() {
-            let pidfd = PidFd::from_owned(pidfd);
+        if let Ok(pidfd) = self.pidfd.get_ref().try_clone() {
             Remains { pidfd, tree }.bury();
         }
     }

@@ -1,17 +1,17 @@
-//! From a program's name and settings to a process: search path, C strings,
+//! From a program's name and settings to a process: search path, plan, grip,
 //! and errors that name the thing that was missing.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
 use crate::environment::Environment;
 use crate::error::ExecError;
-use crate::sys::{self, ChildPlan, SpawnFailure, SpawnStep, Spawned};
+use crate::launch::{DescriptorMapping, LaunchPlan, LaunchStep, Launched, launch};
 use crate::tree::TreeGrip;
 
 /// Where programs are looked for when the child has no `PATH`.
@@ -29,117 +29,47 @@ pub(crate) struct SpawnRequest<'a> {
 }
 
 /// Starts the process in the strongest tree grip this host really grants.
-pub(crate) fn spawn(request: &SpawnRequest<'_>) -> Result<(Spawned, TreeGrip), ExecError> {
-    let path = find_program(request.program, request.environment, request.cwd)?;
-    let grip = TreeGrip::strongest()?;
-    match spawn_in(request, &path, &grip) {
-        // A cgroup can exist and yet refuse members (delegation rules).
-        Err(failure) if failure.is_cgroup() => {
-            drop(grip);
-            let grip = TreeGrip::walking()?;
-            spawn_in(request, &path, &grip).map(|spawned| (spawned, grip))
-        }
-        other => other.map(|spawned| (spawned, grip)),
+pub(crate) fn spawn(request: &SpawnRequest<'_>) -> Result<(Launched, TreeGrip), ExecError> {
+    let (mut plan, slots) = plan(request)?;
+    let mut grip = TreeGrip::strongest()?;
+    grip.hold(&mut plan);
+    plan.check()?;
+    let mut launched = launch(&plan, &slots);
+    // A cgroup can exist and yet refuse members (delegation rules).
+    if grip.cgroup().is_some()
+        && matches!(&launched, Err(failure) if failure.step == LaunchStep::ControlGroup)
+    {
+        grip = TreeGrip::walking()?;
+        grip.hold(&mut plan);
+        launched = launch(&plan, &slots);
     }
-    .map_err(|failure| failure.explain(request, &path))
-}
-
-enum Failure {
-    Input(ExecError),
-    System(SpawnFailure),
-}
-
-impl Failure {
-    fn is_cgroup(&self) -> bool {
-        matches!(self, Self::System(failure) if failure.step == SpawnStep::Cgroup)
-    }
-
-    fn explain(self, request: &SpawnRequest<'_>, path: &Path) -> ExecError {
-        let SpawnFailure { step, error } = match self {
-            Self::Input(error) => return error,
-            Self::System(failure) => failure,
-        };
-        let program = request.program.to_string_lossy().into_owned();
-        let cwd = request.cwd.to_owned();
-        match (step, error.raw_os_error()) {
-            (SpawnStep::WorkingDirectory, Some(libc::ENOENT)) => {
-                ExecError::WorkingDirectoryGone { path: cwd }
-            }
-            (SpawnStep::WorkingDirectory, _) => ExecError::WorkingDirectoryUnusable {
-                path: cwd,
-                source: error,
-            },
-            (SpawnStep::Exec, Some(libc::ENOENT | libc::ENOTDIR))
-                if !request.cwd.join(path).exists() =>
-            {
-                ExecError::ProgramNotFound {
-                    program,
-                    searched: path.display().to_string(),
-                }
-            }
-            (SpawnStep::Exec, Some(libc::E2BIG)) => ExecError::ArgumentsTooLong { program },
-            (SpawnStep::Exec, Some(libc::EACCES | libc::EPERM)) => ExecError::ProgramDenied {
-                path: path.to_owned(),
-            },
-            (SpawnStep::Exec, _) => ExecError::ProgramUnusable {
-                path: path.to_owned(),
-                source: error,
-            },
-            _ => ExecError::Spawn {
-                program,
-                step: step.describe(),
-                source: error,
-            },
-        }
+    match launched {
+        Ok(launched) => Ok((launched, grip)),
+        Err(failure) => Err(failure.explain(&plan, &request.program.to_string_lossy())),
     }
 }
 
-fn spawn_in(request: &SpawnRequest<'_>, path: &Path, grip: &TreeGrip) -> Result<Spawned, Failure> {
-    let plan = plan(request, path, grip).map_err(Failure::Input)?;
-    sys::spawn(&plan).map_err(Failure::System)
-}
-
-fn plan<'a>(
-    request: &SpawnRequest<'a>,
-    path: &Path,
-    grip: &'a TreeGrip,
-) -> Result<ChildPlan<'a>, ExecError> {
-    let mut environment = request.environment.clone();
-    grip.mark(&mut environment);
-    let mut argv = vec![c_string("the program's name", request.program)?];
-    for arg in request.args {
-        argv.push(c_string("an argument", arg)?);
-    }
-    Ok(ChildPlan {
-        path: c_string("the program's path", path.as_os_str())?,
-        argv,
-        envp: environment
-            .iter()
-            .map(|(name, value)| variable(name, value))
-            .collect::<Result<_, _>>()?,
-        cwd: c_string("the working directory", request.cwd.as_os_str())?,
-        fds: request.fds.clone(),
-        cgroup: grip.cgroup().map(|cgroup| cgroup.directory()),
-    })
-}
-
-fn c_string(what: &str, value: &OsStr) -> Result<CString, ExecError> {
-    CString::new(value.as_bytes())
-        .map_err(|_| ExecError::invalid(what, "it contains a NUL byte; remove it"))
-}
-
-fn variable(name: &OsStr, value: &OsStr) -> Result<CString, ExecError> {
-    let shown = || format!("environment variable `{}`", name.display());
-    if name.is_empty() || name.as_bytes().contains(&b'=') {
-        return Err(ExecError::invalid(
-            shown(),
-            "a name is not empty and has no `=`",
-        ));
-    }
-    let mut pair = name.to_owned().into_vec();
-    pair.push(b'=');
-    pair.extend_from_slice(value.as_bytes());
-    CString::new(pair).map_err(|_| ExecError::invalid(shown(), "it contains a NUL byte; remove it"))
+fn plan<'a>(request: &SpawnRequest<'a>) -> Result<(LaunchPlan, Vec<BorrowedFd<'a>>), ExecError> {
+    let program = find_program(request.program, request.environment, request.cwd)?;
+    let name = request.program.to_owned();
+    let descriptors = request.fds.iter().zip(0..);
+    let plan = LaunchPlan {
+        program,
+        arguments: [name]
+            .into_iter()
+            .chain(request.args.iter().cloned())
+            .collect(),
+        environment: request.environment.clone(),
+        cwd: request.cwd.to_owned(),
+        descriptors: descriptors
+            .map(|((_, target), slot)| DescriptorMapping {
+                slot,
+                target: *target,
+            })
+            .collect(),
+        ..LaunchPlan::default()
+    };
+    Ok((plan, request.fds.iter().map(|(fd, _)| *fd).collect()))
 }
 
 /// The file to execute. A name with a slash is a path, seen from the child's
@@ -184,18 +114,4 @@ fn executable(path: &Path) -> io::Result<bool> {
     }
     access(path, Access::EXEC_OK)?;
     Ok(true)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_with_impossible_names_or_values_are_refused_without_showing_the_value() {
-        for (name, value) in [("", "x"), ("A=B", "x"), ("A", "s3cret\0")] {
-            let error = variable(OsStr::new(name), OsStr::new(value)).unwrap_err();
-            assert_eq!(error.code(), "invalid_input");
-            assert!(!error.to_string().contains("s3cret"));
-        }
-    }
 }

@@ -31,9 +31,10 @@ use self::snapshot::Snapshots;
 use crate::command::{CommandOutcome, Stop, first_stop};
 use crate::environment::Environment;
 use crate::error::ExecError;
+use crate::exit::ExitStatus;
 use crate::limits::{DEFAULT_GRACE, MAX_COMMAND_BYTES, SHELL_CLOSE_GRACE};
 use crate::output::{OutputLimits, OutputPipe, OutputSink};
-use crate::process::{ExitStatus, Process, Stdin};
+use crate::process::{Process, Stdin};
 use crate::spawn::find_program;
 use crate::tree::{Spared, TreeControl};
 

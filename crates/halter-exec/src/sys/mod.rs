@@ -7,11 +7,12 @@ compile_error!("halter-exec runs on Linux; another Unix needs a backend beside `
 
 mod linux;
 
-pub(crate) use linux::cgroup::Cgroup;
-pub(crate) use linux::child::SpawnStep;
-pub(crate) use linux::clone::{ChildPlan, SpawnFailure, Spawned, spawn};
+pub use linux::cgroup::Cgroup;
+pub(crate) use linux::cgroup::{open_cgroup, open_limit_groups};
+pub(crate) use linux::clone::{ChildPlan, spawn};
 pub(crate) use linux::handover::{data_file, handover_path, pipe, read_data_file};
-pub(crate) use linux::pidfd::{Exit, PidFd};
+pub(crate) use linux::landlock::file_ruleset;
+pub use linux::pidfd::PidFd;
 pub(crate) use linux::procfs;
 pub use linux::signals::{Signal, SignalError};
 pub(crate) use linux::watch::{watch_pipe, watch_process};

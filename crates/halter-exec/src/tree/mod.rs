@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 pub use listing::{KillOutcome, ProcessInfo, SignalResult, kill_tree, list_descendants};
 
-use crate::environment::Environment;
 use crate::error::ExecError;
+use crate::launch::LaunchPlan;
 use crate::limits::{KILL_AGAIN, KILL_WAIT, MAX_FREEZE_ROUNDS, POLL_PAUSE, UNCLEAR_WAIT};
 use crate::sys::procfs::{self, EnvironmentLook};
 use crate::sys::{Cgroup, PidFd, Signal};
@@ -75,7 +75,7 @@ pub(crate) enum TreeGrip {
 impl TreeGrip {
     /// The strongest grip this host offers.
     pub(crate) fn strongest() -> Result<Self, ExecError> {
-        match Cgroup::create() {
+        match Cgroup::create_numbered() {
             Ok(cgroup) => Ok(Self::Cgroup(cgroup)),
             Err(error) => {
                 tracing::debug!(%error, "no cgroup; process trees are held by walking");
@@ -96,10 +96,25 @@ impl TreeGrip {
         }
     }
 
-    /// Adds what this grip needs to find descendants.
-    pub(crate) fn mark(&self, environment: &mut Environment) {
-        if let Self::Walk { marker } = self {
-            environment.set(TREE_MARKER, marker);
+    /// Has the process of this plan begin its life in this grip.
+    pub(crate) fn hold(&self, plan: &mut LaunchPlan) {
+        plan.cgroup = None;
+        match self {
+            Self::Cgroup(cgroup) => plan.cgroup = Some(cgroup.path().to_owned()),
+            Self::Walk { marker } => {
+                plan.environment.set(TREE_MARKER, marker);
+            }
+        }
+    }
+}
+
+/// Nothing of a cgroup of ours stays, if it is empty by then.
+impl Drop for TreeGrip {
+    fn drop(&mut self) {
+        if let Self::Cgroup(cgroup) = self
+            && let Err(error) = cgroup.remove()
+        {
+            tracing::debug!(path = %cgroup.path().display(), %error, "cgroup not removed");
         }
     }
 }

@@ -8,6 +8,8 @@
     missing_docs
 )]
 
+mod cgroups;
+mod launch;
 mod output;
 mod processes;
 mod run;

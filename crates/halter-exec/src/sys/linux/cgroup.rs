@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,69 +11,174 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::statfs;
 
+use super::pidfd::PidFd;
+use super::signals::Signal;
+use crate::launch::{LaunchFailure, LaunchStep};
+use crate::limits::KILL_WAIT;
+
 /// Where a version 2 hierarchy may be mounted: alone, or beside version 1.
 const MOUNT_POINTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
+const KILL: &str = "cgroup.kill";
+const EVENTS: &str = "cgroup.events";
 
 /// How long a freeze may take before the kill goes on without it.
 const FREEZE_WAIT: Duration = Duration::from_millis(100);
 
-/// A cgroup of ours, removed when this is dropped (if it is empty by then).
+/// How long the announcement of a change is waited for before looking anyway.
+const EVENT_WAIT: Duration = Duration::from_millis(50);
+
+/// A version 2 control group that holds one tree of processes, known by its
+/// directory. It stays when this is dropped; [`remove`](Self::remove) ends it.
 #[derive(Debug)]
-pub(crate) struct Cgroup {
+pub struct Cgroup {
     path: PathBuf,
     directory: File,
-    removed: bool,
 }
 
 impl Cgroup {
-    /// A new cgroup below our own, if this host lets us.
-    pub(crate) fn create() -> io::Result<Self> {
-        let path = create_numbered(&own_directory()?)?;
-        let directory = File::open(&path);
-        let cgroup = match directory {
-            Ok(directory) => Self {
-                path,
-                directory,
-                removed: false,
-            },
-            Err(error) => {
-                let _ = fs::remove_dir(&path);
-                return Err(error);
+    /// The directory of the group this program is in, below which it may be
+    /// able to make others.
+    ///
+    /// # Errors
+    /// If there is no version 2 hierarchy.
+    pub fn own() -> io::Result<PathBuf> {
+        let text = fs::read_to_string("/proc/self/cgroup")?;
+        let own = text
+            .lines()
+            .find_map(|line| line.strip_prefix("0::/"))
+            .ok_or(io::ErrorKind::Unsupported)?;
+        Ok(mount_point()?.join(own))
+    }
+
+    /// Makes a group of this name in the directory of another.
+    ///
+    /// # Errors
+    /// If it exists, the directory is not writable or not of a version 2
+    /// hierarchy, or the kernel is too old to kill a group as a whole.
+    pub fn create(parent: &Path, name: impl AsRef<Path>) -> io::Result<Self> {
+        let path = parent.join(name);
+        fs::create_dir(&path)?;
+        Self::open(&path).inspect_err(|_| {
+            let _ = fs::remove_dir(&path);
+        })
+    }
+
+    /// The group that has this directory already.
+    ///
+    /// # Errors
+    /// If there is none, or the kernel is too old to kill a group as a whole.
+    pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
+        let directory = File::open(&path)?;
+        // A kernel without the kill file gives no better grip than a walk,
+        // and a directory that is no cgroup has none either.
+        fs::metadata(path.join(KILL))?;
+        Ok(Self { path, directory })
+    }
+
+    /// A new group below our own, with a name that nobody has; names left
+    /// behind by a crashed program that had our number before are stepped
+    /// over.
+    pub(crate) fn create_numbered() -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let parent = Self::own()?;
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("halter-{}-{number}", std::process::id());
+            match Self::create(&parent, name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                other => return other,
             }
-        };
-        // A kernel without the kill file gives no better grip than a walk.
-        fs::metadata(cgroup.path.join("cgroup.kill"))?;
-        Ok(cgroup)
+        }
     }
 
-    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
-        self.directory.as_fd()
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Living members, those of cgroups made below this one included.
-    pub(crate) fn members(&self) -> Vec<i32> {
+    /// Living members, those of groups made below this one included.
+    #[must_use]
+    pub fn members(&self) -> Vec<i32> {
         let mut pids = Vec::new();
         collect_members(&self.path, &mut pids);
         pids
     }
 
     /// Whether this process is (still) a member.
-    pub(crate) fn contains(&self, pid: i32) -> bool {
+    #[must_use]
+    pub fn contains(&self, pid: i32) -> bool {
         let Ok(text) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
             return false;
         };
-        let Some(name) = self.path.file_name().and_then(|name| name.to_str()) else {
+        let Ok(name) = self.name_in_hierarchy() else {
             return false;
         };
         text.lines()
-            .filter_map(|line| line.strip_prefix("0::"))
-            .any(|path| path.split('/').any(|part| part == name))
+            .filter_map(|line| line.strip_prefix("0::/"))
+            .any(|path| Path::new(path).starts_with(&name))
+    }
+
+    fn name_in_hierarchy(&self) -> io::Result<PathBuf> {
+        let below = self.path.strip_prefix(mount_point()?);
+        below
+            .map(Path::to_owned)
+            .map_err(|_| io::ErrorKind::NotFound.into())
+    }
+
+    /// Sends a signal to every member, and says to how many. Those that are
+    /// born meanwhile may be missed; [`kill`](Self::kill) misses none.
+    pub fn signal(&self, signal: Signal) -> usize {
+        let mut reached = 0;
+        for pid in self.members() {
+            // Looked at after the handle exists, so that it cannot be to a
+            // stranger who was given the number meanwhile.
+            if let Ok(pidfd) = PidFd::open(pid)
+                && self.contains(pid)
+                && pidfd.send(signal).is_ok()
+            {
+                reached += 1;
+            }
+        }
+        reached
     }
 
     /// Kills every member, whatever it is doing.
-    pub(crate) fn kill(&self) -> io::Result<()> {
-        fs::write(self.path.join("cgroup.kill"), "1")
+    ///
+    /// # Errors
+    /// If the group is gone or not ours.
+    pub fn kill(&self) -> io::Result<()> {
+        fs::write(self.path.join(KILL), "1")
+    }
+
+    /// Whether nothing lives in it any more.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        match fs::read_to_string(self.path.join(EVENTS)) {
+            Ok(text) => text.lines().any(|found| found == "populated 0"),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Waits until nothing lives in it, or the time is up; says which.
+    #[must_use]
+    pub fn gone_within(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let Ok(events) = File::open(self.path.join(EVENTS)) else {
+            return self.is_gone();
+        };
+        while !self.is_gone() {
+            let left = until.saturating_duration_since(Instant::now());
+            // The file announces each change once; a short wait covers a
+            // change between the look and the wait.
+            wait_for_change(&events, left.min(EVENT_WAIT));
+            if left.is_zero() {
+                return self.is_gone();
+            }
+        }
+        true
     }
 
     /// Runs `act` while no member can run, so that none can fork away from
@@ -82,7 +187,7 @@ impl Cgroup {
         let switch = self.path.join("cgroup.freeze");
         if fs::write(&switch, "1").is_ok() {
             let until = Instant::now() + FREEZE_WAIT;
-            while !self.event("frozen 1") && Instant::now() < until {
+            while !self.is_frozen() && Instant::now() < until {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
@@ -91,60 +196,100 @@ impl Cgroup {
         outcome
     }
 
-    fn event(&self, line: &str) -> bool {
-        fs::read_to_string(self.path.join("cgroup.events"))
-            .is_ok_and(|text| text.lines().any(|found| found == line))
+    fn is_frozen(&self) -> bool {
+        fs::read_to_string(self.path.join(EVENTS))
+            .is_ok_and(|text| text.lines().any(|found| found == "frozen 1"))
     }
 
-    /// Removes the cgroup; it must have no members any more.
-    pub(crate) fn remove(&mut self) -> io::Result<()> {
-        if self.removed {
-            return Ok(());
+    /// Removes the group; it must have no members any more. Nothing happens
+    /// if it is gone.
+    ///
+    /// # Errors
+    /// If something lives in it.
+    pub fn remove(&self) -> io::Result<()> {
+        remove_recursively(&self.path)
+    }
+
+    /// Kills and removes what an earlier run left in a directory: the groups
+    /// whose name begins with `prefix`, unless `keep` wants the name. Returns
+    /// those that could not be removed in time.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn sweep(
+        parent: &Path,
+        prefix: &str,
+        mut keep: impl FnMut(&str) -> bool,
+    ) -> io::Result<Vec<PathBuf>> {
+        let mut left = Vec::new();
+        for entry in fs::read_dir(parent)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let stale = entry.file_type().is_ok_and(|kind| kind.is_dir())
+                && name
+                    .to_str()
+                    .is_some_and(|name| name.starts_with(prefix) && !keep(name));
+            if stale && let Ok(cgroup) = Self::open(entry.path()) {
+                let _ = cgroup.kill();
+                if !cgroup.gone_within(KILL_WAIT) || cgroup.remove().is_err() {
+                    left.push(cgroup.path);
+                }
+            }
         }
-        remove_recursively(&self.path)?;
-        self.removed = true;
-        Ok(())
+        Ok(left)
     }
 }
 
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        if let Err(error) = self.remove() {
-            tracing::debug!(path = %self.path.display(), %error, "cgroup not removed");
-        }
+impl AsFd for Cgroup {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
     }
 }
 
-/// A directory no one has; names left behind by a crashed program that had
-/// our number before are stepped over.
-fn create_numbered(parent: &Path) -> io::Result<PathBuf> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("halter-{}-{number}", std::process::id()));
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-            Ok(()) => return Ok(path),
-        }
-    }
+/// Waits for the announcement of a change in `cgroup.events`.
+fn wait_for_change(events: &File, limit: Duration) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let limit = Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    let mut set = [PollFd::new(events, PollFlags::PRI)];
+    let _ = poll(&mut set, Some(&limit));
 }
 
-/// The directory of the cgroup this process is in, on a version 2 hierarchy.
 /// The magic number is checked because making a directory "works" on the
 /// tmpfs that carries version 1.
-fn own_directory() -> io::Result<PathBuf> {
+fn mount_point() -> io::Result<&'static Path> {
     let mount = MOUNT_POINTS
         .iter()
         .map(Path::new)
-        .find(|path| statfs(*path).is_ok_and(|found| found.f_type as u64 == CGROUP2_MAGIC))
-        .ok_or(io::ErrorKind::Unsupported)?;
-    let text = fs::read_to_string("/proc/self/cgroup")?;
-    let own = text
-        .lines()
-        .find_map(|line| line.strip_prefix("0::/"))
-        .ok_or(io::ErrorKind::Unsupported)?;
-    Ok(mount.join(own))
+        .find(|path| statfs(*path).is_ok_and(|found| found.f_type as u64 == CGROUP2_MAGIC));
+    Ok(mount.ok_or(io::ErrorKind::Unsupported)?)
+}
+
+/// The directory of the group a child is to be born in.
+pub(crate) fn open_cgroup(path: Option<&Path>) -> Result<Option<OwnedFd>, LaunchFailure> {
+    path.map(File::open)
+        .transpose()
+        .map(|directory| directory.map(OwnedFd::from))
+        .map_err(|error| LaunchFailure::of(LaunchStep::ControlGroup, 0, &error))
+}
+
+/// What a child enters the other groups by.
+pub(crate) fn open_limit_groups(paths: &[PathBuf]) -> Result<Vec<OwnedFd>, LaunchFailure> {
+    let open = |(index, path): (usize, &PathBuf)| {
+        File::open(path)
+            .and_then(|directory| open_procs(&directory))
+            .map_err(|error| LaunchFailure::of(LaunchStep::ControlGroup, index + 1, &error))
+    };
+    paths.iter().enumerate().map(open).collect()
+}
+
+/// The file whose writer moves itself into the group.
+pub(crate) fn open_procs(directory: impl AsFd) -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, openat};
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    Ok(openat(directory, "cgroup.procs", flags, Mode::empty())?)
 }
 
 fn collect_members(path: &Path, pids: &mut Vec<i32>) {

@@ -2,35 +2,9 @@
 //! sleeping parent: no allocation, no locks, no panics.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::os::fd::RawFd;
 use std::ptr;
 
-/// Highest descriptor number a plan may ask for in the child.
-pub(crate) const MAX_TARGET_FD: RawFd = 15;
-
-/// Where the child, or its creation, failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SpawnStep {
-    Clone,
-    Cgroup,
-    Session,
-    WorkingDirectory,
-    Descriptors,
-    Exec,
-}
-
-impl SpawnStep {
-    pub(crate) fn describe(self) -> &'static str {
-        match self {
-            Self::Clone => "creating the process",
-            Self::Cgroup => "entering its control group",
-            Self::Session => "making its session",
-            Self::WorkingDirectory => "entering the working directory",
-            Self::Descriptors => "arranging its descriptors",
-            Self::Exec => "executing the program",
-        }
-    }
-}
+use crate::launch::{LaunchStep, MAX_TARGET_FD};
 
 /// The plan as the child sees it: raw pointers into memory that the parent,
 /// asleep in the clone, keeps alive.
@@ -39,12 +13,34 @@ pub(super) struct RawPlan {
     pub path: *const c_char,
     pub argv: *const *const c_char,
     pub envp: *const *const c_char,
+    /// The directory that becomes `/`, or null.
+    pub root: *const c_char,
     pub cwd: *const c_char,
     pub fds: *mut [c_int; 2],
     pub fds_len: usize,
+    /// The `cgroup.procs` to enter where the clone could not, or -1.
     pub cgroup_procs: c_int,
-    pub failed_step: Option<SpawnStep>,
+    /// Those of further cgroups.
+    pub joins: *const c_int,
+    pub joins_len: usize,
+    /// The controlling terminal, or -1.
+    pub terminal: c_int,
+    pub limits: *const RawLimit,
+    pub limits_len: usize,
+    pub no_new_privileges: bool,
+    /// A Landlock ruleset, or -1.
+    pub ruleset: c_int,
+    pub failed_step: Option<LaunchStep>,
+    pub failed_entry: usize,
     pub failed_errno: c_int,
+}
+
+/// One resource limit in the kernel's terms.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RawLimit {
+    pub resource: c_int,
+    pub value: libc::rlimit64,
 }
 
 /// The child's life before exec. An `extern "C"` function aborts on panic,
@@ -55,9 +51,10 @@ pub(super) extern "C" fn child_main(plan: *mut c_void) -> c_int {
     let plan = unsafe { &mut *plan.cast::<RawPlan>() };
     // SAFETY: every pointer in the plan is to live, NUL-terminated data of
     // the sleeping parent.
-    let Err(step) = unsafe { child_steps(plan) };
+    let Err((step, entry)) = unsafe { child_steps(plan) };
     plan.failed_errno = errno();
     plan.failed_step = Some(step);
+    plan.failed_entry = entry;
     // SAFETY: ends the child at once, running no exit handlers of ours.
     unsafe { libc::_exit(127) }
 }
@@ -67,36 +64,112 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
+/// The step that failed, and which of its entries.
+type Failed = (LaunchStep, usize);
+
+fn check(result: c_int, step: LaunchStep, entry: usize) -> Result<c_int, Failed> {
+    if result < 0 {
+        Err((step, entry))
+    } else {
+        Ok(result)
+    }
+}
+
 /// Async-signal-safe calls only.
-unsafe fn child_steps(plan: &mut RawPlan) -> Result<std::convert::Infallible, SpawnStep> {
-    let check = |result: c_int, step: SpawnStep| if result < 0 { Err(step) } else { Ok(result) };
+unsafe fn child_steps(plan: &mut RawPlan) -> Result<std::convert::Infallible, Failed> {
     // SAFETY: plain system calls on the plan's valid pointers and numbers.
     unsafe {
         if plan.cgroup_procs >= 0 {
-            let written = libc::write(plan.cgroup_procs, c"0".as_ptr().cast(), 1);
-            check(if written == 1 { 0 } else { -1 }, SpawnStep::Cgroup)?;
+            check(enter(plan.cgroup_procs), LaunchStep::ControlGroup, 0)?;
         }
-        check(libc::setsid(), SpawnStep::Session)?;
-        check(libc::chdir(plan.cwd), SpawnStep::WorkingDirectory)?;
+        for index in 0..plan.joins_len {
+            let procs = *plan.joins.add(index);
+            check(enter(procs), LaunchStep::ControlGroup, index + 1)?;
+        }
+        check(libc::setsid(), LaunchStep::Session, 0)?;
+        if plan.terminal >= 0 {
+            let taken = libc::ioctl(plan.terminal, libc::TIOCSCTTY, 0);
+            check(taken, LaunchStep::Terminal, 0)?;
+        }
+        if !plan.root.is_null() {
+            check(libc::chroot(plan.root), LaunchStep::Root, 0)?;
+        }
+        check(libc::chdir(plan.cwd), LaunchStep::WorkingDirectory, 0)?;
+        confine(plan)?;
+        arrange_descriptors(plan)?;
+        for index in 0..plan.limits_len {
+            let limit = &*plan.limits.add(index);
+            let set = set_limit(limit);
+            check(set, LaunchStep::Limits, index)?;
+        }
+        reset_signals();
+        libc::execve(plan.path, plan.argv, plan.envp);
+    }
+    Err((LaunchStep::Exec, 0))
+}
+
+/// Moves the calling process.
+unsafe fn enter(procs: c_int) -> c_int {
+    // SAFETY: writes one byte of a constant.
+    let written = unsafe { libc::write(procs, c"0".as_ptr().cast(), 1) };
+    if written == 1 { 0 } else { -1 }
+}
+
+/// Gives up privileges and rights to files. Descriptors that are open keep
+/// theirs.
+unsafe fn confine(plan: &RawPlan) -> Result<(), Failed> {
+    // SAFETY: system calls that take numbers only.
+    unsafe {
+        if plan.no_new_privileges {
+            let set = libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            check(set, LaunchStep::NoNewPrivileges, 0)?;
+        }
+        if plan.ruleset >= 0
+            && libc::syscall(libc::SYS_landlock_restrict_self, plan.ruleset, 0) != 0
+        {
+            return Err((LaunchStep::FileRules, 0));
+        }
+    }
+    Ok(())
+}
+
+unsafe fn arrange_descriptors(plan: &mut RawPlan) -> Result<(), Failed> {
+    // SAFETY: the array of pairs is the sleeping parent's; the calls act on
+    // our own copy of the descriptor table.
+    unsafe {
         // First away from the numbers that are about to be overwritten.
         for index in 0..plan.fds_len {
             let entry = &mut *plan.fds.add(index);
             if entry[0] <= MAX_TARGET_FD {
                 entry[0] = check(
                     libc::fcntl(entry[0], libc::F_DUPFD_CLOEXEC, MAX_TARGET_FD + 1),
-                    SpawnStep::Descriptors,
+                    LaunchStep::Descriptors,
+                    index,
                 )?;
             }
         }
         close_on_exec_from(3);
         for index in 0..plan.fds_len {
             let [source, target] = *plan.fds.add(index);
-            check(libc::dup2(source, target), SpawnStep::Descriptors)?;
+            check(libc::dup2(source, target), LaunchStep::Descriptors, index)?;
         }
-        reset_signals();
-        libc::execve(plan.path, plan.argv, plan.envp);
     }
-    Err(SpawnStep::Exec)
+    Ok(())
+}
+
+unsafe fn set_limit(limit: &RawLimit) -> c_int {
+    // SAFETY: reads one valid structure. The raw call, because the type of
+    // the resource differs between C libraries.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_prlimit64,
+            0,
+            limit.resource,
+            &raw const limit.value,
+            ptr::null_mut::<libc::rlimit64>(),
+        )
+    };
+    if result == 0 { 0 } else { -1 }
 }
 
 /// Descriptors opened elsewhere in the program without the close-on-exec flag

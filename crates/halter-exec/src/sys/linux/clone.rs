@@ -8,41 +8,48 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::time::Duration;
 
-use super::child::{MAX_TARGET_FD, RawPlan, SpawnStep, child_main, sigprocmask};
+use super::cgroup::open_procs;
+use super::child::{RawLimit, RawPlan, child_main, sigprocmask};
+use super::pidfd::PidFd;
+use crate::launch::{LaunchFailure, LaunchStep, Launched, Resource, Rlimit};
 
 /// Enough for the few frames between here and exec.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// Everything the child does, in C strings made beforehand.
+/// Everything the child does, in C strings and handles made beforehand.
 #[derive(Debug)]
 pub(crate) struct ChildPlan<'a> {
     pub path: CString,
     pub argv: Vec<CString>,
     pub envp: Vec<CString>,
+    pub root: Option<CString>,
     pub cwd: CString,
     /// What becomes which descriptor; everything else is closed on exec.
     pub fds: Vec<(BorrowedFd<'a>, RawFd)>,
+    pub terminal: Option<BorrowedFd<'a>>,
     /// The directory of the cgroup to be born in.
-    pub cgroup: Option<BorrowedFd<'a>>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Spawned {
-    pub pid: i32,
-    pub pidfd: OwnedFd,
-}
-
-#[derive(Debug)]
-pub(crate) struct SpawnFailure {
-    pub step: SpawnStep,
-    pub error: io::Error,
+    pub cgroup: Option<OwnedFd>,
+    /// The `cgroup.procs` files of the cgroups to enter.
+    pub limit_groups: Vec<OwnedFd>,
+    pub rlimits: Vec<Rlimit>,
+    pub no_new_privileges: bool,
+    /// A Landlock ruleset.
+    pub ruleset: Option<OwnedFd>,
 }
 
 /// Creates the process. Returns after it has executed its program or failed.
-pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Spawned, SpawnFailure> {
+pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Launched, LaunchFailure> {
+    spawn_by(plan, clone_child)
+}
+
+fn spawn_by(
+    plan: &ChildPlan<'_>,
+    clone: impl FnOnce(&mut RawPlan, Option<&OwnedFd>) -> Result<Launched, LaunchFailure>,
+) -> Result<Launched, LaunchFailure> {
     let argv = null_terminated(&plan.argv);
     let envp = null_terminated(&plan.envp);
     let mut fds: Vec<[c_int; 2]> = plan
@@ -50,81 +57,95 @@ pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Spawned, SpawnFailure> {
         .iter()
         .map(|(source, target)| [source.as_raw_fd(), *target])
         .collect();
-    debug_assert!(plan.fds.iter().all(|(_, target)| *target <= MAX_TARGET_FD));
+    let limits: Vec<RawLimit> = plan.rlimits.iter().map(raw_limit).collect();
+    let joins: Vec<c_int> = plan.limit_groups.iter().map(AsRawFd::as_raw_fd).collect();
     let mut raw = RawPlan {
         path: plan.path.as_ptr(),
         argv: argv.as_ptr(),
         envp: envp.as_ptr(),
+        root: plan.root.as_ref().map_or(ptr::null(), |root| root.as_ptr()),
         cwd: plan.cwd.as_ptr(),
         fds: fds.as_mut_ptr(),
         fds_len: fds.len(),
         cgroup_procs: -1,
+        joins: joins.as_ptr(),
+        joins_len: joins.len(),
+        terminal: plan.terminal.map_or(-1, |terminal| terminal.as_raw_fd()),
+        limits: limits.as_ptr(),
+        limits_len: limits.len(),
+        no_new_privileges: plan.no_new_privileges,
+        ruleset: plan.ruleset.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         failed_step: None,
+        failed_entry: 0,
         failed_errno: 0,
     };
-    let result = clone_child(&mut raw, plan.cgroup);
-    let spawned = result?;
+    let launched = clone(&mut raw, plan.cgroup.as_ref())?;
     match raw.failed_step {
-        None => Ok(spawned),
+        None => Ok(launched),
         Some(step) => {
-            collect_failed(&spawned);
-            Err(SpawnFailure {
-                step,
-                error: io::Error::from_raw_os_error(raw.failed_errno),
-            })
+            collect_failed(&launched);
+            let error = io::Error::from_raw_os_error(raw.failed_errno);
+            Err(LaunchFailure::of(step, raw.failed_entry, &error))
         }
     }
 }
 
-fn clone_child(raw: &mut RawPlan, cgroup: Option<BorrowedFd<'_>>) -> Result<Spawned, SpawnFailure> {
-    let stack = ChildStack::new().map_err(|error| SpawnFailure {
-        step: SpawnStep::Clone,
-        error,
-    })?;
+fn clone_child(raw: &mut RawPlan, cgroup: Option<&OwnedFd>) -> Result<Launched, LaunchFailure> {
+    let failed = |step, error| LaunchFailure::of(step, 0, &error);
+    let stack = ChildStack::new().map_err(|error| failed(LaunchStep::Clone, error))?;
     let _masked = AllSignalsBlocked::new();
-    match clone3(raw, &stack, cgroup) {
+    match clone3(raw, &stack, cgroup.map(AsFd::as_fd)) {
         // Old kernels and common container filters answer like this; the
         // older call cannot place the child, so it moves itself.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
             let procs = cgroup
                 .map(open_procs)
                 .transpose()
-                .map_err(|error| SpawnFailure {
-                    step: SpawnStep::Cgroup,
-                    error,
-                })?;
+                .map_err(|error| failed(LaunchStep::ControlGroup, error))?;
             raw.cgroup_procs = procs.as_ref().map_or(-1, AsRawFd::as_raw_fd);
             clone_legacy(raw, &stack)
         }
         other => other,
     }
-    .map_err(|error| SpawnFailure {
-        step: if cgroup.is_some() && error.raw_os_error() != Some(libc::EAGAIN) {
-            SpawnStep::Cgroup
+    .map_err(|error| {
+        let step = if cgroup.is_some() && error.raw_os_error() != Some(libc::EAGAIN) {
+            LaunchStep::ControlGroup
         } else {
-            SpawnStep::Clone
-        },
-        error,
+            LaunchStep::Clone
+        };
+        failed(step, error)
     })
-}
-
-fn open_procs(cgroup: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    use rustix::fs::{Mode, OFlags, openat};
-    Ok(openat(
-        cgroup,
-        "cgroup.procs",
-        OFlags::WRONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?)
 }
 
 /// The child never ran its program: it has called `_exit`, and only its
 /// status is left to take away.
-fn collect_failed(spawned: &Spawned) {
-    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-    let fd = libc::id_t::try_from(spawned.pidfd.as_raw_fd()).unwrap_or(libc::id_t::MAX);
-    // SAFETY: `info` is valid for writes; the child is ours and is exiting.
-    unsafe { libc::waitid(libc::P_PIDFD, fd, info.as_mut_ptr(), libc::WEXITED) };
+fn collect_failed(launched: &Launched) {
+    while launched.pidfd.has_ended(Duration::from_secs(1)) {
+        match launched.pidfd.reap() {
+            Ok(None) => {}
+            Ok(Some(_)) | Err(_) => return,
+        }
+    }
+}
+
+fn raw_limit(limit: &Rlimit) -> RawLimit {
+    // The constants' type differs between C libraries.
+    #[allow(clippy::unnecessary_cast)]
+    let resource = match limit.resource {
+        Resource::AddressSpace => libc::RLIMIT_AS,
+        Resource::CoreBytes => libc::RLIMIT_CORE,
+        Resource::CpuSeconds => libc::RLIMIT_CPU,
+        Resource::FileBytes => libc::RLIMIT_FSIZE,
+        Resource::OpenFiles => libc::RLIMIT_NOFILE,
+        Resource::Processes => libc::RLIMIT_NPROC,
+    } as c_int;
+    RawLimit {
+        resource,
+        value: libc::rlimit64 {
+            rlim_cur: limit.value,
+            rlim_max: limit.value,
+        },
+    }
 }
 
 fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
@@ -202,7 +223,7 @@ fn clone3(
     raw: &mut RawPlan,
     stack: &ChildStack,
     cgroup: Option<BorrowedFd<'_>>,
-) -> io::Result<Spawned> {
+) -> io::Result<Launched> {
     const INTO_CGROUP: u64 = 0x2_0000_0000;
     let mut pidfd: c_int = -1;
     let mut args = libc::clone_args {
@@ -227,7 +248,7 @@ fn clone3(
     // falls through with the result. `raw` and all it points to outlive the
     // child's use of them because the parent sleeps until exec or exit.
     let result = unsafe { clone3_call(&args, raw) };
-    spawned(result, pidfd)
+    launched(result, pidfd)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -283,11 +304,11 @@ unsafe fn clone3_call(args: &libc::clone_args, raw: *mut RawPlan) -> i64 {
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn clone3(_: &mut RawPlan, _: &ChildStack, _: Option<BorrowedFd<'_>>) -> io::Result<Spawned> {
+fn clone3(_: &mut RawPlan, _: &ChildStack, _: Option<BorrowedFd<'_>>) -> io::Result<Launched> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
-fn clone_legacy(raw: &mut RawPlan, stack: &ChildStack) -> io::Result<Spawned> {
+fn clone_legacy(raw: &mut RawPlan, stack: &ChildStack) -> io::Result<Launched> {
     let mut pidfd: c_int = -1;
     let flags = c_int::try_from(SHARED).unwrap_or(0) | libc::SIGCHLD;
     // SAFETY: as for `clone3`; libc's wrapper calls `child_main` on the given
@@ -304,10 +325,10 @@ fn clone_legacy(raw: &mut RawPlan, stack: &ChildStack) -> io::Result<Spawned> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    spawned(i64::from(result), pidfd)
+    launched(i64::from(result), pidfd)
 }
 
-fn spawned(result: i64, pidfd: c_int) -> io::Result<Spawned> {
+fn launched(result: i64, pidfd: c_int) -> io::Result<Launched> {
     if result < 0 {
         let errno = i32::try_from(-result).unwrap_or(libc::EINVAL);
         return Err(io::Error::from_raw_os_error(errno));
@@ -315,7 +336,10 @@ fn spawned(result: i64, pidfd: c_int) -> io::Result<Spawned> {
     let pid = i32::try_from(result).map_err(|_| io::ErrorKind::InvalidData)?;
     // SAFETY: the kernel has just made this descriptor for us alone.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Spawned { pid, pidfd })
+    Ok(Launched {
+        pid,
+        pidfd: PidFd::from(pidfd),
+    })
 }
 
 #[cfg(test)]
@@ -323,61 +347,52 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::io::Read;
-    use std::os::fd::AsFd;
 
-    fn plan<'a>(path: &str, argv: &[&str], stdout: BorrowedFd<'a>) -> ChildPlan<'a> {
-        let text = |value: &&str| CString::new(*value).unwrap();
+    fn echo(stdout: BorrowedFd<'_>) -> ChildPlan<'_> {
         ChildPlan {
-            path: CString::new(path).unwrap(),
-            argv: argv.iter().map(text).collect(),
-            envp: vec![c"A=1".to_owned()],
+            path: c"/bin/echo".to_owned(),
+            argv: vec![c"echo".to_owned(), c"hello".to_owned()],
+            envp: Vec::new(),
+            root: None,
             cwd: c"/".to_owned(),
-            fds: vec![(stdout, 0), (stdout, 1), (stdout, 2)],
+            fds: vec![(stdout, 1)],
+            terminal: None,
             cgroup: None,
+            limit_groups: Vec::new(),
+            rlimits: Vec::new(),
+            no_new_privileges: false,
+            ruleset: None,
         }
     }
 
     #[test]
     fn the_older_clone_call_works_alike() {
         let (read, write) = super::super::handover::pipe().unwrap();
-        let plan = plan("/bin/echo", &["echo", "hello"], write.as_fd());
-        let argv = null_terminated(&plan.argv);
-        let envp = null_terminated(&plan.envp);
-        let mut fds = vec![[write.as_raw_fd(), 1]];
-        let mut raw = RawPlan {
-            path: plan.path.as_ptr(),
-            argv: argv.as_ptr(),
-            envp: envp.as_ptr(),
-            cwd: plan.cwd.as_ptr(),
-            fds: fds.as_mut_ptr(),
-            fds_len: fds.len(),
-            cgroup_procs: -1,
-            failed_step: None,
-            failed_errno: 0,
-        };
-        let stack = ChildStack::new().unwrap();
-        let spawned = {
+        let plan = echo(write.as_fd());
+        let launched = spawn_by(&plan, |raw, _| {
+            let stack = ChildStack::new().unwrap();
             let _masked = AllSignalsBlocked::new();
-            clone_legacy(&mut raw, &stack).unwrap()
-        };
-        assert_eq!(raw.failed_step, None);
+            Ok(clone_legacy(raw, &stack).unwrap())
+        })
+        .unwrap();
         drop(plan);
         drop(write);
         let mut output = String::new();
         File::from(read).read_to_string(&mut output).unwrap();
         assert_eq!(output, "hello\n");
-        collect_failed(&spawned);
+        collect_failed(&launched);
     }
 
     #[test]
     fn the_failing_step_is_named() {
         let null = File::open("/dev/null").unwrap();
-        let mut missing = plan("/no/such/program", &["x"], null.as_fd());
+        let mut missing = echo(null.as_fd());
+        missing.path = c"/no/such/program".to_owned();
         let failure = spawn(&missing).unwrap_err();
-        assert_eq!(failure.step, SpawnStep::Exec);
-        assert_eq!(failure.error.raw_os_error(), Some(libc::ENOENT));
+        assert_eq!(failure.step, LaunchStep::Exec);
+        assert_eq!(failure.errno, libc::ENOENT);
         missing.cwd = c"/no/such/directory".to_owned();
         let failure = spawn(&missing).unwrap_err();
-        assert_eq!(failure.step, SpawnStep::WorkingDirectory);
+        assert_eq!(failure.step, LaunchStep::WorkingDirectory);
     }
 }

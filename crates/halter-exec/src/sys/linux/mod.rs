@@ -4,6 +4,7 @@ pub(crate) mod cgroup;
 pub(crate) mod child;
 pub(crate) mod clone;
 pub(crate) mod handover;
+pub(crate) mod landlock;
 pub(crate) mod pidfd;
 pub(crate) mod procfs;
 pub(crate) mod signals;

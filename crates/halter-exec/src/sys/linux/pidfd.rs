@@ -9,33 +9,28 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::signals::Signal;
+use crate::exit::{Exit, ExitStatus, ResourceUsage};
 
-/// An owned reference to one process, alive, zombie or gone.
+/// A handle to one process, alive, ended or collected. It is readable, as in
+/// `poll`, once the process has ended.
 #[derive(Debug)]
-pub(crate) struct PidFd(OwnedFd);
-
-/// What the kernel reports about a process that has ended.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Exit {
-    pub code: Option<i32>,
-    pub signal: Option<i32>,
-    pub user_time: Duration,
-    pub system_time: Duration,
-    pub max_resident_bytes: u64,
-}
+pub struct PidFd(OwnedFd);
 
 impl PidFd {
-    pub(crate) fn from_owned(fd: OwnedFd) -> Self {
-        Self(fd)
-    }
-
     /// A handle to whatever process has this number right now.
-    pub(crate) fn open(pid: i32) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn open(pid: i32) -> io::Result<Self> {
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
         Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
-    pub(crate) fn send(&self, signal: Signal) -> io::Result<()> {
+    /// Sends a signal to the process.
+    ///
+    /// # Errors
+    /// If it has been collected, or is not ours to signal.
+    pub fn send(&self, signal: Signal) -> io::Result<()> {
         // SAFETY: pidfd_send_signal takes numbers and a null siginfo; the fd
         // is owned by `self` and stays open for the call.
         let result = unsafe {
@@ -56,7 +51,8 @@ impl PidFd {
 
     /// Whether the process has ended, seen without waiting and without
     /// collecting it. `timeout` is how long to wait for that.
-    pub(crate) fn has_ended(&self, timeout: Duration) -> bool {
+    #[must_use]
+    pub fn has_ended(&self, timeout: Duration) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut set = [PollFd::new(&self.0, PollFlags::IN)];
         let timeout = Timespec {
@@ -66,13 +62,28 @@ impl PidFd {
         matches!(poll(&mut set, Some(&timeout)), Ok(ready) if ready > 0)
     }
 
-    /// Collects the process if it has ended. Only a parent can do this, once.
-    pub(crate) fn reap(&self) -> io::Result<Option<Exit>> {
+    /// Another handle to the same process.
+    ///
+    /// # Errors
+    /// If there are too many open descriptors.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
+    /// Collects the process if it has ended. Only its parent can do this,
+    /// once.
+    ///
+    /// # Errors
+    /// If it is not our child, or has been collected.
+    pub fn reap(&self) -> io::Result<Option<Exit>> {
         self.wait_now(libc::WEXITED | libc::WNOHANG)
     }
 
-    /// How the process ended, leaving it to be collected later.
-    pub(crate) fn peek(&self) -> io::Result<Option<Exit>> {
+    /// How the process ended, if it has, leaving it to be collected later.
+    ///
+    /// # Errors
+    /// If it is not our child, or has been collected.
+    pub fn peek(&self) -> io::Result<Option<Exit>> {
         self.wait_now(libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
     }
 
@@ -105,11 +116,15 @@ impl PidFd {
         }
         let exited = info.si_code == libc::CLD_EXITED;
         Ok(Some(Exit {
-            code: exited.then_some(status),
-            signal: (!exited).then_some(status),
-            user_time: duration(usage.ru_utime),
-            system_time: duration(usage.ru_stime),
-            max_resident_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+            status: ExitStatus {
+                code: exited.then_some(status),
+                signal: (!exited).then_some(status),
+            },
+            usage: ResourceUsage {
+                user_time: duration(usage.ru_utime),
+                system_time: duration(usage.ru_stime),
+                max_resident_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+            },
         }))
     }
 }
@@ -118,6 +133,19 @@ fn duration(time: libc::timeval) -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_usec).unwrap_or(0);
     Duration::from_secs(seconds) + Duration::from_micros(micros)
+}
+
+/// The descriptor must be one for a process.
+impl From<OwnedFd> for PidFd {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
+impl From<PidFd> for OwnedFd {
+    fn from(pidfd: PidFd) -> Self {
+        pidfd.0
+    }
 }
 
 impl AsFd for PidFd {

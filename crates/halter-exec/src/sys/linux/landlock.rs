@@ -1,0 +1,96 @@
+//! File rules as a Landlock ruleset, made by the parent, so that the child
+//! has one system call left to do.
+
+use std::error::Error;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError,
+};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+
+use crate::launch::{LaunchFailure, LaunchStep};
+use crate::sandbox::{FileAccess, FileRule};
+
+/// The first version under which nothing can be written without a right to:
+/// earlier ones let files be truncated.
+const NEEDED: ABI = ABI::V3;
+
+/// A ruleset that allows what the rules say and nothing else. Paths are those
+/// of a process with this root and working directory.
+pub(crate) fn file_ruleset(
+    rules: &[FileRule],
+    root: Option<&Path>,
+    cwd: &Path,
+) -> Result<OwnedFd, LaunchFailure> {
+    let failed = |entry, error: &io::Error| LaunchFailure::of(LaunchStep::FileRules, entry, error);
+    let mut ruleset = empty_ruleset().map_err(|error| failed(0, &io_error(&error)))?;
+    for (index, rule) in rules.iter().enumerate() {
+        let entry = index + 1;
+        let place =
+            open_place(root, &cwd.join(&rule.path)).map_err(|error| failed(entry, &error))?;
+        let mut access = rights(rule.access);
+        let found = fstat(&place).map_err(|error| failed(entry, &error.into()))?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+            access &= AccessFs::from_file(NEEDED);
+        }
+        ruleset = ruleset
+            .add_rule(PathBeneath::new(place, access))
+            .map_err(|error| failed(entry, &io_error(&error)))?;
+    }
+    let fd: Option<OwnedFd> = ruleset.into();
+    fd.ok_or(LaunchFailure::new(LaunchStep::FileRules, libc::ENOSYS))
+}
+
+fn empty_ruleset() -> Result<RulesetCreated, RulesetError> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(NEEDED))?
+        .create()
+}
+
+fn rights(access: FileAccess) -> BitFlags<AccessFs> {
+    let all = AccessFs::from_all(NEEDED);
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    match access {
+        FileAccess::Read => read,
+        FileAccess::Execute => read | AccessFs::Execute,
+        FileAccess::Write => all & !BitFlags::from(AccessFs::Execute),
+        FileAccess::All => all,
+    }
+}
+
+/// The place itself, found as the child will find it.
+fn open_place(root: Option<&Path>, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let Some(root) = root else {
+        return Ok(openat(CWD, path, flags, Mode::empty())?);
+    };
+    let root = openat(CWD, root, flags | OFlags::DIRECTORY, Mode::empty())?;
+    Ok(openat2(
+        root,
+        path,
+        flags,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT,
+    )?)
+}
+
+/// What the system said, somewhere below; a refusal without a system call is
+/// one for lack of support.
+fn io_error(error: &RulesetError) -> io::Error {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(one) = cause {
+        if let Some(number) = one
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::raw_os_error)
+        {
+            return io::Error::from_raw_os_error(number);
+        }
+        cause = one.source();
+    }
+    io::Error::from_raw_os_error(libc::ENOSYS)
+}
