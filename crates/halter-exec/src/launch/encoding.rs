@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{DescriptorMapping, LaunchPlan, Resource, Rlimit};
 use crate::limits::MAX_PLAN_BYTES;
@@ -65,13 +65,13 @@ impl LaunchPlan {
         out.option(self.terminal.as_ref(), |out, slot| {
             out.number(u64::from(*slot));
         });
-        out.option(self.cgroup.as_ref(), Writer::path);
-        out.list(&self.limit_groups, Writer::path);
+        out.option(self.cgroup.as_ref(), |out, path| out.path(path));
+        out.list(&self.limit_groups, |out, path| out.path(path));
         out.list(&self.rlimits, |out, limit| {
             out.0.push(resource_number(limit.resource));
             out.number(limit.value);
         });
-        out.option(self.root.as_ref(), Writer::path);
+        out.option(self.root.as_ref(), |out, path| out.path(path));
         out.0.push(u8::from(self.no_new_privileges));
         out.option(self.file_rules.as_ref(), |out, rules| {
             out.list(rules, |out, rule| {
@@ -196,7 +196,7 @@ impl Writer {
         self.0.extend_from_slice(bytes);
     }
 
-    fn path(&mut self, path: &PathBuf) {
+    fn path(&mut self, path: &Path) {
         self.bytes(path.as_os_str().as_bytes());
     }
 
