@@ -47,7 +47,7 @@ pub use output::{
 pub use process::{CommandSpec, Process, ProcessStreams, Stdin};
 pub use sandbox::{FileAccess, FileRule};
 pub use shell::{PersistentShell, ShellCommand, ShellConfig};
-pub use sys::{Cgroup, PidFd, Signal, SignalError};
+pub use sys::{Cgroup, PidFd, Signal, SignalError, reap_any, watch_descriptor};
 pub use tree::{
     KillOutcome, ProcessInfo, SignalResult, TREE_MARKER, TreeControl, kill_tree, list_descendants,
 };

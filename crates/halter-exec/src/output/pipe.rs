@@ -10,7 +10,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::limits::{FIRST_READ_BYTES, READ_CHUNK_BYTES};
-use crate::sys::watch_pipe;
+use crate::sys::watch_descriptor;
 
 fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
     let flags = fcntl_getfl(fd)?;
@@ -39,7 +39,7 @@ impl OutputPipe {
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         nonblocking(&fd)?;
         Ok(Self {
-            fd: watch_pipe(fd, Interest::READABLE)?,
+            fd: watch_descriptor(fd, Interest::READABLE)?,
             buffer: Vec::new(),
         })
     }
@@ -105,7 +105,7 @@ impl InputPipe {
     pub(crate) fn new(fd: OwnedFd, bytes: Bytes) -> io::Result<Self> {
         nonblocking(&fd)?;
         Ok(Self {
-            fd: watch_pipe(fd, Interest::WRITABLE)?,
+            fd: watch_descriptor(fd, Interest::WRITABLE)?,
             left: bytes,
         })
     }

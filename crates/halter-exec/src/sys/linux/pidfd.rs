@@ -120,12 +120,44 @@ impl PidFd {
                 code: exited.then_some(status),
                 signal: (!exited).then_some(status),
             },
-            usage: ResourceUsage {
-                user_time: duration(usage.ru_utime),
-                system_time: duration(usage.ru_stime),
-                max_resident_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
-            },
+            usage: resource_usage(&usage),
         }))
+    }
+}
+
+/// Collects any child of this program that has ended, with its number. Only
+/// for a program whose every child is its own to collect, such as one that
+/// takes in orphans: in any other this steals what somebody waits for.
+///
+/// # Errors
+/// If there are no children.
+pub fn reap_any() -> io::Result<Option<(i32, Exit)>> {
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both out-pointers are valid for writes of their type.
+    let pid = unsafe { libc::wait4(-1, &mut status, libc::WNOHANG, usage.as_mut_ptr()) };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if pid == 0 {
+        return Ok(None);
+    }
+    // SAFETY: zero is a valid value, and the kernel has written over it.
+    let usage = unsafe { usage.assume_init() };
+    let exited = libc::WIFEXITED(status);
+    let status = ExitStatus {
+        code: exited.then(|| libc::WEXITSTATUS(status)),
+        signal: (!exited).then(|| libc::WTERMSIG(status)),
+    };
+    let usage = resource_usage(&usage);
+    Ok(Some((pid, Exit { status, usage })))
+}
+
+fn resource_usage(usage: &libc::rusage) -> ResourceUsage {
+    ResourceUsage {
+        user_time: duration(usage.ru_utime),
+        system_time: duration(usage.ru_stime),
+        max_resident_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
     }
 }
 

@@ -7,8 +7,12 @@ use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 
 use super::pidfd::PidFd;
 
-/// A pipe end that reports readiness.
-pub(crate) fn watch_pipe(fd: OwnedFd, interest: Interest) -> std::io::Result<AsyncFd<OwnedFd>> {
+/// A pipe end, socket or other descriptor with a queue, registered with the
+/// runtime to report its readiness. Must be called within a runtime.
+///
+/// # Errors
+/// If the system cannot watch such a descriptor.
+pub fn watch_descriptor(fd: OwnedFd, interest: Interest) -> std::io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open descriptor for all its life.
     unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(|error| error.into_parts().1)
 }
