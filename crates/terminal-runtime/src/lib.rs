@@ -13,5 +13,8 @@
 //! | the commands and their output, without a wire | [`exec`] |
 //! | names of sessions | [`session`] |
 
+mod clock;
 pub mod exec;
+pub mod holder;
+pub mod limits;
 pub mod session;

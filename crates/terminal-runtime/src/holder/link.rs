@@ -1,0 +1,439 @@
+//! The daemon's side of the connection to its holder.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use halter_exec::{LaunchFailure, watch_descriptor};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, oneshot, watch};
+
+use super::message::{Exit, Key, ProcessState, Reply, Request, Unit, UnitKind, VERSION};
+use super::socket::{self, Received};
+use super::start::HolderError;
+
+/// Units the daemon makes itself are named from here on.
+const OWN_UNITS: u64 = 1 << 62;
+
+/// A unit with the parts of it that are ours.
+#[derive(Debug)]
+pub struct GivenUnit {
+    /// Its name, kind, and numbers in the holder.
+    pub unit: Unit,
+    /// Our copies; `None` for parts we have not.
+    pub parts: Vec<Option<OwnedFd>>,
+}
+
+impl GivenUnit {
+    /// Takes one of our copies.
+    pub fn take(&mut self, part: usize) -> Option<OwnedFd> {
+        self.parts.get_mut(part)?.take()
+    }
+
+    /// Where a process of this user opens a part.
+    #[must_use]
+    pub fn path(&self, holder: i32, part: usize) -> PathBuf {
+        let number = self.unit.numbers.get(part).copied().unwrap_or(-1);
+        PathBuf::from(format!("/proc/{holder}/fd/{number}"))
+    }
+}
+
+/// A slot as an earlier daemon has left it.
+#[derive(Debug)]
+pub struct FoundSlot {
+    /// Its name.
+    pub key: Key,
+    /// Its record.
+    pub record: Vec<u8>,
+    /// Its units with all parts that are open.
+    pub units: Vec<GivenUnit>,
+    /// Its process.
+    pub process: ProcessState,
+}
+
+/// The end of a slot's process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessEnd {
+    /// It ended.
+    Exited(Exit),
+    /// It was never made.
+    Failed(LaunchFailure),
+    /// The holder is gone, and nobody knows.
+    Lost,
+}
+
+/// The connection. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct HolderLink {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    socket: AsyncFd<OwnedFd>,
+    holder: i32,
+    next_name: AtomicU64,
+    outbox: Mutex<VecDeque<(Vec<u8>, Vec<OwnedFd>)>>,
+    outbox_filled: Notify,
+    ends: Mutex<HashMap<Key, oneshot::Sender<ProcessEnd>>>,
+    pids: Mutex<HashMap<Key, Vec<oneshot::Sender<i32>>>>,
+    spare: Mutex<HashMap<UnitKind, Spare>>,
+    spare_filled: Notify,
+    lost: watch::Sender<bool>,
+}
+
+/// Units that were made ahead.
+#[derive(Debug, Default)]
+struct Spare {
+    units: VecDeque<GivenUnit>,
+    ordered: bool,
+    /// Whether the last order brought nothing.
+    exhausted: bool,
+}
+
+fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many units of a kind are ordered at a time, and below how many.
+fn stock(kind: UnitKind) -> (u64, u64) {
+    match kind {
+        UnitKind::Output => (24, 8),
+        UnitKind::Input => (4, 1),
+        UnitKind::File => (8, 2),
+        UnitKind::Terminal => (0, 0),
+    }
+}
+
+impl HolderLink {
+    /// Introduces us and takes over what is there.
+    pub(super) async fn meet(
+        socket: OwnedFd,
+        state_dir: &Path,
+    ) -> Result<(Self, Vec<FoundSlot>), HolderError> {
+        let io = |source| HolderError::Io {
+            action: "talking to the holder",
+            path: state_dir.to_owned(),
+            source,
+        };
+        let hello = Request::encode_all(&[Request::Hello { version: VERSION }]);
+        socket::send(&socket, &hello, &[]).map_err(io)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let socket = watch_descriptor(socket, interest).map_err(io)?;
+        let mut buffer = Vec::new();
+        let mut holder = 0;
+        let mut slots = Vec::new();
+        loop {
+            let received = next(&socket, &mut buffer).await.map_err(io)?;
+            let silent = || HolderError::Silent {
+                path: state_dir.to_owned(),
+            };
+            let Some(received) = received else {
+                return Err(silent());
+            };
+            match Reply::decode(&received.message).map_err(|_| silent())? {
+                Reply::Welcome { pid, .. } => holder = pid,
+                Reply::Refused { version } => {
+                    return Err(HolderError::Refused {
+                        path: state_dir.to_owned(),
+                        found: version,
+                        ours: VERSION,
+                    });
+                }
+                Reply::Slot {
+                    key,
+                    record,
+                    units,
+                    process,
+                } => slots.push(FoundSlot {
+                    key,
+                    record,
+                    units: with_all_parts(units, received.fds),
+                    process,
+                }),
+                Reply::Ready => break,
+                // The end of something whose slot comes with its end.
+                _ => {}
+            }
+        }
+        let next_name = slots.iter().map(|slot| slot.key + 1).max().unwrap_or(0);
+        let link = Self::new(socket, holder, next_name);
+        Ok((link, slots))
+    }
+
+    fn new(socket: AsyncFd<OwnedFd>, holder: i32, next_name: u64) -> Self {
+        let link = Self {
+            inner: Arc::new(Inner {
+                socket,
+                holder,
+                next_name: AtomicU64::new(next_name),
+                outbox: Mutex::default(),
+                outbox_filled: Notify::new(),
+                ends: Mutex::default(),
+                pids: Mutex::default(),
+                spare: Mutex::default(),
+                spare_filled: Notify::new(),
+                lost: watch::Sender::new(false),
+            }),
+        };
+        let reading = Arc::downgrade(&link.inner);
+        tokio::spawn(async move {
+            let mut buffer = Vec::new();
+            while let Some(inner) = reading.upgrade() {
+                let mut gone = inner.lost.subscribe();
+                let received = tokio::select! {
+                    received = next(&inner.socket, &mut buffer) => received,
+                    _ = gone.wait_for(|lost| *lost) => return,
+                };
+                match received {
+                    Ok(Some(received)) => inner.hear(received),
+                    _ => return inner.lose(),
+                }
+            }
+        });
+        let writing = Arc::downgrade(&link.inner);
+        tokio::spawn(async move {
+            while let Some(inner) = writing.upgrade() {
+                let mut gone = inner.lost.subscribe();
+                tokio::select! {
+                    () = inner.outbox_filled.notified() => {}
+                    _ = gone.wait_for(|lost| *lost) => return,
+                }
+                if inner.flush().await.is_err() {
+                    return inner.lose();
+                }
+            }
+        });
+        link
+    }
+
+    /// The holder's process number.
+    #[must_use]
+    pub fn holder(&self) -> i32 {
+        self.inner.holder
+    }
+
+    /// A name that no slot has, nor a unit of ours.
+    #[must_use]
+    pub fn new_key(&self) -> Key {
+        self.inner.next_name.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether the holder is gone.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        *self.inner.lost.borrow()
+    }
+
+    /// Returns when the holder is gone.
+    pub async fn lost(&self) {
+        let mut lost = self.inner.lost.subscribe();
+        let _ = lost.wait_for(|lost| *lost).await;
+    }
+
+    /// Hangs up. What the holder has stays with it.
+    pub fn leave(&self) {
+        self.inner.lose();
+    }
+
+    /// Tells the holder all of this at once. What was told before is done
+    /// before.
+    pub fn send(&self, requests: &[Request]) {
+        self.inner.send(requests, &[]);
+    }
+
+    /// Gives the holder copies of descriptors as a unit, and returns its name.
+    pub fn give(&self, kind: UnitKind, parts: &[BorrowedFd<'_>]) -> u64 {
+        let id = OWN_UNITS | self.new_key();
+        self.inner.send(&[Request::Give { id, kind }], parts);
+        id
+    }
+
+    /// The end of a slot's process. Asked before the process is started, or
+    /// for one that was found running.
+    #[must_use]
+    pub fn end_of(&self, key: Key) -> oneshot::Receiver<ProcessEnd> {
+        let (sender, receiver) = oneshot::channel();
+        if self.is_lost() {
+            let _ = sender.send(ProcessEnd::Lost);
+        } else {
+            lock(&self.inner.ends).insert(key, sender);
+        }
+        receiver
+    }
+
+    /// The number of a slot's process, unless it ends before.
+    pub async fn pid_of(&self, key: Key) -> Option<i32> {
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.inner.pids).entry(key).or_default().push(sender);
+        self.send(&[Request::Show { key }]);
+        receiver.await.ok()
+    }
+
+    /// A unit made ahead; waits for one only if all are used up.
+    ///
+    /// # Errors
+    /// If the holder is gone, or cannot make any.
+    pub async fn unit(&self, kind: UnitKind) -> io::Result<GivenUnit> {
+        loop {
+            let filled = self.inner.spare_filled.notified();
+            tokio::pin!(filled);
+            filled.as_mut().enable();
+            if let Some(unit) = self.inner.take_spare(kind) {
+                return Ok(unit);
+            }
+            tokio::select! {
+                () = filled => {}
+                () = self.lost() => return Err(io::ErrorKind::BrokenPipe.into()),
+            }
+            if lock(&self.inner.spare).entry(kind).or_default().exhausted {
+                return Err(rustix::io::Errno::MFILE.into());
+            }
+        }
+    }
+
+    /// Has units made, so that the first commands find some.
+    pub fn prepare(&self) {
+        for kind in [UnitKind::Output, UnitKind::File] {
+            self.inner.order(kind);
+        }
+    }
+}
+
+impl Inner {
+    fn send(&self, requests: &[Request], fds: &[BorrowedFd<'_>]) {
+        let message = Request::encode_all(requests);
+        let mut outbox = lock(&self.outbox);
+        if outbox.is_empty() {
+            match socket::send(self.socket.get_ref(), &message, fds) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A holder that is gone is noticed by the reader.
+                _ => return,
+            }
+        }
+        let copies = fds.iter().map(|fd| fd.try_clone_to_owned());
+        if let Ok(fds) = copies.collect() {
+            outbox.push_back((message, fds));
+            self.outbox_filled.notify_one();
+        }
+    }
+
+    async fn flush(&self) -> io::Result<()> {
+        loop {
+            let mut ready = self.socket.writable().await?;
+            let mut outbox = lock(&self.outbox);
+            let Some((message, fds)) = outbox.front() else {
+                return Ok(());
+            };
+            let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+            match socket::send(self.socket.get_ref(), message, &fds) {
+                Ok(()) => drop(outbox.pop_front()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn hear(&self, received: Received) {
+        let Ok(reply) = Reply::decode(&received.message) else {
+            return;
+        };
+        match reply {
+            Reply::Units { kind, units } => self.stock_up(kind, units, received.fds),
+            Reply::Exited { key, exit } => self.ended(key, ProcessEnd::Exited(exit)),
+            Reply::Failed { key, failure } => self.ended(key, ProcessEnd::Failed(failure)),
+            Reply::Started { key, pid } => {
+                for asked in lock(&self.pids).remove(&key).unwrap_or_default() {
+                    let _ = asked.send(pid);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ended(&self, key: Key, end: ProcessEnd) {
+        lock(&self.pids).remove(&key);
+        if let Some(waiting) = lock(&self.ends).remove(&key) {
+            let _ = waiting.send(end);
+        }
+    }
+
+    fn lose(&self) {
+        self.lost.send_replace(true);
+        lock(&self.pids).clear();
+        for (_, waiting) in lock(&self.ends).drain() {
+            let _ = waiting.send(ProcessEnd::Lost);
+        }
+        self.spare_filled.notify_waiters();
+    }
+
+    fn take_spare(&self, kind: UnitKind) -> Option<GivenUnit> {
+        let mut spare = lock(&self.spare);
+        let found = spare.entry(kind).or_default().units.pop_front();
+        drop(spare);
+        self.order(kind);
+        found
+    }
+
+    /// Orders more of a kind if there are few.
+    fn order(&self, kind: UnitKind) {
+        let (batch, low) = stock(kind);
+        let mut spare = lock(&self.spare);
+        let spare = spare.entry(kind).or_default();
+        if !spare.ordered && (spare.units.len() as u64) < low {
+            spare.ordered = true;
+            self.send(&[Request::Make { kind, count: batch }], &[]);
+        }
+    }
+
+    fn stock_up(&self, kind: UnitKind, units: Vec<Unit>, fds: Vec<OwnedFd>) {
+        let mut fds = fds.into_iter();
+        let mut spare = lock(&self.spare);
+        let stock = spare.entry(kind).or_default();
+        stock.ordered = false;
+        stock.exhausted = units.is_empty();
+        for unit in units {
+            let mut parts: Vec<Option<OwnedFd>> = unit.numbers.iter().map(|_| None).collect();
+            for part in kind.shared_parts() {
+                if let Some(place) = parts.get_mut(*part) {
+                    *place = fds.next();
+                }
+            }
+            stock.units.push_back(GivenUnit { unit, parts });
+        }
+        drop(spare);
+        self.spare_filled.notify_waiters();
+    }
+}
+
+/// The units of a slot with copies of all that is open.
+fn with_all_parts(units: Vec<Unit>, fds: Vec<OwnedFd>) -> Vec<GivenUnit> {
+    let mut fds = fds.into_iter();
+    let with_parts = |unit: Unit| {
+        let open = unit.numbers.iter().map(|number| *number >= 0);
+        let parts = open.map(|open| if open { fds.next() } else { None });
+        GivenUnit {
+            parts: parts.collect(),
+            unit,
+        }
+    };
+    units.into_iter().map(with_parts).collect()
+}
+
+async fn next(socket: &AsyncFd<OwnedFd>, buffer: &mut Vec<u8>) -> io::Result<Option<Received>> {
+    loop {
+        match socket::receive(socket.get_ref(), buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+        let mut ready = socket.readable().await?;
+        match socket::receive(socket.get_ref(), buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+            other => return other,
+        }
+    }
+}

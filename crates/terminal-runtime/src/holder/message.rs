@@ -1,0 +1,764 @@
+//! What the daemon and its holder say to each other.
+//!
+//! The holder knows nothing of sessions or commands: it keeps *slots*, each
+//! with a key, an opaque record, *units* (groups of descriptors) and perhaps
+//! a process, and hands all of them to the next daemon.
+
+use halter_exec::LaunchFailure;
+
+use super::codec::{CodecError, Reader, Writer};
+
+/// The version of this vocabulary. `Hello`, `Welcome` and `Refused` stay
+/// readable for every later version.
+pub const VERSION: u64 = 1;
+
+/// The name of a slot, chosen by the daemon.
+pub type Key = u64;
+
+/// A group of descriptors that belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unit {
+    /// Its name.
+    pub id: u64,
+    /// What it is.
+    pub kind: UnitKind,
+    /// The numbers its parts have in the holder; -1 for one that is closed.
+    pub numbers: Vec<i32>,
+}
+
+/// The kinds of units. Part 1, where there is one, is the end that a process
+/// is given and that is closed once it has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum UnitKind {
+    /// A pipe to be read, and the file its bytes are moved to: read end,
+    /// write end, file.
+    Output = 1,
+    /// A pipe to be written: write end, read end.
+    Input = 2,
+    /// An anonymous file.
+    File = 3,
+    /// A terminal: master, slave, file.
+    Terminal = 4,
+}
+
+impl UnitKind {
+    /// How many parts such a unit has.
+    #[must_use]
+    pub fn parts(self) -> usize {
+        match self {
+            Self::Output | Self::Terminal => 3,
+            Self::Input => 2,
+            Self::File => 1,
+        }
+    }
+
+    /// The parts of which the daemon gets a copy with a unit the holder made.
+    #[must_use]
+    pub fn shared_parts(self) -> &'static [usize] {
+        match self {
+            Self::Output | Self::Terminal => &[0, 2],
+            Self::Input | Self::File => &[0],
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+        match reader.byte("the kind of a unit")? {
+            1 => Ok(Self::Output),
+            2 => Ok(Self::Input),
+            3 => Ok(Self::File),
+            4 => Ok(Self::Terminal),
+            other => Err(CodecError::Unknown {
+                what: "the kind of a unit",
+                value: other.into(),
+            }),
+        }
+    }
+}
+
+/// Where a descriptor of a new process comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// `/dev/null`.
+    Null,
+    /// A part of one of the slot's units.
+    Part {
+        /// The unit's place in the list.
+        unit: u8,
+        /// The part's place in the unit.
+        part: u8,
+    },
+}
+
+/// What a slot's process is to the holder while no daemon is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// Work: the holder waits for a daemon as long as it runs.
+    Command = 1,
+    /// A shell between commands: not worth waiting for.
+    Shell = 2,
+}
+
+/// A command that is given to a process that runs already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// The command's slot.
+    pub key: Key,
+    /// Its record.
+    pub record: Vec<u8>,
+    /// Its units.
+    pub units: Vec<u64>,
+}
+
+/// How a process ended. Times are in microseconds, `at` on the clock that
+/// counts from boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit {
+    /// The code it exited with.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// CPU time in user mode.
+    pub user_us: u64,
+    /// CPU time in the kernel.
+    pub system_us: u64,
+    /// The largest resident set.
+    pub max_resident_bytes: u64,
+    /// When it was collected.
+    pub at_us: u64,
+}
+
+/// The process of a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProcessState {
+    /// There is none.
+    Absent,
+    /// It runs.
+    Running {
+        /// Its number.
+        pid: i32,
+    },
+    /// It has ended.
+    Exited {
+        /// The number it had.
+        pid: i32,
+        /// How.
+        exit: Exit,
+    },
+    /// It could not be made.
+    Failed(LaunchFailure),
+}
+
+/// From the daemon to the holder. None but `Hello`, `Make` and `Show` is
+/// answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Who is there. Answered by `Welcome`, every slot, and `Ready`.
+    Hello {
+        /// The daemon's [`VERSION`].
+        version: u64,
+    },
+    /// Make units ahead. Answered by `Units`.
+    Make {
+        /// Of this kind.
+        kind: UnitKind,
+        /// So many.
+        count: u64,
+    },
+    /// A unit made by the daemon; its parts come with the message.
+    Give {
+        /// Its name.
+        id: u64,
+        /// What it is.
+        kind: UnitKind,
+    },
+    /// The newest record of a slot, which is made if there is none.
+    Put {
+        /// The slot.
+        key: Key,
+        /// The record.
+        record: Vec<u8>,
+        /// Units that the slot has from now on, besides those it has.
+        units: Vec<u64>,
+    },
+    /// Start a process in a new slot.
+    Spawn {
+        /// The slot.
+        key: Key,
+        /// Its record.
+        record: Vec<u8>,
+        /// Its units.
+        units: Vec<u64>,
+        /// What the process is.
+        role: Role,
+        /// The descriptors its plan names by position.
+        slots: Vec<Source>,
+        /// The encoded plan.
+        plan: Vec<u8>,
+    },
+    /// Write lines to the first unit of a slot, and so perhaps start a
+    /// command.
+    Tell {
+        /// The slot that is told.
+        key: Key,
+        /// What.
+        lines: Vec<u8>,
+        /// The command.
+        start: Option<Start>,
+    },
+    /// The command of this slot is over: close what was its own.
+    Settle {
+        /// The slot.
+        key: Key,
+    },
+    /// The process of this slot is given no more input.
+    CloseInput {
+        /// The slot.
+        key: Key,
+    },
+    /// Drop a slot and all its units.
+    Forget {
+        /// The slot.
+        key: Key,
+    },
+    /// Drop units that were never used.
+    Drop {
+        /// Which.
+        units: Vec<u64>,
+    },
+    /// Signal a slot's process.
+    Signal {
+        /// The slot.
+        key: Key,
+        /// The signal's number.
+        signal: i32,
+    },
+    /// Which number a slot's process has. Answered by `Started`, once it has
+    /// been made.
+    Show {
+        /// The slot.
+        key: Key,
+    },
+    /// Kill everything and end.
+    End,
+}
+
+/// From the holder to the daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// The answer to `Hello`.
+    Welcome {
+        /// The holder's [`VERSION`].
+        version: u64,
+        /// The holder's process number.
+        pid: i32,
+    },
+    /// The daemon cannot be served.
+    Refused {
+        /// The holder's [`VERSION`].
+        version: u64,
+    },
+    /// One slot, with copies of all the parts that are open.
+    Slot {
+        /// Its name.
+        key: Key,
+        /// Its record.
+        record: Vec<u8>,
+        /// Its units.
+        units: Vec<Unit>,
+        /// Its process.
+        process: ProcessState,
+    },
+    /// That was all.
+    Ready,
+    /// Units made ahead, with copies of their shared parts; fewer than asked
+    /// for, or none, if the holder could not make more.
+    Units {
+        /// What they are.
+        kind: UnitKind,
+        /// Which.
+        units: Vec<Unit>,
+    },
+    /// A slot's process, for the one who asked.
+    Started {
+        /// The slot.
+        key: Key,
+        /// Its number.
+        pid: i32,
+    },
+    /// A slot's process has ended.
+    Exited {
+        /// The slot.
+        key: Key,
+        /// How.
+        exit: Exit,
+    },
+    /// A slot's process could not be made.
+    Failed {
+        /// The slot.
+        key: Key,
+        /// Why.
+        failure: LaunchFailure,
+    },
+}
+
+impl Request {
+    /// Several as the bytes of one message: either all of them happen or
+    /// none.
+    #[must_use]
+    pub fn encode_all(requests: &[Self]) -> Vec<u8> {
+        let mut writer = Writer::new();
+        for request in requests {
+            request.encode(&mut writer);
+        }
+        writer.finish()
+    }
+
+    fn encode(&self, writer: &mut Writer) {
+        match self {
+            Self::Hello { version } => {
+                writer.byte(1);
+                writer.number(*version);
+            }
+            Self::Make { kind, count } => {
+                writer.byte(2);
+                writer.byte(*kind as u8);
+                writer.number(*count);
+            }
+            Self::Give { id, kind } => {
+                writer.byte(3);
+                writer.number(*id);
+                writer.byte(*kind as u8);
+            }
+            Self::Put { key, record, units } => {
+                writer.byte(4);
+                writer.number(*key);
+                writer.bytes(record);
+                write_numbers(writer, units);
+            }
+            Self::Spawn {
+                key,
+                record,
+                units,
+                role,
+                slots,
+                plan,
+            } => {
+                writer.byte(5);
+                writer.number(*key);
+                writer.bytes(record);
+                write_numbers(writer, units);
+                writer.byte(*role as u8);
+                write_sources(writer, slots);
+                writer.bytes(plan);
+            }
+            Self::Tell { key, lines, start } => {
+                writer.byte(6);
+                writer.number(*key);
+                writer.bytes(lines);
+                write_start(writer, start.as_ref());
+            }
+            Self::Settle { key } => {
+                writer.byte(7);
+                writer.number(*key);
+            }
+            Self::Forget { key } => {
+                writer.byte(8);
+                writer.number(*key);
+            }
+            Self::Drop { units } => {
+                writer.byte(9);
+                write_numbers(writer, units);
+            }
+            Self::Signal { key, signal } => {
+                writer.byte(10);
+                writer.number(*key);
+                writer.signed((*signal).into());
+            }
+            Self::Show { key } => {
+                writer.byte(11);
+                writer.number(*key);
+            }
+            Self::CloseInput { key } => {
+                writer.byte(12);
+                writer.number(*key);
+            }
+            Self::End => writer.byte(13),
+        }
+    }
+
+    /// The requests of one message.
+    ///
+    /// # Errors
+    /// If the bytes are not requests.
+    pub fn decode_all(bytes: &[u8]) -> Result<Vec<Self>, CodecError> {
+        let mut reader = Reader::new(bytes);
+        let mut requests = Vec::new();
+        while !reader.is_at_end() {
+            requests.push(Self::decode(&mut reader)?);
+        }
+        Ok(requests)
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+        Ok(match reader.byte("the kind of a request")? {
+            1 => Self::Hello {
+                version: reader.number("the version")?,
+            },
+            2 => Self::Make {
+                kind: UnitKind::decode(reader)?,
+                count: reader.number("the number of units")?,
+            },
+            3 => Self::Give {
+                id: reader.number("a unit")?,
+                kind: UnitKind::decode(reader)?,
+            },
+            4 => Self::Put {
+                key: reader.number("a slot")?,
+                record: reader.bytes("a record")?.to_vec(),
+                units: read_numbers(reader)?,
+            },
+            5 => Self::Spawn {
+                key: reader.number("a slot")?,
+                record: reader.bytes("a record")?.to_vec(),
+                units: read_numbers(reader)?,
+                role: read_role(reader)?,
+                slots: read_sources(reader)?,
+                plan: reader.bytes("a plan")?.to_vec(),
+            },
+            6 => Self::Tell {
+                key: reader.number("a slot")?,
+                lines: reader.bytes("lines")?.to_vec(),
+                start: read_start(reader)?,
+            },
+            7 => Self::Settle {
+                key: reader.number("a slot")?,
+            },
+            8 => Self::Forget {
+                key: reader.number("a slot")?,
+            },
+            9 => Self::Drop {
+                units: read_numbers(reader)?,
+            },
+            10 => Self::Signal {
+                key: reader.number("a slot")?,
+                signal: narrow(reader.signed("a signal")?, "a signal")?,
+            },
+            11 => Self::Show {
+                key: reader.number("a slot")?,
+            },
+            12 => Self::CloseInput {
+                key: reader.number("a slot")?,
+            },
+            13 => Self::End,
+            other => {
+                return Err(CodecError::Unknown {
+                    what: "the kind of a request",
+                    value: other.into(),
+                });
+            }
+        })
+    }
+}
+
+impl Reply {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        match self {
+            Self::Welcome { version, pid } => {
+                writer.byte(1);
+                writer.number(*version);
+                writer.signed((*pid).into());
+            }
+            Self::Refused { version } => {
+                writer.byte(2);
+                writer.number(*version);
+            }
+            Self::Slot {
+                key,
+                record,
+                units,
+                process,
+            } => {
+                writer.byte(3);
+                writer.number(*key);
+                writer.bytes(record);
+                write_units(&mut writer, units);
+                write_process(&mut writer, process);
+            }
+            Self::Ready => writer.byte(4),
+            Self::Units { kind, units } => {
+                writer.byte(5);
+                writer.byte(*kind as u8);
+                write_units(&mut writer, units);
+            }
+            Self::Started { key, pid } => {
+                writer.byte(6);
+                writer.number(*key);
+                writer.signed((*pid).into());
+            }
+            Self::Exited { key, exit } => {
+                writer.byte(7);
+                writer.number(*key);
+                write_exit(&mut writer, exit);
+            }
+            Self::Failed { key, failure } => {
+                writer.byte(8);
+                writer.number(*key);
+                write_failure(&mut writer, *failure);
+            }
+        }
+        writer.finish()
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// If they are not a reply.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut reader = Reader::new(bytes);
+        let reply = match reader.byte("the kind of a reply")? {
+            1 => Self::Welcome {
+                version: reader.number("the version")?,
+                pid: read_pid(&mut reader)?,
+            },
+            2 => Self::Refused {
+                version: reader.number("the version")?,
+            },
+            3 => Self::Slot {
+                key: reader.number("a slot")?,
+                record: reader.bytes("a record")?.to_vec(),
+                units: read_units(&mut reader)?,
+                process: read_process(&mut reader)?,
+            },
+            4 => Self::Ready,
+            5 => Self::Units {
+                kind: UnitKind::decode(&mut reader)?,
+                units: read_units(&mut reader)?,
+            },
+            6 => Self::Started {
+                key: reader.number("a slot")?,
+                pid: read_pid(&mut reader)?,
+            },
+            7 => Self::Exited {
+                key: reader.number("a slot")?,
+                exit: read_exit(&mut reader)?,
+            },
+            8 => Self::Failed {
+                key: reader.number("a slot")?,
+                failure: read_failure(&mut reader)?,
+            },
+            other => {
+                return Err(CodecError::Unknown {
+                    what: "the kind of a reply",
+                    value: other.into(),
+                });
+            }
+        };
+        reader.finish()?;
+        Ok(reply)
+    }
+}
+
+fn narrow<Narrow: TryFrom<i64>>(value: i64, what: &'static str) -> Result<Narrow, CodecError> {
+    Narrow::try_from(value).map_err(|_| CodecError::Unknown {
+        what,
+        value: value.unsigned_abs(),
+    })
+}
+
+fn read_pid(reader: &mut Reader<'_>) -> Result<i32, CodecError> {
+    narrow(reader.signed("a process number")?, "a process number")
+}
+
+fn write_numbers(writer: &mut Writer, numbers: &[u64]) {
+    writer.number(numbers.len() as u64);
+    for number in numbers {
+        writer.number(*number);
+    }
+}
+
+fn read_numbers(reader: &mut Reader<'_>) -> Result<Vec<u64>, CodecError> {
+    let count = reader.count("a list of units")?;
+    (0..count).map(|_| reader.number("a unit")).collect()
+}
+
+fn write_units(writer: &mut Writer, units: &[Unit]) {
+    writer.number(units.len() as u64);
+    for unit in units {
+        writer.number(unit.id);
+        writer.byte(unit.kind as u8);
+        writer.number(unit.numbers.len() as u64);
+        for number in &unit.numbers {
+            writer.signed((*number).into());
+        }
+    }
+}
+
+fn read_units(reader: &mut Reader<'_>) -> Result<Vec<Unit>, CodecError> {
+    let what = "a descriptor's number";
+    let count = reader.count("a list of units")?;
+    let mut units = Vec::with_capacity(count);
+    for _ in 0..count {
+        let id = reader.number("a unit")?;
+        let kind = UnitKind::decode(reader)?;
+        let parts = reader.count(what)?;
+        let numbers = (0..parts)
+            .map(|_| narrow(reader.signed(what)?, what))
+            .collect::<Result<_, _>>()?;
+        units.push(Unit { id, kind, numbers });
+    }
+    Ok(units)
+}
+
+fn write_sources(writer: &mut Writer, sources: &[Source]) {
+    writer.number(sources.len() as u64);
+    for source in sources {
+        match source {
+            Source::Null => writer.byte(0),
+            Source::Part { unit, part } => {
+                writer.byte(1);
+                writer.byte(*unit);
+                writer.byte(*part);
+            }
+        }
+    }
+}
+
+fn read_sources(reader: &mut Reader<'_>) -> Result<Vec<Source>, CodecError> {
+    let what = "a descriptor";
+    let count = reader.count(what)?;
+    let mut sources = Vec::with_capacity(count);
+    for _ in 0..count {
+        sources.push(match reader.byte(what)? {
+            0 => Source::Null,
+            1 => Source::Part {
+                unit: reader.byte(what)?,
+                part: reader.byte(what)?,
+            },
+            other => {
+                return Err(CodecError::Unknown {
+                    what,
+                    value: other.into(),
+                });
+            }
+        });
+    }
+    Ok(sources)
+}
+
+fn read_role(reader: &mut Reader<'_>) -> Result<Role, CodecError> {
+    match reader.byte("a role")? {
+        1 => Ok(Role::Command),
+        2 => Ok(Role::Shell),
+        other => Err(CodecError::Unknown {
+            what: "a role",
+            value: other.into(),
+        }),
+    }
+}
+
+fn write_start(writer: &mut Writer, start: Option<&Start>) {
+    let Some(Start { key, record, units }) = start else {
+        writer.byte(0);
+        return;
+    };
+    writer.byte(1);
+    writer.number(*key);
+    writer.bytes(record);
+    write_numbers(writer, units);
+}
+
+fn read_start(reader: &mut Reader<'_>) -> Result<Option<Start>, CodecError> {
+    match reader.byte("a command")? {
+        0 => Ok(None),
+        1 => Ok(Some(Start {
+            key: reader.number("a slot")?,
+            record: reader.bytes("a record")?.to_vec(),
+            units: read_numbers(reader)?,
+        })),
+        other => Err(CodecError::Unknown {
+            what: "a command",
+            value: other.into(),
+        }),
+    }
+}
+
+fn write_exit(writer: &mut Writer, exit: &Exit) {
+    writer.optional(exit.code.map(i64::from));
+    writer.optional(exit.signal.map(i64::from));
+    writer.number(exit.user_us);
+    writer.number(exit.system_us);
+    writer.number(exit.max_resident_bytes);
+    writer.number(exit.at_us);
+}
+
+fn read_exit(reader: &mut Reader<'_>) -> Result<Exit, CodecError> {
+    let mut status = |what| {
+        let value = reader.optional(what)?;
+        value.map(|value| narrow(value, what)).transpose()
+    };
+    Ok(Exit {
+        code: status("an exit code")?,
+        signal: status("a signal")?,
+        user_us: reader.number("a time")?,
+        system_us: reader.number("a time")?,
+        max_resident_bytes: reader.number("a size")?,
+        at_us: reader.number("a time")?,
+    })
+}
+
+fn write_failure(writer: &mut Writer, failure: LaunchFailure) {
+    writer.bytes(&failure.to_bytes());
+}
+
+fn read_failure(reader: &mut Reader<'_>) -> Result<LaunchFailure, CodecError> {
+    let what = "a failed launch";
+    let bytes = reader.bytes(what)?;
+    let bytes = bytes.try_into().map_err(|_| CodecError::Short { what })?;
+    LaunchFailure::from_bytes(bytes).ok_or(CodecError::Unknown { what, value: 0 })
+}
+
+fn write_process(writer: &mut Writer, process: &ProcessState) {
+    match process {
+        ProcessState::Absent => writer.byte(0),
+        ProcessState::Running { pid } => {
+            writer.byte(1);
+            writer.signed((*pid).into());
+        }
+        ProcessState::Exited { pid, exit } => {
+            writer.byte(2);
+            writer.signed((*pid).into());
+            write_exit(writer, exit);
+        }
+        ProcessState::Failed(failure) => {
+            writer.byte(3);
+            write_failure(writer, *failure);
+        }
+    }
+}
+
+fn read_process(reader: &mut Reader<'_>) -> Result<ProcessState, CodecError> {
+    match reader.byte("the state of a process")? {
+        0 => Ok(ProcessState::Absent),
+        1 => Ok(ProcessState::Running {
+            pid: read_pid(reader)?,
+        }),
+        2 => Ok(ProcessState::Exited {
+            pid: read_pid(reader)?,
+            exit: read_exit(reader)?,
+        }),
+        3 => read_failure(reader).map(ProcessState::Failed),
+        other => Err(CodecError::Unknown {
+            what: "the state of a process",
+            value: other.into(),
+        }),
+    }
+}
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod tests;

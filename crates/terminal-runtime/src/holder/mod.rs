@@ -1,0 +1,28 @@
+//! The holder: a tiny process that outlives the daemon.
+//!
+//! Owns: being the parent of every process, collecting them, keeping their
+//! pipes, files and the daemon's records. Never: reads a byte of output,
+//! understands a record, touches the disk, has more than one daemon or more
+//! than one thread.
+//!
+//! It is this same program in a hidden mode, started by the daemon. A daemon
+//! that is killed and started again finds it by its socket and is given
+//! everything back. What the daemon sends is one datagram each, so that every
+//! message has happened wholly or not at all when the daemon dies.
+
+mod codec;
+mod link;
+mod message;
+mod process;
+mod socket;
+mod start;
+mod table;
+mod units;
+
+pub use codec::{CodecError, Reader, Writer};
+pub use link::{FoundSlot, GivenUnit, HolderLink, ProcessEnd};
+pub use message::{
+    Exit, Key, ProcessState, Reply, Request, Role, Source, Start, Unit, UnitKind, VERSION,
+};
+pub use process::run;
+pub use start::{FoundHolder, HOLDER_MODE, HolderError, connect_or_start};

@@ -1,0 +1,394 @@
+//! The holder's life: one thread, three descriptors to watch, no runtime.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use halter_exec::{Signal, reap_any};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, sockopt};
+use rustix::process::{getpid, getuid, set_child_subreaper};
+
+use super::message::{Exit, Key, ProcessState, Reply, Request, Unit, UnitKind, VERSION};
+use super::socket;
+use super::table::{Order, Table};
+use crate::limits::{HOLDER_END_WAIT, HOLDER_LINGER, MAX_UNITS_AHEAD};
+
+/// How often a holder without a daemon looks whether it is still needed.
+const ALONE_TICK: Duration = Duration::from_millis(500);
+
+/// How soon something that did not fit is tried again.
+const RETRY_TICK: Duration = Duration::from_millis(5);
+
+/// The program in its hidden mode: holds processes and descriptors until it is
+/// told to end, or until nobody can need it any more. Its standard input is
+/// the socket where daemons connect; `path` is that socket's name.
+///
+/// # Errors
+/// If it cannot become what it has to be.
+pub fn run(path: &Path) -> io::Result<()> {
+    let listener = io::stdin().as_fd().try_clone_to_owned()?;
+    set_child_subreaper(Some(getpid()))?;
+    let (wake, woken) = std::os::unix::net::UnixStream::pair()?;
+    wake.set_nonblocking(true)?;
+    woken.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, woken)?;
+    let mut holder = Holder {
+        identity: identity(path),
+        path: path.to_owned(),
+        listener,
+        wake: wake.into(),
+        daemon: None,
+        outbox: VecDeque::new(),
+        table: Table::new()?,
+        buffer: Vec::new(),
+        alone_since: Instant::now(),
+    };
+    while holder.step()? {}
+    holder.end();
+    Ok(())
+}
+
+/// The file system's name for what is at this path now.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+struct Holder {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+    listener: OwnedFd,
+    wake: OwnedFd,
+    daemon: Option<OwnedFd>,
+    /// What the daemon has had no room for yet.
+    outbox: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    table: Table,
+    buffer: Vec<u8>,
+    /// Since when nobody is there and nothing works.
+    alone_since: Instant,
+}
+
+/// What became of a look at the daemon's messages.
+enum Heard {
+    Everything,
+    End,
+    Gone,
+}
+
+impl Holder {
+    /// Waits for something and deals with it; `false` to end.
+    fn step(&mut self) -> io::Result<bool> {
+        let (wake, caller, daemon) = self.wait()?;
+        if wake {
+            self.drain_wake();
+            self.reap();
+        }
+        if daemon {
+            self.flush();
+            match self.listen() {
+                Heard::Everything => {}
+                Heard::End => return Ok(false),
+                Heard::Gone => self.lose_daemon(),
+            }
+        }
+        if caller {
+            self.accept();
+        }
+        if self.table.has_unsent() {
+            self.table.tell_rest();
+        }
+        Ok(self.daemon.is_some() || self.is_needed())
+    }
+
+    fn wait(&self) -> io::Result<(bool, bool, bool)> {
+        let mut timeout = self.daemon.is_none().then_some(ALONE_TICK);
+        if self.table.has_unsent() || !self.outbox.is_empty() {
+            timeout = Some(RETRY_TICK);
+        }
+        let timeout = timeout.map(|limit| Timespec {
+            tv_sec: 0,
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        let mut watched = vec![
+            PollFd::new(&self.wake, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        if let Some(daemon) = &self.daemon {
+            watched.push(PollFd::new(daemon, PollFlags::IN));
+        }
+        match poll(&mut watched, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok((true, false, false)),
+            Err(error) => return Err(error.into()),
+        }
+        let ready = |index: usize| {
+            let found = watched.get(index);
+            found.is_some_and(|found| !found.revents().is_empty())
+        };
+        Ok((ready(0), ready(1), ready(2) || !self.outbox.is_empty()))
+    }
+
+    fn drain_wake(&self) {
+        let mut buffer = [0_u8; 64];
+        while matches!(rustix::io::read(&self.wake, &mut buffer), Ok(1..)) {}
+    }
+
+    /// Collects every child that has ended: those that were started here and
+    /// those that came here because their parents ended.
+    fn reap(&mut self) {
+        while let Ok(Some((pid, exit))) = reap_any() {
+            let exit = Exit {
+                code: exit.status.code,
+                signal: exit.status.signal,
+                user_us: micros(exit.usage.user_time),
+                system_us: micros(exit.usage.system_time),
+                max_resident_bytes: exit.usage.max_resident_bytes,
+                at_us: crate::clock::now_us(),
+            };
+            if let Some(key) = self.table.exited(pid, exit) {
+                self.send(&Reply::Exited { key, exit }, &[]);
+            }
+        }
+    }
+
+    /// Hears the daemon out.
+    fn listen(&mut self) -> Heard {
+        loop {
+            let Some(daemon) = &self.daemon else {
+                return Heard::Everything;
+            };
+            let received = match socket::receive(daemon, &mut self.buffer) {
+                Ok(Some(received)) => received,
+                Ok(None) => return Heard::Gone,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Heard::Everything;
+                }
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => continue,
+                Err(_) => return Heard::Gone,
+            };
+            // What cannot be read was not sent by a daemon of this version.
+            let requests = Request::decode_all(&received.message).unwrap_or_default();
+            let mut fds = received.fds;
+            for request in requests {
+                if !self.serve(request, &mut fds) {
+                    return Heard::End;
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, request: Request, fds: &mut Vec<OwnedFd>) -> bool {
+        match request {
+            Request::Hello { version } => self.welcome(version),
+            Request::Make { kind, count } => self.make(kind, count),
+            Request::Give { id, kind } => {
+                let rest = fds.split_off(kind.parts().min(fds.len()));
+                self.table.give(id, kind, std::mem::replace(fds, rest));
+            }
+            Request::Put { key, record, units } => self.table.put(key, record, &units),
+            Request::Spawn {
+                key,
+                record,
+                units,
+                role,
+                slots,
+                plan,
+            } => {
+                let order = Order {
+                    key,
+                    record,
+                    units,
+                    role,
+                    slots,
+                    plan,
+                };
+                if let Err(failure) = self.table.spawn(order) {
+                    self.send(&Reply::Failed { key, failure }, &[]);
+                }
+            }
+            Request::Tell { key, lines, start } => self.table.tell(key, &lines, start),
+            Request::Settle { key } => self.table.settle(key),
+            Request::CloseInput { key } => self.table.close_input(key),
+            Request::Forget { key } => self.table.forget(key),
+            Request::Drop { units } => self.table.drop_units(&units),
+            Request::Signal { key, signal } => self.table.signal(key, signal),
+            Request::Show { key } => self.show(key),
+            Request::End => return false,
+        }
+        true
+    }
+
+    fn welcome(&mut self, version: u64) {
+        if version != VERSION {
+            self.send(&Reply::Refused { version: VERSION }, &[]);
+            return;
+        }
+        let pid = getpid().as_raw_nonzero().get();
+        self.send(
+            &Reply::Welcome {
+                version: VERSION,
+                pid,
+            },
+            &[],
+        );
+        // Taken apart so that the slots can be read while they are sent.
+        let table = std::mem::take(&mut self.table.slots);
+        for (key, slot) in &table {
+            let units: Vec<Unit> = slot.units.iter().map(|unit| unit.describe()).collect();
+            let fds: Vec<BorrowedFd<'_>> = slot
+                .units
+                .iter()
+                .flat_map(|unit| unit.open_parts())
+                .collect();
+            let reply = Reply::Slot {
+                key: *key,
+                record: slot.record.clone(),
+                units,
+                process: slot.process.clone(),
+            };
+            self.send(&reply, &fds);
+        }
+        self.table.slots = table;
+        self.send(&Reply::Ready, &[]);
+    }
+
+    /// Makes units and hands out copies, all in one message.
+    fn make(&mut self, kind: UnitKind, count: u64) {
+        let mut ids = Vec::new();
+        for _ in 0..count.min(MAX_UNITS_AHEAD) {
+            match self.table.make(kind) {
+                Ok(id) => ids.push(id),
+                // Out of descriptors: fewer are better than none.
+                Err(_) => break,
+            }
+        }
+        let made: Vec<_> = ids.iter().filter_map(|id| self.table.unit(*id)).collect();
+        let units = made.iter().map(|unit| unit.describe()).collect();
+        let fds: Vec<_> = made.iter().flat_map(|unit| unit.shared_parts()).collect();
+        let reply = Reply::Units { kind, units };
+        post(&mut self.outbox, self.daemon.as_ref(), &reply, &fds);
+    }
+
+    fn show(&mut self, key: Key) {
+        let process = self.table.slots.get(&key).map(|slot| &slot.process);
+        if let Some(ProcessState::Running { pid }) = process {
+            let pid = *pid;
+            self.send(&Reply::Started { key, pid }, &[]);
+        }
+    }
+
+    fn send(&mut self, reply: &Reply, fds: &[BorrowedFd<'_>]) {
+        post(&mut self.outbox, self.daemon.as_ref(), reply, fds);
+    }
+
+    fn flush(&mut self) {
+        let Some(daemon) = &self.daemon else {
+            self.outbox.clear();
+            return;
+        };
+        while let Some((message, fds)) = self.outbox.front() {
+            let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+            if let Err(error) = socket::send(daemon, message, &fds)
+                && must_wait(&error)
+            {
+                return;
+            }
+            self.outbox.pop_front();
+        }
+    }
+
+    /// Takes the next daemon, if it is one and there is none.
+    fn accept(&mut self) {
+        let Ok(caller) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+        else {
+            return;
+        };
+        let same_user = sockopt::socket_peercred(&caller).is_ok_and(|peer| peer.uid == getuid());
+        if !same_user {
+            return;
+        }
+        if self.daemon.is_some() {
+            let refusal = Reply::Refused { version: VERSION }.encode();
+            let _ = socket::send(&caller, &refusal, &[]);
+            return;
+        }
+        self.daemon = Some(caller);
+    }
+
+    fn lose_daemon(&mut self) {
+        self.daemon = None;
+        self.outbox.clear();
+        self.table.drop_spare_units();
+        self.alone_since = Instant::now();
+    }
+
+    /// Whether a daemon may still come for something that is here.
+    fn is_needed(&mut self) -> bool {
+        if identity(&self.path) != self.identity {
+            return false;
+        }
+        if self.table.is_working() {
+            self.alone_since = Instant::now();
+        }
+        self.alone_since.elapsed() < HOLDER_LINGER
+    }
+
+    /// Kills everything that descends from here and collects it. Nothing
+    /// escapes: whatever loses its parent becomes a child of this process.
+    fn end(&mut self) {
+        let own = getpid().as_raw_nonzero().get();
+        let until = Instant::now() + HOLDER_END_WAIT;
+        while Instant::now() < until {
+            match reap_any() {
+                Ok(Some(_)) => continue,
+                Ok(None) => {}
+                // No child is left.
+                Err(_) => return,
+            }
+            for process in halter_exec::list_descendants(own).unwrap_or_default() {
+                if process.ppid == own {
+                    // One that has ended meanwhile is collected next.
+                    let _ = halter_exec::kill_tree(process.pid, Signal::KILL);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Sends, or keeps what there is no room for.
+fn post(
+    outbox: &mut VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    daemon: Option<&OwnedFd>,
+    reply: &Reply,
+    fds: &[BorrowedFd<'_>],
+) {
+    let Some(daemon) = daemon else { return };
+    let message = reply.encode();
+    if outbox.is_empty() {
+        match socket::send(daemon, &message, fds) {
+            Err(error) if must_wait(&error) => {}
+            // A daemon that is gone is noticed by what is read from it.
+            _ => return,
+        }
+    }
+    let copies = fds.iter().map(|fd| fd.try_clone_to_owned());
+    if let Ok(fds) = copies.collect() {
+        outbox.push_back((message, fds));
+    }
+}
+
+/// No room in the socket, or too many descriptors on their way.
+fn must_wait(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+        || error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

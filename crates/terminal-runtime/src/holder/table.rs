@@ -1,0 +1,261 @@
+//! What the holder holds: slots with records, units and processes.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use halter_exec::{LaunchFailure, LaunchPlan, LaunchStep, PidFd, Signal, launch};
+
+use super::message::{Exit, Key, ProcessState, Role, Source, Start, UnitKind};
+use super::units::HeldUnit;
+
+/// One thing the daemon wants kept.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub record: Vec<u8>,
+    pub units: Vec<HeldUnit>,
+    pub process: ProcessState,
+    /// The handle of a process that runs.
+    pidfd: Option<PidFd>,
+    /// Whether this is work that is not over.
+    working: bool,
+    /// Lines that did not fit into the process's input yet.
+    unsent: Vec<u8>,
+}
+
+impl Slot {
+    fn new(record: Vec<u8>, units: Vec<HeldUnit>) -> Self {
+        Self {
+            record,
+            units,
+            process: ProcessState::Absent,
+            pidfd: None,
+            working: false,
+            unsent: Vec::new(),
+        }
+    }
+
+    /// Writes as much as fits of what is to be said to the process.
+    fn tell(&mut self) {
+        let Some(input) = self.units.first().and_then(|unit| unit.part(0)) else {
+            self.unsent.clear();
+            return;
+        };
+        while !self.unsent.is_empty() {
+            match rustix::io::retry_on_intr(|| rustix::io::write(input, &self.unsent)) {
+                Ok(written) => drop(self.unsent.drain(..written)),
+                Err(rustix::io::Errno::AGAIN) => return,
+                // Nobody reads any more: the process's end says the rest.
+                Err(_) => self.unsent.clear(),
+            }
+        }
+    }
+}
+
+/// All slots and all units that are in none.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub slots: HashMap<Key, Slot>,
+    units: HashMap<u64, HeldUnit>,
+    next_unit: u64,
+    keys_by_pid: HashMap<i32, Key>,
+    null: OwnedFd,
+}
+
+/// What is asked to be started.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub key: Key,
+    pub record: Vec<u8>,
+    pub units: Vec<u64>,
+    pub role: Role,
+    pub slots: Vec<Source>,
+    pub plan: Vec<u8>,
+}
+
+impl Table {
+    pub(super) fn new() -> io::Result<Self> {
+        let null = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")?;
+        Ok(Self {
+            slots: HashMap::new(),
+            units: HashMap::new(),
+            next_unit: 0,
+            keys_by_pid: HashMap::new(),
+            null: null.into(),
+        })
+    }
+
+    /// Makes a unit and keeps it until a slot asks for it.
+    pub(super) fn make(&mut self, kind: UnitKind) -> io::Result<u64> {
+        let id = self.next_unit;
+        self.next_unit += 1;
+        self.units.insert(id, HeldUnit::make(id, kind)?);
+        Ok(id)
+    }
+
+    pub(super) fn unit(&self, id: u64) -> Option<&HeldUnit> {
+        self.units.get(&id)
+    }
+
+    pub(super) fn give(&mut self, id: u64, kind: UnitKind, parts: Vec<OwnedFd>) {
+        if let Some(unit) = HeldUnit::given(id, kind, parts) {
+            self.units.insert(id, unit);
+        }
+    }
+
+    fn take_units(&mut self, ids: &[u64]) -> Vec<HeldUnit> {
+        ids.iter().filter_map(|id| self.units.remove(id)).collect()
+    }
+
+    pub(super) fn put(&mut self, key: Key, record: Vec<u8>, units: &[u64]) {
+        let units = self.take_units(units);
+        match self.slots.get_mut(&key) {
+            Some(slot) => {
+                slot.record = record;
+                slot.units.extend(units);
+            }
+            None => drop(self.slots.insert(key, Slot::new(record, units))),
+        }
+    }
+
+    /// Starts a process in a new slot; the slot keeps the failure otherwise.
+    pub(super) fn spawn(&mut self, order: Order) -> Result<(), LaunchFailure> {
+        let units = self.take_units(&order.units);
+        let mut slot = Slot::new(order.record, units);
+        let launched = self.launch(&slot.units, &order.slots, &order.plan);
+        for unit in &mut slot.units {
+            unit.close_process_part();
+        }
+        let result = match launched {
+            Ok((pid, pidfd)) => {
+                slot.process = ProcessState::Running { pid };
+                slot.pidfd = Some(pidfd);
+                slot.working = order.role == Role::Command;
+                self.keys_by_pid.insert(pid, order.key);
+                Ok(())
+            }
+            Err(failure) => {
+                slot.process = ProcessState::Failed(failure);
+                Err(failure)
+            }
+        };
+        self.slots.insert(order.key, slot);
+        result
+    }
+
+    fn launch(
+        &self,
+        units: &[HeldUnit],
+        sources: &[Source],
+        plan: &[u8],
+    ) -> Result<(i32, PidFd), LaunchFailure> {
+        let unusable = || LaunchFailure {
+            step: LaunchStep::Input,
+            errno: rustix::io::Errno::INVAL.raw_os_error(),
+            entry: 0,
+        };
+        let plan = LaunchPlan::decode(plan).map_err(|_| unusable())?;
+        let mut slots: Vec<BorrowedFd<'_>> = Vec::with_capacity(sources.len());
+        for source in sources {
+            slots.push(match source {
+                Source::Null => self.null.as_fd(),
+                Source::Part { unit, part } => units
+                    .get(usize::from(*unit))
+                    .and_then(|unit| unit.part(usize::from(*part)))
+                    .ok_or_else(unusable)?,
+            });
+        }
+        let launched = launch(&plan, &slots)?;
+        Ok((launched.pid, launched.pidfd))
+    }
+
+    /// Says something to a slot's process, and keeps the command that this
+    /// starts.
+    pub(super) fn tell(&mut self, key: Key, lines: &[u8], start: Option<Start>) {
+        if let Some(start) = start {
+            let units = self.take_units(&start.units);
+            let mut slot = Slot::new(start.record, units);
+            slot.working = true;
+            self.slots.insert(start.key, slot);
+        }
+        if let Some(slot) = self.slots.get_mut(&key) {
+            slot.unsent.extend_from_slice(lines);
+            slot.tell();
+        }
+    }
+
+    /// Tries again what did not fit; whether something still does not.
+    pub(super) fn tell_rest(&mut self) -> bool {
+        let mut left = false;
+        for slot in self.slots.values_mut() {
+            if !slot.unsent.is_empty() {
+                slot.tell();
+                left |= !slot.unsent.is_empty();
+            }
+        }
+        left
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.slots.values().any(|slot| !slot.unsent.is_empty())
+    }
+
+    pub(super) fn settle(&mut self, key: Key) {
+        if let Some(slot) = self.slots.get_mut(&key) {
+            slot.working = false;
+            for unit in &mut slot.units {
+                unit.close_process_part();
+            }
+            slot.units
+                .retain(|unit| !matches!(unit.kind, UnitKind::File | UnitKind::Input));
+        }
+    }
+
+    pub(super) fn close_input(&mut self, key: Key) {
+        if let Some(slot) = self.slots.get_mut(&key) {
+            slot.units.retain(|unit| unit.kind != UnitKind::Input);
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: Key) {
+        self.slots.remove(&key);
+    }
+
+    pub(super) fn drop_units(&mut self, ids: &[u64]) {
+        for id in ids {
+            self.units.remove(id);
+        }
+    }
+
+    /// Drops what was made ahead for a daemon that is gone.
+    pub(super) fn drop_spare_units(&mut self) {
+        self.units.clear();
+    }
+
+    pub(super) fn signal(&self, key: Key, number: i32) {
+        let handle = self.slots.get(&key).and_then(|slot| slot.pidfd.as_ref());
+        if let (Some(handle), Some(signal)) = (handle, Signal::new(number).ok()) {
+            // One that has ended meanwhile needs no signal.
+            let _ = handle.send(signal);
+        }
+    }
+
+    /// Notes the end of a process; the slot it belongs to, if it still has
+    /// one.
+    pub(super) fn exited(&mut self, pid: i32, exit: Exit) -> Option<Key> {
+        let key = self.keys_by_pid.remove(&pid)?;
+        let slot = self.slots.get_mut(&key)?;
+        slot.process = ProcessState::Exited { pid, exit };
+        slot.pidfd = None;
+        slot.working = false;
+        Some(key)
+    }
+
+    /// Whether something is at work.
+    pub(super) fn is_working(&self) -> bool {
+        self.slots.values().any(|slot| slot.working)
+    }
+}

@@ -1,0 +1,251 @@
+//! The holder by itself: what it keeps, and when it ends.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use halter_exec::LaunchPlan;
+use terminal_runtime::holder::{
+    FoundHolder, FoundSlot, HolderLink, Key, ProcessEnd, ProcessState, Request, Role, Source,
+    Start, UnitKind, connect_or_start,
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_terminal-runtime");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn holder(state: &Path) -> FoundHolder {
+    connect_or_start(state, Path::new(PROGRAM)).await.unwrap()
+}
+
+fn private_directory() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn shell_plan(script: &str) -> LaunchPlan {
+    let mut plan = LaunchPlan::new("/bin/sh", "/").standard_streams();
+    plan.arguments = ["sh", "-c", script].map(Into::into).to_vec();
+    plan
+}
+
+/// Starts a script whose output goes to a unit; its key and that pipe.
+async fn start(link: &HolderLink, script: &str, record: &[u8]) -> (Key, OwnedFd) {
+    let key = link.new_key();
+    let mut output = link.unit(UnitKind::Output).await.unwrap();
+    let written = Source::Part { unit: 0, part: 1 };
+    link.send(&[Request::Spawn {
+        key,
+        record: record.to_vec(),
+        units: vec![output.unit.id],
+        role: Role::Command,
+        slots: vec![Source::Null, written, written],
+        plan: shell_plan(script).encode(),
+    }]);
+    (key, output.take(0).unwrap())
+}
+
+async fn gone(process: &halter_exec::PidFd) {
+    let process = process.try_clone().unwrap();
+    let ended = tokio::task::spawn_blocking(move || process.has_ended(PATIENCE));
+    assert!(ended.await.unwrap(), "the holder must end");
+}
+
+fn read_all(pipe: OwnedFd) -> String {
+    let mut text = String::new();
+    let mut file = File::from(pipe);
+    let mut buffer = [0; 1024];
+    while let Ok(count @ 1..) = file.read(&mut buffer) {
+        text.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
+    }
+    text
+}
+
+#[tokio::test]
+async fn a_process_is_started_its_end_and_its_output_are_reported() {
+    let state = private_directory();
+    let found = holder(state.path()).await;
+    assert!(found.slots.is_empty());
+    let key = found.link.new_key();
+    let end = found.link.end_of(key);
+    let (started, pipe) = start(&found.link, "echo hello; exit 7", b"").await;
+    assert_eq!(started, key + 1);
+    let end_of_it = found.link.end_of(started);
+    let ProcessEnd::Exited(exit) = end_of_it.await.unwrap() else {
+        panic!("it has exited");
+    };
+    assert_eq!((exit.code, exit.signal), (Some(7), None));
+    assert_eq!(read_all(pipe), "hello\n");
+    found.link.send(&[Request::End]);
+    assert_eq!(end.await.unwrap(), ProcessEnd::Lost);
+    gone(&found.process.unwrap()).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_is_named() {
+    let state = private_directory();
+    let found = holder(state.path()).await;
+    let key = found.link.new_key();
+    let end = found.link.end_of(key);
+    let plan = LaunchPlan::new("/no/such/program", "/").standard_streams();
+    found.link.send(&[Request::Spawn {
+        key,
+        record: vec![],
+        units: vec![],
+        role: Role::Command,
+        slots: vec![Source::Null; 3],
+        plan: plan.encode(),
+    }]);
+    let ProcessEnd::Failed(failure) = end.await.unwrap() else {
+        panic!("there is no such program");
+    };
+    assert_eq!(failure.step, halter_exec::LaunchStep::Exec);
+    found.link.send(&[Request::End]);
+}
+
+fn slot(slots: &[FoundSlot], key: Key) -> &FoundSlot {
+    slots.iter().find(|slot| slot.key == key).unwrap()
+}
+
+#[tokio::test]
+async fn the_next_daemon_is_given_everything() {
+    let state = private_directory();
+    let first = holder(state.path()).await;
+    let holder_process = first.process.unwrap();
+    let large = vec![7_u8; 3 * 1024 * 1024];
+    let (running, pipe) = start(&first.link, "echo early; read x; echo late", &large).await;
+    let (ended, _) = start(&first.link, "exit 3", b"ended").await;
+    let end = first.link.end_of(ended);
+    end.await.unwrap();
+    drop(pipe);
+    // Messages of a daemon that died right after sending them count.
+    let told = first.link.new_key();
+    first.link.send(&[
+        Request::Put {
+            key: told,
+            record: b"old".to_vec(),
+            units: vec![],
+        },
+        Request::Put {
+            key: told,
+            record: b"new".to_vec(),
+            units: vec![],
+        },
+    ]);
+    first.link.leave();
+    drop(first.link);
+
+    let second = meet_again(state.path()).await;
+    assert!(second.process.is_none(), "it is the same holder");
+    assert_eq!(second.slots.len(), 3);
+    assert_eq!(slot(&second.slots, told).record, b"new");
+    let found = slot(&second.slots, ended);
+    assert_eq!(found.record, b"ended");
+    let ProcessState::Exited { exit, .. } = &found.process else {
+        panic!("it has ended");
+    };
+    assert_eq!(exit.code, Some(3));
+    let found = slot(&second.slots, running);
+    assert_eq!(found.record, large);
+    assert_eq!(second.link.new_key(), told + 1);
+    second.link.send(&[Request::End]);
+    gone(&holder_process).await;
+}
+
+/// The holder refuses a second daemon until it has noticed the end of the
+/// first.
+async fn meet_again(state: &Path) -> FoundHolder {
+    for _ in 0..1000 {
+        if let Ok(found) = connect_or_start(state, Path::new(PROGRAM)).await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the holder does not take a new daemon");
+}
+
+#[tokio::test]
+async fn lines_reach_a_process_together_with_the_command_they_start() {
+    let state = private_directory();
+    let found = holder(state.path()).await;
+    let link = &found.link;
+    let shell = link.new_key();
+    let lines = link.unit(UnitKind::Input).await.unwrap();
+    let mut output = link.unit(UnitKind::Output).await.unwrap();
+    let end = link.end_of(shell);
+    let mut plan = LaunchPlan::new("/bin/sh", "/").standard_streams();
+    plan.arguments = ["sh", "-s"].map(Into::into).to_vec();
+    let written = Source::Part { unit: 1, part: 1 };
+    link.send(&[Request::Spawn {
+        key: shell,
+        record: vec![],
+        units: vec![lines.unit.id, output.unit.id],
+        role: Role::Shell,
+        slots: vec![Source::Part { unit: 0, part: 1 }, written, written],
+        plan: plan.encode(),
+    }]);
+    let command = link.new_key();
+    let script = link.unit(UnitKind::File).await.unwrap();
+    let path = script.path(link.holder(), 0);
+    File::options()
+        .write(true)
+        .open(&path)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, b"echo from the file; exit 4"))
+        .unwrap();
+    link.send(&[Request::Tell {
+        key: shell,
+        lines: format!(". {}\n", path.display()).into_bytes(),
+        start: Some(Start {
+            key: command,
+            record: b"command".to_vec(),
+            units: vec![script.unit.id],
+        }),
+    }]);
+    let ProcessEnd::Exited(exit) = end.await.unwrap() else {
+        panic!("the shell has exited");
+    };
+    assert_eq!(exit.code, Some(4));
+    assert_eq!(read_all(output.take(0).unwrap()), "from the file\n");
+    link.send(&[Request::End]);
+}
+
+#[tokio::test]
+async fn a_holder_kills_what_is_left_when_it_is_told_to_end() {
+    let state = private_directory();
+    let found = holder(state.path()).await;
+    let script =
+        "setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &) ; echo started; sleep 1000";
+    let (key, pipe) = start(&found.link, script, b"").await;
+    let end = found.link.end_of(key);
+    let pid = found.link.pid_of(key).await.unwrap();
+    assert!(Path::new(&format!("/proc/{pid}")).exists());
+    found.link.send(&[Request::End]);
+    assert_eq!(end.await.unwrap(), ProcessEnd::Lost);
+    gone(&found.process.unwrap()).await;
+    // Everybody who held the pipe's other end is gone.
+    let poll_end = tokio::task::spawn_blocking(move || {
+        let mut set = [rustix::event::PollFd::new(
+            &pipe,
+            rustix::event::PollFlags::empty(),
+        )];
+        let limit = rustix::event::Timespec {
+            tv_sec: 60,
+            tv_nsec: 0,
+        };
+        rustix::event::poll(&mut set, Some(&limit)).unwrap();
+        set[0].revents().contains(rustix::event::PollFlags::HUP)
+    });
+    assert!(poll_end.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_holder_that_nobody_can_find_ends() {
+    let state = private_directory();
+    let found = holder(state.path()).await;
+    let (_, _pipe) = start(&found.link, "sleep 1000", b"").await;
+    let process = found.process.unwrap();
+    found.link.leave();
+    drop(found.link);
+    drop(state);
+    gone(&process).await;
+}
