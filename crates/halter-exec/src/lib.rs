@@ -14,6 +14,7 @@
 //! | commands that share a shell's state | [`PersistentShell`] |
 //! | a process by handle | [`Process`] |
 //! | a process without a runtime, planned elsewhere | [`launch()`] with a [`LaunchPlan`] |
+//! | confinement and limits | [`SandboxSpec`], [`isolation_ladder`] |
 //! | a control group by its path | [`Cgroup`] |
 //! | look at or kill a tree | [`list_descendants`], [`kill_tree`] |
 
@@ -45,8 +46,12 @@ pub use output::{
     OutputStream, SpoolFile, SpoolSettings, Utf8Decoder, channel,
 };
 pub use process::{CommandSpec, Process, ProcessStreams, Stdin};
-pub use sandbox::{FileAccess, FileRule};
+pub use sandbox::{
+    FileAccess, FileRule, IsolationLevel, LevelState, LimitKind, LimitMechanism, LimitReport,
+    ResourceLimits, Sandbox, SandboxSpec, isolation_ladder,
+};
 pub use shell::{PersistentShell, ShellCommand, ShellConfig};
+pub use spawn::{find_program, find_program_in};
 pub use sys::{Cgroup, PidFd, Signal, SignalError, reap_any, watch_descriptor};
 pub use tree::{
     KillOutcome, ProcessInfo, SignalResult, TREE_MARKER, TreeControl, kill_tree, list_descendants,

@@ -37,6 +37,10 @@ pub const MAX_RECORD_BYTES: usize = 64 * 1024;
 /// that any system accepts.
 pub const MAX_PLAN_BYTES: usize = 16 * 1024 * 1024;
 
+/// The smallest share of a CPU that can be asked for, in thousandths: below
+/// it the system's counting is coarser than the share.
+pub const MIN_CPU_MILLIS: u32 = 10;
+
 /// Time between TERM and KILL unless the caller asks for another grace.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 

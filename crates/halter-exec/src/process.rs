@@ -18,9 +18,10 @@ use crate::limits::{
     DEFAULT_GRACE, DROP_WAIT, KILL_WAIT, MAX_STDIN_BYTES, POLL_PAUSE, RELEASE_WAIT,
 };
 use crate::output::{InputPipe, OutputLimits, OutputPipe};
+use crate::sandbox::{LimitReport, Sandbox, SandboxSpec};
 use crate::spawn::{self, SpawnRequest};
 use crate::sys::{self, PidFd, Signal};
-use crate::tree::{ProcessTree, Spared, TreeControl};
+use crate::tree::{OwnSandbox, ProcessTree, Spared, TreeControl};
 
 /// What a process reads on standard input.
 #[derive(Clone, Default)]
@@ -75,6 +76,8 @@ pub struct CommandSpec {
     pub grace: Duration,
     /// How much of its output is kept.
     pub output: OutputLimits,
+    /// What it and everything it starts may reach and use.
+    pub sandbox: SandboxSpec,
 }
 
 impl CommandSpec {
@@ -90,6 +93,7 @@ impl CommandSpec {
             deadline: None,
             grace: DEFAULT_GRACE,
             output: OutputLimits::default(),
+            sandbox: SandboxSpec::default(),
         }
     }
 
@@ -128,6 +132,13 @@ impl CommandSpec {
         self
     }
 
+    /// In a sandbox.
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: SandboxSpec) -> Self {
+        self.sandbox = sandbox;
+        self
+    }
+
     /// With other output bounds.
     #[must_use]
     pub fn output(mut self, output: OutputLimits) -> Self {
@@ -157,7 +168,7 @@ impl Process {
         spec.stdin.check()?;
         let (child, ours) = make_streams(&spec.stdin)
             .map_err(|source| ExecError::io("making the process's pipes", source))?;
-        let process = Self::start(&SpawnRequest {
+        let request = SpawnRequest {
             program: &spec.program,
             args: &spec.args,
             environment: &spec.environment,
@@ -167,15 +178,28 @@ impl Process {
                 (child.stdout.as_fd(), 1),
                 (child.stderr.as_fd(), 2),
             ],
-        })?;
+        };
+        let process = if spec.sandbox == SandboxSpec::default() {
+            Self::start(&request)?
+        } else {
+            let sandbox = Sandbox::establish(spec.sandbox.clone(), &sys::numbered_name())?;
+            Self::start_in(&request, Some(OwnSandbox(sandbox)))?
+        };
         Ok((process, ours))
     }
 
     pub(crate) fn start(request: &SpawnRequest<'_>) -> Result<Self, ExecError> {
+        Self::start_in(request, None)
+    }
+
+    fn start_in(
+        request: &SpawnRequest<'_>,
+        sandbox: Option<OwnSandbox>,
+    ) -> Result<Self, ExecError> {
         let started = Instant::now();
-        let (launched, grip) = spawn::spawn(request)?;
+        let (launched, grip) = spawn::spawn(request, sandbox.as_ref().map(|own| &own.0))?;
         let pid = launched.pid;
-        let tree = ProcessTree::new(pid, grip);
+        let tree = ProcessTree::new(pid, grip, sandbox);
         match sys::watch_process(launched.pidfd) {
             Ok(pidfd) => Ok(Self {
                 pid,
@@ -196,6 +220,12 @@ impl Process {
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Which mechanism keeps each limit of its sandbox.
+    #[must_use]
+    pub fn limits(&self) -> &[LimitReport] {
+        self.tree.as_ref().map_or(&[], ProcessTree::limits)
     }
 
     /// How its tree is held together.

@@ -2,9 +2,11 @@
 //! and errors that name the thing that was missing.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
@@ -12,6 +14,8 @@ use rustix::fs::{Access, access};
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::launch::{DescriptorMapping, LaunchPlan, LaunchStep, Launched, launch};
+use crate::sandbox::Sandbox;
+use crate::sys;
 use crate::tree::TreeGrip;
 
 /// Where programs are looked for when the child has no `PATH`.
@@ -28,17 +32,28 @@ pub(crate) struct SpawnRequest<'a> {
     pub fds: Vec<(BorrowedFd<'a>, RawFd)>,
 }
 
-/// Starts the process in the strongest tree grip this host really grants.
-pub(crate) fn spawn(request: &SpawnRequest<'_>) -> Result<(Launched, TreeGrip), ExecError> {
-    let (mut plan, slots) = plan(request)?;
-    let mut grip = TreeGrip::strongest()?;
+/// Starts the process in the strongest tree grip this host really grants, in
+/// the sandbox if there is one.
+pub(crate) fn spawn(
+    request: &SpawnRequest<'_>,
+    sandbox: Option<&Sandbox>,
+) -> Result<(Launched, TreeGrip), ExecError> {
+    let (mut plan, slots) = plan(request);
+    if let Some(sandbox) = sandbox {
+        sandbox.confine(&mut plan);
+    }
+    let root = plan.root.as_deref();
+    plan.program = find_program_in(root, request.program, request.environment, &plan.cwd)?;
+    let parent = sandbox.and_then(Sandbox::cgroup_parent);
+    let mut grip = TreeGrip::strongest(parent)?;
     grip.hold(&mut plan);
     plan.check()?;
     let mut launched = launch(&plan, &slots);
-    // A cgroup can exist and yet refuse members (delegation rules).
-    if grip.cgroup().is_some()
-        && matches!(&launched, Err(failure) if failure.step == LaunchStep::ControlGroup)
-    {
+    // A cgroup can exist and yet refuse members (delegation rules). One that
+    // carries limits must not be done without.
+    let refused = matches!(&launched, Err(failure)
+        if failure.step == LaunchStep::ControlGroup && failure.entry == 0);
+    if refused && grip.cgroup().is_some() && parent.is_none() {
         grip = TreeGrip::walking()?;
         grip.hold(&mut plan);
         launched = launch(&plan, &slots);
@@ -49,12 +64,10 @@ pub(crate) fn spawn(request: &SpawnRequest<'_>) -> Result<(Launched, TreeGrip), 
     }
 }
 
-fn plan<'a>(request: &SpawnRequest<'a>) -> Result<(LaunchPlan, Vec<BorrowedFd<'a>>), ExecError> {
-    let program = find_program(request.program, request.environment, request.cwd)?;
+fn plan<'a>(request: &SpawnRequest<'a>) -> (LaunchPlan, Vec<BorrowedFd<'a>>) {
     let name = request.program.to_owned();
     let descriptors = request.fds.iter().zip(0..);
     let plan = LaunchPlan {
-        program,
         arguments: [name]
             .into_iter()
             .chain(request.args.iter().cloned())
@@ -69,12 +82,29 @@ fn plan<'a>(request: &SpawnRequest<'a>) -> Result<(LaunchPlan, Vec<BorrowedFd<'a
             .collect(),
         ..LaunchPlan::default()
     };
-    Ok((plan, request.fds.iter().map(|(fd, _)| *fd).collect()))
+    (plan, request.fds.iter().map(|(fd, _)| *fd).collect())
 }
 
-/// The file to execute. A name with a slash is a path, seen from the child's
-/// working directory; any other is searched in the child's `PATH`, not ours.
-pub(crate) fn find_program(
+/// Looks for a program as the process will see it: a name with a slash is a
+/// path, seen from the working directory; any other is searched in the
+/// environment's `PATH`, never in this program's own.
+///
+/// # Errors
+/// If there is none, or none that may be executed.
+pub fn find_program(
+    program: &OsStr,
+    environment: &Environment,
+    cwd: &Path,
+) -> Result<PathBuf, ExecError> {
+    find_program_in(None, program, environment, cwd)
+}
+
+/// The same below another root directory.
+///
+/// # Errors
+/// If there is none, or none that may be executed.
+pub fn find_program_in(
+    root: Option<&Path>,
     program: &OsStr,
     environment: &Environment,
     cwd: &Path,
@@ -91,7 +121,7 @@ pub(crate) fn find_program(
     let mut denied = None;
     for directory in std::env::split_paths(path) {
         let candidate = cwd.join(directory).join(program);
-        match executable(&candidate) {
+        match executable(root, &candidate) {
             Ok(true) => return Ok(candidate),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 denied.get_or_insert(candidate);
@@ -108,10 +138,15 @@ pub(crate) fn find_program(
     })
 }
 
-fn executable(path: &Path) -> io::Result<bool> {
-    if !path.metadata()?.is_file() {
-        return Ok(false);
-    }
-    access(path, Access::EXEC_OK)?;
-    Ok(true)
+fn executable(root: Option<&Path>, path: &Path) -> io::Result<bool> {
+    let Some(root) = root else {
+        if !path.metadata()?.is_file() {
+            return Ok(false);
+        }
+        access(path, Access::EXEC_OK)?;
+        return Ok(true);
+    };
+    // Links inside lead where they lead for the process, not for us.
+    let found = File::from(sys::open_place(Some(root), path)?).metadata()?;
+    Ok(found.is_file() && found.permissions().mode() & 0o111 != 0)
 }

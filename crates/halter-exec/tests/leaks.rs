@@ -100,12 +100,15 @@ fn directories_named(root: &Path, prefix: &str, depth: usize) -> Vec<PathBuf> {
 }
 
 async fn one_shot(text: &str, number: u64, spools: &Path) {
-    let spec = CommandSpec::new("bash", "/")
+    let mut spec = CommandSpec::new("bash", "/")
         .args(["--noprofile", "--norc", "-c", text])
         .environment(environment())
         .deadline(Duration::from_secs(2))
         .grace(Duration::from_millis(20))
         .output(limits(spools));
+    if number.is_multiple_of(4) {
+        spec.sandbox.limits.memory_bytes = Some(1 << 30);
+    }
     let cancel = CancellationToken::new();
     let pause = Duration::from_micros(number * 977 % 20_000);
     match number % 3 {

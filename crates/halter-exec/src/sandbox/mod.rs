@@ -1,5 +1,124 @@
-//! What a process may reach and use, as data.
+//! What a process may reach and use: as data, and as it is established.
+//!
+//! A level that was asked for and cannot be had is an error before anything
+//! is started; nothing is weakened in silence.
 
 mod file_rules;
+mod ladder;
+mod resources;
+
+use std::path::{Path, PathBuf};
 
 pub use file_rules::{FileAccess, FileRule};
+pub use ladder::{IsolationLevel, LevelState, isolation_ladder};
+pub use resources::{LimitKind, LimitMechanism, LimitReport, ResourceLimits};
+
+use crate::error::ExecError;
+use crate::launch::LaunchPlan;
+use crate::sys::LimitGroups;
+
+/// A sandbox as data. The default confines nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SandboxSpec {
+    /// The directory that becomes the process's `/`.
+    pub root: Option<PathBuf>,
+    /// The directory to start in, as the process sees it; `None` for the
+    /// command's own.
+    pub working_directory: Option<PathBuf>,
+    /// What it and everything it starts may use together.
+    pub limits: ResourceLimits,
+    /// The only files it may touch by name, as the process sees them; `None`
+    /// for no restriction.
+    pub file_rules: Option<Vec<FileRule>>,
+    /// Whether it can never gain privileges by executing a file. File rules
+    /// imply it.
+    pub no_new_privileges: bool,
+}
+
+/// A sandbox whose limits are in place, ready for processes.
+#[derive(Debug)]
+pub struct Sandbox {
+    spec: SandboxSpec,
+    groups: LimitGroups,
+}
+
+impl Sandbox {
+    /// Puts the limits of `spec` in place under a name that is this sandbox's
+    /// alone, of letters, digits, `-` and `_`. Groups of that name that are
+    /// there already are taken over, so that a program finds its sandboxes
+    /// again after a crash. Groups stay until they are
+    /// [removed](Self::remove).
+    ///
+    /// # Errors
+    /// If a limit cannot be kept here; the error names it and says why.
+    pub fn establish(spec: SandboxSpec, name: &str) -> Result<Self, ExecError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if name.is_empty() || !name.bytes().all(plain) {
+            return Err(ExecError::invalid(
+                "the sandbox's name",
+                "it consists of letters, digits, `-` and `_`",
+            ));
+        }
+        spec.limits.check()?;
+        let groups = LimitGroups::establish(&spec.limits, name)?;
+        Ok(Self { spec, groups })
+    }
+
+    /// Has the process of this plan begin its life in the sandbox. Its own
+    /// [control group](LaunchPlan::cgroup) must be below
+    /// [`cgroup_parent`](Self::cgroup_parent).
+    pub fn confine(&self, plan: &mut LaunchPlan) {
+        if let Some(root) = &self.spec.root {
+            plan.root = Some(root.clone());
+        }
+        if let Some(directory) = &self.spec.working_directory {
+            plan.cwd.clone_from(directory);
+        }
+        if let Some(rules) = &self.spec.file_rules {
+            plan.file_rules = Some(rules.clone());
+        }
+        plan.no_new_privileges |= self.spec.no_new_privileges;
+        plan.limit_groups.extend(self.groups.entered().cloned());
+        plan.rlimits.extend(self.groups.rlimits());
+        if plan.cgroup.is_none() {
+            plan.cgroup = self.groups.tree_parent().map(Path::to_owned);
+        }
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn spec(&self) -> &SandboxSpec {
+        &self.spec
+    }
+
+    /// Which mechanism keeps each limit that was asked for.
+    #[must_use]
+    pub fn limits(&self) -> &[LimitReport] {
+        self.groups.reports()
+    }
+
+    /// The version 2 control group that carries limits: the groups of the
+    /// processes inside must be made in it. `None` for anywhere.
+    #[must_use]
+    pub fn cgroup_parent(&self) -> Option<&Path> {
+        self.groups.tree_parent()
+    }
+
+    /// Removes the groups that carry the limits. Nothing happens if they are
+    /// gone.
+    ///
+    /// # Errors
+    /// If something still lives in one.
+    pub fn remove(&self) -> Result<(), ExecError> {
+        self.groups
+            .remove()
+            .map_err(|source| ExecError::io("removing the sandbox's groups", source))
+    }
+
+    /// Kills what lives in, and removes, groups that an earlier run left
+    /// behind: those whose name begins with `prefix`, unless `keep` wants the
+    /// name. Returns those that could not be removed in time.
+    pub fn sweep(prefix: &str, keep: impl FnMut(&str) -> bool) -> Vec<PathBuf> {
+        LimitGroups::sweep(prefix, keep)
+    }
+}

@@ -8,10 +8,14 @@ compile_error!("halter-exec runs on Linux; another Unix needs a backend beside `
 mod linux;
 
 pub use linux::cgroup::Cgroup;
-pub(crate) use linux::cgroup::{open_cgroup, open_limit_groups};
+pub(crate) use linux::cgroup::{numbered_name, open_cgroup, open_limit_groups};
 pub(crate) use linux::clone::{ChildPlan, spawn};
 pub(crate) use linux::handover::{data_file, handover_path, pipe, read_data_file};
-pub(crate) use linux::landlock::file_ruleset;
+pub(crate) use linux::landlock::{file_ruleset, open_place};
+pub(crate) use linux::levels::{
+    chroot_mechanism, file_rules_mechanism, privileges_mechanism, tree_mechanism,
+};
+pub(crate) use linux::limit_groups::LimitGroups;
 pub use linux::pidfd::{PidFd, reap_any};
 pub(crate) use linux::procfs;
 pub use linux::signals::{Signal, SignalError};

@@ -6,6 +6,7 @@ mod walk;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -15,6 +16,7 @@ pub use listing::{KillOutcome, ProcessInfo, SignalResult, kill_tree, list_descen
 use crate::error::ExecError;
 use crate::launch::LaunchPlan;
 use crate::limits::{KILL_AGAIN, KILL_WAIT, MAX_FREEZE_ROUNDS, POLL_PAUSE, UNCLEAR_WAIT};
+use crate::sandbox::{LimitReport, Sandbox};
 use crate::sys::procfs::{self, EnvironmentLook};
 use crate::sys::{Cgroup, PidFd, Signal};
 
@@ -73,10 +75,18 @@ pub(crate) enum TreeGrip {
 }
 
 impl TreeGrip {
-    /// The strongest grip this host offers.
-    pub(crate) fn strongest() -> Result<Self, ExecError> {
-        match Cgroup::create_numbered() {
+    /// The strongest grip this host offers, below a group that must not be
+    /// left if there is one.
+    pub(crate) fn strongest(parent: Option<&Path>) -> Result<Self, ExecError> {
+        let made = match parent {
+            Some(parent) => Cgroup::create_numbered_in(parent),
+            None => Cgroup::create_numbered(),
+        };
+        match made {
             Ok(cgroup) => Ok(Self::Cgroup(cgroup)),
+            Err(error) if parent.is_some() => {
+                Err(ExecError::io("making a group in the sandbox", error))
+            }
             Err(error) => {
                 tracing::debug!(%error, "no cgroup; process trees are held by walking");
                 Self::walking()
@@ -124,7 +134,21 @@ impl Drop for TreeGrip {
 #[derive(Debug)]
 pub(crate) struct ProcessTree {
     leader: Member,
+    // Dropped in this order: the grip may lie within the sandbox.
     grip: TreeGrip,
+    sandbox: Option<OwnSandbox>,
+}
+
+/// A sandbox made for one tree, removed with it.
+#[derive(Debug)]
+pub(crate) struct OwnSandbox(pub Sandbox);
+
+impl Drop for OwnSandbox {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.remove() {
+            tracing::debug!(%error, "sandbox not removed");
+        }
+    }
 }
 
 /// What one look at a tree finds.
@@ -156,7 +180,7 @@ impl Spared {
 }
 
 impl ProcessTree {
-    pub(crate) fn new(leader: i32, grip: TreeGrip) -> Self {
+    pub(crate) fn new(leader: i32, grip: TreeGrip, sandbox: Option<OwnSandbox>) -> Self {
         let leader = procfs::stat(leader).map_or(
             Member {
                 pid: leader,
@@ -165,7 +189,15 @@ impl ProcessTree {
             },
             |stat| Member::from(&stat),
         );
-        Self { leader, grip }
+        Self {
+            leader,
+            grip,
+            sandbox,
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &[LimitReport] {
+        self.sandbox.as_ref().map_or(&[], |own| own.0.limits())
     }
 
     pub(crate) fn control(&self) -> TreeControl {
@@ -313,10 +345,12 @@ impl ProcessTree {
 
     /// Gives back what the grip holds on to; the tree must be gone.
     pub(crate) fn release(&mut self) -> bool {
-        match &mut self.grip {
+        let released = match &mut self.grip {
             TreeGrip::Cgroup(cgroup) => cgroup.remove().is_ok(),
             TreeGrip::Walk { .. } => true,
-        }
+        };
+        let sandbox = self.sandbox.as_ref();
+        released && sandbox.is_none_or(|own| own.0.remove().is_ok())
     }
 }
 

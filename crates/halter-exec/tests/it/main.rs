@@ -11,8 +11,10 @@
 mod cgroups;
 mod launch;
 mod output;
+mod privileges;
 mod processes;
 mod run;
+mod sandbox;
 mod shell;
 mod support;
 mod walking;

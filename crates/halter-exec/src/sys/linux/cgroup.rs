@@ -81,12 +81,13 @@ impl Cgroup {
     /// behind by a crashed program that had our number before are stepped
     /// over.
     pub(crate) fn create_numbered() -> io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let parent = Self::own()?;
+        Self::create_numbered_in(&Self::own()?)
+    }
+
+    /// The same, below another group.
+    pub(crate) fn create_numbered_in(parent: &Path) -> io::Result<Self> {
         loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("halter-{}-{number}", std::process::id());
-            match Self::create(&parent, name) {
+            match Self::create(parent, numbered_name()) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 other => return other,
             }
@@ -102,9 +103,7 @@ impl Cgroup {
     /// Living members, those of groups made below this one included.
     #[must_use]
     pub fn members(&self) -> Vec<i32> {
-        let mut pids = Vec::new();
-        collect_members(&self.path, &mut pids);
-        pids
+        members_of(&self.path)
     }
 
     /// Whether this process is (still) a member.
@@ -246,6 +245,13 @@ impl AsFd for Cgroup {
     }
 }
 
+/// A name that no other group made by a living program has.
+pub(crate) fn numbered_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("halter-{}-{number}", std::process::id())
+}
+
 /// Waits for the announcement of a change in `cgroup.events`.
 fn wait_for_change(events: &File, limit: Duration) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -292,6 +298,13 @@ pub(crate) fn open_procs(directory: impl AsFd) -> io::Result<OwnedFd> {
     Ok(openat(directory, "cgroup.procs", flags, Mode::empty())?)
 }
 
+/// Living members of the group with this directory, of either version.
+pub(super) fn members_of(path: &Path) -> Vec<i32> {
+    let mut pids = Vec::new();
+    collect_members(path, &mut pids);
+    pids
+}
+
 fn collect_members(path: &Path, pids: &mut Vec<i32>) {
     if let Ok(text) = fs::read_to_string(path.join("cgroup.procs")) {
         pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
@@ -301,7 +314,7 @@ fn collect_members(path: &Path, pids: &mut Vec<i32>) {
     }
 }
 
-fn remove_recursively(path: &Path) -> io::Result<()> {
+pub(super) fn remove_recursively(path: &Path) -> io::Result<()> {
     for below in directories_in(path) {
         remove_recursively(&below)?;
     }

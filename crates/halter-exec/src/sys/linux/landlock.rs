@@ -64,7 +64,7 @@ fn rights(access: FileAccess) -> BitFlags<AccessFs> {
 }
 
 /// The place itself, found as the child will find it.
-fn open_place(root: Option<&Path>, path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn open_place(root: Option<&Path>, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let Some(root) = root else {
         return Ok(openat(CWD, path, flags, Mode::empty())?);

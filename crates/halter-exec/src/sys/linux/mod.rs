@@ -5,6 +5,8 @@ pub(crate) mod child;
 pub(crate) mod clone;
 pub(crate) mod handover;
 pub(crate) mod landlock;
+pub(crate) mod levels;
+pub(crate) mod limit_groups;
 pub(crate) mod pidfd;
 pub(crate) mod procfs;
 pub(crate) mod signals;
