@@ -12,6 +12,7 @@
 //! |---|---|
 //! | one program, start to end | [`run`] with a [`CommandSpec`] |
 //! | commands that share a shell's state | [`PersistentShell`] |
+//! | the same with processes and streams of your own | [`ShellDriver`] |
 //! | a process by handle | [`Process`] |
 //! | a process without a runtime, planned elsewhere | [`launch()`] with a [`LaunchPlan`] |
 //! | confinement and limits | [`SandboxSpec`], [`isolation_ladder`] |
@@ -50,7 +51,11 @@ pub use sandbox::{
     FileAccess, FileRule, IsolationLevel, LevelState, LimitKind, LimitMechanism, LimitReport,
     ResourceLimits, Sandbox, SandboxSpec, isolation_ladder,
 };
-pub use shell::{PersistentShell, ShellCommand, ShellConfig};
+pub use shell::{
+    Bystanders, CommandEnd, CommandStreams, CommandText, DirectoryIdentity, LocalHost, LocalShell,
+    PersistentShell, SharedFile, ShellCommand, ShellConfig, ShellDriver, ShellFiles, ShellHost,
+    ShellLaunch, ShellProcess, ShellState,
+};
 pub use spawn::{find_program, find_program_in};
 pub use sys::{Cgroup, PidFd, Signal, SignalError, reap_any, watch_descriptor};
 pub use tree::{

@@ -8,10 +8,18 @@ use crate::error::ExecError;
 
 /// 128 random bits in hexadecimal.
 pub(crate) fn random() -> Result<String, ExecError> {
-    let mut bytes = [0_u8; 16];
+    hexadecimal([0_u8; 16])
+}
+
+/// 64 random bits in hexadecimal, for names that live for a moment.
+pub(crate) fn short() -> Result<String, ExecError> {
+    hexadecimal([0_u8; 8])
+}
+
+fn hexadecimal<const BYTES: usize>(mut bytes: [u8; BYTES]) -> Result<String, ExecError> {
     getrandom(&mut bytes, GetRandomFlags::empty())
         .map_err(|source| ExecError::io("drawing random bytes", source))?;
-    let mut text = String::with_capacity(32);
+    let mut text = String::with_capacity(2 * BYTES);
     for byte in bytes {
         let _ = write!(text, "{byte:02x}");
     }

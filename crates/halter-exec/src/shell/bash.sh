@@ -1,14 +1,12 @@
 \builtin declare -r __halter_mark=${HALTER_EXEC_TREE-}
-__halter_begin() {
-  __halter_interrupted=
-  builtin printf 'B %s\0' "$1" >&9
-}
 __halter_end() {
   builtin printf 'E %s %d %s\0' "$1" "${__halter_interrupted:-$2}" "$PWD" >&9
   __halter_interrupted=
 }
+__halter_status() { return "$1"; }
 __halter_save() {
   {
+    builtin printf '%s\0' "$PWD"
     builtin shopt -p
     builtin umask -p
     builtin declare -p

@@ -6,10 +6,12 @@
 //! an interrupt into the end of the command. Other shells run interactively,
 //! where an interrupt takes them back to reading their next line.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use super::host::{CommandStreams, ShellLaunch};
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::tree::TREE_MARKER;
@@ -23,9 +25,6 @@ pub(super) enum Dialect {
     /// umask survive a restart.
     Posix,
 }
-
-/// The descriptor the shell answers on.
-pub(super) const RECORD_FD: i32 = 9;
 
 impl Dialect {
     pub(super) fn of(program: &Path) -> Self {
@@ -64,7 +63,7 @@ impl Dialect {
         }
         let save = script_line(&[
             b"{ __halter_save exit ",
-            exit_snapshot.as_os_str().as_bytes(),
+            word(exit_snapshot).as_bytes(),
             b" \"$@\" || :; } 2>/dev/null",
         ]);
         if self == Self::Bash {
@@ -94,14 +93,14 @@ impl Dialect {
     }
 
     /// The script of one command: where, with what for this once, and what.
-    pub(super) fn command_script(
+    pub(super) fn command_script<'a>(
         self,
-        text: &str,
+        text: &'a str,
         cwd: Option<&Path>,
         overrides: &Environment,
-    ) -> Result<Vec<u8>, ExecError> {
-        if self == Self::Bash && cwd.is_none() && overrides.is_empty() {
-            return Ok(text.as_bytes().to_vec());
+    ) -> Result<Cow<'a, [u8]>, ExecError> {
+        if cwd.is_none() && overrides.is_empty() {
+            return Ok(Cow::Borrowed(text.as_bytes()));
         }
         let mut script = Vec::with_capacity(text.len() + 64);
         if let Some(cwd) = cwd {
@@ -120,56 +119,77 @@ impl Dialect {
             script.extend_from_slice(quote(value).as_bytes());
             script.push(b' ');
         }
-        let eval: &[u8] = match self {
-            Self::Bash => b"\\eval ",
-            // An assignment before a special builtin would stay.
-            Self::Posix => b"\\command eval ",
-        };
-        script.extend_from_slice(eval);
+        script.extend_from_slice(self.eval());
         script.extend_from_slice(quote(OsStr::new(text)).as_bytes());
-        script.push(b'\n');
-        Ok(script)
+        Ok(Cow::Owned(script))
     }
 
     /// The lines that run one command and report its end. The end is a line
-    /// of its own, so that an interrupt, which drops the rest of the line it
-    /// hits, does not drop it.
-    pub(super) fn command_lines(self, nonce: &str, paths: &CommandPaths<'_>) -> Vec<u8> {
-        let begin = format!("__halter_begin {nonce}; ");
-        let script = paths.script.as_os_str().as_bytes();
-        let run = match self {
-            Self::Bash => script_line(&[
-                b"IFS= \\builtin read -r -d '' __halter_text <",
-                script,
-                b" || :; \\eval \"$__halter_text\"",
-            ]),
-            Self::Posix => script_line(&[b"\\command . ", script]),
-        };
-        let mut lines = script_line(&[
-            begin.as_bytes(),
-            &run,
-            b" <",
-            paths.stdin.as_os_str().as_bytes(),
-            b" >",
-            paths.stdout.as_os_str().as_bytes(),
-            b" 2>",
-            paths.stderr.as_os_str().as_bytes(),
-            b" 9>&-\n",
-        ]);
+    /// of its own, so that an interrupt or an error, which drop the rest of
+    /// the line they hit, do not drop it.
+    pub(super) fn command_lines(
+        self,
+        nonce: &str,
+        script: &Script<'_>,
+        streams: &CommandStreams<'_>,
+        last_status: i32,
+    ) -> Vec<u8> {
+        let mut lines = Vec::with_capacity(256);
+        if let (Self::Bash, Script::Mailbox(path)) = (self, script) {
+            lines.extend_from_slice(b"IFS= \\builtin read -r -d '' __halter_text <");
+            lines.extend_from_slice(word(path).as_bytes());
+            lines.extend_from_slice(b" || :; ");
+        }
+        if last_status != 0 {
+            // What stands before `||` may fail without consequences.
+            lines.extend_from_slice(format!("__halter_status {last_status} || ").as_bytes());
+        }
+        match (self, script) {
+            (_, Script::Inline(text)) => {
+                lines.extend_from_slice(self.eval());
+                lines.extend_from_slice(quote(OsStr::from_bytes(text)).as_bytes());
+            }
+            (Self::Bash, Script::Mailbox(_)) => {
+                lines.extend_from_slice(b"\\eval \"$__halter_text\"");
+            }
+            (Self::Posix, Script::Mailbox(path)) => {
+                lines.extend_from_slice(b"\\command . ");
+                lines.extend_from_slice(word(path).as_bytes());
+            }
+        }
+        for (operator, path) in [
+            (" <", streams.stdin),
+            (" >", streams.stdout),
+            (" 2>", streams.stderr),
+        ] {
+            lines.extend_from_slice(operator.as_bytes());
+            lines.extend_from_slice(word(path).as_bytes());
+        }
+        lines.extend_from_slice(format!(" {}>&-\n", ShellLaunch::RECORD_FD).as_bytes());
         lines.extend(self.end_line(nonce));
         lines
+    }
+
+    /// What evaluates its argument here and now, and survives it.
+    fn eval(self) -> &'static [u8] {
+        match self {
+            Self::Bash => b"\\eval ",
+            // As a special builtin it would end the shell on an error, and
+            // keep assignments that stand before it.
+            Self::Posix => b"\\command eval ",
+        }
     }
 
     pub(super) fn end_line(self, nonce: &str) -> Vec<u8> {
         format!("__halter_end {nonce} $?\n").into_bytes()
     }
 
-    pub(super) fn save_line(self, tag: &str, path: &Path) -> Vec<u8> {
+    pub(super) fn save_line(self, turn: u64, path: &Path) -> Vec<u8> {
         script_line(&[
             b"__halter_save ",
-            tag.as_bytes(),
+            turn.to_string().as_bytes(),
             b" ",
-            path.as_os_str().as_bytes(),
+            word(path).as_bytes(),
             b" \"$@\" || :\n",
         ])
     }
@@ -177,7 +197,7 @@ impl Dialect {
     pub(super) fn prologue_lines(self, nonce: &str, script: &Path) -> Vec<u8> {
         let mut lines = script_line(&[
             b"\\. ",
-            script.as_os_str().as_bytes(),
+            word(script).as_bytes(),
             b" </dev/null >/dev/null 2>&1\n",
         ]);
         lines.extend(self.end_line(nonce));
@@ -197,16 +217,33 @@ impl Dialect {
     }
 }
 
-/// Where one command's script and streams are found.
-pub(super) struct CommandPaths<'a> {
-    pub script: &'a Path,
-    pub stdin: &'a Path,
-    pub stdout: &'a Path,
-    pub stderr: &'a Path,
+/// Where the shell finds what it is to run.
+pub(super) enum Script<'a> {
+    /// In the line itself. Shells read lines byte by byte, so this is for
+    /// short ones.
+    Inline(&'a [u8]),
+    /// In the file at this path.
+    Mailbox(&'a Path),
+}
+
+impl Script<'_> {
+    /// Longer scripts are quicker read from a file.
+    pub(super) const MAX_INLINE_BYTES: usize = 128;
 }
 
 fn script_line(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
+}
+
+/// A path as one word of the shell's language; most need no quotes.
+fn word(path: &Path) -> Cow<'_, OsStr> {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-".contains(byte);
+    let path = path.as_os_str();
+    if path.as_bytes().iter().all(plain) {
+        Cow::Borrowed(path)
+    } else {
+        Cow::Owned(quote(path))
+    }
 }
 
 /// In single quotes, where only the single quote itself means anything.
@@ -255,14 +292,57 @@ mod tests {
             .command_script("echo $A", Some(Path::new("/tmp")), &once)
             .unwrap();
         assert_eq!(
-            String::from_utf8(script).unwrap(),
-            "\\builtin cd -- '/tmp' && A='x y' \\eval 'echo $A'\n"
+            String::from_utf8(script.into_owned()).unwrap(),
+            "\\builtin cd -- '/tmp' && A='x y' \\eval 'echo $A'"
         );
         for name in ["", "1A", "A-B", "A B", "A;reboot"] {
             let bad = Environment::new().with(name, "s3cret");
             let error = Dialect::Bash.command_script("", None, &bad).unwrap_err();
             assert_eq!(error.code(), "invalid_input", "{name:?}");
             assert!(!error.to_string().contains("s3cret"));
+        }
+    }
+
+    fn lines(dialect: Dialect, script: &Script<'_>, last_status: i32) -> String {
+        let streams = CommandStreams {
+            stdin: Path::new("/dev/null"),
+            stdout: Path::new("/proc/7/fd/3"),
+            stderr: Path::new("/with space/e"),
+        };
+        String::from_utf8(dialect.command_lines("n0", script, &streams, last_status)).unwrap()
+    }
+
+    #[test]
+    fn a_command_is_one_line_and_its_end_another() {
+        let streams = "</dev/null >/proc/7/fd/3 2>'/with space/e' 9>&-\n__halter_end n0 $?\n";
+        let inline = Script::Inline(b"a'b");
+        let mailbox = Script::Mailbox(Path::new("/m"));
+        for (dialect, script, last_status, line) in [
+            (Dialect::Bash, &inline, 0, r"\eval 'a'\''b'"),
+            (
+                Dialect::Bash,
+                &inline,
+                3,
+                r"__halter_status 3 || \eval 'a'\''b'",
+            ),
+            (
+                Dialect::Bash,
+                &mailbox,
+                0,
+                r#"IFS= \builtin read -r -d '' __halter_text </m || :; \eval "$__halter_text""#,
+            ),
+            (Dialect::Posix, &inline, 0, r"\command eval 'a'\''b'"),
+            (
+                Dialect::Posix,
+                &mailbox,
+                1,
+                r"__halter_status 1 || \command . /m",
+            ),
+        ] {
+            assert_eq!(
+                lines(dialect, script, last_status),
+                format!("{line} {streams}")
+            );
         }
     }
 }

@@ -1,44 +1,48 @@
 //! Stopping a command without losing its shell.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::host::{Bystanders, ShellProcess};
 use super::live::LiveShell;
-use crate::limits::{INTERRUPT_GRACE, POLL_PAUSE};
+use super::record::EndRecord;
+use super::state::RunningState;
+use crate::limits::{INTERRUPT_GRACE, KILL_WAIT, POLL_PAUSE};
 use crate::sys::Signal;
-use crate::tree::Spared;
 
 /// How long before a signal is repeated.
 const SIGNAL_AGAIN: Duration = Duration::from_millis(50);
 
-/// How a command ended: with a status in a directory, or with its shell.
-type Ended = Option<(i32, PathBuf)>;
+/// How a command ended: with a record, or with its shell.
+type Ended = Option<EndRecord>;
 
 /// INT, TERM, KILL to everything the command started, each with its time to
 /// act. The shell takes the INT as the end of the command. One that does not
-/// is asked to exit, which keeps its state, and then killed.
-pub(super) async fn interrupt(
-    live: &mut LiveShell,
-    nonce: &str,
-    spared: &Spared,
+/// is asked to exit, which keeps its state, and then killed. `queued` counts
+/// the bytes that were sent to the shell after the command.
+pub(super) async fn interrupt<P: ShellProcess>(
+    live: &mut LiveShell<P>,
+    command: &RunningState,
+    queued: usize,
     grace: Duration,
 ) -> Ended {
+    let nonce = &command.nonce;
+    let end_line = live.dialect.end_line(nonce);
     // A shell interrupted while it reads the line might lose half of it.
-    let _ = tokio::time::timeout(INTERRUPT_GRACE, live.begun(nonce)).await;
+    live.read_but(end_line.len() + queued).await;
     // If the shell was just reading the line that reports the end, that line
     // may be lost, or its report may be about to be skipped: it is sent
     // again. Twice does no harm.
     let mut again = b"\n".to_vec();
-    again.extend(live.dialect.end_line(nonce));
+    again.extend(end_line);
     live.process.signal(Signal::INT);
     let _ = live.send(&again);
 
     let mut stopping = Stopping {
         live,
         nonce,
-        spared,
+        bystanders: &command.bystanders,
         ended: None,
     };
     if stopping.quiet_within(INTERRUPT_GRACE, &[Signal::INT]).await {
@@ -53,30 +57,27 @@ pub(super) async fn interrupt(
         return stopping.ended.flatten();
     }
     stopping.ask_shell_to_exit();
-    if stopping
-        .quiet_within(INTERRUPT_GRACE, &[Signal::KILL])
-        .await
-    {
+    let kill = [Signal::KILL];
+    if stopping.quiet_within(INTERRUPT_GRACE, &kill).await {
         return stopping.ended.flatten();
     }
-    stopping.kill().await
+    stopping.kill_shell().await;
+    stopping.quiet_within(KILL_WAIT, &kill).await;
+    stopping.ended.flatten()
 }
 
-struct Stopping<'a> {
-    live: &'a mut LiveShell,
+struct Stopping<'a, P> {
+    live: &'a mut LiveShell<P>,
     nonce: &'a str,
-    spared: &'a Spared,
+    bystanders: &'a Bystanders,
     /// Set as soon as it is known how the command ended.
     ended: Option<Ended>,
 }
 
-impl Stopping<'_> {
+impl<P: ShellProcess> Stopping<'_, P> {
     /// How many processes of the command are left.
     fn left(&self) -> usize {
-        self.live
-            .process
-            .tree()
-            .map_or(0, |tree| tree.members_except(self.spared).len())
+        self.live.process.count_others(self.bystanders)
     }
 
     fn ask_shell_to_exit(&self) {
@@ -95,7 +96,9 @@ impl Stopping<'_> {
         let (mut pause, longest) = POLL_PAUSE;
         loop {
             if Instant::now() >= next_signal {
-                self.signal(signals);
+                for signal in signals {
+                    self.live.process.signal_others(*signal, self.bystanders);
+                }
                 next_signal = Instant::now() + SIGNAL_AGAIN;
             }
             if self.ended.is_none() {
@@ -114,27 +117,10 @@ impl Stopping<'_> {
         }
     }
 
-    fn signal(&self, signals: &[Signal]) {
-        let Some(tree) = self.live.process.tree() else {
-            return;
-        };
-        for signal in signals {
-            if *signal == Signal::KILL {
-                tree.kill(self.spared);
-            } else {
-                tree.signal(*signal, self.spared);
-            }
-        }
-    }
-
-    async fn kill(self) -> Ended {
+    async fn kill_shell(&mut self) {
         if self.ended.is_none() {
             self.live.process.signal(Signal::KILL);
             self.live.process.exited().await;
         }
-        if let Some(tree) = self.live.process.tree() {
-            tree.kill_until_gone(self.spared).await;
-        }
-        self.ended.flatten()
     }
 }

@@ -1,30 +1,72 @@
-//! Which commands leave a shell's state as it was, so that it need not be
-//! written down again: programs with plain arguments, and nothing else.
+//! What a command may change, judged by its text alone.
 //!
 //! Judged narrowly. A command that is wrongly taken for one that changes
 //! state costs a snapshot; the other mistake would cost the state.
 
-/// True if the text is a list of pipelines of programs with plain words.
-pub(super) fn runs_only_programs(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" -_./,:@%+='\"|&".contains(&byte);
-    text.bytes().all(plain)
-        && text
-            .split("&&")
-            .flat_map(|part| part.split('|'))
-            .all(is_program_with_arguments)
+/// What a command may do besides its output, as long as its words mean what
+/// they usually mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Effects {
+    /// The shell's state is afterwards what it was.
+    pub keeps_state: bool,
+    /// Something may be left running.
+    pub starts_processes: bool,
 }
 
-fn is_program_with_arguments(part: &str) -> bool {
-    let mut words = part.split(' ').filter(|word| !word.is_empty());
-    let Some(program) = words.next() else {
-        return false;
-    };
-    // A lone `&` would start a job; a quoted or assigning first word is not
-    // worth understanding.
-    !part.contains('&')
-        && !program.contains(['=', '\'', '"'])
-        && (program.contains('/') || !SHELL_WORDS.contains(&program))
+impl Effects {
+    /// Pipelines of programs and harmless builtins with plain words keep the
+    /// state; a single harmless builtin starts nothing either.
+    pub(super) fn of(text: &str) -> Self {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" -_./,:@%+='\"|&".contains(&byte);
+        let mut kinds = text
+            .split("&&")
+            .flat_map(|part| part.split('|'))
+            .map(Kind::of);
+        let keeps_state =
+            text.bytes().all(plain) && kinds.clone().all(|kind| kind != Kind::Anything);
+        Self {
+            keeps_state,
+            starts_processes: !(keeps_state
+                && kinds.next() == Some(Kind::Harmless)
+                && kinds.next().is_none()),
+        }
+    }
 }
+
+/// What one simple command may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A builtin that changes nothing.
+    Harmless,
+    /// A program, which cannot reach the shell.
+    Program,
+    /// Anything else.
+    Anything,
+}
+
+impl Kind {
+    fn of(part: &str) -> Self {
+        let mut words = part.split(' ').filter(|word| !word.is_empty());
+        let Some(first) = words.next() else {
+            return Self::Anything;
+        };
+        // A lone `&` would start a job; a quoted or assigning first word is
+        // not worth understanding.
+        if part.contains('&') || first.contains(['=', '\'', '"']) {
+            return Self::Anything;
+        }
+        if HARMLESS_BUILTINS.contains(&first) {
+            return Self::Harmless;
+        }
+        if first.contains('/') || !SHELL_WORDS.contains(&first) {
+            return Self::Program;
+        }
+        Self::Anything
+    }
+}
+
+/// Builtins that change nothing, whatever plain words follow.
+const HARMLESS_BUILTINS: &[&str] = &[":", "[", "echo", "false", "pwd", "test", "true"];
 
 /// True if the state holds something that could run instead of, or besides, a
 /// program: functions, aliases, traps of the user's own.
@@ -133,7 +175,20 @@ mod tests {
             "rg 'some text' src | head -n 3",
             "/bin/true && /usr/bin/env A=1 make",
         ] {
-            assert!(runs_only_programs(text), "{text}");
+            assert!(Effects::of(text).keeps_state, "{text}");
+            assert!(Effects::of(text).starts_processes, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_harmless_builtin_alone_starts_nothing() {
+        for text in ["true", ":", "echo a 'b c'", "test -e /tmp", "pwd -P"] {
+            let effects = Effects::of(text);
+            assert!(effects.keeps_state && !effects.starts_processes, "{text}");
+        }
+        for text in ["echo a | cat", "true && make", "echo a | true"] {
+            let effects = Effects::of(text);
+            assert!(effects.keeps_state && effects.starts_processes, "{text}");
         }
     }
 
@@ -161,7 +216,8 @@ mod tests {
             "! ls",
             "ls || cd src",
         ] {
-            assert!(!runs_only_programs(text), "{text}");
+            assert!(!Effects::of(text).keeps_state, "{text}");
+            assert!(Effects::of(text).starts_processes, "{text}");
         }
     }
 

@@ -1,71 +1,126 @@
 //! A shell's state outside the shell: what a successor is given.
 
-use std::fs::File;
+use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
+use super::host::{SharedFile, ShellFiles};
 use super::quiet::defines_code;
 use crate::limits::MAX_SNAPSHOT_BYTES;
-use crate::sys;
 
-/// The anonymous files a shell writes its state to. Two are written in turn,
-/// so that one is always whole; the third takes what the shell says when it
-/// exits.
+/// A state as a shell wrote it down.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    tag: String,
+    /// Where the shell was.
+    pub cwd: PathBuf,
+    /// What brings another shell to this state.
+    pub script: Vec<u8>,
+}
+
+impl Snapshot {
+    /// The directory, a NUL, the script, and a last line that tells that this
+    /// is all.
+    fn parse(mut content: Vec<u8>) -> Option<Self> {
+        let start = content
+            .strip_suffix(b"\n")?
+            .iter()
+            .rposition(|byte| *byte == b'\n')?
+            + 1;
+        let last = content.split_off(start);
+        let tag = last.strip_prefix(b"#complete ")?.strip_suffix(b"\n")?;
+        let cwd_end = content.iter().position(|byte| *byte == 0)?;
+        let script = content.split_off(cwd_end + 1);
+        content.pop();
+        Some(Self {
+            tag: String::from_utf8(tag.to_vec()).ok()?,
+            cwd: OsString::from_vec(content).into(),
+            script,
+        })
+    }
+
+    fn read(file: &SharedFile) -> Option<Self> {
+        Self::parse(file.read(MAX_SNAPSHOT_BYTES).ok()??)
+    }
+
+    fn write(&self, file: &SharedFile, tag: u64) -> io::Result<()> {
+        let mut content = self.cwd.clone().into_os_string().into_vec();
+        content.push(0);
+        content.extend_from_slice(&self.script);
+        content.extend_from_slice(format!("#complete {tag}\n").as_bytes());
+        file.write(&content)
+    }
+
+    fn turn(&self) -> Option<u64> {
+        self.tag.parse().ok()
+    }
+}
+
+/// The snapshots of one shell. Two files are written in turn, so that one is
+/// always whole; the third takes what the shell says when it exits.
 #[derive(Debug)]
 pub(super) struct Snapshots {
-    turns: [File; 2],
-    next_turn: u64,
-    exit: File,
+    files: ShellFiles,
     /// Whether the newest state defines code; looked up once for each.
     defines_code: Option<bool>,
 }
 
 impl Snapshots {
-    pub(super) fn new() -> io::Result<Self> {
-        let file = || sys::data_file("halter-shell-state", b"");
-        Ok(Self {
-            turns: [file()?, file()?],
-            next_turn: 1,
-            exit: file()?,
+    pub(super) fn new(files: ShellFiles) -> Self {
+        Self {
+            files,
             defines_code: None,
-        })
+        }
     }
 
-    /// The tag and the place of the next regular snapshot.
-    pub(super) fn next_turn(&mut self) -> (String, PathBuf) {
-        let turn = self.next_turn;
-        self.next_turn += 1;
+    pub(super) fn mailbox(&self) -> &SharedFile {
+        &self.files.mailbox
+    }
+
+    fn turn_file(&self, turn: u64) -> &SharedFile {
+        let [even, odd] = &self.files.turns;
+        if turn.is_multiple_of(2) { even } else { odd }
+    }
+
+    /// The place of this regular snapshot, which is about to be written.
+    pub(super) fn take_turn(&mut self, turn: u64) -> &Path {
         self.defines_code = None;
-        let [even, odd] = &self.turns;
-        let file = if turn.is_multiple_of(2) { even } else { odd };
-        (turn.to_string(), sys::handover_path(file))
+        self.turn_file(turn).path()
     }
 
     /// Where a shell leaves its state when it exits.
-    pub(super) fn exit_path(&self) -> PathBuf {
-        sys::handover_path(&self.exit)
+    pub(super) fn exit_path(&self) -> &Path {
+        self.files.exit.path()
     }
 
-    /// The state left at exit, if the shell got to leave one.
-    pub(super) fn take_exit(&self) -> Option<Vec<u8>> {
-        let found = whole(&self.exit).filter(|(tag, _)| tag == "exit");
-        let _ = self.exit.set_len(0);
-        found.map(|(_, state)| state)
+    /// Makes the state that the shell left at its exit the one to start
+    /// from, as this turn. `None` if the shell did not get to leave one.
+    pub(super) fn keep_exit(&mut self, turn: u64) -> Option<Snapshot> {
+        let left = Snapshot::read(&self.files.exit).filter(|found| found.tag == "exit");
+        let kept = left.filter(|found| found.write(self.turn_file(turn), turn).is_ok());
+        self.defines_code = None;
+        // Only now: until the state was somewhere else, this was all of it.
+        self.clear_exit();
+        kept
     }
 
     /// Forgets a state left for an exit that did not come.
     pub(super) fn clear_exit(&self) {
-        let _ = self.exit.set_len(0);
+        let exit = &self.files.exit;
+        if !exit.is_empty().unwrap_or(false) {
+            let _ = exit.clear();
+        }
     }
 
     /// The newest regular snapshot.
-    pub(super) fn latest(&self) -> Option<Vec<u8>> {
-        self.turns
+    pub(super) fn latest(&self) -> Option<Snapshot> {
+        self.files
+            .turns
             .iter()
-            .filter_map(whole)
-            .filter_map(|(tag, state)| Some((tag.parse::<u64>().ok()?, state)))
-            .max_by_key(|(turn, _)| *turn)
-            .map(|(_, state)| state)
+            .filter_map(Snapshot::read)
+            .filter(|found| found.turn().is_some())
+            .max_by_key(Snapshot::turn)
     }
 
     /// Whether the newest state has functions, aliases or traps that could run
@@ -74,72 +129,38 @@ impl Snapshots {
         if let Some(known) = self.defines_code {
             return known;
         }
-        let defined = self.latest().is_none_or(|state| defines_code(&state));
+        let defined = self
+            .latest()
+            .is_none_or(|state| defines_code(&state.script));
         self.defines_code = Some(defined);
         defined
     }
-
-    /// Makes this the state to start from, until a newer one is written.
-    pub(super) fn keep(&mut self, state: &[u8]) -> io::Result<()> {
-        let file = sys::data_file("halter-shell-state", &tagged(self.next_turn, state))?;
-        let [even, odd] = &mut self.turns;
-        let place = if self.next_turn.is_multiple_of(2) {
-            even
-        } else {
-            odd
-        };
-        *place = file;
-        self.next_turn += 1;
-        self.defines_code = None;
-        Ok(())
-    }
-}
-
-fn tagged(turn: u64, state: &[u8]) -> Vec<u8> {
-    let mut content = state.to_vec();
-    content.extend_from_slice(format!("#complete {turn}\n").as_bytes());
-    content
-}
-
-/// The tag and the content of a snapshot that was written to its end.
-fn whole(file: &File) -> Option<(String, Vec<u8>)> {
-    let mut content = sys::read_data_file(file, MAX_SNAPSHOT_BYTES).ok()??;
-    let start = content
-        .strip_suffix(b"\n")?
-        .iter()
-        .rposition(|byte| *byte == b'\n')?
-        + 1;
-    let last = content.split_off(start);
-    let tag = last.strip_prefix(b"#complete ")?.strip_suffix(b"\n")?;
-    Some((String::from_utf8(tag.to_vec()).ok()?, content))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::FileExt;
 
-    #[test]
-    fn only_a_snapshot_written_to_its_end_counts() {
-        let snapshots = Snapshots::new().unwrap();
-        assert_eq!(snapshots.latest(), None);
-        let [even, odd] = &snapshots.turns;
-        odd.write_all_at(b"x=1\n#complete 1\n", 0).unwrap();
-        assert_eq!(snapshots.latest().unwrap(), b"x=1\n");
-        even.write_all_at(b"x=2\n#comple", 0).unwrap();
-        assert_eq!(snapshots.latest().unwrap(), b"x=1\n");
-        even.write_all_at(b"x=2\n#complete 2\n", 0).unwrap();
-        assert_eq!(snapshots.latest().unwrap(), b"x=2\n");
+    fn parsed(content: &[u8]) -> Option<(String, PathBuf, Vec<u8>)> {
+        let found = Snapshot::parse(content.to_vec())?;
+        Some((found.tag, found.cwd, found.script))
     }
 
     #[test]
-    fn the_exit_state_is_taken_once() {
-        let snapshots = Snapshots::new().unwrap();
-        snapshots
-            .exit
-            .write_all_at(b"y=1\n#complete exit\n", 0)
-            .unwrap();
-        assert_eq!(snapshots.take_exit().unwrap(), b"y=1\n");
-        assert_eq!(snapshots.take_exit(), None);
+    fn only_a_snapshot_written_to_its_end_counts() {
+        assert_eq!(
+            parsed(b"/tmp\nx\0x=1\n#complete 1\n"),
+            Some(("1".to_owned(), "/tmp\nx".into(), b"x=1\n".to_vec()))
+        );
+        for torn in [
+            &b""[..],
+            b"/tmp\0",
+            b"/tmp\0x=1\n",
+            b"/tmp\0x=1\n#comple",
+            b"/tmp\0x=1\n#complete 1",
+            b"x=1\n#complete 1\n",
+        ] {
+            assert_eq!(parsed(torn), None, "{torn:?}");
+        }
     }
 }

@@ -16,5 +16,6 @@ mod processes;
 mod run;
 mod sandbox;
 mod shell;
+mod shell_host;
 mod support;
 mod walking;

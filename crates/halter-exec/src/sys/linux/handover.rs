@@ -2,7 +2,7 @@
 //! of ours without having inherited it.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -19,18 +19,6 @@ pub(crate) fn data_file(name: &str, content: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create(name, MemfdFlags::CLOEXEC)?);
     file.write_all(content)?;
     Ok(file)
-}
-
-/// The content of a data file, or `None` if it is larger than `limit`.
-pub(crate) fn read_data_file(mut file: &File, limit: usize) -> io::Result<Option<Vec<u8>>> {
-    let size = file.metadata()?.len();
-    let Some(size) = usize::try_from(size).ok().filter(|size| *size <= limit) else {
-        return Ok(None);
-    };
-    file.seek(SeekFrom::Start(0))?;
-    let mut content = Vec::with_capacity(size);
-    file.take(limit as u64).read_to_end(&mut content)?;
-    Ok(Some(content))
 }
 
 /// Where a process of the same user opens this handle of ours. Each opening

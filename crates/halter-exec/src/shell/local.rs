@@ -1,0 +1,238 @@
+//! Shells as children of this program.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::host::{Bystanders, SharedFile, ShellFiles, ShellHost, ShellLaunch, ShellProcess};
+use crate::error::ExecError;
+use crate::exit::ExitStatus;
+use crate::output::{Drained, OutputPipe};
+use crate::process::Process;
+use crate::spawn::SpawnRequest;
+use crate::sys::{self, Signal};
+use crate::tree::{Spared, TreeControl};
+
+/// Starts shells as children of this program, and hands things over as
+/// anonymous files and pipes that the shell opens through `/proc`.
+#[derive(Debug, Default)]
+pub struct LocalHost {
+    /// Shells that ended while something they started still runs: their
+    /// uncollected number is what the session is known by.
+    retired: Vec<Process>,
+}
+
+impl LocalHost {
+    /// A host without shells.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Collects ended shells that nothing is left of.
+    pub(super) fn tidy(&mut self) {
+        self.retired.retain_mut(|shell| !shell.collect_if_gone());
+    }
+
+    /// Brings down what ended shells left running.
+    pub(super) async fn close(&mut self) {
+        for mut shell in self.retired.drain(..) {
+            let _ = shell.wait().await;
+        }
+    }
+}
+
+impl ShellHost for LocalHost {
+    type Process = LocalShell;
+
+    async fn files(&mut self) -> Result<ShellFiles, ExecError> {
+        let file = || -> io::Result<SharedFile> {
+            let file = sys::data_file("halter-shell", b"")?;
+            let path = sys::handover_path(&file);
+            Ok(SharedFile::new(file, path))
+        };
+        let files = || -> io::Result<ShellFiles> {
+            Ok(ShellFiles {
+                mailbox: file()?,
+                turns: [file()?, file()?],
+                exit: file()?,
+            })
+        };
+        files().map_err(|source| ExecError::io("preparing the shell's state", source))
+    }
+
+    async fn launch(&mut self, launch: &ShellLaunch<'_>) -> Result<LocalShell, ExecError> {
+        let failed = |source: io::Error| ExecError::io("making the shell's channels", source);
+        let (lines, control) = sys::pipe().map_err(failed)?;
+        let (records, answers) = sys::pipe().map_err(failed)?;
+        let null = File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")
+            .map_err(failed)?;
+        let process = Process::start(&SpawnRequest {
+            program: launch.program.as_os_str(),
+            args: launch.arguments,
+            environment: launch.environment,
+            cwd: launch.cwd,
+            fds: vec![
+                (lines.as_fd(), 0),
+                (null.as_fd(), 1),
+                (null.as_fd(), 2),
+                (answers.as_fd(), ShellLaunch::RECORD_FD),
+            ],
+        })?;
+        Ok(LocalShell {
+            process,
+            control,
+            records: OutputPipe::new(records).map_err(failed)?,
+            silent: false,
+        })
+    }
+
+    fn retire(&mut self, shell: LocalShell) {
+        self.retired.push(shell.process);
+        self.tidy();
+    }
+
+    async fn end(&mut self, mut shell: LocalShell) {
+        shell.process.terminate(Duration::ZERO).await;
+        let _ = shell.process.wait().await;
+    }
+}
+
+/// A shell that is a child of this program. Dropping it kills it with
+/// everything it started.
+#[derive(Debug)]
+pub struct LocalShell {
+    process: Process,
+    control: OwnedFd,
+    records: OutputPipe,
+    /// Whether its record channel has come to its end.
+    silent: bool,
+}
+
+impl ShellProcess for LocalShell {
+    fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    fn send(&self, lines: &[u8]) -> io::Result<()> {
+        let mut left = lines;
+        while !left.is_empty() {
+            let written = rustix::io::retry_on_intr(|| rustix::io::write(&self.control, left))?;
+            left = left.get(written..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn unread(&self) -> io::Result<usize> {
+        let count = rustix::io::ioctl_fionread(&self.control)?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    async fn records(&mut self) -> Option<Bytes> {
+        let Self {
+            process,
+            records,
+            silent,
+            ..
+        } = self;
+        if !*silent {
+            tokio::select! {
+                biased;
+                read = records.read() => match read {
+                    Ok(Some(bytes)) => return Some(bytes),
+                    Ok(None) | Err(_) => *silent = true,
+                },
+                () = process.exited() => {}
+            }
+        }
+        process.exited().await;
+        match records.read_now() {
+            Ok(Drained::Chunk(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    async fn exited(&self) {
+        self.process.exited().await;
+    }
+
+    fn has_exited(&self) -> bool {
+        self.process.has_exited()
+    }
+
+    fn exit_status(&self) -> Result<ExitStatus, ExecError> {
+        self.process.peek()
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    fn followers(&self) -> Bystanders {
+        let members = self.process.tree().map(|tree| tree.followers());
+        Bystanders {
+            processes: members
+                .into_iter()
+                .flatten()
+                .map(|member| (member.pid, member.start_time))
+                .collect(),
+        }
+    }
+
+    fn count_others(&self, bystanders: &Bystanders) -> usize {
+        self.process
+            .tree()
+            .map_or(0, |tree| tree.members_except(&spared(bystanders)).len())
+    }
+
+    fn signal_others(&self, signal: Signal, bystanders: &Bystanders) {
+        let Some(tree) = self.process.tree() else {
+            return;
+        };
+        if signal == Signal::KILL {
+            tree.kill(&spared(bystanders));
+        } else {
+            tree.signal(signal, &spared(bystanders));
+        }
+    }
+
+    fn tree_control(&self) -> TreeControl {
+        self.process.tree_control()
+    }
+}
+
+fn spared(bystanders: &Bystanders) -> Spared {
+    Spared {
+        leader: true,
+        earlier: bystanders.processes.clone(),
+    }
+}
+
+/// A stream of a command that this program made, and where the shell opens
+/// it. Must be kept until the shell has.
+#[derive(Debug)]
+pub(super) struct HandedOver {
+    _handle: OwnedFd,
+    pub path: PathBuf,
+}
+
+impl HandedOver {
+    pub(super) fn new(handle: impl Into<OwnedFd>) -> Self {
+        let handle = handle.into();
+        Self {
+            path: sys::handover_path(&handle),
+            _handle: handle,
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,204 @@
+//! A persistent shell within this program, with its output captured.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::config::{ShellCommand, ShellConfig};
+use super::driver::{CommandText, ShellDriver};
+use super::host::{CommandStreams, ShellProcess};
+use super::local::{HandedOver, LocalHost};
+use crate::command::{CommandOutcome, Stop, first_stop};
+use crate::error::ExecError;
+use crate::output::{OutputPipe, OutputSink, Pump};
+use crate::process::Stdin;
+use crate::sys;
+use crate::tree::TreeControl;
+
+/// A shell whose state survives from command to command. The process is
+/// started with the first command. Dropping this kills the shell and
+/// everything it started.
+#[derive(Debug)]
+pub struct PersistentShell {
+    driver: ShellDriver<LocalHost>,
+    /// Readers of pipes that background processes still hold, so that these
+    /// can go on writing.
+    background: JoinSet<()>,
+}
+
+impl PersistentShell {
+    /// A shell that is started when it is first needed.
+    #[must_use]
+    pub fn new(config: ShellConfig) -> Self {
+        Self {
+            driver: ShellDriver::new(LocalHost::new(), config),
+            background: JoinSet::new(),
+        }
+    }
+
+    /// Where the next command runs.
+    #[must_use]
+    pub fn cwd(&self) -> &Path {
+        self.driver.cwd()
+    }
+
+    /// The shell's process number, while one is running.
+    #[must_use]
+    pub fn pid(&self) -> Option<i32> {
+        self.driver.process().map(ShellProcess::pid)
+    }
+
+    /// How the shell's tree is held together, while a shell is running.
+    #[must_use]
+    pub fn tree_control(&self) -> Option<TreeControl> {
+        self.driver.process().map(ShellProcess::tree_control)
+    }
+
+    /// Runs a command to its end. It is done when the shell says so; what it
+    /// put into the background goes on. A deadline or cancellation interrupts
+    /// everything the command started (INT, TERM, KILL) and keeps the shell;
+    /// it is an outcome with the output so far. Dropping the future instead
+    /// kills the shell and all it started, and the next command meets a new
+    /// shell with the state of the last snapshot.
+    ///
+    /// # Errors
+    /// If the shell cannot be started, or the command cannot be given to it.
+    pub async fn run(
+        &mut self,
+        command: ShellCommand,
+        cancel: &CancellationToken,
+        sink: &dyn OutputSink,
+    ) -> Result<CommandOutcome, ExecError> {
+        command.stdin.check()?;
+        self.tidy();
+        let (mut pump, streams) = Streams::make(&command, sink)
+            .map_err(|source| ExecError::io("making the command's streams", source))?;
+        let started = Instant::now();
+        let guard = Guard(&mut self.driver);
+        let driver = &mut *guard.0;
+        driver
+            .start(
+                &CommandText {
+                    text: &command.text,
+                    cwd: command.cwd.as_deref(),
+                    environment: &command.environment,
+                },
+                &streams.paths(),
+            )
+            .await?;
+        let mut ended = None;
+        let stop = pump
+            .run_until(first_stop(
+                async { ended = Some(driver.ended().await) },
+                command.deadline,
+                cancel,
+            ))
+            .await;
+        let ended = match ended {
+            Some(ended) => ended?,
+            None => pump.run_until(driver.interrupt(command.grace)).await?,
+        };
+        drop(guard);
+        let duration = started.elapsed();
+        // Without our own write ends the streams can come to their end.
+        drop(streams);
+        pump.drain()
+            .await
+            .map_err(|source| ExecError::io("reading the command's output", source))?;
+        let (stdout, stderr, open) = pump.finish().await;
+        self.keep_reading(open);
+        Ok(CommandOutcome {
+            status: ended.status,
+            stdout,
+            stderr,
+            duration,
+            usage: None,
+            timed_out: stop == Stop::TimedOut,
+            cancelled: stop == Stop::Cancelled,
+            cwd: ended.cwd,
+            shell_restarted: ended.shell_restarted,
+            tree_control: ended.tree_control,
+        })
+    }
+
+    /// Ends the shell: it may leave by itself for a moment (its EXIT trap
+    /// runs), then it and everything it started is killed.
+    pub async fn close(mut self) {
+        self.background.abort_all();
+        self.driver.close().await;
+        self.driver.host_mut().close().await;
+        while self.background.join_next().await.is_some() {}
+    }
+
+    fn tidy(&mut self) {
+        self.driver.host_mut().tidy();
+        while self.background.try_join_next().is_some() {}
+    }
+
+    fn keep_reading(&mut self, pipes: Vec<OutputPipe>) {
+        for mut pipe in pipes {
+            self.background
+                .spawn(async move { while let Ok(Some(_)) = pipe.read().await {} });
+        }
+    }
+}
+
+/// Kills the shell if whoever waits for its command stops waiting.
+struct Guard<'a>(&'a mut ShellDriver<LocalHost>);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if self.0.state().is_running() {
+            drop(self.0.abandon());
+        }
+    }
+}
+
+/// The child's side of a command's streams.
+struct Streams {
+    stdin: Option<HandedOver>,
+    stdout: HandedOver,
+    stderr: HandedOver,
+}
+
+impl Streams {
+    fn make<'sink>(
+        command: &ShellCommand,
+        sink: &'sink dyn OutputSink,
+    ) -> io::Result<(Pump<'sink>, Self)> {
+        let stdin: Option<File> = match &command.stdin {
+            Stdin::Null => None,
+            Stdin::Bytes(bytes) => Some(sys::data_file("halter-stdin", bytes)?),
+        };
+        let (our_stdout, stdout) = sys::pipe()?;
+        let (our_stderr, stderr) = sys::pipe()?;
+        let pump = Pump::new(
+            OutputPipe::new(our_stdout)?,
+            OutputPipe::new(our_stderr)?,
+            None,
+            &command.output,
+            sink,
+        );
+        let streams = Self {
+            stdin: stdin.map(HandedOver::new),
+            stdout: HandedOver::new(stdout),
+            stderr: HandedOver::new(stderr),
+        };
+        Ok((pump, streams))
+    }
+
+    fn paths(&self) -> CommandStreams<'_> {
+        CommandStreams {
+            stdin: self
+                .stdin
+                .as_ref()
+                .map_or(Path::new("/dev/null"), HandedOver::path),
+            stdout: self.stdout.path(),
+            stderr: self.stderr.path(),
+        }
+    }
+}
