@@ -59,7 +59,8 @@ pub use shell::{
 pub use spawn::{find_program, find_program_in};
 pub use sys::{Cgroup, PidFd, Signal, SignalError, reap_any, watch_descriptor};
 pub use tree::{
-    KillOutcome, ProcessInfo, SignalResult, TREE_MARKER, TreeControl, kill_tree, list_descendants,
+    HeldTree, KillOutcome, ProcessInfo, SignalResult, TREE_MARKER, TreeControl, kill_tree,
+    list_descendants,
 };
 
 #[cfg(doctest)]

@@ -1,6 +1,7 @@
 //! A command and everything that came out of it, as one thing that can be
 //! counted, signalled and brought down.
 
+mod held;
 mod listing;
 mod walk;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use held::HeldTree;
 pub use listing::{KillOutcome, ProcessInfo, SignalResult, kill_tree, list_descendants};
 
 use crate::error::ExecError;

@@ -1,0 +1,94 @@
+//! The tree of a leader that another process started and collects.
+
+use super::{ProcessTree, Spared, TreeControl, TreeGrip};
+use crate::shell::Bystanders;
+use crate::sys::{Cgroup, Signal};
+
+/// A tree known by its leader's number and by what holds it together, for a
+/// program that is not the leader's parent.
+#[derive(Debug)]
+pub struct HeldTree {
+    tree: ProcessTree,
+}
+
+impl HeldTree {
+    /// The tree whose leader was born in this group.
+    #[must_use]
+    pub fn in_cgroup(leader: i32, cgroup: Cgroup) -> Self {
+        Self {
+            tree: ProcessTree::new(leader, TreeGrip::Cgroup(cgroup), None),
+        }
+    }
+
+    /// The tree whose leader was given this value of
+    /// [`TREE_MARKER`](super::TREE_MARKER).
+    pub fn marked(leader: i32, marker: impl Into<String>) -> Self {
+        let marker = marker.into();
+        Self {
+            tree: ProcessTree::new(leader, TreeGrip::Walk { marker }, None),
+        }
+    }
+
+    /// How it is held together.
+    #[must_use]
+    pub fn control(&self) -> TreeControl {
+        self.tree.control()
+    }
+
+    /// What runs in it besides the leader.
+    #[must_use]
+    pub fn followers(&self) -> Bystanders {
+        let members = self.tree.followers();
+        Bystanders {
+            processes: members
+                .into_iter()
+                .map(|member| (member.pid, member.start_time))
+                .collect(),
+        }
+    }
+
+    /// How many there are besides the leader, the bystanders and what
+    /// descends from these.
+    #[must_use]
+    pub fn count_others(&self, bystanders: &Bystanders) -> usize {
+        self.tree.members_except(&sparing(bystanders)).len()
+    }
+
+    /// Signals all that [`count_others`](Self::count_others) counts; none
+    /// slips through a KILL by forking.
+    pub fn signal_others(&self, signal: Signal, bystanders: &Bystanders) {
+        self.send(signal, &sparing(bystanders));
+    }
+
+    /// Signals everything in it.
+    pub fn signal(&self, signal: Signal) {
+        self.send(signal, &Spared::nobody());
+    }
+
+    fn send(&self, signal: Signal, spared: &Spared) {
+        if signal == Signal::KILL {
+            self.tree.kill(spared);
+        } else {
+            self.tree.signal(signal, spared);
+        }
+    }
+
+    /// Whether nothing lives in it, seen without waiting.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.tree.is_gone(&Spared::nobody())
+    }
+
+    /// Kills until nothing is left; `false` if something is stuck in the
+    /// kernel.
+    pub async fn kill_until_gone(&self) -> bool {
+        self.tree.kill_until_gone(&Spared::nobody()).await
+    }
+}
+
+fn sparing(bystanders: &Bystanders) -> Spared {
+    Spared {
+        leader: true,
+        earlier: bystanders.processes.clone(),
+    }
+}
