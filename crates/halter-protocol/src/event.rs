@@ -9,7 +9,7 @@
 
 use crate::encoding::escaped_path;
 use crate::hook::HookRunSummary;
-use crate::ids::{ModelId, SessionId, ToolCallId, ToolName, TurnId};
+use crate::ids::{ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId};
 use crate::message::Message;
 use crate::open_enum::open_enum;
 use crate::tool::{ToolCall, ToolExecutionOutcome};
@@ -215,6 +215,9 @@ pub enum SessionEventPayload {
     CacheBreak {
         /// Why.
         reason: CacheBreakReason,
+        /// The resources in force from here on, if they were replaced.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        snapshot_revision: Option<Revision>,
     },
     /// A turn ended well.
     TurnCompleted {

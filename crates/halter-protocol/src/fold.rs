@@ -29,6 +29,10 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
         SessionEventPayload::HookCompleted { run } if answered(&run.status) => {
             state.fired_hook_ids.insert(run.hook_id.clone());
         }
+        SessionEventPayload::CacheBreak {
+            snapshot_revision: Some(revision),
+            ..
+        } => state.snapshot_revision = Some(revision.clone()),
         SessionEventPayload::TurnCompleted { .. } | SessionEventPayload::TurnFailed { .. } => {
             state.live_turn = None;
             state.live_turn_usage = Usage::default();

@@ -85,6 +85,9 @@ pub struct SessionState {
     /// start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<EnvironmentSnapshot>,
+    /// The resources in force, if they were replaced since the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_revision: Option<Revision>,
     /// What all turns used.
     #[serde(default)]
     pub usage_so_far: Usage,

@@ -254,8 +254,9 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
             },
         }),
         (turn(), text()).prop_map(|(turn_id, reason)| P::TurnInterrupted { turn_id, reason }),
-        text().prop_map(|reason| P::CacheBreak {
+        (text(), proptest::option::of(text())).prop_map(|(reason, revision)| P::CacheBreak {
             reason: CacheBreakReason::from(reason.as_str()),
+            snapshot_revision: revision.map(|revision| revision.as_str().into()),
         }),
         (turn(), usage()).prop_map(|(turn_id, usage)| P::TurnCompleted { turn_id, usage }),
         (

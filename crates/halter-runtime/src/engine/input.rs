@@ -2,8 +2,8 @@
 
 use halter_protocol::{
     CacheBreakReason, EnvironmentSnapshot, HookRunSummary, ModelId, NotificationItem, PendingEvent,
-    ProviderError, ReplayMeta, SessionEventPayload, StreamEvent, ToolCall, ToolError, ToolResult,
-    Transcript, Turn, TurnError, TurnId, UserMessage,
+    ProviderError, ReplayMeta, Revision, SessionEventPayload, StreamEvent, ToolCall, ToolError,
+    ToolResult, Transcript, Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde_json::Value;
@@ -106,6 +106,8 @@ pub struct Preparation {
     pub environment: Option<(EnvironmentSnapshot, String)>,
     /// Why the next request will not extend the cached prefix.
     pub cache_break: Option<CacheBreakReason>,
+    /// The resources in force, if they were replaced.
+    pub snapshot_revision: Option<Revision>,
     /// Things the user should know.
     pub warnings: Vec<String>,
     /// Who will answer.

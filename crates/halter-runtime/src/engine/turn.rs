@@ -152,14 +152,15 @@ impl Engine {
         if let Some(turn) = &mut self.turn {
             turn.answered_by = preparation.answered_by;
         }
-        let model = self.turn.as_ref().map(|turn| turn.model.clone());
-        let switched = self.last_model.is_some() && self.last_model != model;
-        self.last_model = model;
+        let switched = self.takes_up_model();
         let cut = preparation
             .cache_break
             .or(switched.then_some(CacheBreakReason::ModelChanged));
         if let Some(reason) = cut {
-            self.record(SessionEventPayload::CacheBreak { reason });
+            self.record(SessionEventPayload::CacheBreak {
+                reason,
+                snapshot_revision: preparation.snapshot_revision,
+            });
         }
         if let Some((environment, text)) = preparation.environment {
             let message = SystemMessage {
@@ -171,6 +172,22 @@ impl Engine {
             self.record_message(Message::System(message));
         }
         self.start_hooks_or_prompt();
+    }
+
+    /// Notes the model of the turn; true if another one was asked before. In
+    /// a session taken up from a store, its last answer tells which that was.
+    fn takes_up_model(&mut self) -> bool {
+        let Some(turn) = &self.turn else { return false };
+        let before = self.last_model.replace(turn.model.clone());
+        match before {
+            Some(before) => before != turn.model,
+            None => {
+                let mut messages = self.state.messages.iter_newest_first();
+                let last =
+                    messages.find_map(|message| Some(message.as_assistant()?.replay_meta.clone()));
+                last.is_some_and(|last| last.model.is_some() && last != turn.answered_by)
+            }
+        }
     }
 
     fn record_turn_started(&mut self) {

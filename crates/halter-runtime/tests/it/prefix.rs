@@ -209,6 +209,53 @@ async fn resuming_with_other_skills_is_an_announced_cut() {
     assert!(!events.kinds().contains(&"cache_break"), "once");
 }
 
+/// What counts is what the last request had, not what the first had.
+#[tokio::test]
+async fn resuming_after_skills_were_replaced_cuts_only_what_changes() {
+    let harness = Harness::echoing().start();
+    let session = harness.session().await;
+    harness.run(&session, "one").await;
+    harness.runtime().replace_resources(skills(&["release"]));
+    harness.run(&session, "two").await;
+    session.shutdown("bye").await.unwrap();
+
+    let same = harness.another_process(["b"]).start();
+    let resumed = same.resume(&session).await;
+    let events = same.run(&resumed, "three").await;
+    assert!(!events.kinds().contains(&"cache_break"), "{events:?}");
+    assert_prefixes(&[harness.requests().remove(1), same.requests().remove(0)]);
+    resumed.shutdown("bye").await.unwrap();
+
+    let as_at_first = harness
+        .another_process(["c"])
+        .services(|services| services.resources.replace(Resources::default()))
+        .start();
+    let resumed = as_at_first.resume(&session).await;
+    let events = as_at_first.run(&resumed, "four").await;
+    assert!(render(&events).contains("cache_break resources_replaced"));
+}
+
+#[tokio::test]
+async fn resuming_with_another_model_is_an_announced_cut() {
+    let harness = Harness::echoing().model("other").start();
+    let session = harness.session().await;
+    let other = |text: &str| halter_protocol::Turn::user(text).with_default_model("other");
+    collect(session.submit_turn(other("one")).await.unwrap()).await;
+    session.shutdown("bye").await.unwrap();
+    let later = harness.another_process(["b", "c"]).model("other").start();
+    let resumed = later.resume(&session).await;
+    let events = later.run(&resumed, "two").await;
+    assert!(render(&events).contains("cache_break model_changed"));
+    resumed.shutdown("bye").await.unwrap();
+    let last = harness.another_process(["d"]).start();
+    let resumed = last.resume(&session).await;
+    let events = last.run(&resumed, "three").await;
+    assert!(
+        !events.kinds().contains(&"cache_break"),
+        "the same as before"
+    );
+}
+
 #[tokio::test]
 async fn warnings_of_the_resources_are_told_when_a_session_starts() {
     let harness = Harness::echoing()

@@ -86,7 +86,7 @@ fn details(payload: &SessionEventPayload, names: &mut Names) -> String {
         SessionEventPayload::TurnInterrupted { turn_id, reason } => {
             format!("{}: {reason}", names.turn(turn_id))
         }
-        SessionEventPayload::CacheBreak { reason } => reason.to_string(),
+        SessionEventPayload::CacheBreak { reason, .. } => reason.to_string(),
         SessionEventPayload::TurnCompleted { turn_id, .. } => names.turn(turn_id),
         SessionEventPayload::TurnFailed {
             turn_id,

@@ -12,6 +12,7 @@
 mod builder;
 mod consumers;
 mod examples;
+mod prefix;
 mod promises;
 mod resources;
 mod seed_programs;

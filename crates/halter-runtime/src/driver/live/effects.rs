@@ -131,6 +131,9 @@ impl Owner {
             preparation.cache_break = Some(CacheBreakReason::ResourcesReplaced);
         }
         self.take_up_resources(&mut preparation);
+        if preparation.cache_break.is_some() {
+            preparation.snapshot_revision = Some(self.resources.snapshot.revision.clone());
+        }
         let trace_error = self.hub.take_trace_error();
         preparation
             .warnings

@@ -179,7 +179,10 @@ impl Owner {
         hub: Arc<Hub>,
         resources: Arc<Resources>,
     ) -> Self {
-        let cut = log.blueprint().snapshot_revision != resources.snapshot.revision;
+        let blueprint = log.blueprint();
+        let replaced = log.state().snapshot_revision.as_ref();
+        let known = replaced.unwrap_or(&blueprint.snapshot_revision);
+        let cut = *known != resources.snapshot.revision;
         Self {
             cut,
             ..Self::new(log, services, hub, resources)
