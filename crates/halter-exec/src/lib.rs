@@ -17,6 +17,7 @@
 //! | a process without a runtime, planned elsewhere | [`launch()`] with a [`LaunchPlan`] |
 //! | confinement and limits | [`SandboxSpec`], [`isolation_ladder`] |
 //! | a control group by its path | [`Cgroup`] |
+//! | output that is kept and read by offset | [`Spool`] |
 //! | look at or kill a tree | [`list_descendants`], [`kill_tree`] |
 
 mod command;
@@ -31,6 +32,7 @@ mod process;
 mod sandbox;
 mod shell;
 mod spawn;
+mod spool;
 mod sys;
 mod tree;
 
@@ -57,7 +59,8 @@ pub use shell::{
     ShellLaunch, ShellProcess, ShellState,
 };
 pub use spawn::{find_program, find_program_in};
-pub use sys::{Cgroup, PidFd, Signal, SignalError, reap_any, watch_descriptor};
+pub use spool::{Spool, SpoolChunk, SpoolProgress, SpoolReader, SpoolSegment};
+pub use sys::{Cgroup, Moved, PidFd, Signal, SignalError, reap_any, watch_descriptor};
 pub use tree::{
     HeldTree, KillOutcome, ProcessInfo, SignalResult, TREE_MARKER, TreeControl, kill_tree,
     list_descendants,

@@ -11,6 +11,12 @@ pub const DEFAULT_OUTPUT_MEMORY_BYTES: usize = 1024 * 1024;
 /// asks for another quota.
 pub const DEFAULT_SPOOL_QUOTA_BYTES: u64 = 1024 * 1024 * 1024;
 
+/// Bytes of a spooled stream that are kept in memory before a file is made.
+pub const SPOOL_HEAD_BYTES: u64 = 64 * 1024;
+
+/// Bytes moved into a spool at a time.
+pub const SPLICE_BYTES: u64 = 1024 * 1024;
+
 /// The size of a pipe's first reads, in bytes.
 pub const FIRST_READ_BYTES: usize = 4 * 1024;
 

@@ -19,5 +19,7 @@ pub(crate) use linux::limit_groups::LimitGroups;
 pub use linux::pidfd::{PidFd, reap_any};
 pub(crate) use linux::procfs;
 pub use linux::signals::{Signal, SignalError};
+pub use linux::splice::Moved;
+pub(crate) use linux::splice::{memory_file, punch_hole, read_cached, splice, waiting_in};
 pub use linux::watch::watch_descriptor;
 pub(crate) use linux::watch::watch_process;

@@ -17,5 +17,6 @@ mod run;
 mod sandbox;
 mod shell;
 mod shell_host;
+mod spool;
 mod support;
 mod walking;

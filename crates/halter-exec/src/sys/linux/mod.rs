@@ -10,4 +10,5 @@ pub(crate) mod limit_groups;
 pub(crate) mod pidfd;
 pub(crate) mod procfs;
 pub(crate) mod signals;
+pub(crate) mod splice;
 pub(crate) mod watch;

@@ -1,0 +1,263 @@
+//! Output that is kept: one append-only stream, its first bytes in memory,
+//! the rest in a file, read by anybody from any offset.
+//!
+//! Bytes get here by `splice` and are never in this program's own memory, so
+//! that none is lost if it is killed. Readers are offsets: replaying, fanning
+//! out, falling behind and ten gigabytes are the same thing, and none of them
+//! makes the writer wait.
+
+mod reader;
+mod storage;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+pub use reader::{SpoolChunk, SpoolReader};
+use storage::Storage;
+
+use crate::limits::SPOOL_HEAD_BYTES;
+use crate::sys::{self, Moved};
+
+/// One kept stream. Clones are the same stream.
+///
+/// The bytes at the beginning are in a memory file, those after them in the
+/// overflow file, at the same offsets. What does not fit the quota, or a full
+/// disk, is counted and shows up as one gap that begins where the kept bytes
+/// end.
+///
+/// After a crash a spool is opened from the same memory file and path, and
+/// holds every byte that had left the pipe.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use halter_exec::{Moved, Spool, SpoolChunk};
+/// use std::io::Write;
+///
+/// let directory = tempfile::tempdir().unwrap();
+/// let overflow = directory.path().join("stdout");
+/// let spool = Spool::new(Spool::memory_file().unwrap(), overflow, 1 << 30).unwrap();
+///
+/// let (pipe, mut child) = std::io::pipe().unwrap();
+/// child.write_all(b"hello").unwrap();
+/// assert_eq!(spool.splice_from(&pipe).unwrap(), Moved::Bytes(5));
+///
+/// let mut reader = spool.reader(1);
+/// let bytes = b"ello"[..].into();
+/// assert_eq!(reader.next(100).await.unwrap(), SpoolChunk::Data { offset: 1, bytes });
+/// # });
+/// ```
+#[derive(Debug, Clone)]
+pub struct Spool {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    storage: Mutex<Storage>,
+    /// Where readers find bytes without asking the writer.
+    head: Arc<File>,
+    head_bytes: u64,
+    overflow_path: Option<PathBuf>,
+    overflow: std::sync::OnceLock<Arc<File>>,
+    progress: watch::Sender<Progress>,
+}
+
+/// How far a stream has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct SpoolProgress {
+    /// Bytes that are kept: all from the first on.
+    pub stored: u64,
+    /// Bytes that came, those in the gap included.
+    pub total: u64,
+    /// Whether no more will come.
+    pub finished: bool,
+}
+
+type Progress = SpoolProgress;
+
+/// A part of a stream as it lies in a file, for `sendfile` and the like.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SpoolSegment {
+    /// The file.
+    pub file: Arc<File>,
+    /// Where in it, and in the stream, the part begins.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub length: u64,
+}
+
+impl Spool {
+    /// A stream whose first [`SPOOL_HEAD_BYTES`] are kept in `memory` and the
+    /// rest in a file at `overflow`, made when it is needed, up to `quota`
+    /// bytes together. Without `overflow` nothing is kept beyond the memory.
+    ///
+    /// Both may hold a stream already, left by a program that crashed: it is
+    /// taken up where it ends.
+    ///
+    /// # Errors
+    /// If what is there cannot be read.
+    pub fn new(memory: File, overflow: impl Into<Option<PathBuf>>, quota: u64) -> io::Result<Self> {
+        Self::with_head(memory, SPOOL_HEAD_BYTES, overflow.into(), quota)
+    }
+
+    /// The same with another size of the part in memory.
+    pub(crate) fn with_head(
+        memory: File,
+        head_bytes: u64,
+        overflow_path: Option<PathBuf>,
+        quota: u64,
+    ) -> io::Result<Self> {
+        let head = Arc::new(memory);
+        let (storage, dropped) =
+            Storage::open(Arc::clone(&head), head_bytes, overflow_path.clone(), quota)?;
+        let overflow = std::sync::OnceLock::new();
+        if let Some(file) = storage.overflow() {
+            let _ = overflow.set(Arc::clone(file));
+        }
+        let stored = storage.stored();
+        let (progress, _) = watch::channel(Progress {
+            stored,
+            total: stored + dropped,
+            finished: false,
+        });
+        Ok(Self {
+            shared: Arc::new(Shared {
+                storage: Mutex::new(storage),
+                head,
+                head_bytes,
+                overflow_path,
+                overflow,
+                progress,
+            }),
+        })
+    }
+
+    /// An empty memory file for a new spool.
+    ///
+    /// # Errors
+    /// If the system gives none.
+    pub fn memory_file() -> io::Result<File> {
+        sys::memory_file("halter-spool")
+    }
+
+    /// Moves what is in a pipe now, or a part of it, without waiting for
+    /// more; may wait for a disk that is overloaded once the stream has
+    /// outgrown the memory. Bytes that cannot be kept are moved too, so that
+    /// whoever writes them can go on.
+    ///
+    /// # Errors
+    /// If the pipe cannot be read. Trouble with the file is none: it shows in
+    /// [`problem`](Self::problem) and as a gap.
+    pub fn splice_from(&self, pipe: impl AsFd) -> io::Result<Moved> {
+        let mut storage = self.lock();
+        let moved = storage.take(pipe)?;
+        if let Moved::Bytes(count) = moved {
+            if let Some(file) = storage.overflow() {
+                let _ = self.shared.overflow.set(Arc::clone(file));
+            }
+            let stored = storage.stored();
+            self.shared.progress.send_modify(|progress| {
+                progress.stored = stored;
+                progress.total += count;
+            });
+        }
+        Ok(moved)
+    }
+
+    /// Says that no more will come: readers at the end see it.
+    pub fn finish(&self) {
+        self.shared
+            .progress
+            .send_modify(|progress| progress.finished = true);
+    }
+
+    /// How far the stream has come.
+    #[must_use]
+    pub fn progress(&self) -> SpoolProgress {
+        *self.shared.progress.borrow()
+    }
+
+    /// How many bytes came so far.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.progress().total
+    }
+
+    /// Why fewer bytes are kept than the quota allows, if writing failed.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        self.lock().problem().map(str::to_owned)
+    }
+
+    /// Somebody who reads from `offset` on, at their own pace.
+    #[must_use]
+    pub fn reader(&self, offset: u64) -> SpoolReader {
+        SpoolReader::new(self.clone(), offset)
+    }
+
+    /// Where up to `limit` kept bytes from `offset` on lie, as far as they
+    /// are in one file; `None` if there are none.
+    #[must_use]
+    pub fn segment(&self, offset: u64, limit: u64) -> Option<SpoolSegment> {
+        let stored = self.progress().stored;
+        let available = stored.checked_sub(offset).filter(|length| *length > 0)?;
+        let (file, available) = if offset < self.shared.head_bytes {
+            let in_head = self.shared.head_bytes - offset;
+            (&self.shared.head, available.min(in_head))
+        } else {
+            (self.shared.overflow.get()?, available)
+        };
+        Some(SpoolSegment {
+            file: Arc::clone(file),
+            offset,
+            length: available.min(limit),
+        })
+    }
+
+    /// Puts all kept bytes into the overflow file, made if there was none
+    /// yet, and says where it is. `None` if the spool has no such file.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn complete_file(&self) -> io::Result<Option<&Path>> {
+        let Some(path) = &self.shared.overflow_path else {
+            return Ok(None);
+        };
+        let file = self.lock().complete_file()?;
+        let _ = self.shared.overflow.set(file);
+        Ok(Some(path))
+    }
+
+    /// Deletes the overflow file, if there is one. Readers that are at it may
+    /// go on.
+    ///
+    /// # Errors
+    /// If it is there and stays.
+    pub fn remove(&self) -> io::Result<()> {
+        let Some(path) = &self.shared.overflow_path else {
+            return Ok(());
+        };
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn watch(&self) -> watch::Receiver<Progress> {
+        self.shared.progress.subscribe()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Storage> {
+        self.shared
+            .storage
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

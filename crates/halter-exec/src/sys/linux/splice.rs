@@ -1,0 +1,99 @@
+//! Bytes moved by the kernel from a pipe to where they are kept. They are
+//! either still in the pipe or in the file, whenever this program dies.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::pipe::SpliceFlags;
+
+/// What one attempt to move bytes did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// It moved this many.
+    Bytes(u64),
+    /// There is nothing to move now.
+    WouldBlock,
+    /// Nothing will ever come again.
+    End,
+}
+
+/// Moves up to `limit` bytes, without waiting for any, to `offset` of `to`,
+/// or to its end of a pipe where there is none. One of the two must be a pipe.
+pub(crate) fn splice(
+    from: impl AsFd,
+    to: impl AsFd,
+    mut offset: Option<u64>,
+    limit: u64,
+) -> io::Result<Moved> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+    loop {
+        let moved = rustix::pipe::splice(&from, None, &to, offset.as_mut(), limit, flags);
+        return match moved {
+            Ok(0) => Ok(Moved::End),
+            Ok(count) => Ok(Moved::Bytes(count as u64)),
+            Err(Errno::AGAIN) => Ok(Moved::WouldBlock),
+            Err(Errno::INTR) => continue,
+            Err(error) => Err(error.into()),
+        };
+    }
+}
+
+/// What an attempt to move bytes out of a pipe would find.
+pub(crate) fn waiting_in(pipe: impl AsFd) -> io::Result<Moved> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut set = [PollFd::new(&pipe, PollFlags::IN)];
+    poll(&mut set, Some(&now))?;
+    let found = set.map(|one| one.revents());
+    let [found] = found;
+    Ok(if found.contains(PollFlags::IN) {
+        Moved::Bytes(rustix::io::ioctl_fionread(&pipe)?)
+    } else if found.is_empty() {
+        Moved::WouldBlock
+    } else {
+        Moved::End
+    })
+}
+
+/// Gives back the space of a part of a file, keeping its size. Where that
+/// cannot be done the space is taken.
+pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    if let Err(error) = fallocate(file, flags, offset, length) {
+        tracing::debug!(%error, "dropped output takes space");
+    }
+}
+
+/// An empty file in memory, closed on exec; it vanishes with its last handle.
+pub(crate) fn memory_file(name: &str) -> io::Result<File> {
+    Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
+}
+
+/// Reads what is in memory already; `None` if the disk would have to be waited
+/// for.
+pub(crate) fn read_cached(
+    file: &File,
+    buffer: &mut [u8],
+    offset: u64,
+) -> io::Result<Option<usize>> {
+    let mut buffers = [io::IoSliceMut::new(buffer)];
+    match rustix::io::preadv2(file, &mut buffers, offset, ReadWriteFlags::NOWAIT) {
+        Ok(count) => Ok(Some(count)),
+        Err(Errno::AGAIN) => Ok(None),
+        // Not every file system can tell; those in memory cannot, and need
+        // not.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => {
+            use std::os::unix::fs::FileExt;
+            file.read_at(buffer, offset).map(Some)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
