@@ -6,14 +6,18 @@ use std::path::{Path, PathBuf};
 use halter_protocol::ModelRole;
 use indexmap::IndexMap;
 
-use crate::check::{check, is_header_name};
-use crate::credentials::api_key_variable;
+use crate::check::{check, is_header_name, is_provider_name};
+use crate::credentials::{address_of, incomplete, not_blank, spoken, unknown};
 use crate::document::fault_error;
 use crate::environment::{Environment, expand_path, starts_at_home};
 use crate::error::ConfigError;
 use crate::keys::{KeyPath, spec};
 use crate::origin::Origin;
-use crate::schema::{HarnessConfig, SessionBackend};
+use crate::schema::{
+    ChatDialect, ConfiguredProvider, HarnessConfig, OFFLINE_MODEL, ProviderConfig, ProviderWire,
+    SessionBackend,
+};
+use crate::services::{api_key_variables, known_service};
 use crate::settings::{Settings, leaves};
 
 pub(crate) fn assemble(
@@ -26,7 +30,7 @@ pub(crate) fn assemble(
     check_together(&config, &settings)?;
     let resolver = Resolver { environment };
     let roots = resolver.resolve(&mut config, &settings)?;
-    let filled = fill_keys(&mut config, environment);
+    let filled = fill_from(&mut config, environment)?;
 
     let mut origins = IndexMap::new();
     for (key, value) in leaves(&config)? {
@@ -107,7 +111,7 @@ fn check_together(config: &HarnessConfig, settings: &Settings) -> Result<(), Con
             hint: "set sessions.backend = \"sqlite\", or take the path out".to_owned(),
         });
     }
-    Ok(())
+    check_services(config, settings)
 }
 
 struct Resolver<'a> {
@@ -150,6 +154,14 @@ impl Resolver<'_> {
         ] {
             if let Some(path) = path {
                 *path = self.at_file(path, &settings.origin(&KeyPath::plain(key)), key)?;
+            }
+        }
+        for (provider, table) in config.providers.tables_mut() {
+            if let Some(path) = &mut table.ca_file {
+                let key = KeyPath::plain("providers")
+                    .child(&provider)
+                    .child("ca_file");
+                *path = self.at_file(path, &settings.origin(&key), &key.to_string())?;
             }
         }
         for (key, roots) in [
@@ -222,34 +234,118 @@ impl Resolver<'_> {
     }
 }
 
-/// Fills in the keys of selected providers that no file has. Returns their origins.
-fn fill_keys(config: &mut HarnessConfig, environment: &Environment) -> Vec<(String, Origin)> {
+/// Fills in the keys and addresses of selected providers that no file has. Returns their origins.
+pub(crate) fn fill_from(
+    config: &mut HarnessConfig,
+    environment: &Environment,
+) -> Result<Vec<(String, Origin)>, ConfigError> {
+    let lookup = |variable: &str| environment.text(variable).map(str::to_owned);
     let mut origins = Vec::new();
     for provider in config.selected_providers() {
-        let Some(variable) = api_key_variable(&provider) else {
-            continue;
-        };
-        let key = environment
-            .text(variable)
-            .map(str::trim)
-            .unwrap_or_default();
-        let configured = config
-            .providers
-            .get(&provider)
+        let table = config.providers.get(&provider);
+        let has_key = table
             .and_then(|table| table.api_key.as_deref())
             .is_some_and(|key| !key.trim().is_empty());
-        if key.is_empty() || configured {
-            continue;
-        }
-        if let Some(table) = config.providers.entry(&provider) {
-            table.api_key = Some(key.to_owned());
+        let has_address = table.is_some_and(|table| table.base_url.is_some());
+        let key = api_key_variables(&provider)
+            .into_iter()
+            .find_map(|variable| Some((not_blank(lookup(&variable)?)?, variable)));
+        if let (Some((key, variable)), false) = (key, has_key)
+            && let Some(table) = config.providers.entry(&provider)
+        {
+            table.api_key = Some(key);
             origins.push((
                 format!("providers.{provider}.api_key"),
+                Origin::Environment(variable),
+            ));
+        }
+        if let (Some(known), false) = (known_service(provider.as_str()), has_address)
+            && let Some((address, variable)) = address_of(known, lookup)?
+            && let Some(table) = config.providers.entry(&provider)
+        {
+            table.base_url = Some(address);
+            origins.push((
+                format!("providers.{provider}.base_url"),
                 Origin::Environment(variable.to_owned()),
             ));
         }
     }
-    origins
+    Ok(origins)
+}
+
+/// Every table describes a service that can be spoken to, and every role a service that exists.
+fn check_services(config: &HarnessConfig, settings: &Settings) -> Result<(), ConfigError> {
+    let providers = KeyPath::plain("providers");
+    for (provider, table) in config.providers.tables() {
+        let path = providers.child(provider.as_str());
+        let place = || {
+            let first = settings.first_below(&path)?;
+            first.origin.location().cloned()
+        };
+        check_service(&provider, table).map_err(|error| error.at(place()))?;
+    }
+    for role in ModelRole::ALL {
+        let Ok(model) = config.model_for(role) else {
+            continue;
+        };
+        let provider = &model.provider;
+        let described = known_service(provider.as_str()).is_some()
+            || *provider == ConfiguredProvider::Offline
+            || config.providers.get(provider).is_some();
+        if !described {
+            let key = KeyPath::plain("models")
+                .child(role.as_str())
+                .child("provider");
+            return Err(unknown_in(settings.origin(&key), provider));
+        }
+    }
+    Ok(())
+}
+
+/// Nobody described a service that a file or a variable names.
+fn unknown_in(origin: Origin, provider: &ConfiguredProvider) -> ConfigError {
+    let error = unknown(provider);
+    match origin {
+        Origin::Environment(variable) => ConfigError::Variable {
+            variable,
+            problem: format!("names the unknown provider {:?}", provider.as_str()),
+            hint: error.hint().unwrap_or_default(),
+        },
+        origin => error.at(origin.location().cloned()),
+    }
+}
+
+fn check_service(provider: &ConfiguredProvider, table: &ProviderConfig) -> Result<(), ConfigError> {
+    let known = known_service(provider.as_str());
+    let (wire, dialect) = match (table.wire, known) {
+        (None, None) => return Err(incomplete(provider, "wire")),
+        _ => spoken(provider, table)?,
+    };
+    if table.base_url.is_none() && known.is_none() {
+        return Err(incomplete(provider, "base_url"));
+    }
+    let refused = |key: &str, problem: &str, hint: &str| ConfigError::InvalidValue {
+        location: None,
+        key: format!("providers.{provider}.{key}"),
+        problem: problem.to_owned(),
+        hint: hint.to_owned(),
+    };
+    if table.dialect.is_some() && wire != ProviderWire::Chat {
+        return Err(refused(
+            "dialect",
+            "is set, but the service does not speak the Chat wire",
+            "set wire = \"chat\", or take the dialect out",
+        ));
+    }
+    let routed = wire == ProviderWire::Chat && dialect == ChatDialect::OpenRouter;
+    if table.routing.is_some() && !routed {
+        return Err(refused(
+            "routing",
+            "is set, but only OpenRouter chooses between services",
+            "take it out, or set wire = \"chat\" and dialect = \"openrouter\"",
+        ));
+    }
+    Ok(())
 }
 
 impl HarnessConfig {
@@ -268,15 +364,21 @@ impl HarnessConfig {
             }
             check(spec.kind, &value).map_err(|fault| fault_error(fault, &key, None))?;
         }
-        for (table, headers) in [
-            ("openai", &self.providers.openai),
-            ("anthropic", &self.providers.anthropic),
-            ("openrouter", &self.providers.openrouter),
-        ]
-        .into_iter()
-        .filter_map(|(name, table)| Some((name, &table.as_ref()?.headers)))
+        for (provider, table) in self.providers.tables() {
+            check_headers(provider.as_str(), &table.headers)?;
+        }
+        if let Some(name) = self
+            .providers
+            .named
+            .keys()
+            .find(|name| !is_provider_name(name) || *name == OFFLINE_MODEL)
         {
-            check_headers(table, headers)?;
+            return Err(ConfigError::InvalidValue {
+                location: None,
+                key: KeyPath::plain("providers").child(name).to_string(),
+                problem: "is not a name for a service".to_owned(),
+                hint: "use letters, digits, hyphens and underscores".to_owned(),
+            });
         }
         check_together(self, &Settings::default())
     }

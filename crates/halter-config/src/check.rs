@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::credentials::REDACTED;
 use crate::error::suggestion;
 use crate::keys::Kind;
+use crate::limits::{MAX_PRICE_DOLLARS, MAX_PROVIDER_NAME_BYTES};
 
 /// What is wrong with a value; `element` when it is one of a list.
 #[derive(Debug, PartialEq)]
@@ -66,10 +67,12 @@ pub(crate) fn expected(kind: Kind) -> &'static str {
         Kind::Boolean => "true or false",
         Kind::Integer { .. } => "a whole number",
         Kind::Temperature => "a number from 0 to 2",
+        Kind::Price => "a number of dollars",
         Kind::Names | Kind::PolicyRoots | Kind::ResourceRoots => "a list of strings",
         Kind::Loopback => "a list of { host, port } tables",
         Kind::Text
         | Kind::Name
+        | Kind::Provider
         | Kind::Url
         | Kind::Secret
         | Kind::Header
@@ -88,6 +91,8 @@ pub(crate) fn check(kind: Kind, value: &Value) -> Result<(), Fault> {
             .ok_or_else(|| type_fault(expected(kind), value)),
         Kind::Integer { min, max } => check_integer(value, min, max),
         Kind::Temperature => check_temperature(value),
+        Kind::Price => check_price(value),
+        Kind::Provider => check_provider(text(value)?),
         Kind::Text => text(value).map(drop),
         Kind::Name | Kind::FilePath => check_name(value),
         Kind::Url => check_url(text(value)?),
@@ -165,6 +170,42 @@ fn check_temperature(value: &Value) -> Result<(), Fault> {
             "write a number from 0 to 2",
         ))
     }
+}
+
+fn check_price(value: &Value) -> Result<(), Fault> {
+    let given = value
+        .as_f64()
+        .ok_or_else(|| type_fault(expected(Kind::Price), value))?;
+    if (0.0..=MAX_PRICE_DOLLARS).contains(&given) {
+        Ok(())
+    } else {
+        Err(value_fault(
+            format!("is {given}, outside 0 to {MAX_PRICE_DOLLARS}"),
+            "write US dollars per million tokens",
+        ))
+    }
+}
+
+fn check_provider(name: &str) -> Result<(), Fault> {
+    if is_provider_name(name) {
+        Ok(())
+    } else {
+        Err(value_fault(
+            format!("does not take {name:?}"),
+            "name a service with letters, digits, hyphens and underscores",
+        ))
+    }
+}
+
+/// Whether a model service may be called that. No slash, for models are written service/model.
+pub(crate) fn is_provider_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    name.len() <= MAX_PROVIDER_NAME_BYTES
+        && name.bytes().all(plain)
+        && name
+            .bytes()
+            .next()
+            .is_some_and(|first| first.is_ascii_alphanumeric())
 }
 
 fn check_name(value: &Value) -> Result<(), Fault> {
@@ -313,6 +354,34 @@ mod tests {
                 accepted,
                 "{value}"
             );
+        }
+    }
+
+    #[test]
+    fn prices_and_names_of_services_hold_at_their_edges() {
+        for (value, accepted) in [
+            (json!(0), true),
+            (json!(0.25), true),
+            (json!(MAX_PRICE_DOLLARS), true),
+            (json!(MAX_PRICE_DOLLARS + 1.0), false),
+            (json!(-0.1), false),
+            (json!("1"), false),
+        ] {
+            assert_eq!(check(Kind::Price, &value).is_ok(), accepted, "{value}");
+        }
+        let longest = "x".repeat(MAX_PROVIDER_NAME_BYTES);
+        for (name, accepted) in [
+            ("groq", true),
+            ("my-gateway_2", true),
+            (longest.as_str(), true),
+            (&format!("{longest}x"), false),
+            ("", false),
+            ("-x", false),
+            ("a/b", false),
+            ("a.b", false),
+            ("ü", false),
+        ] {
+            assert_eq!(is_provider_name(name), accepted, "{name}");
         }
     }
 

@@ -5,10 +5,14 @@ use std::fmt;
 use indexmap::IndexMap;
 use secrecy::ExposeSecret;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
+use crate::check::check;
 use crate::environment::Environment;
-use crate::error::ConfigError;
-use crate::schema::{ConfiguredProvider, HarnessConfig, ProviderConfig};
+use crate::error::{ConfigError, nearest};
+use crate::keys::Kind;
+use crate::schema::{ChatDialect, ConfiguredProvider, HarnessConfig, ProviderConfig, ProviderWire};
+use crate::services::{KnownService, api_key_variables, known_names, known_service};
 
 /// What is shown in place of a secret.
 pub const REDACTED: &str = "[redacted]";
@@ -57,75 +61,163 @@ impl Serialize for SecretString {
 /// All that is needed to talk to one model service.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProviderRuntimeConfig {
+    /// How it is spoken to.
+    pub wire: ProviderWire,
+    /// Its manner of the Chat wire.
+    pub dialect: ChatDialect,
     /// Address of the service.
     pub base_url: String,
-    /// The key.
-    pub api_key: SecretString,
+    /// The key; absent where the service needs none.
+    pub api_key: Option<SecretString>,
     /// Headers added to each request.
     pub headers: IndexMap<String, SecretString>,
     /// Sampling temperature, if configured.
     pub temperature: Option<f64>,
 }
 
-/// The public address of a provider's service; `None` for a provider that is not a service.
-pub fn default_base_url(provider: &ConfiguredProvider) -> Option<&'static str> {
-    match provider {
-        ConfiguredProvider::OpenAi => Some("https://api.openai.com"),
-        ConfiguredProvider::Anthropic => Some("https://api.anthropic.com"),
-        ConfiguredProvider::OpenRouter => Some("https://openrouter.ai/api"),
-        ConfiguredProvider::Offline => None,
-    }
-}
+/// Headers that stand in for a key.
+const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
 
-/// The environment variable that can hold a provider's key; `None` for one that needs no key.
-pub fn api_key_variable(provider: &ConfiguredProvider) -> Option<&'static str> {
-    match provider {
-        ConfiguredProvider::OpenAi => Some("OPENAI_API_KEY"),
-        ConfiguredProvider::Anthropic => Some("ANTHROPIC_API_KEY"),
-        ConfiguredProvider::OpenRouter => Some("OPENROUTER_API_KEY"),
-        ConfiguredProvider::Offline => None,
-    }
-}
-
-/// How to reach a provider: its table where it says so, else the defaults and the variable that
-/// `lookup` finds. `None` for a provider that is not a service.
+/// How to reach a provider: its table where it says so, else the variables that `lookup` finds,
+/// else what is known of the service. `None` for a provider that is not a service.
 ///
-/// A configured key wins over the variable; a blank one counts as missing.
+/// What is configured wins over a variable; a blank value counts as missing. A known service that
+/// wants a key must have one, or a header of its own that carries it; servers on this computer
+/// and services with a table of their own may do without.
 ///
 /// # Errors
 ///
-/// [`ConfigError::MissingApiKey`] names the table and the variable to set.
+/// [`ConfigError::MissingApiKey`] names the table and the variable to set;
+/// [`ConfigError::UnknownProvider`] and [`ConfigError::InvalidValue`] the table to write.
 pub fn resolve_provider_runtime_config(
     provider: &ConfiguredProvider,
     table: Option<&ProviderConfig>,
     lookup: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<ProviderRuntimeConfig>, ConfigError> {
-    let (Some(base_url), Some(variable)) = (default_base_url(provider), api_key_variable(provider))
-    else {
+    if *provider == ConfiguredProvider::Offline {
+        return Ok(None);
+    }
+    let none = ProviderConfig::default();
+    let (table, known) = (table.unwrap_or(&none), known_service(provider.as_str()));
+    let (wire, dialect) = spoken(provider, table)?;
+    Ok(Some(ProviderRuntimeConfig {
+        wire,
+        dialect,
+        base_url: match (&table.base_url, known) {
+            (Some(address), _) => address.clone(),
+            (None, Some(known)) => address_of(known, &lookup)?
+                .map_or_else(|| known.base_url.to_owned(), |(address, _)| address),
+            (None, None) => return Err(incomplete(provider, "base_url")),
+        },
+        api_key: key_of(provider, table, &lookup)?,
+        headers: table
+            .headers
+            .iter()
+            .map(|(name, value)| (name.clone(), SecretString::from(value.clone())))
+            .collect(),
+        temperature: table.temperature,
+    }))
+}
+
+/// The wire and the dialect of a service.
+pub(crate) fn spoken(
+    provider: &ConfiguredProvider,
+    table: &ProviderConfig,
+) -> Result<(ProviderWire, ChatDialect), ConfigError> {
+    let known = known_service(provider.as_str());
+    let wire = match table.wire.or(known.map(|known| known.wire)) {
+        Some(wire) => wire,
+        None if *table == ProviderConfig::default() => return Err(unknown(provider)),
+        None => return Err(incomplete(provider, "wire")),
+    };
+    let dialect = table
+        .dialect
+        .or(known.and_then(|known| known.dialect))
+        .unwrap_or(ChatDialect::Generic);
+    Ok((wire, dialect))
+}
+
+fn key_of(
+    provider: &ConfiguredProvider,
+    table: &ProviderConfig,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<Option<SecretString>, ConfigError> {
+    let variables = api_key_variables(provider);
+    let found = table.api_key.clone().and_then(not_blank).or_else(|| {
+        variables
+            .iter()
+            .find_map(|variable| lookup(variable).and_then(not_blank))
+    });
+    let needed = known_service(provider.as_str())
+        .is_some_and(|known| !known.key_variables.is_empty())
+        && !table
+            .headers
+            .keys()
+            .any(|name| KEY_HEADERS.contains(&name.to_ascii_lowercase().as_str()));
+    match (found, variables.into_iter().next()) {
+        (None, Some(variable)) if needed => Err(ConfigError::MissingApiKey {
+            provider: provider.as_str().to_owned(),
+            variable,
+        }),
+        (found, _) => Ok(found.map(SecretString::from)),
+    }
+}
+
+/// The address that a variable gives a known service, and the variable.
+pub(crate) fn address_of(
+    known: &KnownService,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<Option<(String, &'static str)>, ConfigError> {
+    let found = known
+        .base_url_variable
+        .and_then(|variable| Some((lookup(variable).and_then(not_blank)?, variable)));
+    let Some((text, variable)) = found else {
         return Ok(None);
     };
-    let api_key = table
-        .and_then(|table| table.api_key.clone())
-        .and_then(not_blank)
-        .or_else(|| lookup(variable).and_then(not_blank))
-        .ok_or_else(|| ConfigError::MissingApiKey {
-            provider: provider.as_str().to_owned(),
+    let address = known.address(&text);
+    match check(Kind::Url, &Value::from(address.as_str())) {
+        Ok(()) => Ok(Some((address, variable))),
+        // The address may hold a password, so it is not shown.
+        Err(_) => Err(ConfigError::Variable {
             variable: variable.to_owned(),
-        })?;
-    let headers = table
-        .map(|table| &table.headers)
-        .into_iter()
-        .flatten()
-        .map(|(name, value)| (name.clone(), SecretString::from(value.clone())))
-        .collect();
-    Ok(Some(ProviderRuntimeConfig {
-        base_url: table
-            .and_then(|table| table.base_url.clone())
-            .unwrap_or_else(|| base_url.to_owned()),
-        api_key: SecretString::from(api_key),
-        headers,
-        temperature: table.and_then(|table| table.temperature),
-    }))
+            problem: "is not a web address that can be used".to_owned(),
+            hint: "set one that starts with https:// or http:// and holds no password".to_owned(),
+        }),
+    }
+}
+
+/// Nobody described a service of this name.
+pub(crate) fn unknown(provider: &ConfiguredProvider) -> ConfigError {
+    let name = provider.as_str();
+    let meant = nearest(name, known_names())
+        .map(|known| format!("did you mean `{known}`? If not, "))
+        .unwrap_or_default();
+    ConfigError::UnknownProvider {
+        location: None,
+        name: name.to_owned(),
+        hint: format!("{meant}{}", table_to_write(name)),
+    }
+}
+
+/// A service of one's own lacks something that only its table can say.
+pub(crate) fn incomplete(provider: &ConfiguredProvider, key: &str) -> ConfigError {
+    let name = provider.as_str();
+    let meant = nearest(name, known_names())
+        .map(|known| format!("did you mean [providers.{known}]? If not, "))
+        .unwrap_or_default();
+    ConfigError::InvalidValue {
+        location: None,
+        key: format!("providers.{name}.{key}"),
+        problem: "is missing".to_owned(),
+        hint: format!("{meant}{}", table_to_write(name)),
+    }
+}
+
+fn table_to_write(name: &str) -> String {
+    format!(
+        "describe the service: [providers.{name}] with base_url = \"https://...\" and \
+         wire = \"chat\", or \"anthropic\", \"responses\", \"gemini\""
+    )
 }
 
 /// How to reach every provider that a role selects, in the order of the roles. Providers that
@@ -133,7 +225,7 @@ pub fn resolve_provider_runtime_config(
 ///
 /// # Errors
 ///
-/// [`ConfigError::MissingApiKey`] for the first provider without a key.
+/// As [`resolve_provider_runtime_config`], for the first provider that cannot be reached.
 pub fn resolve_credentials(
     config: &HarnessConfig,
     environment: &Environment,
@@ -149,7 +241,7 @@ pub fn resolve_credentials(
     Ok(resolved)
 }
 
-fn not_blank(key: String) -> Option<String> {
+pub(crate) fn not_blank(key: String) -> Option<String> {
     let trimmed = key.trim();
     if trimmed.is_empty() {
         None

@@ -7,9 +7,10 @@ use serde_json::{Map, Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::check::{Fault, Reason, check, expected, is_header_name};
+use crate::check::{Fault, Reason, check, expected, is_header_name, is_provider_name};
 use crate::error::{ConfigError, Location, nearest, suggestion};
 use crate::keys::{self, Found, KeyPath, KeySpec, Kind};
+use crate::schema::OFFLINE_MODEL;
 
 /// One key of a document with its value and the place of the key.
 #[derive(Debug, Clone)]
@@ -63,6 +64,7 @@ impl Document<'_> {
         let mut rows: Vec<_> = table.iter().collect();
         rows.sort_by_key(|(name, _)| name.span().start);
         for (name, value) in rows {
+            self.check_service_name(name, prefix)?;
             let spelled = prefix.child(name.get_ref());
             let key = keys::canonical(spelled.clone());
             match keys::find(&key) {
@@ -93,6 +95,34 @@ impl Document<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A table below `providers` is named by people, within limits.
+    fn check_service_name(
+        &self,
+        name: &Spanned<impl AsRef<str>>,
+        prefix: &KeyPath,
+    ) -> Result<(), ConfigError> {
+        let spelled = name.get_ref().as_ref();
+        let is_service = *prefix == KeyPath::plain("providers");
+        let (problem, hint) = match spelled {
+            _ if !is_service => return Ok(()),
+            OFFLINE_MODEL => (
+                "is not a service that is reached",
+                "leave the table out; the offline model needs none",
+            ),
+            name if is_provider_name(name) => return Ok(()),
+            _ => (
+                "is not a name for a service",
+                "use letters, digits, hyphens and underscores",
+            ),
+        };
+        Err(ConfigError::InvalidValue {
+            location: Some(self.at(name.span())),
+            key: prefix.child(spelled).to_string(),
+            problem: problem.to_owned(),
+            hint: hint.to_owned(),
+        })
     }
 
     fn leaf(

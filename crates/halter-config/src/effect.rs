@@ -92,6 +92,7 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
         "providers.<provider>.base_url" => "your key and the conversation go to this address",
         "providers.<provider>.api_key" => "requests use this key instead of yours",
         "providers.<provider>.headers.<header>" => "added to each request",
+        "providers.<provider>.ca_file" => "servers that its authorities vouch for are trusted",
         "models.<role>.provider" | "models.<role>.model" => "the conversation goes to this model",
         "prompts.system_prompt" | "prompts.append_system_prompt" => "instructions to the model",
         "resources.skills.roots" => "instructions found there reach the model",

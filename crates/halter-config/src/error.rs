@@ -119,6 +119,16 @@ pub enum ConfigError {
         /// The id.
         id: String,
     },
+    /// A model service that nobody described.
+    #[error("{}", self.whole())]
+    UnknownProvider {
+        /// Where it is named; absent for a configuration made by a program.
+        location: Option<Location>,
+        /// Its name.
+        name: String,
+        /// The service that was probably meant, and the table to write.
+        hint: String,
+    },
     /// A selected provider has no key.
     #[error("{}", self.whole())]
     MissingApiKey {
@@ -199,6 +209,7 @@ impl ConfigError {
             Self::InvalidValue { .. } => "config_invalid_value",
             Self::MissingDefaultModel => "config_missing_default_model",
             Self::UnknownModel { .. } => "config_unknown_model",
+            Self::UnknownProvider { .. } => "config_unknown_provider",
             Self::MissingApiKey { .. } => "config_missing_api_key",
             Self::Variable { .. } => "config_variable",
             Self::UnknownTool { .. } => "config_unknown_tool",
@@ -216,9 +227,9 @@ impl ConfigError {
             Self::NotUtf8 { location }
             | Self::Syntax { location, .. }
             | Self::UnknownKey { location, .. } => Some(location),
-            Self::WrongType { location, .. } | Self::InvalidValue { location, .. } => {
-                location.as_ref()
-            }
+            Self::WrongType { location, .. }
+            | Self::InvalidValue { location, .. }
+            | Self::UnknownProvider { location, .. } => location.as_ref(),
             _ => None,
         }
     }
@@ -239,7 +250,11 @@ impl ConfigError {
                 "add [models.default] with provider and model, or set HALTER_MODEL=offline"
                     .to_owned()
             }
-            Self::UnknownModel { .. } => "known models: default, small, subagent".to_owned(),
+            Self::UnknownModel { .. } => {
+                "known models: default, small, subagent; any other is written provider/model, such \
+                 as anthropic/claude-sonnet-5-5"
+                    .to_owned()
+            }
             Self::MissingApiKey { provider, variable } => {
                 format!("set [providers.{provider}].api_key or {variable}")
             }
@@ -251,6 +266,7 @@ impl ConfigError {
                 format!("build with the cargo feature `{feature}`, or use backend = \"memory\"")
             }
             Self::UnknownKey { hint, .. }
+            | Self::UnknownProvider { hint, .. }
             | Self::InvalidValue { hint, .. }
             | Self::Variable { hint, .. }
             | Self::UnknownTool { hint, .. }
@@ -287,6 +303,7 @@ impl ConfigError {
                 "invalid configuration: [models.default] is required".to_owned()
             }
             Self::UnknownModel { id } => format!("unknown model '{id}'"),
+            Self::UnknownProvider { name, .. } => format!("unknown provider '{name}'"),
             Self::MissingApiKey { provider, .. } => {
                 format!("missing api key for provider '{provider}'")
             }
@@ -310,6 +327,17 @@ impl ConfigError {
                 format!("cannot convert the configuration to or from JSON: {source}")
             }
         }
+    }
+
+    /// The same error with a place, where it can have one and has none.
+    pub(crate) fn at(mut self, place: Option<Location>) -> Self {
+        if let Self::InvalidValue { location, .. } | Self::UnknownProvider { location, .. } =
+            &mut self
+            && location.is_none()
+        {
+            *location = place;
+        }
+        self
     }
 
     fn whole(&self) -> String {

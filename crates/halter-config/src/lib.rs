@@ -14,6 +14,7 @@ pub mod limits;
 mod assemble;
 mod available;
 mod check;
+mod choice;
 mod credentials;
 mod describe;
 mod document;
@@ -26,6 +27,7 @@ mod narrow;
 mod origin;
 mod project;
 mod schema;
+mod services;
 mod settings;
 mod trust;
 mod variables;
@@ -34,9 +36,10 @@ mod warning;
 pub use available::{
     InertKey, KnownTool, SqliteSupport, ToolStatus, check_backend, check_tool_names, inert_keys,
 };
+pub use choice::ModelChoice;
 pub use credentials::{
-    ProviderRuntimeConfig, REDACTED, SecretString, api_key_variable, default_base_url,
-    resolve_credentials, resolve_provider_runtime_config,
+    ProviderRuntimeConfig, REDACTED, SecretString, resolve_credentials,
+    resolve_provider_runtime_config,
 };
 pub use describe::{
     config_fingerprint, export_json_schema, generate_starter_config, schema_as_json_value,
@@ -48,6 +51,10 @@ pub use load::{LayeredConfigPaths, LoadedConfig, LoadedProject, load_layered, lo
 pub use origin::Origin;
 pub use project::{PROJECT_FILE_NAME, ProjectFile, find_project_config};
 pub use schema::*;
+pub use services::{
+    KNOWN_SERVICES, KnownService, api_key_variables, default_base_url, known_service,
+    local_services,
+};
 pub use trust::TrustStore;
 pub use variables::{MODEL_VARIABLE, RESERVED_VARIABLES, override_variables};
 pub use warning::ConfigWarning;

@@ -28,3 +28,9 @@ pub const MAX_TIMEOUT_SECS: u64 = 7 * 24 * 60 * 60;
 
 /// The most attempts a retry policy may ask for.
 pub const MAX_RETRY_ATTEMPTS: u64 = 100;
+
+/// The longest name of a model service, in bytes.
+pub const MAX_PROVIDER_NAME_BYTES: usize = 64;
+
+/// The highest price of a million tokens, in US dollars.
+pub const MAX_PRICE_DOLLARS: f64 = 1_000_000.0;

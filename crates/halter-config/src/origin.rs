@@ -18,6 +18,8 @@ pub enum Origin {
     Explicit(Location),
     /// An environment variable.
     Environment(String),
+    /// A flag on the command line.
+    Flag(String),
 }
 
 impl Origin {
@@ -27,7 +29,7 @@ impl Origin {
             Self::User(location) | Self::Project(location) | Self::Explicit(location) => {
                 Some(location)
             }
-            Self::Default | Self::Environment(_) => None,
+            Self::Default | Self::Environment(_) | Self::Flag(_) => None,
         }
     }
 
@@ -39,6 +41,7 @@ impl Origin {
             Self::Project(_) => 2,
             Self::Explicit(_) => 3,
             Self::Environment(_) => 4,
+            Self::Flag(_) => 5,
         }
     }
 }
@@ -48,6 +51,7 @@ impl fmt::Display for Origin {
         let (layer, location) = match self {
             Self::Default => return formatter.write_str("default"),
             Self::Environment(variable) => return write!(formatter, "environment {variable}"),
+            Self::Flag(flag) => return write!(formatter, "flag {flag}"),
             Self::User(location) => ("user", location),
             Self::Project(location) => ("project", location),
             Self::Explicit(location) => ("explicit", location),

@@ -5,12 +5,13 @@ use std::ffi::OsStr;
 use halter_protocol::ModelRole;
 use serde_json::Value;
 
-use crate::check::{Reason, check};
+use crate::check::{Reason, check, is_provider_name};
 use crate::environment::Environment;
 use crate::error::{ConfigError, nearest, suggestion};
 use crate::keys::{KeyPath, spec};
 use crate::origin::Origin;
 use crate::schema::{ConfiguredProvider, HarnessConfig, ModelConfig, ModelsConfig, OFFLINE_MODEL};
+use crate::services::known_names;
 use crate::settings::Settings;
 use crate::warning::ConfigWarning;
 
@@ -156,10 +157,8 @@ fn parse_model(text: &str) -> Result<(ConfiguredProvider, &str), ConfigError> {
     if text == OFFLINE_MODEL {
         return Ok((ConfiguredProvider::Offline, OFFLINE_MODEL));
     }
-    let known = ConfiguredProvider::ALL;
-    let names: Vec<&str> = known.iter().map(ConfiguredProvider::as_str).collect();
     let Some((provider, model)) = text.split_once('/') else {
-        let hint = match nearest(text, names.iter().copied()) {
+        let hint = match nearest(text, known_names()) {
             Some(name) if name == OFFLINE_MODEL => "did you mean `offline`?".to_owned(),
             _ => "set `offline` or provider/model, such as openai/gpt-5".to_owned(),
         };
@@ -169,20 +168,21 @@ fn parse_model(text: &str) -> Result<(ConfiguredProvider, &str), ConfigError> {
             hint,
         ));
     };
-    let Some(found) = ConfiguredProvider::from_name(provider.trim()) else {
+    let provider = provider.trim();
+    if !is_provider_name(provider) {
         return Err(fault_of(
             MODEL_VARIABLE,
             format!("names the unknown provider {provider:?}"),
-            suggestion(provider, "providers", &names),
+            suggestion(provider, "providers", &known_names()),
         ));
-    };
+    }
     match model.trim() {
         "" => Err(fault_of(
             MODEL_VARIABLE,
             "names no model after the slash".to_owned(),
             "set provider/model, such as openai/gpt-5".to_owned(),
         )),
-        model => Ok((found, model)),
+        model => Ok((ConfiguredProvider::from_name(provider), model)),
     }
 }
 

@@ -82,9 +82,11 @@ open_enum! {
         Anthropic = "anthropic",
         /// OpenRouter.
         OpenRouter = "openrouter",
+        /// Gemini.
+        Gemini = "gemini",
         /// The built-in offline model.
         Offline = "offline",
-        /// A provider supplied by the embedding program.
+        /// A service of the user's own, or a provider of the embedding program.
         Custom = "custom",
     }
 }

@@ -45,7 +45,7 @@ pub use fake::{FakeProvider, Gate, Reply};
 pub use offline::OfflineProvider;
 pub use pairing::{PairingError, check_pairing};
 pub use provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
-pub use registry::{ModelRegistry, RegistryError};
+pub use registry::{ModelRegistry, ModelResolver, RegistryError, ServedModel};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

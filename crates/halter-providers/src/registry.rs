@@ -41,6 +41,17 @@ use std::sync::Arc;
 pub struct ModelRegistry {
     models: IndexMap<ModelId, ResolvedModel>,
     providers: IndexMap<ProviderName, Arc<dyn Provider>>,
+    resolver: Option<Arc<dyn ModelResolver>>,
+}
+
+/// A model and who serves it.
+pub type ServedModel = (ResolvedModel, Arc<dyn Provider>);
+
+/// Finds models that nobody registered by their id, such as `ollama/qwen3`.
+pub trait ModelResolver: Send + Sync {
+    /// The model of an id and the provider that serves it. `None` if the id
+    /// is not of a form that this finds models by.
+    fn resolve(&self, id: &ModelId) -> Option<Result<ServedModel, RegistryError>>;
 }
 
 impl ModelRegistry {
@@ -63,7 +74,12 @@ impl ModelRegistry {
         self.models.insert(model.id.clone(), model);
     }
 
-    /// The model of an id.
+    /// Finds models by ids that are not registered, too.
+    pub fn set_resolver(&mut self, resolver: Arc<dyn ModelResolver>) {
+        self.resolver = Some(resolver);
+    }
+
+    /// The registered model of an id.
     pub fn model(&self, id: &ModelId) -> Result<&ResolvedModel, RegistryError> {
         self.models
             .get(id)
@@ -81,16 +97,18 @@ impl ModelRegistry {
             })
     }
 
-    /// The model of an id and the provider that serves it.
-    pub fn resolve(
-        &self,
-        id: &ModelId,
-    ) -> Result<(&ResolvedModel, &Arc<dyn Provider>), RegistryError> {
-        let model = self.model(id)?;
-        Ok((model, self.provider(&model.provider)?))
+    /// The model of an id and the provider that serves it: a registered one,
+    /// or one that the resolver finds.
+    pub fn resolve(&self, id: &ModelId) -> Result<ServedModel, RegistryError> {
+        let unknown = match self.model(id) {
+            Ok(model) => return Ok((model.clone(), self.provider(&model.provider)?.clone())),
+            Err(unknown) => unknown,
+        };
+        let found = self.resolver.as_ref().and_then(|found| found.resolve(id));
+        found.unwrap_or(Err(unknown))
     }
 
-    /// Every id [`model`](Self::model) answers: the roles first, then the
+    /// Every registered id [`model`](Self::model) answers: the roles first, then the
     /// custom ones in the order they were registered.
     pub fn model_ids(&self) -> Vec<ModelId> {
         let roles = ModelRole::ALL
@@ -160,6 +178,16 @@ pub enum RegistryError {
         /// The names there are.
         known: Vec<ProviderName>,
     },
+    /// The id is understood, but its model cannot be used.
+    #[error("the model '{id}' cannot be used: {message}")]
+    Unusable {
+        /// The id asked for.
+        id: ModelId,
+        /// The stable reason.
+        code: &'static str,
+        /// What is wrong, and what to do about it.
+        message: String,
+    },
 }
 
 impl RegistryError {
@@ -168,6 +196,7 @@ impl RegistryError {
         match self {
             Self::UnknownModel { .. } => "unknown_model",
             Self::UnknownProvider { .. } => "unknown_provider",
+            Self::Unusable { code, .. } => code,
         }
     }
 }
@@ -287,6 +316,38 @@ mod tests {
             "unknown model id 'acme-mini'; known ids: default, small, subagent, reviewer; \
              'acme-mini' is its provider's name of the model with the id 'subagent': use that id"
         );
+    }
+
+    struct Finder;
+
+    impl ModelResolver for Finder {
+        fn resolve(&self, id: &ModelId) -> Option<Result<ServedModel, RegistryError>> {
+            let (provider, name) = id.as_str().split_once('/')?;
+            Some(match provider {
+                "acme" => Ok((model(id.as_str(), name), Arc::new(Silent))),
+                _ => Err(RegistryError::Unusable {
+                    id: id.clone(),
+                    code: "no_key",
+                    message: "there is no key".to_owned(),
+                }),
+            })
+        }
+    }
+
+    #[test]
+    fn ids_of_another_form_are_left_to_the_resolver() {
+        let mut registry = registry();
+        registry.set_resolver(Arc::new(Finder));
+        let resolve = |id: &str| registry.resolve(&id.into()).map(|(model, _)| model.model);
+        assert_eq!(resolve("default").unwrap(), "acme-large");
+        assert_eq!(resolve("acme/new").unwrap(), "new");
+        let error = resolve("other/new").unwrap_err();
+        assert_eq!(error.code(), "no_key");
+        assert_eq!(
+            error.to_string(),
+            "the model 'other/new' cannot be used: there is no key"
+        );
+        assert_eq!(resolve("large").unwrap_err().code(), "unknown_model");
     }
 
     #[test]

@@ -194,6 +194,7 @@ impl HalterBuilder {
         )
         .await?;
         let sdk_hooks = registered(self.hooks)?;
+        let config = Arc::new(config);
         let models = registry(&config, self.providers, &environment)?;
         let store = match self.store {
             Some(store) => store,
@@ -218,7 +219,7 @@ impl HalterBuilder {
         }
         Ok(Halter {
             runtime: SessionRuntime::new(Arc::new(services)),
-            config: Arc::new(config),
+            config,
             sdk_hooks: Arc::new(sdk_hooks),
         })
     }

@@ -22,7 +22,7 @@ const INJECTED: &str = "custom";
 
 /// Builds the registry of a configuration.
 pub(crate) fn registry(
-    config: &HarnessConfig,
+    config: &Arc<HarnessConfig>,
     injected: InjectedProviders,
     environment: &Environment,
 ) -> anyhow::Result<ModelRegistry> {
@@ -34,19 +34,16 @@ pub(crate) fn registry(
         }
         return Ok(registry);
     }
+    let services = Services::new(config.clone(), environment.clone(), injected.named);
     for role in ModelRole::ALL {
         let model = config.model_for(role).map_err(config_failure)?;
-        registry.register_model(resolved(role, model));
+        registry.register_model(resolved(ModelId::from(role.as_str()), model));
     }
-    let services = Services::new(config, environment);
     for provider in config.selected_providers() {
-        let name = provider_name(&provider);
-        let served_by = match injected.named.get(&name) {
-            Some(own) => own.clone(),
-            None => services.provider(&provider)?,
-        };
-        registry.register_provider(name, served_by);
+        let served_by = services.provider(&provider).map_err(config_failure)?;
+        registry.register_provider(provider_name(&provider), served_by);
     }
+    registry.set_resolver(Arc::new(services));
     Ok(registry)
 }
 
@@ -63,17 +60,20 @@ fn injected_model(config: &HarnessConfig, role: ModelRole) -> ResolvedModel {
             reasoning: None,
             tokens_per_minute: None,
         },
-        |model| resolved(role, model),
+        |model| resolved(ModelId::from(role.as_str()), model),
     );
     model.provider = ProviderName::from(INJECTED);
     model
 }
 
-fn resolved(role: ModelRole, model: &ModelConfig) -> ResolvedModel {
+pub(crate) fn resolved(id: ModelId, model: &ModelConfig) -> ResolvedModel {
     ResolvedModel {
-        id: ModelId::from(role.as_str()),
+        id,
         provider: provider_name(&model.provider),
-        provider_kind: ProviderKind::from(provider_name(&model.provider).as_str()),
+        provider_kind: match &model.provider {
+            ConfiguredProvider::Named(_) => ProviderKind::Custom,
+            known => ProviderKind::from(known.as_str()),
+        },
         model: model.model.clone(),
         max_input_tokens: model.max_input_tokens,
         max_output_tokens: model.max_output_tokens,

@@ -147,8 +147,10 @@ mod tests {
             streaming_json: true,
             text: false,
             output: Some(OutputMode::Text),
-            model: None,
-            max_turns: None,
+            turns: TurnOptions {
+                model: None,
+                max_turns: None,
+            },
             timeout: None,
         };
         assert_eq!(options.mode(), Some(OutputMode::StreamingJson));

@@ -8,6 +8,8 @@ use std::fmt;
 
 use table::KEYS;
 
+use crate::services::KNOWN_SERVICES;
+
 /// A key as its segments. Displays dotted, with segments quoted where TOML needs it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct KeyPath(Vec<String>);
@@ -67,6 +69,10 @@ pub(crate) enum Kind {
         max: u64,
     },
     Temperature,
+    /// US dollars per million tokens.
+    Price,
+    /// The name of a model service.
+    Provider,
     /// Any text.
     Text,
     /// Text that is not blank.
@@ -122,7 +128,7 @@ pub(crate) enum Narrow {
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeySpec {
-    /// The dotted key; `<provider>`, `<role>` and `<header>` stand for names.
+    /// The dotted key; `<provider>`, `<model>`, `<role>` and `<header>` stand for names.
     pub(crate) pattern: &'static str,
     pub(crate) kind: Kind,
     pub(crate) narrow: Narrow,
@@ -136,16 +142,22 @@ const ALIASES: &[(&str, &str)] = &[(
     "policy.network.allowed_loopback",
 )];
 
-const PROVIDER_TABLES: &[&str] = &["openai", "anthropic", "openrouter"];
 const ROLE_TABLES: &[&str] = &["default", "small", "subagent"];
 
 /// The names a pattern segment stands for; `None`: any name.
 fn names_of(segment: &'static str) -> Option<Vec<&'static str>> {
     match segment {
-        "<provider>" => Some(PROVIDER_TABLES.to_vec()),
         "<role>" => Some(ROLE_TABLES.to_vec()),
-        "<header>" => None,
+        "<provider>" | "<model>" | "<header>" => None,
         plain => Some(vec![plain]),
+    }
+}
+
+/// Names that people most likely mean where any name may stand.
+fn examples_of(segment: &str) -> Vec<&'static str> {
+    match segment {
+        "<provider>" => KNOWN_SERVICES.iter().map(|service| service.name).collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -190,7 +202,7 @@ pub(crate) fn spec(path: &KeyPath) -> Option<&'static KeySpec> {
     }
 }
 
-/// The names that may stand in a table.
+/// The names that may stand in a table; of names that people choose, the known ones.
 pub(crate) fn children(table: &KeyPath) -> Vec<&'static str> {
     let mut names = Vec::new();
     for spec in KEYS {
@@ -200,7 +212,7 @@ pub(crate) fn children(table: &KeyPath) -> Vec<&'static str> {
             .iter()
             .all(|name| pattern.next().is_some_and(|segment| matches(segment, name)));
         if let (true, Some(next)) = (fits, pattern.next()) {
-            for name in names_of(next).unwrap_or_default() {
+            for name in names_of(next).unwrap_or_else(|| examples_of(next)) {
                 if !names.contains(&name) {
                     names.push(name);
                 }
@@ -250,8 +262,12 @@ mod tests {
             Found::Nothing
         ));
         assert!(matches!(
-            find(&KeyPath::plain("providers.openai.routing.order")),
+            find(&KeyPath::plain("providers.openai.oauth")),
             Found::Nothing
+        ));
+        assert!(matches!(
+            find(&KeyPath::plain("providers.groq")),
+            Found::Table
         ));
     }
 

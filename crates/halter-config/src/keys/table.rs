@@ -58,7 +58,16 @@ const ATTEMPTS: Kind = Kind::Integer {
 const PERCENT: Kind = Kind::Integer { min: 0, max: 100 };
 
 const REASONING: Kind = Kind::Choice(&["none", "minimal", "low", "medium", "high", "xhigh", "max"]);
-const PROVIDER: Kind = Kind::Choice(&["openai", "anthropic", "openrouter", "offline"]);
+const WIRE: Kind = Kind::Choice(&["anthropic", "responses", "chat", "gemini"]);
+const DIALECT: Kind = Kind::Choice(&[
+    "generic",
+    "openai",
+    "openrouter",
+    "ollama",
+    "vllm",
+    "llamacpp",
+    "lmstudio",
+]);
 
 const COMPACTION: &str = "compaction";
 const SUBAGENTS: &str = "subagents";
@@ -70,12 +79,15 @@ const SHELL_POLICY: &str = "the full shell policy";
 #[rustfmt::skip]
 pub(super) const KEYS: &[KeySpec] = &[
     active("version", Kind::Version, Format),
+    active("providers.<provider>.wire", WIRE, Never),
+    active("providers.<provider>.dialect", DIALECT, Never),
     active("providers.<provider>.base_url", Kind::Url, Never),
     active("providers.<provider>.api_key", Kind::Secret, Never),
     active("providers.<provider>.headers.<header>", Kind::Header, Never),
     active("providers.<provider>.temperature", Kind::Temperature, Never),
-    active("providers.openrouter.routing.order", Kind::Names, Never),
-    active("providers.openrouter.routing.allow_fallbacks", Kind::Boolean, Never),
+    active("providers.<provider>.ca_file", Kind::FilePath, Never),
+    active("providers.<provider>.routing.order", Kind::Names, Never),
+    active("providers.<provider>.routing.allow_fallbacks", Kind::Boolean, Never),
     active("providers.<provider>.resilience.timeouts.connect_secs", SECONDS, Never),
     active("providers.<provider>.resilience.timeouts.request_secs", SECONDS, Never),
     active("providers.<provider>.resilience.timeouts.stream_idle_secs", SECONDS, Never),
@@ -84,7 +96,13 @@ pub(super) const KEYS: &[KeySpec] = &[
     active("providers.<provider>.resilience.request_retry.base_backoff_ms", MILLISECONDS, Never),
     active("providers.<provider>.resilience.request_retry.max_backoff_secs", SECONDS, Never),
     active("providers.<provider>.resilience.request_retry.jitter_pct", PERCENT, Never),
-    active("models.<role>.provider", PROVIDER, Never),
+    active("providers.<provider>.models.<model>.max_input_tokens", SMALL_COUNT, Never),
+    active("providers.<provider>.models.<model>.max_output_tokens", SMALL_COUNT, Never),
+    active("providers.<provider>.models.<model>.prices.input", Kind::Price, Never),
+    active("providers.<provider>.models.<model>.prices.output", Kind::Price, Never),
+    active("providers.<provider>.models.<model>.prices.cache_read", Kind::Price, Never),
+    active("providers.<provider>.models.<model>.prices.cache_write", Kind::Price, Never),
+    active("models.<role>.provider", Kind::Provider, Never),
     active("models.<role>.model", Kind::Name, Never),
     active("models.<role>.max_input_tokens", SMALL_COUNT, Never),
     active("models.<role>.max_output_tokens", SMALL_COUNT, Never),

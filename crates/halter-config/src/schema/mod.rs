@@ -18,7 +18,10 @@ pub use models::{
     ConfiguredProvider, DEFAULT_TOKENS_PER_MINUTE, ModelConfig, ModelsConfig, OFFLINE_MODEL,
 };
 pub use policy::{LoopbackAllow, NetworkPolicyConfig, PolicyConfig, ShellMode, ShellPolicyConfig};
-pub use providers::{OpenRouterRouting, ProviderConfig, ProvidersConfig};
+pub use providers::{
+    ChatDialect, ModelOverride, ModelPrices, OpenRouterRouting, ProviderConfig, ProviderWire,
+    ProvidersConfig,
+};
 pub use resilience::{
     RequestRetryConfig, RequestRetryOverride, ResilienceConfig, ResilienceOverride, TimeoutsConfig,
     TimeoutsOverride,

@@ -1,13 +1,16 @@
 //! `[models.*]`: which model plays which role.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use halter_protocol::{ModelRole, ReasoningEffort};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::HarnessConfig;
+use super::providers::PROVIDER_NAME_PATTERN;
 use crate::error::ConfigError;
+use crate::services::known_names;
 
 /// Tokens per minute a model named in a file may use unless the file says otherwise.
 pub const DEFAULT_TOKENS_PER_MINUTE: u32 = 500_000;
@@ -16,10 +19,8 @@ pub const DEFAULT_TOKENS_PER_MINUTE: u32 = 500_000;
 pub const OFFLINE_MODEL: &str = "offline";
 
 /// A model service that a role can select.
-#[derive(
-    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 #[non_exhaustive]
 pub enum ConfiguredProvider {
     /// OpenAI.
@@ -28,16 +29,21 @@ pub enum ConfiguredProvider {
     Anthropic,
     /// OpenRouter.
     OpenRouter,
+    /// Gemini.
+    Gemini,
     /// The deterministic model built into Halter: no key, no network.
     Offline,
+    /// A service with a table of its own, or a server on this computer such as `ollama`.
+    Named(String),
 }
 
 impl ConfiguredProvider {
-    /// Every provider, in the order they are documented.
-    pub const ALL: [Self; 4] = [
+    /// Every provider that is not merely a name, in the order they are documented.
+    pub const ALL: [Self; 5] = [
         Self::OpenAi,
         Self::Anthropic,
         Self::OpenRouter,
+        Self::Gemini,
         Self::Offline,
     ];
 
@@ -47,21 +53,52 @@ impl ConfiguredProvider {
             Self::OpenAi => "openai",
             Self::Anthropic => "anthropic",
             Self::OpenRouter => "openrouter",
+            Self::Gemini => "gemini",
             Self::Offline => "offline",
+            Self::Named(name) => name,
         }
     }
 
-    /// The provider of that name, if there is one.
-    pub fn from_name(name: &str) -> Option<Self> {
+    /// The provider of that name.
+    pub fn from_name(name: &str) -> Self {
         Self::ALL
             .into_iter()
             .find(|provider| provider.as_str() == name)
+            .unwrap_or_else(|| Self::Named(name.to_owned()))
+    }
+}
+
+impl From<String> for ConfiguredProvider {
+    fn from(name: String) -> Self {
+        Self::from_name(&name)
+    }
+}
+
+impl From<ConfiguredProvider> for String {
+    fn from(provider: ConfiguredProvider) -> Self {
+        provider.as_str().to_owned()
     }
 }
 
 impl fmt::Display for ConfiguredProvider {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
+    }
+}
+
+impl JsonSchema for ConfiguredProvider {
+    fn schema_name() -> Cow<'static, str> {
+        "ConfiguredProvider".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A model service: a known one, or the name of a table below `providers`.",
+            "anyOf": [
+                { "enum": known_names() },
+                { "type": "string", "pattern": PROVIDER_NAME_PATTERN }
+            ]
+        })
     }
 }
 

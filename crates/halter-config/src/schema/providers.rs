@@ -1,18 +1,23 @@
 //! `[providers.*]`: how to reach each model service.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::models::ConfiguredProvider;
+use super::path_text;
 use super::resilience::ResilienceOverride;
 use crate::credentials::REDACTED;
 
+/// How the table of a service of one's own may be named, as a pattern.
+pub(super) const PROVIDER_NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$";
+
 /// One table per model service.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct ProvidersConfig {
     /// OpenAI.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,6 +28,13 @@ pub struct ProvidersConfig {
     /// OpenRouter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub openrouter: Option<ProviderConfig>,
+    /// Gemini.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gemini: Option<ProviderConfig>,
+    /// Servers on this computer, and services of one's own, by name. The latter need `wire` and
+    /// `base_url`.
+    #[serde(flatten)]
+    pub named: IndexMap<String, ProviderConfig>,
 }
 
 impl ProvidersConfig {
@@ -32,8 +44,39 @@ impl ProvidersConfig {
             ConfiguredProvider::OpenAi => self.openai.as_ref(),
             ConfiguredProvider::Anthropic => self.anthropic.as_ref(),
             ConfiguredProvider::OpenRouter => self.openrouter.as_ref(),
+            ConfiguredProvider::Gemini => self.gemini.as_ref(),
             ConfiguredProvider::Offline => None,
+            ConfiguredProvider::Named(name) => self.named.get(name),
         }
+    }
+
+    /// Every table that was written, with its provider.
+    pub fn tables(&self) -> impl Iterator<Item = (ConfiguredProvider, &ProviderConfig)> {
+        let named = self
+            .named
+            .keys()
+            .map(|name| ConfiguredProvider::Named(name.clone()));
+        ConfiguredProvider::ALL
+            .into_iter()
+            .chain(named)
+            .filter_map(|provider| Some((provider.clone(), self.get(&provider)?)))
+    }
+
+    /// Every table that was written, to change.
+    pub(crate) fn tables_mut(&mut self) -> impl Iterator<Item = (String, &mut ProviderConfig)> {
+        let own = [
+            ("openai", &mut self.openai),
+            ("anthropic", &mut self.anthropic),
+            ("openrouter", &mut self.openrouter),
+            ("gemini", &mut self.gemini),
+        ];
+        own.into_iter()
+            .filter_map(|(name, table)| Some((name.to_owned(), table.as_mut()?)))
+            .chain(
+                self.named
+                    .iter_mut()
+                    .map(|(name, table)| (name.clone(), table)),
+            )
     }
 
     /// The table of a provider, created when absent; `None` for a provider that has no table.
@@ -42,9 +85,64 @@ impl ProvidersConfig {
             ConfiguredProvider::OpenAi => &mut self.openai,
             ConfiguredProvider::Anthropic => &mut self.anthropic,
             ConfiguredProvider::OpenRouter => &mut self.openrouter,
+            ConfiguredProvider::Gemini => &mut self.gemini,
             ConfiguredProvider::Offline => return None,
+            ConfiguredProvider::Named(name) => {
+                return Some(self.named.entry(name.clone()).or_default());
+            }
         };
         Some(slot.get_or_insert_with(ProviderConfig::default))
+    }
+}
+
+/// How a service is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ProviderWire {
+    /// Anthropic Messages.
+    Anthropic,
+    /// OpenAI Responses.
+    Responses,
+    /// Chat Completions, as most servers speak it.
+    Chat,
+    /// Gemini `streamGenerateContent`.
+    Gemini,
+}
+
+/// A server's manner of the Chat wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ChatDialect {
+    /// A server nothing is known of.
+    Generic,
+    /// OpenAI's own service.
+    OpenAi,
+    /// OpenRouter.
+    OpenRouter,
+    /// Ollama.
+    Ollama,
+    /// vLLM.
+    Vllm,
+    /// The server of llama.cpp.
+    LlamaCpp,
+    /// LM Studio.
+    LmStudio,
+}
+
+impl ChatDialect {
+    /// The name as it is spelled in `halter.toml`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Generic => "generic",
+            Self::OpenAi => "openai",
+            Self::OpenRouter => "openrouter",
+            Self::Ollama => "ollama",
+            Self::Vllm => "vllm",
+            Self::LlamaCpp => "llamacpp",
+            Self::LmStudio => "lmstudio",
+        }
     }
 }
 
@@ -53,6 +151,13 @@ impl ProvidersConfig {
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderConfig {
+    /// How it is spoken to; absent: as the known service of that name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wire: Option<ProviderWire>,
+    /// Its manner of the Chat wire; absent: that of the known service of that name, else
+    /// `generic`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dialect: Option<ChatDialect>,
     /// Address of the service; absent: the provider's public one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
@@ -66,24 +171,74 @@ pub struct ProviderConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: Option<f64>,
+    /// A PEM file with authorities to trust besides the system's; absent: `SSL_CERT_FILE`.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "path_text::one"
+    )]
+    pub ca_file: Option<PathBuf>,
     /// Upstream selection; OpenRouter only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing: Option<OpenRouterRouting>,
     /// Timeouts and retries that differ from `[resilience]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resilience: Option<ResilienceOverride>,
+    /// What is known of its models, by the service's own names of them.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub models: IndexMap<String, ModelOverride>,
+}
+
+/// What is known of a model better than by the service's list and the built-in table.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelOverride {
+    /// Size of the context window, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_input_tokens: Option<u32>,
+    /// Longest answer, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_output_tokens: Option<u32>,
+    /// What its tokens cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prices: Option<ModelPrices>,
+}
+
+/// What the tokens of a model cost, in US dollars per million.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelPrices {
+    /// Input that is read afresh.
+    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    pub input: f64,
+    /// Output, reasoning included.
+    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    pub output: f64,
+    /// Input answered from the prompt cache; absent: the price of input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    pub cache_read: Option<f64>,
+    /// Input written to the prompt cache; absent: the price of input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    pub cache_write: Option<f64>,
 }
 
 impl fmt::Debug for ProviderConfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ProviderConfig")
+            .field("wire", &self.wire)
+            .field("dialect", &self.dialect)
             .field("base_url", &self.base_url)
             .field("api_key", &self.api_key.as_ref().map(|_| REDACTED))
             .field("headers", &redacted_headers(&self.headers))
             .field("temperature", &self.temperature)
+            .field("ca_file", &self.ca_file)
             .field("routing", &self.routing)
             .field("resilience", &self.resilience)
+            .field("models", &self.models)
             .finish()
     }
 }

@@ -27,10 +27,13 @@ fn a_configured_key_wins_and_a_blank_one_counts_as_missing() {
             ..ProviderConfig::default()
         };
         resolve_provider_runtime_config(&ConfiguredProvider::Anthropic, Some(&table), |name| {
-            assert_eq!(name, "ANTHROPIC_API_KEY");
-            variable.map(str::to_owned)
+            match name {
+                "ANTHROPIC_API_KEY" => variable.map(str::to_owned),
+                "ANTHROPIC_BASE_URL" => None,
+                other => panic!("{other}"),
+            }
         })
-        .map(|runtime| runtime.unwrap().api_key.expose_secret().to_owned())
+        .map(|runtime| runtime.unwrap().api_key.unwrap().expose_secret().to_owned())
         .map_err(|error| error.to_string())
     };
     assert_eq!(key_of(Some("file"), Some("env")), Ok("file".to_owned()));
@@ -61,8 +64,8 @@ fn the_table_decides_the_rest() {
     assert_eq!(runtime.headers["X-Team"].expose_secret(), "core");
 
     for provider in ConfiguredProvider::ALL {
-        let runtime =
-            resolve_provider_runtime_config(&provider, None, |_| Some("k".to_owned())).unwrap();
+        let lookup = |name: &str| name.ends_with("_KEY").then(|| "k".to_owned());
+        let runtime = resolve_provider_runtime_config(&provider, None, lookup).unwrap();
         assert_eq!(
             runtime.map(|runtime| runtime.base_url).as_deref(),
             default_base_url(&provider)
@@ -110,7 +113,8 @@ async fn loading_fills_in_the_keys_of_selected_providers_only() {
         .variable("OPENAI_API_KEY", "sk-other");
     let loaded = world.loaded().await;
     let resolved = resolve_credentials(&loaded.config, &Environment::empty()).unwrap();
-    assert_eq!(resolved[0].1.api_key.expose_secret(), "sk-env");
+    let key = resolved[0].1.api_key.as_ref().unwrap();
+    assert_eq!(key.expose_secret(), "sk-env");
     assert_eq!(loaded.config.providers.openai, None);
     assert_eq!(
         loaded.origin("providers.anthropic.api_key"),

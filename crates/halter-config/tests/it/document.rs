@@ -50,7 +50,6 @@ async fn left_out_features_are_unknown_keys() {
     for text in [
         "[models.model_judge]\nmode = \"one_shot\"\n",
         "[providers.openai.oauth]\nclient_id = \"x\"\n",
-        "[providers.openai.routing]\norder = []\n",
     ] {
         let error = error_of(format!("{OFFLINE}{text}")).await;
         assert_eq!(error.code(), "config_unknown_key", "{text}");
@@ -150,13 +149,6 @@ async fn values_that_are_refused() {
             1,
             "`providers.openai.headers.\"bad name\"` is not the name of a request header",
             "use letters, digits and hyphens",
-        ),
-        (
-            "[models.small]\nprovider = \"opnai\"\nmodel = \"x\"\n",
-            6,
-            12,
-            "`models.small.provider` does not take \"opnai\"",
-            "did you mean `openai`?",
         ),
         (
             "[models.small]\nprovider = \"offline\"\n",

@@ -16,6 +16,7 @@ mod properties;
 mod schema;
 mod secrets;
 mod seed;
+mod services;
 mod support;
 mod trust;
 mod variables;

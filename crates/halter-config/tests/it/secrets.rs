@@ -143,6 +143,6 @@ async fn the_placeholder_is_refused() {
     assert!(error.problem().contains("placeholder"), "{error}");
     assert!(matches!(
         ConfiguredProvider::from_name("openai"),
-        Some(ConfiguredProvider::OpenAi)
+        ConfiguredProvider::OpenAi
     ));
 }

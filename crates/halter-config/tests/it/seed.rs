@@ -132,7 +132,8 @@ fn the_literal_compiles_and_holds() {
     };
     config.validate().unwrap();
     let resolved = resolve_credentials(&config, &halter_config::Environment::empty()).unwrap();
-    assert_eq!(resolved[0].1.api_key.expose_secret(), "sk-test");
+    let key = resolved[0].1.api_key.as_ref().unwrap();
+    assert_eq!(key.expose_secret(), "sk-test");
 }
 
 /// `load_path` is called as the programs call it: a path, `await`, `?` into `anyhow`-like errors.
@@ -206,10 +207,8 @@ fn troubleshooting_tool_not_available() {
 async fn troubleshooting_unknown_model_id() {
     let config = load_text(OFFLINE).await.unwrap().config;
     let error = config.model_named("gpt-5").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "unknown model 'gpt-5': known models: default, small, subagent"
-    );
+    let known = "unknown model 'gpt-5': known models: default, small, subagent";
+    assert!(error.to_string().starts_with(known), "{error}");
     assert_eq!(config.model_named("small").unwrap().model, "offline");
 }
 

@@ -7,7 +7,7 @@ use halter::prelude::*;
 use halter_config::{ConfiguredProvider, ModelConfig, ProviderConfig};
 use halter_mock::{MockService, ServeOptions, serve};
 
-const SERVICES: [(ConfiguredProvider, &str, &str); 3] = [
+const SERVICES: [(ConfiguredProvider, &str, &str); 4] = [
     (
         ConfiguredProvider::Anthropic,
         "claude-sonnet-4-5",
@@ -15,6 +15,11 @@ const SERVICES: [(ConfiguredProvider, &str, &str); 3] = [
     ),
     (ConfiguredProvider::OpenAi, "gpt-5", "/openai"),
     (ConfiguredProvider::OpenRouter, "some/model", "/openrouter"),
+    (
+        ConfiguredProvider::Gemini,
+        "gemini-3-flash-preview",
+        "/gemini",
+    ),
 ];
 
 fn config(service: &MockService, which: usize) -> HarnessConfig {
@@ -28,6 +33,7 @@ fn config(service: &MockService, which: usize) -> HarnessConfig {
     match provider {
         ConfiguredProvider::Anthropic => config.providers.anthropic = table,
         ConfiguredProvider::OpenRouter => config.providers.openrouter = table,
+        ConfiguredProvider::Gemini => config.providers.gemini = table,
         _ => config.providers.openai = table,
     }
     config.models.default = Some(ModelConfig::new(provider, model));

@@ -92,8 +92,14 @@ pub fn token_cost_reporting(stage: &Stage) {
     let usage = &played.one("turn_completed")["usage"];
     assert_eq!(usage["input_tokens"], 1230, "{usage}");
     assert_eq!(usage["output_tokens"], 500, "{usage}");
+    // Gemini does not tell what it writes to its cache.
+    let (uncached, written) = match stage.provider() {
+        "gemini" => (1030, 0),
+        _ => (1000, 30),
+    };
     let buckets = json!({
-        "uncached_input": 1000, "cache_read": 200, "cache_write": 30, "output": 500, "reasoning": 0
+        "uncached_input": uncached, "cache_read": 200, "cache_write": written, "output": 500,
+        "reasoning": 0
     });
     assert_eq!(usage["buckets"], buckets);
     stage.requests("token_cost_reporting", &[0]);
@@ -154,6 +160,15 @@ pub fn unknown_tool(stage: &Stage) {
 
 pub fn bad_arguments(stage: &Stage) {
     let played = stage.play("bad_arguments");
+    // Gemini sends arguments as an object, and says itself that a call is no
+    // such thing.
+    if stage.provider() == "gemini" {
+        played.failed(6, "provider_unavailable");
+        let warning = played.one("warning")["message"].as_str().unwrap();
+        assert!(warning.contains("MALFORMED_FUNCTION_CALL"), "{warning}");
+        stage.requests("bad_arguments", &[0, 0]);
+        return;
+    }
     assert!(played.completed().contains("alpha"));
     let bad = ("read".to_owned(), "invalid_arguments".to_owned());
     assert_eq!(played.tools(), [vec![bad], ok(&["read"])].concat());

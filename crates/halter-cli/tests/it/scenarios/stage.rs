@@ -43,6 +43,12 @@ pub const WIRES: &[Wire] = &[
         path: "/openrouter/v1/chat/completions",
         conversation: "messages",
     },
+    Wire {
+        provider: "gemini",
+        model: "gemini-3-flash-preview",
+        path: "/gemini/v1beta/models/gemini-3-flash-preview:streamGenerateContent",
+        conversation: "contents",
+    },
 ];
 
 impl Wire {
@@ -83,6 +89,11 @@ impl Stage {
         };
         stage.configure(SETTINGS);
         stage
+    }
+
+    /// The name of the service.
+    pub fn provider(&self) -> &'static str {
+        self.wire.provider
     }
 
     /// Replaces the settings beside those that name the service.
@@ -161,6 +172,7 @@ impl Stage {
             assert!(request.is_streaming());
             let key = request
                 .header("x-api-key")
+                .or_else(|| request.header("x-goog-api-key"))
                 .or_else(|| request.header("authorization")?.strip_prefix("Bearer "));
             assert_eq!(key, Some(KEY));
             let body = request.json();

@@ -41,6 +41,11 @@ pub(super) fn of_response(response: &ErrorResponse<'_>) -> ProviderError {
         &text,
         "the model service answered",
     );
+    // A gateway in front of the service may know better.
+    if error.retryable() && response.headers.header("x-should-retry") == Some("false") {
+        error.kind = ProviderErrorKind::Fatal;
+        error.backoff_hint = None;
+    }
     if let Some(id) = response
         .headers
         .header("x-goog-request-id")

@@ -160,3 +160,12 @@ fn headers_say_nothing_about_rates() {
     let headers = Headers(vec![("x-ratelimit-remaining-tokens", "1")]);
     assert_eq!(wire().rate_limit(&headers), RateLimitHints::default());
 }
+
+#[test]
+fn a_gateway_may_forbid_another_attempt() {
+    let told = |headers| error(429, headers, &body("slow", "RESOURCE_EXHAUSTED", ""));
+    assert!(told(&[]).retryable());
+    let forbidden = told(&[("x-should-retry", "false"), ("retry-after", "1")]);
+    assert_eq!(forbidden.kind, ProviderErrorKind::Fatal);
+    assert_eq!(forbidden.backoff_hint, None);
+}
