@@ -147,6 +147,10 @@ fn invariant_13_libraries_read_no_environment_and_set_no_global() {
                 .filter(|line| !line.trim_start().starts_with("//"))
                 .collect();
             let path = path.strip_prefix(&crates).unwrap().display().to_string();
+            // The entry of a binary is a face.
+            if path.ends_with("/src/main.rs") {
+                return;
+            }
             let uses = WORDS.iter().filter(|word| code.contains(**word));
             found.extend(uses.map(|word| format!("{path}: {word}")));
         });
