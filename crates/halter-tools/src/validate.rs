@@ -124,6 +124,14 @@ fn describe(error: &ValidationError<'_>, schema: &Value) -> String {
             "{place} must have at least {limit} items, but has {}",
             length(error.instance())
         ),
+        ValidationErrorKind::MaxProperties { limit } => format!(
+            "{place} must have at most {limit} entries, but has {}",
+            length(error.instance())
+        ),
+        ValidationErrorKind::MinProperties { limit } => format!(
+            "{place} must have at least {limit} entries, but has {}",
+            length(error.instance())
+        ),
         ValidationErrorKind::Pattern { pattern } => format!(
             "{place} must match the pattern {pattern}, but {} was given",
             given()
@@ -266,6 +274,7 @@ fn length(value: &Value) -> usize {
     match value {
         Value::String(text) => text.chars().count(),
         Value::Array(items) => items.len(),
+        Value::Object(entries) => entries.len(),
         _ => 0,
     }
 }

@@ -2,12 +2,10 @@
 
 mod find;
 
-use super::file_views::{FileViews, file_views};
-use super::support::{blocking, shown, spelled};
-use super::write::{check_size, lock_file};
+use super::change::{FileChange, change_file};
+use super::support::CHANGES;
 use crate::context::ToolContext;
 use crate::limits::EDIT_FILE_BYTES;
-use crate::path_locks::PathLockGuard;
 use crate::typed::TypedTool;
 use anyhow::{anyhow, bail};
 use async_trait::async_trait;
@@ -16,8 +14,7 @@ use halter_policy::{PolicyError, Precondition, sha256_hex};
 use halter_protocol::{ToolCapabilities, ToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
-use std::path::PathBuf;
+use serde_json::{Value, json};
 
 /// Replace text in a file. `old_string` must occur exactly once, so quote
 /// enough of its surroundings, exactly as `read` shows them; or set
@@ -48,36 +45,22 @@ impl TypedTool for EditTool {
     const NAME: &'static str = "edit";
 
     fn capabilities(&self) -> ToolCapabilities {
-        ToolCapabilities {
-            mutating: true,
-            ..ToolCapabilities::default()
-        }
+        CHANGES
     }
 
     async fn run(&self, context: ToolContext, input: EditInput) -> anyhow::Result<ToolResult> {
         if input.old_string == input.new_string {
             bail!("`old_string` and `new_string` are the same: there is nothing to change");
         }
-        let views = file_views(&context.tool_sessions)?;
-        let target = spelled(&input.path);
-        let guard = lock_file(&context, target.clone()).await?;
-        blocking(move || edit(&context, target, &input, &views, guard)).await
+        let path = input.path.clone();
+        change_file(context, &path, move |file| edit(file, &input)).await
     }
 }
 
-fn edit(
-    context: &ToolContext,
-    target: PathBuf,
-    input: &EditInput,
-    views: &FileViews,
-    _guard: PathLockGuard,
-) -> anyhow::Result<ToolResult> {
-    let door = context.policy.door();
-    let ticket = door.prepare_write(&target)?;
-    let resolved = ticket.resolved().to_owned();
-    let path = shown(door, &resolved);
-    let Some(mut existing) = ticket.existing()? else {
-        return Err(PolicyError::NotFound { path: target }.into());
+fn edit(file: FileChange, input: &EditInput) -> anyhow::Result<Value> {
+    let path = file.path.clone();
+    let Some(mut existing) = file.ticket.existing()? else {
+        return Err(PolicyError::NotFound { path: file.target }.into());
     };
     let size = existing.metadata().len();
     if size > EDIT_FILE_BYTES {
@@ -88,7 +71,7 @@ fn edit(
     }
     let bytes = existing.read_bounded(EDIT_FILE_BYTES)?;
     let hash_before = sha256_hex(&bytes);
-    refuse_stale(input, views.last(&resolved), &path, &hash_before)?;
+    refuse_stale(input, file.seen.as_deref(), &path, &hash_before)?;
     let content = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         anyhow!("'{path}' is not UTF-8 text (first bad byte at offset {at}) and cannot be edited")
@@ -108,25 +91,20 @@ fn edit(
         ),
     }
     let new_content = text.replace(&matches, &input.new_string);
-    check_size(new_content.len())?;
-    ticket.commit(
-        new_content.as_bytes(),
-        Precondition::Unchanged(hash_before.clone()),
-    )?;
-    let hash_after = sha256_hex(new_content.as_bytes());
-    views.record(&resolved, &hash_after);
-    Ok(ToolResult::json(json!({
+    let unchanged = Precondition::Unchanged(hash_before.clone());
+    let (_, hash_after) = file.commit(&new_content, unchanged)?;
+    Ok(json!({
         "path": path,
         "occurrences_in_file": matches.len(),
         "replacements_applied": matches.len(),
         "file_hash_before": hash_before,
         "file_hash_after": hash_after,
-    })))
+    }))
 }
 
 fn refuse_stale(
     input: &EditInput,
-    seen: Option<String>,
+    seen: Option<&str>,
     path: &str,
     now: &str,
 ) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! `glob`: files by name.
 
-use super::support::{blocking, shown, spelled};
+use super::support::{LOOKS, blocking, shown, spelled};
 use super::walk::{HiddenNames, WalkPlan, Walker, path_glob};
 use crate::context::ToolContext;
 use crate::limits::{GLOB_DEFAULT_RESULTS, GLOB_MAX_RESULTS, PATTERN_CHARS};
@@ -84,10 +84,7 @@ impl TypedTool for GlobTool {
     }
 
     fn capabilities(&self) -> ToolCapabilities {
-        ToolCapabilities {
-            cancellable: true,
-            ..ToolCapabilities::default()
-        }
+        LOOKS
     }
 
     async fn run(&self, context: ToolContext, input: GlobInput) -> anyhow::Result<ToolResult> {

@@ -3,7 +3,7 @@
 mod collect;
 mod filter;
 
-use super::support::{blocking, shown, spelled};
+use super::support::{LOOKS, blocking, shown, spelled};
 use super::walk::{WalkPlan, Walker};
 use crate::context::{ToolContext, cancelled};
 use crate::limits::{
@@ -110,10 +110,7 @@ impl TypedTool for GrepTool {
     }
 
     fn capabilities(&self) -> ToolCapabilities {
-        ToolCapabilities {
-            cancellable: true,
-            ..ToolCapabilities::default()
-        }
+        LOOKS
     }
 
     async fn run(&self, context: ToolContext, input: GrepInput) -> anyhow::Result<ToolResult> {
@@ -231,7 +228,10 @@ fn matcher(input: &GrepInput) -> anyhow::Result<RegexMatcher> {
     builder.build(&input.pattern).map_err(|error| {
         let hint = match error.kind() {
             grep_regex::ErrorKind::NotAllowed(_) => "set multiline=true to match across lines",
-            _ => "repair the pattern; escape a special character with `\\` to mean itself",
+            _ => {
+                "repair the pattern: escape a special character with `\\` to mean itself; repeat \
+                 less in a pattern that is too large"
+            }
         };
         anyhow::anyhow!("the pattern cannot be searched for: {error}\n{hint}")
     })

@@ -1,5 +1,6 @@
 //! The built-in tools.
 
+mod change;
 mod edit;
 mod file_views;
 mod glob;

@@ -1,7 +1,7 @@
 //! `process`: looking at and ending what commands have left running.
 
 use super::shell::ShellSession;
-use super::support::blocking;
+use super::support::{CHANGES, blocking};
 use crate::context::ToolContext;
 use crate::limits::PROCESS_LISTED;
 use crate::typed::TypedTool;
@@ -48,10 +48,7 @@ impl TypedTool for ProcessTool {
     const NAME: &'static str = "process";
 
     fn capabilities(&self) -> ToolCapabilities {
-        ToolCapabilities {
-            mutating: true,
-            ..ToolCapabilities::default()
-        }
+        CHANGES
     }
 
     fn is_polling(&self, input: &Value) -> bool {
@@ -113,21 +110,36 @@ fn list(context: &ToolContext, pid: Option<i32>) -> anyhow::Result<ToolResult> {
         Some(pid) => list_descendants(pid)?,
         None => Vec::new(),
     };
-    let descendants: Vec<Value> = found
-        .iter()
-        .take(PROCESS_LISTED)
-        .map(|process| {
-            json!({
-                "pid": process.pid,
-                "ppid": process.ppid,
-                "state": process.state.to_string(),
-                "command": process.command,
-            })
+    let rows = found.iter().map(|process| {
+        json!({
+            "pid": process.pid,
+            "ppid": process.ppid,
+            "state": process.state.to_string(),
+            "command": process.command,
         })
-        .collect();
-    Ok(ToolResult::json(json!({
+    });
+    Ok(ToolResult::json(listing(pid, rows)))
+}
+
+fn listing(pid: Option<i32>, rows: impl ExactSizeIterator<Item = Value>) -> Value {
+    json!({
         "pid": pid,
-        "descendants": descendants,
-        "truncated": found.len() > PROCESS_LISTED,
-    })))
+        "truncated": rows.len() > PROCESS_LISTED,
+        "descendants": rows.take(PROCESS_LISTED).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_processes_are_listed_and_no_more() {
+        for (running, truncated) in [(PROCESS_LISTED, false), (PROCESS_LISTED + 1, true)] {
+            let listing = listing(Some(1), (0..running).map(Value::from));
+            let listed = listing["descendants"].as_array().map(Vec::len);
+            assert_eq!(listed, Some(PROCESS_LISTED), "{running}");
+            assert_eq!(listing["truncated"], truncated, "{running}");
+        }
+    }
 }

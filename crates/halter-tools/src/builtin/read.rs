@@ -6,7 +6,7 @@
 //! lines around it stay readable.
 
 use super::file_views::file_views;
-use super::support::{blocking, hex, shown, spelled};
+use super::support::{LOOKS, blocking, hex, shown, spelled};
 use crate::context::ToolContext;
 use crate::limits::{BINARY_SNIFF_BYTES, LINE_BYTES, READ_LINES};
 use crate::typed::TypedTool;
@@ -71,10 +71,7 @@ impl TypedTool for ReadTool {
     }
 
     fn capabilities(&self) -> ToolCapabilities {
-        ToolCapabilities {
-            cancellable: true,
-            ..ToolCapabilities::default()
-        }
+        LOOKS
     }
 
     async fn run(&self, context: ToolContext, input: ReadInput) -> anyhow::Result<ToolResult> {

@@ -1,8 +1,25 @@
 //! What several built-in tools need.
 
 use halter_policy::FileDoor;
+use halter_protocol::ToolCapabilities;
 use halter_protocol::encoding::{escape_path, unescape_path};
 use std::path::{Path, PathBuf};
+
+/// Of a tool that only looks, and stops when it is told to.
+pub(crate) const LOOKS: ToolCapabilities = ToolCapabilities {
+    mutating: false,
+    requires_approval: false,
+    cancellable: true,
+    long_running: false,
+};
+
+/// Of a tool that changes something in one quick step.
+pub(crate) const CHANGES: ToolCapabilities = ToolCapabilities {
+    mutating: true,
+    requires_approval: false,
+    cancellable: false,
+    long_running: false,
+};
 
 /// Runs blocking work on a thread for it. A panic there is a panic here.
 pub(crate) async fn blocking<T: Send + 'static>(

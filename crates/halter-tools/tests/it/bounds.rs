@@ -1,8 +1,36 @@
 //! Every length and number a schema bounds, at its edge and one beyond.
 
 use halter_protocol::ToolCall;
+use halter_tools::limits::{
+    GLOB_MAX_RESULTS, GREP_CONTEXT_LINES, GREP_MAX_MATCHES, LINE_BYTES, PATTERN_CHARS, READ_LINES,
+    SHELL_COMMAND_CHARS, SHELL_ENV_VARS, TASK_DESCRIPTION_CHARS, TASK_SUBJECT_CHARS,
+};
 use halter_tools::{ToolRuntime, builtin_tools};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+#[test]
+fn the_bounds_of_the_schemas_are_the_named_limits() {
+    let tools = ToolRuntime::with_tools(builtin_tools());
+    for (tool, parameter, keyword, limit) in [
+        ("read", "limit", "maximum", READ_LINES),
+        ("glob", "pattern", "maxLength", PATTERN_CHARS),
+        ("glob", "max_results", "maximum", GLOB_MAX_RESULTS),
+        ("grep", "pattern", "maxLength", PATTERN_CHARS),
+        ("grep", "glob", "maxLength", PATTERN_CHARS),
+        ("grep", "context_before", "maximum", GREP_CONTEXT_LINES),
+        ("grep", "context_after", "maximum", GREP_CONTEXT_LINES),
+        ("grep", "max_matches", "maximum", GREP_MAX_MATCHES),
+        ("grep", "max_columns", "maximum", LINE_BYTES),
+        ("shell", "command", "maxLength", SHELL_COMMAND_CHARS),
+        ("shell", "env", "maxProperties", SHELL_ENV_VARS),
+        ("task", "subject", "maxLength", TASK_SUBJECT_CHARS),
+        ("task", "description", "maxLength", TASK_DESCRIPTION_CHARS),
+    ] {
+        let schema = &tools.spec(tool).unwrap().input_schema;
+        let bound = &schema["properties"][parameter][keyword];
+        assert_eq!(*bound, limit, "{tool} {parameter}");
+    }
+}
 
 #[test]
 fn the_bounds_of_every_schema_hold_at_their_edge() {
@@ -38,6 +66,13 @@ fn edges(schema: &Value) -> Vec<(Value, Value)> {
     }
     if let Some(most) = schema["maximum"].as_u64() {
         edges.push((json!(most), json!(most + 1)));
+    }
+    if let Some(most) = schema["maxProperties"].as_u64() {
+        let object = |count: u64| {
+            let entries = (0..count).map(|index| (format!("N{index}"), json!("x")));
+            Value::Object(entries.collect::<Map<_, _>>())
+        };
+        edges.push((object(most), object(most + 1)));
     }
     edges
 }

@@ -2,7 +2,7 @@
 
 use crate::support::Workspace;
 use halter_protocol::ToolErrorCode;
-use halter_tools::limits::GLOB_DEFAULT_RESULTS;
+use halter_tools::limits::{GLOB_DEFAULT_RESULTS, GLOB_MAX_RESULTS};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 
@@ -120,6 +120,24 @@ async fn results_are_bounded_and_the_total_is_true() {
     let arguments = json!({"pattern": "*", "max_results": GLOB_DEFAULT_RESULTS + 1});
     let result = workspace.ok("glob", arguments).await;
     assert_eq!(result["truncated"], false);
+}
+
+#[tokio::test]
+async fn the_most_paths_a_call_may_ask_for_are_returned_and_no_more() {
+    let workspace = Workspace::new();
+    for index in 0..GLOB_MAX_RESULTS {
+        workspace.put(&format!("{index:05}"), "");
+    }
+    for (one_more, sort) in [(false, false), (false, true), (true, false), (true, true)] {
+        if one_more {
+            workspace.put("one more", "");
+        }
+        let arguments =
+            json!({"pattern": "*", "max_results": GLOB_MAX_RESULTS, "sort_by_mtime": sort});
+        let result = workspace.ok("glob", arguments).await;
+        assert_eq!(paths(&result).len(), GLOB_MAX_RESULTS);
+        assert_eq!(result["truncated"], one_more, "{sort}");
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,10 @@
 
 use crate::support::Workspace;
 use halter_protocol::ToolErrorCode;
-use halter_tools::limits::{GREP_DEFAULT_MATCHES, GREP_HEAP_BYTES, GREP_RESULT_BYTES, LINE_BYTES};
+use halter_tools::limits::{
+    GREP_CONTEXT_LINES, GREP_DEFAULT_MATCHES, GREP_HEAP_BYTES, GREP_MAX_MATCHES,
+    GREP_PATTERN_MEMORY_BYTES, GREP_RESULT_BYTES, LINE_BYTES,
+};
 use serde_json::{Value, json};
 
 fn lines(result: &Value) -> Vec<(String, u64)> {
@@ -218,6 +221,68 @@ async fn the_default_number_of_matches_is_a_bound() {
     let result = workspace.ok("grep", json!({"pattern": "x"})).await;
     assert_eq!(result["truncated"], true);
     assert_eq!(result["next_offset"], GREP_DEFAULT_MATCHES);
+}
+
+#[tokio::test]
+async fn the_most_matches_a_call_may_ask_for_are_returned_and_no_more() {
+    let workspace = Workspace::new();
+    let asked = json!({"pattern": "x", "max_matches": GREP_MAX_MATCHES});
+    workspace.put("a", "x\n".repeat(GREP_MAX_MATCHES));
+    let result = workspace.ok("grep", asked.clone()).await;
+    assert_eq!(lines(&result).len(), GREP_MAX_MATCHES);
+    assert_eq!(result["truncated"], false);
+    workspace.put("a", "x\n".repeat(GREP_MAX_MATCHES + 1));
+    let result = workspace.ok("grep", asked).await;
+    assert_eq!(lines(&result).len(), GREP_MAX_MATCHES);
+    assert_eq!(result["truncated"], true);
+    assert_eq!(result["next_offset"], GREP_MAX_MATCHES);
+}
+
+#[tokio::test]
+async fn the_most_context_a_call_may_ask_for_is_returned() {
+    let workspace = Workspace::new();
+    let around = "around\n".repeat(GREP_CONTEXT_LINES + 1);
+    workspace.put("a", format!("{around}x\n{around}"));
+    let asked =
+        |lines: usize| json!({"pattern": "x", "context_before": lines, "context_after": lines});
+    let result = workspace.ok("grep", asked(GREP_CONTEXT_LINES)).await;
+    for side in ["context_before", "context_after"] {
+        let shown = result["matches"][0][side].as_array().unwrap().len();
+        assert_eq!(shown, GREP_CONTEXT_LINES, "{side}");
+    }
+    workspace
+        .error(
+            "grep",
+            asked(GREP_CONTEXT_LINES + 1),
+            ToolErrorCode::InvalidArguments,
+        )
+        .await;
+}
+
+/// Counts that a new version of the engine may move; it says itself which fit.
+#[tokio::test]
+async fn the_memory_of_a_pattern_is_bounded() {
+    let workspace = Workspace::new();
+    workspace.put("a", "x\n");
+    let pattern = |count: usize| format!("[\\pL]{{{count}}}");
+    let fits = |count: usize, bytes: usize| {
+        let mut builder = grep_regex::RegexMatcherBuilder::new();
+        builder.size_limit(bytes).build(&pattern(count)).is_ok()
+    };
+    // A pattern just within the limit, and one just beyond.
+    let (largest, too_large) = (244, 245);
+    assert!(fits(largest, GREP_PATTERN_MEMORY_BYTES));
+    assert!(!fits(largest, GREP_PATTERN_MEMORY_BYTES / 16 * 15));
+    assert!(!fits(too_large, GREP_PATTERN_MEMORY_BYTES));
+    assert!(fits(too_large, GREP_PATTERN_MEMORY_BYTES / 16 * 17));
+    workspace
+        .ok("grep", json!({"pattern": pattern(largest)}))
+        .await;
+    let message = workspace
+        .failure("grep", json!({"pattern": pattern(too_large)}))
+        .await;
+    assert!(message.contains("size limit"), "{message}");
+    assert!(message.contains("repeat less"), "{message}");
 }
 
 #[tokio::test]

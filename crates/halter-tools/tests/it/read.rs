@@ -3,7 +3,7 @@
 use crate::support::{Workspace, is_root};
 use halter_protocol::ToolErrorCode;
 use halter_tools::PolicySettings;
-use halter_tools::limits::{LINE_BYTES, READ_LINES};
+use halter_tools::limits::{BINARY_SNIFF_BYTES, LINE_BYTES, READ_LINES};
 use halter_tools::policy::sha256_hex;
 use serde_json::json;
 use std::ffi::OsStr;
@@ -145,6 +145,22 @@ async fn crlf_is_shown_as_lf_and_said() {
     assert_eq!(result["content"], "one\ntwo\n");
     assert_eq!(result["line_endings"], "crlf");
     assert_eq!(result["sha256"], sha256_hex(b"one\r\ntwo\r\n"));
+}
+
+#[tokio::test]
+async fn only_the_start_of_a_file_tells_text_from_binary() {
+    let workspace = Workspace::new();
+    let zero_at = |index: usize| {
+        let mut bytes = b"text\n".repeat(BINARY_SNIFF_BYTES);
+        bytes[index] = 0;
+        bytes
+    };
+    workspace.put("binary", zero_at(BINARY_SNIFF_BYTES - 1));
+    let message = workspace.failure("read", json!({"path": "binary"})).await;
+    assert!(message.contains("binary file"), "{message}");
+    workspace.put("text", zero_at(BINARY_SNIFF_BYTES));
+    let result = workspace.ok("read", json!({"path": "text"})).await;
+    assert_eq!(result["total_lines"], BINARY_SNIFF_BYTES);
 }
 
 #[tokio::test]

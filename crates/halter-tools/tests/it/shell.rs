@@ -1,10 +1,12 @@
 //! `shell`.
 
 use crate::support::{Workspace, eventually};
-use halter_tools::PolicySettings;
-use halter_tools::limits::{SHELL_KEPT_FILES, SHELL_RESULT_BYTES};
+use halter_protocol::{ToolCall, ToolResult};
+use halter_tools::limits::{SHELL_KEPT_FILE_BYTES, SHELL_KEPT_FILES, SHELL_RESULT_BYTES};
+use halter_tools::{NoopToolEventSink, PolicySettings, ToolContext};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -142,6 +144,35 @@ async fn long_output_keeps_head_and_tail_and_the_whole_in_a_file() {
     assert_eq!(page["content"], "10000\n");
     assert_eq!(page["total_lines"], lines);
     workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn a_kept_file_is_bounded_and_says_what_it_lacks() {
+    let workspace = Workspace::with_open_shell();
+    let command = format!("head -c {} /dev/zero", SHELL_KEPT_FILE_BYTES + 1);
+    let call = ToolCall {
+        id: "call_test".into(),
+        name: "shell".into(),
+        arguments: json!({"command": command}),
+    };
+    let context = ToolContext {
+        emit: Arc::new(NoopToolEventSink),
+        ..workspace.context()
+    };
+    let result = workspace.tools.execute(&call, context).await.unwrap();
+    let ToolResult::Json { value } = result else {
+        panic!("not JSON: {result:?}");
+    };
+    let kept = Path::new(value["stdout_file"].as_str().unwrap());
+    assert_eq!(kept.metadata().unwrap().len(), SHELL_KEPT_FILE_BYTES);
+    let note = value["stdout_file_note"].as_str().unwrap();
+    let expected = format!(
+        "holds the first {SHELL_KEPT_FILE_BYTES} of {} bytes",
+        SHELL_KEPT_FILE_BYTES + 1
+    );
+    assert!(note.starts_with(&expected), "{note}");
+    workspace.store.close().await;
+    assert!(!kept.exists());
 }
 
 #[tokio::test]

@@ -1,0 +1,95 @@
+//! Changing one file: what `write` and `edit` have in common.
+
+use super::file_views::{FileViews, file_views};
+use super::support::{blocking, shown, spelled};
+use crate::context::{ToolContext, cancelled};
+use crate::limits::WRITE_BYTES;
+use crate::path_locks::PathLockGuard;
+use anyhow::bail;
+use halter_policy::{Precondition, WriteTicket, Written, sha256_hex};
+use halter_protocol::ToolResult;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A file that nobody else of this process changes meanwhile.
+pub(super) struct FileChange {
+    /// The path as the model spelled it.
+    pub(super) target: PathBuf,
+    /// The path as results show it.
+    pub(super) path: String,
+    /// The hash of the content this session last saw.
+    pub(super) seen: Option<String>,
+    pub(super) ticket: WriteTicket,
+    views: Arc<FileViews>,
+}
+
+impl FileChange {
+    /// Puts the content in place and remembers it as seen. Returns its hash.
+    pub(super) fn commit(
+        self,
+        content: &str,
+        precondition: Precondition,
+    ) -> anyhow::Result<(Written, String)> {
+        check_size(content.len())?;
+        let resolved = self.ticket.resolved().to_owned();
+        let written = self.ticket.commit(content.as_bytes(), precondition)?;
+        let sha256 = sha256_hex(content.as_bytes());
+        self.views.record(&resolved, &sha256);
+        Ok((written, sha256))
+    }
+}
+
+/// Waits for the file that `path` leads to, then changes it on a thread for
+/// blocking work.
+pub(super) async fn change_file(
+    context: ToolContext,
+    path: &str,
+    change: impl FnOnce(FileChange) -> anyhow::Result<Value> + Send + 'static,
+) -> anyhow::Result<ToolResult> {
+    let views = file_views(&context.tool_sessions)?;
+    let target = spelled(path);
+    let guard = lock_file(&context, target.clone()).await?;
+    blocking(move || {
+        let _guard = guard;
+        let door = context.policy.door();
+        let ticket = door.prepare_write(&target)?;
+        let file = FileChange {
+            path: shown(door, ticket.resolved()),
+            seen: views.last(ticket.resolved()),
+            target,
+            ticket,
+            views,
+        };
+        Ok(ToolResult::json(change(file)?))
+    })
+    .await
+}
+
+/// Waits for the file a path leads to and holds it.
+async fn lock_file(context: &ToolContext, target: PathBuf) -> anyhow::Result<PathLockGuard> {
+    let policy = Arc::clone(&context.policy);
+    let scratch = Arc::clone(context.tool_sessions.scratch());
+    let resolved = blocking(move || {
+        // The scratch directory has a mode of its own, so it is made by its
+        // owner, not as some missing parent.
+        if target.starts_with(scratch.path()) {
+            scratch.create()?;
+        }
+        let ticket = policy.door().prepare_write(&target)?;
+        Ok(ticket.resolved().to_owned())
+    })
+    .await?;
+    tokio::select! {
+        biased;
+        () = context.cancel.cancelled() => Err(cancelled().into()),
+        guard = context.path_locks.lock(resolved) => Ok(guard),
+    }
+}
+
+fn check_size(bytes: usize) -> anyhow::Result<()> {
+    if bytes > WRITE_BYTES {
+        bail!("the content has {bytes} bytes, over the limit of {WRITE_BYTES}; write it in parts");
+    }
+    Ok(())
+}
