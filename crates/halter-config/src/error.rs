@@ -395,8 +395,12 @@ mod tests {
 
     #[test]
     fn the_distance_limit_is_exact() {
-        assert_eq!(nearest("abcdefghi", ["abcdefxyz"]), Some("abcdefxyz"));
-        assert_eq!(nearest("abcdefghi", ["abcdewxyz"]), None);
+        let name = "abcdefghijkl";
+        let with_typos = |count: usize| "x".repeat(count) + name.get(count..).unwrap();
+        let near = with_typos(MAX_SUGGESTION_DISTANCE);
+        assert_eq!(nearest(name, [near.as_str()]), Some(near.as_str()));
+        let far = with_typos(MAX_SUGGESTION_DISTANCE + 1);
+        assert_eq!(nearest(name, [far.as_str()]), None);
     }
 
     #[test]

@@ -11,9 +11,6 @@ pub const MAX_TRUST_FILE_BYTES: u64 = 4 * 1024 * 1024;
 /// How long a writer of the trust record waits for another writer.
 pub const TRUST_LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// How often a waiting writer of the trust record tries again.
-pub const TRUST_LOCK_POLL: Duration = Duration::from_millis(10);
-
 /// The largest edit distance at which a misspelt name still gets a suggestion, in characters.
 pub const MAX_SUGGESTION_DISTANCE: usize = 3;
 

@@ -11,8 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::error::ConfigError;
-use crate::limits::{MAX_TRUST_FILE_BYTES, TRUST_LOCK_POLL, TRUST_LOCK_WAIT};
+use crate::limits::{MAX_TRUST_FILE_BYTES, TRUST_LOCK_WAIT};
 use crate::project::ProjectFile;
+
+/// How often a writer that waits for another one tries again.
+const LOCK_POLL: Duration = Duration::from_millis(10);
 
 const RECORD_NAME: &str = "trusted-configs";
 const LOCK_NAME: &str = "trusted-configs.lock";
@@ -140,7 +143,7 @@ fn lock(directory: &Path, record: &Path, wait: Duration) -> Result<File, ConfigE
         match lock_file.try_lock() {
             Ok(()) => return Ok(lock_file),
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                std::thread::sleep(TRUST_LOCK_POLL);
+                std::thread::sleep(LOCK_POLL);
             }
             Err(TryLockError::WouldBlock) => {
                 return Err(ConfigError::TrustStore {

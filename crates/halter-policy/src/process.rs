@@ -9,23 +9,28 @@ use crate::limits::MAX_PROCESS_DEPTH;
 
 /// Fails unless `pid` is a descendant of this process.
 pub(crate) fn check_descendant(pid: i32) -> Result<(), PolicyError> {
-    let outside = PolicyError::ProcessOutsideTree { pid };
+    match descends(pid, process::id(), parent_of) {
+        true => Ok(()),
+        false => Err(PolicyError::ProcessOutsideTree { pid }),
+    }
+}
+
+fn descends(pid: i32, own: u32, parent_of: impl Fn(u32) -> Option<u32>) -> bool {
     // 0 and negative numbers address groups, 1 is init.
     let Ok(mut current) = u32::try_from(pid) else {
-        return Err(outside);
+        return false;
     };
-    let own = process::id();
     if current <= 1 || current == own {
-        return Err(outside);
+        return false;
     }
     for _ in 0..MAX_PROCESS_DEPTH {
         match parent_of(current) {
-            Some(parent) if parent == own => return Ok(()),
+            Some(parent) if parent == own => return true,
             Some(parent) if parent > 1 => current = parent,
-            Some(_) | None => return Err(outside),
+            Some(_) | None => return false,
         }
     }
-    Err(outside)
+    false
 }
 
 /// The parent of a process, read from `/proc`.
@@ -44,6 +49,19 @@ fn parent_in_stat(stat: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn so_many_ancestors_are_looked_at_and_no_more() {
+        // Each process is the child of the one before it.
+        let parent = |pid: u32| Some(pid - 1);
+        let own = 100;
+        let deepest = own + u32::try_from(MAX_PROCESS_DEPTH).unwrap();
+        let descends = |pid: u32| descends(i32::try_from(pid).unwrap(), own, parent);
+        assert!(descends(own + 1));
+        assert!(descends(deepest));
+        assert!(!descends(deepest + 1));
+        assert!(!descends(own));
+    }
 
     #[test]
     fn a_program_name_with_parentheses_does_not_hide_the_parent() {

@@ -32,14 +32,19 @@ pub const TOOL_DEADLINE: Duration = Duration::from_secs(120);
 /// How long a cancelled tool has to stop before it is given up.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
+/// How long all sessions together may take to end once a runtime shuts down
+/// and the turns had their time. What has not ended then is given up.
+pub const END_DEADLINE: Duration = Duration::from_secs(30);
+
 /// Events kept for subscribers that are not waiting for the next one.
 pub const HUB_EVENTS: usize = 1024;
 
 /// Commands that may wait for a session's owner.
 pub const SESSION_INBOX: usize = 256;
 
-/// Outcomes of effects that may wait for a session's owner.
-pub const OUTCOME_QUEUE: usize = 64;
+/// Events of the model's stream that may wait for a session's owner; the stream
+/// waits for a place.
+pub const MODEL_QUEUE_EVENTS: usize = 64;
 
 /// Events a subscriber fetches from the store at a time.
 pub const CATCH_UP_PAGE: usize = 256;

@@ -5,6 +5,7 @@ use crate::engine::Input;
 use crate::error::{HalterError, store_failure};
 use crate::hub::Hub;
 use crate::init::SessionInit;
+use crate::limits::END_DEADLINE;
 use crate::services::{Resources, RuntimeServices};
 use crate::session::{SessionCore, SessionHandle, shutting_down};
 use halter_protocol::{
@@ -185,7 +186,8 @@ impl SessionRuntime {
     }
 
     /// Ends all sessions: takes no new turns, lets running ones finish for at
-    /// most `drain`, cancels the rest.
+    /// most `drain`, cancels the rest. A session that has still not ended
+    /// [`END_DEADLINE`] later, say because its store hangs, is given up.
     pub async fn shutdown(&self, drain: Duration) -> ShutdownReport {
         self.registry.shutting_down.store(true, Ordering::Release);
         let sessions = self.registry.live();
@@ -200,11 +202,14 @@ impl SessionRuntime {
         let ends = sessions
             .iter()
             .map(|session| session.shutdown("the runtime is shutting down"));
-        futures::future::join_all(ends).await;
+        let ended = tokio::time::timeout(END_DEADLINE, futures::future::join_all(ends)).await;
+        if ended.is_err() {
+            sessions.iter().for_each(|it| it.core().give_up());
+        }
         ShutdownReport {
             turns_drained: turns.saturating_sub(left),
             turns_aborted: left,
-            timed_out: drained.is_err(),
+            timed_out: drained.is_err() || ended.is_err(),
         }
     }
 

@@ -18,6 +18,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
 
 /// A session. Clones are handles of the same session; dropping all of them
 /// lets a running turn finish and ends nothing. [`shutdown`](Self::shutdown)
@@ -42,7 +43,10 @@ enum Slot {
     /// Put away; nothing happens.
     Idle(Box<Owner>),
     /// Running as a task.
-    Busy(mpsc::Sender<Command>),
+    Busy {
+        commands: mpsc::Sender<Command>,
+        task: AbortHandle,
+    },
     /// Gone: the session has shut down.
     Closed,
 }
@@ -122,7 +126,26 @@ impl SessionCore {
     }
 
     pub fn is_busy(&self) -> bool {
-        matches!(*self.lock(), Slot::Busy(_))
+        matches!(*self.lock(), Slot::Busy { .. })
+    }
+
+    /// Ends the session without its own doing: what hangs is dropped, and with
+    /// it everything the tools keep alive.
+    pub fn give_up(&self) {
+        let slot = std::mem::replace(&mut *self.lock(), Slot::Closed);
+        if let Slot::Busy { task, .. } = slot {
+            task.abort();
+            self.fail("it did not end in time when the runtime was shut down");
+        }
+    }
+
+    /// Tells whoever waits for events that there will be no more.
+    fn fail(&self, reason: &str) {
+        self.hub.close(Some(StoreError::Poisoned {
+            session_id: self.session_id().clone(),
+            reason: reason.into(),
+        }));
+        self.close_slot();
     }
 
     /// Hands a command to the owner, waking it if need be.
@@ -130,16 +153,16 @@ impl SessionCore {
         let mut slot = self.lock();
         match std::mem::replace(&mut *slot, Slot::Closed) {
             Slot::Closed => Err(session_closed()),
-            Slot::Busy(sender) => {
-                let sent = sender.try_send(command).map_err(|_| busy());
-                *slot = Slot::Busy(sender);
+            Slot::Busy { commands, task } => {
+                let sent = commands.try_send(command).map_err(|_| busy());
+                *slot = Slot::Busy { commands, task };
                 sent
             }
             Slot::Idle(owner) => {
-                let (sender, commands) = command_queue();
-                let sent = sender.try_send(command).map_err(|_| busy());
-                *slot = Slot::Busy(sender);
-                tokio::spawn(self.clone().run(owner, commands));
+                let (commands, queue) = command_queue();
+                let sent = commands.try_send(command).map_err(|_| busy());
+                let task = tokio::spawn(self.clone().run(owner, queue)).abort_handle();
+                *slot = Slot::Busy { commands, task };
                 sent
             }
         }
@@ -148,8 +171,8 @@ impl SessionCore {
     /// Hands a command to the owner if it runs, and nothing otherwise. Works
     /// outside of a tokio runtime too.
     fn send_if_busy(&self, command: Command) {
-        if let Slot::Busy(sender) = &*self.lock() {
-            let _ = sender.try_send(command);
+        if let Slot::Busy { commands, .. } = &*self.lock() {
+            let _ = commands.try_send(command);
         }
     }
 
@@ -158,11 +181,7 @@ impl SessionCore {
     async fn run(self: Arc<Self>, owner: Box<Owner>, commands: mpsc::Receiver<Command>) {
         let running = owner.run(self.clone(), commands);
         if AssertUnwindSafe(running).catch_unwind().await.is_err() {
-            self.hub.close(Some(StoreError::Poisoned {
-                session_id: self.session_id().clone(),
-                reason: "a part of the harness panicked while it ran".into(),
-            }));
-            self.close_slot();
+            self.fail("a part of the harness panicked while it ran");
         }
     }
 

@@ -4,14 +4,12 @@ use crate::blob::Blob;
 use crate::checkpoint::{decode_state, encode_state};
 use crate::codec::{BlobSet, encode_event, read_events};
 use crate::error::StoreError;
-use crate::limits::{
-    MAX_CHECKPOINT_BYTES, MAX_READ_EVENTS, MAX_TITLE_CHARS, MIN_CHECKPOINT_EVENTS,
-};
+use crate::limits::{MAX_READ_EVENTS, MAX_TITLE_CHARS, MIN_CHECKPOINT_EVENTS};
 use crate::records::{
     AppendBatch, Checkpoint, Durability, DurabilityPolicy, EventRecord, OpenedSession,
     SessionRecord, WriterToken,
 };
-use crate::store::SessionStore;
+use crate::store::{SessionStore, check_checkpoint};
 use halter_protocol::fold::apply_event;
 use halter_protocol::{
     Delivery, Message, PendingEvent, SCHEMA_VERSION, SessionBlueprint, SessionEvent,
@@ -253,19 +251,15 @@ impl SessionLog {
             },
             Err(_) => encode(),
         };
-        match encoded {
-            Ok(json) if json.len() <= MAX_CHECKPOINT_BYTES => {
+        let size = encoded.as_ref().map_or(0, |json| json.len());
+        let fits = check_checkpoint(size).map_err(|error| error.to_string());
+        match fits.and(encoded.map_err(|error| error.to_string())) {
+            Ok(json) => {
                 batch.checkpoint = Some(Checkpoint {
                     sequence: self.head,
                     json,
                 });
             }
-            Ok(json) => tracing::warn!(
-                session_id = %self.token.session_id,
-                bytes = json.len(),
-                max = MAX_CHECKPOINT_BYTES,
-                "the state is too large for a checkpoint; opening the session folds all its events"
-            ),
             Err(error) => tracing::warn!(
                 session_id = %self.token.session_id,
                 %error,

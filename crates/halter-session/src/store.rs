@@ -132,7 +132,7 @@ fn check_batch(
         check_size("a stored text", blob.bytes.len(), MAX_BLOB_BYTES)?;
     }
     if let Some(checkpoint) = &batch.checkpoint {
-        check_size("a checkpoint", checkpoint.json.len(), MAX_CHECKPOINT_BYTES)?;
+        check_checkpoint(checkpoint.json.len())?;
         if checkpoint.sequence == 0 || checkpoint.sequence > head {
             return refused(format!(
                 "its checkpoint is of event {}, the head is {head}",
@@ -153,6 +153,11 @@ pub(crate) fn check_create(record: &SessionRecord) -> Result<(), StoreError> {
         });
     }
     check_size("a session id", id.as_str().len(), MAX_SESSION_ID_BYTES)
+}
+
+/// Whether a state of so many bytes may be stored as a checkpoint.
+pub(crate) fn check_checkpoint(bytes: usize) -> Result<(), StoreError> {
+    check_size("a checkpoint", bytes, MAX_CHECKPOINT_BYTES)
 }
 
 fn check_size(what: &str, bytes: usize, max: usize) -> Result<(), StoreError> {
@@ -248,6 +253,9 @@ mod tests {
         };
         assert_eq!(blob(MAX_BLOB_BYTES), "ok");
         assert_eq!(blob(MAX_BLOB_BYTES + 1), "session_too_large");
+        assert!(check_checkpoint(MAX_CHECKPOINT_BYTES).is_ok());
+        let refused = check_checkpoint(MAX_CHECKPOINT_BYTES + 1).unwrap_err();
+        assert_eq!(refused.code(), "session_too_large");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod available;
 mod credentials;
 mod document;
 mod layers;
+mod limits;
 mod properties;
 mod schema;
 mod secrets;

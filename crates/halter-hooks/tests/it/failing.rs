@@ -2,6 +2,7 @@
 //! is reported and ignored.
 
 use crate::support::{World, call, hooks};
+use halter_hooks::limits::DEFAULT_TIMEOUT;
 use halter_hooks::{Hook, HookEventName, HookResponse, HookVerdict};
 use halter_protocol::HookRunStatus;
 use std::time::Duration;
@@ -114,7 +115,8 @@ async fn the_default_timeout_is_thirty_seconds() {
     });
     let before = tokio::time::Instant::now();
     let verdict = World::new().pre_tool_use(&hooks([hook])).await;
-    assert_eq!(before.elapsed().as_secs(), 30);
+    assert_eq!(before.elapsed(), DEFAULT_TIMEOUT);
+    assert_eq!(DEFAULT_TIMEOUT.as_secs(), 30);
     assert!(verdict.denial().is_some());
 }
 

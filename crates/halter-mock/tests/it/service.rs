@@ -2,6 +2,7 @@
 
 use crate::client::{Ended, PATIENCE, send};
 use crate::speech::Talk;
+use halter_mock::limits::{HEADER_TIMEOUT, MAX_BODY_BYTES, MAX_CONNECTIONS, STOP_GRACE};
 use halter_mock::scenario::Part;
 use halter_mock::{
     ModelEntry, Outcome, Scenario, ScenarioLibrary, ServeOptions, Step, Wire, serve,
@@ -133,6 +134,13 @@ async fn the_body_limit_holds_at_its_edge() {
     }
 }
 
+#[test]
+fn the_limits_are_those_of_the_options_nobody_sets() {
+    let options = ServeOptions::default();
+    assert_eq!(options.max_body_bytes, MAX_BODY_BYTES);
+    assert_eq!(options.max_connections, MAX_CONNECTIONS);
+}
+
 #[tokio::test]
 async fn connections_beyond_the_limit_wait_their_turn() {
     let options = ServeOptions {
@@ -164,7 +172,7 @@ async fn a_request_that_never_gets_past_its_headers_is_given_up() {
     let started = tokio::time::Instant::now();
     let mut received = Vec::new();
     stream.read_to_end(&mut received).await.unwrap();
-    assert!(started.elapsed() >= halter_mock::limits::HEADER_TIMEOUT);
+    assert!(started.elapsed() >= HEADER_TIMEOUT);
     service.stop().await;
 }
 
@@ -190,9 +198,11 @@ async fn a_stop_does_not_wait_for_a_client_that_does_not_read() {
         .open(&service)
         .await;
     service.wait_for(1, PATIENCE).await.unwrap();
+    let started = std::time::Instant::now();
     tokio::time::timeout(PATIENCE, service.stop())
         .await
         .unwrap();
+    assert!(started.elapsed() >= STOP_GRACE);
     assert_ne!(unread.finish().await.ended, Ended::Whole);
 }
 

@@ -38,35 +38,48 @@ pub(super) fn open_root(path: &Path) -> rustix::io::Result<OwnedFd> {
 /// consistent in itself: a directory comes with its handle, a link with the
 /// target that was read from it.
 pub(super) fn look(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<Entry> {
+    until_settled(|| look_once(directory, name))
+}
+
+fn until_settled(
+    mut look: impl FnMut() -> rustix::io::Result<Option<Entry>>,
+) -> rustix::io::Result<Entry> {
     for _ in 0..MAX_LOOK_ATTEMPTS {
-        let kind = match stat(directory, name) {
-            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-            Err(Errno::NOENT) => return Ok(Entry::Missing),
-            Err(error) => return Err(error),
-        };
-        match kind {
-            FileType::Directory => match open_child_dir(directory, name) {
-                Ok(handle) => return Ok(Entry::Directory(handle)),
-                Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => {}
-                Err(error) => return Err(error),
-            },
-            FileType::Symlink => match fs::readlinkat(directory, name, Vec::new()) {
-                Ok(target) => {
-                    let target = OsString::from_vec(target.into_bytes());
-                    return Ok(Entry::Link(PathBuf::from(target)));
-                }
-                Err(Errno::INVAL | Errno::NOENT) => {}
-                Err(error) => return Err(error),
-            },
-            FileType::RegularFile
-            | FileType::Fifo
-            | FileType::Socket
-            | FileType::CharacterDevice
-            | FileType::BlockDevice
-            | FileType::Unknown => return Ok(Entry::Other(kind)),
+        if let Some(entry) = look()? {
+            return Ok(entry);
         }
     }
     Err(Errno::AGAIN)
+}
+
+/// `None`: the name became something else between two looks.
+fn look_once(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<Option<Entry>> {
+    let kind = match stat(directory, name) {
+        Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+        Err(Errno::NOENT) => return Ok(Some(Entry::Missing)),
+        Err(error) => return Err(error),
+    };
+    match kind {
+        FileType::Directory => match open_child_dir(directory, name) {
+            Ok(handle) => Ok(Some(Entry::Directory(handle))),
+            Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        },
+        FileType::Symlink => match fs::readlinkat(directory, name, Vec::new()) {
+            Ok(target) => {
+                let target = OsString::from_vec(target.into_bytes());
+                Ok(Some(Entry::Link(PathBuf::from(target))))
+            }
+            Err(Errno::INVAL | Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        },
+        FileType::RegularFile
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => Ok(Some(Entry::Other(kind))),
+    }
 }
 
 /// Metadata of a name itself, not of what it links to.
@@ -175,4 +188,25 @@ fn on_procfs(directory: BorrowedFd<'_>, path: &Path) -> Result<bool, PolicyError
 #[cfg(not(target_os = "linux"))]
 fn on_procfs(_: BorrowedFd<'_>, _: &Path) -> Result<bool, PolicyError> {
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_never_settles_is_looked_at_so_often_and_no_more() {
+        for (settles_at, settled) in [(MAX_LOOK_ATTEMPTS, true), (MAX_LOOK_ATTEMPTS + 1, false)] {
+            let mut looks = 0;
+            let found = until_settled(|| {
+                looks += 1;
+                Ok((looks == settles_at).then_some(Entry::Missing))
+            });
+            assert_eq!(looks, MAX_LOOK_ATTEMPTS);
+            match found {
+                Ok(entry) => assert!(settled, "{entry:?}"),
+                Err(error) => assert_eq!((error, settled), (Errno::AGAIN, false)),
+            }
+        }
+    }
 }

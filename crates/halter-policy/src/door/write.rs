@@ -285,21 +285,14 @@ impl<'a> Temporary<'a> {
         let mode = Mode::from_raw_mode(if replaced.is_some() { 0o600 } else { 0o644 });
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        for _ in 0..MAX_TEMP_NAME_ATTEMPTS {
-            let name = temporary_name();
-            match fs::openat(directory, &name, flags, mode) {
-                Ok(file) => {
-                    return Ok(Self {
-                        directory,
-                        name: Some(name),
-                        file: File::from(file),
-                    });
-                }
-                Err(Errno::EXIST) => {}
-                Err(error) => return Err(PolicyError::io("write", resolved, error)),
-            }
-        }
-        Err(PolicyError::io("write", resolved, Errno::EXIST))
+        let open = |name: &OsStr| fs::openat(directory, name, flags, mode);
+        let (name, file) = at_free_name(temporary_name, open)
+            .map_err(|error| PolicyError::io("write", resolved, error))?;
+        Ok(Self {
+            directory,
+            name: Some(name),
+            file: File::from(file),
+        })
     }
 
     fn fill(
@@ -377,9 +370,50 @@ impl Drop for Temporary<'_> {
     }
 }
 
+/// Creates something at the first of the names that is free.
+fn at_free_name<T>(
+    mut next: impl FnMut() -> OsString,
+    create: impl Fn(&OsStr) -> rustix::io::Result<T>,
+) -> rustix::io::Result<(OsString, T)> {
+    for _ in 0..MAX_TEMP_NAME_ATTEMPTS {
+        let name = next();
+        match create(&name) {
+            Err(Errno::EXIST) => {}
+            created => return created.map(|created| (name, created)),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
 /// A name no other write of this process uses.
 fn temporary_name() -> OsString {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     OsString::from(format!(".halter-tmp-{}-{number}", process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_names_are_tried_and_no_more() {
+        for (free, found) in [
+            (MAX_TEMP_NAME_ATTEMPTS, Ok(())),
+            (MAX_TEMP_NAME_ATTEMPTS + 1, Err(Errno::EXIST)),
+        ] {
+            let mut tried = 0;
+            let next = || {
+                tried += 1;
+                OsString::from(tried.to_string())
+            };
+            let wanted = OsString::from(free.to_string());
+            let create = |name: &OsStr| match name == wanted {
+                true => Ok(()),
+                false => Err(Errno::EXIST),
+            };
+            assert_eq!(at_free_name(next, create).map(|_| ()), found);
+            assert_eq!(tried, MAX_TEMP_NAME_ATTEMPTS);
+        }
+    }
 }

@@ -76,16 +76,11 @@ mod tests {
     fn the_third_equal_result_warns_and_the_next_stops() {
         let mut guard = RepeatGuard::default();
         let same = Ok(ToolResult::text("x"));
-        let seen: Vec<_> = (0..4).map(|_| guard.observe(&call("a"), &same)).collect();
-        assert_eq!(
-            seen,
-            [
-                Repetition::Fine,
-                Repetition::Fine,
-                Repetition::Warn,
-                Repetition::Stop
-            ]
-        );
+        let mut observe = || guard.observe(&call("a"), &same);
+        for _ in 1..REPEATS_BEFORE_WARNING {
+            assert_eq!(observe(), Repetition::Fine);
+        }
+        assert_eq!([observe(), observe()], [Repetition::Warn, Repetition::Stop]);
     }
 
     #[test]
@@ -102,19 +97,24 @@ mod tests {
         }
     }
 
+    /// What the guard says to the last of the equal calls, if so many others
+    /// lie between the first and the last.
+    fn told_after(others: usize) -> Repetition {
+        let mut guard = RepeatGuard::default();
+        let mut observe = |path: &str| guard.observe(&call(path), &Ok(ToolResult::Empty));
+        for _ in 1..REPEATS_BEFORE_WARNING {
+            observe("same");
+        }
+        for other in 0..others {
+            observe(&other.to_string());
+        }
+        observe("same")
+    }
+
     #[test]
     fn equal_calls_far_apart_are_fine() {
-        let mut guard = RepeatGuard::default();
-        for round in 0..100 {
-            let path = if round % 10 == 0 {
-                "same".to_owned()
-            } else {
-                round.to_string()
-            };
-            assert_eq!(
-                guard.observe(&call(&path), &Ok(ToolResult::Empty)),
-                Repetition::Fine
-            );
-        }
+        let widest = REPEAT_WINDOW_CALLS - REPEATS_BEFORE_WARNING;
+        assert_eq!(told_after(widest), Repetition::Warn);
+        assert_eq!(told_after(widest + 1), Repetition::Fine);
     }
 }

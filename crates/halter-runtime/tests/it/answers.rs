@@ -1,18 +1,17 @@
 //! Answers of every kind, good and bad.
 
-use crate::support::text_of;
-use async_trait::async_trait;
+use crate::support::{StreamingProvider, text_of};
 use futures::StreamExt;
 use halter_protocol::{
     Message, ProviderErrorKind, SessionEvent, SessionEventPayload, StopReason, StreamEvent,
     ToolErrorCode, Turn, UsageBuckets,
 };
-use halter_providers::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
+use halter_providers::EventStream;
 use halter_runtime::SessionInit;
+use halter_runtime::limits::EMPTY_ANSWER_RETRIES;
 use halter_testkit::{EventsExt, Harness, Reply, ScriptedTool, render};
 use serde_json::json;
 use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
 
 /// Code, cancelled, retryable of the turn's end.
 fn ending(events: &[SessionEvent]) -> (&str, bool, bool) {
@@ -115,6 +114,7 @@ async fn a_second_empty_answer_fails_the_turn() {
     let harness = Harness::scripted([Reply::new(), Reply::new().text(" \n")]).start();
     let events = harness.ask("hello?").await;
     assert_eq!(ending(&events), ("empty_answer", false, true));
+    assert_eq!(harness.requests().len(), 1 + EMPTY_ANSWER_RETRIES as usize);
     assert!(events.turn_error().hint.is_some());
 }
 
@@ -235,26 +235,8 @@ async fn a_failed_turn_says_what_it_used() {
     assert_eq!(usage.output_tokens, 3);
 }
 
-/// A provider that does not behave.
-struct Rogue(fn() -> EventStream);
-
-#[async_trait]
-impl Provider for Rogue {
-    fn capabilities(&self) -> ProviderCapabilities {
-        ProviderCapabilities::new()
-    }
-
-    async fn stream(
-        &self,
-        _: ProviderRequest,
-        _: CancellationToken,
-    ) -> anyhow::Result<EventStream> {
-        Ok((self.0)())
-    }
-}
-
 async fn ask_rogue(stream: fn() -> EventStream) -> Vec<SessionEvent> {
-    let rogue = Arc::new(Rogue(stream));
+    let rogue = Arc::new(StreamingProvider::new(stream));
     Harness::echoing().provider(rogue).start().ask("go").await
 }
 

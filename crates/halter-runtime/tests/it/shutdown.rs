@@ -3,12 +3,15 @@
 use crate::support::{assert_everything_ended, code, is_kind, waiting};
 use halter_hooks::HookEventName;
 use halter_protocol::Turn;
+use halter_runtime::limits::END_DEADLINE;
 use halter_runtime::{SessionInit, ShutdownReport};
 use halter_testkit::events::collect_until;
 use halter_testkit::{
-    EventsExt, Gate, Harness, Reply, ScriptedTool, collect, leaks::entries_under, render, within,
+    EventsExt, FaultyStore, Gate, Harness, Reply, ScriptedTool, collect, collect_until_error,
+    leaks::entries_under, render, within,
 };
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[tokio::test]
@@ -166,6 +169,56 @@ async fn a_runtime_cancels_turns_that_take_too_long() {
     assert_eq!(collect(waiting).await.turn_error().code, "cancelled");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_does_not_hang_a_runtime_that_ends() {
+    let store = Arc::new(FaultyStore::in_memory());
+    let harness = Harness::echoing().store(store.clone()).start();
+    let stuck = harness.session().await;
+    let fine = harness.session().await;
+    let (all_of_stuck, all_of_fine) = (stuck.subscribe(), fine.subscribe());
+    let never = Gate::new();
+    store.hold_next_append(&never);
+    let turn = stuck.submit_turn(Turn::user("go")).await.unwrap();
+    within("the append", never.reached()).await;
+
+    let start = tokio::time::Instant::now();
+    let report = harness.runtime().shutdown(Duration::ZERO).await;
+    assert_eq!(start.elapsed(), END_DEADLINE);
+    let expected = ShutdownReport {
+        turns_drained: 0,
+        turns_aborted: 1,
+        timed_out: true,
+    };
+    assert_eq!(report, expected);
+    for (_, error) in [
+        collect_until_error(turn).await,
+        collect_until_error(all_of_stuck).await,
+    ] {
+        assert_eq!(code(&error.unwrap()), "session_poisoned");
+    }
+    let events = collect(all_of_fine).await;
+    assert_eq!(events.kinds().last(), Some(&"session_shutdown_complete"));
+    stuck.shutdown("again").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_waits_until_its_deadline_for_sessions_to_end() {
+    let store = Arc::new(FaultyStore::in_memory());
+    let harness = Harness::echoing().store(store.clone()).start();
+    let session = harness.session().await;
+    let slow = Gate::new();
+    store.hold_next_append(&slow);
+    let open = async {
+        slow.reached().await;
+        tokio::time::sleep(END_DEADLINE - Duration::from_millis(1)).await;
+        slow.open();
+    };
+    let (report, ()) = tokio::join!(harness.runtime().shutdown(Duration::ZERO), open);
+    assert_eq!(report, ShutdownReport::default());
+    let log = session.replay().await.unwrap();
+    assert_eq!(log.kinds().last(), Some(&"session_shutdown_complete"));
+}
+
 #[tokio::test]
 async fn a_runtime_without_work_ends_at_once() {
     let harness = Harness::echoing().start();
@@ -277,7 +330,7 @@ impl halter_runtime::PromptAssembler for Fragile {
 #[tokio::test]
 async fn a_part_that_panics_ends_streams_with_an_error_and_no_other_session() {
     let harness = Harness::scripted(["one", "two"])
-        .services(|services| services.prompt_assembler = std::sync::Arc::new(Fragile))
+        .services(|services| services.prompt_assembler = Arc::new(Fragile))
         .start();
     let session = harness.session().await;
     let all = session.subscribe();
@@ -296,13 +349,13 @@ async fn a_part_that_panics_ends_streams_with_an_error_and_no_other_session() {
     harness
         .runtime()
         .replace_resources(halter_runtime::Resources {
-            snapshot: std::sync::Arc::new(snapshot),
+            snapshot: Arc::new(snapshot),
             ..Default::default()
         });
     let turn = session.submit_turn(Turn::user("go")).await.unwrap();
-    let (_, error) = halter_testkit::collect_until_error(turn).await;
+    let (_, error) = collect_until_error(turn).await;
     assert_eq!(code(&error.unwrap()), "session_poisoned");
-    let (_, error) = halter_testkit::collect_until_error(all).await;
+    let (_, error) = collect_until_error(all).await;
     assert_eq!(code(&error.unwrap()), "session_poisoned");
     harness.runtime().replace_resources(Default::default());
     let again = harness.resume(&session).await;

@@ -1,10 +1,16 @@
 //! Deltas and output arrive while they are being made.
 
-use crate::support::{is_delta, is_kind};
-use halter_protocol::{SessionEventPayload, ToolResult, Turn};
+use crate::support::{StreamingProvider, is_delta, is_kind};
+use futures::StreamExt;
+use halter_protocol::{SessionEventPayload, StreamEvent, ToolResult, Turn};
+use halter_runtime::limits::MODEL_QUEUE_EVENTS;
 use halter_testkit::events::collect_until;
-use halter_testkit::{EventsExt, Gate, Harness, Reply, ScriptedTool, collect, render};
+use halter_testkit::{
+    EventsExt, FaultyStore, Gate, Harness, Reply, ScriptedTool, collect, render, within,
+};
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[tokio::test]
 async fn invariant_02_the_first_delta_arrives_while_the_model_still_talks() {
@@ -116,4 +122,57 @@ async fn a_provider_warning_is_an_event_and_does_not_stop_the_answer() {
     let events = Harness::scripted([reply]).start().ask("hi").await;
     assert!(render(&events).contains("warning the cache is cold\n"));
     assert_eq!(events.streamed_text(), "fine");
+}
+
+/// While the start of a call is being stored, a model that talks on is heard so
+/// far and then waits.
+#[tokio::test]
+async fn invariant_08_a_model_waits_for_a_session_that_is_busy() {
+    let read = Arc::new(AtomicUsize::new(0));
+    let counter = read.clone();
+    let provider = StreamingProvider::new(move || {
+        let call = [
+            StreamEvent::MessageStart { id: "m".into() },
+            StreamEvent::ToolCallStart {
+                id: "b".into(),
+                tool_call_id: "c".into(),
+                name: "look".into(),
+            },
+            StreamEvent::ToolCallEnd {
+                id: "b".into(),
+                opaque: None,
+            },
+            StreamEvent::TextStart { id: "t".into() },
+        ];
+        let word = || StreamEvent::TextDelta {
+            id: "t".into(),
+            delta: "on and on".into(),
+        };
+        let counter = counter.clone();
+        let words = futures::stream::repeat_with(move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+            word()
+        });
+        futures::stream::iter(call).chain(words).map(Ok).boxed()
+    });
+    let store = Arc::new(FaultyStore::in_memory());
+    let harness = Harness::echoing()
+        .provider(Arc::new(provider))
+        .store(store.clone())
+        .tool(ScriptedTool::new("look").read_only().build())
+        .start();
+    let session = harness.session().await;
+    let storing = Gate::new();
+    // The session's start, the turn's start with the message, the call's start.
+    store.hold_append(3, &storing);
+    let turn = session.submit_turn(Turn::user("go")).await.unwrap();
+    within("the start of the call", storing.reached()).await;
+    for _ in 0..10 * MODEL_QUEUE_EVENTS {
+        tokio::task::yield_now().await;
+    }
+    // The start of the text waits too, and one more word is on its way.
+    assert_eq!(read.load(Ordering::SeqCst), MODEL_QUEUE_EVENTS - 1 + 1);
+    storing.open();
+    session.cancel().await.unwrap();
+    collect(turn).await;
 }

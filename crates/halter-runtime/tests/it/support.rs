@@ -1,11 +1,14 @@
 //! What several tests need.
 
+use async_trait::async_trait;
 use halter_hooks::{Hook, HookEventName, HookResponse};
 use halter_protocol::{Message, SessionEvent, SessionEventPayload, UserPart};
+use halter_providers::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use halter_runtime::{HalterError, SessionHandle};
 use halter_session::{InMemorySessionStore, SessionStore, SqliteSessionStore};
 use halter_testkit::{Gate, TempWorkspace};
 use std::sync::{Arc, Mutex};
+use tokio_util::sync::CancellationToken;
 
 /// The stable code of an error of the runtime.
 pub fn code(error: &anyhow::Error) -> String {
@@ -34,6 +37,30 @@ pub fn waiting(event: HookEventName, gate: &Gate) -> Hook {
             HookResponse::passthrough()
         }
     })
+}
+
+/// A provider whose answers are the streams it is given, well formed or not.
+pub struct StreamingProvider(Box<dyn Fn() -> EventStream + Send + Sync>);
+
+impl StreamingProvider {
+    pub fn new(answer: impl Fn() -> EventStream + Send + Sync + 'static) -> Self {
+        Self(Box::new(answer))
+    }
+}
+
+#[async_trait]
+impl Provider for StreamingProvider {
+    fn capabilities(&self) -> ProviderCapabilities {
+        ProviderCapabilities::new()
+    }
+
+    async fn stream(
+        &self,
+        _: ProviderRequest,
+        _: CancellationToken,
+    ) -> anyhow::Result<EventStream> {
+        Ok((self.0)())
+    }
 }
 
 /// Names written down in the order things happened.

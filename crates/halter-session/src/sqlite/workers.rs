@@ -163,14 +163,7 @@ struct Writer {
 impl Writer {
     fn run(&mut self, mut queue: mpsc::Receiver<Box<dyn WriteJob>>) {
         let mut group = Vec::with_capacity(SQLITE_GROUP_REQUESTS);
-        while let Some(first) = queue.blocking_recv() {
-            group.push(first);
-            while group.len() < SQLITE_GROUP_REQUESTS {
-                match queue.try_recv() {
-                    Ok(next) => group.push(next),
-                    Err(_) => break,
-                }
-            }
+        while next_group(&mut queue, &mut group) {
             self.settle(&mut group);
         }
     }
@@ -221,5 +214,32 @@ impl Writer {
         }
         transaction.commit()?;
         Ok(outcomes)
+    }
+}
+
+/// Waits for a request and takes those that wait behind it along. False at the
+/// end of the queue.
+fn next_group<T>(queue: &mut mpsc::Receiver<T>, group: &mut Vec<T>) -> bool {
+    queue.blocking_recv_many(group, SQLITE_GROUP_REQUESTS) > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_requests_are_committed_together_and_no_more() {
+        let (sender, mut queue) = mpsc::channel(SQLITE_QUEUE_REQUESTS);
+        for request in 0..=SQLITE_GROUP_REQUESTS {
+            sender.try_send(request).unwrap();
+        }
+        drop(sender);
+        let mut next = || {
+            let mut group = Vec::new();
+            next_group(&mut queue, &mut group).then_some(group)
+        };
+        assert_eq!(next(), Some((0..SQLITE_GROUP_REQUESTS).collect()));
+        assert_eq!(next(), Some(vec![SQLITE_GROUP_REQUESTS]));
+        assert_eq!(next(), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{refused, with_results};
 use crate::speech::Talk;
+use halter_mock::limits::MAX_CACHE_MARKS;
 use halter_mock::{ServeOptions, Wire, serve};
 use serde_json::{Value, json};
 
@@ -258,15 +259,11 @@ async fn anthropic_counts_and_places_cache_marks() {
             body["system"] = json!(blocks);
         })
     };
-    assert_eq!(marked(4).send(&service).await.status, 200);
-    refused(
-        &service,
-        &marked(5),
-        400,
-        "A maximum of 4 blocks with cache_control",
-    )
-    .await;
-    let automatic = marked(4).with(|body| body["cache_control"] = mark.clone());
+    assert_eq!(marked(MAX_CACHE_MARKS).send(&service).await.status, 200);
+    let too_many = marked(MAX_CACHE_MARKS + 1);
+    let told = "A maximum of 4 blocks with cache_control";
+    refused(&service, &too_many, 400, told).await;
+    let automatic = marked(MAX_CACHE_MARKS).with(|body| body["cache_control"] = mark.clone());
     refused(&service, &automatic, 400, "Found 5").await;
     let ordered = marked(2).with(|body| body["system"][1]["cache_control"]["ttl"] = json!("1h"));
     refused(&service, &ordered, 400, "must not come after").await;

@@ -15,7 +15,7 @@ pub(crate) use toolbox::Toolbox;
 use crate::engine::{Effect, EffectId, Engine, Input};
 use crate::error::HalterError;
 use crate::hub::Hub;
-use crate::limits::{OUTCOME_QUEUE, QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX};
+use crate::limits::{MODEL_QUEUE_EVENTS, QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX};
 use crate::services::{Resources, RuntimeServices};
 use crate::session::SessionCore;
 use futures::StreamExt;
@@ -97,7 +97,7 @@ struct Running {
 impl Running {
     fn new(core: Arc<SessionCore>, commands: mpsc::Receiver<Command>) -> Self {
         let (outcome_sender, outcomes) = mpsc::unbounded_channel();
-        let (model_sender, model_events) = mpsc::channel(OUTCOME_QUEUE);
+        let (model_sender, model_events) = mpsc::channel(MODEL_QUEUE_EVENTS);
         Self {
             core,
             commands,
