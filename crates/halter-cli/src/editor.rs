@@ -109,3 +109,23 @@ impl Prompt for ChatPrompt {
         Cow::Owned(format!("search {}: ", search.term))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reedline::{History, HistoryItem};
+
+    #[test]
+    fn so_many_lines_are_remembered_and_no_more() {
+        let state = tempfile::tempdir().unwrap();
+        let mut lines = history(state.path().to_owned()).unwrap();
+        for number in 0..=HISTORY_LINES {
+            let item = HistoryItem::from_command_line(number.to_string());
+            lines.save(item).unwrap();
+        }
+        lines.sync().unwrap();
+        let text = std::fs::read_to_string(state.path().join("history")).unwrap();
+        let kept: Vec<String> = (1..=HISTORY_LINES).map(|n| n.to_string()).collect();
+        assert_eq!(text.lines().collect::<Vec<_>>(), kept);
+    }
+}

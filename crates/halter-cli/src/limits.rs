@@ -5,12 +5,6 @@ use std::time::Duration;
 /// The longest task that is read from a file or from standard input, in bytes.
 pub const MAX_PROMPT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How often the line that shows progress is drawn.
-pub const TICK: Duration = Duration::from_millis(100);
-
-/// How long the line waits before it appears: quick work needs none.
-pub const QUIET_START: Duration = Duration::from_millis(200);
-
 /// How long a turn may go on after SIGTERM or SIGHUP.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
@@ -50,3 +44,7 @@ pub const TYPED_CHUNKS: usize = 64;
 
 /// How much of such a message is shown while it is typed, in characters.
 pub const SHOWN_DRAFT_CHARS: usize = 60;
+
+/// How long a line of thinking or tool output may get before it is shown in
+/// pieces, in bytes.
+pub const MAX_PARTIAL_BYTES: usize = 16 * 1024;

@@ -127,16 +127,22 @@ impl Live {
 
 /// Ends everything that a harness keeps open.
 pub async fn close(harness: &Halter) {
-    let ended = tokio::time::timeout(SHUTDOWN_WAIT, async {
+    let ended = in_shutdown_time("the harness", async {
         harness.shutdown(std::time::Duration::ZERO).await;
         let closed = harness.runtime().services().store.close().await;
         if let Err(error) = closed {
             tracing::debug!(%error, "store not closed");
         }
     });
-    if ended.await.is_err() {
-        tracing::warn!("the harness did not shut down in time");
-    }
+    ended.await;
+}
+
+/// What an ending gives, or nothing if it takes too long.
+pub async fn in_shutdown_time<T>(what: &str, ending: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(SHUTDOWN_WAIT, ending)
+        .await
+        .inspect_err(|_| tracing::warn!("{what} did not end in time"))
+        .ok()
 }
 
 /// No session has this id, and where it was looked for.
@@ -152,4 +158,20 @@ pub fn not_found(loaded: &Loaded, id: &SessionId) -> Failure {
     Problem::new("session_not_found", message)
         .with_hint(hint)
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ending_has_its_time_and_no_more() {
+        let takes = |time: Duration| in_shutdown_time("it", tokio::time::sleep(time));
+        let millisecond = Duration::from_millis(1);
+        assert_eq!(takes(SHUTDOWN_WAIT - millisecond).await, Some(()));
+        let started = tokio::time::Instant::now();
+        assert_eq!(takes(SHUTDOWN_WAIT + millisecond).await, None);
+        assert_eq!(started.elapsed(), SHUTDOWN_WAIT);
+    }
 }

@@ -123,9 +123,13 @@ fn block_on(context: &mut Context, command: Command) -> Result<Exit, Failure> {
             )
         })?;
     let outcome = runtime.block_on(commands::perform(context, command));
-    // Whatever matters has ended; a prompt may still wait for a key.
-    runtime.shutdown_timeout(limits::THREADS_WAIT);
+    end_threads(runtime);
     outcome
+}
+
+/// Whatever matters has ended; a prompt may still wait for a key.
+fn end_threads(runtime: tokio::runtime::Runtime) {
+    runtime.shutdown_timeout(limits::THREADS_WAIT);
 }
 
 fn report(talk: &output::Talk, failure: Failure) -> ExitCode {
@@ -139,4 +143,25 @@ fn report(talk: &output::Talk, failure: Failure) -> ExitCode {
         }
     };
     ExitCode::from(exit.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_for_a_key_does_not_hold_the_program() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (key, keyboard) = std::sync::mpsc::channel::<()>();
+        let (started, running) = std::sync::mpsc::channel();
+        runtime.spawn_blocking(move || {
+            started.send(()).unwrap();
+            keyboard.recv()
+        });
+        running.recv().unwrap();
+        let before = std::time::Instant::now();
+        end_threads(runtime);
+        assert!(before.elapsed() >= limits::THREADS_WAIT);
+        drop(key);
+    }
 }

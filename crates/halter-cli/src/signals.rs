@@ -114,11 +114,16 @@ impl Shared {
 
     /// Leaves at once, taking child processes along.
     async fn leave(&self, signal: StopSignal) {
-        let end = self.harness.shutdown(Duration::ZERO);
-        let _ = tokio::time::timeout(LEAVE_WAIT, end).await;
+        self.end_quickly().await;
         self.talk.clear_status();
         terminal::restore();
         std::process::exit(i32::from(Exit::Signal(signal).code()));
+    }
+
+    /// Ends what can be ended in the time somebody in a hurry will wait.
+    async fn end_quickly(&self) {
+        let end = self.harness.shutdown(Duration::ZERO);
+        let _ = tokio::time::timeout(LEAVE_WAIT, end).await;
     }
 }
 
@@ -197,6 +202,69 @@ async fn listen(mut signals: Signals, shared: Arc<Shared>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::Loudness;
+    use crate::terminal::Terminal;
+    use futures::StreamExt;
+    use halter::providers::{FakeProvider, Gate, Reply};
+    use halter_protocol::{ResourceSnapshot, Turn};
+    use halter_runtime::{SessionInit, TurnStream};
+    use halter_testkit::{EventsExt, FaultyStore, collect};
+    use tokio::time::Instant;
+
+    const SCREENLESS: Terminal = Terminal {
+        stdin: false,
+        stdout: false,
+        stderr: false,
+        capable: false,
+        color: false,
+    };
+
+    /// A session in whose turn the model never stops.
+    async fn endless(store: Arc<FaultyStore>) -> (Shared, TurnStream) {
+        let never = Gate::new();
+        let reply = Reply::new().text("and then").gate(&never);
+        let harness = Halter::builder()
+            .with_resource_snapshot(ResourceSnapshot::empty())
+            .with_provider(Arc::new(FakeProvider::scripted([reply])))
+            .with_session_store(store)
+            .build()
+            .await
+            .unwrap();
+        let session = harness.new_session(SessionInit::default()).await.unwrap();
+        let turn = session.submit_turn(Turn::user("go on")).await.unwrap();
+        never.reached().await;
+        let shared = Shared {
+            harness,
+            session,
+            talk: Talk::new(SCREENLESS, Loudness::Quiet, false),
+            asked: Mutex::default(),
+            turn: Mutex::default(),
+            interrupts: AtomicUsize::default(),
+            ending: Arc::default(),
+        };
+        (shared, turn)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_may_go_on_for_so_long_after_sigterm() {
+        let (shared, turn) = endless(Arc::new(FaultyStore::in_memory())).await;
+        let asked = Instant::now();
+        shared.obey(StopSignal::Terminate).await;
+        let events = collect(turn).await;
+        assert_eq!(events.turn_error().code, "cancelled");
+        assert_eq!(asked.elapsed(), DRAIN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn somebody_in_a_hurry_waits_so_long_and_no_longer() {
+        let store = Arc::new(FaultyStore::in_memory());
+        let (shared, mut turn) = endless(store.clone()).await;
+        store.hold_next_append(&Gate::new());
+        let asked = Instant::now();
+        shared.end_quickly().await;
+        assert_eq!(asked.elapsed(), LEAVE_WAIT);
+        assert!(turn.next().await.is_some());
+    }
 
     #[test]
     fn ignored_signals_are_read_from_the_status() {

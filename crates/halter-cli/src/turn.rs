@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, StopSignal};
 use crate::failure::{Failure, Problem};
-use crate::limits::{SHUTDOWN_WAIT, TICK};
+use crate::live::in_shutdown_time;
 use crate::typing::Typing;
 use crate::view::View;
 use futures::StreamExt;
@@ -10,6 +10,9 @@ use halter::HalterSession;
 use halter_protocol::{SessionEventPayload, Turn, TurnError};
 use halter_runtime::SessionStream;
 use std::time::Duration;
+
+/// How often the line that shows progress is drawn.
+const TICK: Duration = Duration::from_millis(100);
 
 /// How a turn ended.
 #[derive(Debug)]
@@ -138,7 +141,7 @@ pub async fn end_session(
     view: &mut dyn View,
     reason: &str,
 ) -> Result<(), Failure> {
-    let ended = tokio::time::timeout(SHUTDOWN_WAIT, async {
+    let ended = in_shutdown_time("the session", async {
         session.shutdown(reason).await?;
         while let Some(event) = events.next().await {
             view.event(event?)?;
@@ -147,13 +150,7 @@ pub async fn end_session(
     });
     let ended = ended.await;
     view.end();
-    match ended {
-        Ok(outcome) => outcome,
-        Err(_) => {
-            tracing::warn!("the session did not end in time");
-            Ok(())
-        }
-    }
+    ended.unwrap_or(Ok(()))
 }
 
 fn terminal(

@@ -29,7 +29,7 @@ impl Typing {
     pub fn start() -> io::Result<Self> {
         let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         terminal::hush_keys()?;
-        let (sender, keys) = mpsc::channel(TYPED_CHUNKS);
+        let (sender, keys) = key_queue();
         let reader = std::thread::spawn(move || read_keys(&stopped, &sender));
         Ok(Self {
             keys,
@@ -94,6 +94,12 @@ impl Drop for Typing {
     }
 }
 
+/// Reads of the keyboard on their way. When it is full, the terminal keeps the
+/// rest.
+fn key_queue() -> (mpsc::Sender<Vec<u8>>, mpsc::Receiver<Vec<u8>>) {
+    mpsc::channel(TYPED_CHUNKS)
+}
+
 /// Reads keys until it is told to stop, taking none that come later.
 fn read_keys(stopped: &OwnedFd, keys: &mpsc::Sender<Vec<u8>>) {
     let stdin = io::stdin();
@@ -122,5 +128,19 @@ fn wait_for_keys(stdin: &Stdin, stopped: &OwnedFd) -> io::Result<bool> {
         }
         let [keys, stop] = &watched;
         return Ok(stop.revents().is_empty() && !keys.revents().is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_reads_wait_and_no_more() {
+        let (sender, _keys) = key_queue();
+        for _ in 0..TYPED_CHUNKS {
+            sender.try_send(Vec::new()).unwrap();
+        }
+        assert!(sender.try_send(Vec::new()).is_err());
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::blob::Blob;
 use crate::limits::MAX_PAGE_SESSIONS;
+use halter_protocol::encoding::escaped_path;
 use halter_protocol::{SCHEMA_VERSION, SessionBlueprint, SessionId, Timestamp};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -157,7 +159,8 @@ impl Default for PageRequest {
 }
 
 /// A place in a listing, as text to hand out and take back.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct PageCursor {
     updated_at_micros: i64,
     session_id: String,
@@ -187,6 +190,20 @@ impl fmt::Display for PageCursor {
     }
 }
 
+impl From<PageCursor> for String {
+    fn from(cursor: PageCursor) -> Self {
+        cursor.to_string()
+    }
+}
+
+impl TryFrom<String> for PageCursor {
+    type Error = InvalidPageCursor;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
 /// A text is not a cursor of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a page cursor: pass on the one the page before returned, or none")]
@@ -203,7 +220,7 @@ impl FromStr for PageCursor {
 }
 
 /// One page of a listing, most recently updated sessions first.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionPage {
     /// The sessions.
     pub sessions: Vec<SessionSummary>,
@@ -214,7 +231,7 @@ pub struct SessionPage {
 }
 
 /// A session as listings show it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSummary {
     /// The session.
     pub session_id: SessionId,
@@ -227,13 +244,14 @@ pub struct SessionSummary {
     /// The sequence of its last event.
     pub head: u64,
     /// The directory it works in.
+    #[serde(with = "escaped_path")]
     pub working_dir: PathBuf,
     /// The start of its first user text.
     pub title: Option<Arc<str>>,
 }
 
 /// A session a listing found and could not read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadableSession {
     /// Its id as far as it is readable.
     pub session_id: SessionId,
@@ -251,6 +269,44 @@ mod tests {
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
         assert!("".parse::<PageCursor>().is_err());
         assert!("x:ses".parse::<PageCursor>().is_err());
+    }
+
+    #[test]
+    fn a_page_survives_its_json() {
+        let page = SessionPage {
+            sessions: vec![SessionSummary {
+                session_id: "ses_1".into(),
+                parent_session_id: None,
+                created_at: Timestamp::UNIX_EPOCH,
+                updated_at: Timestamp::UNIX_EPOCH,
+                head: 7,
+                working_dir: "/work".into(),
+                title: Some("Say hello".into()),
+            }],
+            unreadable: vec![UnreadableSession {
+                session_id: "ses_2".into(),
+                reason: "its title is a number".into(),
+            }],
+            next: Some(PageCursor::new(-5, "ses_1")),
+        };
+        let json = serde_json::to_value(&page).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "sessions": [{
+                    "session_id": "ses_1",
+                    "parent_session_id": null,
+                    "created_at": "1970-01-01T00:00:00Z",
+                    "updated_at": "1970-01-01T00:00:00Z",
+                    "head": 7,
+                    "working_dir": "/work",
+                    "title": "Say hello",
+                }],
+                "unreadable": [{"session_id": "ses_2", "reason": "its title is a number"}],
+                "next": "-5:ses_1",
+            })
+        );
+        assert_eq!(serde_json::from_value::<SessionPage>(json).unwrap(), page);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::typing::Typing;
 use crate::view::{Activity, Steps, TextView, View};
 use halter_config::SessionBackend;
 use halter_protocol::{ModelId, Turn};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 /help           this text
@@ -195,10 +195,7 @@ impl Conversation {
 
     /// Ctrl-C at the prompt: the second in a row leaves.
     fn interrupted(&mut self, context: &Context) -> Next {
-        let again = self
-            .last_interrupt
-            .is_some_and(|last| last.elapsed() < LEAVE_WINDOW);
-        if again {
+        if is_again(self.last_interrupt.map(|last| last.elapsed())) {
             return Next::Leave(Exit::Signal(StopSignal::Interrupt));
         }
         self.last_interrupt = Some(Instant::now());
@@ -233,5 +230,22 @@ impl Conversation {
                 .talk
                 .note(&format!("come back with: halter sessions resume {id}"));
         }
+    }
+}
+
+/// Whether a Ctrl-C so long after the last one means it.
+fn is_again(since_last: Option<Duration>) -> bool {
+    since_last.is_some_and(|since| since < LEAVE_WINDOW)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_in_a_row_leave() {
+        assert!(!is_again(None));
+        assert!(is_again(Some(LEAVE_WINDOW - Duration::from_nanos(1))));
+        assert!(!is_again(Some(LEAVE_WINDOW)));
     }
 }

@@ -14,11 +14,10 @@ use crate::view::transcript_lines;
 use halter::Halter;
 use halter::providers::OfflineProvider;
 use halter_config::SessionBackend;
-use halter_protocol::encoding::escape_path;
 use halter_protocol::{SessionId, Timestamp};
 use halter_session::limits::MAX_READ_EVENTS;
-use halter_session::{PageRequest, SessionPage, SessionSummary, StoreError, read_events};
-use serde_json::{Value, json};
+use halter_session::{PageRequest, SessionSummary, StoreError, read_events};
+use serde_json::json;
 use std::sync::Arc;
 use unicode_width::UnicodeWidthStr;
 
@@ -123,7 +122,7 @@ async fn list(
 ) -> Result<Exit, Failure> {
     let page = stored.harness.runtime().list_sessions(page).await?;
     if json {
-        context.data.json(&page_json(&page))?;
+        context.data.json(&page)?;
         return Ok(Exit::Success);
     }
     let columns = context.data.is_terminal().then(columns);
@@ -176,29 +175,6 @@ fn title(session: &SessionSummary) -> String {
 fn minute(at: Timestamp) -> String {
     let local = at.to_zoned(jiff::tz::TimeZone::system());
     local.strftime("%Y-%m-%d %H:%M").to_string()
-}
-
-fn page_json(page: &SessionPage) -> Value {
-    let sessions: Vec<Value> = page.sessions.iter().map(summary_json).collect();
-    let unreadable: Vec<Value> = page
-        .unreadable
-        .iter()
-        .map(|one| json!({"session_id": one.session_id, "reason": one.reason}))
-        .collect();
-    let next = page.next.as_ref().map(ToString::to_string);
-    json!({"sessions": sessions, "unreadable": unreadable, "next": next})
-}
-
-fn summary_json(session: &SessionSummary) -> Value {
-    json!({
-        "session_id": session.session_id,
-        "parent_session_id": session.parent_session_id,
-        "created_at": session.created_at,
-        "updated_at": session.updated_at,
-        "events": session.head,
-        "working_dir": escape_path(&session.working_dir),
-        "title": session.title,
-    })
 }
 
 // --- show -----------------------------------------------------------------
@@ -329,5 +305,30 @@ fn agree(context: &Context, ids: &[SessionId]) -> Result<(), Failure> {
     match context.confirm(&question)? {
         true => Ok(()),
         false => Err(Failure::Told(Exit::Failed)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_title_is_cut() {
+        let titled = |text: String| {
+            title(&SessionSummary {
+                session_id: "ses_1".into(),
+                parent_session_id: None,
+                created_at: Timestamp::UNIX_EPOCH,
+                updated_at: Timestamp::UNIX_EPOCH,
+                head: 1,
+                working_dir: "/".into(),
+                title: Some(text.into()),
+            })
+        };
+        let fits = "x".repeat(TITLE_COLUMNS);
+        assert_eq!(titled(fits.clone()), fits);
+        let cut = titled(fits + "x");
+        assert_eq!(cut.width(), TITLE_COLUMNS);
+        assert!(cut.ends_with('…'), "{cut}");
     }
 }

@@ -2,7 +2,7 @@
 //! line that shows progress.
 
 use super::call::{shortcoming, summary};
-use crate::limits::{QUIET_START, SHOWN_DRAFT_CHARS};
+use crate::limits::{MAX_PARTIAL_BYTES, SHOWN_DRAFT_CHARS};
 use crate::output::{Loudness, Talk};
 use halter_protocol::{
     Message, SessionEvent, SessionEventPayload, ToolCallId, ToolExecutionOutcome, Usage,
@@ -10,6 +10,10 @@ use halter_protocol::{
 use std::time::{Duration, Instant};
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+
+/// How long the line that shows progress waits before it appears: quick work
+/// needs none.
+const QUIET_START: Duration = Duration::from_millis(200);
 
 /// Whether a line is said for each tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,9 +176,7 @@ impl Activity {
             return;
         }
         self.partial.push_str(text);
-        if let Some(end) = self.partial.rfind('\n') {
-            let rest = self.partial.split_off(end + 1);
-            let lines = std::mem::replace(&mut self.partial, rest);
+        if let Some(lines) = complete_lines(&mut self.partial) {
             self.talk.aside(lines.trim_end_matches('\n'));
         }
     }
@@ -185,6 +187,17 @@ impl Activity {
             self.talk.aside(&text);
         }
     }
+}
+
+/// Takes the lines that are complete, or too long to wait for.
+fn complete_lines(partial: &mut String) -> Option<String> {
+    let end = match partial.rfind('\n') {
+        Some(end) => end + 1,
+        None if partial.len() > MAX_PARTIAL_BYTES => partial.len(),
+        None => return None,
+    };
+    let rest = partial.split_off(end);
+    Some(std::mem::replace(partial, rest))
 }
 
 /// The end of a text, where it is being typed.
@@ -213,6 +226,25 @@ fn thousands(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_waits_for_its_end_unless_it_gets_too_long() {
+        let mut partial = "one\ntwo\nthr".to_owned();
+        assert_eq!(complete_lines(&mut partial).as_deref(), Some("one\ntwo\n"));
+        assert_eq!(partial, "thr");
+        let mut partial = "x".repeat(MAX_PARTIAL_BYTES);
+        assert_eq!(complete_lines(&mut partial), None);
+        partial.push('x');
+        let shown = complete_lines(&mut partial).unwrap();
+        assert_eq!((shown.len(), partial.len()), (MAX_PARTIAL_BYTES + 1, 0));
+    }
+
+    #[test]
+    fn the_end_of_a_long_draft_is_shown() {
+        let fits = format!("a{}", "é".repeat(SHOWN_DRAFT_CHARS - 1));
+        assert_eq!(ending_of(&fits), fits);
+        assert_eq!(ending_of(&format!("{fits}z")), format!("{}z", &fits[1..]));
+    }
 
     #[test]
     fn numbers_are_short() {

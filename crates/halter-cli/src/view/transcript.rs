@@ -47,3 +47,15 @@ fn cut(text: &str) -> String {
         None => text.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_reason_is_cut() {
+        let fits = "é".repeat(SHOWN_RESULT_CHARS);
+        assert_eq!(cut(&fits), fits);
+        assert_eq!(cut(&format!("{fits}x")), format!("{fits}…"));
+    }
+}

@@ -13,6 +13,9 @@
 mod bad_input;
 mod config;
 mod documents;
+#[path = "../../src/limits.rs"]
+#[allow(dead_code, reason = "each limit is used where it is tested")]
+mod limits;
 mod mock;
 mod place;
 mod run;

@@ -1,3 +1,4 @@
+use crate::limits::LISTED_SESSIONS;
 use crate::place::Place;
 use halter_protocol::SessionEvent;
 
@@ -59,6 +60,41 @@ fn sessions_are_listed_page_by_page() {
         .halter(["sessions", "list", "--cursor", "x"])
         .expect(2);
     place.halter(["sessions", "list", "--limit", "0"]).expect(2);
+}
+
+#[test]
+fn a_page_has_so_many_sessions_unless_another_number_is_asked_for() {
+    let place = Place::new();
+    place.session("hello");
+    let database = rusqlite::Connection::open(place.database()).unwrap();
+    let add = |id: usize| {
+        let columns = "created_at, updated_at, head, epoch, schema_version, working_dir, title";
+        let sql = format!(
+            "INSERT INTO sessions (session_id, {columns})
+             SELECT 'ses_{id}', {columns} FROM sessions LIMIT 1"
+        );
+        database.execute_batch(&sql).unwrap();
+    };
+    let page = || {
+        place
+            .halter(["sessions", "list", "--json"])
+            .expect(0)
+            .json()
+    };
+    (1..LISTED_SESSIONS).for_each(add);
+    let listed = page();
+    assert_eq!(
+        listed["sessions"].as_array().unwrap().len(),
+        LISTED_SESSIONS
+    );
+    assert!(listed["next"].is_null());
+    add(LISTED_SESSIONS);
+    let listed = page();
+    assert_eq!(
+        listed["sessions"].as_array().unwrap().len(),
+        LISTED_SESSIONS
+    );
+    assert!(listed["next"].is_string());
 }
 
 #[test]
