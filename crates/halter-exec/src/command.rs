@@ -82,6 +82,7 @@ pub async fn run(
     cancel: &CancellationToken,
     sink: &dyn OutputSink,
 ) -> Result<CommandOutcome, ExecError> {
+    spec.stdin.check_given()?;
     let (mut process, streams) = Process::spawn(&spec)?;
     let mut pump = Pump::new(
         streams.stdout,

@@ -18,12 +18,15 @@
 //! | confinement and limits | [`SandboxSpec`], [`isolation_ladder`] |
 //! | a control group by its path | [`Cgroup`] |
 //! | output that is kept and read by offset | [`Spool`] |
+//! | standard input by offset | [`InputSpool`] |
+//! | a pseudo-terminal | [`Terminal`] |
 //! | look at or kill a tree | [`list_descendants`], [`kill_tree`] |
 
 mod command;
 mod environment;
 mod error;
 mod exit;
+mod input;
 mod launch;
 pub mod limits;
 mod nonce;
@@ -33,22 +36,25 @@ mod sandbox;
 mod shell;
 mod spawn;
 mod spool;
+mod streams;
 mod sys;
+mod terminal;
 mod tree;
 
 pub use command::{CommandOutcome, run};
 pub use environment::Environment;
 pub use error::ExecError;
 pub use exit::{Exit, ExitStatus, ResourceUsage};
+pub use input::{Delivery, InputError, InputSpool, InputTarget};
 pub use launch::{
     DescriptorMapping, LaunchFailure, LaunchPlan, LaunchStep, Launched, MAX_TARGET_FD, PlanError,
     Resource, Rlimit, launch,
 };
 pub use output::{
-    CapturedOutput, ChannelSink, InputPipe, OutputChunk, OutputLimits, OutputPipe, OutputSink,
-    OutputStream, SpoolFile, SpoolSettings, Utf8Decoder, channel,
+    CapturedOutput, ChannelSink, OutputChunk, OutputLimits, OutputPipe, OutputSink, OutputStream,
+    SpoolFile, SpoolSettings, Utf8Decoder, channel,
 };
-pub use process::{CommandSpec, Process, ProcessStreams, Stdin};
+pub use process::{CommandSpec, Process, Stdin};
 pub use sandbox::{
     FileAccess, FileRule, IsolationLevel, LevelState, LimitKind, LimitMechanism, LimitReport,
     ResourceLimits, Sandbox, SandboxSpec, isolation_ladder,
@@ -60,7 +66,9 @@ pub use shell::{
 };
 pub use spawn::{find_program, find_program_in};
 pub use spool::{Spool, SpoolChunk, SpoolProgress, SpoolReader, SpoolSegment};
+pub use streams::ProcessStreams;
 pub use sys::{Cgroup, Moved, PidFd, Signal, SignalError, reap_any, watch_descriptor};
+pub use terminal::{Terminal, TerminalSize};
 pub use tree::{
     HeldTree, KillOutcome, ProcessInfo, SignalResult, TREE_MARKER, TreeControl, kill_tree,
     list_descendants,

@@ -53,6 +53,9 @@ pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 /// Time a persistent shell's command gets between INT and TERM.
 pub const INTERRUPT_GRACE: Duration = Duration::from_millis(500);
 
+/// Time the last output of an ended command gets to come through its terminal.
+pub const TERMINAL_DRAIN_WAIT: Duration = Duration::from_millis(250);
+
 /// Time a killed process tree gets to disappear before it is given up as
 /// stuck in the kernel.
 pub const KILL_WAIT: Duration = Duration::from_secs(10);

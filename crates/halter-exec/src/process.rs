@@ -2,9 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,10 +14,12 @@ use crate::exit::{Exit, ExitStatus, ResourceUsage};
 use crate::limits::{
     DEFAULT_GRACE, DROP_WAIT, KILL_WAIT, MAX_STDIN_BYTES, POLL_PAUSE, RELEASE_WAIT,
 };
-use crate::output::{InputPipe, OutputLimits, OutputPipe};
+use crate::output::OutputLimits;
 use crate::sandbox::{LimitReport, Sandbox, SandboxSpec};
 use crate::spawn::{self, SpawnRequest};
+use crate::streams::{self, ProcessStreams};
 use crate::sys::{self, PidFd, Signal};
+use crate::terminal::{Terminal, TerminalSize};
 use crate::tree::{OwnSandbox, ProcessTree, Spared, TreeControl};
 
 /// What a process reads on standard input.
@@ -32,12 +31,16 @@ pub enum Stdin {
     Null,
     /// These bytes, then the end of input.
     Bytes(Bytes),
+    /// What is written to [`ProcessStreams::stdin`]. Not for a command that is
+    /// run to its end by one call.
+    Streamed,
 }
 
 impl fmt::Debug for Stdin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => formatter.write_str("Null"),
+            Self::Streamed => formatter.write_str("Streamed"),
             Self::Bytes(bytes) => write!(formatter, "Bytes({} bytes)", bytes.len()),
         }
     }
@@ -52,6 +55,17 @@ impl Stdin {
                 actual: bytes.len(),
             }),
             _ => Ok(()),
+        }
+    }
+
+    /// The same for a command nobody can write to while it runs.
+    pub(crate) fn check_given(&self) -> Result<(), ExecError> {
+        match self {
+            Self::Streamed => Err(ExecError::invalid(
+                "streamed standard input",
+                "nobody could write it; start the process by handle",
+            )),
+            given => given.check(),
         }
     }
 }
@@ -69,6 +83,9 @@ pub struct CommandSpec {
     pub cwd: PathBuf,
     /// What it reads.
     pub stdin: Stdin,
+    /// The size of the terminal it runs in; `None` for pipes. A terminal has
+    /// one output, which arrives as standard output.
+    pub terminal: Option<TerminalSize>,
     /// How long it may run, counted from its start; `None` for as long as it
     /// likes.
     pub deadline: Option<Duration>,
@@ -90,6 +107,7 @@ impl CommandSpec {
             environment: Environment::new(),
             cwd: cwd.into(),
             stdin: Stdin::Null,
+            terminal: None,
             deadline: None,
             grace: DEFAULT_GRACE,
             output: OutputLimits::default(),
@@ -115,6 +133,20 @@ impl CommandSpec {
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Bytes>) -> Self {
         self.stdin = Stdin::Bytes(bytes.into());
+        self
+    }
+
+    /// With standard input that is written while it runs.
+    #[must_use]
+    pub fn streamed_stdin(mut self) -> Self {
+        self.stdin = Stdin::Streamed;
+        self
+    }
+
+    /// In a terminal of this size.
+    #[must_use]
+    pub fn terminal(mut self, size: TerminalSize) -> Self {
+        self.terminal = Some(size);
         self
     }
 
@@ -153,6 +185,7 @@ pub struct Process {
     pid: i32,
     pidfd: AsyncFd<PidFd>,
     tree: Option<ProcessTree>,
+    terminal: Option<Terminal>,
     started: Instant,
     exit: Option<Exit>,
 }
@@ -166,25 +199,23 @@ impl Process {
     /// If the program could not be started.
     pub fn spawn(spec: &CommandSpec) -> Result<(Self, ProcessStreams), ExecError> {
         spec.stdin.check()?;
-        let (child, ours) = make_streams(&spec.stdin)
-            .map_err(|source| ExecError::io("making the process's pipes", source))?;
+        let (child, ours, terminal) = streams::make(spec)
+            .map_err(|source| ExecError::io("making the process's streams", source))?;
         let request = SpawnRequest {
             program: &spec.program,
             args: &spec.args,
             environment: &spec.environment,
             cwd: &spec.cwd,
-            fds: vec![
-                (child.stdin.as_fd(), 0),
-                (child.stdout.as_fd(), 1),
-                (child.stderr.as_fd(), 2),
-            ],
+            fds: child.descriptors(),
+            terminal: child.terminal(),
         };
-        let process = if spec.sandbox == SandboxSpec::default() {
+        let mut process = if spec.sandbox == SandboxSpec::default() {
             Self::start(&request)?
         } else {
             let sandbox = Sandbox::establish(spec.sandbox.clone(), &sys::numbered_name())?;
             Self::start_in(&request, Some(OwnSandbox(sandbox)))?
         };
+        process.terminal = terminal;
         Ok((process, ours))
     }
 
@@ -205,6 +236,7 @@ impl Process {
                 pid,
                 pidfd,
                 tree: Some(tree),
+                terminal: None,
                 started,
                 exit: None,
             }),
@@ -252,6 +284,22 @@ impl Process {
             // It may have ended meanwhile; the handle keeps this harmless.
             let _ = self.pidfd.get_ref().send(signal);
         }
+    }
+
+    /// Changes the size of its terminal; the programs in it are told.
+    ///
+    /// # Errors
+    /// If it has none, or has ended and left it.
+    pub fn resize(&self, size: TerminalSize) -> Result<(), ExecError> {
+        let Some(terminal) = &self.terminal else {
+            return Err(ExecError::invalid(
+                "a terminal's size",
+                "this process has no terminal; start it with one",
+            ));
+        };
+        terminal
+            .resize(size)
+            .map_err(|source| ExecError::io("resizing the terminal", source))
     }
 
     /// Sends a signal to every process of the tree.
@@ -395,46 +443,4 @@ impl Remains {
             }
         }
     }
-}
-
-/// Our side of a process's standard streams.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct ProcessStreams {
-    /// Feeds the bytes it was given to read, if any.
-    pub stdin: Option<InputPipe>,
-    /// What it writes to standard output.
-    pub stdout: OutputPipe,
-    /// What it writes to standard error.
-    pub stderr: OutputPipe,
-}
-
-/// The child's side, closed here once the child has it.
-struct ChildStreams {
-    stdin: OwnedFd,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-}
-
-fn make_streams(stdin: &Stdin) -> io::Result<(ChildStreams, ProcessStreams)> {
-    let (stdin, our_stdin) = match stdin {
-        Stdin::Null => (File::open("/dev/null")?.into(), None),
-        Stdin::Bytes(bytes) => {
-            let (read, write) = sys::pipe()?;
-            (read, Some(InputPipe::new(write, bytes.clone())?))
-        }
-    };
-    let (our_stdout, stdout) = sys::pipe()?;
-    let (our_stderr, stderr) = sys::pipe()?;
-    let child = ChildStreams {
-        stdin,
-        stdout,
-        stderr,
-    };
-    let ours = ProcessStreams {
-        stdin: our_stdin,
-        stdout: OutputPipe::new(our_stdout)?,
-        stderr: OutputPipe::new(our_stderr)?,
-    };
-    Ok((child, ours))
 }

@@ -30,6 +30,8 @@ pub(crate) struct SpawnRequest<'a> {
     pub cwd: &'a Path,
     /// What becomes which descriptor of the child; 0, 1 and 2 among them.
     pub fds: Vec<(BorrowedFd<'a>, RawFd)>,
+    /// The terminal that controls its session.
+    pub terminal: Option<BorrowedFd<'a>>,
 }
 
 /// Starts the process in the strongest tree grip this host really grants, in
@@ -67,7 +69,7 @@ pub(crate) fn spawn(
 fn plan<'a>(request: &SpawnRequest<'a>) -> (LaunchPlan, Vec<BorrowedFd<'a>>) {
     let name = request.program.to_owned();
     let descriptors = request.fds.iter().zip(0..);
-    let plan = LaunchPlan {
+    let mut plan = LaunchPlan {
         arguments: [name]
             .into_iter()
             .chain(request.args.iter().cloned())
@@ -82,7 +84,12 @@ fn plan<'a>(request: &SpawnRequest<'a>) -> (LaunchPlan, Vec<BorrowedFd<'a>>) {
             .collect(),
         ..LaunchPlan::default()
     };
-    (plan, request.fds.iter().map(|(fd, _)| *fd).collect())
+    let mut slots: Vec<BorrowedFd<'a>> = request.fds.iter().map(|(fd, _)| *fd).collect();
+    if let Some(terminal) = request.terminal {
+        plan.terminal = u16::try_from(slots.len()).ok();
+        slots.push(terminal);
+    }
+    (plan, slots)
 }
 
 /// Looks for a program as the process will see it: a name with a slash is a

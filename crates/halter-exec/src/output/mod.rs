@@ -11,7 +11,7 @@ mod utf8;
 pub(crate) use capture::Capture;
 pub use capture::{CapturedOutput, OutputLimits};
 pub(crate) use pipe::Drained;
-pub use pipe::{InputPipe, OutputPipe};
+pub use pipe::OutputPipe;
 pub(crate) use pump::Pump;
 pub use sink::{ChannelSink, OutputChunk, OutputSink, OutputStream, channel};
 pub use spool::{SpoolFile, SpoolSettings};

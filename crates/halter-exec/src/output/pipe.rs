@@ -1,22 +1,15 @@
-//! Our ends of a child's pipes.
+//! Our end of a child's output.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::limits::{FIRST_READ_BYTES, READ_CHUNK_BYTES};
-use crate::sys::watch_descriptor;
-
-fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
-    let flags = fcntl_getfl(fd)?;
-    fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
-    Ok(())
-}
+use crate::sys;
 
 /// The read end of a child's output.
 #[derive(Debug)]
@@ -37,9 +30,9 @@ pub(crate) enum Drained {
 
 impl OutputPipe {
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
-        nonblocking(&fd)?;
+        sys::set_nonblocking(&fd)?;
         Ok(Self {
-            fd: watch_descriptor(fd, Interest::READABLE)?,
+            fd: sys::watch_descriptor(fd, Interest::READABLE)?,
             buffer: Vec::new(),
         })
     }
@@ -63,6 +56,12 @@ impl OutputPipe {
     /// What is in the pipe right now.
     pub(crate) fn read_now(&mut self) -> io::Result<Drained> {
         read_now(self.fd.get_ref(), &mut self.buffer)
+    }
+
+    /// Whether this is a terminal, which hands over what was written to it
+    /// only after a moment.
+    pub(crate) fn is_terminal(&self) -> bool {
+        rustix::termios::isatty(self.fd.get_ref())
     }
 
     /// How many bytes the pipe can hold: everything written before some
@@ -89,41 +88,9 @@ fn read_now(fd: &OwnedFd, buffer: &mut Vec<u8>) -> io::Result<Drained> {
             }
             Err(Errno::AGAIN) => return Ok(Drained::Empty),
             Err(Errno::INTR) => {}
+            // How a terminal says that nobody has its other side any more.
+            Err(Errno::IO) => return Ok(Drained::End),
             Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// The write end of a child's standard input, with what is still to go.
-#[derive(Debug)]
-pub struct InputPipe {
-    fd: AsyncFd<OwnedFd>,
-    left: Bytes,
-}
-
-impl InputPipe {
-    pub(crate) fn new(fd: OwnedFd, bytes: Bytes) -> io::Result<Self> {
-        nonblocking(&fd)?;
-        Ok(Self {
-            fd: watch_descriptor(fd, Interest::WRITABLE)?,
-            left: bytes,
-        })
-    }
-
-    /// Writes until everything is written or the child does not want more;
-    /// neither is an error. Can be dropped and called again.
-    pub async fn write_all(&mut self) {
-        while !self.left.is_empty() {
-            let Ok(mut ready) = self.fd.writable().await else {
-                return;
-            };
-            match rustix::io::write(self.fd.get_ref(), &self.left) {
-                Ok(written) => drop(self.left.split_to(written)),
-                Err(Errno::AGAIN) => ready.clear_ready(),
-                Err(Errno::INTR) => {}
-                // The reader is gone: what it did not read, it did not want.
-                Err(_) => return,
-            }
         }
     }
 }

@@ -4,8 +4,11 @@ use bytes::Bytes;
 use std::future::Future;
 use std::io;
 
+use crate::input::InputSpool;
+use crate::limits::TERMINAL_DRAIN_WAIT;
+
 use super::{
-    Capture, CapturedOutput, Drained, InputPipe, OutputChunk, OutputLimits, OutputPipe, OutputSink,
+    Capture, CapturedOutput, Drained, OutputChunk, OutputLimits, OutputPipe, OutputSink,
     OutputStream,
 };
 
@@ -13,7 +16,7 @@ use super::{
 pub(crate) struct Pump<'sink> {
     stdout: Stream,
     stderr: Stream,
-    stdin: Option<InputPipe>,
+    stdin: Option<InputSpool>,
     sink: &'sink dyn OutputSink,
 }
 
@@ -24,10 +27,10 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(kind: OutputStream, pipe: OutputPipe, limits: &OutputLimits) -> Self {
+    fn new(kind: OutputStream, pipe: Option<OutputPipe>, limits: &OutputLimits) -> Self {
         Self {
             kind,
-            pipe: Some(pipe),
+            pipe,
             capture: Capture::new(limits),
         }
     }
@@ -61,6 +64,10 @@ impl Stream {
     /// Takes what is in the pipe, and no more than it can hold: a writer that
     /// goes on forever must not keep us here.
     async fn drain(&mut self, sink: &dyn OutputSink) -> io::Result<()> {
+        if self.pipe.as_ref().is_some_and(OutputPipe::is_terminal) {
+            self.drain_terminal(sink).await;
+            return Ok(());
+        }
         let mut left = self.pipe.as_ref().map_or(0, OutputPipe::capacity);
         while left > 0 {
             self.capture.ready().await;
@@ -78,17 +85,31 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// A terminal hands over late what was written early, so an empty one
+    /// says nothing: only its end does, or that some time has passed.
+    async fn drain_terminal(&mut self, sink: &dyn OutputSink) {
+        let to_the_end = async {
+            while self.pipe.is_some() {
+                let chunk = self.next().await;
+                self.take(chunk, sink);
+            }
+        };
+        let _ = tokio::time::timeout(TERMINAL_DRAIN_WAIT, to_the_end).await;
+    }
+}
+
 impl<'sink> Pump<'sink> {
     pub(crate) fn new(
         stdout: OutputPipe,
-        stderr: OutputPipe,
-        stdin: Option<InputPipe>,
+        stderr: impl Into<Option<OutputPipe>>,
+        stdin: Option<InputSpool>,
         limits: &OutputLimits,
         sink: &'sink dyn OutputSink,
     ) -> Self {
         Self {
-            stdout: Stream::new(OutputStream::Stdout, stdout, limits),
-            stderr: Stream::new(OutputStream::Stderr, stderr, limits),
+            stdout: Stream::new(OutputStream::Stdout, Some(stdout), limits),
+            stderr: Stream::new(OutputStream::Stderr, stderr.into(), limits),
             stdin,
             sink,
         }
@@ -127,9 +148,14 @@ impl<'sink> Pump<'sink> {
     }
 }
 
-async fn write_input(stdin: &mut Option<InputPipe>) {
+async fn write_input(stdin: &mut Option<InputSpool>) {
     match stdin {
-        Some(pipe) => pipe.write_all().await,
+        // What it did not read, it did not want.
+        Some(input) => {
+            if let Err(error) = input.pump().await {
+                tracing::debug!(%error, "writing command input");
+            }
+        }
         None => std::future::pending().await,
     }
 }

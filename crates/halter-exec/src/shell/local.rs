@@ -85,6 +85,7 @@ impl ShellHost for LocalHost {
                 (null.as_fd(), 2),
                 (answers.as_fd(), ShellLaunch::RECORD_FD),
             ],
+            terminal: None,
         })?;
         Ok(LocalShell {
             process,

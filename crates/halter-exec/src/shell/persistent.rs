@@ -73,7 +73,7 @@ impl PersistentShell {
         cancel: &CancellationToken,
         sink: &dyn OutputSink,
     ) -> Result<CommandOutcome, ExecError> {
-        command.stdin.check()?;
+        command.stdin.check_given()?;
         self.tidy();
         let (mut pump, streams) = Streams::make(&command, sink)
             .map_err(|source| ExecError::io("making the command's streams", source))?;
@@ -171,7 +171,7 @@ impl Streams {
         sink: &'sink dyn OutputSink,
     ) -> io::Result<(Pump<'sink>, Self)> {
         let stdin: Option<File> = match &command.stdin {
-            Stdin::Null => None,
+            Stdin::Null | Stdin::Streamed => None,
             Stdin::Bytes(bytes) => Some(sys::data_file("halter-stdin", bytes)?),
         };
         let (our_stdout, stdout) = sys::pipe()?;

@@ -10,7 +10,7 @@ mod linux;
 pub use linux::cgroup::Cgroup;
 pub(crate) use linux::cgroup::{numbered_name, open_cgroup, open_limit_groups};
 pub(crate) use linux::clone::{ChildPlan, spawn};
-pub(crate) use linux::handover::{data_file, handover_path, pipe};
+pub(crate) use linux::handover::{data_file, handover_path, pipe, set_nonblocking};
 pub(crate) use linux::landlock::{file_ruleset, open_place};
 pub(crate) use linux::levels::{
     chroot_mechanism, file_rules_mechanism, privileges_mechanism, tree_mechanism,
@@ -20,6 +20,9 @@ pub use linux::pidfd::{PidFd, reap_any};
 pub(crate) use linux::procfs;
 pub use linux::signals::{Signal, SignalError};
 pub use linux::splice::Moved;
-pub(crate) use linux::splice::{memory_file, punch_hole, read_cached, splice, waiting_in};
+pub(crate) use linux::splice::{
+    memory_file, punch_hole, read_cached, send_file, splice, waiting_in,
+};
+pub(crate) use linux::terminal::{open_terminal, splice_terminal};
 pub use linux::watch::watch_descriptor;
 pub(crate) use linux::watch::watch_process;

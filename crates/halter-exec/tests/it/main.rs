@@ -9,6 +9,7 @@
 )]
 
 mod cgroups;
+mod input;
 mod launch;
 mod output;
 mod privileges;
@@ -19,4 +20,5 @@ mod shell;
 mod shell_host;
 mod spool;
 mod support;
+mod terminal;
 mod walking;

@@ -281,7 +281,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
     /// Whatever is fed, and however often the program is replaced by another,
     /// a reader gets what was written, and then the gap.

@@ -14,6 +14,16 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC)?)
 }
 
+/// Has reads and writes through this handle, and all copies of it, not wait.
+pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    let flags = fcntl_getfl(&fd)?;
+    if !flags.contains(OFlags::NONBLOCK) {
+        fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
+    }
+    Ok(())
+}
+
 /// An anonymous file with this content; it vanishes with its last handle.
 pub(crate) fn data_file(name: &str, content: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create(name, MemfdFlags::CLOEXEC)?);

@@ -11,4 +11,5 @@ pub(crate) mod pidfd;
 pub(crate) mod procfs;
 pub(crate) mod signals;
 pub(crate) mod splice;
+pub(crate) mod terminal;
 pub(crate) mod watch;

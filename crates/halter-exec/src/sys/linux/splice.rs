@@ -63,8 +63,11 @@ pub(crate) fn waiting_in(pipe: impl AsFd) -> io::Result<Moved> {
 }
 
 /// Gives back the space of a part of a file, keeping its size. Where that
-/// cannot be done the space is taken.
+/// cannot be done the space stays taken.
 pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) {
+    if length == 0 {
+        return;
+    }
     use rustix::fs::{FallocateFlags, fallocate};
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     if let Err(error) = fallocate(file, flags, offset, length) {
@@ -95,5 +98,21 @@ pub(crate) fn read_cached(
             file.read_at(buffer, offset).map(Some)
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Moves bytes from where a file stands to a pipe or terminal that does not
+/// block. Where the file stands afterwards is exactly what was taken, for
+/// every handle to it.
+pub(crate) fn send_file(from: &File, to: impl AsFd, limit: u64) -> io::Result<Moved> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    loop {
+        return match rustix::fs::sendfile(&to, from, None, limit) {
+            Ok(0) => Ok(Moved::End),
+            Ok(count) => Ok(Moved::Bytes(count as u64)),
+            Err(Errno::AGAIN) => Ok(Moved::WouldBlock),
+            Err(Errno::INTR) => continue,
+            Err(error) => Err(error.into()),
+        };
     }
 }
