@@ -10,7 +10,10 @@
 mod anthropic;
 mod cassette;
 mod chat;
+mod conformance;
+mod damage;
 mod fake;
+mod fuzz_bodies;
 mod gemini;
 mod http;
 mod layers;

@@ -1,5 +1,5 @@
-//! What the tests of the Responses and the Gemini wire share: streams from
-//! files, golden files, the grammar of an answer, damage, conversations.
+//! What the tests of the wires share: streams from
+//! files, golden files, messages, conversations.
 
 use halter_protocol::{
     AssembledPrompt, AssistantMessage, AssistantPart, BlockId, Message, OpaquePart, PromptSegment,
@@ -7,12 +7,10 @@ use halter_protocol::{
     StreamEvent, Timestamp, ToolError, ToolErrorCode, ToolMessage, ToolResult, ToolSpec,
     UserMessage, UserPart,
 };
-use halter_providers::wire::{
-    ConversationEncoder, Decoder, HeaderLookup, RequestSettings, SseEvent, Wire,
-};
+use halter_providers::wire::{ConversationEncoder, HeaderLookup, RequestSettings, Wire};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -38,49 +36,43 @@ pub fn streams(wire: &str) -> Vec<(String, String)> {
     streams
 }
 
-/// Feeds a stream to a decoder, event by event, and ends it.
-pub fn decode(
-    mut decoder: Box<dyn Decoder>,
-    stream: &str,
-) -> (Vec<StreamEvent>, Option<ProviderError>) {
-    let mut out = Vec::new();
-    let stream = stream.replace("\r\n", "\n");
-    for block in stream.split("\n\n").filter(|block| !block.is_empty()) {
-        let field = |name: &str| -> Vec<&str> {
-            block
-                .split('\n')
-                .filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
-                .collect()
-        };
-        let event = SseEvent {
-            name: field("event").last().copied().unwrap_or(""),
-            data: &field("data").join("\n"),
-        };
-        if let Err(error) = decoder.event(&event, &mut out) {
-            return (out, Some(error));
-        }
-    }
-    let error = decoder.end(&mut out).err();
-    (out, error)
+/// One recorded stream.
+pub fn stream(wire: &str, name: &str) -> String {
+    let path = fixture_dir(wire)
+        .join("streams")
+        .join(format!("{name}.sse"));
+    std::fs::read_to_string(path).unwrap()
 }
 
-/// Events and error as lines of JSON.
-pub fn rendered(events: &[StreamEvent], error: Option<&ProviderError>) -> String {
-    let mut lines: Vec<String> = events
-        .iter()
-        .map(|event| serde_json::to_string(event).unwrap())
-        .collect();
-    lines.extend(error.map(|error| {
-        json!({
-            "error": error.message,
-            "kind": error.kind,
-            "status": error.status,
-            "wait_ms": error.backoff_hint.map(|wait| wait.as_millis() as u64),
-            "hint": error.hint,
-        })
-        .to_string()
-    }));
-    lines.join("\n") + "\n"
+/// What the bytes of a response mean: the events, and the error at the end.
+pub fn decode(wire: &dyn Wire, stream: &str) -> (Vec<StreamEvent>, Option<ProviderError>) {
+    let mut events = Vec::new();
+    for item in halter_providers::decode::decode(wire, [stream.as_bytes()]) {
+        match item {
+            Ok(event) => events.push(event),
+            Err(error) => return (events, Some(error)),
+        }
+    }
+    (events, None)
+}
+
+/// An answer as lines of JSON.
+pub fn rendered(items: &[Result<StreamEvent, ProviderError>]) -> String {
+    let lines = items.iter().map(|item| match item {
+        Ok(event) => serde_json::to_string(event).unwrap() + "\n",
+        Err(error) => {
+            let told = json!({
+                "error": error.message,
+                "kind": error.kind,
+                "status": error.status,
+                "request_id": error.request_id,
+                "wait_ms": error.backoff_hint.map(|wait| wait.as_millis() as u64),
+                "hint": error.hint,
+            });
+            format!("{told}\n")
+        }
+    });
+    lines.collect()
 }
 
 /// Compares a text with a file.
@@ -92,44 +84,6 @@ pub fn assert_golden(path: &str, actual: &str) {
 /// Writes the file that [`assert_golden`] compares with.
 pub fn bless(path: &str, actual: &str) {
     std::fs::write(fixture_dir(path), actual).unwrap();
-}
-
-/// Checks the grammar of an answer: begins once, blocks start, grow and end,
-/// nothing follows the end. Half calls have no end.
-pub fn assert_grammar(events: &[StreamEvent], error: Option<&ProviderError>) {
-    let mut open: HashMap<BlockId, &'static str> = HashMap::new();
-    let mut seen: HashSet<BlockId> = HashSet::new();
-    let mut ended = false;
-    let mut start = |open: &mut HashMap<BlockId, &'static str>, id: &BlockId, kind| {
-        assert!(seen.insert(id.clone()), "block {id} starts twice");
-        open.insert(id.clone(), kind);
-    };
-    for (position, event) in events.iter().enumerate() {
-        assert!(!ended, "{event:?} follows the end");
-        let begins = matches!(event, StreamEvent::MessageStart { .. });
-        let aside = matches!(event, StreamEvent::UsageUpdate { .. });
-        assert!(
-            begins == (position == 0) || aside,
-            "{event:?} at {position}"
-        );
-        match event {
-            StreamEvent::TextStart { id } => start(&mut open, id, "text"),
-            StreamEvent::ThinkingStart { id } => start(&mut open, id, "thinking"),
-            StreamEvent::ToolCallStart { id, .. } => start(&mut open, id, "call"),
-            StreamEvent::TextDelta { id, .. } => assert_eq!(open.get(id), Some(&"text")),
-            StreamEvent::ThinkingDelta { id, .. } => assert_eq!(open.get(id), Some(&"thinking")),
-            StreamEvent::ToolArgsDelta { id, .. } => assert_eq!(open.get(id), Some(&"call")),
-            StreamEvent::TextEnd { id, .. } => assert_eq!(open.remove(id), Some("text")),
-            StreamEvent::ThinkingEnd { id, .. } => assert_eq!(open.remove(id), Some("thinking")),
-            StreamEvent::ToolCallEnd { id, .. } => assert_eq!(open.remove(id), Some("call")),
-            StreamEvent::MessageEnd { .. } => {
-                assert!(open.values().all(|kind| *kind == "call"), "{open:?}");
-                ended = true;
-            }
-            _ => {}
-        }
-    }
-    assert_eq!(ended, error.is_none(), "an answer ends or fails");
 }
 
 /// Puts the events of an answer together as the harness does.
@@ -341,80 +295,6 @@ pub fn split_body(body: &str, last: &str) -> (String, Vec<String>) {
     let elements: Vec<Box<RawValue>> = serde_json::from_str(list).unwrap();
     let elements = elements.iter().map(|element| element.get().to_owned());
     (head, elements.collect())
-}
-
-/// Numbers that look random and are the same in every run.
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % sides.max(1)
-    }
-}
-
-/// A stream with some damage: bytes changed, pieces cut out, doubled, moved
-/// or taken from another stream.
-pub fn damaged(stream: &str, other: &str, dice: &mut Dice) -> String {
-    const WORDS: [&str; 12] = [
-        "null",
-        "{}",
-        "[]",
-        "\"\"",
-        "-1",
-        "1e999",
-        "\"\\ud800\"",
-        "true",
-        "\\",
-        "\n\n",
-        "\"done\"",
-        "18446744073709551616",
-    ];
-    let mut bytes = stream.as_bytes().to_vec();
-    for _ in 0..=dice.roll(4) {
-        let at = dice.roll(bytes.len() + 1);
-        let to = (at + dice.roll(40)).min(bytes.len());
-        match dice.roll(6) {
-            0 => drop(bytes.splice(at..to, [])),
-            1 => {
-                if let Some(byte) = bytes.get_mut(at) {
-                    *byte = dice.roll(256) as u8;
-                }
-            }
-            2 => drop(bytes.splice(at..at, WORDS[dice.roll(WORDS.len())].bytes())),
-            3 => {
-                let piece = bytes[at..to].to_vec();
-                let place = dice.roll(bytes.len() + 1);
-                drop(bytes.splice(place..place, piece));
-            }
-            4 => {
-                let from = dice.roll(other.len());
-                let piece = &other.as_bytes()[from..(from + dice.roll(400)).min(other.len())];
-                drop(bytes.splice(at..to, piece.iter().copied()));
-            }
-            _ => bytes = damaged_events(&bytes, dice),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Whole events dropped, doubled or moved; a value replaced by another.
-fn damaged_events(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
-    let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n");
-    let mut events: Vec<&str> = text.split("\n\n").collect();
-    let (from, to) = (dice.roll(events.len()), dice.roll(events.len()));
-    match dice.roll(3) {
-        0 => drop(events.remove(from)),
-        1 => events.insert(to, events[from]),
-        _ => events.swap(from, to),
-    }
-    events.join("\n\n").into_bytes()
 }
 
 /// Response headers for tests.

@@ -393,10 +393,18 @@ impl ResponseDecoder {
     }
 
     fn finish(&mut self, stop_reason: StopReason, out: &mut Vec<StreamEvent>) {
+        let mut half_calls = 0;
         for item in self.items.iter_mut().filter(|item| !item.done) {
-            if item.kind != ItemKind::Call {
-                item.finish(None, out);
+            match item.kind {
+                ItemKind::Call => half_calls += 1,
+                _ => item.finish(None, out),
             }
+        }
+        if half_calls > 0 {
+            let message = "the model was cut off while it wrote a call; the call is left out";
+            out.push(StreamEvent::ProviderWarning {
+                message: message.to_owned(),
+            });
         }
         self.ended = true;
         out.push(StreamEvent::MessageEnd {

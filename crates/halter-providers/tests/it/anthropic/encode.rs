@@ -1,8 +1,9 @@
 //! Requests as they are sent.
 
 use super::checker::assert_acceptable;
-use super::{assert_golden, blocks, body, encoder, model, prompt, tool};
+use super::{WIRE, blocks, body, encoder, model, prompt, tool};
 use crate::support::{assistant, assistant_calls, system, tool_result, user};
+use crate::wire_kit::assert_golden;
 use halter_protocol::{
     AssembledPrompt, AssistantPart, Message, ProviderErrorKind, ProviderKind, ReasoningEffort,
     ResolvedModel, Timestamp, ToolError, ToolErrorCode, ToolMessage, ToolResult, UserMessage,
@@ -16,7 +17,10 @@ use std::sync::Arc;
 fn golden(name: &str, model: &ResolvedModel, messages: &[Message]) {
     let body = body(model, messages);
     assert_acceptable(&body);
-    assert_golden(&format!("requests/{name}.json"), &format!("{body:#}\n"));
+    assert_golden(
+        &format!("{WIRE}/requests/{name}.json"),
+        &format!("{body:#}\n"),
+    );
 }
 
 fn result(call_id: &str, content: ToolResult, error: Option<ToolError>) -> Message {

@@ -1,6 +1,6 @@
 //! Refusals and what they mean to a caller.
 
-use super::decode;
+use crate::wire_kit::decode;
 use halter_protocol::{ProviderError, ProviderErrorKind};
 use halter_providers::wire::anthropic::Anthropic;
 use halter_providers::wire::{ErrorResponse, HeaderLookup, RateLimitHints, Wire};
@@ -209,8 +209,8 @@ fn errors_in_a_stream_have_the_same_kinds() {
         ("authentication_error", ProviderErrorKind::Authentication),
         ("invalid_request_error", ProviderErrorKind::Fatal),
     ] {
-        let event = ("error".to_owned(), of_type(kind, "x"));
-        let error = decode(&[event]).1.unwrap_err();
+        let event = format!("event: error\ndata: {}\n\n", of_type(kind, "x"));
+        let error = decode(&Anthropic::new(), &event).1.unwrap();
         assert_eq!(error.kind, expected, "{kind}");
         assert_eq!(error.request_id.as_deref(), Some("req_body"));
     }

@@ -4,19 +4,20 @@ mod checker;
 mod decode;
 mod encode;
 mod errors;
-mod fuzz;
 mod prefix;
 mod replay;
 
+use crate::wire_kit;
 use halter_protocol::{
     AssembledPrompt, Message, PromptSegment, PromptSegmentKind, ProviderError, ProviderKind,
     ResolvedModel, StreamEvent, ToolSpec,
 };
 use halter_providers::wire::anthropic::Anthropic;
-use halter_providers::wire::{ConversationEncoder, RequestSettings, SseEvent, Wire};
+use halter_providers::wire::{ConversationEncoder, RequestSettings, Wire};
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::sync::Arc;
+
+const WIRE: &str = "anthropic";
 
 fn model(name: &str) -> ResolvedModel {
     ResolvedModel {
@@ -85,68 +86,9 @@ fn blocks(body: &Value) -> Vec<(String, Value)> {
         .collect()
 }
 
-fn fixture(path: &str) -> PathBuf {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    root.join("tests/fixtures/anthropic").join(path)
-}
-
-/// Compares with a file of the repository; writes it if it is not there.
-fn assert_golden(path: &str, actual: &str) {
-    let path = fixture(path);
-    match std::fs::read_to_string(&path) {
-        Ok(expected) => assert_eq!(actual, expected, "{}", path.display()),
-        Err(_) => {
-            std::fs::write(&path, actual).unwrap();
-            panic!(
-                "{} was missing and is written now: review it",
-                path.display()
-            );
-        }
-    }
-}
-
-/// The events of a recorded stream: name and data.
-fn recorded(stream: &str) -> Vec<(String, String)> {
-    let text = std::fs::read_to_string(fixture(&format!("streams/{stream}.sse"))).unwrap();
-    text.split("\n\n")
-        .filter_map(|event| {
-            let field = |name: &str| {
-                let lines: Vec<_> = event
-                    .lines()
-                    .filter_map(|line| line.strip_prefix(name))
-                    .collect();
-                lines.join("\n")
-            };
-            let (name, data) = (field("event: "), field("data: "));
-            (!data.is_empty()).then_some((name, data))
-        })
-        .collect()
-}
-
-/// The names of all recorded streams.
-fn recordings() -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(fixture("streams"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "sse"))
-        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
-        .collect();
-    names.sort();
-    names
-}
-
-/// Everything a decoder says to events; an error is the last item.
-fn decode(events: &[(String, String)]) -> (Vec<StreamEvent>, Result<(), ProviderError>) {
-    let mut decoder = Anthropic::new().decoder();
-    let mut out = Vec::new();
-    for (name, data) in events {
-        let event = SseEvent { name, data };
-        if let Err(error) = decoder.event(&event, &mut out) {
-            return (out, Err(error));
-        }
-    }
-    let end = decoder.end(&mut out);
-    (out, end)
+/// What a recorded stream means.
+fn decoded(name: &str) -> (Vec<StreamEvent>, Option<ProviderError>) {
+    wire_kit::decode(&Anthropic::new(), &wire_kit::stream(WIRE, name))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! An answer goes back to the model that wrote it as it was written.
 
-use super::{blocks, body, decode, model, recorded};
+use super::{blocks, body, decoded, model};
 use crate::support::{assistant, user};
 use halter_protocol::{
     AssistantMessage, AssistantPart, Message, OpaquePart, ReplayMeta, StopReason, StreamEvent,
@@ -13,7 +13,7 @@ const MODEL: &str = "claude-opus-4-8";
 
 /// The message that a harness makes of an answer.
 fn answered(stream: &str, model: &str) -> Message {
-    let (events, _) = decode(&recorded(stream));
+    let (events, _) = decoded(stream);
     let mut parts: Vec<AssistantPart> = Vec::new();
     let mut text = String::new();
     let mut call = None;

@@ -1,19 +1,13 @@
 //! Recorded streams and what they mean.
 
-use super::{WIRE, decode, model, wire_of};
-use crate::wire_kit::{
-    assert_golden, assert_grammar, bless, body, message_of, rendered, result, split_body, streams,
-};
+use super::{WIRE, model, wire_of};
+use crate::wire_kit::{body, decode, message_of, result, split_body, stream};
 use halter_protocol::{
-    AssistantPart, Message, ProviderError, ProviderErrorKind, StopReason, StreamEvent, ToolResult,
-    UsageBuckets,
+    AssistantPart, Message, ProviderError, ProviderErrorKind, StreamEvent, ToolResult,
 };
-use proptest::prelude::*;
 
 fn decoded(name: &str) -> (Vec<StreamEvent>, Option<ProviderError>) {
-    let streams = streams(WIRE);
-    let (_, stream) = streams.iter().find(|(found, _)| found == name).unwrap();
-    decode(&wire_of(name), stream.as_bytes(), usize::MAX)
+    decode(&wire_of(name), &stream(WIRE, name))
 }
 
 fn parts(name: &str) -> Vec<AssistantPart> {
@@ -35,55 +29,6 @@ fn calls(name: &str) -> Vec<String> {
         _ => None,
     });
     calls.collect()
-}
-
-#[test]
-fn recorded_streams_decode_to_their_golden_events() {
-    for (name, stream) in streams(WIRE) {
-        let (events, error) = decode(&wire_of(&name), stream.as_bytes(), usize::MAX);
-        assert_grammar(&events, error.as_ref());
-        let actual = rendered(&events, error.as_ref());
-        assert_golden(&format!("{WIRE}/streams/{name}.jsonl"), &actual);
-    }
-}
-
-#[test]
-#[ignore = "writes the golden files"]
-fn write_golden_events() {
-    for (name, stream) in streams(WIRE) {
-        let (events, error) = decode(&wire_of(&name), stream.as_bytes(), usize::MAX);
-        let actual = rendered(&events, error.as_ref());
-        bless(&format!("{WIRE}/streams/{name}.jsonl"), &actual);
-    }
-}
-
-#[test]
-fn every_end_has_its_reason() {
-    for (name, reason) in [
-        ("openai_text", StopReason::EndTurn),
-        ("openai_parallel_tools", StopReason::ToolUse),
-        ("openai_length_in_call", StopReason::MaxTokens),
-        ("openai_length_in_text", StopReason::MaxTokens),
-        ("openai_refusal", StopReason::Refusal),
-        ("openai_content_filter", StopReason::Refusal),
-        (
-            "openai_unknown_things",
-            StopReason::Unknown("solar_flare".to_owned()),
-        ),
-        ("openai_empty_answer", StopReason::EndTurn),
-        ("ollama_whole_call", StopReason::ToolUse),
-        ("vllm_reasoning", StopReason::EndTurn),
-        ("generic_shared_index", StopReason::ToolUse),
-        ("generic_no_ids_at_all", StopReason::EndTurn),
-        ("generic_no_blank_line_at_the_end", StopReason::EndTurn),
-    ] {
-        match decoded(name).0.last() {
-            Some(StreamEvent::MessageEnd { stop_reason, .. }) => {
-                assert_eq!(*stop_reason, reason, "{name}");
-            }
-            other => panic!("{name} ends with {other:?}"),
-        }
-    }
 }
 
 #[test]
@@ -214,42 +159,6 @@ fn reasoning_is_told_from_text_wherever_it_comes() {
     }
 }
 
-#[test]
-fn usage_lands_in_disjoint_buckets_wherever_it_stands() {
-    let usage = |name: &str| {
-        let updates = decoded(name).0.into_iter().filter_map(|event| match event {
-            StreamEvent::UsageUpdate { usage } => Some(usage.buckets),
-            _ => None,
-        });
-        updates.last().unwrap()
-    };
-    assert_eq!(
-        usage("openai_text"),
-        UsageBuckets {
-            uncached_input: 176,
-            cache_read: 1_024,
-            cache_write: 0,
-            output: 32,
-            reasoning: 16,
-        }
-    );
-    assert_eq!(
-        usage("openrouter_reasoning_details"),
-        UsageBuckets {
-            uncached_input: 50,
-            cache_read: 100,
-            cache_write: 150,
-            output: 10,
-            reasoning: 30,
-        }
-    );
-    let on_the_last_choice = usage("vllm_reasoning");
-    assert_eq!(
-        (on_the_last_choice.uncached_input, on_the_last_choice.output),
-        (10, 4)
-    );
-}
-
 /// The assistant message that an answer becomes in the next request.
 fn replayed(name: &str) -> String {
     let said = message_of(&decoded(name).0, &model());
@@ -308,39 +217,6 @@ fn an_answer_goes_back_to_its_model_as_it_came() {
 }
 
 #[test]
-fn a_cut_stream_is_an_error_wherever_it_is_cut() {
-    for (name, stream) in streams(WIRE) {
-        let wire = wire_of(&name);
-        if decode(&wire, stream.as_bytes(), usize::MAX).1.is_some() {
-            continue;
-        }
-        let finish = stream
-            .match_indices("\"finish_reason\":\"")
-            .map(|(at, _)| at)
-            .last()
-            .unwrap();
-        for cut in 0..finish {
-            let (events, error) = decode(&wire, &stream.as_bytes()[..cut], usize::MAX);
-            let error = error.unwrap_or_else(|| panic!("{name} cut at {cut}: {events:?}"));
-            assert!(error.retryable(), "{name} cut at {cut}: {error:?}");
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn any_cutting_of_a_stream_decodes_to_the_same_events(piece in 1_usize..200) {
-        for (name, stream) in streams(WIRE) {
-            let wire = wire_of(&name);
-            let whole = decode(&wire, stream.as_bytes(), usize::MAX);
-            prop_assert_eq!(decode(&wire, stream.as_bytes(), piece), whole, "{}", name);
-        }
-    }
-}
-
-#[test]
 fn the_calls_of_an_answer_are_bounded() {
     use halter_providers::limits::ANSWER_TOOL_CALLS;
     let answer = |calls: usize| {
@@ -351,7 +227,7 @@ fn the_calls_of_an_answer_are_bounded() {
             ));
         }
         stream.push_str("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n");
-        decode(&wire_of("generic"), stream.as_bytes(), usize::MAX).1
+        decode(&wire_of("generic"), &stream).1
     };
     assert_eq!(answer(ANSWER_TOOL_CALLS), None);
     assert_eq!(

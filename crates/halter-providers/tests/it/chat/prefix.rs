@@ -80,7 +80,8 @@ proptest! {
 
 #[test]
 fn two_hundred_turns_only_grow() {
-    use crate::wire_kit::{Dice, Step};
+    use crate::damage::Dice;
+    use crate::wire_kit::Step;
     for dialect in Dialect::ALL {
         let wire = Chat::new(dialect);
         let mut dice = Dice::new(7);

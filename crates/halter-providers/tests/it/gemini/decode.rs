@@ -1,26 +1,11 @@
 //! Recorded streams and what they mean.
 
 use super::{WIRE, checker, model, wire};
-use crate::wire_kit::{
-    assert_golden, assert_grammar, bless, body, decode, message_of, rendered, result, split_body,
-    streams,
-};
-use halter_protocol::{
-    Message, ProviderError, ProviderErrorKind, StopReason, StreamEvent, ToolResult, UsageBuckets,
-};
-use halter_providers::wire::Wire;
+use crate::wire_kit::{body, decode, message_of, result, split_body, stream};
+use halter_protocol::{Message, ProviderError, StreamEvent, ToolResult};
 
 fn decoded(name: &str) -> (Vec<StreamEvent>, Option<ProviderError>) {
-    let streams = streams(WIRE);
-    let (_, stream) = streams.iter().find(|(found, _)| found == name).unwrap();
-    decode(wire().decoder(), stream)
-}
-
-fn stop_reason(name: &str) -> StopReason {
-    match decoded(name).0.last() {
-        Some(StreamEvent::MessageEnd { stop_reason, .. }) => stop_reason.clone(),
-        other => panic!("{name} ends with {other:?}"),
-    }
+    decode(&wire(), &stream(WIRE, name))
 }
 
 /// The `contents` that an answer becomes, after results for its calls.
@@ -37,115 +22,6 @@ fn replayed(name: &str) -> Vec<String> {
             .map(|call| result(call.id.as_str(), call.name.as_str(), ToolResult::text("ok"))),
     );
     split_body(&body(&wire(), &model(), &messages), "contents").1
-}
-
-#[test]
-fn recorded_streams_decode_to_their_golden_events() {
-    for (name, stream) in streams(WIRE) {
-        let (events, error) = decode(wire().decoder(), &stream);
-        assert_grammar(&events, error.as_ref());
-        let actual = rendered(&events, error.as_ref());
-        assert_golden(&format!("{WIRE}/streams/{name}.jsonl"), &actual);
-    }
-}
-
-#[test]
-#[ignore = "writes the golden files"]
-fn write_golden_events() {
-    for (name, stream) in streams(WIRE) {
-        let (events, error) = decode(wire().decoder(), &stream);
-        let actual = rendered(&events, error.as_ref());
-        bless(&format!("{WIRE}/streams/{name}.jsonl"), &actual);
-    }
-}
-
-#[test]
-fn every_end_has_its_reason() {
-    for (name, reason) in [
-        ("text", StopReason::EndTurn),
-        ("parallel_tools", StopReason::ToolUse),
-        ("max_tokens", StopReason::MaxTokens),
-        ("max_tokens_in_thoughts", StopReason::MaxTokens),
-        ("safety", StopReason::Refusal),
-        (
-            "unknown_finish_reason",
-            StopReason::Unknown("solar_flare".to_owned()),
-        ),
-        ("empty_stop", StopReason::EndTurn),
-        ("second_candidate_is_ignored", StopReason::EndTurn),
-    ] {
-        assert_eq!(stop_reason(name), reason, "{name}");
-    }
-}
-
-#[test]
-fn what_went_wrong_has_its_kind() {
-    for (name, kind) in [
-        ("malformed_call", ProviderErrorKind::Transient),
-        ("unexpected_call", ProviderErrorKind::Transient),
-        ("blocked_prompt", ProviderErrorKind::Fatal),
-        ("truncated", ProviderErrorKind::Transient),
-        ("truncated_after_a_call", ProviderErrorKind::Transient),
-        ("call_in_pieces", ProviderErrorKind::Transient),
-        ("error_after_text", ProviderErrorKind::Transient),
-        ("error_quota", ProviderErrorKind::RateLimited),
-        ("broken_json", ProviderErrorKind::Transient),
-    ] {
-        assert_eq!(decoded(name).1.unwrap().kind, kind, "{name}");
-    }
-}
-
-#[test]
-fn a_cut_stream_is_an_error_wherever_it_is_cut() {
-    for (name, stream) in streams(WIRE) {
-        if decode(wire().decoder(), &stream).1.is_some() {
-            continue;
-        }
-        let chunks: Vec<&str> = stream.split_inclusive("\r\n\r\n").collect();
-        let last = chunks
-            .iter()
-            .position(|chunk| chunk.contains("finishReason"))
-            .unwrap();
-        for kept in 0..=last {
-            let (_, error) = decode(wire().decoder(), &chunks[..kept].concat());
-            let error = error.unwrap_or_else(|| panic!("{name} cut after {kept} chunks"));
-            assert!(error.retryable());
-        }
-    }
-}
-
-#[test]
-fn usage_lands_in_disjoint_buckets() {
-    let usage = |name: &str| {
-        let events = decoded(name).0;
-        let updates = events.into_iter().filter_map(|event| match event {
-            StreamEvent::UsageUpdate { usage } => Some(usage.buckets),
-            _ => None,
-        });
-        updates.last().unwrap()
-    };
-    assert_eq!(
-        usage("parallel_tools"),
-        UsageBuckets {
-            uncached_input: 388,
-            cache_read: 512,
-            cache_write: 0,
-            output: 31,
-            reasoning: 20,
-        }
-    );
-    assert_eq!(
-        usage("usage_after_the_end"),
-        UsageBuckets {
-            uncached_input: 10,
-            cache_read: 30,
-            cache_write: 0,
-            output: 3,
-            reasoning: 6,
-        }
-    );
-    let with_tools = usage("unknown_things");
-    assert_eq!((with_tools.uncached_input, with_tools.output), (12, 3));
 }
 
 #[test]
@@ -222,7 +98,7 @@ fn an_answer_has_so_many_calls_and_no_more() {
         let chunk = format!(
             "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{calls}]}},\"finishReason\":\"STOP\"}}]}}\n\n"
         );
-        decode(wire().decoder(), &chunk).1
+        decode(&wire(), &chunk).1
     };
     assert_eq!(decoded(most), None);
     assert!(

@@ -4,7 +4,6 @@ mod checker;
 mod decode;
 mod encode;
 mod errors;
-mod fuzz;
 mod prefix;
 
 use crate::wire_kit;

@@ -1,7 +1,6 @@
 //! A wire over HTTP, against a server on loopback and without a network.
 
 mod cancel;
-mod conformance;
 mod conversations;
 mod deadlines;
 mod network;

@@ -2,52 +2,11 @@
 
 use super::{WIRE, model, wire};
 use crate::responses::checker;
-use crate::wire_kit::{
-    assert_golden, assert_grammar, bless, body, decode, message_of, rendered, result, streams,
-};
-use halter_protocol::{AssistantPart, Message, StopReason, StreamEvent, ToolResult, UsageBuckets};
-use halter_providers::wire::Wire;
+use crate::wire_kit::{body, decode, message_of, result, stream, streams};
+use halter_protocol::{AssistantPart, Message, StreamEvent, ToolResult};
 
 fn decoded(name: &str) -> (Vec<StreamEvent>, Option<halter_protocol::ProviderError>) {
-    let streams = streams(WIRE);
-    let (_, stream) = streams.iter().find(|(found, _)| found == name).unwrap();
-    decode(wire().decoder(), stream)
-}
-
-fn stop_reason(name: &str) -> StopReason {
-    match decoded(name).0.last() {
-        Some(StreamEvent::MessageEnd { stop_reason, .. }) => stop_reason.clone(),
-        other => panic!("{name} ends with {other:?}"),
-    }
-}
-
-fn usage(name: &str) -> UsageBuckets {
-    let events = decoded(name).0;
-    let update = events.iter().rev().find_map(|event| match event {
-        StreamEvent::UsageUpdate { usage } => Some(usage.buckets),
-        _ => None,
-    });
-    update.unwrap()
-}
-
-#[test]
-fn recorded_streams_decode_to_their_golden_events() {
-    for (name, stream) in streams(WIRE) {
-        let (events, error) = decode(wire().decoder(), &stream);
-        assert_grammar(&events, error.as_ref());
-        let actual = rendered(&events, error.as_ref());
-        assert_golden(&format!("{WIRE}/streams/{name}.jsonl"), &actual);
-    }
-}
-
-#[test]
-#[ignore = "writes the golden files"]
-fn write_golden_events() {
-    for (name, stream) in streams(WIRE) {
-        let (events, error) = decode(wire().decoder(), &stream);
-        let actual = rendered(&events, error.as_ref());
-        bless(&format!("{WIRE}/streams/{name}.jsonl"), &actual);
-    }
+    decode(&wire(), &stream(WIRE, name))
 }
 
 #[test]
@@ -59,97 +18,10 @@ fn names_of_events_are_not_needed() {
             .map(|line| format!("{line}\n"))
             .collect();
         assert_eq!(
-            decode(wire().decoder(), &unnamed),
-            decode(wire().decoder(), &stream),
+            decode(&wire(), &unnamed),
+            decode(&wire(), &stream),
             "{name}"
         );
-    }
-}
-
-#[test]
-fn every_end_has_its_reason() {
-    for (name, reason) in [
-        ("text", StopReason::EndTurn),
-        ("parallel_tools", StopReason::ToolUse),
-        ("items_without_deltas", StopReason::ToolUse),
-        ("items_only_at_the_end", StopReason::ToolUse),
-        ("refusal", StopReason::Refusal),
-        ("text_cut_at_max_tokens", StopReason::MaxTokens),
-        ("half_call_at_max_tokens", StopReason::MaxTokens),
-        ("whole_and_half_call_at_max_tokens", StopReason::MaxTokens),
-        ("content_filter", StopReason::Refusal),
-        (
-            "unknown_incomplete_reason",
-            StopReason::Unknown("solar_flare".to_owned()),
-        ),
-        ("empty_answer", StopReason::EndTurn),
-    ] {
-        assert_eq!(stop_reason(name), reason, "{name}");
-    }
-}
-
-#[test]
-fn a_cut_stream_is_an_error_wherever_it_is_cut() {
-    for (name, stream) in streams(WIRE) {
-        let (_, error) = decode(wire().decoder(), &stream);
-        if error.is_some() {
-            continue;
-        }
-        let events: Vec<&str> = stream.split_inclusive("\n\n").collect();
-        let terminal = events
-            .iter()
-            .position(|event| {
-                event.contains("response.completed") || event.contains("incomplete\"")
-            })
-            .unwrap_or(0);
-        for kept in 0..terminal {
-            let (_, error) = decode(wire().decoder(), &events[..kept].concat());
-            let error = error.unwrap_or_else(|| panic!("{name} cut after {kept} events"));
-            assert!(error.retryable());
-        }
-    }
-}
-
-#[test]
-fn half_a_call_is_never_a_call() {
-    for (name, calls) in [
-        ("half_call_at_max_tokens", 0),
-        ("whole_and_half_call_at_max_tokens", 1),
-        ("half_call_in_a_complete_response", 0),
-    ] {
-        let (events, _) = decoded(name);
-        let ends = events
-            .iter()
-            .filter(|event| matches!(event, StreamEvent::ToolCallEnd { .. }));
-        assert_eq!(ends.count(), calls, "{name}");
-    }
-}
-
-#[test]
-fn usage_lands_in_disjoint_buckets() {
-    for (name, expected) in [
-        (
-            "reasoning",
-            UsageBuckets {
-                uncached_input: 36,
-                cache_read: 64,
-                cache_write: 0,
-                output: 20,
-                reasoning: 60,
-            },
-        ),
-        (
-            "unknown_things",
-            UsageBuckets {
-                uncached_input: 32,
-                cache_read: 10,
-                cache_write: 8,
-                output: 20,
-                reasoning: 0,
-            },
-        ),
-    ] {
-        assert_eq!(usage(name), expected, "{name}");
     }
 }
 
@@ -160,7 +32,7 @@ fn what_the_model_said_goes_back_byte_for_byte() {
         .iter()
         .find(|(name, _)| name == "parallel_tools")
         .unwrap();
-    let (events, _) = decode(wire().decoder(), stream);
+    let (events, _) = decode(&wire(), stream);
     let said = message_of(&events, &model());
     let conversation = [
         said,
@@ -210,7 +82,7 @@ fn a_response_has_so_many_items_and_no_more() {
             })
             .collect();
         stream.push_str("data: {\"type\":\"response.completed\",\"response\":{}}\n\n");
-        decode(wire().decoder(), &stream).1
+        decode(&wire(), &stream).1
     };
     assert_eq!(decoded(most), None);
     assert!(decoded(most + 1).unwrap().message.contains("4096 items"));
