@@ -23,10 +23,6 @@ pub const FIRST_READ_BYTES: usize = 4 * 1024;
 /// Bytes taken from a pipe by one read.
 pub const READ_CHUNK_BYTES: usize = 64 * 1024;
 
-/// Chunks that may wait for the disk before the reader, and so the child,
-/// has to wait too.
-pub const SPOOL_QUEUE_CHUNKS: usize = 16;
-
 /// Bytes of standard input accepted for one command.
 pub const MAX_STDIN_BYTES: usize = 64 * 1024 * 1024;
 

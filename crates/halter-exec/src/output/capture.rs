@@ -2,11 +2,16 @@
 //! of what lies between.
 
 use std::collections::VecDeque;
+use std::io;
 
 use bytes::Bytes;
+use tokio::task::JoinHandle;
 
-use super::spool::{SpoolFile, SpoolSettings, SpoolWriter};
-use crate::limits::DEFAULT_OUTPUT_MEMORY_BYTES;
+use super::spool_file::{SpoolFile, SpoolSettings};
+use super::{Drained, OutputPipe};
+use crate::limits::{DEFAULT_OUTPUT_MEMORY_BYTES, SPOOL_HEAD_BYTES};
+use crate::spool::{Spool, SpoolProgress};
+use crate::sys::Moved;
 
 /// How much of each output stream is kept, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +52,17 @@ pub struct CapturedOutput {
 }
 
 impl CapturedOutput {
+    /// What is left of a stream whose collector failed.
+    fn lost() -> Self {
+        Self {
+            head: Bytes::new(),
+            tail: Bytes::new(),
+            total: 0,
+            spool: None,
+            spool_problem: Some("the output could not be put together".to_owned()),
+        }
+    }
+
     /// How many bytes between head and tail are not in memory.
     #[must_use]
     pub fn dropped(&self) -> u64 {
@@ -103,112 +119,240 @@ fn trim_cut_start(bytes: &[u8]) -> &[u8] {
     bytes.get(continuation..).unwrap_or_default()
 }
 
-/// Collects one stream.
+/// Collects one stream: in a spool as far as it keeps bytes, and the last of
+/// those it does not.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    head: Vec<u8>,
     head_limit: usize,
-    tail: VecDeque<u8>,
     tail_limit: usize,
-    total: u64,
-    spool: Spooling,
+    settings: Option<SpoolSettings>,
+    kept: Option<Kept>,
+    /// A move into the file that is under way.
+    moving: Option<JoinHandle<io::Result<Moved>>>,
+    /// The end of what came after the spool was full.
+    tail: VecDeque<u8>,
+    problem: Option<String>,
 }
 
+/// The spool of a stream that has begun. Its file goes when this is dropped,
+/// unless it is handed out.
 #[derive(Debug)]
-enum Spooling {
-    Off,
-    NotYet(SpoolSettings),
-    On(SpoolWriter),
-    Failed(String),
+struct Kept {
+    spool: Spool,
+    file: Option<SpoolFile>,
 }
 
 impl Capture {
     pub(crate) fn new(limits: &OutputLimits) -> Self {
         let tail_limit = limits.memory_bytes / 2;
         Self {
-            head: Vec::new(),
             head_limit: limits.memory_bytes - tail_limit,
-            tail: VecDeque::new(),
             tail_limit,
-            total: 0,
-            spool: limits.spool.clone().map_or(Spooling::Off, Spooling::NotYet),
+            settings: limits.spool.clone(),
+            kept: None,
+            moving: None,
+            tail: VecDeque::new(),
+            problem: None,
         }
     }
 
-    pub(crate) fn total(&self) -> u64 {
-        self.total
+    /// How far the stream has come.
+    pub(crate) fn progress(&self) -> SpoolProgress {
+        let kept = self.kept.as_ref();
+        kept.map_or_else(SpoolProgress::default, |kept| kept.spool.progress())
     }
 
-    /// Waits until [`push`](Self::push) has room for one chunk.
-    pub(crate) async fn ready(&self) {
-        if let Spooling::On(writer) = &self.spool {
-            writer.ready().await;
+    /// Bytes that are kept.
+    pub(crate) fn read_range(&self, from: u64, to: u64) -> io::Result<Bytes> {
+        match &self.kept {
+            Some(kept) => kept.spool.read_range(from, to),
+            None => Ok(Bytes::new()),
         }
     }
 
-    /// Takes the next bytes of the stream.
-    pub(crate) fn push(&mut self, chunk: &Bytes) {
-        self.spool_before(chunk);
-        self.total += chunk.len() as u64;
-        let to_head = chunk.len().min(self.head_limit - self.head.len());
-        let (first, rest) = chunk.split_at(to_head);
-        self.head.extend_from_slice(first);
-        let kept = rest
-            .get(rest.len().saturating_sub(self.tail_limit)..)
+    /// Waits for bytes and takes them. Returns those that are in no spool.
+    /// Nothing is lost if the future is dropped.
+    pub(crate) async fn fill(&mut self, pipe: &mut OutputPipe) -> io::Result<Filled> {
+        loop {
+            if let Some(filled) = self.moved().await? {
+                return Ok(filled);
+            }
+            pipe.readable().await?;
+            let filled = self.fill_now(pipe).await?;
+            if !matches!(filled, Filled::Nothing) {
+                return Ok(filled);
+            }
+        }
+    }
+
+    /// Takes what is there without waiting for more.
+    pub(crate) async fn fill_now(&mut self, pipe: &mut OutputPipe) -> io::Result<Filled> {
+        if let Some(filled) = self.moved().await? {
+            return Ok(filled);
+        }
+        let spool = self.spool()?.clone();
+        if spool.is_full() {
+            return self.fill_tail(pipe, &spool);
+        }
+        if !spool.is_in_file() {
+            return Ok(pipe.move_into(&spool)?.into());
+        }
+        // The disk may make us wait, so not on this thread.
+        if pipe.is_empty()? {
+            return Ok(Filled::Nothing);
+        }
+        if spool.prepare_file() {
+            let mover = pipe.mover()?;
+            let job = move || mover.move_into(&spool);
+            self.moving = Some(tokio::task::spawn_blocking(job));
+            return Ok(self.moved().await?.unwrap_or(Filled::Nothing));
+        }
+        self.fill_tail(pipe, &spool)
+    }
+
+    /// The end of a move that was under way.
+    async fn moved(&mut self) -> io::Result<Option<Filled>> {
+        let Some(moving) = &mut self.moving else {
+            return Ok(None);
+        };
+        let moved = moving.await;
+        self.moving = None;
+        let moved = moved.map_err(io::Error::other)??;
+        Ok(Some(moved.into()).filter(|filled| !matches!(filled, Filled::Nothing)))
+    }
+
+    fn fill_tail(&mut self, pipe: &mut OutputPipe, spool: &Spool) -> io::Result<Filled> {
+        let bytes = match pipe.read_now()? {
+            Drained::Chunk(bytes) => bytes,
+            Drained::Empty => return Ok(Filled::Nothing),
+            Drained::End => return Ok(Filled::End),
+        };
+        spool.skip(bytes.len() as u64);
+        let kept = bytes
+            .get(bytes.len().saturating_sub(self.tail_limit)..)
             .unwrap_or_default();
         let excess = (self.tail.len() + kept.len()).saturating_sub(self.tail_limit);
         self.tail.drain(..excess);
         self.tail.extend(kept);
+        Ok(Filled::Unkept(bytes))
     }
 
-    /// The spool starts with the chunk that would drop the first byte: until
-    /// then memory holds everything.
-    fn spool_before(&mut self, chunk: &Bytes) {
-        let memory = (self.head_limit + self.tail_limit) as u64;
-        if let Spooling::NotYet(settings) = &self.spool
-            && self.total + chunk.len() as u64 > memory
-        {
-            self.spool = match SpoolWriter::start(settings) {
-                Ok(writer) => {
-                    let so_far = [self.head.as_slice(), self.tail.make_contiguous()].concat();
-                    writer.push(so_far.into());
-                    Spooling::On(writer)
-                }
-                Err(error) => Spooling::Failed(format!(
-                    "a spool file in {} could not be made: {error}",
-                    settings.directory.display()
-                )),
-            };
-        }
-        if let Spooling::On(writer) = &self.spool
-            && !writer.push(chunk.clone())
-        {
-            self.spool = Spooling::Failed("the spool writer stopped".to_owned());
-        }
+    /// The spool, made with the first bytes. What memory is to hold of the
+    /// head is never on the disk only.
+    fn spool(&mut self) -> io::Result<&Spool> {
+        let head_limit = self.head_limit as u64;
+        let kept = match &mut self.kept {
+            Some(kept) => kept,
+            none => {
+                let memory = Spool::memory_file()?;
+                none.insert(match &self.settings {
+                    None => Kept {
+                        spool: Spool::with_head(memory, head_limit, None, head_limit)?,
+                        file: None,
+                    },
+                    Some(settings) => {
+                        let file = SpoolFile::name_in(&settings.directory)?;
+                        let path = Some(file.path().to_owned());
+                        let head = head_limit.max(SPOOL_HEAD_BYTES);
+                        let quota = settings.quota_bytes.max(head_limit);
+                        Kept {
+                            spool: Spool::with_head(memory, head, path, quota)?,
+                            file: Some(file),
+                        }
+                    }
+                })
+            }
+        };
+        Ok(&kept.spool)
     }
 
-    pub(crate) async fn finish(self) -> CapturedOutput {
-        let mut spool_problem = None;
-        let spool = match self.spool {
-            Spooling::On(writer) => {
-                let file = writer.finish().await;
-                if file.is_none() {
-                    spool_problem = Some("the spool writer failed".to_owned());
-                }
-                file
-            }
-            Spooling::Failed(problem) => {
-                spool_problem = Some(problem);
-                None
-            }
-            Spooling::Off | Spooling::NotYet(_) => None,
+    /// The stream as far as it was kept.
+    pub(crate) async fn finish(mut self) -> CapturedOutput {
+        let _ = self.moved().await;
+        let on_disk = self.settings.is_some()
+            && self.progress().total > (self.head_limit + self.tail_limit) as u64;
+        if !on_disk {
+            return self.assemble(false);
+        }
+        let assembling = tokio::task::spawn_blocking(move || self.assemble(true));
+        assembling.await.unwrap_or_else(|_| CapturedOutput::lost())
+    }
+
+    fn assemble(mut self, with_file: bool) -> CapturedOutput {
+        let SpoolProgress { stored, total, .. } = self.progress();
+        let head_end = stored.min(self.head_limit as u64);
+        let tail_start = total.saturating_sub(self.tail_limit as u64).max(head_end);
+        let mut read = |from, to| {
+            let bytes = self.read_range(from, to);
+            bytes.unwrap_or_else(|error| {
+                self.problem = Some(format!("kept output could not be read: {error}"));
+                Bytes::new()
+            })
+        };
+        let head = read(0, head_end);
+        let before = read(tail_start.min(stored), stored);
+        let after = total - tail_start.max(stored);
+        let excess = self.tail.len() as u64 - after.min(self.tail.len() as u64);
+        self.tail.drain(..usize::try_from(excess).unwrap_or(0));
+        let tail = if self.tail.is_empty() {
+            before
+        } else {
+            [before.as_ref(), self.tail.make_contiguous()]
+                .concat()
+                .into()
+        };
+        let (spool, spool_problem) = match self.kept.take() {
+            Some(kept) if with_file => self.whole_file(kept),
+            _ => (None, self.problem.take()),
         };
         CapturedOutput {
-            head: self.head.into(),
-            tail: Vec::from(self.tail).into(),
-            total: self.total,
+            head,
+            tail,
+            total,
             spool,
             spool_problem,
+        }
+    }
+
+    /// The file with everything that was kept.
+    fn whole_file(&mut self, kept: Kept) -> (Option<SpoolFile>, Option<String>) {
+        let quota = self.settings.as_ref().map_or(0, |own| own.quota_bytes);
+        let Some(mut file) = kept.file else {
+            return (None, self.problem.take());
+        };
+        let bytes = kept.spool.progress().stored.min(quota);
+        let completed = kept.spool.complete_file(bytes);
+        match completed {
+            Ok(_) => {
+                file.set(bytes, kept.spool.problem());
+                (Some(file), self.problem.take())
+            }
+            Err(error) => {
+                let place = file.path().display();
+                let problem = format!("a spool file {place} could not be made: {error}");
+                (None, Some(problem))
+            }
+        }
+    }
+}
+
+/// What came of looking for bytes.
+#[derive(Debug)]
+pub(crate) enum Filled {
+    /// Bytes that went into the spool.
+    Kept,
+    /// Bytes that did not.
+    Unkept(Bytes),
+    Nothing,
+    End,
+}
+
+impl From<Moved> for Filled {
+    fn from(moved: Moved) -> Self {
+        match moved {
+            Moved::Bytes(_) => Self::Kept,
+            Moved::WouldBlock => Self::Nothing,
+            Moved::End => Self::End,
         }
     }
 }
@@ -216,14 +360,20 @@ impl Capture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     async fn captured(memory_bytes: usize, chunks: &[&str]) -> CapturedOutput {
         let mut capture = Capture::new(&OutputLimits {
             memory_bytes,
             spool: None,
         });
+        let (read, mut write) = std::io::pipe().unwrap();
+        let mut pipe = OutputPipe::new(read.into()).unwrap();
         for chunk in chunks {
-            capture.push(&Bytes::copy_from_slice(chunk.as_bytes()));
+            write.write_all(chunk.as_bytes()).unwrap();
+            while let Filled::Kept | Filled::Unkept(_) = capture.fill_now(&mut pipe).await.unwrap()
+            {
+            }
         }
         capture.finish().await
     }

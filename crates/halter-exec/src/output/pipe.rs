@@ -2,14 +2,17 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::limits::{FIRST_READ_BYTES, READ_CHUNK_BYTES};
-use crate::sys;
+use crate::limits::{FIRST_READ_BYTES, READ_CHUNK_BYTES, SPLICE_BYTES};
+use crate::spool::Spool;
+use crate::sys::{self, Moved};
+use crate::terminal::is_hang_up;
 
 /// The read end of a child's output.
 #[derive(Debug)]
@@ -18,6 +21,38 @@ pub struct OutputPipe {
     /// Reused by every read. Starts small, since most commands say little, and
     /// grows when a read fills it.
     buffer: Vec<u8>,
+    /// A second handle for moves on another thread, and what a terminal's
+    /// bytes go through.
+    mover: Option<Arc<Mover>>,
+}
+
+/// Moves output into a spool.
+#[derive(Debug)]
+pub(crate) struct Mover {
+    fd: OwnedFd,
+    /// A terminal's bytes can be moved into a file only through a pipe.
+    relay: Option<(OwnedFd, OwnedFd)>,
+}
+
+impl Mover {
+    pub(crate) fn move_into(&self, spool: &Spool) -> io::Result<Moved> {
+        let Some((read, write)) = &self.relay else {
+            return spool.splice_from(&self.fd);
+        };
+        let moved = match sys::splice_terminal(&self.fd, write, SPLICE_BYTES) {
+            Err(error) if is_hang_up(&error) => Moved::End,
+            other => other?,
+        };
+        if let Moved::Bytes(mut left) = moved {
+            while let Moved::Bytes(count) = spool.splice_from(read)? {
+                left = left.saturating_sub(count);
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(moved)
+    }
 }
 
 /// What a read that does not wait found.
@@ -34,7 +69,51 @@ impl OutputPipe {
         Ok(Self {
             fd: sys::watch_descriptor(fd, Interest::READABLE)?,
             buffer: Vec::new(),
+            mover: None,
         })
+    }
+
+    /// Returns when there may be bytes, or the end, to be taken.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        loop {
+            let mut ready = self.fd.readable().await?;
+            if !self.is_empty()? {
+                return Ok(());
+            }
+            ready.clear_ready();
+        }
+    }
+
+    /// Whether there is neither a byte nor the end.
+    pub(crate) fn is_empty(&self) -> io::Result<bool> {
+        Ok(sys::waiting_in(self.fd.get_ref())? == Moved::WouldBlock)
+    }
+
+    /// Moves what is there into a spool.
+    pub(crate) fn move_into(&mut self, spool: &Spool) -> io::Result<Moved> {
+        if self.mover.is_none() && !self.is_terminal() {
+            return spool.splice_from(self.fd.get_ref());
+        }
+        self.mover()?.move_into(spool)
+    }
+
+    /// The same for another thread. For a stream that goes on: with room for
+    /// more at a time, where the system gives it.
+    pub(crate) fn mover(&mut self) -> io::Result<Arc<Mover>> {
+        if let Some(mover) = &self.mover {
+            return Ok(Arc::clone(mover));
+        }
+        let relay = if self.is_terminal() {
+            let (read, write) = sys::pipe()?;
+            Some((read, write))
+        } else {
+            sys::widen_pipe(self.fd.get_ref(), SPLICE_BYTES);
+            None
+        };
+        let fd = self.fd.get_ref().try_clone()?;
+        let mover = Arc::new(Mover { fd, relay });
+        self.mover = Some(Arc::clone(&mover));
+        Ok(mover)
     }
 
     /// The next bytes, or `None` when no writer is left. Nothing is lost if
@@ -67,7 +146,7 @@ impl OutputPipe {
     /// How many bytes the pipe can hold: everything written before some
     /// moment is within that many bytes from it.
     pub(crate) fn capacity(&self) -> usize {
-        rustix::pipe::fcntl_getpipe_size(self.fd.get_ref()).unwrap_or(READ_CHUNK_BYTES)
+        sys::pipe_capacity(self.fd.get_ref()).unwrap_or(READ_CHUNK_BYTES)
     }
 }
 

@@ -5,10 +5,10 @@ use std::future::Future;
 use std::io;
 
 use crate::input::InputSpool;
-use crate::limits::TERMINAL_DRAIN_WAIT;
+use crate::limits::{READ_CHUNK_BYTES, TERMINAL_DRAIN_WAIT};
 
 use super::{
-    Capture, CapturedOutput, Drained, OutputChunk, OutputLimits, OutputPipe, OutputSink,
+    Capture, CapturedOutput, Filled, OutputChunk, OutputLimits, OutputPipe, OutputSink,
     OutputStream,
 };
 
@@ -24,6 +24,8 @@ struct Stream {
     kind: OutputStream,
     pipe: Option<OutputPipe>,
     capture: Capture,
+    /// Up to where the sink has been told.
+    announced: u64,
 }
 
 impl Stream {
@@ -32,33 +34,61 @@ impl Stream {
             kind,
             pipe,
             capture: Capture::new(limits),
+            announced: 0,
         }
     }
 
-    /// The next chunk, or the end; never returns after the end.
-    async fn next(&mut self) -> Option<Bytes> {
-        self.capture.ready().await;
+    /// Takes the next bytes, or sees the end; never returns after the end.
+    async fn next(&mut self) -> Filled {
         match &mut self.pipe {
-            Some(pipe) => pipe.read().await.unwrap_or_else(|error| {
+            Some(pipe) => self.capture.fill(pipe).await.unwrap_or_else(|error| {
                 tracing::debug!(%error, "reading command output");
-                None
+                Filled::End
             }),
             None => std::future::pending().await,
         }
     }
 
-    fn take(&mut self, chunk: Option<Bytes>, sink: &dyn OutputSink) {
-        let Some(bytes) = chunk else {
-            self.pipe = None;
-            return;
-        };
-        let offset = self.capture.total();
-        self.capture.push(&bytes);
-        sink.chunk(OutputChunk {
-            stream: self.kind,
-            offset,
-            bytes,
-        });
+    /// Passes on what was taken.
+    fn take(&mut self, filled: Filled, sink: &dyn OutputSink) {
+        match filled {
+            Filled::Nothing => {}
+            Filled::End => self.pipe = None,
+            Filled::Kept => self.announce_kept(sink),
+            Filled::Unkept(bytes) => {
+                self.announce_kept(sink);
+                let count = bytes.len() as u64;
+                let offset = self.capture.progress().total - count;
+                self.announce(offset, bytes, sink);
+            }
+        }
+    }
+
+    fn announce_kept(&mut self, sink: &dyn OutputSink) {
+        let stored = self.capture.progress().stored;
+        if !sink.is_listening() {
+            self.announced = self.announced.max(stored);
+        }
+        while self.announced < stored {
+            let offset = self.announced;
+            let end = stored.min(offset + READ_CHUNK_BYTES as u64);
+            match self.capture.read_range(offset, end) {
+                Ok(bytes) if !bytes.is_empty() => self.announce(offset, bytes, sink),
+                // The sink sees the gap in the offsets.
+                _ => self.announced = stored,
+            }
+        }
+    }
+
+    fn announce(&mut self, offset: u64, bytes: Bytes, sink: &dyn OutputSink) {
+        self.announced = offset + bytes.len() as u64;
+        if sink.is_listening() {
+            sink.chunk(OutputChunk {
+                stream: self.kind,
+                offset,
+                bytes,
+            });
+        }
     }
 
     /// Takes what is in the pipe, and no more than it can hold: a writer that
@@ -68,18 +98,15 @@ impl Stream {
             self.drain_terminal(sink).await;
             return Ok(());
         }
-        let mut left = self.pipe.as_ref().map_or(0, OutputPipe::capacity);
-        while left > 0 {
-            self.capture.ready().await;
+        let begun = self.capture.progress().total;
+        let most = self.pipe.as_ref().map_or(0, OutputPipe::capacity) as u64;
+        while self.capture.progress().total < begun + most {
             let Some(pipe) = &mut self.pipe else { break };
-            match pipe.read_now()? {
-                Drained::Chunk(bytes) => {
-                    left = left.saturating_sub(bytes.len());
-                    self.take(Some(bytes), sink);
-                }
-                Drained::End => self.pipe = None,
-                Drained::Empty => break,
+            let filled = self.capture.fill_now(pipe).await?;
+            if matches!(filled, Filled::Nothing) {
+                break;
             }
+            self.take(filled, sink);
         }
         Ok(())
     }
@@ -91,8 +118,8 @@ impl Stream {
     async fn drain_terminal(&mut self, sink: &dyn OutputSink) {
         let to_the_end = async {
             while self.pipe.is_some() {
-                let chunk = self.next().await;
-                self.take(chunk, sink);
+                let filled = self.next().await;
+                self.take(filled, sink);
             }
         };
         let _ = tokio::time::timeout(TERMINAL_DRAIN_WAIT, to_the_end).await;
@@ -122,8 +149,8 @@ impl<'sink> Pump<'sink> {
         loop {
             tokio::select! {
                 outcome = &mut end => return outcome,
-                chunk = self.stdout.next() => self.stdout.take(chunk, self.sink),
-                chunk = self.stderr.next() => self.stderr.take(chunk, self.sink),
+                filled = self.stdout.next() => self.stdout.take(filled, self.sink),
+                filled = self.stderr.next() => self.stderr.take(filled, self.sink),
                 () = write_input(&mut self.stdin) => self.stdin = None,
             }
         }

@@ -31,11 +31,20 @@ pub struct OutputChunk {
 pub trait OutputSink: Send + Sync {
     /// The next piece.
     fn chunk(&self, chunk: OutputChunk);
+
+    /// Whether anybody wants the pieces; if not, they are not even read.
+    fn is_listening(&self) -> bool {
+        true
+    }
 }
 
 /// Nobody is listening.
 impl OutputSink for () {
     fn chunk(&self, _: OutputChunk) {}
+
+    fn is_listening(&self) -> bool {
+        false
+    }
 }
 
 impl<Listener: Fn(OutputChunk) + Send + Sync> OutputSink for Listener {

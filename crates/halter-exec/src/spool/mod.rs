@@ -15,6 +15,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 pub use reader::{SpoolChunk, SpoolReader};
@@ -171,6 +172,30 @@ impl Spool {
         Ok(moved)
     }
 
+    /// Counts bytes that came and went elsewhere. Nothing is kept after them.
+    pub(crate) fn skip(&self, count: u64) {
+        self.lock().note_dropped(count);
+        self.shared
+            .progress
+            .send_modify(|progress| progress.total += count);
+    }
+
+    /// Whether the next bytes can no longer be kept.
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().is_full()
+    }
+
+    /// Whether the next bytes go to the file.
+    pub(crate) fn is_in_file(&self) -> bool {
+        self.progress().stored >= self.shared.head_bytes
+    }
+
+    /// Makes the file now, so that no move makes it later; `false` if that
+    /// cannot be done, and nothing more kept.
+    pub(crate) fn prepare_file(&self) -> bool {
+        self.lock().prepare_file()
+    }
+
     /// Says that no more will come: readers at the end see it.
     pub fn finish(&self) {
         self.shared
@@ -221,16 +246,35 @@ impl Spool {
         })
     }
 
-    /// Puts all kept bytes into the overflow file, made if there was none
-    /// yet, and says where it is. `None` if the spool has no such file.
+    /// The kept bytes from `from` up to `to`, in memory.
+    pub(crate) fn read_range(&self, from: u64, to: u64) -> io::Result<Bytes> {
+        use std::os::unix::fs::FileExt;
+        let mut bytes = Vec::new();
+        let mut offset = from;
+        while let Some(segment) = self.segment(offset, to.saturating_sub(offset))
+            && segment.length > 0
+        {
+            let start = bytes.len();
+            let length = usize::try_from(segment.length).unwrap_or(usize::MAX);
+            bytes.resize(start + length, 0);
+            let part = bytes.get_mut(start..).unwrap_or_default();
+            segment.file.read_exact_at(part, segment.offset)?;
+            offset += segment.length;
+        }
+        Ok(bytes.into())
+    }
+
+    /// Puts the kept bytes, up to `limit`, into the overflow file, made if
+    /// there was none yet, and says where it is. `None` if the spool has no
+    /// such file. Nothing can be kept afterwards.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn complete_file(&self) -> io::Result<Option<&Path>> {
+    pub fn complete_file(&self, limit: u64) -> io::Result<Option<&Path>> {
         let Some(path) = &self.shared.overflow_path else {
             return Ok(None);
         };
-        let file = self.lock().complete_file()?;
+        let file = self.lock().complete_file(limit)?;
         let _ = self.shared.overflow.set(file);
         Ok(Some(path))
     }

@@ -100,6 +100,20 @@ impl Storage {
         self.problem.as_deref()
     }
 
+    pub(super) fn is_full(&self) -> bool {
+        self.room() == 0
+    }
+
+    pub(super) fn prepare_file(&mut self) -> bool {
+        match self.opened_overflow() {
+            Ok(_) => true,
+            Err(error) => {
+                self.give_up(&error);
+                false
+            }
+        }
+    }
+
     /// How many more bytes may be kept where the next one goes.
     fn room(&self) -> u64 {
         let in_head = self.head_bytes.min(self.quota).saturating_sub(self.stored);
@@ -199,7 +213,7 @@ impl Storage {
     }
 
     /// Counts bytes that went elsewhere, where a later program finds it.
-    fn note_dropped(&mut self, count: u64) {
+    pub(super) fn note_dropped(&mut self, count: u64) {
         self.uncounted += count;
         self.quota = self.stored;
         self.write_trailer();
@@ -216,15 +230,14 @@ impl Storage {
     }
 
     /// Writes the part in memory into the hole it has in the overflow file.
-    pub(super) fn complete_file(&mut self) -> io::Result<Arc<File>> {
+    pub(super) fn complete_file(&mut self, limit: u64) -> io::Result<Arc<File>> {
         let file = self.opened_overflow()?;
-        if self.in_hole > 0 {
-            file.set_len(self.stored)?;
-        }
-        let in_head = self.stored.min(self.head_bytes);
-        let mut buffer = vec![0; usize::try_from(in_head).unwrap_or(0)];
+        let kept = self.stored.min(limit);
+        let mut buffer = vec![0; usize::try_from(kept.min(self.head_bytes)).unwrap_or(0)];
         self.head.read_exact_at(&mut buffer, 0)?;
         file.write_all_at(&buffer, 0)?;
+        file.set_len(kept)?;
+        self.quota = self.stored;
         Ok(file)
     }
 }

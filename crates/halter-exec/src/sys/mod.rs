@@ -10,7 +10,9 @@ mod linux;
 pub use linux::cgroup::Cgroup;
 pub(crate) use linux::cgroup::{numbered_name, open_cgroup, open_limit_groups};
 pub(crate) use linux::clone::{ChildPlan, spawn};
-pub(crate) use linux::handover::{data_file, handover_path, pipe, set_nonblocking};
+pub(crate) use linux::handover::{
+    data_file, handover_path, pipe, pipe_capacity, set_nonblocking, widen_pipe,
+};
 pub(crate) use linux::landlock::{file_ruleset, open_place};
 pub(crate) use linux::levels::{
     chroot_mechanism, file_rules_mechanism, privileges_mechanism, tree_mechanism,

@@ -125,3 +125,50 @@ async fn a_subscriber_that_never_reads_does_not_stall_the_command() {
     assert_eq!(outcome.stdout.total, 5_000_000);
     drop(receiver);
 }
+
+/// What has to come out, computed the plain way.
+async fn holds_for(total: usize, memory_bytes: usize, quota_bytes: Option<u64>) {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("source");
+    let bytes: Vec<u8> = (0..total)
+        .map(|place| (place * 31 + place / 251) as u8)
+        .collect();
+    std::fs::write(&source, &bytes).unwrap();
+    let spools = directory.path().join("spools");
+    std::fs::create_dir(&spools).unwrap();
+    let spec = CommandSpec::new("/bin/cat", "/")
+        .args([&source])
+        .output(OutputLimits {
+            memory_bytes,
+            spool: quota_bytes.map(|quota_bytes| SpoolSettings {
+                directory: spools.clone(),
+                quota_bytes,
+            }),
+        });
+    let output = run_to_end(spec).await.stdout;
+
+    let case = format!("{total} bytes, {memory_bytes} in memory, quota {quota_bytes:?}");
+    assert_eq!(output.total, total as u64, "{case}");
+    let tail_limit = memory_bytes / 2;
+    let head_end = total.min(memory_bytes - tail_limit);
+    let tail_start = head_end.max(total.saturating_sub(tail_limit));
+    assert!(output.head == bytes[..head_end], "{case}");
+    assert!(output.tail == bytes[tail_start..], "{case}");
+    let file = output.spool.map(|file| std::fs::read(file.path()).unwrap());
+    let expected = quota_bytes
+        .filter(|_| total > memory_bytes)
+        .map(|quota| bytes[..total.min(usize::try_from(quota).unwrap())].to_vec());
+    assert!(file == expected, "{case}");
+    assert_eq!(files_in(&spools), 0, "{case}");
+}
+
+#[tokio::test]
+async fn head_tail_and_file_are_exact_around_every_border() {
+    for memory_bytes in [0, 11, 1000, 200_000] {
+        for quota in [None, Some(5), Some(65_536), Some(70_000), Some(1 << 30)] {
+            for total in [0, 1, 11, 12, 1001, 65_536, 65_537, 70_001, 300_000] {
+                holds_for(total, memory_bytes, quota).await;
+            }
+        }
+    }
+}

@@ -220,7 +220,7 @@ fn without_a_file_only_the_memory_is_kept() {
         (SPOOL_HEAD_BYTES, 81_920)
     );
     assert_eq!(spool.problem(), None);
-    assert!(spool.complete_file().unwrap().is_none());
+    assert!(spool.complete_file(u64::MAX).unwrap().is_none());
     spool.remove().unwrap();
 }
 
@@ -229,7 +229,12 @@ fn the_file_can_be_completed_and_is_removed_on_request() {
     for (count, quota) in [(100, 1 << 30), (100_000, 1 << 30), (100_000, 70_000)] {
         let mut stream = Stream::new(quota);
         stream.feed(count);
-        let path = stream.spool.complete_file().unwrap().unwrap().to_owned();
+        let path = stream
+            .spool
+            .complete_file(u64::MAX)
+            .unwrap()
+            .unwrap()
+            .to_owned();
         let kept = count.min(usize::try_from(quota).unwrap());
         assert!(std::fs::read(&path).unwrap() == stream.written[..kept]);
         stream.spool.remove().unwrap();

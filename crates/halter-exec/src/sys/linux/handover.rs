@@ -14,6 +14,18 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC)?)
 }
 
+/// How many bytes a pipe holds.
+pub(crate) fn pipe_capacity(pipe: impl AsFd) -> Option<usize> {
+    rustix::pipe::fcntl_getpipe_size(pipe).ok()
+}
+
+/// Has a pipe hold more, if the system lets it.
+pub(crate) fn widen_pipe(pipe: impl AsFd, bytes: u64) {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    // Each user may have so much in pipes; without it this goes on as it was.
+    let _ = rustix::pipe::fcntl_setpipe_size(pipe, bytes);
+}
+
 /// Has reads and writes through this handle, and all copies of it, not wait.
 pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
