@@ -15,7 +15,14 @@ pub(super) fn of_response(response: &ErrorResponse<'_>) -> ProviderError {
         None => shown_body(response.body),
     };
     let code = detail.code();
-    let kind = kind_of(Some(response.status), code.as_deref(), &text);
+    let mut kind = kind_of(Some(response.status), code.as_deref(), &text);
+    let waiting_helps = matches!(
+        kind,
+        ProviderErrorKind::Transient | ProviderErrorKind::RateLimited
+    );
+    if waiting_helps && response.headers.header("x-should-retry") == Some("false") {
+        kind = ProviderErrorKind::Fatal;
+    }
     let message = said(Some(response.status), code.as_deref(), &text);
     let mut error = ProviderError::new(message, kind.clone()).with_status(response.status);
     if let Some(id) = response.headers.header("x-request-id") {

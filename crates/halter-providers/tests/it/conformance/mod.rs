@@ -2,6 +2,7 @@
 
 mod bytes;
 mod cancel;
+mod exchanges;
 mod faults;
 mod fuzz;
 mod recorded;
@@ -32,6 +33,7 @@ on_every_wire! {
     recorded::streams_decode_to_their_golden_events,
     recorded::an_answer_has_its_reason_to_end,
     recorded::usage_lands_in_disjoint_buckets,
+    exchanges::usage_of_recorded_exchanges_is_normalized,
     bytes::any_cutting_of_the_bytes_decodes_to_the_same_events,
     bytes::characters_split_between_pieces_arrive_whole,
     bytes::lines_may_end_in_any_way,

@@ -36,6 +36,8 @@ pub struct Subject {
     pub errors: Vec<(&'static str, ProviderErrorKind)>,
     /// What answers use.
     pub usage: Vec<(&'static str, UsageBuckets)>,
+    /// What recorded exchanges use.
+    pub exchanges: Vec<(&'static str, UsageBuckets)>,
 }
 
 impl Subject {
@@ -111,6 +113,11 @@ pub fn anthropic() -> Subject {
         ],
         errors: vec![("overloaded", Transient), ("broken_event", Transient)],
         usage: vec![("thinking", used([7, 2_000, 120, 10, 80]))],
+        exchanges: vec![
+            ("cached_and_thinking", used([11, 2_000, 340, 35, 61])),
+            ("document", used([25, 7, 0, 9, 0])),
+            ("output_alone_at_the_end", used([30, 0, 0, 2, 0])),
+        ],
     }
 }
 
@@ -154,6 +161,12 @@ pub fn chat() -> Subject {
             ("openrouter_reasoning_details", used([50, 100, 150, 10, 30])),
             ("vllm_reasoning", used([10, 0, 0, 4, 0])),
         ],
+        exchanges: vec![
+            ("openai_cached_and_reasoning", used([92, 1_408, 0, 16, 44])),
+            ("openrouter_cost", used([132, 512, 256, 12, 8])),
+            ("ollama_usage_on_the_choice", used([26, 0, 0, 5, 0])),
+            ("generic_document", used([12, 0, 0, 3, 0])),
+        ],
     }
 }
 
@@ -189,6 +202,11 @@ pub fn gemini() -> Subject {
             ("parallel_tools", used([388, 512, 0, 31, 20])),
             ("usage_after_the_end", used([10, 30, 0, 3, 6])),
             ("unknown_things", used([12, 0, 0, 3, 0])),
+        ],
+        exchanges: vec![
+            ("cached_and_thoughts", used([952, 2_048, 0, 12, 40])),
+            ("server_tool", used([750, 0, 0, 4, 0])),
+            ("document", used([8, 0, 0, 2, 0])),
         ],
     }
 }
@@ -229,6 +247,10 @@ pub fn responses() -> Subject {
         usage: vec![
             ("reasoning", used([36, 64, 0, 20, 60])),
             ("unknown_things", used([32, 10, 8, 20, 0])),
+        ],
+        exchanges: vec![
+            ("cached_and_reasoning", used([80, 1_920, 300, 22, 128])),
+            ("document", used([40, 0, 0, 6, 0])),
         ],
     }
 }

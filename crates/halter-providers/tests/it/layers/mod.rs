@@ -2,6 +2,7 @@
 
 mod redact;
 mod retry;
+mod services;
 mod trace;
 
 use crate::support::{request, user};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-struct Fixed(f64);
+pub struct Fixed(pub f64);
 
 impl Jitter for Fixed {
     fn fraction(&self) -> f64 {
@@ -19,7 +19,7 @@ impl Jitter for Fixed {
 }
 
 /// One second, then two, four, at most five; five attempts within a minute.
-fn policy() -> RetryPolicy {
+pub fn policy() -> RetryPolicy {
     RetryPolicy {
         max_attempts: 5,
         deadline: Duration::from_secs(60),
