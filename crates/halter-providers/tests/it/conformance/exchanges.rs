@@ -33,7 +33,7 @@ pub fn usage_of_recorded_exchanges_is_normalized(subject: &Subject) {
         let provider = provider(&(subject.wire_of)(name), script);
         let items = runtime().block_on(answer(&provider, hello()));
         let counted = items.iter().rev().find_map(|item| match item {
-            Ok(StreamEvent::UsageUpdate { usage }) => Some(usage.clone()),
+            Ok(StreamEvent::UsageUpdate { usage }) => Some(usage),
             Err(error) => panic!("{name}: {error:?}"),
             _ => None,
         });

@@ -274,16 +274,18 @@ async fn every_wire_is_tried_again_when_that_helps() {
     }
 }
 
+type Headers = &'static [(&'static str, &'static str)];
+
 /// What a response says about rates holds the next request back.
 #[tokio::test(start_paused = true)]
 async fn the_headers_of_an_answer_hold_back_the_next_request() {
-    let date = ("date", "Sun, 15 Nov 2026 10:00:00 GMT");
-    let none_left = ("x-ratelimit-remaining-requests", "0");
-    let table: [(&str, &[(&str, &str)], u64); 6] = [
+    const DATE: (&str, &str) = ("date", "Sun, 15 Nov 2026 10:00:00 GMT");
+    const NONE_LEFT: (&str, &str) = ("x-ratelimit-remaining-requests", "0");
+    let table: [(&str, Headers, u64); 6] = [
         (
             "anthropic",
             &[
-                date,
+                DATE,
                 ("anthropic-ratelimit-requests-remaining", "0"),
                 ("anthropic-ratelimit-requests-reset", "2026-11-15T10:00:20Z"),
             ],
@@ -292,7 +294,7 @@ async fn the_headers_of_an_answer_hold_back_the_next_request() {
         (
             "anthropic",
             &[
-                date,
+                DATE,
                 ("anthropic-ratelimit-requests-remaining", "1"),
                 ("anthropic-ratelimit-requests-reset", "2026-11-15T10:00:20Z"),
             ],
@@ -300,7 +302,7 @@ async fn the_headers_of_an_answer_hold_back_the_next_request() {
         ),
         (
             "responses",
-            &[none_left, ("x-ratelimit-reset-requests", "6s")],
+            &[NONE_LEFT, ("x-ratelimit-reset-requests", "6s")],
             6_000,
         ),
         (
@@ -313,7 +315,7 @@ async fn the_headers_of_an_answer_hold_back_the_next_request() {
         ),
         (
             "chat",
-            &[none_left, ("x-ratelimit-reset-requests", "250ms")],
+            &[NONE_LEFT, ("x-ratelimit-reset-requests", "250ms")],
             250,
         ),
         ("gemini", &[], 0),
