@@ -18,6 +18,7 @@ use crate::error::ExecError;
 use crate::exit::ExitStatus;
 use crate::limits::{MAX_COMMAND_BYTES, SHELL_CLOSE_GRACE};
 use crate::nonce;
+use crate::sys::Signal;
 use crate::tree::TreeControl;
 
 /// Drives one persistent shell: [`start`](Self::start) gives it a command,
@@ -288,6 +289,13 @@ impl<H: ShellHost> ShellDriver<H> {
         if let (Some(live), Ok(nonce)) = (&self.live, nonce::short()) {
             let _ = live.send(&live.dialect.end_line(&nonce));
             self.handover = Handover::Asked(nonce);
+        }
+    }
+
+    /// Signals everything the running command started, and not the shell.
+    pub fn signal(&self, signal: Signal) {
+        if let (Some(live), Some(running)) = (&self.live, &self.state.running) {
+            live.process.signal_others(signal, &running.bystanders);
         }
     }
 

@@ -16,7 +16,7 @@ impl HeldTree {
     #[must_use]
     pub fn in_cgroup(leader: i32, cgroup: Cgroup) -> Self {
         Self {
-            tree: ProcessTree::new(leader, TreeGrip::Cgroup(cgroup), None),
+            tree: ProcessTree::new(leader, TreeGrip::Lent(cgroup), None),
         }
     }
 

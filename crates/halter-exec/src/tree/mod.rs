@@ -73,7 +73,11 @@ impl Member {
 #[derive(Debug)]
 pub(crate) enum TreeGrip {
     Cgroup(Cgroup),
-    Walk { marker: String },
+    /// A group that somebody else removes.
+    Lent(Cgroup),
+    Walk {
+        marker: String,
+    },
 }
 
 impl TreeGrip {
@@ -103,7 +107,7 @@ impl TreeGrip {
 
     pub(crate) fn cgroup(&self) -> Option<&Cgroup> {
         match self {
-            Self::Cgroup(cgroup) => Some(cgroup),
+            Self::Cgroup(cgroup) | Self::Lent(cgroup) => Some(cgroup),
             Self::Walk { .. } => None,
         }
     }
@@ -112,7 +116,9 @@ impl TreeGrip {
     pub(crate) fn hold(&self, plan: &mut LaunchPlan) {
         plan.cgroup = None;
         match self {
-            Self::Cgroup(cgroup) => plan.cgroup = Some(cgroup.path().to_owned()),
+            Self::Cgroup(cgroup) | Self::Lent(cgroup) => {
+                plan.cgroup = Some(cgroup.path().to_owned());
+            }
             Self::Walk { marker } => {
                 plan.environment.set(TREE_MARKER, marker);
             }
@@ -204,7 +210,7 @@ impl ProcessTree {
 
     pub(crate) fn control(&self) -> TreeControl {
         match self.grip {
-            TreeGrip::Cgroup(_) => TreeControl::Cgroup,
+            TreeGrip::Cgroup(_) | TreeGrip::Lent(_) => TreeControl::Cgroup,
             TreeGrip::Walk { .. } => TreeControl::GroupAndWalk,
         }
     }
@@ -237,7 +243,7 @@ impl ProcessTree {
     pub(crate) fn followers(&self) -> Vec<Member> {
         let leader = self.leader.pid;
         match &self.grip {
-            TreeGrip::Cgroup(cgroup) => {
+            TreeGrip::Cgroup(cgroup) | TreeGrip::Lent(cgroup) => {
                 let pids = cgroup.members().into_iter();
                 living(cgroup, pids.filter(|pid| *pid != leader))
             }
@@ -251,7 +257,7 @@ impl ProcessTree {
 
     fn look(&self) -> Look {
         match &self.grip {
-            TreeGrip::Cgroup(cgroup) => Look {
+            TreeGrip::Cgroup(cgroup) | TreeGrip::Lent(cgroup) => Look {
                 members: living(cgroup, cgroup.members().into_iter()),
                 unclear: false,
             },
@@ -293,12 +299,12 @@ impl ProcessTree {
     /// Kills every member that is not spared, without waiting for the end.
     pub(crate) fn kill(&self, spared: &Spared) {
         match &self.grip {
-            TreeGrip::Cgroup(cgroup) if spared.is_nobody() => {
+            TreeGrip::Cgroup(cgroup) | TreeGrip::Lent(cgroup) if spared.is_nobody() => {
                 if cgroup.kill().is_err() {
                     cgroup.while_frozen(|| self.signal(Signal::KILL, spared));
                 }
             }
-            TreeGrip::Cgroup(cgroup) => {
+            TreeGrip::Cgroup(cgroup) | TreeGrip::Lent(cgroup) => {
                 cgroup.while_frozen(|| self.signal(Signal::KILL, spared));
             }
             TreeGrip::Walk { .. } => {
@@ -349,7 +355,7 @@ impl ProcessTree {
     pub(crate) fn release(&mut self) -> bool {
         let released = match &mut self.grip {
             TreeGrip::Cgroup(cgroup) => cgroup.remove().is_ok(),
-            TreeGrip::Walk { .. } => true,
+            TreeGrip::Lent(_) | TreeGrip::Walk { .. } => true,
         };
         let sandbox = self.sandbox.as_ref();
         released && sandbox.is_none_or(|own| own.0.remove().is_ok())
