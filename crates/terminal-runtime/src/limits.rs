@@ -21,3 +21,35 @@ pub const HOLDER_END_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a holder may take to start and to answer.
 pub const HOLDER_START_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Groups of processes that a session keeps for its next command.
+pub const SPARE_GROUPS: usize = 2;
+
+/// How long the processes of a session that is destroyed may take to die.
+pub const TREE_END_WAIT: Duration = Duration::from_secs(10);
+
+/// The size of the pipe of a stream that has shown to be busy.
+pub const LARGE_PIPE_BYTES: usize = 1024 * 1024;
+
+/// Bytes taken from a terminal at once.
+pub const TERMINAL_SPLICE_BYTES: usize = 64 * 1024;
+
+/// Bytes of a command's input that are accepted before it has read them.
+pub const MAX_PENDING_INPUT_BYTES: u64 = 1024 * 1024;
+
+/// Bytes typed at a terminal at once.
+pub const TERMINAL_INPUT_BYTES: usize = 1024;
+
+/// Ended commands whose results are kept for those who ask again.
+pub const KEPT_RESULTS: usize = 256;
+
+/// How long the result of an ended command is kept for those who ask again.
+pub const KEPT_RESULT_TIME: Duration = Duration::from_secs(600);
+
+/// Bytes of what a shell has said about its commands that are kept before
+/// they are forgotten.
+pub const MAX_RECORD_FILE_BYTES: u64 = 64 * 1024;
+
+/// How long a command that is cancelled gets between the first signal and
+/// TERM.
+pub const CANCEL_GRACE: Duration = Duration::from_millis(500);

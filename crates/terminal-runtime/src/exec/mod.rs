@@ -3,14 +3,32 @@
 //! Owns: what runs, its output by offset, its end. Never: knows a wire, a
 //! client or a transport.
 
+mod adopt;
+mod core;
+mod drive;
 mod error;
-mod in_process;
+mod handle;
+mod input;
+mod isolation;
 mod order;
+mod output;
+mod record;
+mod session;
+mod shell;
+mod start;
+mod trees;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use self::core::Core;
 pub use error::{CoreError, StartFailure};
-pub use in_process::{Core, Exec, SpoolReader};
+pub use handle::{Exec, SpoolReader};
 pub use order::{
     AdoptedSession, Chunk, CoreSettings, CoreStats, DockerSettings, ExecEnd, ExecId, ExecInfo,
     ExecOrder, ExecState, ExecStdin, ExecWhat, Isolation, IsolationLevel, IsolationState, Limits,
     Scope, SessionSpec, Stream, TerminalSize, Usage,
 };
+
+fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -54,6 +54,8 @@ pub struct CoreSettings {
     pub grace: Duration,
     /// How containers are made.
     pub docker: DockerSettings,
+    /// This program, which is also the holder's.
+    pub program: PathBuf,
 }
 
 /// How containers are made.

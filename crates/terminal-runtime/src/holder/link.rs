@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use halter_exec::{LaunchFailure, watch_descriptor};
+use rustix::net::{Shutdown, shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot, watch};
@@ -53,6 +54,8 @@ pub struct FoundSlot {
     pub units: Vec<GivenUnit>,
     /// Its process.
     pub process: ProcessState,
+    /// The end of its process, if it has or had one.
+    pub end: Option<EndWatch>,
 }
 
 /// The end of a slot's process.
@@ -64,6 +67,33 @@ pub enum ProcessEnd {
     Failed(LaunchFailure),
     /// The holder is gone, and nobody knows.
     Lost,
+}
+
+/// Whoever has this learns of the end of one process.
+#[derive(Debug, Clone)]
+pub struct EndWatch(watch::Receiver<Option<ProcessEnd>>);
+
+impl EndWatch {
+    /// The watch of a process that has ended already.
+    #[must_use]
+    pub fn ended(end: ProcessEnd) -> Self {
+        Self(watch::Sender::new(Some(end)).subscribe())
+    }
+
+    /// The end, if it has come.
+    #[must_use]
+    pub fn now(&self) -> Option<ProcessEnd> {
+        *self.0.borrow()
+    }
+
+    /// Waits for the end.
+    pub async fn wait(&self) -> ProcessEnd {
+        let mut receiver = self.0.clone();
+        match receiver.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(end)) => *end,
+            _ => ProcessEnd::Lost,
+        }
+    }
 }
 
 /// The connection. Cheap to clone.
@@ -79,7 +109,7 @@ struct Inner {
     next_name: AtomicU64,
     outbox: Mutex<VecDeque<(Vec<u8>, Vec<OwnedFd>)>>,
     outbox_filled: Notify,
-    ends: Mutex<HashMap<Key, oneshot::Sender<ProcessEnd>>>,
+    ends: Mutex<HashMap<Key, watch::Sender<Option<ProcessEnd>>>>,
     pids: Mutex<HashMap<Key, Vec<oneshot::Sender<i32>>>>,
     spare: Mutex<HashMap<UnitKind, Spare>>,
     spare_filled: Notify,
@@ -154,6 +184,7 @@ impl HolderLink {
                     record,
                     units: with_all_parts(units, received.fds),
                     process,
+                    end: None,
                 }),
                 Reply::Ready => break,
                 // The end of something whose slot comes with its end.
@@ -162,11 +193,25 @@ impl HolderLink {
         }
         let next_name = slots.iter().map(|slot| slot.key + 1).max().unwrap_or(0);
         let link = Self::new(socket, holder, next_name);
+        // Before anything more is heard, so that no end is missed.
+        for slot in &mut slots {
+            slot.end = match &slot.process {
+                ProcessState::Absent => None,
+                ProcessState::Running { .. } => Some(link.end_of(slot.key)),
+                ProcessState::Exited { exit, .. } => {
+                    Some(EndWatch::ended(ProcessEnd::Exited(*exit)))
+                }
+                ProcessState::Failed(failure) => {
+                    Some(EndWatch::ended(ProcessEnd::Failed(*failure)))
+                }
+            };
+        }
+        link.begin();
         Ok((link, slots))
     }
 
     fn new(socket: AsyncFd<OwnedFd>, holder: i32, next_name: u64) -> Self {
-        let link = Self {
+        Self {
             inner: Arc::new(Inner {
                 socket,
                 holder,
@@ -179,8 +224,12 @@ impl HolderLink {
                 spare_filled: Notify::new(),
                 lost: watch::Sender::new(false),
             }),
-        };
-        let reading = Arc::downgrade(&link.inner);
+        }
+    }
+
+    /// Begins to listen, and to send what did not fit.
+    fn begin(&self) {
+        let reading = Arc::downgrade(&self.inner);
         tokio::spawn(async move {
             let mut buffer = Vec::new();
             while let Some(inner) = reading.upgrade() {
@@ -195,7 +244,7 @@ impl HolderLink {
                 }
             }
         });
-        let writing = Arc::downgrade(&link.inner);
+        let writing = Arc::downgrade(&self.inner);
         tokio::spawn(async move {
             while let Some(inner) = writing.upgrade() {
                 let mut gone = inner.lost.subscribe();
@@ -208,7 +257,6 @@ impl HolderLink {
                 }
             }
         });
-        link
     }
 
     /// The holder's process number.
@@ -237,6 +285,7 @@ impl HolderLink {
 
     /// Hangs up. What the holder has stays with it.
     pub fn leave(&self) {
+        let _ = shutdown(self.inner.socket.get_ref(), Shutdown::Both);
         self.inner.lose();
     }
 
@@ -256,22 +305,29 @@ impl HolderLink {
     /// The end of a slot's process. Asked before the process is started, or
     /// for one that was found running.
     #[must_use]
-    pub fn end_of(&self, key: Key) -> oneshot::Receiver<ProcessEnd> {
-        let (sender, receiver) = oneshot::channel();
+    pub fn end_of(&self, key: Key) -> EndWatch {
+        let sender = watch::Sender::new(None);
+        let receiver = sender.subscribe();
+        let mut ends = lock(&self.inner.ends);
         if self.is_lost() {
-            let _ = sender.send(ProcessEnd::Lost);
+            sender.send_replace(Some(ProcessEnd::Lost));
         } else {
-            lock(&self.inner.ends).insert(key, sender);
+            ends.insert(key, sender);
         }
-        receiver
+        EndWatch(receiver)
     }
 
-    /// The number of a slot's process, unless it ends before.
+    /// The number of a slot's process, unless it has ended. When this returns,
+    /// all that was sent before has been done.
     pub async fn pid_of(&self, key: Key) -> Option<i32> {
         let (sender, receiver) = oneshot::channel();
         lock(&self.inner.pids).entry(key).or_default().push(sender);
         self.send(&[Request::Show { key }]);
-        receiver.await.ok()
+        let mut lost = self.inner.lost.subscribe();
+        tokio::select! {
+            pid = receiver => pid.ok().filter(|pid| *pid != 0),
+            _ = lost.wait_for(|lost| *lost) => None,
+        }
     }
 
     /// A unit made ahead; waits for one only if all are used up.
@@ -356,18 +412,19 @@ impl Inner {
     }
 
     fn ended(&self, key: Key, end: ProcessEnd) {
-        lock(&self.pids).remove(&key);
         if let Some(waiting) = lock(&self.ends).remove(&key) {
-            let _ = waiting.send(end);
+            waiting.send_replace(Some(end));
         }
     }
 
     fn lose(&self) {
+        let mut ends = lock(&self.ends);
         self.lost.send_replace(true);
-        lock(&self.pids).clear();
-        for (_, waiting) in lock(&self.ends).drain() {
-            let _ = waiting.send(ProcessEnd::Lost);
+        for (_, waiting) in ends.drain() {
+            waiting.send_replace(Some(ProcessEnd::Lost));
         }
+        drop(ends);
+        lock(&self.pids).clear();
         self.spare_filled.notify_waiters();
     }
 

@@ -38,7 +38,7 @@ pub enum UnitKind {
     Input = 2,
     /// An anonymous file.
     File = 3,
-    /// A terminal: master, slave, file.
+    /// A terminal: master, slave.
     Terminal = 4,
 }
 
@@ -47,8 +47,8 @@ impl UnitKind {
     #[must_use]
     pub fn parts(self) -> usize {
         match self {
-            Self::Output | Self::Terminal => 3,
-            Self::Input => 2,
+            Self::Output => 3,
+            Self::Input | Self::Terminal => 2,
             Self::File => 1,
         }
     }
@@ -57,8 +57,8 @@ impl UnitKind {
     #[must_use]
     pub fn shared_parts(self) -> &'static [usize] {
         match self {
-            Self::Output | Self::Terminal => &[0, 2],
-            Self::Input | Self::File => &[0],
+            Self::Output => &[0, 2],
+            Self::Input | Self::File | Self::Terminal => &[0],
         }
     }
 
@@ -234,8 +234,8 @@ pub enum Request {
         /// The signal's number.
         signal: i32,
     },
-    /// Which number a slot's process has. Answered by `Started`, once it has
-    /// been made.
+    /// Which number a slot's process has. Answered by `Started`, when all
+    /// that was asked before has been done.
     Show {
         /// The slot.
         key: Key,
@@ -284,7 +284,7 @@ pub enum Reply {
     Started {
         /// The slot.
         key: Key,
-        /// Its number.
+        /// Its number; 0 if there is none that runs.
         pid: i32,
     },
     /// A slot's process has ended.

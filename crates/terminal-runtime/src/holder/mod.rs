@@ -20,7 +20,7 @@ mod table;
 mod units;
 
 pub use codec::{CodecError, Reader, Writer};
-pub use link::{FoundSlot, GivenUnit, HolderLink, ProcessEnd};
+pub use link::{EndWatch, FoundSlot, GivenUnit, HolderLink, ProcessEnd};
 pub use message::{
     Exit, Key, ProcessState, Reply, Request, Role, Source, Start, Unit, UnitKind, VERSION,
 };

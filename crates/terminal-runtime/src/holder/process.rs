@@ -276,10 +276,11 @@ impl Holder {
 
     fn show(&mut self, key: Key) {
         let process = self.table.slots.get(&key).map(|slot| &slot.process);
-        if let Some(ProcessState::Running { pid }) = process {
-            let pid = *pid;
-            self.send(&Reply::Started { key, pid }, &[]);
-        }
+        let pid = match process {
+            Some(ProcessState::Running { pid }) => *pid,
+            _ => 0,
+        };
+        self.send(&Reply::Started { key, pid }, &[]);
     }
 
     fn send(&mut self, reply: &Reply, fds: &[BorrowedFd<'_>]) {

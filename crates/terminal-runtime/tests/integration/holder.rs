@@ -71,13 +71,13 @@ async fn a_process_is_started_its_end_and_its_output_are_reported() {
     let (started, pipe) = start(&found.link, "echo hello; exit 7", b"").await;
     assert_eq!(started, key + 1);
     let end_of_it = found.link.end_of(started);
-    let ProcessEnd::Exited(exit) = end_of_it.await.unwrap() else {
+    let ProcessEnd::Exited(exit) = end_of_it.wait().await else {
         panic!("it has exited");
     };
     assert_eq!((exit.code, exit.signal), (Some(7), None));
     assert_eq!(read_all(pipe), "hello\n");
     found.link.send(&[Request::End]);
-    assert_eq!(end.await.unwrap(), ProcessEnd::Lost);
+    assert_eq!(end.wait().await, ProcessEnd::Lost);
     gone(&found.process.unwrap()).await;
 }
 
@@ -96,7 +96,7 @@ async fn what_cannot_be_started_is_named() {
         slots: vec![Source::Null; 3],
         plan: plan.encode(),
     }]);
-    let ProcessEnd::Failed(failure) = end.await.unwrap() else {
+    let ProcessEnd::Failed(failure) = end.wait().await else {
         panic!("there is no such program");
     };
     assert_eq!(failure.step, halter_exec::LaunchStep::Exec);
@@ -116,7 +116,7 @@ async fn the_next_daemon_is_given_everything() {
     let (running, pipe) = start(&first.link, "echo early; read x; echo late", &large).await;
     let (ended, _) = start(&first.link, "exit 3", b"ended").await;
     let end = first.link.end_of(ended);
-    end.await.unwrap();
+    end.wait().await;
     drop(pipe);
     // Messages of a daemon that died right after sending them count.
     let told = first.link.new_key();
@@ -201,7 +201,7 @@ async fn lines_reach_a_process_together_with_the_command_they_start() {
             units: vec![script.unit.id],
         }),
     }]);
-    let ProcessEnd::Exited(exit) = end.await.unwrap() else {
+    let ProcessEnd::Exited(exit) = end.wait().await else {
         panic!("the shell has exited");
     };
     assert_eq!(exit.code, Some(4));
@@ -220,7 +220,7 @@ async fn a_holder_kills_what_is_left_when_it_is_told_to_end() {
     let pid = found.link.pid_of(key).await.unwrap();
     assert!(Path::new(&format!("/proc/{pid}")).exists());
     found.link.send(&[Request::End]);
-    assert_eq!(end.await.unwrap(), ProcessEnd::Lost);
+    assert_eq!(end.wait().await, ProcessEnd::Lost);
     gone(&found.process.unwrap()).await;
     // Everybody who held the pipe's other end is gone.
     let poll_end = tokio::task::spawn_blocking(move || {

@@ -8,4 +8,7 @@
     missing_docs
 )]
 
+mod adoption;
+mod core;
 mod holder;
+mod support;

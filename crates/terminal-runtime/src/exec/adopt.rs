@@ -1,0 +1,353 @@
+//! Taking over what an earlier daemon has left with the holder.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use halter_exec::{Cgroup, Sandbox, ShellDriver, ShellState, Spool};
+
+use super::core::Core;
+use super::handle::Exec;
+use super::input::Input;
+use super::lock;
+use super::order::AdoptedSession;
+use super::output::{Flow, Flows};
+use super::record::{ExecRecord, Grip, Place, Record, SessionRecord, ShellProcessRecord};
+use super::session::Session;
+use super::shell::{HolderHost, HolderShell};
+use super::start::{Streams, spool_path};
+use super::trees::Past;
+use crate::holder::{
+    EndWatch, FoundSlot, GivenUnit, Key, ProcessEnd, ProcessState, Request, Source, UnitKind,
+};
+use crate::session::SessionId;
+
+/// The slots of one session.
+#[derive(Default)]
+struct Estate {
+    session: Option<(Key, SessionRecord)>,
+    count: Option<(Key, u64)>,
+    shell: Option<(FoundSlot, Vec<u8>)>,
+    processes: Vec<(FoundSlot, ShellProcessRecord)>,
+    execs: Vec<(FoundSlot, ExecRecord)>,
+}
+
+impl Estate {
+    /// The highest number that one of its groups has.
+    fn highest_group(&self) -> u64 {
+        let processes = self.processes.iter().map(|(_, record)| &record.grip);
+        let execs = self
+            .execs
+            .iter()
+            .filter_map(|(_, record)| match &record.place {
+                Place::Process(grip) => Some(grip),
+                Place::Shell(_) => None,
+            });
+        let number = |grip: &Grip| match grip {
+            Grip::Cgroup(name) => name.strip_prefix('t')?.parse().ok(),
+            Grip::Marker(marker) => marker.rsplit('-').next()?.parse::<u64>().ok(),
+        };
+        processes.chain(execs).filter_map(number).max().unwrap_or(0)
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        let processes = self.processes.iter().map(|(slot, _)| slot.key);
+        let execs = self.execs.iter().map(|(slot, _)| slot.key);
+        let shell = self.shell.iter().map(|(slot, _)| slot.key);
+        let count = self.count.iter().map(|(key, _)| *key);
+        processes.chain(execs).chain(shell).chain(count).collect()
+    }
+}
+
+impl Core {
+    /// Goes on with all sessions that were open and all commands that are not
+    /// forgotten.
+    pub(super) fn adopt(&self, slots: Vec<FoundSlot>) -> Vec<AdoptedSession> {
+        let mut estates: HashMap<SessionId, Estate> = HashMap::new();
+        for slot in slots {
+            let key = slot.key;
+            match Record::decode(&slot.record) {
+                Ok(Record::Session(record)) => {
+                    let estate = estates.entry(record.id).or_default();
+                    estate.session = Some((key, record));
+                }
+                Ok(Record::Count(record)) => {
+                    let estate = estates.entry(record.session).or_default();
+                    estate.count = Some((key, record.commands));
+                }
+                Ok(Record::Shell(record)) => {
+                    let estate = estates.entry(record.session).or_default();
+                    estate.shell = Some((slot, record.state));
+                }
+                Ok(Record::ShellProcess(record)) => {
+                    let estate = estates.entry(record.session).or_default();
+                    estate.processes.push((slot, record));
+                }
+                Ok(Record::Exec(record)) => {
+                    let estate = estates.entry(record.session).or_default();
+                    estate.execs.push((slot, record));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a record of an earlier runtime cannot be read");
+                    self.inner.link.send(&[Request::Forget { key }]);
+                }
+            }
+        }
+        let mut adopted = Vec::new();
+        for estate in estates.into_values() {
+            adopted.extend(self.adopt_session(estate));
+        }
+        adopted
+    }
+
+    fn adopt_session(&self, mut estate: Estate) -> Option<AdoptedSession> {
+        let link = &self.inner.link;
+        let Some((key, record)) = estate.session.take() else {
+            // The session was closed; this was on its way out.
+            let forget: Vec<Request> = estate
+                .keys()
+                .into_iter()
+                .map(|key| Request::Forget { key })
+                .collect();
+            link.send(&forget);
+            return None;
+        };
+        let trees = self.trees(record.id, estate.highest_group());
+        let (count_key, commands) = estate.count.unwrap_or_else(|| (link.new_key(), 0));
+        let keys = (key, count_key);
+        let session = Arc::new(Session::new(record.id, keys, record.spec.clone(), trees));
+        session.commands.store(commands, Ordering::Relaxed);
+        lock(&self.inner.sessions).insert(record.id, Arc::clone(&session));
+        let shell = estate.shell.take();
+        self.adopt_shell(&session, shell, estate.processes);
+        let mut execs = Vec::new();
+        for (slot, record) in estate.execs {
+            let key = slot.key;
+            match self.adopt_exec(&session, slot, record) {
+                Ok(exec) => execs.extend(exec),
+                Err(error) => {
+                    tracing::error!(%error, "a command of an earlier runtime is lost");
+                    link.send(&[Request::Forget { key }]);
+                }
+            }
+        }
+        Some(AdoptedSession {
+            id: record.id,
+            spec: record.spec,
+            commands,
+            execs,
+        })
+    }
+
+    /// Seats the shell that was there. One that had not been prepared yet is
+    /// done away with; it had no command.
+    fn adopt_shell(
+        &self,
+        session: &Arc<Session>,
+        shell: Option<(FoundSlot, Vec<u8>)>,
+        processes: Vec<(FoundSlot, ShellProcessRecord)>,
+    ) {
+        let link = &self.inner.link;
+        let Some((slot, state)) = shell else { return };
+        let host = HolderHost::new(link.clone(), Arc::clone(session), slot.key);
+        let mut live = None;
+        for (process, record) in processes {
+            let ready = !state.is_empty() && !record.retired;
+            match self.shell_process(session, &host, process, record) {
+                Some(found) if ready => live = Some(found),
+                Some(found) => {
+                    tokio::spawn(async move { found.do_away().await });
+                }
+                None => {}
+            }
+        }
+        let files = host.files_of(slot.units);
+        let (Some(files), Ok(state)) = (files, ShellState::decode(&state)) else {
+            link.send(&[Request::Forget { key: slot.key }]);
+            return;
+        };
+        let config = session.shell_config(&self.inner.settings);
+        let driver = ShellDriver::adopt(host, config, state, files, live);
+        if let Ok(mut seat) = session.shell.try_lock() {
+            *seat = Some(driver);
+        }
+    }
+
+    fn shell_process(
+        &self,
+        session: &Session,
+        host: &HolderHost,
+        slot: FoundSlot,
+        record: ShellProcessRecord,
+    ) -> Option<HolderShell> {
+        let pid = match slot.process {
+            ProcessState::Running { pid } | ProcessState::Exited { pid, .. } => pid,
+            _ => return None,
+        };
+        if record.retired {
+            let trees = &session.trees;
+            trees.release(&session.spec, Some(pid), &record.grip, Past::Killed);
+            return None;
+        }
+        host.process_of(slot.key, slot.units, pid, record.grip, slot.end?)
+    }
+
+    fn adopt_exec(
+        &self,
+        session: &Arc<Session>,
+        slot: FoundSlot,
+        record: ExecRecord,
+    ) -> io::Result<Option<Exec>> {
+        let key = slot.key;
+        let streams = self.found_streams(key, slot.units, &record)?;
+        let ended = record.end.clone();
+        let forgotten = record.forgotten;
+        let place = record.place.clone();
+        let has_input = streams.input.is_some() && ended.is_none();
+        let (exec, mut flows, wishes) = self.new_exec(session, key, record, streams);
+        if let ProcessState::Running { pid } | ProcessState::Exited { pid, .. } = slot.process {
+            exec.inner.pid.store(pid, Ordering::Relaxed);
+        }
+        if let Some(end) = ended {
+            flows.drain();
+            exec.inner.stdout.finish();
+            if let Some(stderr) = &exec.inner.stderr {
+                stderr.finish();
+            }
+            exec.inner.end.send_replace(Some(Ok(end)));
+            tokio::spawn(exec.clone().follow(flows));
+            if forgotten {
+                exec.remove();
+                return Ok(None);
+            }
+            self.inner.introduce(&exec);
+            self.inner.ended(&exec);
+            return Ok(Some(exec));
+        }
+        self.inner.introduce(&exec);
+        if has_input {
+            exec.resume_input();
+        }
+        match place {
+            Place::Process(grip) => {
+                let end = slot
+                    .end
+                    .unwrap_or_else(|| EndWatch::ended(ProcessEnd::Lost));
+                tokio::spawn(exec.clone().drive_process(flows, end, grip, wishes));
+            }
+            Place::Shell(_) => {
+                let seat = Arc::clone(&session.shell);
+                let driven = exec.clone();
+                tokio::spawn(async move {
+                    let seat = seat.lock_owned().await;
+                    driven.drive_shell(flows, seat, wishes).await;
+                });
+            }
+        }
+        Ok(Some(exec))
+    }
+
+    /// The streams of a command, from the units it was given.
+    fn found_streams(
+        &self,
+        key: Key,
+        units: Vec<GivenUnit>,
+        record: &ExecRecord,
+    ) -> io::Result<Streams> {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let mut outputs = Vec::new();
+        let mut log = None;
+        let mut pipe = None;
+        let mut terminal = None;
+        for mut unit in units {
+            match unit.unit.kind {
+                UnitKind::Output => {
+                    let parts = (unit.take(0), unit.take(2));
+                    let (Some(read), Some(head)) = parts else {
+                        return Err(missing());
+                    };
+                    outputs.push((read, head));
+                }
+                UnitKind::File => log = unit.take(0),
+                UnitKind::Input => pipe = unit.take(0),
+                UnitKind::Terminal => terminal = unit.take(0),
+            }
+        }
+        let mut outputs = outputs.into_iter();
+        let quota = self.inner.settings.spool_quota_bytes;
+        let mut spool = |stream: &str| -> io::Result<Option<(std::os::fd::OwnedFd, Spool)>> {
+            let Some((pipe, head)) = outputs.next() else {
+                return Ok(None);
+            };
+            let path = spool_path(&self.inner.spool_dir, key, stream);
+            Ok(Some((pipe, Spool::new(File::from(head), path, quota)?)))
+        };
+        let (out_pipe, stdout) = spool("out")?.ok_or_else(missing)?;
+        let second = spool("err")?;
+        let ended = record.input_ended;
+        let (flow, input) = match &terminal {
+            Some(master) => (
+                Flow::of_terminal(master.try_clone()?, out_pipe, stdout.clone())?,
+                log.map(|log| Input::to_terminal(log, master.try_clone()?, ended))
+                    .transpose()?,
+            ),
+            None => (
+                Flow::of_pipe(out_pipe, stdout.clone())?,
+                match (log, pipe) {
+                    (Some(log), Some(pipe)) => Some(Input::to_pipe(log, pipe, ended)?),
+                    _ => None,
+                },
+            ),
+        };
+        let (stderr_flow, stderr) = match second {
+            Some((pipe, spool)) => (Some(Flow::of_pipe(pipe, spool.clone())?), Some(spool)),
+            None => (None, None),
+        };
+        Ok(Streams {
+            units: Vec::new(),
+            slots: [Source::Null; 3],
+            paths: Default::default(),
+            flows: Flows {
+                stdout: flow,
+                stderr: stderr_flow,
+            },
+            stdout,
+            stderr,
+            input,
+            terminal,
+        })
+    }
+
+    /// Removes what no session has any more: groups and spools.
+    pub(super) fn tidy(&self) {
+        let sessions: HashSet<String> = lock(&self.inner.sessions)
+            .keys()
+            .map(|id| format!("{}{id}", self.inner.prefix))
+            .collect();
+        let keep = |name: &str| sessions.contains(name);
+        for left in Sandbox::sweep(&self.inner.prefix, keep) {
+            tracing::warn!(group = %left.display(), "an old group cannot be removed");
+        }
+        if let Ok(own) = Cgroup::own() {
+            let _ = Cgroup::sweep(&own, &self.inner.prefix, keep);
+        }
+        let keys: HashSet<String> = lock(&self.inner.execs)
+            .known
+            .values()
+            .map(|exec| exec.inner.key.to_string())
+            .collect();
+        let Ok(entries) = std::fs::read_dir(&self.inner.spool_dir) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let key = name.split('.').next().unwrap_or_default();
+            if !keys.contains(key) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! All sessions and commands of one runtime.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use halter_exec::PidFd;
+
+use super::error::CoreError;
+use super::handle::Exec;
+use super::isolation;
+use super::lock;
+use super::order::{
+    AdoptedSession, CoreSettings, CoreStats, ExecId, ExecInfo, ExecOrder, ExecState, ExecWhat,
+    Isolation, SessionSpec,
+};
+use super::session::Session;
+use super::trees::{SessionTrees, group_prefix};
+use crate::holder::{FoundHolder, HolderLink, Request, connect_or_start};
+use crate::limits::{HOLDER_END_WAIT, KEPT_RESULT_TIME, KEPT_RESULTS};
+use crate::session::SessionId;
+
+/// All sessions and commands of one runtime. Cheap to clone.
+#[derive(Clone)]
+pub struct Core {
+    pub(super) inner: Arc<CoreInner>,
+}
+
+pub(super) struct CoreInner {
+    pub settings: CoreSettings,
+    pub link: HolderLink,
+    pub spool_dir: PathBuf,
+    pub prefix: String,
+    pub sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+    pub execs: Mutex<Table>,
+    total: AtomicU64,
+    holder: Mutex<Option<PidFd>>,
+    isolation: std::sync::OnceLock<Isolation>,
+}
+
+/// The commands that are known by name.
+#[derive(Default)]
+pub(super) struct Table {
+    pub known: HashMap<ExecId, Exec>,
+    /// Names of commands that are about to be known.
+    starting: HashSet<ExecId>,
+    /// Ended commands, the oldest first.
+    ended: VecDeque<(Instant, ExecId)>,
+}
+
+impl Core {
+    /// Starts, and finds the sessions an earlier runtime left in the same
+    /// state directory.
+    ///
+    /// # Errors
+    /// If the state directory cannot be used, or there is no holder.
+    pub async fn start(settings: CoreSettings) -> Result<(Self, Vec<AdoptedSession>), CoreError> {
+        let internal = |message: String| CoreError::Internal { message };
+        let spool_dir = settings.state_dir.join("spool");
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&spool_dir)
+            .map_err(|error| {
+                internal(format!(
+                    "the state directory `{}` cannot be used: {error}",
+                    settings.state_dir.display()
+                ))
+            })?;
+        let FoundHolder {
+            link,
+            slots,
+            process,
+        } = connect_or_start(&settings.state_dir, &settings.program)
+            .await
+            .map_err(|error| internal(error.to_string()))?;
+        link.prepare();
+        let core = Self {
+            inner: Arc::new(CoreInner {
+                prefix: group_prefix(&settings.state_dir),
+                settings,
+                link,
+                spool_dir,
+                sessions: Mutex::default(),
+                execs: Mutex::default(),
+                total: AtomicU64::new(0),
+                holder: Mutex::new(process),
+                isolation: std::sync::OnceLock::new(),
+            }),
+        };
+        let adopted = core.adopt(slots);
+        core.tidy();
+        let aging = Arc::downgrade(&core.inner);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(KEPT_RESULT_TIME / 20).await;
+                match aging.upgrade() {
+                    Some(core) => core.forget_old(),
+                    None => return,
+                }
+            }
+        });
+        Ok((core, adopted))
+    }
+
+    /// What holds sessions together here.
+    #[must_use]
+    pub fn describe(&self) -> Isolation {
+        let docker = &self.inner.settings.docker;
+        let look = || isolation::look(docker);
+        self.inner.isolation.get_or_init(look).clone()
+    }
+
+    /// Numbers about the runtime.
+    #[must_use]
+    pub fn stats(&self) -> CoreStats {
+        let running = |exec: &&Exec| exec.inner.end.borrow().is_none();
+        let execs = lock(&self.inner.execs);
+        CoreStats {
+            running: execs.known.values().filter(running).count() as u64,
+            total_commands: self.inner.total.load(Ordering::Relaxed),
+            memory_rss_bytes: isolation::resident_bytes(),
+            open_fds: isolation::open_descriptors(),
+        }
+    }
+
+    /// Opens a session. No process is started yet.
+    ///
+    /// # Errors
+    /// If something that was asked for is not available.
+    #[allow(clippy::unused_async)]
+    pub async fn open(&self, id: &SessionId, spec: SessionSpec) -> Result<(), CoreError> {
+        let link = &self.inner.link;
+        let keys = (link.new_key(), link.new_key());
+        let session = Session::new(*id, keys, spec, self.trees(*id, 0));
+        link.send(&[session.put_request()]);
+        lock(&self.inner.sessions).insert(*id, Arc::new(session));
+        Ok(())
+    }
+
+    pub(super) fn trees(&self, id: SessionId, taken: u64) -> SessionTrees {
+        SessionTrees::new(format!("{}{id}", self.inner.prefix), taken)
+    }
+
+    /// Ends a session: everything it runs is killed, everything it kept goes.
+    ///
+    /// # Errors
+    /// If there is no such session.
+    pub async fn close(&self, id: &SessionId) -> Result<(), CoreError> {
+        let session = lock(&self.inner.sessions).remove(id);
+        let session = session.ok_or(CoreError::SessionUnknown { id: *id })?;
+        session.closed.cancel();
+        let execs: Vec<Exec> = lock(&self.inner.execs)
+            .known
+            .values()
+            .filter(|exec| exec.inner.session.id == *id)
+            .cloned()
+            .collect();
+        for exec in &execs {
+            let _ = exec.ended().await;
+        }
+        let mut forget = Vec::new();
+        if let Some(mut driver) = session.shell.lock().await.take() {
+            driver.close().await;
+            forget.push(Request::Forget {
+                key: driver.host().key(),
+            });
+        }
+        session.trees.end().await;
+        for exec in &execs {
+            exec.remove();
+        }
+        forget.extend([session.key, session.count_key].map(|key| Request::Forget { key }));
+        self.inner.link.send(&forget);
+        Ok(())
+    }
+
+    /// Starts a command. When this returns, it runs even if the runtime dies.
+    ///
+    /// # Errors
+    /// If the session is not open, the name is taken or the command cannot
+    /// be started.
+    pub async fn exec(&self, id: &SessionId, order: ExecOrder) -> Result<Exec, CoreError> {
+        let session = lock(&self.inner.sessions).get(id).cloned();
+        let session = session.ok_or(CoreError::SessionUnknown { id: *id })?;
+        let name = order.id.clone();
+        let _reserved = self.reserve(&name)?;
+        let exec = match (&order.what, order.pty) {
+            (ExecWhat::Command(text), None) => {
+                let text = text.clone();
+                self.start_in_shell(&session, order, &text).await?
+            }
+            _ => self.start_process(&session, order).await?,
+        };
+        self.inner.total.fetch_add(1, Ordering::Relaxed);
+        Ok(exec)
+    }
+
+    fn reserve(&self, name: &ExecId) -> Result<Reserved<'_>, CoreError> {
+        let mut table = lock(&self.inner.execs);
+        if table.known.contains_key(name) || !table.starting.insert(name.clone()) {
+            return Err(CoreError::ExecExists { id: name.clone() });
+        }
+        Ok(Reserved {
+            core: &self.inner,
+            name: name.clone(),
+        })
+    }
+
+    /// The command of that name, until it is forgotten.
+    #[must_use]
+    pub fn find(&self, id: &ExecId) -> Option<Exec> {
+        lock(&self.inner.execs).known.get(id).cloned()
+    }
+
+    /// All commands that are not forgotten.
+    #[must_use]
+    pub fn list(&self) -> Vec<ExecInfo> {
+        let table = lock(&self.inner.execs);
+        table.known.values().map(Exec::info).collect()
+    }
+
+    /// Waits until nothing runs, at most this long.
+    pub async fn drain(&self, grace: Duration) {
+        let running: Vec<Exec> = lock(&self.inner.execs).known.values().cloned().collect();
+        let all = async {
+            for exec in running {
+                let _ = exec.ended().await;
+            }
+        };
+        let _ = tokio::time::timeout(grace, all).await;
+    }
+
+    /// Kills what is left and removes everything this runtime made.
+    pub async fn shutdown(self) {
+        let ids: Vec<SessionId> = lock(&self.inner.sessions).keys().copied().collect();
+        futures::future::join_all(ids.iter().map(|id| self.close(id))).await;
+        self.inner.link.send(&[Request::End]);
+        let gone = self.inner.link.lost();
+        if tokio::time::timeout(HOLDER_END_WAIT, gone).await.is_err() {
+            tracing::warn!("the holder does not end");
+        }
+        let holder = lock(&self.inner.holder).take();
+        if let Some(holder) = holder {
+            let collected = tokio::task::spawn_blocking(move || {
+                holder.has_ended(HOLDER_END_WAIT) && holder.reap().is_ok()
+            });
+            let _ = collected.await;
+        }
+        let _ = std::fs::remove_dir(&self.inner.spool_dir);
+        let _ = std::fs::remove_file(self.inner.settings.state_dir.join("holder.sock"));
+    }
+
+    /// Ends this runtime as a crash would: everything goes on, and the next
+    /// runtime with the same state directory finds it.
+    pub fn abandon(self) {
+        self.inner.link.leave();
+    }
+}
+
+/// A name that is taken while its command is being started.
+struct Reserved<'a> {
+    core: &'a CoreInner,
+    name: ExecId,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        lock(&self.core.execs).starting.remove(&self.name);
+    }
+}
+
+impl CoreInner {
+    /// Makes a command known by its name.
+    pub(super) fn introduce(&self, exec: &Exec) {
+        let mut table = lock(&self.execs);
+        table.known.insert(exec.id().clone(), exec.clone());
+    }
+
+    /// A command has ended: its result is kept for a while, unless nobody
+    /// wants it.
+    pub(super) fn ended(&self, exec: &Exec) {
+        if exec.inner.forgotten.load(Ordering::Acquire) {
+            exec.remove();
+            return;
+        }
+        let mut table = lock(&self.execs);
+        table.ended.push_back((Instant::now(), exec.id().clone()));
+        drop(table);
+        self.forget_old();
+    }
+
+    /// Forgets results that are too many or too old.
+    fn forget_old(&self) {
+        loop {
+            let mut table = lock(&self.execs);
+            let too_many = table.ended.len() > KEPT_RESULTS;
+            let Some((since, name)) = table.ended.front() else {
+                return;
+            };
+            if !too_many && since.elapsed() < KEPT_RESULT_TIME {
+                return;
+            }
+            let exec = table.known.get(name).cloned();
+            table.ended.pop_front();
+            drop(table);
+            if let Some(exec) = exec
+                && exec.info().state == ExecState::Ended
+            {
+                exec.remove();
+            }
+        }
+    }
+
+    /// Takes a command out of the table.
+    pub(super) fn drop_exec(&self, exec: &Exec) {
+        let mut table = lock(&self.execs);
+        let same = |found: &Exec| Arc::ptr_eq(&found.inner, &exec.inner);
+        if table.known.get(exec.id()).is_some_and(same) {
+            table.known.remove(exec.id());
+            table.ended.retain(|(_, name)| name != exec.id());
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! A command's life after its start: output moved, wishes heard, time kept,
+//! its end made known once.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use halter_exec::{CommandEnd, ExecError, HeldTree, Signal};
+use rustix::process::{Pid, kill_process_group};
+use tokio::sync::{OwnedMutexGuard, mpsc};
+use tokio::time::Instant;
+
+use super::error::CoreError;
+use super::handle::{Exec, Wish};
+use super::lock;
+use super::order::{ExecEnd, Scope, Usage};
+use super::output::Flows;
+use super::record::{Grip, StopReason};
+use super::session::ShellSeat;
+use super::trees::Past;
+use crate::holder::{EndWatch, ProcessEnd, Request};
+use crate::limits::CANCEL_GRACE;
+
+/// The shortest and longest pause between two looks at a tree that is being
+/// brought down.
+const LOOK_PAUSE: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(20));
+
+/// Time after which a command's process number is asked for.
+const LONG_LIVED: Duration = Duration::from_millis(50);
+
+/// Why a command is brought to its end.
+#[derive(Debug, Clone, Copy)]
+enum Stop {
+    TimedOut,
+    Cancelled(Option<Signal>),
+    /// The session goes, and everything with it.
+    Closed,
+}
+
+impl Stop {
+    fn reason(self) -> StopReason {
+        match self {
+            Self::TimedOut => StopReason::TimedOut,
+            Self::Cancelled(_) | Self::Closed => StopReason::Cancelled,
+        }
+    }
+
+    /// What is sent before KILL, and how long each has to act.
+    fn ladder(self, grace: Duration) -> Vec<(Signal, Duration)> {
+        match self {
+            Self::TimedOut => vec![(Signal::TERM, grace)],
+            Self::Cancelled(Some(Signal::KILL)) | Self::Closed => Vec::new(),
+            Self::Cancelled(Some(Signal::TERM)) => vec![(Signal::TERM, grace)],
+            Self::Cancelled(first) => vec![
+                (first.unwrap_or(Signal::INT), CANCEL_GRACE),
+                (Signal::TERM, grace),
+            ],
+        }
+    }
+}
+
+/// What a waiting driver hears first.
+enum Heard<End> {
+    End(End),
+    Stop(Stop),
+    Signal(Signal, Scope),
+    Old,
+}
+
+impl Exec {
+    /// Waits for the end of a command, for its time to be up, or for a wish.
+    async fn hear<End>(
+        &self,
+        end: impl Future<Output = End>,
+        wishes: &mut mpsc::UnboundedReceiver<Wish>,
+        deadline: Option<Instant>,
+        old: Option<Instant>,
+    ) -> Heard<End> {
+        tokio::select! {
+            biased;
+            end = end => Heard::End(end),
+            () = self.inner.session.closed.cancelled() => Heard::Stop(Stop::Closed),
+            wish = wishes.recv() => match wish {
+                Some(Wish::Signal(signal, scope)) => Heard::Signal(signal, scope),
+                Some(Wish::Cancel(signal)) => Heard::Stop(Stop::Cancelled(signal)),
+                None => Heard::Stop(Stop::Closed),
+            },
+            () = at(deadline) => Heard::Stop(Stop::TimedOut),
+            () = at(old) => Heard::Old,
+        }
+    }
+
+    /// When its time is up, also if an earlier daemon started it.
+    fn deadline(&self) -> Option<Instant> {
+        let record = lock(&self.inner.record);
+        let age = crate::clock::now_us().saturating_sub(record.started_us);
+        let left = record.timeout?.saturating_sub(Duration::from_micros(age));
+        Some(Instant::now() + left)
+    }
+
+    /// Drives a command that is a process of its own.
+    pub(super) async fn drive_process(
+        self,
+        mut flows: Flows,
+        end: EndWatch,
+        grip: Grip,
+        mut wishes: mpsc::UnboundedReceiver<Wish>,
+    ) {
+        let deadline = self.deadline();
+        let mut old = Some(Instant::now() + LONG_LIVED);
+        // One that was being stopped when its daemon died is stopped again.
+        let mut stop = lock(&self.inner.record).stop.map(|reason| match reason {
+            StopReason::TimedOut => Stop::TimedOut,
+            StopReason::Cancelled => Stop::Cancelled(None),
+        });
+        let ended = loop {
+            if let Some(stop) = stop {
+                let stopping = self.stop_process(stop, &end, &grip);
+                break flows.run_until(stopping).await;
+            }
+            let heard = self.hear(end.wait(), &mut wishes, deadline, old);
+            match flows.run_until(heard).await {
+                Heard::End(ended) => break ended,
+                Heard::Stop(reason) => {
+                    self.note_stop(reason.reason());
+                    stop = Some(reason);
+                }
+                Heard::Signal(signal, scope) => self.signal_process(signal, scope, &grip).await,
+                Heard::Old => {
+                    old = None;
+                    self.learn_pid().await;
+                }
+            }
+        };
+        flows.drain();
+        let pid = self.inner.pid.load(Ordering::Relaxed);
+        let session = &self.inner.session;
+        let trees = &session.trees;
+        let past = match stop {
+            None => Past::Peaceful,
+            Some(_) => Past::Killed,
+        };
+        trees.release(&session.spec, (pid != 0).then_some(pid), &grip, past);
+        let result = self.end_of_process(ended);
+        self.finish(result, None);
+        self.follow(flows).await;
+    }
+
+    async fn learn_pid(&self) -> Option<i32> {
+        let known = self.inner.pid.load(Ordering::Relaxed);
+        if known != 0 {
+            return Some(known);
+        }
+        let core = self.inner.core.upgrade()?;
+        let pid = core.link.pid_of(self.inner.key).await?;
+        self.inner.pid.store(pid, Ordering::Relaxed);
+        Some(pid)
+    }
+
+    async fn tree(&self, grip: &Grip) -> Option<HeldTree> {
+        let pid = self.learn_pid().await.unwrap_or(0);
+        let session = &self.inner.session;
+        session.trees.tree(&session.spec, pid, grip)
+    }
+
+    async fn signal_process(&self, signal: Signal, scope: Scope, grip: &Grip) {
+        match scope {
+            Scope::Leader => {
+                if let Some(core) = self.inner.core.upgrade() {
+                    core.link.send(&[Request::Signal {
+                        key: self.inner.key,
+                        signal: signal.number(),
+                    }]);
+                }
+            }
+            Scope::Group => {
+                let pid = self.learn_pid().await.and_then(Pid::from_raw);
+                let number = rustix::process::Signal::from_named_raw(signal.number());
+                if let (Some(pid), Some(signal)) = (pid, number) {
+                    // A group that is gone needs no signal.
+                    let _ = kill_process_group(pid, signal);
+                }
+            }
+            Scope::Tree => {
+                if let Some(tree) = self.tree(grip).await {
+                    tree.signal(signal);
+                }
+            }
+        }
+    }
+
+    /// Signals the whole tree up to KILL until nothing is left of it.
+    async fn stop_process(&self, stop: Stop, end: &EndWatch, grip: &Grip) -> ProcessEnd {
+        let Some(tree) = self.tree(grip).await else {
+            return end.wait().await;
+        };
+        for (signal, limit) in stop.ladder(self.grace()) {
+            tree.signal(signal);
+            // A stopped process takes no other signal.
+            tree.signal(Signal::CONT);
+            if gone_within(&tree, end, limit).await {
+                return end.wait().await;
+            }
+        }
+        if !tree.kill_until_gone().await {
+            tracing::warn!(exec = %self.inner.id, "something of a command does not die");
+        }
+        end.wait().await
+    }
+
+    fn grace(&self) -> Duration {
+        let core = self.inner.core.upgrade();
+        core.map_or(Duration::ZERO, |core| core.settings.grace)
+    }
+
+    fn end_of_process(&self, ended: ProcessEnd) -> Result<ExecEnd, CoreError> {
+        let exit = match ended {
+            ProcessEnd::Exited(exit) => exit,
+            ProcessEnd::Failed(failure) => return Err(self.explain(failure)),
+            ProcessEnd::Lost => return Err(lost()),
+        };
+        let record = lock(&self.inner.record);
+        let duration = Duration::from_micros(exit.at_us.saturating_sub(record.started_us));
+        Ok(ExecEnd {
+            exit_code: exit.code,
+            signal: exit.signal,
+            timed_out: record.stop == Some(StopReason::TimedOut),
+            cancelled: record.stop == Some(StopReason::Cancelled),
+            duration,
+            usage: Some(Usage {
+                user_time: Duration::from_micros(exit.user_us),
+                system_time: Duration::from_micros(exit.system_us),
+                max_resident_bytes: exit.max_resident_bytes,
+            }),
+            cwd: None,
+        })
+    }
+
+    /// Drives a command that was given to the session's shell.
+    pub(super) async fn drive_shell(
+        self,
+        mut flows: Flows,
+        mut seat: OwnedMutexGuard<ShellSeat>,
+        mut wishes: mpsc::UnboundedReceiver<Wish>,
+    ) {
+        let deadline = self.deadline();
+        let mut stop = lock(&self.inner.record).stop.map(|reason| match reason {
+            StopReason::TimedOut => Stop::TimedOut,
+            StopReason::Cancelled => Stop::Cancelled(None),
+        });
+        let result = loop {
+            let Some(driver) = seat.as_mut() else {
+                break Err(lost());
+            };
+            if let Some(stop) = stop {
+                let stopping = self.stop_in_shell(stop, driver);
+                break self.end_in_shell(flows.run_until(stopping).await);
+            }
+            let heard = self.hear(driver.ended(), &mut wishes, deadline, None);
+            match flows.run_until(heard).await {
+                Heard::End(end) => break self.end_in_shell(end),
+                Heard::Stop(reason) => {
+                    self.note_stop(reason.reason());
+                    stop = Some(reason);
+                }
+                Heard::Signal(signal, _) => driver.signal(signal),
+                Heard::Old => {}
+            }
+        };
+        flows.drain();
+        let state = seat.as_ref().and_then(|driver| driver.host().flush());
+        self.finish(result, state);
+        drop(seat);
+        self.follow(flows).await;
+    }
+
+    async fn stop_in_shell(
+        &self,
+        stop: Stop,
+        driver: &mut halter_exec::ShellDriver<super::shell::HolderHost>,
+    ) -> Result<CommandEnd, ExecError> {
+        if matches!(stop, Stop::Closed) {
+            driver.close().await;
+            return driver.ended().await;
+        }
+        // The shell must have been told of the command before it is told to
+        // stop it.
+        if let (Some(core), Some(process)) = (self.inner.core.upgrade(), driver.process()) {
+            core.link.pid_of(process.key()).await;
+        }
+        let grace = match stop {
+            Stop::Cancelled(Some(Signal::KILL)) => Duration::ZERO,
+            _ => self.grace(),
+        };
+        if let Stop::Cancelled(Some(signal)) = stop {
+            driver.signal(signal);
+        }
+        driver.interrupt(grace).await
+    }
+
+    fn end_in_shell(&self, end: Result<CommandEnd, ExecError>) -> Result<ExecEnd, CoreError> {
+        let record = lock(&self.inner.record);
+        let age = crate::clock::now_us().saturating_sub(record.started_us);
+        let duration = Duration::from_micros(age);
+        let timed_out = record.stop == Some(StopReason::TimedOut);
+        let cancelled = record.stop == Some(StopReason::Cancelled);
+        match end {
+            Ok(end) => Ok(ExecEnd {
+                exit_code: end.status.code,
+                signal: end.status.signal,
+                timed_out,
+                cancelled,
+                duration,
+                usage: None,
+                cwd: Some(end.cwd),
+            }),
+            // The session was closed under it.
+            Err(_) if cancelled => Ok(ExecEnd {
+                exit_code: None,
+                signal: Some(Signal::KILL.number()),
+                timed_out,
+                cancelled,
+                duration,
+                usage: None,
+                cwd: None,
+            }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes the end known: first to the holder, then to everybody else.
+    fn finish(&self, result: Result<ExecEnd, CoreError>, state: Option<Request>) {
+        if let Ok(end) = &result {
+            lock(&self.inner.record).end = Some(end.clone());
+        }
+        let key = self.inner.key;
+        if let Some(core) = self.inner.core.upgrade() {
+            let mut requests = vec![self.put_request(), Request::Settle { key }];
+            requests.extend(state);
+            core.link.send(&requests);
+        }
+        self.inner.stdout.finish();
+        if let Some(stderr) = &self.inner.stderr {
+            stderr.finish();
+        }
+        self.inner.end.send_replace(Some(result));
+        if let Some(core) = self.inner.core.upgrade() {
+            core.ended(self);
+        }
+    }
+
+    /// Goes on moving what the command's background processes write.
+    pub(super) async fn follow(self, mut flows: Flows) {
+        let closed = self.inner.session.closed.clone();
+        while flows.is_open() && !closed.is_cancelled() {
+            let Flows { stdout, stderr } = &mut flows;
+            tokio::select! {
+                () = stdout.advance() => {}
+                () = super::output::advance(stderr.as_mut()) => {}
+                () = closed.cancelled() => {}
+            }
+        }
+        drop(flows);
+        self.inner.flowing.store(false, Ordering::Release);
+        if lock(&self.inner.record).forgotten {
+            self.let_go();
+        }
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether the process has ended and nothing of its tree is left, looked at
+/// until the limit has passed.
+async fn gone_within(tree: &HeldTree, end: &EndWatch, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    let (mut pause, longest) = LOOK_PAUSE;
+    loop {
+        if end.now().is_some() && tree.is_gone() {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(longest);
+    }
+}
+
+pub(super) fn lost() -> CoreError {
+    CoreError::Internal {
+        message: "the holder of all processes has ended, and the command with it; \
+                  run it again"
+            .to_owned(),
+    }
+}

@@ -1,0 +1,327 @@
+//! One command, for whoever asks about it.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use halter_exec::{Signal, Spool, SpoolChunk};
+use rustix::termios::{Winsize, tcsetwinsize};
+use tokio::sync::{mpsc, watch};
+
+use super::core::CoreInner;
+use super::error::CoreError;
+use super::input::{Delivery, Input};
+use super::lock;
+use super::order::{Chunk, ExecEnd, ExecId, ExecInfo, ExecState, Scope, Stream, TerminalSize};
+use super::record::{ExecRecord, Record, StopReason};
+use super::session::Session;
+use crate::holder::{Key, Request};
+
+/// One command. Cheap to clone; the command does not notice a handle going.
+#[derive(Clone)]
+pub struct Exec {
+    pub(super) inner: Arc<ExecInner>,
+}
+
+/// What somebody wants of a running command.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wish {
+    Cancel(Option<Signal>),
+    Signal(Signal, Scope),
+}
+
+pub(super) struct ExecInner {
+    pub core: Weak<CoreInner>,
+    pub session: Arc<Session>,
+    pub key: Key,
+    pub id: ExecId,
+    pub record: Mutex<ExecRecord>,
+    pub stdout: Spool,
+    pub stderr: Option<Spool>,
+    pub input: Arc<tokio::sync::Mutex<Option<Input>>>,
+    /// Our end of its terminal.
+    pub terminal: Option<OwnedFd>,
+    /// Its first process; 0 while that is not known.
+    pub pid: AtomicI32,
+    pub wishes: mpsc::UnboundedSender<Wish>,
+    pub end: watch::Sender<Option<Result<ExecEnd, CoreError>>>,
+    pub forgotten: AtomicBool,
+    /// Whether somebody may still write to its streams.
+    pub flowing: AtomicBool,
+}
+
+impl std::fmt::Debug for Exec {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Exec").field(&self.inner.id).finish()
+    }
+}
+
+impl Exec {
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> &ExecId {
+        &self.inner.id
+    }
+
+    /// What is known about it.
+    #[must_use]
+    pub fn info(&self) -> ExecInfo {
+        let record = lock(&self.inner.record);
+        let pid = self.inner.pid.load(Ordering::Relaxed);
+        let ended = self.inner.end.borrow().is_some();
+        ExecInfo {
+            id: record.id.clone(),
+            session: record.session,
+            what: record.what.clone(),
+            state: if ended {
+                ExecState::Ended
+            } else {
+                ExecState::Running
+            },
+            started: SystemTime::UNIX_EPOCH + Duration::from_millis(record.started_ms),
+            pid: (pid != 0).then_some(pid),
+            pty: self.inner.terminal.is_some(),
+            note: record.note.clone(),
+        }
+    }
+
+    /// How it ended, once it has; at once if it has already.
+    ///
+    /// # Errors
+    /// If it could not be started.
+    pub async fn ended(&self) -> Result<ExecEnd, CoreError> {
+        let mut receiver = self.inner.end.subscribe();
+        match receiver.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(end)) => end.clone(),
+            _ => Err(CoreError::Ended),
+        }
+    }
+
+    fn spool(&self, stream: Stream) -> Option<&Spool> {
+        match stream {
+            Stream::Stdout => Some(&self.inner.stdout),
+            Stream::Stderr => self.inner.stderr.as_ref(),
+        }
+    }
+
+    /// Reads a stream from an offset on.
+    #[must_use]
+    pub fn reader(&self, stream: Stream, offset: u64) -> SpoolReader {
+        SpoolReader {
+            reader: self.spool(stream).map(|spool| spool.reader(offset)),
+        }
+    }
+
+    /// Gives it input. `offset` is the number of the first byte of `data`:
+    /// bytes accepted before are not given twice. Returns the number of the
+    /// next byte.
+    ///
+    /// # Errors
+    /// If its input is closed, or the offset leaves a gap.
+    pub async fn write(
+        &self,
+        offset: Option<u64>,
+        data: Bytes,
+        eof: bool,
+    ) -> Result<u64, CoreError> {
+        let mut guard = Arc::clone(&self.inner.input).lock_owned().await;
+        let input = guard.as_mut().ok_or(CoreError::StdinClosed)?;
+        // Somebody who writes faster than the command reads waits here.
+        if input.is_full() {
+            self.delivered(input.deliver().await);
+        }
+        let ended_before = input.is_ended();
+        let accepted = input.accept(offset, &data, eof)?;
+        if input.is_ended() && !ended_before {
+            lock(&self.inner.record).input_ended = true;
+            self.put_record();
+        }
+        let delivering = self.clone();
+        tokio::spawn(async move {
+            if let Some(input) = guard.as_mut() {
+                let done = tokio::select! {
+                    done = input.deliver() => done,
+                    _ = delivering.ended() => Delivery::Refused,
+                };
+                delivering.delivered(done);
+            }
+        });
+        Ok(accepted)
+    }
+
+    fn delivered(&self, delivery: Delivery) {
+        if delivery != Delivery::Done
+            && let Some(core) = self.inner.core.upgrade()
+        {
+            let key = self.inner.key;
+            core.link.send(&[Request::CloseInput { key }]);
+        }
+    }
+
+    /// Goes on delivering input that was accepted by an earlier daemon.
+    pub(super) fn resume_input(&self) {
+        let resuming = self.clone();
+        tokio::spawn(async move { resuming.write(None, Bytes::new(), false).await });
+    }
+
+    /// Gives its terminal another size.
+    ///
+    /// # Errors
+    /// If it has no terminal or has ended.
+    pub fn resize(&self, size: TerminalSize) -> Result<(), CoreError> {
+        let terminal = self.inner.terminal.as_ref().ok_or(CoreError::NoTerminal)?;
+        if self.inner.end.borrow().is_some() {
+            return Err(CoreError::Ended);
+        }
+        tcsetwinsize(terminal, window(size)).map_err(|error| CoreError::Internal {
+            message: format!("the terminal does not take its new size: {error}"),
+        })
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn signal(&self, signal: Signal, scope: Scope) -> Result<(), CoreError> {
+        if self.inner.end.borrow().is_some() {
+            return Err(CoreError::Ended);
+        }
+        let wish = Wish::Signal(signal, scope);
+        self.inner.wishes.send(wish).map_err(|_| CoreError::Ended)
+    }
+
+    /// Ends it: this signal (INT without one), then TERM, then KILL to
+    /// everything it started. The session's shell stays. Returns when it has
+    /// ended.
+    pub async fn cancel(&self, signal: Option<Signal>) {
+        // One that has ended needs no cancelling.
+        let _ = self.inner.wishes.send(Wish::Cancel(signal));
+        let _ = self.ended().await;
+    }
+
+    /// Its result has been acknowledged: nobody will read it any more. A
+    /// command that still runs is forgotten when it has ended.
+    pub fn forget(&self) {
+        self.inner.forgotten.store(true, Ordering::Release);
+        if self.inner.end.borrow().is_some() {
+            self.remove();
+        }
+    }
+
+    /// Takes it out of the table and gives back what it holds.
+    pub(super) fn remove(&self) {
+        if let Some(core) = self.inner.core.upgrade() {
+            core.drop_exec(self);
+        }
+        for spool in [Some(&self.inner.stdout), self.inner.stderr.as_ref()] {
+            if let Some(Err(error)) = spool.map(halter_exec::Spool::remove) {
+                tracing::warn!(%error, "a spool stays");
+            }
+        }
+        self.let_go();
+    }
+
+    /// Has the holder drop its part, unless somebody may still write to the
+    /// streams: whoever does must not meet a closed pipe.
+    pub(super) fn let_go(&self) {
+        let Some(core) = self.inner.core.upgrade() else {
+            return;
+        };
+        if self.inner.flowing.load(Ordering::Acquire) {
+            lock(&self.inner.record).forgotten = true;
+            self.put_record();
+        } else {
+            let key = self.inner.key;
+            core.link.send(&[Request::Forget { key }]);
+        }
+    }
+
+    pub(super) fn put_record(&self) {
+        if let Some(core) = self.inner.core.upgrade() {
+            core.link.send(&[self.put_request()]);
+        }
+    }
+
+    pub(super) fn put_request(&self) -> Request {
+        let record = lock(&self.inner.record).clone();
+        Request::Put {
+            key: self.inner.key,
+            record: Record::Exec(record).encode(),
+            units: Vec::new(),
+        }
+    }
+
+    /// Notes why it is brought to its end, before it is.
+    pub(super) fn note_stop(&self, reason: StopReason) {
+        lock(&self.inner.record).stop.get_or_insert(reason);
+        self.put_record();
+    }
+}
+
+pub(super) fn window(size: TerminalSize) -> Winsize {
+    Winsize {
+        ws_row: size.rows,
+        ws_col: size.cols,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+/// Reads one stream of one command.
+#[derive(Debug)]
+pub struct SpoolReader {
+    /// `None` for the second stream of a terminal, which has none.
+    reader: Option<halter_exec::SpoolReader>,
+}
+
+impl SpoolReader {
+    /// Where the next byte stands.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.reader.as_ref().map_or(0, |reader| reader.offset())
+    }
+
+    /// The next piece, of at most `max` bytes; waits for it.
+    ///
+    /// # Errors
+    /// If the spool cannot be read.
+    pub async fn next(&mut self, max: usize) -> Result<Chunk, CoreError> {
+        match &mut self.reader {
+            None => Ok(Chunk::End { offset: 0 }),
+            Some(reader) => {
+                let found = reader.next(max).await.map_err(unreadable)?;
+                Ok(chunk(found, reader.offset()))
+            }
+        }
+    }
+
+    /// The next piece if there is one already.
+    ///
+    /// # Errors
+    /// If the spool cannot be read.
+    pub fn try_next(&mut self, max: usize) -> Result<Option<Chunk>, CoreError> {
+        match &mut self.reader {
+            None => Ok(Some(Chunk::End { offset: 0 })),
+            Some(reader) => {
+                let found = reader.try_next(max).map_err(unreadable)?;
+                Ok(found.map(|found| chunk(found, reader.offset())))
+            }
+        }
+    }
+}
+
+fn unreadable(error: std::io::Error) -> CoreError {
+    CoreError::Internal {
+        message: format!("the kept output cannot be read: {error}"),
+    }
+}
+
+fn chunk(chunk: SpoolChunk, offset: u64) -> Chunk {
+    match chunk {
+        SpoolChunk::Data { offset, bytes } => Chunk::Data { offset, bytes },
+        SpoolChunk::Gap { from, to } => Chunk::Gap { from, to },
+        _ => Chunk::End { offset },
+    }
+}

@@ -1,0 +1,167 @@
+//! From a command's pipes to its spools.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use halter_exec::{Moved, Spool, watch_descriptor};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::limits::{LARGE_PIPE_BYTES, TERMINAL_SPLICE_BYTES};
+
+/// One stream on its way into its spool.
+#[derive(Debug)]
+pub(super) struct Flow {
+    source: AsyncFd<OwnedFd>,
+    spool: Spool,
+    /// A terminal is no pipe: its bytes pass through one, held by the holder
+    /// like any other, so that none is lost on the way.
+    relay: Option<Relay>,
+    open: bool,
+    enlarged: bool,
+}
+
+#[derive(Debug)]
+struct Relay {
+    read: OwnedFd,
+    write: OwnedFd,
+}
+
+impl Flow {
+    /// The flow of a pipe.
+    pub(super) fn of_pipe(pipe: OwnedFd, spool: Spool) -> io::Result<Self> {
+        Ok(Self {
+            source: watch_descriptor(pipe, Interest::READABLE)?,
+            spool,
+            relay: None,
+            open: true,
+            enlarged: false,
+        })
+    }
+
+    /// The flow of a terminal, through a pipe whose read end this is.
+    pub(super) fn of_terminal(master: OwnedFd, pipe: OwnedFd, spool: Spool) -> io::Result<Self> {
+        // Another way into the pipe: the one it was made with is gone by now.
+        let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let write = open(path, flags, Mode::empty())?;
+        Ok(Self {
+            source: watch_descriptor(master, Interest::READABLE)?,
+            spool,
+            relay: Some(Relay { read: pipe, write }),
+            open: true,
+            enlarged: true,
+        })
+    }
+
+    /// Whether something may still come.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Waits until something can be moved, and moves what is there. Never
+    /// returns once the flow has come to its end.
+    pub(super) async fn advance(&mut self) {
+        if !self.open {
+            return std::future::pending().await;
+        }
+        let moved = match self.source.readable().await {
+            Ok(mut ready) => {
+                let moved = step(ready.get_inner(), &self.spool, self.relay.as_ref());
+                if moved == Moved::WouldBlock {
+                    ready.clear_ready();
+                }
+                moved
+            }
+            Err(_) => Moved::End,
+        };
+        if moved == Moved::End {
+            self.open = false;
+        } else if !self.enlarged && self.spool.total() > LARGE_PIPE_BYTES as u64 {
+            // A stream that is busy costs fewer turns with a larger pipe.
+            let _ = fcntl_setpipe_size(self.source.get_ref(), LARGE_PIPE_BYTES);
+            self.enlarged = true;
+        }
+    }
+
+    /// Moves all that has been written until now.
+    pub(super) fn drain(&mut self) {
+        while self.open {
+            match step(self.source.get_ref(), &self.spool, self.relay.as_ref()) {
+                Moved::Bytes(_) => {}
+                Moved::WouldBlock => return,
+                Moved::End => self.open = false,
+            }
+        }
+    }
+}
+
+/// Moves what is there, up to a bound. A pipe that cannot be read any more is
+/// at its end.
+fn step(source: &OwnedFd, spool: &Spool, relay: Option<&Relay>) -> Moved {
+    let Some(relay) = relay else {
+        return spool.splice_from(source).unwrap_or(Moved::End);
+    };
+    // What is left in the relay from before comes first.
+    match spool.splice_from(&relay.read) {
+        Ok(Moved::WouldBlock) => {}
+        Ok(moved) => return moved,
+        Err(_) => return Moved::End,
+    }
+    let flags = SpliceFlags::NONBLOCK;
+    let count = TERMINAL_SPLICE_BYTES;
+    match rustix::io::retry_on_intr(|| splice(source, None, &relay.write, None, count, flags)) {
+        Ok(1..) => spool.splice_from(&relay.read).unwrap_or(Moved::End),
+        Err(Errno::AGAIN) => Moved::WouldBlock,
+        // Every program has closed the terminal.
+        Ok(0) | Err(_) => Moved::End,
+    }
+}
+
+/// Both streams of a command; a terminal has only the first.
+#[derive(Debug)]
+pub(super) struct Flows {
+    pub stdout: Flow,
+    pub stderr: Option<Flow>,
+}
+
+impl Flows {
+    /// Moves output until the future is done.
+    pub(super) async fn run_until<Output>(
+        &mut self,
+        until: impl Future<Output = Output>,
+    ) -> Output {
+        tokio::pin!(until);
+        loop {
+            let Self { stdout, stderr } = self;
+            tokio::select! {
+                biased;
+                output = &mut until => return output,
+                () = stdout.advance() => {}
+                () = advance(stderr.as_mut()) => {}
+            }
+        }
+    }
+
+    /// Moves all that has been written until now.
+    pub(super) fn drain(&mut self) {
+        self.stdout.drain();
+        if let Some(stderr) = &mut self.stderr {
+            stderr.drain();
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.stdout.is_open() || self.stderr.as_ref().is_some_and(Flow::is_open)
+    }
+}
+
+pub(super) async fn advance(flow: Option<&mut Flow>) {
+    match flow {
+        Some(flow) => flow.advance().await,
+        None => std::future::pending().await,
+    }
+}

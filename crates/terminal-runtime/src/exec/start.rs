@@ -1,0 +1,371 @@
+//! Starting a command: its streams, its plan, its record, and the one message
+//! that makes it so.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use halter_exec::{
+    CommandStreams, CommandText, Environment, LaunchFailure, LaunchPlan, ShellDriver, Spool,
+    find_program_in,
+};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::tcsetwinsize;
+use tokio::sync::{mpsc, watch};
+
+use super::core::{Core, CoreInner};
+use super::error::CoreError;
+use super::handle::{Exec, ExecInner, Wish, window};
+use super::input::Input;
+use super::order::{ExecOrder, ExecStdin, ExecWhat, TerminalSize};
+use super::output::{Flow, Flows};
+use super::record::{ExecRecord, Place, Record};
+use super::session::Session;
+use super::shell::HolderHost;
+use crate::holder::{GivenUnit, Key, Request, Role, Source, Start, UnitKind};
+
+/// The streams of a command, as the holder keeps them and as we do.
+pub(super) struct Streams {
+    pub units: Vec<u64>,
+    /// Where its descriptors 0, 1 and 2 come from.
+    pub slots: [Source; 3],
+    /// Where a shell opens them.
+    pub paths: [PathBuf; 3],
+    pub stdout: Spool,
+    pub stderr: Option<Spool>,
+    pub flows: Flows,
+    pub input: Option<Input>,
+    pub terminal: Option<OwnedFd>,
+}
+
+fn internal(action: &'static str) -> impl Fn(io::Error) -> CoreError {
+    move |error| CoreError::Internal {
+        message: format!("{action} failed: {error}"),
+    }
+}
+
+fn missing() -> io::Error {
+    io::ErrorKind::BrokenPipe.into()
+}
+
+fn part(unit: usize, part: u8) -> Source {
+    let unit = u8::try_from(unit).unwrap_or(u8::MAX);
+    Source::Part { unit, part }
+}
+
+/// The file a stream overflows to.
+pub(super) fn spool_path(spool_dir: &Path, key: Key, stream: &str) -> PathBuf {
+    spool_dir.join(format!("{key}.{stream}"))
+}
+
+impl CoreInner {
+    async fn output(&self, key: Key, stream: &str) -> io::Result<(GivenUnit, OwnedFd, Spool)> {
+        let mut unit = self.link.unit(UnitKind::Output).await?;
+        let pipe = unit.take(0).ok_or_else(missing)?;
+        let head = unit.take(2).ok_or_else(missing)?;
+        let path = spool_path(&self.spool_dir, key, stream);
+        let spool = Spool::new(File::from(head), path, self.settings.spool_quota_bytes)?;
+        Ok((unit, pipe, spool))
+    }
+
+    /// Pipes for a command.
+    async fn pipes(&self, key: Key, stdin: &ExecStdin) -> io::Result<Streams> {
+        let holder = self.link.holder();
+        let (out, out_pipe, stdout) = self.output(key, "out").await?;
+        let (err, err_pipe, stderr) = self.output(key, "err").await?;
+        let mut streams = Streams {
+            units: vec![out.unit.id, err.unit.id],
+            slots: [Source::Null, part(0, 1), part(1, 1)],
+            paths: ["/dev/null".into(), out.path(holder, 1), err.path(holder, 1)],
+            flows: Flows {
+                stdout: Flow::of_pipe(out_pipe, stdout.clone())?,
+                stderr: Some(Flow::of_pipe(err_pipe, stderr.clone())?),
+            },
+            stdout,
+            stderr: Some(stderr),
+            input: None,
+            terminal: None,
+        };
+        let [source, _, _] = &mut streams.slots;
+        let [path, _, _] = &mut streams.paths;
+        match stdin {
+            ExecStdin::Null => {}
+            ExecStdin::Bytes(bytes) => {
+                let mut file = self.link.unit(UnitKind::File).await?;
+                let content = File::from(file.take(0).ok_or_else(missing)?);
+                content.write_all_at(bytes, 0)?;
+                *source = part(streams.units.len(), 0);
+                *path = file.path(holder, 0);
+                streams.units.push(file.unit.id);
+            }
+            ExecStdin::Open => {
+                let mut log = self.link.unit(UnitKind::File).await?;
+                let mut pipe = self.link.unit(UnitKind::Input).await?;
+                let ours = pipe.take(0).ok_or_else(missing)?;
+                let file = log.take(0).ok_or_else(missing)?;
+                streams.input = Some(Input::to_pipe(file, ours, false)?);
+                *source = part(streams.units.len() + 1, 1);
+                *path = pipe.path(holder, 1);
+                streams.units.extend([log.unit.id, pipe.unit.id]);
+            }
+        }
+        Ok(streams)
+    }
+
+    /// A terminal for a command.
+    async fn terminal(&self, key: Key, size: TerminalSize) -> io::Result<Streams> {
+        let (out, pipe, stdout) = self.output(key, "out").await?;
+        let mut log = self.link.unit(UnitKind::File).await?;
+        let (master, slave) = open_terminal(size)?;
+        let given = self.link.give(
+            UnitKind::Terminal,
+            &[
+                std::os::fd::AsFd::as_fd(&master),
+                std::os::fd::AsFd::as_fd(&slave),
+            ],
+        );
+        let slave = part(2, 1);
+        Ok(Streams {
+            units: vec![out.unit.id, log.unit.id, given],
+            slots: [slave, slave, slave],
+            paths: std::array::from_fn(|_| PathBuf::new()),
+            flows: Flows {
+                stdout: Flow::of_terminal(master.try_clone()?, pipe, stdout.clone())?,
+                stderr: None,
+            },
+            stdout,
+            stderr: None,
+            input: Some(Input::to_terminal(
+                log.take(0).ok_or_else(missing)?,
+                master.try_clone()?,
+                false,
+            )?),
+            terminal: Some(master),
+        })
+    }
+
+    async fn streams(&self, key: Key, order: &ExecOrder) -> Result<Streams, CoreError> {
+        let made = match order.pty {
+            Some(size) => self.terminal(key, size).await,
+            None => self.pipes(key, &order.stdin).await,
+        };
+        made.map_err(internal("making the command's streams"))
+    }
+}
+
+/// A terminal, our end first.
+fn open_terminal(size: TerminalSize) -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags)?;
+    unlockpt(&master)?;
+    let slave = ioctl_tiocgptpeer(&master, flags)?;
+    tcsetwinsize(&slave, window(size))?;
+    let status = rustix::fs::fcntl_getfl(&master)?;
+    rustix::fs::fcntl_setfl(&master, status | rustix::fs::OFlags::NONBLOCK)?;
+    Ok((master, slave))
+}
+
+impl Core {
+    /// Starts a command that is a process of its own.
+    pub(super) async fn start_process(
+        &self,
+        session: &Arc<Session>,
+        order: ExecOrder,
+    ) -> Result<Exec, CoreError> {
+        let core = &self.inner;
+        let key = core.link.new_key();
+        let mut plan = core.plan(session, &order)?;
+        let streams = core.streams(key, &order).await?;
+        if order.pty.is_some() {
+            plan.terminal = Some(0);
+        }
+        let grip = session.trees.plant(&session.spec, &mut plan)?;
+        let record = new_record(session, &order, Place::Process(grip.clone()));
+        let end = core.link.end_of(key);
+        core.link.send(&[
+            session.count_request(),
+            Request::Spawn {
+                key,
+                record: Record::Exec(record.clone()).encode(),
+                units: streams.units.clone(),
+                role: Role::Command,
+                slots: streams.slots.to_vec(),
+                plan: plan.encode(),
+            },
+        ]);
+        let (exec, flows, wishes) = self.new_exec(session, key, record, streams);
+        core.introduce(&exec);
+        tokio::spawn(exec.clone().drive_process(flows, end, grip, wishes));
+        Ok(exec)
+    }
+
+    /// Gives a command to the session's shell.
+    pub(super) async fn start_in_shell(
+        &self,
+        session: &Arc<Session>,
+        order: ExecOrder,
+        text: &str,
+    ) -> Result<Exec, CoreError> {
+        let core = &self.inner;
+        let mut seat = Arc::clone(&session.shell).lock_owned().await;
+        if session.closed.is_cancelled() {
+            return Err(CoreError::SessionUnknown { id: session.id });
+        }
+        let driver = seat.get_or_insert_with(|| {
+            let key = core.link.new_key();
+            let host = HolderHost::new(core.link.clone(), Arc::clone(session), key);
+            ShellDriver::new(host, session.shell_config(&core.settings))
+        });
+        let key = core.link.new_key();
+        let streams = core.streams(key, &order).await?;
+        let record = new_record(session, &order, Place::Shell(driver.host().key()));
+        driver.host().announce(Start {
+            key,
+            record: Record::Exec(record.clone()).encode(),
+            units: streams.units.clone(),
+        });
+        let [stdin, stdout, stderr] = &streams.paths;
+        let command = CommandText {
+            text,
+            cwd: None,
+            environment: &order.environment,
+        };
+        let paths = CommandStreams {
+            stdin,
+            stdout,
+            stderr,
+        };
+        if let Err(error) = driver.start(&command, &paths).await {
+            driver.host().retract();
+            let units = streams.units;
+            core.link
+                .send(&[Request::Forget { key }, Request::Drop { units }]);
+            return Err(error.into());
+        }
+        let (exec, flows, wishes) = self.new_exec(session, key, record, streams);
+        core.introduce(&exec);
+        tokio::spawn(exec.clone().drive_shell(flows, seat, wishes));
+        Ok(exec)
+    }
+
+    /// The handle of a command that has been started.
+    pub(super) fn new_exec(
+        &self,
+        session: &Arc<Session>,
+        key: Key,
+        record: ExecRecord,
+        streams: Streams,
+    ) -> (Exec, Flows, mpsc::UnboundedReceiver<Wish>) {
+        let (wishes, heard) = mpsc::unbounded_channel();
+        let inner = ExecInner {
+            core: Arc::downgrade(&self.inner),
+            session: Arc::clone(session),
+            key,
+            id: record.id.clone(),
+            record: Mutex::new(record),
+            stdout: streams.stdout,
+            stderr: streams.stderr,
+            input: Arc::new(tokio::sync::Mutex::new(streams.input)),
+            terminal: streams.terminal,
+            pid: AtomicI32::new(0),
+            wishes,
+            end: watch::Sender::new(None),
+            forgotten: AtomicBool::new(false),
+            flowing: AtomicBool::new(true),
+        };
+        let exec = Exec {
+            inner: Arc::new(inner),
+        };
+        (exec, streams.flows, heard)
+    }
+}
+
+impl CoreInner {
+    /// The process of a command that is not given to the persistent shell. A
+    /// terminal is led by a process of its own, so a line for the shell runs
+    /// in a new one there.
+    fn plan(&self, session: &Session, order: &ExecOrder) -> Result<LaunchPlan, CoreError> {
+        let spec = &session.spec;
+        let mut environment = session.environment(&self.settings);
+        environment.extend(order.environment.iter());
+        let shell = || spec.shell.clone().into_os_string();
+        let arguments: Vec<OsString> = match &order.what {
+            ExecWhat::Command(text) | ExecWhat::Fresh(text) => {
+                vec![shell(), "-c".into(), text.into()]
+            }
+            ExecWhat::Argv(words) => words.iter().map(OsString::from).collect(),
+        };
+        let program = find(
+            spec.chroot.as_deref(),
+            &arguments,
+            &environment,
+            &spec.working_dir,
+        )?;
+        let mut plan = LaunchPlan::new(program, &spec.working_dir).standard_streams();
+        plan.arguments = arguments;
+        plan.environment = environment;
+        Ok(plan)
+    }
+}
+
+fn find(
+    root: Option<&Path>,
+    arguments: &[OsString],
+    environment: &Environment,
+    cwd: &Path,
+) -> Result<PathBuf, CoreError> {
+    let program = arguments.first().cloned().unwrap_or_default();
+    Ok(find_program_in(root, &program, environment, cwd)?)
+}
+
+fn new_record(session: &Session, order: &ExecOrder, place: Place) -> ExecRecord {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.unwrap_or(Duration::ZERO).as_millis();
+    ExecRecord {
+        id: order.id.clone(),
+        session: session.id,
+        what: order.what.clone(),
+        note: order.note.clone(),
+        started_ms: u64::try_from(now).unwrap_or(u64::MAX),
+        started_us: crate::clock::now_us(),
+        timeout: order.timeout,
+        place,
+        stop: None,
+        input_ended: false,
+        forgotten: false,
+        end: None,
+    }
+}
+
+impl Exec {
+    /// Why it could not be started, in words.
+    pub(super) fn explain(&self, failure: LaunchFailure) -> CoreError {
+        let Some(core) = self.inner.core.upgrade() else {
+            return super::drive::lost();
+        };
+        let what = super::lock(&self.inner.record).what.clone();
+        let order = ExecOrder {
+            id: self.inner.id.clone(),
+            what,
+            environment: Environment::new(),
+            stdin: ExecStdin::Null,
+            timeout: None,
+            pty: None,
+            note: bytes::Bytes::new(),
+        };
+        match core.plan(&self.inner.session, &order) {
+            Ok(mut plan) => {
+                plan.root.clone_from(&self.inner.session.spec.chroot);
+                let program = plan.arguments.first().cloned().unwrap_or_default();
+                failure.explain(&plan, &program.to_string_lossy()).into()
+            }
+            Err(error) => error,
+        }
+    }
+}
