@@ -31,15 +31,6 @@ pub const TREE_END_WAIT: Duration = Duration::from_secs(10);
 /// The size of the pipe of a stream that has shown to be busy.
 pub const LARGE_PIPE_BYTES: usize = 1024 * 1024;
 
-/// Bytes taken from a terminal at once.
-pub const TERMINAL_SPLICE_BYTES: usize = 64 * 1024;
-
-/// Bytes of a command's input that are accepted before it has read them.
-pub const MAX_PENDING_INPUT_BYTES: u64 = 1024 * 1024;
-
-/// Bytes typed at a terminal at once.
-pub const TERMINAL_INPUT_BYTES: usize = 1024;
-
 /// Ended commands whose results are kept for those who ask again.
 pub const KEPT_RESULTS: usize = 256;
 

@@ -6,11 +6,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use halter_exec::{Cgroup, Sandbox, ShellDriver, ShellState, Spool};
+use halter_exec::{
+    Cgroup, InputSpool, InputTarget, Sandbox, ShellDriver, ShellState, Spool, Terminal,
+};
 
 use super::core::Core;
 use super::handle::Exec;
-use super::input::Input;
 use super::lock;
 use super::order::AdoptedSession;
 use super::output::{Flow, Flows};
@@ -205,7 +206,6 @@ impl Core {
         let ended = record.end.clone();
         let forgotten = record.forgotten;
         let place = record.place.clone();
-        let has_input = streams.input.is_some() && ended.is_none();
         let (exec, mut flows, wishes) = self.new_exec(session, key, record, streams);
         if let ProcessState::Running { pid } | ProcessState::Exited { pid, .. } = slot.process {
             exec.inner.pid.store(pid, Ordering::Relaxed);
@@ -227,9 +227,6 @@ impl Core {
             return Ok(Some(exec));
         }
         self.inner.introduce(&exec);
-        if has_input {
-            exec.resume_input();
-        }
         match place {
             Place::Process(grip) => {
                 let end = slot
@@ -272,7 +269,7 @@ impl Core {
                 }
                 UnitKind::File => log = unit.take(0),
                 UnitKind::Input => pipe = unit.take(0),
-                UnitKind::Terminal => terminal = unit.take(0),
+                UnitKind::Terminal => terminal = unit.take(0).map(Terminal::from),
             }
         }
         let mut outputs = outputs.into_iter();
@@ -286,20 +283,25 @@ impl Core {
         };
         let (out_pipe, stdout) = spool("out")?.ok_or_else(missing)?;
         let second = spool("err")?;
-        let ended = record.input_ended;
-        let (flow, input) = match &terminal {
-            Some(master) => (
-                Flow::of_terminal(master.try_clone()?, out_pipe, stdout.clone())?,
-                log.map(|log| Input::to_terminal(log, master.try_clone()?, ended))
-                    .transpose()?,
+        let (flow, target) = match &terminal {
+            Some(terminal) => (
+                Flow::of_terminal(terminal, out_pipe, stdout.clone())?,
+                Some(InputTarget::Terminal(terminal.try_clone()?)),
             ),
             None => (
                 Flow::of_pipe(out_pipe, stdout.clone())?,
-                match (log, pipe) {
-                    (Some(log), Some(pipe)) => Some(Input::to_pipe(log, pipe, ended)?),
-                    _ => None,
-                },
+                pipe.map(InputTarget::Pipe),
             ),
+        };
+        let input = match (log, target) {
+            (Some(log), Some(target)) if record.end.is_none() => {
+                let input = InputSpool::new(log.into(), target)?;
+                if record.input_ended {
+                    input.end();
+                }
+                Some(input)
+            }
+            _ => None,
         };
         let (stderr_flow, stderr) = match second {
             Some((pipe, spool)) => (Some(Flow::of_pipe(pipe, spool.clone())?), Some(spool)),

@@ -1,18 +1,15 @@
 //! One command, for whoever asks about it.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use halter_exec::{Signal, Spool, SpoolChunk};
-use rustix::termios::{Winsize, tcsetwinsize};
+use halter_exec::{InputError, InputSpool, Signal, Spool, SpoolChunk, Terminal};
 use tokio::sync::{mpsc, watch};
 
 use super::core::CoreInner;
 use super::error::CoreError;
-use super::input::{Delivery, Input};
 use super::lock;
 use super::order::{Chunk, ExecEnd, ExecId, ExecInfo, ExecState, Scope, Stream, TerminalSize};
 use super::record::{ExecRecord, Record, StopReason};
@@ -40,9 +37,10 @@ pub(super) struct ExecInner {
     pub record: Mutex<ExecRecord>,
     pub stdout: Spool,
     pub stderr: Option<Spool>,
-    pub input: Arc<tokio::sync::Mutex<Option<Input>>>,
+    /// `None` once it takes no more.
+    pub input: Mutex<Option<Arc<InputSpool>>>,
     /// Our end of its terminal.
-    pub terminal: Option<OwnedFd>,
+    pub terminal: Option<Terminal>,
     /// Its first process; 0 while that is not known.
     pub pid: AtomicI32,
     pub wishes: mpsc::UnboundedSender<Wish>,
@@ -126,44 +124,32 @@ impl Exec {
         data: Bytes,
         eof: bool,
     ) -> Result<u64, CoreError> {
-        let mut guard = Arc::clone(&self.inner.input).lock_owned().await;
-        let input = guard.as_mut().ok_or(CoreError::StdinClosed)?;
-        // Somebody who writes faster than the command reads waits here.
-        if input.is_full() {
-            self.delivered(input.deliver().await);
-        }
-        let ended_before = input.is_ended();
-        let accepted = input.accept(offset, &data, eof)?;
-        if input.is_ended() && !ended_before {
+        let input = lock(&self.inner.input).clone();
+        let input = input.ok_or(CoreError::StdinClosed)?;
+        let accepted = input.write(offset, &data).await.map_err(refused)?;
+        if eof {
+            // Known before it is done: an adopted command's input ends too.
             lock(&self.inner.record).input_ended = true;
             self.put_record();
+            input.end();
         }
-        let delivering = self.clone();
-        tokio::spawn(async move {
-            if let Some(input) = guard.as_mut() {
-                let done = tokio::select! {
-                    done = input.deliver() => done,
-                    _ = delivering.ended() => Delivery::Refused,
-                };
-                delivering.delivered(done);
-            }
-        });
         Ok(accepted)
     }
 
-    fn delivered(&self, delivery: Delivery) {
-        if delivery != Delivery::Done
-            && let Some(core) = self.inner.core.upgrade()
-        {
+    /// Delivers input until the command takes no more, then closes it on all
+    /// sides.
+    pub(super) async fn feed(self, input: Arc<InputSpool>) {
+        tokio::select! {
+            fed = input.pump() => if let Err(error) = fed {
+                tracing::warn!(exec = %self.inner.id, %error, "input cannot be delivered");
+            },
+            _ = self.ended() => {}
+        }
+        lock(&self.inner.input).take();
+        if let Some(core) = self.inner.core.upgrade() {
             let key = self.inner.key;
             core.link.send(&[Request::CloseInput { key }]);
         }
-    }
-
-    /// Goes on delivering input that was accepted by an earlier daemon.
-    pub(super) fn resume_input(&self) {
-        let resuming = self.clone();
-        tokio::spawn(async move { resuming.write(None, Bytes::new(), false).await });
     }
 
     /// Gives its terminal another size.
@@ -175,9 +161,11 @@ impl Exec {
         if self.inner.end.borrow().is_some() {
             return Err(CoreError::Ended);
         }
-        tcsetwinsize(terminal, window(size)).map_err(|error| CoreError::Internal {
-            message: format!("the terminal does not take its new size: {error}"),
-        })
+        terminal
+            .resize(terminal_size(size))
+            .map_err(|error| CoreError::Internal {
+                message: format!("the terminal does not take its new size: {error}"),
+            })
     }
 
     /// Sends a signal.
@@ -260,12 +248,23 @@ impl Exec {
     }
 }
 
-pub(super) fn window(size: TerminalSize) -> Winsize {
-    Winsize {
-        ws_row: size.rows,
-        ws_col: size.cols,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
+pub(super) fn terminal_size(size: TerminalSize) -> halter_exec::TerminalSize {
+    halter_exec::TerminalSize {
+        columns: size.cols,
+        rows: size.rows,
+    }
+}
+
+fn refused(error: InputError) -> CoreError {
+    match error {
+        InputError::Gap { expected, found } => CoreError::StdinGap {
+            offset: found,
+            expected,
+        },
+        InputError::Closed => CoreError::StdinClosed,
+        error => CoreError::Internal {
+            message: error.to_string(),
+        },
     }
 }
 

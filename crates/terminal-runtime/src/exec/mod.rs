@@ -8,7 +8,6 @@ mod core;
 mod drive;
 mod error;
 mod handle;
-mod input;
 mod isolation;
 mod order;
 mod output;

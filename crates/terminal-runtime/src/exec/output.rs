@@ -3,14 +3,13 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use halter_exec::{Moved, Spool, watch_descriptor};
+use halter_exec::{Moved, Spool, Terminal, watch_descriptor};
 use rustix::fs::{Mode, OFlags, open};
-use rustix::io::Errno;
-use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
+use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::limits::{LARGE_PIPE_BYTES, TERMINAL_SPLICE_BYTES};
+use crate::limits::LARGE_PIPE_BYTES;
 
 /// One stream on its way into its spool.
 #[derive(Debug)]
@@ -26,6 +25,7 @@ pub(super) struct Flow {
 
 #[derive(Debug)]
 struct Relay {
+    terminal: Terminal,
     read: OwnedFd,
     write: OwnedFd,
 }
@@ -43,15 +43,23 @@ impl Flow {
     }
 
     /// The flow of a terminal, through a pipe whose read end this is.
-    pub(super) fn of_terminal(master: OwnedFd, pipe: OwnedFd, spool: Spool) -> io::Result<Self> {
+    pub(super) fn of_terminal(
+        terminal: &Terminal,
+        pipe: OwnedFd,
+        spool: Spool,
+    ) -> io::Result<Self> {
         // Another way into the pipe: the one it was made with is gone by now.
         let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let write = open(path, flags, Mode::empty())?;
         Ok(Self {
-            source: watch_descriptor(master, Interest::READABLE)?,
+            source: watch_descriptor(terminal.try_clone()?.into(), Interest::READABLE)?,
             spool,
-            relay: Some(Relay { read: pipe, write }),
+            relay: Some(Relay {
+                terminal: terminal.try_clone()?,
+                read: pipe,
+                write,
+            }),
             open: true,
             enlarged: true,
         })
@@ -111,13 +119,10 @@ fn step(source: &OwnedFd, spool: &Spool, relay: Option<&Relay>) -> Moved {
         Ok(moved) => return moved,
         Err(_) => return Moved::End,
     }
-    let flags = SpliceFlags::NONBLOCK;
-    let count = TERMINAL_SPLICE_BYTES;
-    match rustix::io::retry_on_intr(|| splice(source, None, &relay.write, None, count, flags)) {
-        Ok(1..) => spool.splice_from(&relay.read).unwrap_or(Moved::End),
-        Err(Errno::AGAIN) => Moved::WouldBlock,
-        // Every program has closed the terminal.
-        Ok(0) | Err(_) => Moved::End,
+    match relay.terminal.splice_into(&relay.write) {
+        Ok(Moved::Bytes(_)) => spool.splice_from(&relay.read).unwrap_or(Moved::End),
+        Ok(other) => other,
+        Err(_) => Moved::End,
     }
 }
 

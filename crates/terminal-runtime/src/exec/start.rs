@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32};
@@ -12,17 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use halter_exec::{
-    CommandStreams, CommandText, Environment, LaunchFailure, LaunchPlan, ShellDriver, Spool,
-    find_program_in,
+    CommandStreams, CommandText, Environment, InputSpool, InputTarget, LaunchFailure, LaunchPlan,
+    ShellDriver, Spool, Terminal, find_program_in,
 };
-use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::tcsetwinsize;
 use tokio::sync::{mpsc, watch};
 
 use super::core::{Core, CoreInner};
 use super::error::CoreError;
-use super::handle::{Exec, ExecInner, Wish, window};
-use super::input::Input;
+use super::handle::{Exec, ExecInner, Wish, terminal_size};
 use super::order::{ExecOrder, ExecStdin, ExecWhat, TerminalSize};
 use super::output::{Flow, Flows};
 use super::record::{ExecRecord, Place, Record};
@@ -40,8 +37,8 @@ pub(super) struct Streams {
     pub stdout: Spool,
     pub stderr: Option<Spool>,
     pub flows: Flows,
-    pub input: Option<Input>,
-    pub terminal: Option<OwnedFd>,
+    pub input: Option<InputSpool>,
+    pub terminal: Option<Terminal>,
 }
 
 fn internal(action: &'static str) -> impl Fn(io::Error) -> CoreError {
@@ -109,7 +106,8 @@ impl CoreInner {
                 let mut pipe = self.link.unit(UnitKind::Input).await?;
                 let ours = pipe.take(0).ok_or_else(missing)?;
                 let file = log.take(0).ok_or_else(missing)?;
-                streams.input = Some(Input::to_pipe(file, ours, false)?);
+                let target = InputTarget::Pipe(ours);
+                streams.input = Some(InputSpool::new(file.into(), target)?);
                 *source = part(streams.units.len() + 1, 1);
                 *path = pipe.path(holder, 1);
                 streams.units.extend([log.unit.id, pipe.unit.id]);
@@ -122,31 +120,24 @@ impl CoreInner {
     async fn terminal(&self, key: Key, size: TerminalSize) -> io::Result<Streams> {
         let (out, pipe, stdout) = self.output(key, "out").await?;
         let mut log = self.link.unit(UnitKind::File).await?;
-        let (master, slave) = open_terminal(size)?;
-        let given = self.link.give(
-            UnitKind::Terminal,
-            &[
-                std::os::fd::AsFd::as_fd(&master),
-                std::os::fd::AsFd::as_fd(&slave),
-            ],
-        );
+        let (terminal, slave) = Terminal::open(terminal_size(size))?;
+        let parts = [terminal.as_fd(), slave.as_fd()];
+        let given = self.link.give(UnitKind::Terminal, &parts);
+        let memory = log.take(0).ok_or_else(missing)?;
+        let target = InputTarget::Terminal(terminal.try_clone()?);
         let slave = part(2, 1);
         Ok(Streams {
             units: vec![out.unit.id, log.unit.id, given],
             slots: [slave, slave, slave],
-            paths: std::array::from_fn(|_| PathBuf::new()),
+            paths: Default::default(),
             flows: Flows {
-                stdout: Flow::of_terminal(master.try_clone()?, pipe, stdout.clone())?,
+                stdout: Flow::of_terminal(&terminal, pipe, stdout.clone())?,
                 stderr: None,
             },
             stdout,
             stderr: None,
-            input: Some(Input::to_terminal(
-                log.take(0).ok_or_else(missing)?,
-                master.try_clone()?,
-                false,
-            )?),
-            terminal: Some(master),
+            input: Some(InputSpool::new(memory.into(), target)?),
+            terminal: Some(terminal),
         })
     }
 
@@ -157,18 +148,6 @@ impl CoreInner {
         };
         made.map_err(internal("making the command's streams"))
     }
-}
-
-/// A terminal, our end first.
-fn open_terminal(size: TerminalSize) -> io::Result<(OwnedFd, OwnedFd)> {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let master = openpt(flags)?;
-    unlockpt(&master)?;
-    let slave = ioctl_tiocgptpeer(&master, flags)?;
-    tcsetwinsize(&slave, window(size))?;
-    let status = rustix::fs::fcntl_getfl(&master)?;
-    rustix::fs::fcntl_setfl(&master, status | rustix::fs::OFlags::NONBLOCK)?;
-    Ok((master, slave))
 }
 
 impl Core {
@@ -271,7 +250,7 @@ impl Core {
             record: Mutex::new(record),
             stdout: streams.stdout,
             stderr: streams.stderr,
-            input: Arc::new(tokio::sync::Mutex::new(streams.input)),
+            input: Mutex::new(streams.input.map(Arc::new)),
             terminal: streams.terminal,
             pid: AtomicI32::new(0),
             wishes,
@@ -282,6 +261,9 @@ impl Core {
         let exec = Exec {
             inner: Arc::new(inner),
         };
+        if let Some(input) = super::lock(&exec.inner.input).clone() {
+            tokio::spawn(exec.clone().feed(input));
+        }
         (exec, streams.flows, heard)
     }
 }
