@@ -17,4 +17,5 @@ mod clock;
 pub mod exec;
 pub mod holder;
 pub mod limits;
+pub mod protocol;
 pub mod session;

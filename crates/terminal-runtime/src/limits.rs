@@ -1,6 +1,71 @@
-//! Every bound this crate keeps, with its unit.
+//! Every bound of the runtime that is not a setting, by name and with its
+//! unit. What a user may change is a setting.
 
 use std::time::Duration;
+
+/// The longest request, in bytes; also the largest body of an HTTP request.
+pub const MAX_REQUEST_BYTES: usize = 1024 * 1024;
+
+/// How deep objects and arrays of a request may be nested.
+pub const MAX_REQUEST_DEPTH: usize = 64;
+
+/// The longest request id that is echoed, in bytes.
+pub const MAX_ID_BYTES: usize = 256;
+
+/// How many requests of one connection may wait for a command at a time.
+pub const MAX_IN_FLIGHT: usize = 256;
+
+/// How many connections there may be at a time, over all transports.
+pub const MAX_CONNECTIONS: usize = 1024;
+
+/// How many commands may wait for one session.
+pub const MAX_QUEUED: usize = 64;
+
+/// How many commands that have ended are kept for their clients.
+pub const MAX_KEPT_EXECS: usize = 256;
+
+/// How long a command that has ended is kept for its client.
+pub const EXEC_RETENTION: Duration = Duration::from_mins(15);
+
+/// The most bytes in one piece of a stream.
+pub const STREAM_CHUNK_BYTES: usize = 64 * 1024;
+
+/// The most bytes in one binary frame of a stream.
+pub const FRAME_CHUNK_BYTES: usize = 256 * 1024;
+
+/// The largest payload a frame may announce, in bytes.
+pub const MAX_FRAME_BYTES: usize = 1024 * 1024;
+
+/// The most bytes one `exec.read` returns.
+pub const MAX_READ_BYTES: usize = 1024 * 1024;
+
+/// What `exec.read` returns without `max`, in bytes.
+pub const DEFAULT_READ_BYTES: usize = 64 * 1024;
+
+/// The longest wait of one `exec.read` or `exec.wait`.
+pub const MAX_WAIT: Duration = Duration::from_mins(10);
+
+/// The longest timeout of a command; `0` asks for none at all.
+pub const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 365);
+
+/// How often idle sessions and kept commands are looked at.
+pub const SWEEP_PERIOD: Duration = Duration::from_secs(60);
+
+/// How many idle sessions are ended at a time when memory is short.
+pub const PRESSURE_EVICTIONS: usize = 5;
+
+/// How old a measurement of the runtime's own memory may be.
+pub const PRESSURE_MEMORY_AGE: Duration = Duration::from_secs(1);
+
+/// The largest `.env` file that is read, in bytes.
+pub const MAX_ENV_FILE_BYTES: u64 = 1024 * 1024;
+
+/// The longest line a client accepts from a runtime, in bytes: two streams of
+/// output at their largest setting, escaped.
+pub const MAX_REPLY_BYTES: usize = 256 * 1024 * 1024;
+
+/// The largest discovery file that is read, in bytes.
+pub const MAX_DISCOVERY_BYTES: u64 = 64 * 1024;
 
 /// Bytes of a message between daemon and holder that travel in the datagram
 /// itself; a longer one travels in a file.

@@ -1,0 +1,36 @@
+//! The wire: one JSON object per line in each direction, and binary frames
+//! where they were agreed upon.
+//!
+//! Owns: every shape and every error code a client can meet. Never: does
+//! anything about them.
+
+mod call;
+mod data;
+mod error;
+pub mod frame;
+mod params;
+mod reply;
+mod request;
+#[cfg(test)]
+mod schema;
+mod text;
+
+pub use call::Call;
+pub use data::{
+    Cancelled, DescribedLevel, DescribedLimits, DescribedTransport, Description, Encoding,
+    ExecListing, ExecResult, ExecStatus, ExecSummary, Gap, Greeting, Nothing, Ping, ReadData,
+    RunningCommand, SessionCreated, SessionDestroyed, SessionInfo, SessionListing, Stats,
+    StreamEvent, StreamLine, StreamName, StreamStarted, UsageData, WaitData, Written,
+};
+pub use error::{ErrorCode, WireError};
+pub use params::{
+    AttachParams, CancelParams, CreateParams, DestroyParams, DockerParams, ExecParams, HelloParams,
+    LimitParams, PtyParams, ReadParams, ResizeParams, SessionParams, SignalParams, SignalScope,
+    SignalSpec, Variables, WaitParams, WriteParams,
+};
+pub use reply::{Reply, failure, success};
+pub use request::{Rejection, Request, RequestId, decode};
+pub use text::{Piece, TextCutter, encode_bytes};
+
+/// The JSON Schema of the protocol.
+pub const SCHEMA: &str = include_str!("../../protocol.schema.json");
