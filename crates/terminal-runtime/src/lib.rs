@@ -14,8 +14,10 @@
 //! | names of sessions | [`session`] |
 
 mod clock;
+pub mod discovery;
 pub mod exec;
 pub mod holder;
 pub mod limits;
 pub mod protocol;
 pub mod session;
+pub mod settings;

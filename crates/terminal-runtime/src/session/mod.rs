@@ -1,5 +1,21 @@
-//! Sessions: their names, their states, what they are given.
+//! Sessions: their names, their states, what they are given, how many there
+//! may be and for how long.
+//!
+//! Owns: the pool, and the one function that changes a session's state.
+//! Never: starts or ends a process.
 
+mod clock;
+mod environment;
+mod expiry;
 mod ids;
+mod pool;
+mod state;
+mod timeout;
 
-pub use ids::SessionId;
+pub use clock::{Clock, Moment, SystemClock};
+pub use environment::{check_variables, merge, without_own};
+pub use expiry::{Expiry, Lifetimes, expiry};
+pub use ids::{IdMaker, SessionId};
+pub use pool::{Birth, PoolError, Session, SessionPool, Turn};
+pub use state::{Refusal, SessionEvent, SessionState, transition};
+pub use timeout::{TimeoutError, command_timeout, read_timeout};

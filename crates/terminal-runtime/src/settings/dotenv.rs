@@ -1,0 +1,144 @@
+//! `.env` files: `NAME=value` lines.
+
+use std::collections::BTreeMap;
+
+/// A line that cannot be read. Shows where it is, never what it says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct DotenvError {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub problem: &'static str,
+}
+
+/// Reads the text of a `.env` file. A line is empty, a comment, or
+/// `NAME=value`, possibly after `export`. A value is plain up to ` #`, or in
+/// single quotes as it stands, or in double quotes with `\n`, `\t`, `\"`,
+/// `\\` and `\$`. Nothing is substituted. A later line wins.
+///
+/// # Errors
+/// At the first line that is none of these.
+pub fn parse_dotenv(text: &str) -> Result<BTreeMap<String, String>, DotenvError> {
+    let mut variables = BTreeMap::new();
+    for (index, line) in text.lines().enumerate() {
+        let error = |problem| DotenvError {
+            line: index + 1,
+            problem,
+        };
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let (name, value) = line.split_once('=').ok_or(error("there is no `=`"))?;
+        let name = name.trim();
+        if !is_name(name) {
+            return Err(error(
+                "the name has other characters than letters, digits and `_`",
+            ));
+        }
+        let value = read_value(value.trim()).map_err(error)?;
+        variables.insert(name.to_owned(), value);
+    }
+    Ok(variables)
+}
+
+fn is_name(name: &str) -> bool {
+    !name.starts_with(|first: char| first.is_ascii_digit())
+        && !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn read_value(text: &str) -> Result<String, &'static str> {
+    if text.contains('\0') {
+        return Err("the value contains a NUL byte");
+    }
+    if let Some(rest) = text.strip_prefix('\'') {
+        let (value, rest) = rest.split_once('\'').ok_or("the quote `'` is not closed")?;
+        nothing_after(rest)?;
+        return Ok(value.to_owned());
+    }
+    let Some(rest) = text.strip_prefix('"') else {
+        let end = text.find(" #").unwrap_or(text.len());
+        let plain = text.get(..end).unwrap_or(text);
+        return Ok(if plain.starts_with('#') {
+            ""
+        } else {
+            plain.trim_end()
+        }
+        .to_owned());
+    };
+    let mut value = String::new();
+    let mut characters = rest.chars();
+    loop {
+        match characters.next().ok_or("the quote `\"` is not closed")? {
+            '"' => break,
+            '\\' => match characters.next().ok_or("the quote `\"` is not closed")? {
+                'n' => value.push('\n'),
+                't' => value.push('\t'),
+                'r' => value.push('\r'),
+                other @ ('"' | '\\' | '$') => value.push(other),
+                _ => {
+                    return Err(
+                        "a backslash stands before another character than n, t, r, \", \\ or $",
+                    );
+                }
+            },
+            other => value.push(other),
+        }
+    }
+    nothing_after(characters.as_str())?;
+    Ok(value)
+}
+
+fn nothing_after(rest: &str) -> Result<(), &'static str> {
+    let rest = rest.trim_start();
+    if rest.is_empty() || rest.starts_with('#') {
+        Ok(())
+    } else {
+        Err("something follows the closing quote")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_people_write_them() {
+        let text = "# comment\n\nA=1\nexport B = two words # said\nC='# $x \\n'\nD=\"a\\nb\\\"\\$\" # d\nE=\nF=#none\nA=2\nG=a#b\n";
+        let read = parse_dotenv(text).unwrap();
+        let pairs: Vec<(&str, &str)> = read.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("A", "2"),
+                ("B", "two words"),
+                ("C", "# $x \\n"),
+                ("D", "a\nb\"$"),
+                ("E", ""),
+                ("F", ""),
+                ("G", "a#b"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_wrong_line_is_named_and_not_shown() {
+        for text in [
+            "A=1\ns3cret",
+            "A=1\nB='s3cret",
+            "A=1\nB=\"s3cret\\",
+            "A=1\nB-s3cret=1",
+            "A=1\nB='x's3cret",
+            "A=1\n=s3cret",
+        ] {
+            let error = parse_dotenv(text).unwrap_err();
+            assert_eq!(error.line, 2, "{text}");
+            assert!(!error.to_string().contains("s3cret"), "{error}");
+        }
+    }
+}
