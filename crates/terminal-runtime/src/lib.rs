@@ -19,5 +19,7 @@ pub mod exec;
 pub mod holder;
 pub mod limits;
 pub mod protocol;
+pub mod service;
 pub mod session;
 pub mod settings;
+pub mod transport;

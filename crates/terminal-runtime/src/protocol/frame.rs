@@ -142,19 +142,35 @@ impl FrameHeader {
     }
 }
 
-/// A whole frame at the start of these bytes, and how many bytes it takes;
-/// `None` if more are needed.
-///
-/// # Errors
-/// If the bytes are no frame.
-pub fn decode(bytes: &[u8]) -> Result<Option<(FrameHeader, &[u8], usize)>, FrameError> {
-    let Some(header) = FrameHeader::decode(bytes)? else {
-        return Ok(None);
-    };
-    let end = HEADER_BYTES + header.length;
-    Ok(bytes
-        .get(HEADER_BYTES..end)
-        .map(|payload| (header, payload, end)))
+/// A whole frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'bytes> {
+    /// Its header.
+    pub header: FrameHeader,
+    /// Its payload.
+    pub payload: &'bytes [u8],
+}
+
+impl<'bytes> Frame<'bytes> {
+    /// How many bytes it takes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        HEADER_BYTES + self.payload.len()
+    }
+
+    /// The frame at the start of these bytes; `None` if more are needed.
+    ///
+    /// # Errors
+    /// If the bytes are no frame.
+    pub fn decode(bytes: &'bytes [u8]) -> Result<Option<Self>, FrameError> {
+        let Some(header) = FrameHeader::decode(bytes)? else {
+            return Ok(None);
+        };
+        let end = HEADER_BYTES + header.length;
+        Ok(bytes
+            .get(HEADER_BYTES..end)
+            .map(|payload| Self { header, payload }))
+    }
 }
 
 #[cfg(test)]
@@ -187,9 +203,13 @@ mod tests {
         let mut bytes = frame(3).encode().to_vec();
         bytes.extend(b"abcrest");
         for length in 0..HEADER_BYTES + 3 {
-            assert_eq!(decode(&bytes[..length]), Ok(None), "{length}");
+            assert_eq!(Frame::decode(&bytes[..length]), Ok(None), "{length}");
         }
-        assert_eq!(decode(&bytes), Ok(Some((frame(3), &b"abc"[..], 27))));
+        let whole = Frame::decode(&bytes).unwrap().unwrap();
+        assert_eq!(
+            (whole.header, whole.payload, whole.size()),
+            (frame(3), &b"abc"[..], 27)
+        );
     }
 
     #[test]
@@ -204,12 +224,15 @@ mod tests {
     #[test]
     fn what_is_no_frame_is_said() {
         assert_eq!(
-            decode(b"{\"id\""),
+            Frame::decode(b"{\"id\""),
             Err(FrameError::NotAFrame { found: b'{' })
         );
         let mut bytes = frame(0).encode();
         bytes[1] = 9;
-        assert_eq!(decode(&bytes), Err(FrameError::UnknownKind { kind: 9 }));
+        assert_eq!(
+            Frame::decode(&bytes),
+            Err(FrameError::UnknownKind { kind: 9 })
+        );
     }
 
     proptest! {

@@ -28,8 +28,10 @@ pub use params::{
     LimitParams, PtyParams, ReadParams, ResizeParams, SessionParams, SignalParams, SignalScope,
     SignalSpec, Variables, WaitParams, WriteParams,
 };
+pub(crate) use reply::line;
 pub use reply::{Reply, failure, success};
 pub use request::{Rejection, Request, RequestId, decode};
+pub(crate) use text::cut_character;
 pub use text::{Piece, TextCutter, encode_bytes};
 
 /// The JSON Schema of the protocol.

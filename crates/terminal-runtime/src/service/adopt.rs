@@ -1,0 +1,77 @@
+//! Sessions and commands of a runtime that crashed.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::job::{Job, JobState};
+use super::order::core_error;
+use super::sessions::{SessionNote, birth};
+use super::{Service, lock};
+use crate::exec::{AdoptedSession, Exec, ExecState};
+use crate::session::{Moment, Session};
+
+impl Service {
+    pub(super) fn adopt(&self, adopted: AdoptedSession) {
+        let note: SessionNote = serde_json::from_slice(&adopted.spec.note).unwrap_or_default();
+        let timeout = note.timeout_ms.map(Duration::from_millis);
+        let birth = birth(&adopted.spec, note.name, timeout);
+        let created = self.earlier(SystemTime::UNIX_EPOCH + Duration::from_millis(note.created_ms));
+        let running = adopted
+            .execs
+            .iter()
+            .filter(|exec| exec.info().state == ExecState::Running);
+        let before = adopted.commands.saturating_sub(running.count() as u64);
+        let session = self.inner.pool.adopt(adopted.id, birth, before, created);
+        tracing::info!(session = %session.id, commands = adopted.execs.len(), "session adopted");
+        for exec in adopted.execs {
+            self.adopt_exec(&session, exec);
+        }
+    }
+
+    fn adopt_exec(&self, session: &Arc<Session>, exec: Exec) {
+        let info = exec.info();
+        // Its client may come back for it, whether it named the command or not.
+        let job = Job::new(
+            info.id.clone(),
+            Arc::clone(session),
+            info.what.clone(),
+            true,
+            info.pty,
+            self.earlier(info.started),
+        );
+        lock(&self.inner.jobs).insert(info.id.clone(), Arc::clone(&job));
+        let turn = match info.state {
+            ExecState::Running => session.try_turn().ok(),
+            ExecState::Ended => None,
+        };
+        let begun = turn.filter(|turn| {
+            let shown = Arc::clone(&job.shown);
+            session
+                .begin(turn, info.id.clone(), shown, job.asked, None)
+                .is_ok()
+        });
+        job.set(JobState::Running(exec.clone()));
+        let service = self.clone();
+        self.inner.tasks.spawn(async move {
+            let state = match begun {
+                Some(turn) => service.mind(&job, exec, turn).await,
+                None => {
+                    let end = exec.ended().await.map_err(|error| core_error(&error));
+                    let at = service.inner.clock.now();
+                    JobState::Ended { exec, end, at }
+                }
+            };
+            job.set(state);
+        });
+    }
+
+    /// A time before this runtime was started, on both clocks.
+    fn earlier(&self, wall: SystemTime) -> Moment {
+        let now = self.inner.clock.now();
+        let ago = now.wall.duration_since(wall).unwrap_or_default();
+        Moment {
+            monotonic: now.monotonic.checked_sub(ago).unwrap_or(now.monotonic),
+            wall,
+        }
+    }
+}

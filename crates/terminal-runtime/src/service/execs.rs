@@ -1,0 +1,491 @@
+//! `exec.*`
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+
+use super::answer::{Answer, Client, ResultOrder, ResultShape};
+use super::job::{Job, JobState};
+use super::order::{core_error, exec_id, pool_error, signal, terminal_size};
+use super::stream::StreamOrder;
+use super::{Service, lock};
+use crate::exec::{Chunk, Exec, ExecOrder, Scope, Stream};
+use crate::limits::{DEFAULT_READ_BYTES, MAX_READ_BYTES, MAX_WAIT};
+use crate::protocol::{
+    AttachParams, CancelParams, Cancelled, Encoding, ErrorCode, ExecListing, ExecParams,
+    ExecStatus, ExecSummary, Gap, Nothing, PtyParams, ReadData, ReadParams, ResizeParams,
+    SignalParams, SignalScope, StreamName, WaitParams, WireError, WriteParams, Written,
+    encode_bytes,
+};
+use crate::session::{Session, SessionState, Turn};
+
+impl From<StreamName> for Stream {
+    fn from(name: StreamName) -> Self {
+        match name {
+            StreamName::Stdout => Self::Stdout,
+            StreamName::Stderr => Self::Stderr,
+        }
+    }
+}
+
+impl Service {
+    pub(super) async fn run(
+        &self,
+        params: ExecParams,
+        client: &Client,
+    ) -> Result<Answer, WireError> {
+        let job = self.submit(params)?;
+        let state = tokio::select! {
+            state = job.over() => state,
+            () = client.gone().cancelled() => {
+                self.leave(&job).await;
+                return Ok(Answer::Nobody);
+            }
+        };
+        match state {
+            JobState::Ended { end: Ok(_), .. } => Ok(Answer::Result(ResultOrder {
+                job,
+                shape: ResultShape::Run,
+            })),
+            JobState::Ended {
+                end: Err(error), ..
+            }
+            | JobState::Refused(error) => {
+                self.forget_unless_kept(&job);
+                Err(error)
+            }
+            JobState::Waiting | JobState::Running(_) => Err(unreachable_state()),
+        }
+    }
+
+    pub(super) async fn stream(&self, params: ExecParams) -> Result<Answer, WireError> {
+        let may_queue = params.queue;
+        let job = self.submit(params)?;
+        // A refusal is the answer itself, where that is known at once.
+        if !may_queue && let JobState::Refused(error) = job.started().await {
+            return Err(error);
+        }
+        Ok(Answer::Stream(StreamOrder::new(
+            job,
+            self.fresh_number(),
+            [0, 0],
+            true,
+        )))
+    }
+
+    /// A client that asked for a command is gone.
+    pub(super) async fn leave(&self, job: &Arc<Job>) {
+        if !job.detached {
+            job.stop(None).await;
+            self.forget_unless_kept(job);
+        }
+    }
+
+    /// Accepts a command: it will run, is queued, or is the one that was
+    /// accepted under the same name before.
+    fn submit(&self, params: ExecParams) -> Result<Arc<Job>, WireError> {
+        let detached = params.exec_id.is_some();
+        let queue = params.queue;
+        if let Some(name) = params.exec_id.as_deref()
+            && let Some(job) = self.accepted_before(name, &params)?
+        {
+            return Ok(job);
+        }
+        self.fail_if_draining()?;
+        let session = self.find_session(&params.session_id)?;
+        let order = self.order(params, &session)?;
+        let turn = match session.try_turn() {
+            Ok(turn) => Some(turn),
+            Err(crate::session::PoolError::Busy { .. }) if queue => None,
+            Err(error) => return Err(pool_error(&error)),
+        };
+        let job = Job::new(
+            order.id.clone(),
+            session,
+            order.what.clone(),
+            detached,
+            order.pty.is_some(),
+            self.inner.clock.now(),
+        );
+        if let Some(twin) = self.enter(&job) {
+            return Ok(twin);
+        }
+        let service = self.clone();
+        let task = Arc::clone(&job);
+        self.inner
+            .tasks
+            .spawn(async move { service.perform(&task, order, turn).await });
+        Ok(job)
+    }
+
+    /// Enters a job under its name; the one that is there already, if one is.
+    fn enter(&self, job: &Arc<Job>) -> Option<Arc<Job>> {
+        let mut jobs = lock(&self.inner.jobs);
+        let twin = jobs.get(&job.id).cloned();
+        let twin = twin.filter(|twin| !matches!(twin.state(), JobState::Refused(_)));
+        if twin.is_none() {
+            jobs.insert(job.id.clone(), Arc::clone(job));
+        }
+        twin
+    }
+
+    /// The command of that name, if it is the same command.
+    fn accepted_before(
+        &self,
+        name: &str,
+        params: &ExecParams,
+    ) -> Result<Option<Arc<Job>>, WireError> {
+        let id = exec_id(name)?;
+        let Some(job) = lock(&self.inner.jobs).get(&id).cloned() else {
+            return Ok(None);
+        };
+        if matches!(job.state(), JobState::Refused(_)) {
+            return Ok(None);
+        }
+        let session = self.find_session(&params.session_id)?;
+        let order = self.order(params.clone(), &session)?;
+        if job.session.id != session.id || job.what != order.what {
+            return Err(WireError::invalid(format!(
+                "exec_id `{id}` belongs to another command; choose another id"
+            )));
+        }
+        Ok(Some(job))
+    }
+
+    /// Runs a job from its turn to its end.
+    async fn perform(&self, job: &Arc<Job>, order: ExecOrder, turn: Option<Turn>) {
+        let state = match self.begin(job, order, turn).await {
+            Ok((exec, turn)) => {
+                job.set(JobState::Running(exec.clone()));
+                self.mind(job, exec, turn).await
+            }
+            Err(error) => JobState::Refused(error),
+        };
+        job.set(state);
+    }
+
+    async fn begin(
+        &self,
+        job: &Arc<Job>,
+        order: ExecOrder,
+        turn: Option<Turn>,
+    ) -> Result<(Exec, Turn), WireError> {
+        let session = &job.session;
+        let withdrawn = || {
+            WireError::new(
+                ErrorCode::CommandFailed,
+                "the command was cancelled before it started",
+            )
+            .with_reason("cancelled")
+        };
+        let turn = match turn {
+            Some(turn) => turn,
+            None => tokio::select! {
+                turn = session.turn() => turn.map_err(|error| pool_error(&error))?,
+                () = job.withdrawn.cancelled() => return Err(withdrawn()),
+            },
+        };
+        self.fail_if_draining()?;
+        let now = self.inner.clock.now();
+        let max = self.inner.settings.session_max_commands;
+        session
+            .begin(&turn, job.id.clone(), Arc::clone(&job.shown), now, max)
+            .map_err(|error| pool_error(&error))?;
+        match self.inner.core.exec(&session.id, order).await {
+            Ok(exec) => Ok((exec, turn)),
+            Err(error) => {
+                session.finish(job.id.clone(), self.inner.clock.now());
+                Err(core_error(&error))
+            }
+        }
+    }
+
+    /// Waits for the end of a running command and lets its session go on.
+    pub(super) async fn mind(&self, job: &Arc<Job>, exec: Exec, turn: Turn) -> JobState {
+        let end = exec.ended().await;
+        let now = self.inner.clock.now();
+        if let Ok(end) = &end
+            && let Some(directory) = &end.cwd
+        {
+            job.session.moved_to(&directory.to_string_lossy());
+        }
+        job.session.finish(job.id.clone(), now);
+        drop(turn);
+        tracing::debug!(exec = %job.id, session = %job.session.id, "command ended");
+        JobState::Ended {
+            exec,
+            end: end.map_err(|error| core_error(&error)),
+            at: now,
+        }
+    }
+
+    pub(super) fn forget_unless_kept(&self, job: &Arc<Job>) {
+        if !job.detached {
+            self.forget(job);
+        }
+    }
+
+    pub(super) fn forget(&self, job: &Arc<Job>) {
+        lock(&self.inner.jobs).remove(&job.id);
+        if let Some(exec) = job.exec() {
+            exec.forget();
+        }
+    }
+
+    fn find_session(&self, name: &str) -> Result<Arc<Session>, WireError> {
+        self.inner
+            .pool
+            .find(name)
+            .map_err(|error| pool_error(&error))
+    }
+
+    fn find_job(&self, name: &str) -> Result<Arc<Job>, WireError> {
+        let found = exec_id(name)
+            .ok()
+            .and_then(|id| lock(&self.inner.jobs).get(&id).cloned());
+        found.ok_or_else(|| {
+            let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
+            WireError::new(
+                ErrorCode::ExecNotFound,
+                format!("command `{shown}` does not exist or is no longer kept; exec.list shows those that are"),
+            )
+        })
+    }
+
+    /// The command meant by a name, or by the session it runs in; `None` if
+    /// nothing runs there.
+    fn target(
+        &self,
+        exec: Option<&str>,
+        session: Option<&str>,
+    ) -> Result<Option<Arc<Job>>, WireError> {
+        match (exec, session) {
+            (Some(name), None) => self.find_job(name).map(Some),
+            (None, Some(name)) => match self.find_session(name)?.state() {
+                SessionState::Running { exec, .. } => {
+                    Ok(lock(&self.inner.jobs).get(&exec).cloned())
+                }
+                _ => Ok(None),
+            },
+            _ => Err(WireError::invalid(
+                "name the command by exec_id or by session_id",
+            )),
+        }
+    }
+
+    fn running_target(&self, exec: Option<&str>, session: Option<&str>) -> Result<Exec, WireError> {
+        let job = self.target(exec, session)?;
+        match job.map(|job| job.state()) {
+            Some(JobState::Running(exec)) => Ok(exec),
+            _ => Err(WireError::invalid("the command does not run").with_reason("not_running")),
+        }
+    }
+
+    pub(super) async fn wait(
+        &self,
+        params: &WaitParams,
+        client: &Client,
+    ) -> Result<Answer, WireError> {
+        let job = self.find_job(&params.exec_id)?;
+        let span = match params.timeout_s {
+            None => MAX_WAIT,
+            Some(seconds) => Duration::try_from_secs_f64(seconds)
+                .map_err(|_| WireError::invalid("timeout_s must not be negative"))?
+                .min(MAX_WAIT),
+        };
+        tokio::select! {
+            _ = tokio::time::timeout(span, job.over()) => {}
+            () = client.gone().cancelled() => return Ok(Answer::Nobody),
+        }
+        Ok(Answer::Result(ResultOrder {
+            job,
+            shape: ResultShape::Wait,
+        }))
+    }
+
+    pub(super) async fn read(
+        &self,
+        params: &ReadParams,
+        client: &Client,
+    ) -> Result<ReadData, WireError> {
+        let job = self.find_job(&params.exec_id)?;
+        let max = params
+            .max
+            .unwrap_or(DEFAULT_READ_BYTES)
+            .clamp(1, MAX_READ_BYTES);
+        let wait = Duration::from_millis(params.wait_ms.unwrap_or(0)).min(MAX_WAIT);
+        let stream = params.stream.unwrap_or(StreamName::Stdout).into();
+        let nothing = ReadData {
+            data: String::new(),
+            encoding: None,
+            offset: params.offset,
+            next_offset: params.offset,
+            eof: false,
+            gap: None,
+        };
+        let chunk = async {
+            let exec = match job.started().await {
+                JobState::Running(exec) | JobState::Ended { exec, .. } => exec,
+                JobState::Refused(error) => return Err(error),
+                JobState::Waiting => return Err(unreachable_state()),
+            };
+            let mut reader = exec.reader(stream, params.offset);
+            let chunk = match reader.try_next(max).map_err(|error| core_error(&error))? {
+                Some(chunk) => chunk,
+                None => reader.next(max).await.map_err(|error| core_error(&error))?,
+            };
+            let last = |reader: &mut crate::exec::SpoolReader| {
+                matches!(reader.try_next(1), Ok(Some(Chunk::End { .. })))
+            };
+            let eof = matches!(chunk, Chunk::End { .. }) || last(&mut reader);
+            Ok((chunk, eof))
+        };
+        // Even without waiting, what is there already is returned.
+        let found = tokio::select! {
+            biased;
+            found = chunk => found?,
+            () = tokio::time::sleep(wait) => return Ok(nothing),
+            () = client.gone().cancelled() => return Ok(nothing),
+        };
+        Ok(read_data(found.0, found.1, nothing))
+    }
+
+    pub(super) fn attach(&self, params: &AttachParams) -> Result<Answer, WireError> {
+        let job = self.find_job(&params.exec_id)?;
+        let offsets = [params.offset, params.stderr_offset];
+        Ok(Answer::Stream(StreamOrder::new(
+            job,
+            self.fresh_number(),
+            offsets,
+            false,
+        )))
+    }
+
+    pub(super) async fn write(&self, params: &WriteParams) -> Result<Written, WireError> {
+        let job = self.find_job(&params.exec_id)?;
+        let data = match params.encoding {
+            None => Bytes::copy_from_slice(params.data.as_bytes()),
+            Some(Encoding::Base64) => STANDARD
+                .decode(&params.data)
+                .map(Bytes::from)
+                .map_err(|_| WireError::invalid("data is not base64"))?,
+        };
+        match job.started().await {
+            JobState::Running(exec) => {
+                let written = exec.write(params.offset, data, params.eof).await;
+                written
+                    .map(|offset| Written { offset })
+                    .map_err(|error| core_error(&error))
+            }
+            JobState::Ended { .. } => Err(core_error(&crate::exec::CoreError::Ended)),
+            JobState::Refused(error) => Err(error),
+            JobState::Waiting => Err(unreachable_state()),
+        }
+    }
+
+    pub(super) fn resize(&self, params: &ResizeParams) -> Result<Nothing, WireError> {
+        let size = terminal_size(PtyParams {
+            cols: params.cols,
+            rows: params.rows,
+        })?;
+        let exec = self.running_target(params.exec_id.as_deref(), params.session_id.as_deref())?;
+        exec.resize(size).map_err(|error| core_error(&error))?;
+        Ok(Nothing {})
+    }
+
+    pub(super) fn signal(&self, params: &SignalParams) -> Result<Nothing, WireError> {
+        let signal = signal(&params.signal)?;
+        let exec = self.running_target(params.exec_id.as_deref(), params.session_id.as_deref())?;
+        let scope = match params.scope {
+            SignalScope::Leader => Scope::Leader,
+            SignalScope::Group => Scope::Group,
+            SignalScope::Tree => Scope::Tree,
+        };
+        exec.signal(signal, scope)
+            .map_err(|error| core_error(&error))?;
+        Ok(Nothing {})
+    }
+
+    pub(super) async fn cancel(&self, params: &CancelParams) -> Result<Cancelled, WireError> {
+        let signal = params.signal.as_ref().map(signal).transpose()?;
+        let job = self.target(params.exec_id.as_deref(), params.session_id.as_deref())?;
+        let Some(job) = job else {
+            return Ok(Cancelled {
+                exec_id: None,
+                cancelled: false,
+            });
+        };
+        let cancelled = !job.state().is_over();
+        job.stop(signal).await;
+        Ok(Cancelled {
+            exec_id: Some(job.id.to_string()),
+            cancelled,
+        })
+    }
+
+    pub(super) fn list_execs(&self) -> ExecListing {
+        let mut jobs: Vec<Arc<Job>> = lock(&self.inner.jobs).values().cloned().collect();
+        jobs.sort_by_key(|job| (job.asked.monotonic, job.id.clone()));
+        ExecListing {
+            execs: jobs.iter().map(|job| summary(job)).collect(),
+        }
+    }
+}
+
+fn summary(job: &Job) -> ExecSummary {
+    let state = match job.state() {
+        JobState::Waiting => ExecStatus::Queued,
+        JobState::Running(_) => ExecStatus::Running,
+        JobState::Ended { .. } | JobState::Refused(_) => ExecStatus::Ended,
+    };
+    ExecSummary {
+        exec_id: job.id.to_string(),
+        session_id: job.session.id.to_string(),
+        state,
+        command: job.shown.to_string(),
+        started_at: job.asked.shown(),
+        pid: job.exec().and_then(|exec| exec.info().pid),
+        pty: job.pty,
+    }
+}
+
+fn read_data(chunk: Chunk, eof: bool, nothing: ReadData) -> ReadData {
+    match chunk {
+        Chunk::End { .. } => ReadData { eof, ..nothing },
+        Chunk::Gap { from, to } => ReadData {
+            next_offset: to,
+            eof,
+            gap: Some(Gap { from, to }),
+            ..nothing
+        },
+        Chunk::Data { offset, bytes } => {
+            let cut = crate::protocol::cut_character(&bytes);
+            // A character that is cut off waits for its rest, unless it is
+            // all there is.
+            let keep = if cut < bytes.len() {
+                bytes.len() - cut
+            } else {
+                bytes.len()
+            };
+            let piece = encode_bytes(bytes.slice(..keep).to_vec());
+            ReadData {
+                data: piece.data,
+                encoding: piece.encoding,
+                offset,
+                next_offset: offset + keep as u64,
+                eof: eof && keep == bytes.len(),
+                gap: None,
+            }
+        }
+    }
+}
+
+fn unreachable_state() -> WireError {
+    WireError::new(
+        ErrorCode::InternalError,
+        "the command is in a state it cannot be in",
+    )
+}

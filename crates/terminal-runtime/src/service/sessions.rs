@@ -1,0 +1,252 @@
+//! `session.*`
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::order::{core_error, pool_error};
+use super::{Service, lock};
+use crate::exec::{Limits, SessionSpec};
+use crate::protocol::{
+    CreateParams, DestroyParams, ErrorCode, LimitParams, RunningCommand, SessionCreated,
+    SessionDestroyed, SessionInfo, SessionListing, SessionParams, WireError,
+};
+use crate::session::{
+    Birth, Moment, Refusal, Session, SessionEvent, SessionState, check_variables, read_timeout,
+};
+
+const DEFAULT_SHELL: &str = "/bin/sh";
+const DEFAULT_DIRECTORY: &str = "/tmp";
+
+/// What is needed of a session after a crash and the core does not know.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct SessionNote {
+    pub name: Option<String>,
+    pub timeout_ms: Option<u64>,
+    pub created_ms: u64,
+}
+
+impl SessionNote {
+    fn of(birth: &Birth, created: Moment) -> Bytes {
+        let note = Self {
+            name: birth.name.as_deref().map(str::to_owned),
+            timeout_ms: birth.timeout.map(millis),
+            created_ms: created
+                .wall
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, millis),
+        };
+        serde_json::to_vec(&note).unwrap_or_default().into()
+    }
+}
+
+fn millis(span: std::time::Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Service {
+    pub(super) async fn create(&self, params: CreateParams) -> Result<SessionCreated, WireError> {
+        self.fail_if_draining()?;
+        self.fail_under_pressure().await?;
+        let environment = check_variables(&params.env.0).map_err(WireError::invalid)?;
+        let timeout = match params.timeout_s {
+            Some(seconds) => {
+                read_timeout(seconds).map_err(|error| WireError::invalid(error.to_string()))?
+            }
+            None => self.inner.settings.default_timeout,
+        };
+        let image = params.docker.map(|docker| docker.image);
+        let mut spec = SessionSpec {
+            shell: PathBuf::from(text("shell", params.shell, DEFAULT_SHELL)?),
+            environment,
+            working_dir: PathBuf::from(text("working_dir", params.working_dir, DEFAULT_DIRECTORY)?),
+            chroot: params.chroot.map(PathBuf::from),
+            limits: self.limits(params.limits),
+            container_image: image.or_else(|| self.inner.settings.docker_image.clone()),
+            note: Bytes::new(),
+        };
+        check_paths(&spec)?;
+        let birth = birth(&spec, params.name, timeout);
+        let session = self
+            .inner
+            .pool
+            .create(birth)
+            .map_err(|error| pool_error(&error))?;
+        spec.note = SessionNote::of(&session.birth, session.created);
+        if let Err(error) = self.inner.core.open(&session.id, spec).await {
+            let _ = session.apply(SessionEvent::OpenFailed, self.inner.clock.now());
+            self.inner.pool.remove(session.id);
+            return Err(core_error(&error));
+        }
+        let _ = session.apply(SessionEvent::Opened, self.inner.clock.now());
+        tracing::info!(session = %session.id, "session created");
+        Ok(SessionCreated {
+            session_id: session.id.to_string(),
+            shell: session.birth.shell.to_string(),
+            working_dir: session.birth.working_dir.to_string(),
+            state: session.state().name().to_owned(),
+            created_at: session.created.shown(),
+        })
+    }
+
+    fn limits(&self, given: Option<LimitParams>) -> Limits {
+        let defaults = self.inner.settings.limits;
+        let given = given.unwrap_or_default();
+        let choose = |given: Option<u64>, default: Option<u64>| match given {
+            Some(0) => None,
+            Some(limit) => Some(limit),
+            None => default,
+        };
+        Limits {
+            memory_bytes: choose(given.memory_bytes, defaults.memory_bytes),
+            processes: choose(given.processes, defaults.processes),
+            cpu_seconds: choose(given.cpu_seconds, defaults.cpu_seconds),
+        }
+    }
+
+    pub(super) fn list_sessions(&self) -> SessionListing {
+        let sessions = self.inner.pool.list();
+        SessionListing {
+            sessions: sessions.iter().map(|session| info(session)).collect(),
+        }
+    }
+
+    pub(super) fn session_info(&self, params: &SessionParams) -> Result<SessionInfo, WireError> {
+        let session = self.inner.pool.find(&params.session_id);
+        session
+            .map(|session| info(&session))
+            .map_err(|error| pool_error(&error))
+    }
+
+    pub(super) async fn destroy(
+        &self,
+        params: &DestroyParams,
+    ) -> Result<SessionDestroyed, WireError> {
+        let session = self
+            .inner
+            .pool
+            .find(&params.session_id)
+            .map_err(|error| pool_error(&error))?;
+        let event = if params.force {
+            SessionEvent::DestroyByForce
+        } else {
+            SessionEvent::Destroy
+        };
+        self.end_session(&session, event).await?;
+        tracing::info!(session = %session.id, "session destroyed");
+        Ok(SessionDestroyed {
+            session_id: session.id.to_string(),
+            state: session.state().name().to_owned(),
+        })
+    }
+
+    /// Ends a session and everything in it; returns when nothing is left.
+    pub(super) async fn end_session(
+        &self,
+        session: &Arc<Session>,
+        event: SessionEvent,
+    ) -> Result<(), WireError> {
+        session.apply(event, self.inner.clock.now()).map_err(|refusal| match refusal {
+            Refusal::Busy | Refusal::OutOfPlace => WireError::new(
+                ErrorCode::SessionBusy,
+                format!("session {} is busy; wait for its command, cancel it, or send `force: true`", session.id),
+            ),
+            Refusal::Gone => WireError::new(
+                ErrorCode::SessionNotFound,
+                format!("session {} does not exist any more", session.id),
+            ),
+        })?;
+        let closed = self.inner.core.close(&session.id).await;
+        self.inner.pool.remove(session.id);
+        lock(&self.inner.jobs).retain(|_, job| {
+            let kept = job.session.id != session.id || !job.state().is_over();
+            if !kept && let Some(exec) = job.exec() {
+                exec.forget();
+            }
+            kept
+        });
+        closed.map_err(|error| core_error(&error))
+    }
+}
+
+fn text(name: &str, given: Option<String>, default: &str) -> Result<String, WireError> {
+    match given {
+        None => Ok(default.to_owned()),
+        Some(text) if text.is_empty() || text.contains('\0') => Err(WireError::invalid(format!(
+            "{name} must not be empty or contain a NUL byte"
+        ))),
+        Some(text) => Ok(text),
+    }
+}
+
+fn check_paths(spec: &SessionSpec) -> Result<(), WireError> {
+    let absolute = |name: &str, path: &std::path::Path| {
+        if path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0) {
+            return Ok(());
+        }
+        Err(WireError::invalid(format!(
+            "{name} must be an absolute path"
+        )))
+    };
+    absolute("working_dir", &spec.working_dir)?;
+    spec.chroot
+        .as_deref()
+        .map_or(Ok(()), |root| absolute("chroot", root))
+}
+
+pub(super) fn birth(
+    spec: &SessionSpec,
+    name: Option<String>,
+    timeout: Option<std::time::Duration>,
+) -> Birth {
+    let keys = spec
+        .environment
+        .iter()
+        .map(|(name, _)| name.to_string_lossy().into());
+    Birth {
+        name: name.map(Into::into),
+        shell: spec.shell.to_string_lossy().into(),
+        working_dir: spec.working_dir.to_string_lossy().into(),
+        env_keys: keys.collect(),
+        timeout,
+    }
+}
+
+fn info(session: &Session) -> SessionInfo {
+    let state = session.state();
+    let running = match &state {
+        SessionState::Running {
+            exec,
+            command,
+            started,
+        } => Some(RunningCommand {
+            exec_id: exec.to_string(),
+            command: command.to_string(),
+            started_at: started.shown(),
+        }),
+        _ => None,
+    };
+    SessionInfo {
+        session_id: session.id.to_string(),
+        name: session.birth.name.as_deref().map(str::to_owned),
+        shell: session.birth.shell.to_string(),
+        working_dir: session.working_dir(),
+        state: state.name().to_owned(),
+        running,
+        env_keys: session
+            .birth
+            .env_keys
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        created_at: session.created.shown(),
+        last_activity: session.last_activity().shown(),
+        command_count: session.commands(),
+        timeout_s: session
+            .birth
+            .timeout
+            .map_or(0.0, |timeout| timeout.as_secs_f64()),
+    }
+}

@@ -1,0 +1,158 @@
+//! What the runtime does on its own: ending what has lived long enough,
+//! shedding sessions when memory is short, ending itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::job::{Job, JobState};
+use super::{Service, lock};
+use crate::limits::{
+    EXEC_RETENTION, MAX_KEPT_EXECS, PRESSURE_EVICTIONS, PRESSURE_MEMORY_AGE, SWEEP_PERIOD,
+};
+use crate::protocol::{ErrorCode, WireError};
+use crate::session::{Lifetimes, SessionEvent};
+
+impl Service {
+    /// Looks after sessions and kept commands until the runtime ends.
+    pub async fn keep_up(&self) {
+        let shortest = [
+            self.inner.settings.max_idle,
+            self.inner.settings.session_ttl,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(SWEEP_PERIOD);
+        // Often enough for the shortest life, and never in a hurry.
+        let period = shortest.clamp(Duration::from_millis(100), SWEEP_PERIOD);
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(period) => self.sweep().await,
+                () = self.inner.ended.cancelled() => return,
+            }
+        }
+    }
+
+    /// One look at everything.
+    pub async fn sweep(&self) {
+        let lifetimes = Lifetimes {
+            max_idle: self.inner.settings.max_idle,
+            ttl: self.inner.settings.session_ttl,
+        };
+        for (session, expiry) in self.inner.pool.expired(lifetimes) {
+            // Refused if a command has begun since: then it is in use.
+            if self
+                .end_session(&session, SessionEvent::Destroy)
+                .await
+                .is_ok()
+            {
+                tracing::info!(session = %session.id, reason = ?expiry, "session expired");
+            }
+        }
+        self.forget_old();
+        let stats = self.inner.core.stats();
+        *lock(&self.inner.memory) = Some((self.inner.clock.now(), stats.memory_rss_bytes));
+        if let Some(threshold) = self.inner.settings.fd_warning_threshold
+            && stats.open_fds >= threshold
+        {
+            tracing::warn!(
+                open_fds = stats.open_fds,
+                threshold,
+                "many descriptors are open"
+            );
+        }
+        if self.is_short_of_memory() {
+            self.shed().await;
+        }
+    }
+
+    fn forget_old(&self) {
+        let now = self.inner.clock.now();
+        let jobs: Vec<Arc<Job>> = lock(&self.inner.jobs).values().cloned().collect();
+        let mut ended: Vec<(Duration, Arc<Job>)> = Vec::new();
+        for job in jobs {
+            match job.state() {
+                JobState::Ended { at, .. } => ended.push((now.since(at), job)),
+                JobState::Refused(_) => ended.push((now.since(job.asked), job)),
+                JobState::Waiting | JobState::Running(_) => {}
+            }
+        }
+        ended.sort_by_key(|(age, _)| *age);
+        for (rank, (age, job)) in ended.iter().enumerate() {
+            if rank >= MAX_KEPT_EXECS || *age >= EXEC_RETENTION {
+                self.forget(job);
+            }
+        }
+    }
+
+    fn is_short_of_memory(&self) -> bool {
+        let Some(limit) = self.inner.settings.memory_pressure_bytes else {
+            return false;
+        };
+        let now = self.inner.clock.now();
+        let mut measured = lock(&self.inner.memory);
+        let used = match *measured {
+            Some((at, used)) if now.since(at) < PRESSURE_MEMORY_AGE => used,
+            _ => {
+                let used = self.inner.core.stats().memory_rss_bytes;
+                *measured = Some((now, used));
+                used
+            }
+        };
+        used >= limit
+    }
+
+    async fn shed(&self) -> usize {
+        let mut shed = 0;
+        for session in self.inner.pool.least_used(PRESSURE_EVICTIONS) {
+            if self
+                .end_session(&session, SessionEvent::Destroy)
+                .await
+                .is_ok()
+            {
+                tracing::warn!(session = %session.id, "session ended because memory is short");
+                shed += 1;
+            }
+        }
+        shed
+    }
+
+    pub(super) async fn fail_under_pressure(&self) -> Result<(), WireError> {
+        if self.is_short_of_memory() && self.shed().await == 0 {
+            return Err(WireError::new(
+                ErrorCode::ResourcePressure,
+                "the runtime is short of memory and has no idle session to end; \
+                 destroy a session, or raise TRL_MEMORY_PRESSURE_MB",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Starts nothing new from now on.
+    pub fn begin_drain(&self) {
+        self.inner.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until nothing runs any more, at most as long as settings say.
+    pub async fn drain(&self) {
+        self.inner.core.drain(self.inner.settings.drain).await;
+    }
+
+    /// Ends everything: commands, sessions, what was kept, the holder.
+    pub async fn shut_down(&self) {
+        self.begin_drain();
+        let jobs: Vec<Arc<Job>> = lock(&self.inner.jobs).values().cloned().collect();
+        let stopping = jobs.iter().map(|job| job.stop(None));
+        futures::future::join_all(stopping).await;
+        for session in self.inner.pool.list() {
+            let _ = self
+                .end_session(&session, SessionEvent::DestroyByForce)
+                .await;
+        }
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+        self.inner.core.clone().shutdown().await;
+        self.inner.ended.cancel();
+    }
+}

@@ -1,0 +1,362 @@
+//! HTTP: one request per POST, streams as lines in a chunked body.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::header::{
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::farewell::Farewell;
+use super::guard::{HttpGuard, Verdict};
+use crate::limits::MAX_REQUEST_BYTES;
+use crate::protocol::{Call, ErrorCode, RequestId, WireError, decode, failure};
+use crate::service::{Answer, Client, Outlet, Service, StreamOrder};
+
+type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
+
+/// The most bytes of the head of a request.
+const HEAD_BYTES: usize = 64 * 1024;
+/// How many pieces of a stream wait for a slow client.
+const STREAM_PIECES: usize = 2;
+
+/// A TCP address that is listened on.
+#[derive(Debug)]
+pub struct HttpTransport {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl HttpTransport {
+    /// Listens on an address.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it is; the port is known even if any was asked for.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes connections until `closing` ends, and serves them to their end.
+    pub async fn serve(
+        self,
+        service: Service,
+        connections: Arc<Semaphore>,
+        closing: CancellationToken,
+    ) {
+        let guard = Arc::new(HttpGuard::new(service.settings(), self.address));
+        let mut serving = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = closing.cancelled() => break,
+            };
+            while serving.try_join_next().is_some() {}
+            match accepted {
+                Ok((stream, _)) => {
+                    let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+                        // Closed without a word: there is no room to talk.
+                        tracing::warn!("a connection was refused: there are too many");
+                        continue;
+                    };
+                    let (service, guard) = (service.clone(), Arc::clone(&guard));
+                    let closing = closing.clone();
+                    serving.spawn(async move {
+                        serve_one(service, guard, stream, closing).await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be taken");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        drop(self.listener);
+        while serving.join_next().await.is_some() {}
+    }
+}
+
+async fn serve_one(
+    service: Service,
+    guard: Arc<HttpGuard>,
+    stream: TcpStream,
+    closing: CancellationToken,
+) {
+    let _ = stream.set_nodelay(true);
+    let ended = service.ended();
+    let farewell = match Farewell::of(&stream) {
+        Ok(farewell) => Arc::new(farewell),
+        Err(error) => {
+            tracing::warn!(%error, "a connection cannot be watched");
+            return;
+        }
+    };
+    let deadline = service.settings().request_deadline;
+    let handler = service_fn(move |request: Request<Incoming>| {
+        let exchange = Exchange {
+            service: service.clone(),
+            guard: Arc::clone(&guard),
+            farewell: Arc::clone(&farewell),
+        };
+        async move { Ok::<_, Infallible>(exchange.answer(request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        // A client that closes its sending half still gets its answer.
+        .half_close(true)
+        .timer(TokioTimer::new())
+        .header_read_timeout(deadline)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), handler);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        // What a client does to its own connection is its own business.
+        _ = connection.as_mut() => return,
+        () = closing.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    tokio::select! {
+        _ = connection => {}
+        () = ended.cancelled() => {}
+    }
+}
+
+/// One request and its response.
+struct Exchange {
+    service: Service,
+    guard: Arc<HttpGuard>,
+    farewell: Arc<Farewell>,
+}
+
+/// A refusal before the runtime itself is asked.
+struct Refusal {
+    status: StatusCode,
+    error: WireError,
+    header: Option<(HeaderName, &'static str)>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            error: WireError::new(code, message),
+            header: None,
+        }
+    }
+}
+
+impl Exchange {
+    async fn answer(self, request: Request<Incoming>) -> Response<Body> {
+        let body = match self.receive(request).await {
+            Ok(body) => body,
+            Err(refusal) => {
+                let mut response = reply(
+                    refusal.status,
+                    failure(&RequestId::unknown(), &refusal.error),
+                );
+                if let Some((name, value)) = refusal.header {
+                    response
+                        .headers_mut()
+                        .insert(name, HeaderValue::from_static(value));
+                }
+                return response;
+            }
+        };
+        let request = match decode(&body) {
+            Ok(request) => request,
+            Err(rejection) => {
+                return reply(
+                    StatusCode::BAD_REQUEST,
+                    failure(&rejection.id, &rejection.error),
+                );
+            }
+        };
+        let id = request.id;
+        match Call::parse(&request.method, request.params) {
+            Ok(call) => self.perform(id, call).await,
+            Err(error) => reply(StatusCode::OK, failure(&id, &error)),
+        }
+    }
+
+    /// The body of a request that may come in.
+    async fn receive(&self, request: Request<Incoming>) -> Result<Bytes, Refusal> {
+        let header = |name: HeaderName| request.headers().get(name).map(HeaderValue::as_bytes);
+        // A target in absolute form carries the host itself.
+        let authority = request
+            .uri()
+            .authority()
+            .map(|authority| authority.as_str().as_bytes());
+        let verdict = self.guard.judge(
+            authority.or(header(HOST)),
+            header(ORIGIN),
+            header(AUTHORIZATION),
+        );
+        match verdict {
+            Verdict::Welcome => {}
+            Verdict::WrongHost => {
+                return Err(Refusal::new(
+                    StatusCode::FORBIDDEN,
+                    ErrorCode::AuthFailed,
+                    "this Host is not served here; use the address the runtime listens on, or --allowed-hosts",
+                ));
+            }
+            Verdict::WrongOrigin => {
+                return Err(Refusal::new(
+                    StatusCode::FORBIDDEN,
+                    ErrorCode::AuthFailed,
+                    "requests of web pages are refused; list the Origin with --allowed-origins",
+                ));
+            }
+            Verdict::WrongToken => {
+                tracing::warn!("a request without the right token was refused");
+                let mut refusal = Refusal::new(
+                    StatusCode::UNAUTHORIZED,
+                    ErrorCode::AuthFailed,
+                    "the token is missing or wrong; send `Authorization: Bearer` with TRL_AUTH_TOKEN",
+                );
+                refusal.header = Some((WWW_AUTHENTICATE, "Bearer"));
+                return Err(refusal);
+            }
+        }
+        if request.method() != Method::POST {
+            let mut refusal = Refusal::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                ErrorCode::InvalidParams,
+                "send requests by POST",
+            );
+            refusal.header = Some((ALLOW, "POST"));
+            return Err(refusal);
+        }
+        if request.uri().path() != "/" {
+            return Err(Refusal::new(
+                StatusCode::NOT_FOUND,
+                ErrorCode::InvalidParams,
+                "send requests to `/`",
+            ));
+        }
+        let deadline = self.service.settings().request_deadline;
+        let body = Limited::new(request.into_body(), MAX_REQUEST_BYTES);
+        match tokio::time::timeout(deadline, body.collect()).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                ErrorCode::InvalidParams,
+                format!(
+                    "the request has more than {MAX_REQUEST_BYTES} bytes; send large input with exec.write"
+                ),
+            )),
+            Ok(Err(_)) => Err(Refusal::new(
+                StatusCode::BAD_REQUEST,
+                ErrorCode::InvalidParams,
+                "the body of the request could not be read",
+            )),
+            Err(_) => Err(Refusal::new(
+                StatusCode::REQUEST_TIMEOUT,
+                ErrorCode::InvalidParams,
+                format!(
+                    "the request was not complete after {} s",
+                    deadline.as_secs_f64()
+                ),
+            )),
+        }
+    }
+
+    async fn perform(self, id: RequestId, call: Call) -> Response<Body> {
+        let client = Arc::new(Client::default());
+        // Whatever drops this exchange, the client is gone with it.
+        let gone = client.gone().clone().drop_guard();
+        let service = self.service.clone();
+        let calling = tokio::spawn({
+            let (id, client) = (id.clone(), Arc::clone(&client));
+            async move { service.call(&id, call, &client).await }
+        });
+        let answer = tokio::select! {
+            answer = calling => answer.unwrap_or(Answer::Nobody),
+            () = self.farewell.before_response() => return reply(StatusCode::OK, Vec::new()),
+        };
+        match answer {
+            Answer::Line(line) => reply(StatusCode::OK, line),
+            Answer::Result(order) => reply(StatusCode::OK, self.service.result_line(&id, &order)),
+            Answer::Nobody => reply(StatusCode::OK, Vec::new()),
+            Answer::Stream(order) => {
+                gone.disarm();
+                self.stream(&id, order, client)
+            }
+        }
+    }
+
+    fn stream(self, id: &RequestId, order: StreamOrder, client: Arc<Client>) -> Response<Body> {
+        let (sender, receiver) = mpsc::channel(STREAM_PIECES);
+        let first = Bytes::from(order.first_line(id));
+        let Self {
+            service, farewell, ..
+        } = self;
+        tokio::spawn(async move {
+            let outlet = BodyOutlet { sender };
+            let started = outlet.sender.send(first).await;
+            if started.is_err() {
+                client.gone().cancel();
+            }
+            let sending = service.send_stream(order, &client, &outlet);
+            let watching = async {
+                farewell.during_stream(&outlet.sender).await;
+                client.gone().cancel();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = sending => {}
+                () = watching => {}
+            }
+        });
+        let pieces = futures::stream::unfold(receiver, |mut receiver| async {
+            let piece = receiver.recv().await?;
+            Some((Ok::<_, Infallible>(Frame::data(piece)), receiver))
+        });
+        let mut response = Response::new(StreamBody::new(pieces).boxed_unsync());
+        let kind = HeaderValue::from_static("application/x-ndjson");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        response
+    }
+}
+
+/// The lines of a stream on their way into a body.
+struct BodyOutlet {
+    sender: mpsc::Sender<Bytes>,
+}
+
+impl Outlet for BodyOutlet {
+    async fn send(&self, head: &[u8], body: &[u8]) -> io::Result<()> {
+        let piece = Bytes::from([head, body].concat());
+        self.sender
+            .send(piece)
+            .await
+            .map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+fn reply(status: StatusCode, line: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(Full::new(Bytes::from(line)).boxed_unsync());
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}

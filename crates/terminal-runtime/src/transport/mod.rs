@@ -1,0 +1,18 @@
+//! How clients reach the runtime: a Unix socket, HTTP, standard input.
+//!
+//! Owns: who may connect, how much one connection may cost, and the bytes on
+//! the way. Never: knows what a method does.
+
+mod connection;
+mod farewell;
+mod guard;
+mod hangup;
+mod http;
+mod lines;
+mod stdio;
+mod unix;
+
+pub use guard::{HttpGuard, Verdict, may_connect};
+pub use http::HttpTransport;
+pub use stdio::serve_stdio;
+pub use unix::{SocketError, UnixTransport};
