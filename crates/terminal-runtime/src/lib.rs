@@ -13,11 +13,14 @@
 //! | the commands and their output, without a wire | [`exec`] |
 //! | names of sessions | [`session`] |
 
+pub mod client;
 mod clock;
+pub mod daemon;
 pub mod discovery;
 pub mod exec;
 pub mod holder;
 pub mod limits;
+pub mod private_dir;
 pub mod protocol;
 pub mod service;
 pub mod session;

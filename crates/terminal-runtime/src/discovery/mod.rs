@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_DISCOVERY_BYTES;
+use crate::private_dir::{PrivateDirError, private_dir};
 use crate::protocol::DescribedTransport;
 
 /// A runtime that was found.
@@ -36,16 +37,8 @@ pub struct FoundRuntime {
 #[non_exhaustive]
 pub enum DiscoveryError {
     /// The directory belongs to someone else or others may look into it.
-    #[error(
-        "the directory of runtimes `{path}` is not private: {problem}; \
-             remove it or choose another with --discovery-dir"
-    )]
-    NotPrivate {
-        /// The directory.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    #[error("{0}; choose another with --discovery-dir, or `none`")]
+    Directory(#[from] PrivateDirError),
     /// The system refused.
     #[error(
         "the directory of runtimes `{path}` cannot be used: {source}; \
@@ -64,7 +57,7 @@ impl DiscoveryError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NotPrivate { .. } => "discovery_not_private",
+            Self::Directory(error) => error.code(),
             Self::Io { .. } => "discovery_io",
         }
     }
@@ -85,37 +78,6 @@ pub fn default_dir(environment: &BTreeMap<OsString, OsString>) -> PathBuf {
             rustix::process::geteuid().as_raw()
         )),
     }
-}
-
-/// A directory that exists, belongs to us and is closed to others. What is
-/// missing is made so.
-///
-/// # Errors
-/// If it is someone else's or open, or the system refuses.
-pub fn private_dir(path: &Path) -> Result<(), DiscoveryError> {
-    let io = |source| DiscoveryError::Io {
-        path: path.to_owned(),
-        source,
-    };
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(io)?;
-    let metadata = fs::symlink_metadata(path).map_err(io)?;
-    let problem = if !metadata.is_dir() {
-        "it is no directory".to_owned()
-    } else if metadata.uid() != rustix::process::geteuid().as_raw() {
-        format!("it belongs to user {}", metadata.uid())
-    } else if metadata.mode() & 0o077 != 0 {
-        format!("its mode is {:o} instead of 700", metadata.mode() & 0o777)
-    } else {
-        return Ok(());
-    };
-    Err(DiscoveryError::NotPrivate {
-        path: path.to_owned(),
-        problem,
-    })
 }
 
 /// The place of a running runtime in the directory, given up when this is
@@ -264,7 +226,7 @@ mod tests {
         fs::create_dir(&directory).unwrap();
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
         let error = discover(&directory).unwrap_err();
-        assert_eq!(error.code(), "discovery_not_private");
+        assert_eq!(error.code(), "not_private");
         assert!(Registration::announce(&directory, &runtime(1)).is_err());
     }
 }

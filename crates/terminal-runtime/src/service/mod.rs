@@ -61,6 +61,8 @@ struct Inner {
     memory: Mutex<Option<(Moment, u64)>>,
     /// Everything that runs commands, however their clients fare.
     tasks: TaskTracker,
+    /// Set when no more requests are taken: connections finish.
+    closing: CancellationToken,
     /// Set when the runtime ends: nobody waits for anything any more.
     ended: CancellationToken,
 }
@@ -91,6 +93,7 @@ impl Service {
                 draining: AtomicBool::new(false),
                 memory: Mutex::default(),
                 tasks: TaskTracker::new(),
+                closing: CancellationToken::new(),
                 ended: CancellationToken::new(),
             }),
         };
@@ -109,6 +112,13 @@ impl Service {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.inner.settings
+    }
+
+    /// Set when connections take no more requests, and end once everything is
+    /// answered.
+    #[must_use]
+    pub fn closing(&self) -> CancellationToken {
+        self.inner.closing.clone()
     }
 
     /// Set when the runtime has ended and connections must go.

@@ -134,17 +134,19 @@ impl Service {
         self.inner.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until nothing runs any more, at most as long as settings say.
+    /// Waits until nothing runs any more, at most as long as settings say,
+    /// and then ends what does.
     pub async fn drain(&self) {
+        self.begin_drain();
         self.inner.core.drain(self.inner.settings.drain).await;
+        let jobs: Vec<Arc<Job>> = lock(&self.inner.jobs).values().cloned().collect();
+        futures::future::join_all(jobs.iter().map(|job| job.stop(None))).await;
     }
 
-    /// Ends everything: commands, sessions, what was kept, the holder.
+    /// Kills what still runs and removes everything that was kept. From then
+    /// on connections only finish what they have begun.
     pub async fn shut_down(&self) {
         self.begin_drain();
-        let jobs: Vec<Arc<Job>> = lock(&self.inner.jobs).values().cloned().collect();
-        let stopping = jobs.iter().map(|job| job.stop(None));
-        futures::future::join_all(stopping).await;
         for session in self.inner.pool.list() {
             let _ = self
                 .end_session(&session, SessionEvent::DestroyByForce)
@@ -152,7 +154,12 @@ impl Service {
         }
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
-        self.inner.core.clone().shutdown().await;
+        self.inner.closing.cancel();
+    }
+
+    /// Lets go of the connections that are left, and of the holder.
+    pub async fn end(&self) {
         self.inner.ended.cancel();
+        self.inner.core.clone().shutdown().await;
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use dotenv::{DotenvError, parse_dotenv};
 pub use read::{SettingsError, Source, Sources};
-pub use table::{Kind, SETTINGS, Setting};
+pub use table::{DEFAULT_SOCKET, Kind, SETTINGS, Setting};
 
 use crate::exec::Limits;
 

@@ -61,7 +61,7 @@ pub(super) async fn serve<Source, Sink, Watch, Gone>(
     Gone: Future<Output = ()>,
 {
     let deadline = service.settings().request_deadline;
-    let ended = service.ended();
+    let (closing, ended) = (service.closing(), service.ended());
     let connection = Connection {
         service,
         client: Arc::new(Client::with_frames()),
@@ -74,7 +74,7 @@ pub(super) async fn serve<Source, Sink, Watch, Gone>(
     let receiving = connection.receive(&mut reader, &mut waiting);
     let finished = tokio::select! {
         finished = receiving => finished,
-        () = ended.cancelled() => false,
+        () = closing.cancelled() => true,
     };
     let answered = async { while waiting.join_next().await.is_some() {} };
     if !finished {
@@ -86,7 +86,7 @@ pub(super) async fn serve<Source, Sink, Watch, Gone>(
     let mut answered = std::pin::pin!(answered);
     tokio::select! {
         () = &mut answered => {}
-        () = gone => {
+        () = async { tokio::select! { () = gone => {}, () = ended.cancelled() => {} } } => {
             connection.client.gone().cancel();
             answered.await;
         }

@@ -31,7 +31,7 @@ impl Farewell {
     pub(super) fn of(socket: &impl AsFd) -> io::Result<Self> {
         let copy = socket.as_fd().try_clone_to_owned()?;
         Ok(Self {
-            socket: AsyncFd::with_interest(copy, Interest::READABLE)?,
+            socket: halter_exec::watch_descriptor(copy, Interest::READABLE)?,
         })
     }
 

@@ -20,7 +20,7 @@ impl Hangup {
         let copy = socket.as_fd().try_clone_to_owned()?;
         // Nothing is asked for that a living peer could cause: what is left is
         // the hang-up, which is always reported.
-        let watched = AsyncFd::with_interest(copy, Interest::PRIORITY)?;
+        let watched = halter_exec::watch_descriptor(copy, Interest::PRIORITY)?;
         Ok(Self { watched })
     }
 
@@ -29,7 +29,7 @@ impl Hangup {
     #[cfg(not(target_os = "linux"))]
     pub(super) fn of(socket: &impl AsFd) -> io::Result<Self> {
         let copy = socket.as_fd().try_clone_to_owned()?;
-        let watched = AsyncFd::with_interest(copy, Interest::READABLE)?;
+        let watched = halter_exec::watch_descriptor(copy, Interest::READABLE)?;
         Ok(Self { watched })
     }
 

@@ -1,0 +1,97 @@
+//! The daemon in the foreground.
+
+use std::io::{self, IsTerminal as _};
+
+use terminal_runtime::daemon::{Daemon, Stop};
+use terminal_runtime::settings::{LogFormat, Settings, Sources};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use super::failure::Failure;
+
+pub fn run(sources: &Sources) -> Result<u8, Failure> {
+    let settings = sources.settings()?;
+    let environment = sources.child_environment();
+    start_log(&settings);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("the runtime cannot start: {error}")))?;
+    let served = runtime.block_on(async {
+        // Before anything is started that a signal would have to end.
+        let signals = Signals::listen()
+            .map_err(|error| Failure::new(format!("signals cannot be listened for: {error}")))?;
+        let daemon = Daemon::start(settings, environment)
+            .await
+            .map_err(|error| Failure {
+                message: error.to_string(),
+                code: 1,
+            })?;
+        let stop = Stop::default();
+        tokio::select! {
+            () = daemon.serve(stop.clone()) => {}
+            () = signals.obey(&stop) => {}
+        }
+        Ok(0)
+    });
+    // A read of standard input that nobody will end must not keep us.
+    runtime.shutdown_background();
+    served
+}
+
+/// The signals that end the daemon.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The first signal ends gently, the second at once.
+    async fn obey(mut self, stop: &Stop) {
+        self.next().await;
+        stop.gently.cancel();
+        self.next().await;
+        stop.now.cancel();
+        std::future::pending().await
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
+    }
+}
+
+fn start_log(settings: &Settings) {
+    let registry = tracing_subscriber::registry();
+    let layer = tracing_subscriber::fmt::layer()
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(io::stderr);
+    // Already set only if someone else did, who then has the say.
+    let _ = match settings.log_format {
+        LogFormat::Text => registry
+            .with(layer.with_filter(settings.log_level))
+            .try_init(),
+        LogFormat::Json => registry
+            .with(
+                layer
+                    .json()
+                    .flatten_event(true)
+                    .with_filter(settings.log_level),
+            )
+            .try_init(),
+    };
+}

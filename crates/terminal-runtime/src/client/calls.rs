@@ -1,0 +1,61 @@
+//! Every method by its name.
+
+use super::Client;
+use super::error::ClientError;
+use crate::protocol::{
+    CancelParams, Cancelled, CreateParams, Description, DestroyParams, ExecListing, ExecParams,
+    ExecResult, Nothing, Ping, ReadData, ReadParams, ResizeParams, SessionCreated,
+    SessionDestroyed, SessionInfo, SessionListing, SessionParams, SignalParams, Stats, WaitData,
+    WaitParams, WriteParams, Written,
+};
+
+macro_rules! methods {
+    ($($(#[$documentation:meta])* $name:ident($($params:ident: $type:ty)?) -> $data:ty = $method:literal;)*) => {
+        impl Client {
+            $(
+                $(#[$documentation])*
+                ///
+                /// # Errors
+                /// If the runtime cannot be reached or refuses.
+                pub async fn $name(&self, $($params: &$type)?) -> Result<$data, ClientError> {
+                    self.call($method, methods!(@given $($params)?)).await
+                }
+            )*
+        }
+    };
+    (@given $params:ident) => { $params };
+    (@given) => { &Nothing {} };
+}
+
+methods! {
+    /// Whether the runtime is there.
+    ping() -> Ping = "system.ping";
+    /// Numbers about the runtime.
+    stats() -> Stats = "system.stats";
+    /// What the runtime is and holds to.
+    describe() -> Description = "runtime.describe";
+    /// A new session.
+    create_session(params: CreateParams) -> SessionCreated = "session.create";
+    /// All sessions.
+    sessions() -> SessionListing = "session.list";
+    /// One session.
+    session(params: SessionParams) -> SessionInfo = "session.info";
+    /// Ends a session.
+    destroy_session(params: DestroyParams) -> SessionDestroyed = "session.destroy";
+    /// Runs a command to its end.
+    run(params: ExecParams) -> ExecResult = "exec.run";
+    /// Waits for the end of a command.
+    wait(params: WaitParams) -> WaitData = "exec.wait";
+    /// Reads the output of a command from an offset on.
+    read(params: ReadParams) -> ReadData = "exec.read";
+    /// Gives a command input.
+    write(params: WriteParams) -> Written = "exec.write";
+    /// Gives a command's terminal another size.
+    resize(params: ResizeParams) -> Nothing = "exec.resize";
+    /// Sends a command a signal.
+    signal(params: SignalParams) -> Nothing = "exec.signal";
+    /// Ends a command.
+    cancel(params: CancelParams) -> Cancelled = "exec.cancel";
+    /// All commands that are kept.
+    execs() -> ExecListing = "exec.list";
+}

@@ -1,0 +1,334 @@
+//! A whole runtime: its service, its transports, its end.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use halter_exec::Environment;
+use rustix::fs::{FlockOperation, flock};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::discovery::{FoundRuntime, Registration};
+use crate::exec::CoreError;
+use crate::limits::MAX_CONNECTIONS;
+use crate::private_dir::{PrivateDirError, private_dir};
+use crate::protocol::DescribedTransport;
+use crate::service::{Service, core_settings};
+use crate::session::SystemClock;
+use crate::settings::Settings;
+use crate::transport::{HttpTransport, SocketError, UnixTransport, serve_stdio};
+
+/// How long connections get to send their last answers.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Why a runtime does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// It would run as root, and must not.
+    #[error("this would run as root, which TRL_ALLOW_ROOT=0 forbids; start it as another user")]
+    RootRefused,
+    /// Its socket cannot be used.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// Its address cannot be used.
+    #[error("cannot listen for HTTP on {address}: {source}; choose another address with --http")]
+    Http {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Its state directory cannot be used.
+    #[error("{0}; choose another with --state-dir")]
+    StateDir(#[from] PrivateDirError),
+    /// Another runtime has its state directory.
+    #[error(
+        "another runtime uses the state directory `{path}`; stop it, or choose another with --state-dir"
+    )]
+    StateInUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// What runs commands does not start.
+    #[error(transparent)]
+    Core(#[from] CoreError),
+}
+
+impl DaemonError {
+    /// The stable name of this error.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::RootRefused => "root_refused",
+            Self::Socket(error) => error.code(),
+            Self::Http { .. } => "http_address",
+            Self::StateDir(error) => error.code(),
+            Self::StateInUse { .. } => "state_in_use",
+            Self::Core(error) => error.code(),
+        }
+    }
+}
+
+/// How a runtime is told to end.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    /// Once what runs has had its time.
+    pub gently: CancellationToken,
+    /// At once.
+    pub now: CancellationToken,
+}
+
+/// A runtime that can be reached and waits to be served.
+pub struct Daemon {
+    service: Service,
+    unix: Option<UnixTransport>,
+    http: Option<HttpTransport>,
+    state: StateDir,
+    registration: Option<Registration>,
+}
+
+impl Daemon {
+    /// Starts a runtime. `environment` is what its commands start from.
+    ///
+    /// # Errors
+    /// If it may not, or something it needs cannot be used.
+    pub async fn start(settings: Settings, environment: Environment) -> Result<Self, DaemonError> {
+        if rustix::process::geteuid().is_root() {
+            if !settings.allow_root {
+                return Err(DaemonError::RootRefused);
+            }
+            tracing::warn!(
+                "running as root: commands of clients have all rights; set TRL_ALLOW_ROOT=0 to refuse"
+            );
+        }
+        let unix = settings
+            .socket
+            .as_deref()
+            .map(UnixTransport::bind)
+            .transpose()?;
+        let http = match settings.http {
+            Some(address) => Some(bind_http(address).await?),
+            None => None,
+        };
+        let state = StateDir::claim(&settings, http.as_ref())?;
+        let core = core_settings(&settings, environment, state.path.clone());
+        let service = Service::start(settings, core, Arc::new(SystemClock)).await?;
+        let mut daemon = Self {
+            service,
+            unix,
+            http,
+            state,
+            registration: None,
+        };
+        daemon.announce();
+        Ok(daemon)
+    }
+
+    /// The runtime's methods, without a transport.
+    #[must_use]
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Tells clients how the runtime can be reached.
+    fn announce(&mut self) {
+        if let Some(unix) = &self.unix {
+            let path = unix.path().to_string_lossy().into_owned();
+            tracing::info!(socket = path, "listening");
+            self.service.reachable_by(DescribedTransport::Unix { path });
+        }
+        if let Some(http) = &self.http {
+            let address = http.address().to_string();
+            tracing::info!(http = address, "listening");
+            self.service
+                .reachable_by(DescribedTransport::Http { address });
+        }
+        let description = self.service.describe();
+        if self.service.settings().stdin {
+            self.service.reachable_by(DescribedTransport::Stdin {});
+        }
+        let Some(directory) = &self.service.settings().discovery_dir else {
+            return;
+        };
+        if description.transports.is_empty() {
+            return;
+        }
+        let runtime = FoundRuntime {
+            version: description.version,
+            pid: description.pid,
+            started_at: description.started_at,
+            transports: description.transports,
+        };
+        match Registration::announce(directory, &runtime) {
+            Ok(registration) => self.registration = Some(registration),
+            Err(error) => tracing::warn!(%error, "clients cannot find this runtime by themselves"),
+        }
+    }
+
+    /// Serves until it is told to end, or its standard input ends if that is
+    /// a transport; then ends everything it started.
+    pub async fn serve(self, stop: Stop) {
+        let Self {
+            service,
+            unix,
+            http,
+            state,
+            registration,
+        } = self;
+        let accepting = CancellationToken::new();
+        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut transports = JoinSet::new();
+        if let Some(unix) = unix {
+            transports.spawn(unix.serve(
+                service.clone(),
+                Arc::clone(&connections),
+                accepting.clone(),
+            ));
+        }
+        if let Some(http) = http {
+            transports.spawn(http.serve(
+                service.clone(),
+                Arc::clone(&connections),
+                accepting.clone(),
+            ));
+        }
+        let stdin_over = CancellationToken::new();
+        if service.settings().stdin {
+            let (service, over) = (service.clone(), stdin_over.clone().drop_guard());
+            transports.spawn(async move {
+                serve_stdio(service, tokio::io::stdin(), tokio::io::stdout()).await;
+                drop(over);
+            });
+        }
+        let upkeep = tokio::spawn({
+            let service = service.clone();
+            async move { service.keep_up().await }
+        });
+        tokio::select! {
+            () = stop.gently.cancelled() => tracing::info!("ending: what runs is given its time"),
+            () = stop.now.cancelled() => {}
+            () = stdin_over.cancelled() => tracing::info!("ending: standard input has ended"),
+        }
+        accepting.cancel();
+        drop(registration);
+        tokio::select! {
+            () = service.drain() => {}
+            () = stop.now.cancelled() => tracing::info!("ending now"),
+        }
+        service.shut_down().await;
+        let answered = async { while transports.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(FAREWELL, answered).await;
+        service.end().await;
+        transports.shutdown().await;
+        upkeep.abort();
+        drop(state);
+        tracing::info!("ended");
+    }
+}
+
+async fn bind_http(address: SocketAddr) -> Result<HttpTransport, DaemonError> {
+    HttpTransport::bind(address)
+        .await
+        .map_err(|source| DaemonError::Http { address, source })
+}
+
+/// The directory where a runtime keeps what survives its crash, locked for as
+/// long as it runs.
+#[derive(Debug)]
+struct StateDir {
+    path: PathBuf,
+    lock: PathBuf,
+    _file: File,
+}
+
+impl StateDir {
+    fn claim(settings: &Settings, http: Option<&HttpTransport>) -> Result<Self, DaemonError> {
+        let path = match &settings.state_dir {
+            Some(path) => path.clone(),
+            None => default_state_dir(settings, http.map(HttpTransport::address)),
+        };
+        private_dir(&path)?;
+        let lock = path.join("lock");
+        let io = |source| PrivateDirError::Io {
+            path: lock.clone(),
+            source,
+        };
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock)
+            .map_err(io)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self {
+                path,
+                lock,
+                _file: file,
+            }),
+            Err(_) => Err(DaemonError::StateInUse { path }),
+        }
+    }
+}
+
+impl Drop for StateDir {
+    fn drop(&mut self) {
+        // Only if everything in it is gone: else the next runtime wants it.
+        let others = fs::read_dir(&self.path).map_or(0, |entries| {
+            entries
+                .flatten()
+                .filter(|entry| entry.path() != self.lock)
+                .count()
+        });
+        if others == 0 {
+            let _ = fs::remove_file(&self.lock);
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+/// A directory of its own for every place a runtime can be reached at, the
+/// same after a restart. On disk, since output may be larger than memory.
+fn default_state_dir(settings: &Settings, http: Option<SocketAddr>) -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    let base = PathBuf::from(format!("/var/tmp/terminal-runtime-{user}"));
+    let place = match (&settings.socket, http) {
+        (Some(path), _) => format!("unix:{}", absolute(path).display()),
+        (None, Some(address)) => format!("http:{address}"),
+        (None, None) => format!("stdin:{}", std::process::id()),
+    };
+    base.join(format!("{:016x}", fingerprint(place.as_bytes())))
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    // The directory exists by now; the socket itself may be new.
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).unwrap_or_default();
+    parent.join(path.file_name().unwrap_or_default())
+}
+
+/// FNV-1a: the same on every machine and in every version.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fingerprint_of_a_place_never_changes() {
+        assert_eq!(fingerprint(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fingerprint(b"a"), 0xaf63_dc4c_8601_ec8c);
+    }
+}
