@@ -27,11 +27,22 @@ pub enum DemuxError {
 }
 
 /// Takes bytes as they come and gives lines and frames.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Demux {
     buffer: BytesMut,
     /// How many bytes of the buffer are known to hold no newline.
     searched: usize,
+    max_line: usize,
+}
+
+impl Default for Demux {
+    fn default() -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            searched: 0,
+            max_line: MAX_REPLY_BYTES,
+        }
+    }
 }
 
 impl Demux {
@@ -57,7 +68,7 @@ impl Demux {
             let fresh = self.buffer.get(self.searched..).unwrap_or_default();
             let Some(found) = fresh.iter().position(|&byte| byte == b'\n') else {
                 self.searched = self.buffer.len();
-                if self.searched > MAX_REPLY_BYTES {
+                if self.searched > self.max_line {
                     return Err(DemuxError::LineTooLong);
                 }
                 return Ok(None);
@@ -136,7 +147,10 @@ mod tests {
     #[test]
     fn a_line_is_held_to_its_limit_and_no_longer() {
         let mut demux = Demux::default();
-        demux.push(&vec![b'x'; 256 * 1024 * 1024]);
+        assert_eq!(demux.max_line, MAX_REPLY_BYTES);
+        assert_eq!(MAX_REPLY_BYTES, 256 * 1024 * 1024);
+        demux.max_line = 10;
+        demux.push(&[b'x'; 10]);
         assert_eq!(demux.next_item(), Ok(None));
         demux.push(b"x");
         assert_eq!(demux.next_item(), Err(DemuxError::LineTooLong));
