@@ -9,6 +9,19 @@
 )]
 
 mod adoption;
+mod bad_input;
 mod core;
+mod defects;
+mod fuzz;
+mod fuzz_bodies;
 mod holder;
+mod library;
+mod people;
+mod places;
+mod plain;
+mod runtime;
+mod secrets;
+mod seed;
+mod smoke;
+mod streams;
 mod support;

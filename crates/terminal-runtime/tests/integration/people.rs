@@ -1,0 +1,179 @@
+//! What a person at a terminal sees.
+
+use std::io::Read as _;
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::plain::Plain;
+use crate::runtime::{Runtime, command, processes_with, unique_sleep, until};
+
+fn client(runtime: &Runtime) -> Command {
+    let mut command = command(runtime.directory.path());
+    command.arg("--socket").arg(runtime.socket());
+    command
+}
+
+fn said(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn exec_shows_output_and_ends_with_the_commands_code() {
+    let runtime = Runtime::start();
+    let exec = |words: &[&str]| said(&client(&runtime).arg("exec").args(words).output().unwrap());
+    assert_eq!(
+        exec(&["echo out; echo err >&2; exit 3"]),
+        (Some(3), "out\n".to_owned(), "err\n".to_owned())
+    );
+    assert_eq!(
+        exec(&["printf", "%s\n", "a b"]),
+        (Some(0), "a b\n".to_owned(), String::new())
+    );
+    assert_eq!(exec(&["--env", "A=b c", "echo $A"]).1, "b c\n");
+    assert_eq!(exec(&["--cwd", "/usr", "pwd"]).1, "/usr\n");
+    let here = runtime.directory.path().canonicalize().unwrap();
+    assert_eq!(exec(&["pwd -P"]).1, format!("{}\n", here.display()));
+    assert_eq!(exec(&["--timeout", "0.2", "sleep 9"]).0, Some(124));
+    let (code, _, error) = exec(&["no-such-program", "x"]);
+    assert_eq!(code, Some(127), "{error}");
+    assert!(
+        error.starts_with("error: ") && error.contains("no-such-program"),
+        "{error}"
+    );
+    // Its sessions are gone with it.
+    let mut plain = Plain::socket(&runtime.socket());
+    assert_eq!(plain.ok("session.list", json!({}))["sessions"], json!([]));
+    let session = plain.session();
+    plain.run(&session, "cd /usr");
+    assert_eq!(exec(&["--session", &session, "pwd"]).1, "/usr\n");
+}
+
+#[test]
+fn an_interrupt_cancels_the_command() {
+    let runtime = Runtime::start();
+    let sleep = unique_sleep();
+    let mut child = client(&runtime)
+        .args(["exec", &format!("echo on; sleep {sleep}")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 3];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut first)
+        .unwrap();
+    assert_eq!(&first, b"on\n");
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    until("the end of the sleep", || {
+        processes_with(&format!("sleep\0{sleep}")).is_empty()
+    });
+}
+
+#[test]
+fn attach_finds_the_command_that_runs_and_shows_it_from_its_beginning() {
+    let runtime = Runtime::start();
+    let nothing = client(&runtime).arg("attach").output().unwrap();
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(said(&nothing).2.contains("no command runs"));
+    let mut plain = Plain::socket(&runtime.socket());
+    let session = plain.session();
+    let gate = runtime.path("gate");
+    let line = format!(
+        "echo one; until [ -e {} ]; do sleep 0.01; done; echo two; exit 5",
+        gate.display()
+    );
+    plain.ok(
+        "exec.stream",
+        json!({"session_id": session, "command": line, "exec_id": "seen"}),
+    );
+    let mut child = client(&runtime)
+        .arg("attach")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 4];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut first)
+        .unwrap();
+    assert_eq!(&first, b"one\n");
+    std::fs::write(&gate, "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(5), &b"two\n"[..])
+    );
+    let again = client(&runtime).args(["attach", "seen"]).output().unwrap();
+    assert_eq!(
+        said(&again),
+        (Some(5), "one\ntwo\n".to_owned(), String::new())
+    );
+    let listed = client(&runtime).arg("ps").output().unwrap();
+    assert!(said(&listed).1.contains("seen"));
+}
+
+#[test]
+fn a_runtime_that_is_not_there_is_said_clearly() {
+    let directory = tempfile::tempdir().unwrap();
+    let ping = |socket: &str| {
+        let mut command = command(directory.path());
+        said(&command.args(["--socket", socket, "ping"]).output().unwrap())
+    };
+    let (code, _, error) = ping("missing.sock");
+    assert_eq!(code, Some(125));
+    assert!(
+        error.contains("no runtime at missing.sock: start one"),
+        "{error}"
+    );
+    drop(std::os::unix::net::UnixListener::bind(directory.path().join("stale.sock")).unwrap());
+    let (_, _, error) = ping("stale.sock");
+    assert!(
+        error.contains("has died and left its socket behind"),
+        "{error}"
+    );
+}
+
+#[test]
+fn help_is_enough_to_use_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let help = |arguments: &[&str]| {
+        let output = command(directory.path()).args(arguments).output().unwrap();
+        assert!(output.status.success());
+        said(&output).1
+    };
+    let text = help(&["--help"]);
+    for part in [
+        "--socket",
+        "--http",
+        "--stdin",
+        "TRL_AUTH_TOKEN",
+        "exec 'make test'",
+        "attach",
+        "SIGTERM",
+        "socat",
+    ] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+    assert!(help(&["exec", "--help"]).contains("Ctrl-C"));
+    assert!(help(&["--version"]).contains(env!("CARGO_PKG_VERSION")));
+    let wrong = command(directory.path())
+        .arg("--no-such-flag")
+        .output()
+        .unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+}

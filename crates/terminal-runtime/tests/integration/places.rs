@@ -1,0 +1,119 @@
+//! Where a runtime is, who may come there, and how it is found.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::plain::Plain;
+use crate::runtime::{PROGRAM, Plan, Runtime, command};
+
+#[test]
+fn a_socket_left_by_a_killed_runtime_is_replaced() {
+    let mut runtime = Runtime::start();
+    runtime.signal(Signal::KILL);
+    runtime.wait();
+    assert!(runtime.socket().exists());
+    let directory = std::mem::replace(&mut runtime.directory, tempfile::tempdir().unwrap());
+    let runtime = Runtime::within(directory, &Plan::default());
+    Plain::socket(&runtime.socket()).ok("system.ping", json!({}));
+}
+
+#[test]
+fn the_socket_is_for_its_user_only() {
+    let runtime = Runtime::start();
+    let mode = fs::metadata(runtime.socket()).unwrap().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let state = fs::metadata(runtime.path("state")).unwrap().mode() & 0o777;
+    assert_eq!(state, 0o700);
+    if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("-V").output().is_err()
+    {
+        println!("skipped: needs root and setpriv to become another user");
+        return;
+    }
+    // Even where the file system lets someone in, the runtime does not.
+    for path in [runtime.directory.path(), &runtime.socket()] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let as_nobody = |arguments: &[&str]| {
+        let program = runtime.path("program");
+        if !program.exists() {
+            fs::copy(PROGRAM, &program).unwrap();
+        }
+        Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(program)
+            .arg("--socket")
+            .arg(runtime.socket())
+            .args(arguments)
+            .env("TRL_DISCOVERY_DIR", "none")
+            .current_dir("/")
+            .output()
+            .unwrap()
+    };
+    let output = as_nobody(&["ping"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(
+        said.contains("another user") || said.contains("lost"),
+        "{said}"
+    );
+    assert!(
+        runtime.log().contains("another user was refused"),
+        "{}",
+        runtime.log()
+    );
+    fs::set_permissions(runtime.socket(), fs::Permissions::from_mode(0o600)).unwrap();
+    let output = as_nobody(&["ping"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("belongs to another user"), "{said}");
+}
+
+#[test]
+fn runtimes_are_found_and_described() {
+    let runtime = Runtime::start();
+    let list = |what: &str| {
+        let output = command(runtime.directory.path())
+            .arg(what)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let listed = list("list");
+    assert!(listed.contains(&runtime.pid().to_string()), "{listed}");
+    assert!(
+        listed.contains(runtime.socket().to_str().unwrap()),
+        "{listed}"
+    );
+    let described: serde_json::Value = serde_json::from_str(&list("describe")).unwrap();
+    assert_eq!(described["pid"], runtime.pid());
+    assert_eq!(described["limits"]["max_sessions"], 64);
+    assert!(
+        described["isolation"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|level| { level["state"] == "enforced" || level["reason"].is_string() })
+    );
+    assert_eq!(described["transports"][0]["kind"], "unix");
+    let schema: serde_json::Value = serde_json::from_str(&list("schema")).unwrap();
+    assert!(schema["methods"]["exec.run"].is_object());
+}
+
+#[test]
+fn a_runtime_that_died_is_no_longer_listed() {
+    let mut runtime = Runtime::start();
+    runtime.signal(Signal::KILL);
+    runtime.wait();
+    assert_eq!(fs::read_dir(runtime.path("found")).unwrap().count(), 1);
+    let output = command(runtime.directory.path())
+        .arg("list")
+        .output()
+        .unwrap();
+    let listed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    assert_eq!(fs::read_dir(runtime.path("found")).unwrap().count(), 0);
+}
