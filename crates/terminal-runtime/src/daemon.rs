@@ -94,11 +94,16 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a runtime. `environment` is what its commands start from.
+    /// Starts a runtime. `environment` is what its commands start from,
+    /// `program` the binary of this crate, which is also the holder.
     ///
     /// # Errors
     /// If it may not, or something it needs cannot be used.
-    pub async fn start(settings: Settings, environment: Environment) -> Result<Self, DaemonError> {
+    pub async fn start(
+        settings: Settings,
+        environment: Environment,
+        program: PathBuf,
+    ) -> Result<Self, DaemonError> {
         if rustix::process::geteuid().is_root() {
             if !settings.allow_root {
                 return Err(DaemonError::RootRefused);
@@ -117,7 +122,7 @@ impl Daemon {
             None => None,
         };
         let state = StateDir::claim(&settings, http.as_ref())?;
-        let core = core_settings(&settings, environment, state.path.clone());
+        let core = core_settings(&settings, environment, state.path.clone(), program);
         let service = Service::start(settings, core, Arc::new(SystemClock)).await?;
         let mut daemon = Self {
             service,

@@ -14,6 +14,8 @@ use super::failure::Failure;
 pub fn run(sources: &Sources) -> Result<u8, Failure> {
     let settings = sources.settings()?;
     let environment = sources.child_environment();
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("this program cannot find itself: {error}")))?;
     start_log(&settings);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -23,7 +25,7 @@ pub fn run(sources: &Sources) -> Result<u8, Failure> {
         // Before anything is started that a signal would have to end.
         let signals = Signals::listen()
             .map_err(|error| Failure::new(format!("signals cannot be listened for: {error}")))?;
-        let daemon = Daemon::start(settings, environment)
+        let daemon = Daemon::start(settings, environment, program)
             .await
             .map_err(|error| Failure {
                 message: error.to_string(),

@@ -263,15 +263,18 @@ impl Service {
     }
 }
 
-/// The core's settings that follow from the user's.
+/// The core's settings that follow from the user's. `program` is this very
+/// program, which is also the holder.
 #[must_use]
 pub fn core_settings(
     settings: &Settings,
     environment: halter_exec::Environment,
     state_dir: std::path::PathBuf,
+    program: std::path::PathBuf,
 ) -> CoreSettings {
     CoreSettings {
         state_dir,
+        program,
         environment,
         spool_quota_bytes: settings.spool_quota_bytes,
         grace: settings.grace,
