@@ -1,7 +1,7 @@
 //! What is said to a shell, in words the shell understands.
 //!
-//! The shell reads lines on descriptor 0, answers records on descriptor 9,
-//! and has nothing else of ours; commands see neither descriptor. Bash runs as
+//! The shell reads lines from the pipe on descriptor 0, answers records on
+//! another, and has nothing else of ours; commands see neither. Bash runs as
 //! it runs scripts, so that what ends a script ends the command; a trap turns
 //! an interrupt into the end of the command. Other shells run interactively,
 //! where an interrupt takes them back to reading their next line.
@@ -35,24 +35,46 @@ impl Dialect {
         }
     }
 
-    pub(super) fn arguments(self) -> Vec<OsString> {
-        let arguments: &[&str] = match self {
-            Self::Bash => &["--noprofile", "--norc", "-s"],
-            Self::Posix => &["-i", "-s"],
+    /// The ways to start it, best first: another is tried if a shell exits
+    /// at once.
+    pub(super) fn invocations(self) -> &'static [Invocation] {
+        match self {
+            Self::Bash => &[Invocation::Script, Invocation::Stdin],
+            Self::Posix => &[Invocation::Stdin],
+        }
+    }
+
+    pub(super) fn arguments(self, invocation: Invocation) -> Vec<OsString> {
+        let arguments: &[&str] = match (self, invocation) {
+            (Self::Bash, Invocation::Script) => &["--noprofile", "--norc", "/dev/stdin"],
+            (Self::Bash, Invocation::Stdin) => &["--noprofile", "--norc", "-s"],
+            (Self::Posix, _) => &["-i", "-s"],
         };
         arguments.iter().map(OsString::from).collect()
+    }
+
+    /// The descriptor the shell answers on. Scripts like to take 9 for
+    /// themselves; only Bash can count further.
+    fn record_fd(self) -> i32 {
+        match self {
+            Self::Bash => 19,
+            Self::Posix => ShellLaunch::RECORD_FD,
+        }
     }
 
     /// The script that prepares a new shell: our functions, then the state
     /// of its predecessor if there is one, then our traps, which that state
     /// may have replaced.
     pub(super) fn prologue(self, snapshot: Option<&[u8]>, exit_snapshot: &Path) -> Vec<u8> {
-        let mut script = match self {
-            Self::Bash => include_str!("bash.sh"),
-            Self::Posix => include_str!("posix.sh"),
+        let exit_file = quote(exit_snapshot.as_os_str());
+        let mut script = script_line(&[b"__halter_exit_file=", exit_file.as_bytes(), b"\n"]);
+        script.extend_from_slice(match self {
+            Self::Bash => include_bytes!("bash.sh"),
+            Self::Posix => include_bytes!("posix.sh"),
+        });
+        if self == Self::Bash {
+            script.extend_from_slice(b"\\builtin readonly __halter_exit_file\n");
         }
-        .as_bytes()
-        .to_vec();
         match (snapshot, self) {
             (Some(snapshot), _) => {
                 script.extend_from_slice(snapshot);
@@ -61,35 +83,22 @@ impl Dialect {
             (None, Self::Bash) => script.extend_from_slice(b"\\builtin shopt -s expand_aliases\n"),
             (None, Self::Posix) => {}
         }
-        let save = script_line(&[
-            b"{ __halter_save exit ",
-            word(exit_snapshot).as_bytes(),
-            b" \"$@\" || :; } 2>/dev/null",
-        ]);
-        if self == Self::Bash {
-            // The state is written down first: a shell that has to be killed
-            // after all then leaves what it had when it was interrupted.
-            let interrupt = [save.as_slice(), b"; __halter_interrupt"].concat();
-            self.add_trap(&mut script, &OsString::from_vec(interrupt), "INT");
-        }
-        self.add_trap(&mut script, &OsString::from_vec(save), "EXIT");
-        self.add_trap(&mut script, OsStr::new("__halter_leave"), "TERM");
+        script.extend_from_slice(match self {
+            // Bash runs its EXIT trap for every signal that ends it; others
+            // have to be told.
+            Self::Bash => {
+                b"\\builtin trap -- \"$__halter_own_interrupt\" INT\n\
+                  \\builtin trap -- \"$__halter_own_exit\" EXIT\n\
+                  __halter_interrupted= __halter_exit=\n"
+            }
+            Self::Posix => b"\\command trap -- __halter_leave TERM\n\
+                  \\command trap -- \"$__halter_own_exit\" EXIT\n"
+                .as_slice(),
+        });
         let mark =
             format!("case $__halter_mark in ?*) export {TREE_MARKER}=$__halter_mark;; esac\n");
         script.extend_from_slice(mark.as_bytes());
         script
-    }
-
-    fn add_trap(self, script: &mut Vec<u8>, action: &OsStr, signal: &str) {
-        script.extend(script_line(&[
-            b"\\",
-            self.builtin().as_bytes(),
-            b"trap ",
-            quote(action).as_bytes(),
-            b" ",
-            signal.as_bytes(),
-            b"\n",
-        ]));
     }
 
     /// The script of one command: where, with what for this once, and what.
@@ -132,7 +141,7 @@ impl Dialect {
         nonce: &str,
         script: &Script<'_>,
         streams: &CommandStreams<'_>,
-        last_status: i32,
+        command: &Handling,
     ) -> Vec<u8> {
         let mut lines = Vec::with_capacity(256);
         if let (Self::Bash, Script::Mailbox(path)) = (self, script) {
@@ -140,9 +149,22 @@ impl Dialect {
             lines.extend_from_slice(word(path).as_bytes());
             lines.extend_from_slice(b" || :; ");
         }
-        if last_status != 0 {
+        if self == Self::Posix {
+            // Other shells take back what stands behind a command before they
+            // run an EXIT trap.
+            push_stream(&mut lines, "\\command exec >", streams.stdout);
+            push_stream(&mut lines, " 2>", streams.stderr);
+            lines.extend_from_slice(b"; ");
+        }
+        match command.traps {
+            TrapWatch::None => {}
+            TrapWatch::End => lines.extend_from_slice(b"__halter_watch no; { "),
+            TrapWatch::Always => lines.extend_from_slice(b"__halter_watch yes; { "),
+        }
+        if command.last_status != 0 {
             // What stands before `||` may fail without consequences.
-            lines.extend_from_slice(format!("__halter_status {last_status} || ").as_bytes());
+            let status = format!("__halter_status {} || ", command.last_status);
+            lines.extend_from_slice(status.as_bytes());
         }
         match (self, script) {
             (_, Script::Inline(text)) => {
@@ -157,16 +179,19 @@ impl Dialect {
                 lines.extend_from_slice(word(path).as_bytes());
             }
         }
-        for (operator, path) in [
-            (" <", streams.stdin),
-            (" >", streams.stdout),
-            (" 2>", streams.stderr),
-        ] {
-            lines.extend_from_slice(operator.as_bytes());
-            lines.extend_from_slice(word(path).as_bytes());
+        if command.traps != TrapWatch::None {
+            lines.extend_from_slice(b"; __halter_over \"$?\" \"$@\"; }");
         }
-        lines.extend_from_slice(format!(" {}>&-\n", ShellLaunch::RECORD_FD).as_bytes());
-        lines.extend(self.end_line(nonce));
+        push_stream(&mut lines, " <", streams.stdin);
+        if self == Self::Bash {
+            push_stream(&mut lines, " >", streams.stdout);
+            push_stream(&mut lines, " 2>", streams.stderr);
+        }
+        lines.extend_from_slice(format!(" {}>&-\n", self.record_fd()).as_bytes());
+        lines.extend(match command.traps {
+            TrapWatch::None => self.end_line(nonce),
+            _ => format!("__halter_end {nonce} \"${{__halter_code:-$?}}\"\n").into_bytes(),
+        });
         lines
     }
 
@@ -181,7 +206,7 @@ impl Dialect {
     }
 
     pub(super) fn end_line(self, nonce: &str) -> Vec<u8> {
-        format!("__halter_end {nonce} $?\n").into_bytes()
+        format!("__halter_end {nonce} \"$?\"\n").into_bytes()
     }
 
     pub(super) fn save_line(self, turn: u64, path: &Path) -> Vec<u8> {
@@ -194,12 +219,28 @@ impl Dialect {
         ])
     }
 
-    pub(super) fn prologue_lines(self, nonce: &str, script: &Path) -> Vec<u8> {
-        let mut lines = script_line(&[
+    pub(super) fn prologue_lines(
+        self,
+        nonce: &str,
+        script: &Path,
+        invocation: Invocation,
+    ) -> Vec<u8> {
+        let mut lines = Vec::new();
+        if self == Self::Bash {
+            // A shell that reads a script has it open elsewhere.
+            let stdin = match invocation {
+                Invocation::Script => " </dev/null",
+                Invocation::Stdin => "",
+            };
+            let (ours, given) = (self.record_fd(), ShellLaunch::RECORD_FD);
+            let line = format!("\\exec {ours}>&{given} {given}>&-{stdin}\n");
+            lines.extend_from_slice(line.as_bytes());
+        }
+        lines.extend(script_line(&[
             b"\\. ",
             word(script).as_bytes(),
             b" </dev/null >/dev/null 2>&1\n",
-        ]);
+        ]));
         lines.extend(self.end_line(nonce));
         lines
     }
@@ -217,6 +258,55 @@ impl Dialect {
     }
 }
 
+/// How the shell is made to read our lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Invocation {
+    /// As a script: it opens the pipe on descriptor 0 by its name, which
+    /// leaves 0 to the commands. Needs `/proc`, and a pipe of its own user.
+    Script,
+    /// On its standard input. Bash then crashes in commands that duplicate
+    /// or close descriptor 0 (seen in 5.2).
+    Stdin,
+}
+
+/// How one command is to be treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Handling {
+    /// What it finds in `$?`.
+    pub last_status: i32,
+    pub traps: TrapWatch,
+}
+
+/// Whether the command may set an EXIT trap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TrapWatch {
+    /// It does not speak of traps.
+    None,
+    /// It may: looked after when it ends.
+    End,
+    /// It does: looked after while it runs, too.
+    Always,
+}
+
+impl TrapWatch {
+    pub(super) fn of(text: &str) -> Self {
+        if text.contains("DEBUG") {
+            // A DEBUG trap would see us look.
+            Self::None
+        } else if text.contains("trap") {
+            if text.contains("ERR") || text.contains("RETURN") {
+                Self::End
+            } else {
+                Self::Always
+            }
+        } else if text.contains("source ") || text.contains(". ") {
+            Self::End
+        } else {
+            Self::None
+        }
+    }
+}
+
 /// Where the shell finds what it is to run.
 pub(super) enum Script<'a> {
     /// In the line itself. Shells read lines byte by byte, so this is for
@@ -229,6 +319,11 @@ pub(super) enum Script<'a> {
 impl Script<'_> {
     /// Longer scripts are quicker read from a file.
     pub(super) const MAX_INLINE_BYTES: usize = 128;
+}
+
+fn push_stream(lines: &mut Vec<u8>, operator: &str, path: &Path) {
+    lines.extend_from_slice(operator.as_bytes());
+    lines.extend_from_slice(word(path).as_bytes());
 }
 
 fn script_line(parts: &[&[u8]]) -> Vec<u8> {
@@ -303,46 +398,67 @@ mod tests {
         }
     }
 
-    fn lines(dialect: Dialect, script: &Script<'_>, last_status: i32) -> String {
+    fn lines(dialect: Dialect, script: &Script<'_>, last_status: i32, traps: TrapWatch) -> String {
         let streams = CommandStreams {
             stdin: Path::new("/dev/null"),
             stdout: Path::new("/proc/7/fd/3"),
             stderr: Path::new("/with space/e"),
         };
-        String::from_utf8(dialect.command_lines("n0", script, &streams, last_status)).unwrap()
+        let handling = Handling { last_status, traps };
+        String::from_utf8(dialect.command_lines("n0", script, &streams, &handling)).unwrap()
     }
 
     #[test]
     fn a_command_is_one_line_and_its_end_another() {
-        let streams = "</dev/null >/proc/7/fd/3 2>'/with space/e' 9>&-\n__halter_end n0 $?\n";
+        let streams = "</dev/null >/proc/7/fd/3 2>'/with space/e'";
+        let end = "__halter_end n0 \"$?\"\n";
         let inline = Script::Inline(b"a'b");
         let mailbox = Script::Mailbox(Path::new("/m"));
-        for (dialect, script, last_status, line) in [
-            (Dialect::Bash, &inline, 0, r"\eval 'a'\''b'"),
-            (
-                Dialect::Bash,
-                &inline,
-                3,
-                r"__halter_status 3 || \eval 'a'\''b'",
-            ),
-            (
-                Dialect::Bash,
-                &mailbox,
-                0,
-                r#"IFS= \builtin read -r -d '' __halter_text </m || :; \eval "$__halter_text""#,
-            ),
-            (Dialect::Posix, &inline, 0, r"\command eval 'a'\''b'"),
-            (
-                Dialect::Posix,
-                &mailbox,
-                1,
-                r"__halter_status 1 || \command . /m",
-            ),
+        let bash = |script, status| lines(Dialect::Bash, script, status, TrapWatch::None);
+        let posix = |script, status| lines(Dialect::Posix, script, status, TrapWatch::None);
+        assert_eq!(
+            bash(&inline, 0),
+            format!("\\eval 'a'\\''b' {streams} 19>&-\n{end}")
+        );
+        assert_eq!(
+            bash(&inline, 3),
+            format!("__halter_status 3 || \\eval 'a'\\''b' {streams} 19>&-\n{end}")
+        );
+        assert_eq!(
+            bash(&mailbox, 0),
+            format!(
+                "IFS= \\builtin read -r -d '' __halter_text </m || :; \
+                 \\eval \"$__halter_text\" {streams} 19>&-\n{end}"
+            )
+        );
+        let streams = "\\command exec >/proc/7/fd/3 2>'/with space/e';";
+        assert_eq!(
+            posix(&inline, 0),
+            format!("{streams} \\command eval 'a'\\''b' </dev/null 9>&-\n{end}")
+        );
+        assert_eq!(
+            posix(&mailbox, 1),
+            format!("{streams} __halter_status 1 || \\command . /m </dev/null 9>&-\n{end}")
+        );
+    }
+
+    #[test]
+    fn a_command_that_speaks_of_traps_is_looked_after() {
+        assert_eq!(
+            lines(Dialect::Bash, &Script::Inline(b"x"), 2, TrapWatch::Always),
+            "__halter_watch yes; { __halter_status 2 || \\eval 'x'; __halter_over \"$?\" \"$@\"; } \
+             </dev/null >/proc/7/fd/3 2>'/with space/e' 19>&-\n\
+             __halter_end n0 \"${__halter_code:-$?}\"\n"
+        );
+        for (text, watch) in [
+            ("echo a", TrapWatch::None),
+            ("trap 'x' EXIT", TrapWatch::Always),
+            ("trap 'x' EXIT; trap y ERR", TrapWatch::End),
+            ("trap 'x' EXIT; trap y DEBUG", TrapWatch::None),
+            (". ./env", TrapWatch::End),
+            ("source env", TrapWatch::End),
         ] {
-            assert_eq!(
-                lines(dialect, script, last_status),
-                format!("{line} {streams}")
-            );
+            assert_eq!(TrapWatch::of(text), watch, "{text}");
         }
     }
 }

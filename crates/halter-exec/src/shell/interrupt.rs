@@ -28,14 +28,13 @@ pub(super) async fn interrupt<P: ShellProcess>(
     grace: Duration,
 ) -> Ended {
     let nonce = &command.nonce;
-    let end_line = live.dialect.end_line(nonce);
     // A shell interrupted while it reads the line might lose half of it.
-    live.read_but(end_line.len() + queued).await;
+    live.read_but(command.last_line().len() + queued).await;
     // If the shell was just reading the line that reports the end, that line
     // may be lost, or its report may be about to be skipped: it is sent
     // again. Twice does no harm.
     let mut again = b"\n".to_vec();
-    again.extend(end_line);
+    again.extend(live.dialect.end_line(nonce));
     live.process.signal(Signal::INT);
     let _ = live.send(&again);
 
@@ -56,8 +55,12 @@ pub(super) async fn interrupt<P: ShellProcess>(
     if stopping.quiet_within(grace, &term).await {
         return stopping.ended.flatten();
     }
-    stopping.ask_shell_to_exit();
     let kill = [Signal::KILL];
+    if stopping.quiet_within(INTERRUPT_GRACE, &kill).await {
+        return stopping.ended.flatten();
+    }
+    // Without its children the shell has nothing to wait for.
+    stopping.ask_shell_to_exit();
     if stopping.quiet_within(INTERRUPT_GRACE, &kill).await {
         return stopping.ended.flatten();
     }

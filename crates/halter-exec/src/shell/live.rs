@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tokio::time::Instant;
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, Invocation};
 use super::host::ShellProcess;
 use super::record::{EndRecord, RecordBuffer};
 use crate::error::ExecError;
@@ -34,13 +34,14 @@ impl<P: ShellProcess> LiveShell<P> {
         &mut self,
         program: &Path,
         prologue: &Path,
+        invocation: Invocation,
     ) -> Result<EndRecord, ExecError> {
         let nonce = nonce::random()?;
         let failed = |reason: String| ExecError::ShellStart {
             program: program.to_owned(),
             reason,
         };
-        self.send(&self.dialect.prologue_lines(&nonce, prologue))
+        self.send(&self.dialect.prologue_lines(&nonce, prologue, invocation))
             .map_err(|error| failed(error.to_string()))?;
         match tokio::time::timeout(SHELL_START_DEADLINE, self.ended(&nonce)).await {
             Ok(Some(record)) if record.status == 0 => Ok(record),
@@ -81,21 +82,16 @@ impl<P: ShellProcess> LiveShell<P> {
         self.first_of(nonce, None).await
     }
 
-    /// The first record under one of these names.
+    /// The first record under one of these names; `None` when the shell has
+    /// ended and said all.
     pub(super) async fn first_of(&mut self, nonce: &str, other: Option<&str>) -> Option<EndRecord> {
         loop {
-            let record = self.next_record().await?;
-            if record.nonce == nonce || Some(record.nonce.as_str()) == other {
-                return Some(record);
-            }
-        }
-    }
-
-    /// The next record, or `None` when the shell has ended and said all.
-    async fn next_record(&mut self) -> Option<EndRecord> {
-        loop {
-            if let Some(record) = self.records.next() {
-                return Some(record);
+            let record = match other {
+                Some(other) => self.records.next(&[nonce, other]),
+                None => self.records.next(&[nonce]),
+            };
+            if record.is_some() {
+                return record;
             }
             let bytes = self.process.records().await?;
             self.records.accept(&bytes);

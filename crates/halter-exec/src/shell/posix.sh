@@ -1,7 +1,10 @@
 PS1= PS2=
 __halter_mark=${HALTER_EXEC_TREE-}
 export PWD
-__halter_end() { printf 'E %s %d %s\000' "$1" "$2" "$PWD" >&9; }
+__halter_end() {
+  exec >/dev/null 2>&1
+  printf 'E %s %d %s\000' "$1" "$2" "$PWD" >&9
+}
 __halter_status() { return "$1"; }
 __halter_save() {
   {
@@ -12,5 +15,37 @@ __halter_save() {
     set +o
     printf '#complete %s\n' "$1"
   } >"$2" 2>/dev/null
+}
+# The EXIT trap. Ours writes the state down; one that a command sets runs when
+# that command ends.
+__halter_own_exit='{ __halter_save exit "$__halter_exit_file" || :; } 2>/dev/null'
+__halter_watch() { __halter_code=; }
+__halter_over() {
+  __halter_code=$1
+  trap >"$__halter_exit_file"
+  __halter_trap= __halter_action=
+  while IFS= read -r __halter_line; do
+    __halter_action=$__halter_action$__halter_line
+    case $__halter_line in
+      *"' EXIT")
+        __halter_trap=found
+        break
+        ;;
+    esac
+    __halter_action="$__halter_action
+"
+  done <"$__halter_exit_file"
+  : >"$__halter_exit_file"
+  case $__halter_trap$__halter_action in
+    found*'__halter_save exit'*) return 0 ;;
+  esac
+  trap -- "$__halter_own_exit" EXIT
+  case $__halter_trap in found) ;; *) return 0 ;; esac
+  __halter_action=${__halter_action#trap -- }
+  eval "__halter_action=${__halter_action% EXIT}"
+  case $1 in
+    0) eval "$__halter_action" ;;
+    *) __halter_status "$1" || eval "$__halter_action" ;;
+  esac
 }
 __halter_leave() { exit 143; }

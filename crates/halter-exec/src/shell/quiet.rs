@@ -11,6 +11,9 @@ pub(super) struct Effects {
     pub keeps_state: bool,
     /// Something may be left running.
     pub starts_processes: bool,
+    /// It may be a syntax error that Bash does not survive for long: after
+    /// an unclosed substitution its memory is damaged (seen in 5.2).
+    pub may_damage: bool,
 }
 
 impl Effects {
@@ -29,8 +32,15 @@ impl Effects {
             starts_processes: !(keeps_state
                 && kinds.next() == Some(Kind::Harmless)
                 && kinds.next().is_none()),
+            may_damage: has_unclosed_substitution(text),
         }
     }
+}
+
+/// True if a substitution may lack its end; quotes are not looked at.
+fn has_unclosed_substitution(text: &str) -> bool {
+    let count = |byte: char| text.matches(byte).count();
+    (text.contains("$(") || text.contains("<(") || text.contains(">(")) && count('(') > count(')')
 }
 
 /// What one simple command may be.
@@ -189,6 +199,20 @@ mod tests {
         for text in ["echo a | cat", "true && make", "echo a | true"] {
             let effects = Effects::of(text);
             assert!(effects.keeps_state && effects.starts_processes, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unclosed_substitution_is_seen() {
+        for (text, unclosed) in [
+            ("echo $(echo a", true),
+            ("cat <(echo a", true),
+            ("echo $(echo $(echo a)", true),
+            ("echo $(echo a)", false),
+            ("(echo a", false),
+            ("echo a", false),
+        ] {
+            assert_eq!(Effects::of(text).may_damage, unclosed, "{text}");
         }
     }
 

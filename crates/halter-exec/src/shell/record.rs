@@ -15,13 +15,21 @@ pub(super) struct EndRecord {
 }
 
 impl EndRecord {
-    fn parse(raw: &[u8]) -> Option<Self> {
-        let rest = raw.strip_prefix(b"E ")?;
-        let mut parts = rest.splitn(3, |byte| *byte == b' ');
-        let nonce = String::from_utf8(parts.next()?.to_vec()).ok()?;
+    /// The record of this name. It may stand behind bytes that a command has
+    /// forged; the name itself cannot be.
+    fn find(raw: &[u8], nonce: &str) -> Option<Self> {
+        let start = format!("E {nonce} ").into_bytes();
+        let at = raw
+            .windows(start.len())
+            .position(|window| window == start)?;
+        let mut parts = raw.get(at + start.len()..)?.splitn(2, |byte| *byte == b' ');
         let status = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
         let cwd = OsString::from_vec(parts.next()?.to_vec()).into();
-        Some(Self { nonce, status, cwd })
+        Some(Self {
+            nonce: nonce.to_owned(),
+            status,
+            cwd,
+        })
     }
 }
 
@@ -35,15 +43,19 @@ impl RecordBuffer {
     pub(super) fn accept(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         // Only a command that forges records writes that much without an end.
+        // The end that belongs to us fits into what is kept.
         if self.bytes.len() > MAX_RECORD_BYTES && !self.bytes.contains(&0) {
-            self.bytes.clear();
+            let kept = self.bytes.len() - MAX_RECORD_BYTES;
+            self.bytes.drain(..kept);
         }
     }
 
-    pub(super) fn next(&mut self) -> Option<EndRecord> {
+    /// The first record under one of these names; all before it is dropped.
+    pub(super) fn next(&mut self, names: &[&str]) -> Option<EndRecord> {
         loop {
             let end = self.bytes.iter().position(|byte| *byte == 0)?;
-            let record = EndRecord::parse(self.bytes.get(..end).unwrap_or_default());
+            let raw = self.bytes.get(..end).unwrap_or_default();
+            let record = names.iter().find_map(|name| EndRecord::find(raw, name));
             self.bytes.drain(..=end);
             if record.is_some() {
                 return record;
@@ -56,9 +68,9 @@ impl RecordBuffer {
 mod tests {
     use super::*;
 
-    fn record(status: i32) -> EndRecord {
+    fn record(nonce: &str, status: i32) -> EndRecord {
         EndRecord {
-            nonce: "abc".to_owned(),
+            nonce: nonce.to_owned(),
             status,
             cwd: PathBuf::from("/tmp/a b"),
         }
@@ -73,26 +85,30 @@ mod tests {
             b"E abc",
             b"E abc x /",
             b"X abc 0 /",
+            b"E other 0 /",
             b"E \xff 0 /",
         ] {
             buffer.accept(garbage);
             buffer.accept(b"\0");
         }
-        buffer.accept(b"E abc 7 /tmp/a b\0E abc 8 /tmp");
-        assert_eq!(buffer.next(), Some(record(7)));
-        assert_eq!(buffer.next(), None);
+        buffer.accept(b"E abc 7 /tmp/a b\0E def 8 /tmp");
+        assert_eq!(buffer.next(&["abc", "def"]), Some(record("abc", 7)));
+        assert_eq!(buffer.next(&["abc", "def"]), None);
         buffer.accept(b"/a b\0");
-        assert_eq!(buffer.next(), Some(record(8)));
+        assert_eq!(buffer.next(&["abc", "def"]), Some(record("def", 8)));
     }
 
     #[test]
-    fn what_never_ends_is_dropped_at_the_limit() {
+    fn what_was_forged_before_a_record_does_not_hide_it() {
         let mut buffer = RecordBuffer::default();
+        buffer.accept(b"E forged 0 /E abc 3 /tmp/a b\0");
+        assert_eq!(buffer.next(&["abc"]), Some(record("abc", 3)));
         buffer.accept(&vec![b'x'; MAX_RECORD_BYTES]);
         assert_eq!(buffer.bytes.len(), MAX_RECORD_BYTES);
-        buffer.accept(b"x");
+        buffer.accept(b"E abc 0");
+        assert_eq!(buffer.bytes.len(), MAX_RECORD_BYTES);
+        buffer.accept(b" /tmp/a b\0");
+        assert_eq!(buffer.next(&["abc"]), Some(record("abc", 0)));
         assert_eq!(buffer.bytes.len(), 0);
-        buffer.accept(b"E abc 0 /tmp/a b\0");
-        assert_eq!(buffer.next(), Some(record(0)));
     }
 }

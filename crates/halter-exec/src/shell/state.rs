@@ -24,6 +24,8 @@ pub struct ShellState {
     pub(super) last_status: i32,
     /// The number of the next snapshot.
     pub(super) next_turn: u64,
+    /// Whether the shell has been told to exit, to be followed by another.
+    pub(super) leaving: bool,
     /// The command that has the shell.
     pub(super) running: Option<RunningState>,
 }
@@ -39,6 +41,8 @@ pub(super) struct RunningState {
     pub keeps_state: bool,
     /// Whether it may leave processes behind.
     pub starts_processes: bool,
+    /// Whether a syntax error in it may leave the shell damaged.
+    pub may_damage: bool,
     /// Whether it met a shell that had lost state.
     pub state_lost: bool,
     /// What an interrupt of it leaves alone.
@@ -55,6 +59,7 @@ impl ShellState {
             return_to: None,
             last_status: 0,
             next_turn: 1,
+            leaving: false,
             running: None,
         }
     }
@@ -80,6 +85,7 @@ impl ShellState {
         writer.optional_path(self.return_to.as_deref());
         writer.number(i64::from(self.last_status).cast_unsigned());
         writer.number(self.next_turn);
+        writer.flag(self.leaving);
         match &self.running {
             None => writer.flag(false),
             Some(running) => {
@@ -116,6 +122,7 @@ impl ShellState {
             return_to: reader.optional_path()?,
             last_status: i32::try_from(reader.number()?.cast_signed()).ok()?,
             next_turn: reader.number()?,
+            leaving: reader.flag()?,
             running: if reader.flag()? {
                 Some(RunningState::read(reader)?)
             } else {
@@ -135,17 +142,29 @@ impl std::fmt::Debug for ShellState {
             .field("return_to", &self.return_to)
             .field("last_status", &self.last_status)
             .field("next_turn", &self.next_turn)
+            .field("leaving", &self.leaving)
             .field("running", &self.is_running())
             .finish()
     }
 }
 
 impl RunningState {
+    /// The line that makes the shell report the end.
+    pub(super) fn last_line(&self) -> &[u8] {
+        let lines = self.lines.as_slice();
+        let before = lines.strip_suffix(b"\n").unwrap_or(lines);
+        let start = before.iter().rposition(|byte| *byte == b'\n');
+        lines
+            .get(start.map_or(0, |start| start + 1)..)
+            .unwrap_or_default()
+    }
+
     fn encode(&self, writer: &mut Writer) {
         writer.bytes(self.nonce.as_bytes());
         writer.optional_path(self.sent_to.as_deref());
         writer.flag(self.keeps_state);
         writer.flag(self.starts_processes);
+        writer.flag(self.may_damage);
         writer.flag(self.state_lost);
         writer.number(self.bystanders.processes.len() as u64);
         for (pid, start_time) in &self.bystanders.processes {
@@ -161,6 +180,7 @@ impl RunningState {
             sent_to: reader.optional_path()?,
             keeps_state: reader.flag()?,
             starts_processes: reader.flag()?,
+            may_damage: reader.flag()?,
             state_lost: reader.flag()?,
             bystanders: {
                 let mut bystanders = Bystanders::default();
@@ -256,11 +276,13 @@ mod tests {
             return_to: Some("/home".into()),
             last_status: -1,
             next_turn: 7,
+            leaving: true,
             running: Some(RunningState {
                 nonce: "n0nce".to_owned(),
                 sent_to: Some("/srv".into()),
                 keeps_state: true,
                 starts_processes: true,
+                may_damage: false,
                 state_lost: false,
                 bystanders: Bystanders {
                     processes: [(12, 345), (13, u64::MAX)].into(),

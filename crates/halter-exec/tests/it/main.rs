@@ -9,6 +9,7 @@
 )]
 
 mod cgroups;
+mod differential;
 mod input;
 mod launch;
 mod output;
@@ -17,6 +18,7 @@ mod processes;
 mod run;
 mod sandbox;
 mod shell;
+mod shell_edges;
 mod shell_host;
 mod spool;
 mod support;

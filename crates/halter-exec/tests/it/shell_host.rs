@@ -449,6 +449,33 @@ async fn an_adopted_command_can_be_interrupted() {
 }
 
 #[tokio::test]
+async fn a_command_that_waits_for_input_can_be_interrupted() {
+    let keeper = Keeper::new();
+    let mut driver = keeper.driver();
+    run(&mut driver, &keeper, "x=kept").await;
+    let input = keeper.path("in");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&input)
+            .status()
+            .unwrap()
+            .success()
+    );
+    // Open for writing, and nothing is written.
+    let _held = File::options().read(true).write(true).open(&input).unwrap();
+    for text in ["read y; echo no", "while read y; do echo no; done; echo no"] {
+        let out = start_with(&mut driver, &keeper, text, &input).await;
+        let waiting = tokio::time::timeout(Duration::from_millis(50), driver.ended()).await;
+        assert!(waiting.is_err());
+        let ended = driver.interrupt(Duration::from_secs(60)).await.unwrap();
+        assert_eq!(ended.status.code, Some(130), "{text}");
+        assert_eq!(out.reader.unwrap().join().unwrap(), "", "{text}");
+        assert_eq!(run(&mut driver, &keeper, "echo $x").await.1, "kept\n");
+    }
+    driver.close().await;
+}
+
+#[tokio::test]
 async fn a_busy_shell_takes_no_second_command() {
     let keeper = Keeper::new();
     let mut driver = keeper.driver();

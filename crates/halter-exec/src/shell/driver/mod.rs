@@ -1,23 +1,25 @@
 //! The logic of a persistent shell, whoever hosts it.
 
+mod lifecycle;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::ShellConfig;
-use super::dialect::{Dialect, Script};
-use super::host::{Bystanders, CommandStreams, ShellFiles, ShellHost, ShellLaunch, ShellProcess};
-use super::interrupt::interrupt;
-use super::live::LiveShell;
-use super::quiet::Effects;
-use super::record::EndRecord;
-use super::snapshot::Snapshots;
-use super::state::{RunningState, ShellState};
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::exit::ExitStatus;
 use crate::limits::{MAX_COMMAND_BYTES, SHELL_CLOSE_GRACE};
 use crate::nonce;
+use crate::shell::ShellConfig;
+use crate::shell::dialect::{Dialect, Handling, Script, TrapWatch};
+use crate::shell::host::{Bystanders, CommandStreams, ShellFiles, ShellHost, ShellProcess};
+use crate::shell::interrupt::interrupt;
+use crate::shell::live::LiveShell;
+use crate::shell::quiet::Effects;
+use crate::shell::record::EndRecord;
+use crate::shell::snapshot::Snapshots;
+use crate::shell::state::{RunningState, ShellState};
 use crate::sys::Signal;
 use crate::tree::TreeControl;
 
@@ -42,7 +44,16 @@ pub struct ShellDriver<H: ShellHost> {
     exit_state_left: bool,
     /// Whether an adopted shell may not have been told of its command.
     handover: Handover,
+    /// How often in a row it seemed that the shell will not answer.
+    deaf_looks: u32,
 }
+
+/// How long a shell that has read everything may take to answer, before it is
+/// looked at again.
+const DEAF_LOOK: Duration = Duration::from_secs(1);
+
+/// The status of a command that Bash could not parse.
+const SYNTAX_ERROR: i32 = 2;
 
 /// What is known about an adopted shell's command.
 #[derive(Debug, PartialEq, Eq)]
@@ -114,6 +125,7 @@ impl<H: ShellHost> ShellDriver<H> {
             state_lost: false,
             exit_state_left: false,
             handover: Handover::Certain,
+            deaf_looks: 0,
         }
     }
 
@@ -146,6 +158,7 @@ impl<H: ShellHost> ShellDriver<H> {
             state_lost: false,
             exit_state_left: true,
             handover,
+            deaf_looks: 0,
         }
     }
 
@@ -214,9 +227,13 @@ impl<H: ShellHost> ShellDriver<H> {
             mailbox.write(&script).map_err(failed)?;
             Script::Mailbox(mailbox.path())
         };
+        let handling = Handling {
+            last_status: self.state.last_status,
+            traps: TrapWatch::of(command.text),
+        };
         let lines = live
             .dialect
-            .command_lines(&nonce, &script, streams, self.state.last_status);
+            .command_lines(&nonce, &script, streams, &handling);
         let effects = Effects::of(command.text);
         let bystanders = match self.followers.take() {
             Some(known) => known,
@@ -229,11 +246,13 @@ impl<H: ShellHost> ShellDriver<H> {
                 && command.cwd.is_none()
                 && effects.keeps_state,
             starts_processes: effects.starts_processes,
+            may_damage: live.dialect == Dialect::Bash && effects.may_damage,
             state_lost: self.state_lost,
             bystanders,
             lines,
         });
         self.handover = Handover::Certain;
+        self.deaf_looks = 0;
         self.host.remember(&self.state);
         self.give().map_err(failed)
     }
@@ -268,7 +287,11 @@ impl<H: ShellHost> ShellDriver<H> {
                 Handover::Asked(nonce) => Some(nonce.as_str()),
                 Handover::Certain | Handover::Unsure => None,
             };
-            let record = live.first_of(&running.nonce, asked).await;
+            let record = live.first_of(&running.nonce, asked);
+            let Ok(record) = tokio::time::timeout(DEAF_LOOK, record).await else {
+                self.look_for_deafness();
+                continue;
+            };
             match record {
                 Some(record) if record.nonce != running.nonce => {
                     self.handover = Handover::Certain;
@@ -279,6 +302,25 @@ impl<H: ShellHost> ShellDriver<H> {
             }
         };
         self.finish(ended, Stopped::ByItself)
+    }
+
+    /// A shell that has read the line that reports the end, and reports
+    /// nothing, has been told to ignore everything (`set -n`, a DEBUG trap):
+    /// it is asked to exit, and then killed.
+    fn look_for_deafness(&mut self) {
+        let Some(live) = &self.live else { return };
+        // Only Bash reads no further than it has to.
+        let reads_ahead = live.dialect != Dialect::Bash;
+        if reads_ahead || live.process.unread().is_ok_and(|unread| unread > 0) {
+            self.deaf_looks = 0;
+            return;
+        }
+        self.deaf_looks += 1;
+        match self.deaf_looks {
+            0 | 1 => {}
+            2 => live.process.signal(Signal::TERM),
+            _ => live.process.signal(Signal::KILL),
+        }
     }
 
     /// Asks an adopted shell, once, to say where it stands.
@@ -343,79 +385,6 @@ impl<H: ShellHost> ShellDriver<H> {
         self.host.end(live.process).await;
     }
 
-    /// Makes sure that a shell is running.
-    async fn make_live(&mut self) -> Result<(), ExecError> {
-        match self.live.take() {
-            Some(live) if !live.process.has_exited() => {
-                self.live = Some(live);
-                return Ok(());
-            }
-            Some(dead) => {
-                self.live = Some(dead);
-                match self.bury() {
-                    Some(cwd) => self.state.cwd = cwd,
-                    None => self.state_lost = true,
-                }
-            }
-            None => {}
-        }
-        let files = match self.snapshots.take() {
-            Some(known) => known,
-            None => Snapshots::new(self.host.files().await?),
-        };
-        let launched = self.launch(&files).await;
-        self.snapshots = Some(files);
-        self.live = Some(launched?);
-        Ok(())
-    }
-
-    /// A new shell with the newest state there is.
-    async fn launch(&mut self, snapshots: &Snapshots) -> Result<LiveShell<H::Process>, ExecError> {
-        let program = self.host.find_shell(&self.config)?;
-        let dialect = Dialect::of(&program);
-        let latest = snapshots.latest();
-        let empty = Environment::new();
-        // A shell that is given its state gets every variable from there,
-        // and lacks those that were unset.
-        let (environment, cwd) = match &latest {
-            Some(_) => (&empty, self.existing()),
-            None => (&self.config.environment, self.config.cwd.clone()),
-        };
-        let state = latest.as_ref().map(|latest| latest.script.as_slice());
-        let prologue = dialect.prologue(state, snapshots.exit_path());
-        let mailbox = snapshots.mailbox();
-        mailbox
-            .write(&prologue)
-            .map_err(|source| ExecError::io("preparing the shell", source))?;
-        let launch = ShellLaunch {
-            program: &program,
-            arguments: &dialect.arguments(),
-            environment,
-            cwd: &cwd,
-        };
-        let mut live = LiveShell::new(self.host.launch(&launch).await?, dialect);
-        match live.prepare(&program, mailbox.path()).await {
-            Ok(record) => {
-                self.state.cwd = record.cwd;
-                self.state.program = program;
-            }
-            Err(error) => {
-                self.host.end(live.process).await;
-                return Err(error);
-            }
-        }
-        Ok(live)
-    }
-
-    /// Where a shell with a past starts: where it was, or the next best
-    /// place.
-    fn existing(&self) -> PathBuf {
-        [&self.state.cwd, &self.config.cwd]
-            .into_iter()
-            .find(|path| self.host.directory(path).is_ok())
-            .map_or_else(|| PathBuf::from("/"), PathBuf::clone)
-    }
-
     /// The directory to go to before the command, if it is not where the
     /// shell is. Looked at beforehand, so that the error can name it.
     fn directory_for(&self, wanted: Option<&Path>) -> Result<Option<PathBuf>, ExecError> {
@@ -452,7 +421,11 @@ impl<H: ShellHost> ShellDriver<H> {
             Some(record) => {
                 self.state.last_status = record.status;
                 self.settle(record.cwd, running.sent_to.as_deref());
-                self.save_state(running, stopped);
+                if running.may_damage && record.status == SYNTAX_ERROR {
+                    self.send_away();
+                } else {
+                    self.save_state(running, stopped);
+                }
                 ExitStatus::from_shell_code(record.status)
             }
             None => {
@@ -483,7 +456,10 @@ impl<H: ShellHost> ShellDriver<H> {
             }
             _ => None,
         };
-        self.state.cwd = cwd;
+        // A command may have unset the variable that the shell answers from.
+        if cwd.is_absolute() {
+            self.state.cwd = cwd;
+        }
     }
 
     /// Whether both names are of one directory.
@@ -513,25 +489,6 @@ impl<H: ShellHost> ShellDriver<H> {
         // A shell that died in this moment is found dead next time.
         let line = live.dialect.save_line(turn, snapshots.take_turn(turn));
         let _ = live.send(&line);
-    }
-
-    /// Retires a shell that has ended, and returns where it was if it left
-    /// its state.
-    fn bury(&mut self) -> Option<PathBuf> {
-        if let Some(dead) = self.live.take() {
-            self.host.retire(dead.process);
-        }
-        self.followers = None;
-        self.keep_exit_state()
-    }
-
-    /// Makes the state that the dead shell left at its exit the newest one,
-    /// and returns where the shell was.
-    fn keep_exit_state(&mut self) -> Option<PathBuf> {
-        let turn = self.state.next_turn;
-        let kept = self.snapshots.as_mut()?.keep_exit(turn)?;
-        self.state.next_turn += 1;
-        Some(kept.cwd)
     }
 }
 
