@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use rustix::rand::{GetRandomFlags, getrandom};
-
 use crate::error::ExecError;
+use crate::sys;
 
 /// 128 random bits in hexadecimal.
 pub(crate) fn random() -> Result<String, ExecError> {
@@ -17,8 +16,7 @@ pub(crate) fn short() -> Result<String, ExecError> {
 }
 
 fn hexadecimal<const BYTES: usize>(mut bytes: [u8; BYTES]) -> Result<String, ExecError> {
-    getrandom(&mut bytes, GetRandomFlags::empty())
-        .map_err(|source| ExecError::io("drawing random bytes", source))?;
+    sys::fill_random(&mut bytes).map_err(|source| ExecError::io("drawing random bytes", source))?;
     let mut text = String::with_capacity(2 * BYTES);
     for byte in bytes {
         let _ = write!(text, "{byte:02x}");

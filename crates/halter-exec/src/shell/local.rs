@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,16 +14,18 @@ use crate::exit::ExitStatus;
 use crate::output::{Drained, OutputPipe};
 use crate::process::Process;
 use crate::spawn::SpawnRequest;
-use crate::sys::{self, Signal};
+use crate::sys::{self, Handover, Signal};
 use crate::tree::{Spared, TreeControl};
 
 /// Starts shells as children of this program, and hands things over as
-/// anonymous files and pipes that the shell opens through `/proc`.
+/// files and pipes that the shell opens by name.
 #[derive(Debug, Default)]
 pub struct LocalHost {
     /// Shells that ended while something they started still runs: their
     /// uncollected number is what the session is known by.
     retired: Vec<Process>,
+    /// The names of the files shared with shells.
+    names: Vec<Handover>,
 }
 
 impl LocalHost {
@@ -50,12 +52,13 @@ impl ShellHost for LocalHost {
     type Process = LocalShell;
 
     async fn files(&mut self) -> Result<ShellFiles, ExecError> {
-        let file = || -> io::Result<SharedFile> {
-            let file = sys::data_file("halter-shell", b"")?;
-            let path = sys::handover_path(&file);
-            Ok(SharedFile::new(file, path))
+        let mut file = || -> io::Result<SharedFile> {
+            let (file, name) = Handover::file(b"")?;
+            let shared = SharedFile::new(file, name.path().to_owned());
+            self.names.push(name);
+            Ok(shared)
         };
-        let files = || -> io::Result<ShellFiles> {
+        let mut files = || -> io::Result<ShellFiles> {
             Ok(ShellFiles {
                 mailbox: file()?,
                 turns: [file()?, file()?],
@@ -221,19 +224,18 @@ fn spared(bystanders: &Bystanders) -> Spared {
 #[derive(Debug)]
 pub(super) struct HandedOver {
     _handle: OwnedFd,
-    pub path: PathBuf,
+    name: Handover,
 }
 
 impl HandedOver {
-    pub(super) fn new(handle: impl Into<OwnedFd>) -> Self {
-        let handle = handle.into();
+    pub(super) fn new(handle: impl Into<OwnedFd>, name: Handover) -> Self {
         Self {
-            path: sys::handover_path(&handle),
-            _handle: handle,
+            _handle: handle.into(),
+            name,
         }
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.name.path()
     }
 }

@@ -1,6 +1,5 @@
 //! A persistent shell within this program, with its output captured.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::Instant;
@@ -16,7 +15,7 @@ use crate::command::{CommandOutcome, Stop, first_stop};
 use crate::error::ExecError;
 use crate::output::{OutputPipe, OutputSink, Pump};
 use crate::process::Stdin;
-use crate::sys;
+use crate::sys::Handover;
 use crate::tree::TreeControl;
 
 /// A shell whose state survives from command to command. The process is
@@ -170,12 +169,12 @@ impl Streams {
         command: &ShellCommand,
         sink: &'sink dyn OutputSink,
     ) -> io::Result<(Pump<'sink>, Self)> {
-        let stdin: Option<File> = match &command.stdin {
+        let stdin = match &command.stdin {
             Stdin::Null | Stdin::Streamed => None,
-            Stdin::Bytes(bytes) => Some(sys::data_file("halter-stdin", bytes)?),
+            Stdin::Bytes(bytes) => Some(Handover::file(bytes)?),
         };
-        let (our_stdout, stdout) = sys::pipe()?;
-        let (our_stderr, stderr) = sys::pipe()?;
+        let (our_stdout, stdout, stdout_name) = Handover::pipe()?;
+        let (our_stderr, stderr, stderr_name) = Handover::pipe()?;
         let pump = Pump::new(
             OutputPipe::new(our_stdout)?,
             OutputPipe::new(our_stderr)?,
@@ -184,9 +183,9 @@ impl Streams {
             sink,
         );
         let streams = Self {
-            stdin: stdin.map(HandedOver::new),
-            stdout: HandedOver::new(stdout),
-            stderr: HandedOver::new(stderr),
+            stdin: stdin.map(|(file, name)| HandedOver::new(file, name)),
+            stdout: HandedOver::new(stdout, stdout_name),
+            stderr: HandedOver::new(stderr, stderr_name),
         };
         Ok((pump, streams))
     }

@@ -1,30 +1,36 @@
 //! The seam to the operating system: creating processes, waiting for them,
-//! signalling them, looking at them. Everything above this module is ordinary
-//! safe Rust. Another Unix needs a sibling of `linux` with the same items.
+//! signalling them, looking at them, moving their bytes. Everything above this
+//! module is ordinary safe Rust.
+//!
+//! Two backends have the same items: `linux`, and `portable` for any other
+//! Unix, which can do less and says so. `--cfg halter_portable` takes the
+//! second one on Linux too, to test it.
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("halter-exec runs on Linux; another Unix needs a backend beside `sys::linux`");
+mod child_plan;
+mod moved;
+mod signals;
+pub(crate) mod stat;
+mod watch;
 
+#[cfg(all(target_os = "linux", not(halter_portable)))]
 mod linux;
+#[cfg(all(target_os = "linux", not(halter_portable)))]
+use linux as backend;
 
-pub use linux::cgroup::Cgroup;
-pub(crate) use linux::cgroup::{numbered_name, open_cgroup, open_limit_groups};
-pub(crate) use linux::clone::{ChildPlan, spawn};
-pub(crate) use linux::handover::{
-    data_file, handover_path, pipe, pipe_capacity, set_nonblocking, widen_pipe,
+#[cfg(not(all(target_os = "linux", not(halter_portable))))]
+mod portable;
+#[cfg(not(all(target_os = "linux", not(halter_portable))))]
+use portable as backend;
+
+pub use backend::{Cgroup, PidFd, reap_any};
+pub(crate) use backend::{
+    Handover, LimitGroups, chroot_mechanism, file_rules_mechanism, file_ruleset, fill_random,
+    memory_file, numbered_name, open_cgroup, open_limit_groups, open_place, open_terminal, pipe,
+    pipe_capacity, privileges_mechanism, process_table, punch_hole, read_cached, send_file,
+    set_nonblocking, spawn, splice, splice_terminal, tree_mechanism, waiting_in, widen_pipe,
 };
-pub(crate) use linux::landlock::{file_ruleset, open_place};
-pub(crate) use linux::levels::{
-    chroot_mechanism, file_rules_mechanism, privileges_mechanism, tree_mechanism,
-};
-pub(crate) use linux::limit_groups::LimitGroups;
-pub use linux::pidfd::{PidFd, reap_any};
-pub(crate) use linux::procfs;
-pub use linux::signals::{Signal, SignalError};
-pub use linux::splice::Moved;
-pub(crate) use linux::splice::{
-    memory_file, punch_hole, read_cached, send_file, splice, waiting_in,
-};
-pub(crate) use linux::terminal::{open_terminal, splice_terminal};
-pub use linux::watch::watch_descriptor;
-pub(crate) use linux::watch::watch_process;
+pub(crate) use child_plan::ChildPlan;
+pub use moved::Moved;
+pub use signals::{Signal, SignalError};
+pub use watch::watch_descriptor;
+pub(crate) use watch::watch_process;

@@ -4,7 +4,7 @@ use std::io;
 
 use super::{Member, freeze_and_kill, walk};
 use crate::error::ExecError;
-use crate::sys::{Signal, procfs};
+use crate::sys::{Signal, process_table};
 
 /// One process of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct KillOutcome {
 /// # Errors
 /// If there is no such process, or `/proc` cannot be read.
 pub fn list_descendants(pid: i32) -> Result<Vec<ProcessInfo>, ExecError> {
-    let all = procfs::all().map_err(|source| ExecError::io("listing processes", source))?;
+    let all = process_table::all().map_err(|source| ExecError::io("listing processes", source))?;
     if !all.iter().any(|stat| stat.pid == pid) {
         return Err(ExecError::NoSuchProcess { pid });
     }
@@ -64,7 +64,7 @@ pub fn list_descendants(pid: i32) -> Result<Vec<ProcessInfo>, ExecError> {
         .map(|stat| ProcessInfo {
             pid: stat.pid,
             ppid: stat.parent,
-            command: procfs::command_line(stat),
+            command: process_table::command_line(stat),
             state: stat.state,
             start_time: stat.start_time,
         })
@@ -78,7 +78,7 @@ pub fn list_descendants(pid: i32) -> Result<Vec<ProcessInfo>, ExecError> {
 /// # Errors
 /// If there is no such process, or `/proc` cannot be read.
 pub fn kill_tree(pid: i32, signal: Signal) -> Result<Vec<KillOutcome>, ExecError> {
-    let root = procfs::stat(pid)
+    let root = process_table::stat(pid)
         .filter(|stat| !stat.is_dead())
         .map(|stat| Member::from(&stat))
         .ok_or(ExecError::NoSuchProcess { pid })?;
@@ -101,7 +101,7 @@ pub fn kill_tree(pid: i32, signal: Signal) -> Result<Vec<KillOutcome>, ExecError
 
 /// Nothing if the root has ended: its number might be somebody else's.
 fn living_tree(root: Member) -> Vec<Member> {
-    let all = procfs::all().unwrap_or_default();
+    let all = process_table::all().unwrap_or_default();
     let alive = all
         .iter()
         .any(|stat| stat.pid == root.pid && stat.start_time == root.start_time);

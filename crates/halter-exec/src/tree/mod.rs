@@ -19,8 +19,8 @@ use crate::error::ExecError;
 use crate::launch::LaunchPlan;
 use crate::limits::{KILL_AGAIN, KILL_WAIT, MAX_FREEZE_ROUNDS, POLL_PAUSE, UNCLEAR_WAIT};
 use crate::sandbox::{LimitReport, Sandbox};
-use crate::sys::procfs::{self, EnvironmentLook};
-use crate::sys::{Cgroup, PidFd, Signal};
+use crate::sys::stat::{EnvironmentLook, Stat};
+use crate::sys::{Cgroup, PidFd, Signal, process_table};
 
 /// The variable that marks descendants where no cgroup can. It is added to a
 /// child's environment only under [`TreeControl::GroupAndWalk`].
@@ -46,8 +46,8 @@ pub(crate) struct Member {
     pub start_time: u64,
 }
 
-impl From<&procfs::Stat> for Member {
-    fn from(stat: &procfs::Stat) -> Self {
+impl From<&Stat> for Member {
+    fn from(stat: &Stat) -> Self {
         Self {
             pid: stat.pid,
             parent: stat.parent,
@@ -62,7 +62,7 @@ impl Member {
         let pidfd = PidFd::open(self.pid)?;
         // Read after the handle exists: if the start time agrees now, the
         // handle is to the process that was meant.
-        match procfs::stat(self.pid) {
+        match process_table::stat(self.pid) {
             Some(stat) if stat.start_time == self.start_time => pidfd.send(signal),
             _ => Err(io::ErrorKind::NotFound.into()),
         }
@@ -189,7 +189,7 @@ impl Spared {
 
 impl ProcessTree {
     pub(crate) fn new(leader: i32, grip: TreeGrip, sandbox: Option<OwnSandbox>) -> Self {
-        let leader = procfs::stat(leader).map_or(
+        let leader = process_table::stat(leader).map_or(
             Member {
                 pid: leader,
                 parent: 0,
@@ -265,9 +265,9 @@ impl ProcessTree {
                 let marker = format!("{TREE_MARKER}={marker}");
                 let mut all = Vec::new();
                 let mut marks = HashMap::new();
-                let swept = procfs::sweep(|stat| {
+                let swept = process_table::sweep(|stat| {
                     if stat.start_time >= self.leader.start_time && !stat.is_dead() {
-                        let look = procfs::environment_look(stat.pid, marker.as_bytes());
+                        let look = process_table::environment_look(stat.pid, marker.as_bytes());
                         marks.insert(stat.pid, look);
                     }
                     all.push(stat);
@@ -389,7 +389,7 @@ pub(crate) fn freeze_and_kill(
 }
 /// Those of a cgroup's members that live and are still in it.
 fn living(cgroup: &Cgroup, pids: impl Iterator<Item = i32>) -> Vec<Member> {
-    pids.filter_map(procfs::stat)
+    pids.filter_map(process_table::stat)
         .filter(|stat| !stat.is_dead())
         .map(|stat| Member::from(&stat))
         // The number may have changed hands since the list was read.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Look, Member, Spared};
-use crate::sys::procfs::{EnvironmentLook, KERNEL_THREADS, Stat};
+use crate::sys::stat::{EnvironmentLook, KERNEL_THREADS, Stat};
 
 /// Living members of the tree: the leader's session and group, everything
 /// that carries the mark, and everything that descends from those; and

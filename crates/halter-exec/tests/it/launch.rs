@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use halter_exec::{
-    DescriptorMapping, Exit, LaunchPlan, LaunchStep, Launched, PidFd, Resource, Rlimit, Signal,
-    launch,
+    DescriptorMapping, Exit, LaunchPlan, LaunchStep, Launched, Resource, Rlimit, Signal, launch,
 };
 
 use crate::support::PATH;
@@ -102,10 +101,12 @@ fn ended_is_seen_before_it_is_collected_and_only_once() {
 
 #[test]
 fn a_running_process_has_not_ended_and_can_be_signalled_through_a_copy_of_its_handle() {
-    let child = on_null(|slots| launch(&sh_plan("sleep 300"), slots)).unwrap();
+    let child = on_null(|slots| launch(&sh_plan("exec sleep 300"), slots)).unwrap();
     assert!(!child.pidfd.has_ended(Duration::ZERO));
     assert_eq!(child.pidfd.peek().unwrap(), None);
-    let copy = PidFd::from(OwnedFd::from(child.pidfd.try_clone().unwrap()));
+    let copy = child.pidfd.try_clone().unwrap();
+    #[cfg(not(halter_portable))]
+    let copy = halter_exec::PidFd::from(OwnedFd::from(copy));
     copy.send(Signal::KILL).unwrap();
     assert_eq!(end_of(&child).status.signal, Some(9));
 }

@@ -13,6 +13,7 @@ mod differential;
 mod input;
 mod launch;
 mod output;
+#[cfg(not(halter_portable))]
 mod privileges;
 mod processes;
 mod run;
@@ -23,4 +24,5 @@ mod shell_host;
 mod spool;
 mod support;
 mod terminal;
+#[cfg(not(halter_portable))]
 mod walking;

@@ -8,6 +8,8 @@ use halter_exec::limits::{SPLICE_BYTES, SPOOL_HEAD_BYTES};
 use halter_exec::{Moved, Spool, SpoolChunk, SpoolReader};
 use proptest::prelude::*;
 
+use crate::support::eventually;
+
 /// A pipe, the two places of a stream, and the stream.
 struct Stream {
     directory: tempfile::TempDir,
@@ -72,7 +74,10 @@ impl Stream {
 
     fn end(&mut self) {
         self.write = None;
-        assert_eq!(self.spool.splice_from(&self.read).unwrap(), Moved::End);
+        // A child that another test is about to start may hold a copy of it.
+        assert!(eventually(|| {
+            self.spool.splice_from(&self.read).unwrap() == Moved::End
+        }));
         self.spool.finish();
     }
 }
@@ -181,7 +186,9 @@ fn the_quota_holds_to_the_byte_and_the_gap_is_exact() {
         let (bytes, gap) = all(&mut stream.spool.reader(quota + 7), 100);
         assert_eq!((bytes.len(), gap), (0, Some((quota + 7, quota + 300_001))));
         assert_eq!(stream.spool.problem(), None);
-        if let Ok(found) = std::fs::metadata(stream.overflow()) {
+        if let Ok(found) = std::fs::metadata(stream.overflow())
+            && !cfg!(halter_portable)
+        {
             use std::os::unix::fs::MetadataExt;
             assert!(found.blocks() * 512 <= quota.next_multiple_of(4096) + 4096);
         }

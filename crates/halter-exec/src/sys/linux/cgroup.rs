@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::statfs;
 
 use super::pidfd::PidFd;
-use super::signals::Signal;
 use crate::launch::{LaunchFailure, LaunchStep};
 use crate::limits::KILL_WAIT;
+use crate::sys::Signal;
 
 /// Where a version 2 hierarchy may be mounted: alone, or beside version 1.
 const MOUNT_POINTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];

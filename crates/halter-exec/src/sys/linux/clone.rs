@@ -8,7 +8,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
@@ -16,30 +16,10 @@ use super::cgroup::open_procs;
 use super::child::{RawLimit, RawPlan, child_main, sigprocmask};
 use super::pidfd::PidFd;
 use crate::launch::{LaunchFailure, LaunchStep, Launched, Resource, Rlimit};
+use crate::sys::ChildPlan;
 
 /// Enough for the few frames between here and exec.
 const STACK_BYTES: usize = 64 * 1024;
-
-/// Everything the child does, in C strings and handles made beforehand.
-#[derive(Debug)]
-pub(crate) struct ChildPlan<'a> {
-    pub path: CString,
-    pub argv: Vec<CString>,
-    pub envp: Vec<CString>,
-    pub root: Option<CString>,
-    pub cwd: CString,
-    /// What becomes which descriptor; everything else is closed on exec.
-    pub fds: Vec<(BorrowedFd<'a>, RawFd)>,
-    pub terminal: Option<BorrowedFd<'a>>,
-    /// The directory of the cgroup to be born in.
-    pub cgroup: Option<OwnedFd>,
-    /// The `cgroup.procs` files of the cgroups to enter.
-    pub limit_groups: Vec<OwnedFd>,
-    pub rlimits: Vec<Rlimit>,
-    pub no_new_privileges: bool,
-    /// A Landlock ruleset.
-    pub ruleset: Option<OwnedFd>,
-}
 
 /// Creates the process. Returns after it has executed its program or failed.
 pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Launched, LaunchFailure> {
@@ -367,7 +347,7 @@ mod tests {
 
     #[test]
     fn the_older_clone_call_works_alike() {
-        let (read, write) = super::super::handover::pipe().unwrap();
+        let (read, write) = crate::sys::pipe().unwrap();
         let plan = echo(write.as_fd());
         let launched = spawn_by(&plan, |raw, _| {
             let stack = ChildStack::new().unwrap();

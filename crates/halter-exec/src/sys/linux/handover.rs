@@ -1,12 +1,11 @@
-//! Pipes and in-memory files, and the path under which a child can open one
-//! of ours without having inherited it.
+//! Pipes, and the name under which a child can open a handle of ours without
+//! having inherited it.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 /// A pipe, read end first, both ends closed on exec.
@@ -36,19 +35,45 @@ pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// An anonymous file with this content; it vanishes with its last handle.
-pub(crate) fn data_file(name: &str, content: &[u8]) -> io::Result<File> {
-    let mut file = File::from(memfd_create(name, MemfdFlags::CLOEXEC)?);
-    file.write_all(content)?;
-    Ok(file)
+/// The name under which a process of the same user opens a handle of ours.
+/// Each opening is a description of its own: own offset, own flags. It lasts
+/// as long as the handle.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    path: PathBuf,
 }
 
-/// Where a process of the same user opens this handle of ours. Each opening
-/// is a description of its own: own offset, own flags.
-pub(crate) fn handover_path(fd: impl AsFd) -> PathBuf {
-    PathBuf::from(format!(
-        "/proc/{}/fd/{}",
-        std::process::id(),
-        fd.as_fd().as_raw_fd()
-    ))
+impl Handover {
+    /// A file with this content that can be opened by name.
+    pub(crate) fn file(content: &[u8]) -> io::Result<(File, Self)> {
+        let mut file = super::splice::memory_file("halter-exec")?;
+        file.write_all(content)?;
+        let name = Self::of(&file);
+        Ok((file, name))
+    }
+
+    /// A pipe, read end first, whose write end can be opened by name.
+    pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd, Self)> {
+        let (read, write) = pipe()?;
+        let name = Self::of(&write);
+        Ok((read, write, name))
+    }
+
+    fn of(handle: impl AsFd) -> Self {
+        let fd = handle.as_fd().as_raw_fd();
+        Self {
+            path: PathBuf::from(format!("/proc/{}/fd/{fd}", std::process::id())),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Bytes nobody can guess.
+pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
+    use rustix::rand::{GetRandomFlags, getrandom};
+    getrandom(bytes, GetRandomFlags::empty())?;
+    Ok(())
 }

@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use super::cgroup::Cgroup;
 use super::pidfd::PidFd;
-use super::signals::Signal;
 use crate::error::ExecError;
 use crate::launch::{Resource, Rlimit};
 use crate::limits::{KILL_WAIT, POLL_PAUSE};
 use crate::sandbox::{LimitKind, LimitMechanism, LimitReport, ResourceLimits};
+use crate::sys::Signal;
 
 /// Microseconds of the window in which a share of the CPU is counted.
 const CPU_PERIOD: u64 = 100_000;

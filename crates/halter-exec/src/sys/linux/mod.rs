@@ -1,15 +1,29 @@
-//! The Linux backend: clone3 and pidfds, cgroup v2, `/proc`.
+//! The Linux backend: clone3 and pidfds, control groups, Landlock, splice,
+//! `/proc`.
 
-pub(crate) mod cgroup;
-pub(crate) mod child;
-pub(crate) mod clone;
-pub(crate) mod handover;
-pub(crate) mod landlock;
-pub(crate) mod levels;
-pub(crate) mod limit_groups;
-pub(crate) mod pidfd;
-pub(crate) mod procfs;
-pub(crate) mod signals;
-pub(crate) mod splice;
-pub(crate) mod terminal;
-pub(crate) mod watch;
+mod cgroup;
+mod child;
+mod clone;
+mod handover;
+mod landlock;
+mod levels;
+mod limit_groups;
+mod pidfd;
+pub(crate) mod process_table;
+mod splice;
+mod terminal;
+
+pub use cgroup::Cgroup;
+pub(crate) use cgroup::{numbered_name, open_cgroup, open_limit_groups};
+pub(crate) use clone::spawn;
+pub(crate) use handover::{
+    Handover, fill_random, pipe, pipe_capacity, set_nonblocking, widen_pipe,
+};
+pub(crate) use landlock::{file_ruleset, open_place};
+pub(crate) use levels::{
+    chroot_mechanism, file_rules_mechanism, privileges_mechanism, tree_mechanism,
+};
+pub(crate) use limit_groups::LimitGroups;
+pub use pidfd::{PidFd, reap_any};
+pub(crate) use splice::{memory_file, punch_hole, read_cached, send_file, splice, waiting_in};
+pub(crate) use terminal::{open_terminal, splice_terminal};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::signals::Signal;
 use crate::exit::{Exit, ExitStatus, ResourceUsage};
+use crate::sys::Signal;
 
 /// A handle to one process, alive, ended or collected. It is readable, as in
 /// `poll`, once the process has ended.

@@ -9,16 +9,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::SpliceFlags;
 
-/// What one attempt to move bytes did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moved {
-    /// It moved this many.
-    Bytes(u64),
-    /// There is nothing to move now.
-    WouldBlock,
-    /// Nothing will ever come again.
-    End,
-}
+use crate::sys::Moved;
 
 /// Moves up to `limit` bytes, without waiting for any, to `offset` of `to`,
 /// or to its end of a pipe where there is none. One of the two must be a pipe.

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 
-use super::splice::{Moved, splice};
+use super::splice::splice;
+use crate::sys::Moved;
 
 /// Both sides of a new terminal, ours first, closed on exec.
 pub(crate) fn open_terminal() -> io::Result<(OwnedFd, OwnedFd)> {

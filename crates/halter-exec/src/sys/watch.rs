@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 
-use super::pidfd::PidFd;
+use super::PidFd;
 
 /// A pipe end, socket or other descriptor with a queue, registered with the
 /// runtime to report its readiness. Must be called within a runtime.
@@ -19,6 +19,6 @@ pub fn watch_descriptor(fd: OwnedFd, interest: Interest) -> std::io::Result<Asyn
 
 /// A process handle that becomes readable when the process ends.
 pub(crate) fn watch_process(pidfd: PidFd) -> Result<AsyncFd<PidFd>, AsyncFdRegisterError<PidFd>> {
-    // SAFETY: a `PidFd` is an `OwnedFd` and never changes it.
+    // SAFETY: a `PidFd` owns its descriptor and never changes it.
     unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }
 }

@@ -5,29 +5,7 @@ use std::fs;
 use std::io;
 
 use crate::limits::MAX_COMMAND_LINE_BYTES;
-
-/// The parent of everything that runs in the kernel only.
-pub(crate) const KERNEL_THREADS: i32 = 2;
-
-/// The facts of `/proc/<pid>/stat` that identify a process and its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stat {
-    pub pid: i32,
-    pub name: String,
-    pub state: char,
-    pub parent: i32,
-    pub group: i32,
-    pub session: i32,
-    /// Clock ticks after boot; with the pid it names one process for good.
-    pub start_time: u64,
-}
-
-impl Stat {
-    /// Whether the process has ended and only waits to be collected.
-    pub(crate) fn is_dead(&self) -> bool {
-        matches!(self.state, 'Z' | 'X' | 'x')
-    }
-}
+use crate::sys::stat::{EnvironmentLook, Stat};
 
 /// The process with this number, if there is one.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
@@ -111,18 +89,6 @@ pub(crate) fn command_line(stat: &Stat) -> String {
         }
     }
     String::from_utf8_lossy(&raw).into_owned()
-}
-
-/// What the environment of a process says about a variable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EnvironmentLook {
-    /// It was started with it.
-    Has,
-    /// It was not, or cannot be looked at.
-    Lacks,
-    /// It is between two programs: in the middle of an exec a process shows
-    /// neither environment nor arguments.
-    Unclear,
 }
 
 /// Whether the process was started with exactly this `NAME=value`.

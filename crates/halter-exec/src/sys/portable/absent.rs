@@ -1,0 +1,179 @@
+//! What only Linux has. Nothing here can be made, so nothing here can be
+//! used; asking for it is an error that says why.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::launch::{LaunchFailure, LaunchStep};
+use crate::sandbox::FileRule;
+use crate::sys::Signal;
+
+/// A control group. This system has none: [`own`](Self::own),
+/// [`create`](Self::create) and [`open`](Self::open) are errors.
+#[derive(Debug)]
+pub struct Cgroup(Infallible);
+
+impl Cgroup {
+    /// # Errors
+    /// Always, on this system.
+    pub fn own() -> io::Result<PathBuf> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// # Errors
+    /// Always, on this system.
+    pub fn create(_: &Path, _: impl AsRef<Path>) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// # Errors
+    /// Always, on this system.
+    pub fn open(_: impl Into<PathBuf>) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn create_numbered() -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn create_numbered_in(_: &Path) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self.0 {}
+    }
+
+    /// Living members.
+    #[must_use]
+    pub fn members(&self) -> Vec<i32> {
+        match self.0 {}
+    }
+
+    /// Whether this process is a member.
+    #[must_use]
+    pub fn contains(&self, _: i32) -> bool {
+        match self.0 {}
+    }
+
+    /// Sends a signal to every member, and says to how many.
+    pub fn signal(&self, _: Signal) -> usize {
+        match self.0 {}
+    }
+
+    /// Kills every member.
+    ///
+    /// # Errors
+    /// If the group is gone or not ours.
+    pub fn kill(&self) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// Whether nothing lives in it any more.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        match self.0 {}
+    }
+
+    /// Waits until nothing lives in it, or the time is up; says which.
+    #[must_use]
+    pub fn gone_within(&self, _: Duration) -> bool {
+        match self.0 {}
+    }
+
+    pub(crate) fn while_frozen<Outcome>(&self, _: impl FnOnce() -> Outcome) -> Outcome {
+        match self.0 {}
+    }
+
+    /// Removes the group.
+    ///
+    /// # Errors
+    /// If something lives in it.
+    pub fn remove(&self) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// There is nothing to sweep.
+    ///
+    /// # Errors
+    /// Never, on this system.
+    pub fn sweep(_: &Path, _: &str, _: impl FnMut(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A name that no other sandbox made by a living program has.
+pub(crate) fn numbered_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("halter-{}-{number}", std::process::id())
+}
+
+fn unsupported(step: LaunchStep) -> LaunchFailure {
+    LaunchFailure::new(step, libc::ENOSYS)
+}
+
+pub(crate) fn open_cgroup(path: Option<&Path>) -> Result<Option<OwnedFd>, LaunchFailure> {
+    match path {
+        Some(_) => Err(unsupported(LaunchStep::ControlGroup)),
+        None => Ok(None),
+    }
+}
+
+pub(crate) fn open_limit_groups(paths: &[PathBuf]) -> Result<Vec<OwnedFd>, LaunchFailure> {
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    Err(LaunchFailure {
+        entry: 1,
+        ..unsupported(LaunchStep::ControlGroup)
+    })
+}
+
+pub(crate) fn file_ruleset(
+    _: &[FileRule],
+    _: Option<&Path>,
+    _: &Path,
+) -> Result<OwnedFd, LaunchFailure> {
+    Err(unsupported(LaunchStep::FileRules))
+}
+
+/// The place itself. Links inside another root lead where they lead from
+/// here.
+pub(crate) fn open_place(root: Option<&Path>, path: &Path) -> io::Result<OwnedFd> {
+    let path = match root {
+        Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+        None => path.to_owned(),
+    };
+    Ok(std::fs::File::open(path)?.into())
+}
+
+pub(crate) fn tree_mechanism() -> Result<String, String> {
+    Err(
+        "this system has no control groups: trees are held by process group and parent links, \
+         which a process can shed"
+            .to_owned(),
+    )
+}
+
+pub(crate) fn chroot_mechanism() -> Result<String, String> {
+    if rustix::process::geteuid().is_root() {
+        Ok("chroot".to_owned())
+    } else {
+        Err("only root may change the root directory".to_owned())
+    }
+}
+
+pub(crate) fn privileges_mechanism() -> Result<String, String> {
+    Err("this system cannot give up new privileges".to_owned())
+}
+
+pub(crate) fn file_rules_mechanism() -> Result<String, String> {
+    Err("this system has no Landlock".to_owned())
+}

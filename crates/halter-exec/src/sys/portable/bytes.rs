@@ -1,0 +1,143 @@
+//! Moving bytes by reading and writing them.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+
+use crate::sys::Moved;
+
+/// Bytes moved at a time: what a pipe takes in one piece.
+const PIECE_BYTES: usize = 512;
+const LARGE_PIECE_BYTES: usize = 16 * 1024;
+
+/// Moves up to `limit` bytes, without waiting for any, to `offset` of `to`,
+/// or to its end of a pipe where there is none.
+pub(crate) fn splice(
+    from: impl AsFd,
+    to: impl AsFd,
+    offset: Option<u64>,
+    limit: u64,
+) -> io::Result<Moved> {
+    let waiting = waiting_in(&from)?;
+    if !matches!(waiting, Moved::Bytes(_)) {
+        return Ok(waiting);
+    }
+    let mut buffer = [0; LARGE_PIECE_BYTES];
+    let most = usize::try_from(limit).unwrap_or(LARGE_PIECE_BYTES);
+    let part = most.min(LARGE_PIECE_BYTES);
+    let count = match rustix::io::read(&from, buffer.get_mut(..part).unwrap_or_default()) {
+        Ok(0) => return Ok(Moved::End),
+        Ok(count) => count,
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(Moved::WouldBlock),
+        Err(error) => return Err(error.into()),
+    };
+    let bytes = buffer.get(..count).unwrap_or_default();
+    match offset {
+        Some(offset) => File::from(to.as_fd().try_clone_to_owned()?).write_all_at(bytes, offset)?,
+        None => write_all(to, bytes)?,
+    }
+    Ok(Moved::Bytes(count as u64))
+}
+
+fn write_all(to: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(&to, bytes))?;
+        bytes = bytes.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn poll_now(fd: impl AsFd, flags: PollFlags) -> io::Result<PollFlags> {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut set = [PollFd::new(&fd, flags)];
+    poll(&mut set, Some(&now))?;
+    let [found] = set.map(|one| one.revents());
+    Ok(found)
+}
+
+/// What an attempt to move bytes out of a pipe would find.
+pub(crate) fn waiting_in(pipe: impl AsFd) -> io::Result<Moved> {
+    let found = poll_now(&pipe, PollFlags::IN)?;
+    Ok(if found.contains(PollFlags::IN) {
+        Moved::Bytes(rustix::io::ioctl_fionread(&pipe)?)
+    } else if found.is_empty() {
+        Moved::WouldBlock
+    } else {
+        Moved::End
+    })
+}
+
+/// Files keep the space they once took.
+pub(crate) fn punch_hole(_: &File, _: u64, _: u64) {}
+
+/// An empty file without a name; it vanishes with its last handle.
+pub(crate) fn memory_file(_: &str) -> io::Result<File> {
+    let (file, path) = super::handover::new_file()?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+/// Reads, waiting for the disk if need be.
+pub(crate) fn read_cached(
+    file: &File,
+    buffer: &mut [u8],
+    offset: u64,
+) -> io::Result<Option<usize>> {
+    file.read_at(buffer, offset).map(Some)
+}
+
+/// Moves bytes from where a file stands to a pipe or terminal that does not
+/// block.
+pub(crate) fn send_file(mut from: &File, to: impl AsFd, limit: u64) -> io::Result<Moved> {
+    let place = from.stream_position()?;
+    let mut buffer = [0; LARGE_PIECE_BYTES];
+    let most = usize::try_from(limit).unwrap_or(LARGE_PIECE_BYTES);
+    let part = most.min(LARGE_PIECE_BYTES);
+    let count = from.read_at(buffer.get_mut(..part).unwrap_or_default(), place)?;
+    let bytes = buffer.get(..count).unwrap_or_default();
+    if bytes.is_empty() {
+        return Ok(Moved::End);
+    }
+    match rustix::io::retry_on_intr(|| rustix::io::write(&to, bytes)) {
+        Ok(written) => {
+            from.seek(SeekFrom::Start(place + written as u64))?;
+            Ok(Moved::Bytes(written as u64))
+        }
+        Err(Errno::AGAIN) => Ok(Moved::WouldBlock),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Both sides of a new terminal, ours first, closed on exec.
+pub(crate) fn open_terminal() -> io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::fs::{Mode, OFlags, open};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    fcntl_setfd(&ours, FdFlags::CLOEXEC)?;
+    grantpt(&ours)?;
+    unlockpt(&ours)?;
+    let name = ptsname(&ours, Vec::new())?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let theirs = open(name, flags, Mode::empty())?;
+    Ok((ours, theirs))
+}
+
+/// Moves what a terminal has to say into a pipe: never more than the pipe
+/// takes in one piece.
+pub(crate) fn splice_terminal(
+    terminal: impl AsFd,
+    pipe: impl AsFd,
+    limit: u64,
+) -> io::Result<Moved> {
+    if !poll_now(&pipe, PollFlags::OUT)?.contains(PollFlags::OUT) {
+        return Ok(Moved::WouldBlock);
+    }
+    splice(terminal, pipe, None, limit.min(PIECE_BYTES as u64))
+}

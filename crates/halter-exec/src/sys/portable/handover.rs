@@ -1,0 +1,102 @@
+//! Pipes, and files and pipes with a name that a child can open.
+
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+
+/// Where named things are put for the moment they are needed.
+const DIRECTORY: &str = "/tmp";
+
+/// A pipe, read end first, both ends closed on exec. Another thread's child
+/// may catch them in between; ours closes what it is not given.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe()?;
+    fcntl_setfd(&read, FdFlags::CLOEXEC)?;
+    fcntl_setfd(&write, FdFlags::CLOEXEC)?;
+    Ok((read, write))
+}
+
+pub(crate) fn pipe_capacity(_: impl AsFd) -> Option<usize> {
+    None
+}
+
+pub(crate) fn widen_pipe(_: impl AsFd, _: u64) {}
+
+/// Has reads and writes through this handle, and all copies of it, not wait.
+pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    let flags = fcntl_getfl(&fd)?;
+    fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
+    Ok(())
+}
+
+/// A name of ours in the file system, removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    path: PathBuf,
+}
+
+impl Handover {
+    /// A file with this content that can be opened by name.
+    pub(crate) fn file(content: &[u8]) -> io::Result<(File, Self)> {
+        let (mut file, path) = new_file()?;
+        let name = Self { path };
+        file.write_all(content)?;
+        Ok((file, name))
+    }
+
+    /// A pipe, read end first, whose write end can be opened by name.
+    pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd, Self)> {
+        let path = new_name()?;
+        let text = CString::new(path.as_os_str().as_bytes())?;
+        // SAFETY: takes a NUL-terminated string and a number.
+        if unsafe { libc::mkfifo(text.as_ptr(), 0o600) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let name = Self { path };
+        let read = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&name.path)?;
+        let write = OpenOptions::new().write(true).open(&name.path)?;
+        Ok((read.into(), write.into(), name))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Handover {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A new file that only we can open.
+pub(super) fn new_file() -> io::Result<(File, PathBuf)> {
+    let path = new_name()?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
+    Ok((file, path))
+}
+
+fn new_name() -> io::Result<PathBuf> {
+    let name = crate::nonce::random().map_err(io::Error::other)?;
+    Ok(Path::new(DIRECTORY).join(format!("halter-exec-{name}")))
+}
+
+/// Bytes nobody can guess.
+pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
+    File::open("/dev/urandom")?.read_exact(bytes)
+}

@@ -1,0 +1,30 @@
+//! The backend for any Unix: fork and exec, process groups, `ps`.
+//!
+//! Weaker than the Linux one, and [the ladder](crate::isolation_ladder) says
+//! so: no control groups, so that a process can leave its tree; numbers
+//! instead of handles, so that a signal can hit a stranger; bytes that pass
+//! through this program's memory, so that a kill can lose some.
+
+mod absent;
+mod bytes;
+mod fork;
+mod handle;
+mod handover;
+mod limit_groups;
+pub(crate) mod process_table;
+
+pub use absent::Cgroup;
+pub(crate) use absent::{
+    chroot_mechanism, file_rules_mechanism, file_ruleset, numbered_name, open_cgroup,
+    open_limit_groups, open_place, privileges_mechanism, tree_mechanism,
+};
+pub(crate) use bytes::{
+    memory_file, open_terminal, punch_hole, read_cached, send_file, splice, splice_terminal,
+    waiting_in,
+};
+pub(crate) use fork::spawn;
+pub use handle::{PidFd, reap_any};
+pub(crate) use handover::{
+    Handover, fill_random, pipe, pipe_capacity, set_nonblocking, widen_pipe,
+};
+pub(crate) use limit_groups::LimitGroups;
