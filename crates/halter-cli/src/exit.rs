@@ -69,6 +69,7 @@ impl Exit {
             "timed_out" => Self::TimedOut,
             "usage"
             | "invalid_configuration"
+            | "invalid_response_schema"
             | "provider_not_built"
             | "sqlite_path_missing"
             | "unknown_model"
@@ -142,6 +143,8 @@ mod tests {
             ("config_unknown_key", Exit::Usage),
             ("config_syntax", Exit::Usage),
             ("invalid_configuration", Exit::Usage),
+            ("invalid_response_schema", Exit::Usage),
+            ("structured_output_invalid", Exit::Failed),
             ("provider_not_built", Exit::Usage),
             ("unknown_model", Exit::Usage),
             ("working_dir_missing", Exit::Usage),

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// The longest task that is read from a file or from standard input, in bytes.
 pub const MAX_PROMPT_BYTES: u64 = 4 * 1024 * 1024;
 
+/// The longest schema of an answer that is read from a file, in bytes.
+pub const MAX_OUTPUT_SCHEMA_BYTES: u64 = 256 * 1024;
+
 /// How long a turn may go on after SIGTERM or SIGHUP.
 pub const DRAIN: Duration = Duration::from_secs(10);
 

@@ -17,6 +17,7 @@ mod live;
 mod logging;
 mod one_call;
 mod output;
+mod output_schema;
 mod prompt;
 mod signals;
 mod terminal;

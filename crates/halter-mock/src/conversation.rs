@@ -23,6 +23,8 @@ pub(crate) enum Turn {
     Assistant { calls: usize },
     /// Results of calls.
     Results(Vec<ToolResult>),
+    /// Something the harness says after an answer: the next is another one.
+    Note,
 }
 
 /// The result of a call.
@@ -52,6 +54,13 @@ impl Conversation {
             *calls += more_calls;
         } else {
             self.turns.push(Turn::Assistant { calls: more_calls });
+        }
+    }
+
+    /// Adds words of the harness.
+    pub(crate) fn push_note(&mut self) {
+        if let Some(Turn::Assistant { .. }) = self.turns.last() {
+            self.turns.push(Turn::Note);
         }
     }
 
@@ -86,7 +95,7 @@ impl Conversation {
             .map(|turn| match turn {
                 Turn::User { images, .. } => *images,
                 Turn::Results(results) => results.iter().map(|result| result.images).sum(),
-                Turn::Assistant { .. } => 0,
+                Turn::Assistant { .. } | Turn::Note => 0,
             })
             .sum()
     }

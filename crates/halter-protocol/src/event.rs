@@ -12,11 +12,13 @@ use crate::hook::HookRunSummary;
 use crate::ids::{ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId};
 use crate::message::Message;
 use crate::open_enum::open_enum;
+use crate::response::ResponseSchema;
 use crate::tool::{ToolCall, ToolExecutionOutcome};
 use crate::usage::Usage;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -154,6 +156,9 @@ pub enum SessionEventPayload {
     TurnStarted {
         /// The turn.
         turn_id: TurnId,
+        /// What its last answer must look like, if a user asks for that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        response_schema: Option<ResponseSchema>,
     },
     /// A message joined the transcript.
     MessageItem {
@@ -225,6 +230,13 @@ pub enum SessionEventPayload {
         turn_id: TurnId,
         /// What its model calls used.
         usage: Usage,
+        /// The answer as a value that fits the schema the turn asked for.
+        #[serde(
+            default,
+            deserialize_with = "present",
+            skip_serializing_if = "Option::is_none"
+        )]
+        structured_output: Option<Value>,
     },
     /// A turn ended otherwise.
     TurnFailed {
@@ -333,6 +345,11 @@ impl<'de> Deserialize<'de> for SessionEventPayload {
     }
 }
 
+/// A value that is there, `null` included.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
 /// New text of a streamed block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeltaItem {
@@ -356,6 +373,8 @@ open_enum! {
         ResourcesReplaced = "resources_replaced",
         /// The turn uses another model.
         ModelChanged = "model_changed",
+        /// The turn asks for an answer of another form.
+        ResponseSchemaChanged = "response_schema_changed",
     }
 }
 
@@ -454,6 +473,7 @@ mod tests {
             Timestamp::UNIX_EPOCH,
             SessionEventPayload::TurnStarted {
                 turn_id: "turn_1".into(),
+                response_schema: None,
             },
         );
         let value = serde_json::to_value(&event).unwrap();

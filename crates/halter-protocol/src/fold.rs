@@ -11,8 +11,12 @@ use std::sync::Arc;
 /// Applies one committed event.
 pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
     match payload {
-        SessionEventPayload::TurnStarted { turn_id } => {
+        SessionEventPayload::TurnStarted {
+            turn_id,
+            response_schema,
+        } => {
             state.live_turn = Some(turn_id.clone());
+            state.response_schema.clone_from(response_schema);
             state.live_turn_usage = Usage::default();
         }
         SessionEventPayload::MessageItem { message } => apply_message(state, message),
@@ -194,6 +198,7 @@ mod tests {
         let state = fold_events(&[
             SessionEventPayload::TurnStarted {
                 turn_id: turn_id.clone(),
+                response_schema: None,
             },
             SessionEventPayload::ToolExecutionCompleted {
                 outcome: ToolExecutionOutcome {
@@ -204,6 +209,7 @@ mod tests {
             SessionEventPayload::TurnCompleted {
                 turn_id,
                 usage: Usage::default(),
+                structured_output: None,
             },
         ]);
         assert_eq!(state, SessionState::default());

@@ -14,6 +14,7 @@
 //! | [`message`] | system, user, assistant and tool messages |
 //! | [`transcript`] | the shared, append-only list of messages |
 //! | [`tool`] | tool specs, calls, results and errors |
+//! | [`response`] | schemas of structured answers |
 //! | [`stream`] | what a model provider emits while it answers |
 //! | [`session`] | blueprint and folded state of a session |
 //! | [`fold`] | events to state |
@@ -31,6 +32,7 @@ pub mod model;
 mod open_enum;
 pub mod prompt;
 pub mod resource;
+pub mod response;
 pub mod schema;
 pub mod session;
 pub mod stream;
@@ -57,6 +59,7 @@ pub use message::{
 pub use model::{ModelRole, ProviderKind, ReasoningEffort, ResolvedModel};
 pub use prompt::{AssembledPrompt, PromptSegment, PromptSegmentKind};
 pub use resource::{PluginManifest, ResourceSnapshot, SkillDef};
+pub use response::{FINAL_TOOL, ResponseSchema};
 pub use session::{
     EnvironmentSnapshot, GitSnapshot, PendingToolCall, SessionBlueprint, SessionState,
     ToolCallProgress,

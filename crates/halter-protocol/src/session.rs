@@ -4,6 +4,7 @@
 use crate::encoding::escaped_path;
 use crate::ids::{ModelId, Revision, SessionId, ToolCallId, TurnId};
 use crate::prompt::PromptSegment;
+use crate::response::ResponseSchema;
 use crate::tool::{ToolCall, ToolError, ToolResult};
 use crate::transcript::Transcript;
 use crate::usage::Usage;
@@ -81,6 +82,9 @@ pub struct SessionState {
     /// What the answers of that turn used so far.
     #[serde(default, skip_serializing_if = "Usage::is_zero")]
     pub live_turn_usage: Usage,
+    /// What the last answer of the newest turn must look like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_schema: Option<ResponseSchema>,
     /// The environment the model was last told of, if it has changed since the
     /// start.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,8 +2,10 @@
 
 use crate::ids::{ModelId, TurnId};
 use crate::message::UserMessage;
+use crate::response::ResponseSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// One request of a user: everything until the model has answered it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -15,6 +17,10 @@ pub struct Turn {
     /// A registered model to use for this turn instead of the session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_model: Option<ModelId>,
+    /// What the last answer of the turn must look like. The turn completes
+    /// with the answer as a value, or fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_schema: Option<ResponseSchema>,
 }
 
 impl Turn {
@@ -34,12 +40,32 @@ impl Turn {
             id: TurnId::new(),
             user_message,
             default_model: None,
+            response_schema: None,
         }
     }
 
     /// Uses another registered model for this turn.
     pub fn with_default_model(mut self, model: impl Into<ModelId>) -> Self {
         self.default_model = Some(model.into());
+        self
+    }
+
+    /// Asks for an answer that fits a JSON Schema. A schema that is none is
+    /// refused when the turn is submitted.
+    ///
+    /// ```
+    /// use halter_protocol::Turn;
+    /// use serde_json::json;
+    ///
+    /// let turn = Turn::user("How many files are here?").with_response_schema(json!({
+    ///     "type": "object",
+    ///     "properties": {"files": {"type": "integer"}},
+    ///     "required": ["files"],
+    /// }));
+    /// assert!(turn.response_schema.is_some());
+    /// ```
+    pub fn with_response_schema(mut self, schema: Value) -> Self {
+        self.response_schema = Some(ResponseSchema::new(schema));
         self
     }
 }

@@ -29,6 +29,7 @@ pub mod cassette;
 pub mod catalog;
 pub mod decode;
 pub mod fake;
+mod final_tool;
 pub mod http;
 pub mod layers;
 pub mod limits;
@@ -42,6 +43,7 @@ pub mod sse;
 pub mod wire;
 
 pub use fake::{FakeProvider, Gate, Reply};
+pub use final_tool::final_tool;
 pub use offline::OfflineProvider;
 pub use pairing::{PairingError, check_pairing};
 pub use provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};

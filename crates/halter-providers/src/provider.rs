@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use halter_protocol::{
-    AssembledPrompt, ProviderError, ResolvedModel, SessionId, StreamEvent, ToolSpec, Transcript,
-    TurnId,
+    AssembledPrompt, ProviderError, ResolvedModel, ResponseSchema, SessionId, StreamEvent,
+    ToolSpec, Transcript, TurnId,
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -37,17 +37,28 @@ pub trait Provider: Send + Sync {
 }
 
 /// What differs between providers in a way the harness acts on.
-///
-/// Today nothing does: every provider is sent the same request. A field comes
-/// with the code that reads it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ProviderCapabilities {}
+pub struct ProviderCapabilities {
+    /// It sees to [`ProviderRequest::response_schema`] itself. Of others the
+    /// harness asks for structured answers with a tool of its own, and their
+    /// requests have no schema.
+    pub structured_output: bool,
+}
 
 impl ProviderCapabilities {
     /// The capabilities of a provider that does what the protocol says.
     pub const fn new() -> Self {
-        Self {}
+        Self {
+            structured_output: false,
+        }
+    }
+
+    /// The provider sees to structured answers itself.
+    #[must_use]
+    pub const fn with_structured_output(mut self) -> Self {
+        self.structured_output = true;
+        self
     }
 }
 
@@ -66,4 +77,7 @@ pub struct ProviderRequest {
     pub messages: Transcript,
     /// The tools the model may call.
     pub tools: Arc<[ToolSpec]>,
+    /// What the answer must look like once the model needs no more tools: JSON
+    /// text, or a call of [`FINAL_TOOL`](halter_protocol::FINAL_TOOL).
+    pub response_schema: Option<ResponseSchema>,
 }

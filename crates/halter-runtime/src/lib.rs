@@ -30,6 +30,7 @@ pub mod services;
 pub mod session;
 
 pub use clock::{Clock, SystemClock};
+pub use engine::structured::check_response_schema;
 pub use error::{HalterError, store_failure};
 pub use init::SessionInit;
 pub use prompt::{

@@ -23,6 +23,9 @@ pub const REPEAT_WINDOW_CALLS: usize = 12;
 /// Empty answers in a row that are asked again before the turn fails.
 pub const EMPTY_ANSWER_RETRIES: u32 = 1;
 
+/// Times a model is asked to correct a structured answer before the turn fails.
+pub const STRUCTURED_OUTPUT_REPAIRS: u32 = 2;
+
 /// Times Stop hooks may make one turn go on.
 pub const STOP_HOOK_CONTINUATIONS: u32 = 8;
 

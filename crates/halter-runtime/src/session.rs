@@ -1,6 +1,7 @@
 //! A session as its users hold it.
 
 use crate::driver::live::{Command, Owner, command_queue, session_closed};
+use crate::engine::structured::check_response_schema;
 use crate::error::{HalterError, store_failure};
 use crate::hub::{Hub, Subscription};
 use crate::limits::CATCH_UP_PAGE;
@@ -220,10 +221,14 @@ impl SessionHandle {
     }
 
     /// Submits a turn and returns its events, from `turn_started` to its
-    /// terminal event. A turn submitted while another runs waits its turn.
+    /// terminal event. A turn submitted while another runs waits its turn. One
+    /// whose response schema is not valid JSON Schema is refused.
     pub async fn submit_turn(&self, turn: Turn) -> anyhow::Result<TurnStream> {
         if self.core.registry.is_shutting_down() {
             return Err(shutting_down().into());
+        }
+        if let Some(schema) = &turn.response_schema {
+            check_response_schema(schema).map_err(HalterError::from)?;
         }
         let turn_id = turn.id.clone();
         let subscription = self.core.hub.subscribe_turn(turn_id.clone());
@@ -460,7 +465,7 @@ impl TurnEvents {
                 return Some(Ok(event));
             }
             match &event.payload {
-                SessionEventPayload::TurnStarted { turn_id } if *turn_id == self.turn_id => {
+                SessionEventPayload::TurnStarted { turn_id, .. } if *turn_id == self.turn_id => {
                     self.progress = TurnProgress::Live;
                     return Some(Ok(event.first_of_stream()));
                 }

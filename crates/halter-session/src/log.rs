@@ -35,7 +35,10 @@ use std::sync::Arc;
 /// let store = Arc::new(InMemorySessionStore::new());
 /// let mut log = SessionLog::create(store, blueprint, DurabilityPolicy::Process).await.unwrap();
 ///
-/// let turn = SessionEventPayload::TurnStarted { turn_id: "turn_1".into() };
+/// let turn = SessionEventPayload::TurnStarted {
+///     turn_id: "turn_1".into(),
+///     response_schema: None,
+/// };
 /// let pending = PendingEvent::new("ses_1".into(), Timestamp::now(), turn);
 /// let committed = log.append(vec![pending], Durability::Durable).await.unwrap();
 /// assert_eq!(committed[0].sequence(), 1);

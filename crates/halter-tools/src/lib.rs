@@ -83,6 +83,7 @@ pub use scratch::ScratchDir;
 pub use session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
 pub use tool::Tool;
 pub use typed::{TypedTool, typed};
+pub use validate::{InvalidSchema, SchemaCheck};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -9,10 +9,68 @@ use jsonschema::{JsonType, ValidationError, Validator};
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
+/// A JSON Schema, compiled, that says what is wrong with a value in words a
+/// model can act on.
+///
+/// ```
+/// use halter_tools::SchemaCheck;
+/// use serde_json::json;
+///
+/// let check = SchemaCheck::new(json!({"type": "object", "required": ["name"]}))?;
+/// assert_eq!(check.problems(&json!({})), ["`name` is required and missing"]);
+/// assert!(check.problems(&json!({"name": "Ada"})).is_empty());
+/// assert!(SchemaCheck::new(json!({"type": "sometimes"})).is_err());
+/// # Ok::<(), halter_tools::InvalidSchema>(())
+/// ```
+#[derive(Debug)]
+pub struct SchemaCheck {
+    schema: Value,
+    compiled: Validator,
+}
+
+/// A schema that is not valid JSON Schema.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("it is not valid JSON Schema: {0}")]
+pub struct InvalidSchema(String);
+
+impl SchemaCheck {
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    /// If it is not valid JSON Schema. References to other documents are not
+    /// followed and count as invalid.
+    pub fn new(schema: Value) -> Result<Self, InvalidSchema> {
+        match jsonschema::validator_for(&schema) {
+            Ok(compiled) => Ok(Self { schema, compiled }),
+            Err(error) => Err(InvalidSchema(error.to_string())),
+        }
+    }
+
+    /// What is wrong with a value, each problem once; of very many, the first
+    /// [`LISTED_PROBLEMS`] and how many more there are.
+    pub fn problems(&self, value: &Value) -> Vec<String> {
+        if self.compiled.is_valid(value) {
+            return Vec::new();
+        }
+        let mut problems: Vec<String> = self
+            .compiled
+            .iter_errors(value)
+            .map(|error| describe(&error, &self.schema))
+            .collect();
+        problems.dedup();
+        let unlisted = problems.len().saturating_sub(LISTED_PROBLEMS);
+        problems.truncate(LISTED_PROBLEMS);
+        if unlisted > 0 {
+            problems.push(format!("and {unlisted} more"));
+        }
+        problems
+    }
+}
+
 /// The schema of one tool, compiled when first needed and then kept.
 pub(crate) struct ArgumentCheck {
     spec: Arc<ToolSpec>,
-    compiled: OnceLock<Result<Validator, String>>,
+    compiled: OnceLock<Result<SchemaCheck, InvalidSchema>>,
 }
 
 impl ArgumentCheck {
@@ -25,10 +83,10 @@ impl ArgumentCheck {
 
     /// Refuses arguments that do not fit, naming every problem.
     pub(crate) fn check(&self, arguments: &Value) -> Result<(), ToolError> {
-        let compiled = self.compiled.get_or_init(|| {
-            jsonschema::validator_for(&self.spec.input_schema).map_err(|error| error.to_string())
-        });
-        let validator = compiled.as_ref().map_err(|error| {
+        let compiled = self
+            .compiled
+            .get_or_init(|| SchemaCheck::new(self.spec.input_schema.clone()));
+        let check = compiled.as_ref().map_err(|InvalidSchema(error)| {
             ToolError::new(
                 ToolErrorCode::Failed,
                 format!(
@@ -38,18 +96,9 @@ impl ArgumentCheck {
                 ),
             )
         })?;
-        if validator.is_valid(arguments) {
+        let problems = check.problems(arguments);
+        if problems.is_empty() {
             return Ok(());
-        }
-        let mut problems: Vec<String> = validator
-            .iter_errors(arguments)
-            .map(|error| describe(&error, &self.spec.input_schema))
-            .collect();
-        problems.dedup();
-        let unlisted = problems.len().saturating_sub(LISTED_PROBLEMS);
-        problems.truncate(LISTED_PROBLEMS);
-        if unlisted > 0 {
-            problems.push(format!("and {unlisted} more"));
         }
         Err(ToolError::new(
             ToolErrorCode::InvalidArguments,

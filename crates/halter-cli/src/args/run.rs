@@ -20,6 +20,7 @@ Examples:
   halter run \"Summarize this repository\"
   halter run --prompt-file task.md --streaming-json > events.jsonl
   git diff | halter run --text -
+  halter run --output-schema answer.json \"How many tests are there?\"
   halter run --session ses_… \"Now fix the first one\"
 
 Text is the default on a terminal, --json-result when the output is piped.
@@ -94,6 +95,14 @@ pub struct RunOptions {
     pub output: Option<OutputMode>,
     #[command(flatten)]
     pub turns: TurnOptions,
+    /// Ask for an answer that fits the JSON Schema in this file
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "HALTER_OUTPUT_SCHEMA",
+        hide_env_values = true
+    )]
+    pub output_schema: Option<PathBuf>,
     /// Cancel the turn after this many seconds
     #[arg(
         long,
@@ -151,6 +160,7 @@ mod tests {
                 model: None,
                 max_turns: None,
             },
+            output_schema: None,
             timeout: None,
         };
         assert_eq!(options.mode(), Some(OutputMode::StreamingJson));

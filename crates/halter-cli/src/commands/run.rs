@@ -5,9 +5,10 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::live::{Live, Wanted};
+use crate::output_schema;
 use crate::prompt::{self, PromptSource};
 use crate::turn::{self, TurnEnd, Watch};
-use crate::view::{Activity, JsonResultView, Steps, StreamingView, TextView, View};
+use crate::view::{Activity, JsonResultView, Steps, StreamingView, TextView, ValueView, View};
 use halter_protocol::Turn;
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Fai
         model: request.options.turns.model.clone(),
         max_turns: request.options.turns.max_turns,
     };
+    let schema = request.options.output_schema.as_deref();
+    let schema = schema.map(output_schema::read).transpose()?;
     let mut live = Live::start(context, &wanted).await?;
     if request.mode == OutputMode::StreamingJson {
         // From here on the events tell what went wrong.
@@ -65,6 +68,8 @@ pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Fai
     }
     let mut turn = Turn::user(request.task);
     turn.default_model = wanted.model.as_deref().map(Into::into);
+    let structured = schema.is_some();
+    turn.response_schema = schema;
     let limit = request.options.timeout;
     let limit = limit.map(|seconds| Duration::from_secs(seconds.get()));
     let steps = match request.mode {
@@ -75,6 +80,9 @@ pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Fai
     let activity = Activity::new(context.talk.clone(), steps);
     let data = &mut context.data;
     let outcome = match request.mode {
+        OutputMode::Text if structured => {
+            watch(&mut live, turn, limit, ValueView::new(data, activity)).await
+        }
         OutputMode::Text => watch(&mut live, turn, limit, TextView::new(data, activity)).await,
         OutputMode::JsonResult => {
             watch(&mut live, turn, limit, JsonResultView::new(data, activity)).await

@@ -3,8 +3,21 @@
 use super::{Activity, View};
 use crate::output::Data;
 use halter_protocol::{AssistantMessage, Message, SessionEvent, SessionEventPayload};
+use serde::Serialize;
+use serde_json::Value;
 use std::io;
 use std::sync::Arc;
+
+/// What one line tells of a turn.
+#[derive(Serialize)]
+struct TurnResult {
+    /// The last assistant message.
+    #[serde(flatten)]
+    answer: AssistantMessage,
+    /// The answer as a value, if a schema asked for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structured_output: Option<Value>,
+}
 
 /// One line when the turn completes: the last assistant message.
 pub struct JsonResultView<'a> {
@@ -31,15 +44,58 @@ impl View for JsonResultView<'_> {
             SessionEventPayload::MessageItem { message } if message.as_assistant().is_some() => {
                 self.last = Some(message);
             }
-            SessionEventPayload::TurnCompleted { .. } => {
+            SessionEventPayload::TurnCompleted {
+                structured_output, ..
+            } => {
                 let last = self.last.take();
                 let answer = last.as_ref().and_then(|message| message.as_assistant());
-                let answer = answer.map(AssistantMessage::without_opaque);
-                self.data.json(&answer)?;
+                let result = answer.map(|answer| TurnResult {
+                    answer: answer.without_opaque(),
+                    structured_output,
+                });
+                self.data.json(&result)?;
             }
             _ => {}
         }
         Ok(())
+    }
+
+    fn tick(&mut self, draft: &str) {
+        self.activity.tick(draft);
+    }
+
+    fn joined(&mut self, text: &str) {
+        self.activity.joined(text);
+    }
+
+    fn end(&mut self) {
+        self.activity.end();
+    }
+}
+
+/// The structured answer, when there is one, and nothing else.
+pub struct ValueView<'a> {
+    data: &'a mut Data,
+    activity: Activity,
+}
+
+impl<'a> ValueView<'a> {
+    /// Writes to `data`.
+    pub fn new(data: &'a mut Data, activity: Activity) -> Self {
+        Self { data, activity }
+    }
+}
+
+impl View for ValueView<'_> {
+    fn event(&mut self, event: SessionEvent) -> io::Result<()> {
+        self.activity.observe(&event);
+        match event.payload {
+            SessionEventPayload::TurnCompleted {
+                structured_output: Some(output),
+                ..
+            } => self.data.json(&output),
+            _ => Ok(()),
+        }
     }
 
     fn tick(&mut self, draft: &str) {

@@ -7,7 +7,7 @@ mod text;
 mod transcript;
 
 pub use activity::{Activity, Steps};
-pub use json::{JsonResultView, StreamingView};
+pub use json::{JsonResultView, StreamingView, ValueView};
 pub use text::TextView;
 pub use transcript::transcript_lines;
 

@@ -14,6 +14,24 @@ fn a_missing_working_directory_is_named() {
 }
 
 #[test]
+fn a_schema_that_is_none_is_refused_before_a_session_starts() {
+    let place = Place::new();
+    place.write("wrong.json", "{\"type\": \"sometimes\"}");
+    place.write("broken.json", "{");
+    for (file, code) in [
+        ("wrong.json", "invalid_response_schema"),
+        ("broken.json", "usage"),
+        ("missing.json", "usage"),
+    ] {
+        let ran = place.halter(["run", "--output-schema", file, "hello"]);
+        ran.expect(2);
+        assert_eq!(ran.json()["error"]["code"], code, "{file}");
+    }
+    let listed = place.halter(["sessions", "list", "--json"]);
+    assert!(!listed.expect(0).stdout.contains("ses_"));
+}
+
+#[test]
 fn a_session_whose_directory_is_gone_says_so() {
     let place = Place::new();
     place.write("gone/notes.txt", "x\n");

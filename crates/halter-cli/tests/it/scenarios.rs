@@ -5,6 +5,7 @@ mod faults;
 mod moves;
 mod stage;
 mod streams;
+mod structured;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -46,6 +47,10 @@ played! {
     moves::cache_marks on ANTHROPIC;
     moves::interrupt on WIRES;
     moves::interrupt_tool on ANTHROPIC;
+    structured::structured on WIRES;
+    structured::structured_repair on WIRES;
+    structured::structured_tool on WIRES;
+    structured::structured_hopeless on WIRES;
     faults::overloaded on ANTHROPIC;
     faults::overloaded_once on WIRES;
     faults::rate_limited on ANTHROPIC;
@@ -73,6 +78,13 @@ played! {
     streams::unavailable on WIRES;
 }
 
+#[test]
+fn a_structured_answer_is_printed_in_every_mode() {
+    let stage = stage::Stage::new(&stage::ANTHROPIC[0]);
+    structured::structured_modes(&stage);
+    stage.close();
+}
+
 /// Scenarios that cannot be played yet, and the part that each waits for.
 const WAITING: &[(&str, &str)] = &[
     (
@@ -96,8 +108,6 @@ const WAITING: &[(&str, &str)] = &[
     ("hook_blocks", "hook files"),
     ("hook_rewrites", "hook files"),
     ("mcp_stdio", "MCP"),
-    ("structured", "structured output on the command line"),
-    ("structured_repair", "structured output on the command line"),
     ("image_result", "images in tool results"),
 ];
 

@@ -91,6 +91,7 @@ fn check_settings(body: &Value, model: &str) -> Result<(), Problem> {
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
         ));
     }
+    check_response_format(body)?;
     if !is_reasoning_model(model) {
         return Ok(());
     }
@@ -105,6 +106,31 @@ fn check_settings(body: &Value, model: &str) -> Result<(), Problem> {
         .into_iter()
         .find(|field| look::present(body, field).is_some())
         .map_or(Ok(()), |field| Err(unsupported(field)))
+}
+
+fn check_response_format(body: &Value) -> Result<(), Problem> {
+    let format = look::present(body, "response_format");
+    let Some(format) = format.filter(|format| look::kind(format) == "json_schema") else {
+        return Ok(());
+    };
+    let named = format
+        .get("json_schema")
+        .ok_or_else(|| missing("response_format.json_schema"))?;
+    if !look::text(named, "name").is_some_and(|name| look::is_name(name, 64, "")) {
+        return Err(missing("response_format.json_schema.name"));
+    }
+    let at = "response_format.json_schema.schema";
+    let schema = look::present(named, "schema").ok_or_else(|| missing(at))?;
+    let refuse = |reason: String| {
+        Problem::invalid(format!("Invalid schema for response_format: {reason}."))
+            .at("response_format")
+            .with_code("invalid_json_schema")
+    };
+    look::tool_schema(Some(schema)).map_err(refuse)?;
+    match look::flag(named, "strict") {
+        true => look::strict_schema(schema, AllRequired::Yes).map_err(refuse),
+        false => Ok(()),
+    }
 }
 
 fn check_tools(body: &Value) -> Result<(), Problem> {

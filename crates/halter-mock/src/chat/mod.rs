@@ -86,7 +86,7 @@ fn conversation(body: &Value) -> Conversation {
             }
             Some("tool") => conversation.push_result(ToolResult { text, images }),
             Some("user") => conversation.push_user(&text, images),
-            _ => {}
+            _ => conversation.push_note(),
         }
     }
     conversation

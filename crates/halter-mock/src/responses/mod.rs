@@ -121,6 +121,8 @@ fn conversation(body: &Value) -> Conversation {
         } else if look::text(item, "role") == Some("user") {
             let (text, images) = look::content(item.get("content"));
             conversation.push_user(&text, images);
+        } else {
+            conversation.push_note();
         }
     }
     conversation

@@ -3,8 +3,8 @@
 use halter_protocol::{
     AssistantMessage, AssistantPart, CacheBreakReason, DeltaItem, EnvironmentSnapshot, GitSnapshot,
     HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary, Message,
-    NotificationItem, OpaquePart, ReplayMeta, SessionEvent, SessionEventPayload, StopReason,
-    SystemMessage, Timestamp, ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome,
+    NotificationItem, OpaquePart, ReplayMeta, ResponseSchema, SessionEvent, SessionEventPayload,
+    StopReason, SystemMessage, Timestamp, ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome,
     ToolMessage, ToolResult, TurnError, Usage, UsageBuckets, UserMessage, UserPart,
 };
 use proptest::collection::vec;
@@ -50,6 +50,11 @@ pub fn json_value() -> impl Strategy<Value = Value> {
             vec((text(), inner), 0..4).prop_map(Value::from_iter),
         ]
     })
+}
+
+/// A schema; null is none.
+fn json_schema() -> impl Strategy<Value = Value> {
+    json_value().prop_filter("null", |value| !value.is_null())
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
@@ -232,7 +237,10 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
         }),
         Just(P::SessionResumed),
         text().prop_map(|message| P::Warning { message }),
-        turn().prop_map(|turn_id| P::TurnStarted { turn_id }),
+        (turn(), of(json_schema())).prop_map(|(turn_id, schema)| P::TurnStarted {
+            turn_id,
+            response_schema: schema.map(ResponseSchema::new),
+        }),
         message().prop_map(|message| P::MessageItem {
             message: Arc::new(message)
         }),
@@ -258,7 +266,13 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
             reason: CacheBreakReason::from(reason.as_str()),
             snapshot_revision: revision.map(|revision| revision.as_str().into()),
         }),
-        (turn(), usage()).prop_map(|(turn_id, usage)| P::TurnCompleted { turn_id, usage }),
+        (turn(), usage(), of(json_value())).prop_map(|(turn_id, usage, output)| {
+            P::TurnCompleted {
+                turn_id,
+                usage,
+                structured_output: output,
+            }
+        }),
         (
             turn(),
             (text(), text(), of(text())),

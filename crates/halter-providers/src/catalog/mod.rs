@@ -140,6 +140,7 @@ struct Entry {
     learned_window: Option<u32>,
     refuses_temperature: bool,
     refused_levels: Vec<ReasoningEffort>,
+    refuses_output: bool,
 }
 
 impl Catalog {
@@ -176,6 +177,7 @@ impl Catalog {
     pub fn learn_refusal(&self, model: &ResolvedModel, setting: RefusedSetting) {
         self.change(&model.provider, &model.model, |entry| match setting {
             RefusedSetting::Temperature => entry.refuses_temperature = true,
+            RefusedSetting::Output => entry.refuses_output = true,
             RefusedSetting::Reasoning => {
                 let known = &mut entry.refused_levels;
                 known.extend(model.reasoning.filter(|level| !known.contains(level)));
@@ -235,6 +237,14 @@ impl Catalog {
                 .facts(model)
                 .reasoning
                 .is_none_or(|known| known.value.contains(&level))
+    }
+
+    /// Whether a model takes a schema of its answer in the words of its wire,
+    /// as far as is known.
+    pub fn takes_output_schema(&self, model: &ResolvedModel) -> bool {
+        let models = self.lock();
+        let entry = models.get(&ModelKey::of(model));
+        entry.is_none_or(|entry| !entry.refuses_output)
     }
 
     /// What a call cost, if the model's prices are known.

@@ -220,6 +220,7 @@ mod tests {
             prompt: AssembledPrompt::default(),
             messages: Transcript::default(),
             tools: Arc::from([]),
+            response_schema: None,
         };
         conversations
             .encode(&Sized(bytes), &request, &RequestSettings::default())

@@ -10,7 +10,7 @@ use crate::layers::RateLimiter;
 use crate::limits::{DOCUMENT_BYTES, ERROR_BODY_BYTES, ERROR_BODY_SECS};
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use crate::secrets::Secrets;
-use crate::wire::{ErrorResponse, RefusedSetting, RequestSettings, Wire};
+use crate::wire::{ErrorResponse, OutputWay, RefusedSetting, RequestSettings, WantedOutput, Wire};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -22,8 +22,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Settings that may be left out one after the other for one request:
-/// temperature and reasoning.
-const REFUSALS: usize = 2;
+/// temperature, reasoning, and a schema of the answer.
+const REFUSALS: usize = 3;
 
 /// Where a service is and what it is sent besides conversations.
 #[derive(Clone, Default)]
@@ -161,7 +161,9 @@ impl HttpProvider {
             let dropped = self.drop_refused(&mut request);
             let encoded = self.encode(&request, &dropped)?;
             if encoded.fresh || learned {
-                let warnings = dropped.iter().map(|setting| warn(*setting, &request.model));
+                let warnings = dropped
+                    .iter()
+                    .filter_map(|setting| warn(*setting, &request.model));
                 add_new(&encoded.unsaid, warnings);
             }
             let post = self.post(&request.model, encoded.json);
@@ -209,6 +211,9 @@ impl HttpProvider {
         if self.endpoint.temperature.is_some() && !self.catalog.takes_temperature(&request.model) {
             dropped.push(RefusedSetting::Temperature);
         }
+        if request.response_schema.is_some() && !self.catalog.takes_output_schema(&request.model) {
+            dropped.push(RefusedSetting::Output);
+        }
         dropped
     }
 
@@ -223,6 +228,7 @@ impl HttpProvider {
             && match setting {
                 RefusedSetting::Temperature => self.endpoint.temperature.is_some(),
                 RefusedSetting::Reasoning => request.model.reasoning.is_some(),
+                RefusedSetting::Output => request.response_schema.is_some(),
             }
     }
 
@@ -236,6 +242,13 @@ impl HttpProvider {
             temperature: self.endpoint.temperature.filter(|_| takes_temperature),
             extra_members: self.endpoint.extra_members.clone(),
             prompt_cache_key: Some(request.session_id.0.clone()),
+            output: request.response_schema.clone().map(|schema| WantedOutput {
+                schema,
+                way: match dropped.contains(&RefusedSetting::Output) {
+                    true => OutputWay::Tool,
+                    false => OutputWay::Native,
+                },
+            }),
         };
         self.conversations
             .encode(self.wire.as_ref(), request, &settings)
@@ -310,7 +323,7 @@ impl fmt::Debug for HttpProvider {
 #[async_trait]
 impl Provider for HttpProvider {
     fn capabilities(&self) -> ProviderCapabilities {
-        ProviderCapabilities::new()
+        ProviderCapabilities::new().with_structured_output()
     }
 
     async fn stream(
@@ -337,16 +350,19 @@ fn add_new(unsaid: &Unsaid, warnings: impl Iterator<Item = String>) {
     }
 }
 
-fn warn(setting: RefusedSetting, model: &ResolvedModel) -> String {
+/// What the user is told; nothing of a schema, which is asked for in another
+/// way instead.
+fn warn(setting: RefusedSetting, model: &ResolvedModel) -> Option<String> {
     let (what, key) = match setting {
+        RefusedSetting::Output => return None,
         RefusedSetting::Temperature => ("temperature", "providers.<name>.temperature"),
         RefusedSetting::Reasoning => ("level of reasoning", "models.<role>.reasoning"),
     };
-    format!(
+    Some(format!(
         "the model '{}' of provider '{}' does not take the configured {what}; \
          it was left out (set by {key})",
         model.model, model.provider
-    )
+    ))
 }
 
 /// The result, unless the caller cancels first.

@@ -22,9 +22,12 @@ mod names;
 mod refused;
 pub mod responses;
 mod schema;
+mod strict;
+mod structured;
 
 use halter_protocol::{
-    AssembledPrompt, Message, ProviderError, ResolvedModel, StreamEvent, ToolName, ToolSpec,
+    AssembledPrompt, Message, ProviderError, ResolvedModel, ResponseSchema, StreamEvent, ToolName,
+    ToolSpec,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,6 +101,27 @@ pub struct RequestSettings {
     pub extra_members: Option<String>,
     /// Names a cache of prompts that belong together, where the wire has it.
     pub prompt_cache_key: Option<String>,
+    /// What the answer must look like.
+    pub output: Option<WantedOutput>,
+}
+
+/// A structured answer that a request asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WantedOutput {
+    /// What it must look like.
+    pub schema: ResponseSchema,
+    /// How to ask for it.
+    pub way: OutputWay,
+}
+
+/// How a structured answer is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputWay {
+    /// In the words of the wire, where it, the model and the schema allow that;
+    /// else with a tool.
+    Native,
+    /// With a tool.
+    Tool,
 }
 
 /// A body ready to post.
@@ -156,6 +180,8 @@ pub enum RefusedSetting {
     Temperature,
     /// The level of reasoning.
     Reasoning,
+    /// A schema of the answer in the words of the wire.
+    Output,
 }
 
 /// What a server says about how much more it takes.

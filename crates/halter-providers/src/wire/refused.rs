@@ -4,7 +4,7 @@ use super::{ErrorResponse, RefusedSetting};
 use serde_json::Value;
 
 /// Names of settings as services spell them in `param` and in their words.
-const NAMES: [(&str, RefusedSetting); 8] = [
+const NAMES: [(&str, RefusedSetting); 11] = [
     ("temperature", RefusedSetting::Temperature),
     ("reasoning_effort", RefusedSetting::Reasoning),
     ("reasoning", RefusedSetting::Reasoning),
@@ -13,6 +13,20 @@ const NAMES: [(&str, RefusedSetting); 8] = [
     ("thinkingconfig", RefusedSetting::Reasoning),
     ("chat_template_kwargs", RefusedSetting::Reasoning),
     ("enable_thinking", RefusedSetting::Reasoning),
+    ("response_format", RefusedSetting::Output),
+    ("output_config", RefusedSetting::Output),
+    ("output_format", RefusedSetting::Output),
+];
+
+/// How services name a schema of the answer in their words, whatever they have
+/// against it.
+const OUTPUT_NAMES: [&str; 6] = [
+    "output_config.format",
+    "output_format",
+    "response_format",
+    "response mime type",
+    "response_json_schema",
+    "responsejsonschema",
 ];
 
 /// Words that refuse a setting rather than complain about its value's form.
@@ -35,13 +49,20 @@ pub(super) fn setting_in(response: &ErrorResponse<'_>) -> Option<RefusedSetting>
     let body: Value = serde_json::from_slice(response.body).ok()?;
     let error = body.get("error").unwrap_or(&body);
     if let Some(param) = error.get("param").and_then(Value::as_str) {
-        return param.split(['.', '[']).find_map(named);
+        if param.starts_with("text.") {
+            return Some(RefusedSetting::Output);
+        }
+        // The last name is the closest: `output_config.effort`.
+        return param.rsplit(['.', '[']).find_map(named);
     }
     let message = match error {
         Value::String(message) => message,
         error => error.get("message")?.as_str()?,
     };
     let message = message.to_ascii_lowercase();
+    if OUTPUT_NAMES.iter().any(|name| message.contains(name)) {
+        return Some(RefusedSetting::Output);
+    }
     if !REFUSALS.iter().any(|words| message.contains(words)) {
         return None;
     }
@@ -72,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_words_of_services_are_understood() {
-        use RefusedSetting::{Reasoning, Temperature};
+        use RefusedSetting::{Output, Reasoning, Temperature};
         for (body, setting) in [
             (
                 r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.7 with this model.","type":"invalid_request_error","param":"temperature","code":"unsupported_value"}}"#,
@@ -89,6 +110,22 @@ mod tests {
             (
                 r#"{"error":"\"llama3.2\" does not support thinking"}"#,
                 Some(Reasoning),
+            ),
+            (
+                r#"{"error":{"message":"Invalid schema for response_format 'final_output'","param":"text.format.schema","code":"invalid_json_schema"}}"#,
+                Some(Output),
+            ),
+            (
+                r#"{"error":{"message":"Unsupported value","param":"output_config.effort"}}"#,
+                Some(Reasoning),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"output_config.format.schema: the schema is too complex"}}"#,
+                Some(Output),
+            ),
+            (
+                r#"{"error":{"code":400,"message":"Function calling with a response mime type: 'application/json' is unsupported","status":"INVALID_ARGUMENT"}}"#,
+                Some(Output),
             ),
             (
                 r#"{"error":{"message":"messages.1: temperature is a nice word","type":"x"}}"#,

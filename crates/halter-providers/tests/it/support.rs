@@ -81,6 +81,7 @@ pub fn request(messages: impl IntoIterator<Item = Message>) -> ProviderRequest {
         prompt: AssembledPrompt::default(),
         messages: messages.into_iter().collect::<Transcript>(),
         tools: Arc::from([]),
+        response_schema: None,
     }
 }
 

@@ -20,6 +20,7 @@ use halter_protocol::{
     Delivery, NotificationItem, SeededIds, SessionEvent, SessionEventPayload, Timestamp, Turn,
     TurnId, UserMessage,
 };
+use serde_json::json;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,6 +199,9 @@ impl Simulation {
             turn.id = TurnId(format!("turn_{number}"));
             if self.dice.chance(10) {
                 turn = turn.with_default_model("small");
+            }
+            if self.dice.chance(15) {
+                turn = turn.with_response_schema(json!({"required": ["n"]}));
             }
             self.submitted.push(turn.id.clone());
             self.schedule_at(at, What::Input(Input::Submit(turn)));
@@ -446,7 +450,7 @@ impl Simulation {
         self.log
             .iter()
             .filter_map(|event| match &event.payload {
-                SessionEventPayload::TurnStarted { turn_id } => Some(turn_id.clone()),
+                SessionEventPayload::TurnStarted { turn_id, .. } => Some(turn_id.clone()),
                 _ => None,
             })
             .collect()

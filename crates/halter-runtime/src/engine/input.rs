@@ -2,8 +2,8 @@
 
 use halter_protocol::{
     CacheBreakReason, EnvironmentSnapshot, HookRunSummary, ModelId, NotificationItem, PendingEvent,
-    ProviderError, ReplayMeta, Revision, SessionEventPayload, StreamEvent, ToolCall, ToolError,
-    ToolResult, Transcript, Turn, TurnError, TurnId, UserMessage,
+    ProviderError, ReplayMeta, ResponseSchema, Revision, SessionEventPayload, StreamEvent,
+    ToolCall, ToolError, ToolResult, Transcript, Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde_json::Value;
@@ -151,6 +151,8 @@ pub enum Effect {
         model: ModelId,
         /// Everything said so far.
         messages: Transcript,
+        /// What the last answer of the turn must look like.
+        response_schema: Option<ResponseSchema>,
     },
     /// Stop listening to the model.
     CancelModel {

@@ -14,6 +14,7 @@
 //! | [`guard`] | when a model repeats itself |
 //! | [`turn`] | how a turn opens, goes on and ends |
 //! | [`step`] | how one answer and its tool calls are worked off |
+//! | [`structured`] | whether an answer fits the schema a turn asked for |
 //! | [`repair`] | how a session interrupted by a crash becomes usable |
 
 pub mod answer;
@@ -22,6 +23,7 @@ pub mod guard;
 mod input;
 pub mod repair;
 pub mod step;
+pub mod structured;
 pub mod turn;
 
 pub use catalog::{Catalog, ToolTraits};
@@ -29,8 +31,9 @@ pub use input::{Effect, EffectId, HookOutcome, HookPoint, HookPointKind, Input, 
 
 use crate::limits::QUEUED_TURNS;
 use halter_protocol::{
-    IdSource, Message, MessageId, ModelId, NotificationItem, PendingEvent, SessionEventPayload,
-    SessionId, SessionState, SystemMessage, Timestamp, ToolCallId, Turn, TurnError, TurnId, fold,
+    IdSource, Message, MessageId, ModelId, NotificationItem, PendingEvent, ResponseSchema,
+    SessionEventPayload, SessionId, SessionState, SystemMessage, Timestamp, ToolCallId, Turn,
+    TurnError, TurnId, fold,
 };
 use halter_session::Durability;
 use repair::Interruption;
@@ -60,6 +63,8 @@ pub struct Engine {
     /// Why SessionStart hooks are due, until they have run.
     start_source: Option<&'static str>,
     last_model: Option<ModelId>,
+    /// The schema of the last turn's answer, part of what services cache.
+    last_schema: Option<ResponseSchema>,
     /// Words of hooks that wait for the next point where messages may join.
     words: Vec<String>,
     notification_hooks: HashSet<EffectId>,
@@ -130,11 +135,12 @@ impl Engine {
             facts,
             catalog,
             ids,
-            state,
             queue: VecDeque::new(),
             turn: None,
             start_source: Some("startup"),
             last_model: None,
+            last_schema: state.response_schema.clone(),
+            state,
             words: Vec::new(),
             notification_hooks: HashSet::new(),
             shutdown: None,
@@ -253,7 +259,7 @@ impl Engine {
             && let Some(Queued { turn, cancelled }) = self.queue.pop_front()
         {
             match cancelled {
-                Some(reason) => self.end_unstarted_turn(turn.id, &reason),
+                Some(reason) => self.end_unstarted_turn(turn, &reason),
                 None => self.open_turn(turn),
             }
         }
@@ -412,9 +418,11 @@ impl Engine {
         });
     }
 
-    fn end_unstarted_turn(&mut self, turn_id: TurnId, message: &str) {
+    fn end_unstarted_turn(&mut self, turn: Turn, message: &str) {
+        let turn_id = turn.id;
         self.record(SessionEventPayload::TurnStarted {
             turn_id: turn_id.clone(),
+            response_schema: turn.response_schema,
         });
         self.record(SessionEventPayload::TurnFailed {
             turn_id: turn_id.clone(),

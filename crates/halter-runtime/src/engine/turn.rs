@@ -2,11 +2,12 @@
 
 use super::guard::RepeatGuard;
 use super::step::Step;
+use super::structured::ResponseContract;
 use super::{Effect, EffectId, Engine, HookOutcome, HookPoint, HookPointKind, Preparation, Then};
 use crate::limits::{QUEUED_STEERS, STOP_HOOK_CONTINUATIONS};
 use halter_protocol::{
-    CacheBreakReason, Message, ModelId, ReplayMeta, SessionEventPayload, SystemMessage, Turn,
-    TurnError, TurnId, Usage, UserMessage, UserPart,
+    CacheBreakReason, FINAL_TOOL, Message, ModelId, ReplayMeta, ResponseSchema,
+    SessionEventPayload, SystemMessage, Turn, TurnError, TurnId, Usage, UserMessage, UserPart,
 };
 
 /// A turn from the queue to its terminal event.
@@ -21,6 +22,9 @@ pub(super) struct LiveTurn {
     pub model_calls: u32,
     pub empty_answers: u32,
     pub guard: RepeatGuard,
+    /// What the last answer must look like.
+    pub contract: Option<ResponseContract>,
+    response_schema: Option<ResponseSchema>,
     steers: Vec<UserMessage>,
     stop_continuations: u32,
 }
@@ -131,6 +135,8 @@ impl Engine {
             model_calls: 0,
             empty_answers: 0,
             guard: RepeatGuard::default(),
+            contract: None,
+            response_schema: turn.response_schema,
             steers: Vec::new(),
             stop_continuations: 0,
         });
@@ -146,6 +152,9 @@ impl Engine {
             Ok(preparation) => preparation,
             Err(error) => return self.finish_turn(Ending::failed(error)),
         };
+        if let Err(error) = self.agree_on_answer() {
+            return self.finish_turn(Ending::failed(error));
+        }
         for message in preparation.warnings {
             self.record(SessionEventPayload::Warning { message });
         }
@@ -162,6 +171,7 @@ impl Engine {
                 snapshot_revision: preparation.snapshot_revision,
             });
         }
+        self.announce_schema();
         if let Some((environment, text)) = preparation.environment {
             let message = SystemMessage {
                 id: self.mint_message(),
@@ -172,6 +182,20 @@ impl Engine {
             self.record_message(Message::System(message));
         }
         self.start_hooks_or_prompt();
+    }
+
+    /// Notes what the answer must look like, and says so if the last one had
+    /// to look otherwise: services cache it with the prefix.
+    fn announce_schema(&mut self) {
+        let turn = self.turn.as_ref();
+        let schema = turn.and_then(|turn| turn.response_schema.clone());
+        let before = std::mem::replace(&mut self.last_schema, schema);
+        if before != self.last_schema && !self.state.messages.is_empty() {
+            self.record(SessionEventPayload::CacheBreak {
+                reason: CacheBreakReason::ResponseSchemaChanged,
+                snapshot_revision: None,
+            });
+        }
     }
 
     /// Notes the model of the turn; true if another one was asked before. In
@@ -193,8 +217,32 @@ impl Engine {
     fn record_turn_started(&mut self) {
         if let Some(turn) = &self.turn {
             let turn_id = turn.id.clone();
-            self.record(SessionEventPayload::TurnStarted { turn_id });
+            let response_schema = turn.response_schema.clone();
+            self.record(SessionEventPayload::TurnStarted {
+                turn_id,
+                response_schema,
+            });
         }
+    }
+
+    /// Takes up what the last answer must look like.
+    fn agree_on_answer(&mut self) -> Result<(), TurnError> {
+        let wanted = self
+            .turn
+            .as_ref()
+            .and_then(|turn| turn.response_schema.clone());
+        let Some(schema) = wanted else { return Ok(()) };
+        if self.catalog.traits_of(FINAL_TOOL).is_some() {
+            let message = format!(
+                "a tool is called '{FINAL_TOOL}', the name under which models give structured answers"
+            );
+            return Err(TurnError::new("tool_name_taken", message).with_hint("rename the tool"));
+        }
+        let contract = ResponseContract::new(schema)?;
+        if let Some(turn) = &mut self.turn {
+            turn.contract = Some(contract);
+        }
+        Ok(())
     }
 
     fn start_hooks_or_prompt(&mut self) {
@@ -315,12 +363,20 @@ impl Engine {
         let messages = self.state.messages.clone();
         if let Some(turn) = &mut self.turn {
             turn.model_calls += 1;
+            if let Some(contract) = &mut turn.contract {
+                contract.ask_again();
+            }
+            let response_schema = turn
+                .contract
+                .as_ref()
+                .map(|contract| contract.schema().clone());
             turn.phase = Phase::Step(Box::new(Step::new(id)));
             self.effects.push(Effect::CallModel {
                 id,
                 turn_id: turn.id.clone(),
                 model: turn.model.clone(),
                 messages,
+                response_schema,
             });
         }
     }
@@ -429,10 +485,12 @@ impl Engine {
         let Some(turn) = &mut self.turn else { return };
         turn.phase = Phase::Closing;
         let (turn_id, usage) = (turn.id.clone(), turn.usage);
+        let structured_output = turn.contract.as_mut().and_then(ResponseContract::output);
         self.record(match ending {
             Ending::Completed => SessionEventPayload::TurnCompleted {
                 turn_id: turn_id.clone(),
                 usage,
+                structured_output,
             },
             Ending::Failed {
                 error,

@@ -23,6 +23,7 @@ mod shutdown;
 mod simulation;
 mod steering;
 mod streaming;
+mod structured;
 mod subscriptions;
 mod support;
 mod tools;

@@ -32,6 +32,7 @@ fn ten_thousand_random_schedules_keep_every_promise() {
         "empty_answer",
         "repeated_call",
         "store_failed",
+        "structured_output_invalid",
         "unknown_model",
     ] {
         assert!(endings.contains_key(how), "no schedule ended as {how}");

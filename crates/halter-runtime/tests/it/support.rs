@@ -120,7 +120,7 @@ pub fn assert_everything_ended(events: &[SessionEvent]) {
     let mut open_hooks = Vec::new();
     for event in events {
         match &event.payload {
-            SessionEventPayload::TurnStarted { turn_id } => open_turns.push(turn_id.clone()),
+            SessionEventPayload::TurnStarted { turn_id, .. } => open_turns.push(turn_id.clone()),
             SessionEventPayload::HookStarted { run } => open_hooks.push(run.run_id.clone()),
             SessionEventPayload::HookCompleted { run } => {
                 let place = open_hooks.iter().position(|id| *id == run.run_id);

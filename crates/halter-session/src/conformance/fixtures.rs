@@ -43,6 +43,7 @@ pub fn turn(number: usize, output: ToolResult) -> Vec<SessionEventPayload> {
     vec![
         SessionEventPayload::TurnStarted {
             turn_id: turn_id.clone(),
+            response_schema: None,
         },
         user(&format!("question {number}")),
         assistant(&call),
@@ -66,6 +67,7 @@ pub fn turn(number: usize, output: ToolResult) -> Vec<SessionEventPayload> {
         SessionEventPayload::TurnCompleted {
             turn_id,
             usage: Usage::default(),
+            structured_output: None,
         },
     ]
 }

@@ -22,7 +22,10 @@ async fn hundred_writers(store: Arc<dyn SessionStore>) {
                 let mut log = SessionLog::create(store, blueprint(&id), policy).await?;
                 for round in 0..APPENDS {
                     let turn_id = TurnId(format!("turn_{number}_{round}"));
-                    let payload = SessionEventPayload::TurnStarted { turn_id };
+                    let payload = SessionEventPayload::TurnStarted {
+                        turn_id,
+                        response_schema: None,
+                    };
                     let event = pending(&id, 1, payload);
                     let level = match round % 7 {
                         0 => Durability::PowerSafe,
@@ -45,6 +48,7 @@ async fn hundred_writers(store: Arc<dyn SessionStore>) {
         let expected: Vec<_> = (0..APPENDS)
             .map(|round| SessionEventPayload::TurnStarted {
                 turn_id: TurnId(format!("turn_{number}_{round}")),
+                response_schema: None,
             })
             .collect();
         assert_eq!(turns, expected);
@@ -107,6 +111,7 @@ async fn two_stores_on_one_file_fence_each_other() {
     let turn = |name: &str| {
         let payload = SessionEventPayload::TurnStarted {
             turn_id: name.into(),
+            response_schema: None,
         };
         vec![pending("ses_1", 1, payload)]
     };

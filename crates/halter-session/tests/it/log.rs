@@ -109,6 +109,7 @@ fn warning(message: impl Into<String>) -> SessionEventPayload {
 fn started(turn: &str) -> SessionEventPayload {
     SessionEventPayload::TurnStarted {
         turn_id: turn.into(),
+        response_schema: None,
     }
 }
 

@@ -100,8 +100,8 @@ fn payload() -> impl Strategy<Value = SessionEventPayload> {
         3 => message().prop_map(|message| SessionEventPayload::MessageItem { message: Arc::new(message) }),
         2 => outcome.prop_map(|outcome| SessionEventPayload::ToolExecutionCompleted { outcome }),
         1 => call().prop_map(|call| SessionEventPayload::ToolExecutionStarted { call }),
-        1 => turn_id().prop_map(|turn_id| SessionEventPayload::TurnStarted { turn_id }),
-        1 => turn_id().prop_map(|turn_id| SessionEventPayload::TurnCompleted { turn_id, usage: Usage::default() }),
+        1 => turn_id().prop_map(|turn_id| SessionEventPayload::TurnStarted { turn_id, response_schema: None }),
+        1 => turn_id().prop_map(|turn_id| SessionEventPayload::TurnCompleted { turn_id, usage: Usage::default(), structured_output: None }),
         1 => (turn_id(), text()).prop_map(|(turn_id, text)| SessionEventPayload::TurnFailed {
             turn_id, error: TurnError::new("code", text), cancelled: true, retryable: false, usage: Usage::default(),
         }),

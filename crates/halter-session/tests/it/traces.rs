@@ -32,6 +32,7 @@ fn kinds(path: &Path) -> Vec<String> {
 fn started(id: &str) -> SessionEventPayload {
     SessionEventPayload::TurnStarted {
         turn_id: TurnId::from(id),
+        response_schema: None,
     }
 }
 

@@ -58,7 +58,7 @@ fn line(payload: &SessionEventPayload, names: &mut Names) -> String {
 fn details(payload: &SessionEventPayload, names: &mut Names) -> String {
     match payload {
         SessionEventPayload::Warning { message } => message.clone(),
-        SessionEventPayload::TurnStarted { turn_id } => names.turn(turn_id),
+        SessionEventPayload::TurnStarted { turn_id, .. } => names.turn(turn_id),
         SessionEventPayload::MessageItem { message } => message_details(message, names),
         SessionEventPayload::DeltaItem { delta } | SessionEventPayload::ThinkingDelta { delta } => {
             format!("{:?}", delta.text)

@@ -84,4 +84,5 @@ streams!(
     failures,
     lagged,
     offline_model,
+    structured_output,
 );

@@ -114,10 +114,10 @@ impl Stage {
         self.place.root().join("service.toml")
     }
 
-    fn arguments(&self, scenario: &str, more: &[&str]) -> Vec<String> {
+    fn arguments(&self, scenario: &str, mode: &str, more: &[&str]) -> Vec<String> {
         let config = self.settings_file().to_str().unwrap().to_owned();
         let mut all = vec!["--config".to_owned(), config, "run".to_owned()];
-        all.push("--streaming-json".to_owned());
+        all.push(mode.to_owned());
         all.extend(more.iter().map(|&argument| argument.to_owned()));
         all.push(format!("please mock:{scenario}"));
         all
@@ -130,13 +130,21 @@ impl Stage {
 
     /// The same with more arguments.
     pub fn play_with(&self, scenario: &str, more: &[&str]) -> Played {
-        Played::new(self.place.halter(self.arguments(scenario, more)))
+        let arguments = self.arguments(scenario, "--streaming-json", more);
+        Played::new(self.place.halter(arguments))
+    }
+
+    /// Runs the binary and shows what it prints in another mode.
+    pub fn print(&self, scenario: &str, mode: &str, more: &[&str]) -> Ran {
+        self.place.halter(self.arguments(scenario, mode, more))
     }
 
     /// Starts the binary and waits until its events contain a text.
     pub fn play_until(&self, scenario: &str, text: &str) -> Child {
         let path = self.place.root().join("events");
-        let mut command = self.place.command(self.arguments(scenario, &[]));
+        let mut command = self
+            .place
+            .command(self.arguments(scenario, "--streaming-json", &[]));
         command.stdout(File::create(&path).unwrap());
         let child = command.spawn().unwrap();
         eventually(text, || {

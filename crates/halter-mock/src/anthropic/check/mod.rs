@@ -5,7 +5,7 @@ mod messages;
 mod tools;
 
 use crate::codec::{Problem, Request};
-use crate::look;
+use crate::look::{self, AllRequired};
 use serde_json::Value;
 
 /// The version that removed the sampling parameters.
@@ -57,6 +57,7 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
         check_max_tokens(body)?;
     }
     check_thinking(body)?;
+    check_output_config(body)?;
     check_system(body)?;
     tools::check(body)?;
     messages::check(body, version)?;
@@ -150,6 +151,33 @@ fn check_thinking(body: &Value) -> Result<(), Problem> {
         check_budget(body, thinking)?;
     }
     Ok(())
+}
+
+fn check_output_config(body: &Value) -> Result<(), Problem> {
+    let Some(config) = look::present(body, "output_config") else {
+        return Ok(());
+    };
+    let efforts = ["low", "medium", "high", "xhigh", "max"];
+    if look::text(config, "effort").is_some_and(|effort| !efforts.contains(&effort)) {
+        return Err(Problem::invalid(
+            "output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'",
+        ));
+    }
+    let Some(format) = look::present(config, "format") else {
+        return Ok(());
+    };
+    if look::kind(format) != "json_schema" {
+        return Err(Problem::invalid(
+            "output_config.format.type: Input should be 'json_schema'",
+        ));
+    }
+    let at = "output_config.format.schema";
+    let schema = look::present(format, "schema");
+    look::tool_schema(schema).map_err(|reason| Problem::invalid(format!("{at}: {reason}")))?;
+    schema.map_or(Ok(()), |schema| {
+        look::strict_schema(schema, AllRequired::No)
+            .map_err(|reason| Problem::invalid(format!("{at}: {reason}")))
+    })
 }
 
 fn check_budget(body: &Value, thinking: &Value) -> Result<(), Problem> {

@@ -98,6 +98,7 @@ fn check_config(body: &Value) -> Result<(), Problem> {
     if let Some(field) = unknown {
         return Err(unknown_name(field, "generation_config"));
     }
+    check_response_schema(config)?;
     let Some(thinking) = look::present(config, "thinkingConfig") else {
         return Ok(());
     };
@@ -122,6 +123,21 @@ fn check_config(body: &Value) -> Result<(), Problem> {
         }
         _ => Ok(()),
     }
+}
+
+fn check_response_schema(config: &Value) -> Result<(), Problem> {
+    let json_schema = look::present(config, "responseJsonSchema");
+    if json_schema.is_some() && look::text(config, "responseMimeType") != Some("application/json") {
+        return Err(Problem::invalid(
+            "response_json_schema is set without response_mime_type application/json.",
+        ));
+    }
+    if json_schema.is_some_and(|schema| !schema.is_object()) {
+        return Err(Problem::invalid(
+            "Invalid value at 'generation_config.response_json_schema'.",
+        ));
+    }
+    Ok(())
 }
 
 fn check_tools(body: &Value) -> Result<(), Problem> {

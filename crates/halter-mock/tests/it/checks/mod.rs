@@ -33,6 +33,49 @@ async fn with_results(service: &MockService, wire: Wire, scenario: &str) -> (Tal
 }
 
 #[tokio::test]
+async fn schemas_of_answers_are_checked_on_every_wire() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    let open = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let closed = json!({
+        "type": "object", "properties": {"a": {"type": "string"}},
+        "required": ["a"], "additionalProperties": false,
+    });
+    let asking = |wire: Wire, schema: &serde_json::Value| {
+        let named = json!({"name": "answer", "schema": schema, "strict": true});
+        Talk::new(wire, "hi").with(|body| match wire {
+            Wire::Anthropic => {
+                body["output_config"] =
+                    json!({"format": {"type": "json_schema", "schema": schema}});
+            }
+            Wire::Responses => {
+                body["text"] = json!({"format": {
+                    "type": "json_schema", "name": "answer", "schema": schema, "strict": true,
+                }});
+            }
+            Wire::Chat => {
+                body["response_format"] = json!({"type": "json_schema", "json_schema": named});
+            }
+            _ => body["generationConfig"] = json!({"responseJsonSchema": schema}),
+        })
+    };
+    for (wire, words) in [
+        (
+            Wire::Anthropic,
+            "output_config.format.schema: 'additionalProperties'",
+        ),
+        (Wire::Responses, "Invalid schema for 'text.format.schema'"),
+        (Wire::Chat, "invalid_json_schema"),
+        (Wire::Gemini, "without response_mime_type"),
+    ] {
+        refused(&service, &asking(wire, &open), 400, words).await;
+        if wire != Wire::Gemini {
+            assert_eq!(asking(wire, &closed).send(&service).await.status, 200);
+        }
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn what_is_not_json_or_not_there_has_the_wires_error() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let headers = [

@@ -29,6 +29,7 @@ fn request(per_minute: u32, tokens: usize) -> ProviderRequest {
             .into_iter()
             .collect(),
         tools: Arc::from([]),
+        response_schema: None,
     }
 }
 

@@ -36,9 +36,19 @@
 //! where that request ended. Marks follow from the conversation alone, so a
 //! resumed session sends the same bytes.
 //!
+//! # Structured answers
+//!
+//! Models from 4.5 on are sent the schema as `output_config.format`, with every
+//! object closed and without bounds, which the service does not take. Where it
+//! cannot be said so (free-form objects, recursion, `allOf` and the like), and
+//! for other models, the answer is asked for with a tool.
+//!
 //! # Reasoning
 //!
-//! Without a configured level nothing is sent and the model's default holds.
+//! Without a configured level nothing is sent and the model's default holds,
+//! except that models which think by default and do not show it (Fable, Mythos,
+//! and all from 5 on) are asked to: `display` is `summarized`, as it is with a
+//! level for all models from 4.7 on.
 //!
 //! | model | `none` | `minimal`, `low` | `medium`, `high` | `xhigh` | `max` |
 //! |---|---|---|---|---|---|

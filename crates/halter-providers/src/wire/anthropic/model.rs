@@ -13,6 +13,10 @@ pub(super) struct ModelTraits {
     pub thinking: Thinking,
     /// True for the vendor's own models, which sign their reasoning.
     pub signs_thinking: bool,
+    /// True if answers can be kept to a schema.
+    pub takes_output_schema: bool,
+    /// True if it shows its thinking only when told to.
+    hides_thinking: bool,
     default_max_tokens: u32,
 }
 
@@ -45,8 +49,10 @@ pub(super) enum Efforts {
 /// The members of a request that ask for reasoning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ReasoningMembers {
-    /// JSON members; empty if there is nothing to ask.
-    pub json: String,
+    /// The `thinking` member, if there is anything to say.
+    pub thinking: Option<String>,
+    /// The effort of `output_config`.
+    pub effort: Option<&'static str>,
     /// What could not be asked for, and why.
     pub warning: Option<String>,
 }
@@ -57,12 +63,16 @@ impl ModelTraits {
             return Self {
                 thinking: Thinking::Budget,
                 signs_thinking: false,
+                takes_output_schema: false,
+                hides_thinking: false,
                 default_max_tokens: 8_192,
             };
         };
         Self {
             thinking: name.thinking(),
             signs_thinking: true,
+            takes_output_schema: name.takes_output_schema(),
+            hides_thinking: name.hides_thinking(),
             default_max_tokens: name.default_max_tokens(),
         }
     }
@@ -78,14 +88,62 @@ impl ModelTraits {
     /// What to send for a configured level.
     pub fn reasoning(&self, model: &ResolvedModel) -> ReasoningMembers {
         let Some(level) = model.reasoning else {
-            return ReasoningMembers::default();
+            return self.default_reasoning();
         };
         match (self.thinking, level) {
             (Thinking::Adaptive { off, .. }, ReasoningEffort::None) => no_thinking(off, model),
             (_, ReasoningEffort::None) => ReasoningMembers::default(),
-            (Thinking::Adaptive { efforts, .. }, level) => adaptive(efforts, level, model),
+            (Thinking::Adaptive { efforts, .. }, level) => self.adaptive(efforts, level, model),
             (Thinking::Budget, level) => budget(level, self.max_tokens(model), model),
             (Thinking::Never, level) => dropped(level, model, "the model does not reason"),
+        }
+    }
+
+    /// Without a level: a model that thinks unless told otherwise is asked to
+    /// show it, where it would not.
+    fn default_reasoning(&self) -> ReasoningMembers {
+        let thinks = match self.thinking {
+            Thinking::Adaptive { off, .. } => off != Off::ByDefault,
+            Thinking::Budget | Thinking::Never => false,
+        };
+        match thinks && self.hides_thinking {
+            true => sent(self.adaptive_thinking()),
+            false => ReasoningMembers::default(),
+        }
+    }
+
+    fn adaptive_thinking(&self) -> String {
+        let json = match self.hides_thinking {
+            true => r#"{"type":"adaptive","display":"summarized"}"#,
+            false => r#"{"type":"adaptive"}"#,
+        };
+        json.to_owned()
+    }
+
+    fn adaptive(
+        &self,
+        efforts: Efforts,
+        level: ReasoningEffort,
+        model: &ResolvedModel,
+    ) -> ReasoningMembers {
+        let thinking = Some(self.adaptive_thinking());
+        if efforts == Efforts::AllButXHigh && level == ReasoningEffort::XHigh {
+            return ReasoningMembers {
+                thinking,
+                ..dropped(
+                    level,
+                    model,
+                    "the model knows `high` and `max`, nothing between",
+                )
+            };
+        }
+        ReasoningMembers {
+            thinking,
+            effort: Some(match level {
+                ReasoningEffort::Minimal => ReasoningEffort::Low.as_str(),
+                other => other.as_str(),
+            }),
+            warning: None,
         }
     }
 }
@@ -93,34 +151,13 @@ impl ModelTraits {
 fn no_thinking(off: Off, model: &ResolvedModel) -> ReasoningMembers {
     match off {
         Off::ByDefault => ReasoningMembers::default(),
-        Off::OnRequest => sent(r#""thinking":{"type":"disabled"}"#.to_owned()),
+        Off::OnRequest => sent(r#"{"type":"disabled"}"#.to_owned()),
         Off::Impossible => dropped(
             ReasoningEffort::None,
             model,
             "the model always reasons; `minimal` asks for the least",
         ),
     }
-}
-
-fn adaptive(efforts: Efforts, level: ReasoningEffort, model: &ResolvedModel) -> ReasoningMembers {
-    let thinking = r#""thinking":{"type":"adaptive"}"#;
-    if efforts == Efforts::AllButXHigh && level == ReasoningEffort::XHigh {
-        return ReasoningMembers {
-            json: thinking.to_owned(),
-            ..dropped(
-                level,
-                model,
-                "the model knows `high` and `max`, nothing between",
-            )
-        };
-    }
-    let effort = match level {
-        ReasoningEffort::Minimal => "low",
-        other => other.as_str(),
-    };
-    sent(format!(
-        r#"{thinking},"output_config":{{"effort":"{effort}"}}"#
-    ))
 }
 
 fn budget(level: ReasoningEffort, max_tokens: u32, model: &ResolvedModel) -> ReasoningMembers {
@@ -141,26 +178,24 @@ fn budget(level: ReasoningEffort, max_tokens: u32, model: &ResolvedModel) -> Rea
         _ => most,
     };
     let tokens = tokens.min(most);
-    sent(format!(
-        r#""thinking":{{"type":"enabled","budget_tokens":{tokens}}}"#
-    ))
+    sent(format!(r#"{{"type":"enabled","budget_tokens":{tokens}}}"#))
 }
 
-fn sent(json: String) -> ReasoningMembers {
+fn sent(thinking: String) -> ReasoningMembers {
     ReasoningMembers {
-        json,
-        warning: None,
+        thinking: Some(thinking),
+        ..ReasoningMembers::default()
     }
 }
 
 fn dropped(level: ReasoningEffort, model: &ResolvedModel, why: &str) -> ReasoningMembers {
     ReasoningMembers {
-        json: String::new(),
         warning: Some(format!(
             "reasoning `{}` was not sent to '{}': {why}",
             level.as_str(),
             model.model
         )),
+        ..ReasoningMembers::default()
     }
 }
 
@@ -225,6 +260,17 @@ impl<'a> ClaudeName<'a> {
         }
     }
 
+    /// From 4.7 on models do not show their thinking unless they are told to.
+    fn hides_thinking(&self) -> bool {
+        matches!(self.line, "fable" | "mythos")
+            || matches!(self.version, None | Some((5.., _) | (4, 7..)))
+    }
+
+    fn takes_output_schema(&self) -> bool {
+        matches!(self.line, "fable" | "mythos")
+            || matches!(self.version, None | Some((5.., _) | (4, 5..)))
+    }
+
     /// Room for reasoning and an answer, within what each generation allows.
     fn default_max_tokens(&self) -> u32 {
         match (self.line, self.version) {
@@ -254,31 +300,36 @@ mod tests {
         }
     }
 
-    fn asked(name: &str, level: ReasoningEffort) -> (String, bool) {
+    /// The `thinking` member, the effort, and whether there is a warning.
+    type Asked = (String, Option<&'static str>, bool);
+
+    fn asked(name: &str, level: ReasoningEffort) -> Asked {
         let model = model(name, level, None);
         let members = ModelTraits::of(name).reasoning(&model);
-        (members.json, members.warning.is_some())
+        let thinking = members.thinking.unwrap_or_default();
+        (thinking, members.effort, members.warning.is_some())
     }
 
-    fn effort(level: &str) -> (String, bool) {
-        let json =
-            format!(r#""thinking":{{"type":"adaptive"}},"output_config":{{"effort":"{level}"}}"#);
-        (json, false)
+    const SHOWN: &str = r#"{"type":"adaptive","display":"summarized"}"#;
+    const ADAPTIVE: &str = r#"{"type":"adaptive"}"#;
+
+    fn effort(level: &'static str) -> Asked {
+        (SHOWN.to_owned(), Some(level), false)
     }
 
-    fn tokens(budget: u32) -> (String, bool) {
-        let json = format!(r#""thinking":{{"type":"enabled","budget_tokens":{budget}}}"#);
-        (json, false)
+    fn tokens(budget: u32) -> Asked {
+        let json = format!(r#"{{"type":"enabled","budget_tokens":{budget}}}"#);
+        (json, None, false)
     }
 
-    const NOTHING: (String, bool) = (String::new(), false);
-    const DROPPED: (String, bool) = (String::new(), true);
+    const NOTHING: Asked = (String::new(), None, false);
+    const DROPPED: Asked = (String::new(), None, true);
 
     #[test]
     fn each_family_gets_the_levels_of_the_table() {
         use ReasoningEffort::{High, Low, Max, Medium, Minimal, None, XHigh};
-        let disabled = (r#""thinking":{"type":"disabled"}"#.to_owned(), false);
-        let adaptive_only = (r#""thinking":{"type":"adaptive"}"#.to_owned(), true);
+        let disabled: Asked = (r#"{"type":"disabled"}"#.to_owned(), Option::None, false);
+        let adaptive_only: Asked = (ADAPTIVE.to_owned(), Option::None, true);
         let table = [
             ("claude-fable-5-2", None, DROPPED),
             ("claude-mythos-5", Minimal, effort("low")),
@@ -291,7 +342,11 @@ mod tests {
             ("claude-opus-4-8", XHigh, effort("xhigh")),
             ("claude-opus-4-7", Low, effort("low")),
             ("claude-opus-4-6", XHigh, adaptive_only),
-            ("anthropic/claude-sonnet-4.6", Max, effort("max")),
+            (
+                "anthropic/claude-sonnet-4.6",
+                Max,
+                (ADAPTIVE.to_owned(), Some("max"), false),
+            ),
             ("claude-sonnet-4-5-20250929", None, NOTHING),
             ("claude-sonnet-4-5-20250929", Minimal, tokens(1_024)),
             ("claude-haiku-4-5", Low, tokens(4_096)),
@@ -316,10 +371,46 @@ mod tests {
             let model = model("claude-haiku-4-5", ReasoningEffort::Max, Some(max_tokens));
             ModelTraits::of("claude-haiku-4-5").reasoning(&model)
         };
-        assert_eq!(asked(1_366).json, tokens(1_024).0);
-        assert_eq!(asked(1_365).json, "");
+        assert_eq!(asked(1_366).thinking, Some(tokens(1_024).0));
+        assert_eq!(asked(1_365).thinking, None);
         assert!(asked(1_365).warning.unwrap().contains("max_output_tokens"));
-        assert_eq!(asked(100_000).json, tokens(75_000).0);
+        assert_eq!(asked(100_000).thinking, Some(tokens(75_000).0));
+    }
+
+    #[test]
+    fn models_that_think_and_hide_it_are_asked_to_show_it() {
+        let thinking = |name: &str| {
+            let mut model = model(name, ReasoningEffort::None, None);
+            model.reasoning = None;
+            ModelTraits::of(name).reasoning(&model).thinking
+        };
+        for name in ["claude-fable-5", "claude-opus-5-5", "claude-sonnet-5"] {
+            assert_eq!(thinking(name).as_deref(), Some(SHOWN), "{name}");
+        }
+        for name in [
+            "claude-opus-4-8",
+            "claude-opus-4-6",
+            "claude-haiku-4-5",
+            "other",
+        ] {
+            assert_eq!(thinking(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn answers_are_kept_to_a_schema_from_4_5_on() {
+        let takes = |name: &str| ModelTraits::of(name).takes_output_schema;
+        for name in [
+            "claude-haiku-4-5",
+            "claude-opus-4-8",
+            "claude-fable-5",
+            "claude-next",
+        ] {
+            assert!(takes(name), "{name}");
+        }
+        for name in ["claude-opus-4-1", "claude-3-7-sonnet-latest", "other"] {
+            assert!(!takes(name), "{name}");
+        }
     }
 
     #[test]

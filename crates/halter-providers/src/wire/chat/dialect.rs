@@ -34,6 +34,9 @@ pub struct Dialect {
     pub think_tags: bool,
     /// True if the root of a tool's schema may not be a choice of schemas.
     pub plain_schema_root: bool,
+    /// True if an answer may be kept to a schema although there are tools.
+    /// Other servers would keep the model from calling any.
+    pub schema_beside_tools: bool,
 }
 
 /// The member that bounds the output of a request.
@@ -131,6 +134,7 @@ impl Dialect {
         files: true,
         think_tags: false,
         plain_schema_root: true,
+        schema_beside_tools: true,
     };
 
     /// OpenRouter.
@@ -145,6 +149,7 @@ impl Dialect {
         files: true,
         think_tags: false,
         plain_schema_root: true,
+        schema_beside_tools: true,
     };
 
     /// A server nothing is known of.
@@ -159,6 +164,7 @@ impl Dialect {
         files: false,
         think_tags: true,
         plain_schema_root: false,
+        schema_beside_tools: false,
     };
 
     /// Ollama.

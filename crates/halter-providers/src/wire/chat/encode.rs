@@ -5,6 +5,7 @@ use super::dialect::{Dialect, HarnessRole};
 use super::message::{Answer, Names, PlainMessage, ResultMessage};
 use crate::wire::body::{Elements, ObjectWriter, Warnings};
 use crate::wire::schema::{function_parameters, object_root};
+use crate::wire::structured::{Asked, NamedSchema, openai_schema};
 use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, Message, ProviderError, ResolvedModel, SystemMessage, ToolName, ToolSpec,
@@ -43,6 +44,12 @@ struct Function<'a> {
     name: Cow<'a, str>,
     description: &'a str,
     parameters: Cow<'a, Value>,
+}
+
+#[derive(Serialize)]
+struct ResponseFormat<'a> {
+    r#type: &'static str,
+    json_schema: NamedSchema<'a>,
 }
 
 #[derive(Serialize)]
@@ -97,6 +104,14 @@ impl ChatEncoder {
             });
         }
         encoded
+    }
+
+    /// How a structured answer is asked for.
+    fn asked(&self, settings: &RequestSettings) -> Asked {
+        let takes = self.dialect.schema_beside_tools || self.encoded_tools.is_empty();
+        Asked::of(settings, |schema| {
+            openai_schema(&self.model.model, schema).filter(|_| takes)
+        })
     }
 
     fn push_note(&mut self, note: &SystemMessage) {
@@ -160,6 +175,7 @@ impl ConversationEncoder for ChatEncoder {
     }
 
     fn body(&mut self, settings: &RequestSettings) -> Result<EncodedBody, ProviderError> {
+        let asked = self.asked(settings);
         let size = self.encoded_prompt.bytes().len()
             + self.encoded_tools.bytes().len()
             + self.messages.bytes().len();
@@ -184,6 +200,13 @@ impl ConversationEncoder for ChatEncoder {
             let (name, value) = self.dialect.reasoning.member(level);
             body.member(name, &value);
         }
+        if let Asked::Natively(schema) = &asked {
+            let format = ResponseFormat {
+                r#type: "json_schema",
+                json_schema: NamedSchema::new(schema),
+            };
+            body.member("response_format", &format);
+        }
         if let Some(key) = &settings.prompt_cache_key {
             for name in self.dialect.cache_key_members {
                 body.member(name, key);
@@ -195,8 +218,10 @@ impl ConversationEncoder for ChatEncoder {
         if let Some(members) = &settings.extra_members {
             body.written_members(members)?;
         }
-        if !self.encoded_tools.is_empty() {
-            body.array("tools", &[&self.encoded_tools]);
+        let more = asked.tool().map(std::slice::from_ref);
+        let more = self.encode_tools(more.unwrap_or_default());
+        if !self.encoded_tools.is_empty() || !more.is_empty() {
+            body.array("tools", &[&self.encoded_tools, &more]);
         }
         body.array("messages", &[&self.encoded_prompt, &self.messages]);
         Ok(EncodedBody {

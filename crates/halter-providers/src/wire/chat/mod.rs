@@ -24,6 +24,16 @@
 //! A `tool` message holds text alone on this wire. What a tool returns
 //! besides text reaches the model as the text that stands for it.
 //!
+//! # Structured answers
+//!
+//! | dialect | without tools | with tools |
+//! |---|---|---|
+//! | `openai`, `openrouter` | `response_format`, strict where the schema allows | the same |
+//! | all others | the same | a tool: kept to a schema, a model could call no other |
+//!
+//! Models of OpenAI from before `gpt-4o`, and those whose server refuses the
+//! member, are asked with a tool.
+//!
 //! # Reasoning
 //!
 //! Without a configured level nothing is sent and the model's default holds.

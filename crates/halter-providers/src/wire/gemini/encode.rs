@@ -11,6 +11,7 @@ use crate::limits::{GEMINI_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
 use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
 use crate::wire::names::{CallIds, ToolNames};
 use crate::wire::schema::object_root;
+use crate::wire::structured::Asked;
 use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, AssistantMessage, AssistantPart, Message, OpaquePart, ProviderError,
@@ -75,11 +76,15 @@ struct FunctionDeclaration<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct GenerationConfig {
+struct GenerationConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_mime_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_json_schema: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking_config: Option<ThinkingConfig>,
 }
@@ -116,20 +121,33 @@ impl Encoder {
 
     fn encode_tools(&mut self) {
         self.names.learn(&self.tools);
+        self.encoded_tools = self.tools_json(None);
+    }
+
+    /// The tools, with one more behind the others.
+    fn tools_json(&self, more: Option<&ToolSpec>) -> Option<Vec<u8>> {
         let declarations: Vec<FunctionDeclaration<'_>> = self
             .tools
             .iter()
+            .chain(more)
             .map(|spec| FunctionDeclaration {
                 name: self.names.sent(&spec.name),
                 description: &spec.description,
                 parameters_json_schema: object_root(&spec.input_schema),
             })
             .collect();
-        self.encoded_tools = (!declarations.is_empty()).then(|| {
+        (!declarations.is_empty()).then(|| {
             to_json(&[FunctionTools {
                 function_declarations: declarations,
             }])
-        });
+        })
+    }
+
+    /// How a structured answer is asked for. Models before the third
+    /// generation take a schema or tools, not both.
+    fn asked(&self, settings: &RequestSettings) -> Asked {
+        let takes = self.thinking.is_third_generation() || self.tools.is_empty();
+        Asked::of(settings, |schema| takes.then(|| schema.clone()))
     }
 
     fn push_parts(&mut self, role: &'static str, parts: Vec<Part<'_>>) {
@@ -339,11 +357,18 @@ impl ConversationEncoder for Encoder {
             .flatten()
             .map(Vec::len)
             .sum();
+        let asked = self.asked(settings);
+        let schema = match &asked {
+            Asked::Natively(schema) => Some(schema),
+            _ => None,
+        };
         let capacity = SETTINGS_BYTES + prefix + self.contents.bytes().len();
         let mut body = ObjectWriter::with_capacity(capacity);
         let generation = GenerationConfig {
             max_output_tokens: self.model.max_output_tokens,
             temperature: self.temperature(settings),
+            response_mime_type: schema.map(|_| "application/json"),
+            response_json_schema: schema,
             thinking_config: self.thinking_config(),
         };
         body.member("generationConfig", &generation);
@@ -353,7 +378,8 @@ impl ConversationEncoder for Encoder {
         if let Some(instruction) = &self.system_instruction {
             body.member_text("systemInstruction", instruction);
         }
-        if let Some(tools) = &self.encoded_tools {
+        let with_more = asked.tool().and_then(|tool| self.tools_json(Some(tool)));
+        if let Some(tools) = with_more.as_ref().or(self.encoded_tools.as_ref()) {
             body.member_text("tools", tools);
         }
         // Results of a step that is not complete yet are shown, not kept.

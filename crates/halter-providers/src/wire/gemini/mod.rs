@@ -20,6 +20,9 @@
 //!
 //!   What is left out is told in a warning. Thoughts are always asked for
 //!   where the model has them.
+//! - A structured answer is asked for with `responseJsonSchema`; of models
+//!   before the third generation, which take that or tools, with a tool if
+//!   there are others.
 //! - Images (PNG, JPEG, WebP, HEIC, HEIF), PDFs and text documents go along in
 //!   user messages; for other types the model reads a line that says what was
 //!   left out.

@@ -77,10 +77,15 @@ impl Thinking {
         Self { generation }
     }
 
+    /// True from the third generation on.
+    pub fn is_third_generation(self) -> bool {
+        matches!(self.generation, Generation::Level(_))
+    }
+
     /// True if a call without a signature must say that it was not made by
     /// the model.
     pub fn checks_signatures(self) -> bool {
-        matches!(self.generation, Generation::Level(_))
+        self.is_third_generation()
     }
 
     /// The configuration without a level: thoughts are shown where there are

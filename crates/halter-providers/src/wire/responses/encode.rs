@@ -11,6 +11,7 @@ use super::tools::FunctionTool;
 use crate::limits::{RESPONSES_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
 use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
 use crate::wire::names::{CallIds, ToolNames};
+use crate::wire::structured::{Asked, NamedSchema, openai_schema};
 use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, AssistantMessage, AssistantPart, Message, PromptSegment, ProviderError,
@@ -36,6 +37,17 @@ pub(super) struct Encoder {
     names: ToolNames,
     call_ids: CallIds,
     warnings: Warnings,
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    format: TextFormat<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum TextFormat<'a> {
+    JsonSchema(NamedSchema<'a>),
 }
 
 #[derive(Serialize)]
@@ -189,6 +201,7 @@ impl Encoder {
         &mut self,
         body: &mut ObjectWriter,
         settings: &RequestSettings,
+        asked: &Asked,
     ) -> Result<(), ProviderError> {
         body.member("model", &self.model.model);
         body.member("stream", &true);
@@ -204,6 +217,10 @@ impl Encoder {
         }
         if let Some(reasoning) = self.reasoning() {
             body.member("reasoning", &reasoning);
+        }
+        if let Asked::Natively(schema) = asked {
+            let format = TextFormat::JsonSchema(NamedSchema::new(schema));
+            body.member("text", &Text { format });
         }
         if let Some(key) = &settings.prompt_cache_key {
             body.member("prompt_cache_key", key);
@@ -247,12 +264,18 @@ impl ConversationEncoder for Encoder {
                 + self.opening.bytes().len()
                 + self.input.bytes().len(),
         );
-        self.write_settings(&mut body, settings)?;
+        let asked = Asked::of(settings, |schema| openai_schema(&self.model.model, schema));
+        self.write_settings(&mut body, settings, &asked)?;
         if let Some(instructions) = &self.instructions {
             body.member_text("instructions", instructions);
         }
-        if !self.functions.is_empty() {
-            body.array("tools", &[&self.functions]);
+        let mut more = Elements::default();
+        if let Some(tool) = asked.tool() {
+            let name = tool.name.as_str().into();
+            more.push(&FunctionTool::new(tool, name, &mut self.warnings));
+        }
+        if !self.functions.is_empty() || !more.is_empty() {
+            body.array("tools", &[&self.functions, &more]);
         }
         body.array("input", &[&self.opening, &self.input]);
         Ok(EncodedBody {

@@ -20,6 +20,8 @@
 //!   What a model would refuse is left out, with a warning. A configured level
 //!   also asks for summaries of the reasoning.
 //! - Tools are functions, strict where their schema allows.
+//! - A structured answer is asked for with `text.format`, strict where the
+//!   schema allows; of models from before `gpt-4o` with a tool.
 //! - Images (PNG, JPEG, WebP, GIF), PDFs and text documents go along in user
 //!   messages; for other types the model reads a line that says what was left
 //!   out.

@@ -117,6 +117,7 @@ fn settings_come_before_the_messages_under_the_names_of_the_dialect() {
         temperature: Some(0.5),
         extra_members: Some(r#""provider":{"order":["a"]}"#.to_owned()),
         prompt_cache_key: Some("ses_1".to_owned()),
+        ..RequestSettings::default()
     };
     for (dialect, head) in [
         (

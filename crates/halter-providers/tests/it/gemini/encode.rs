@@ -87,6 +87,7 @@ fn settings() -> RequestSettings {
         temperature: Some(0.2),
         extra_members: Some(r#""serviceTier":"flex""#.to_owned()),
         prompt_cache_key: Some("ses_1".to_owned()),
+        ..RequestSettings::default()
     }
 }
 

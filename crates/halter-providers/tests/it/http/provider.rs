@@ -4,7 +4,9 @@ use super::scripted::{Script, Scripted};
 use super::server::{Response, Server};
 use super::{HELLO, chat, hello, network, provider};
 use crate::support::{answer, outline};
-use halter_protocol::{ProviderError, ProviderErrorKind, ReasoningEffort, StreamEvent};
+use halter_protocol::{
+    ProviderError, ProviderErrorKind, ReasoningEffort, ResponseSchema, StreamEvent,
+};
 use halter_providers::catalog::{Catalog, Source};
 use halter_providers::http::{Endpoint, HttpProvider, TransportError};
 use halter_providers::layers::RateLimiter;
@@ -231,6 +233,35 @@ async fn a_setting_the_model_refuses_is_left_out_and_remembered() {
         sent,
         [(true, true), (false, true), (false, false), (false, false)]
     );
+}
+
+#[tokio::test]
+async fn a_schema_the_service_refuses_is_asked_for_with_a_tool_from_then_on() {
+    let refusal = r#"{"error":{"message":"response_format is not supported","param":null}}"#;
+    let transport = Scripted::new([
+        Script::new(400, refusal),
+        Script::new(200, HELLO),
+        Script::new(200, HELLO),
+    ]);
+    let provider = HttpProvider::new(
+        chat(),
+        Endpoint::new("http://x"),
+        Arc::new(transport.clone()),
+    );
+    let mut request = hello();
+    request.response_schema = Some(ResponseSchema::new(serde_json::json!({"type": "object"})));
+    for _ in 0..2 {
+        let items = answer(&provider, request.clone()).await;
+        assert!(items.iter().all(Result::is_ok), "{items:?}");
+        let warned = |item: &Result<_, _>| matches!(item, Ok(StreamEvent::ProviderWarning { .. }));
+        assert!(!items.iter().any(warned), "nothing is left out");
+    }
+    let sent: Vec<(bool, bool)> = transport
+        .bodies()
+        .iter()
+        .map(|body| (body.contains("response_format"), body.contains("\"tools\"")))
+        .collect();
+    assert_eq!(sent, [(true, false), (false, true), (false, true)]);
 }
 
 #[tokio::test]

@@ -85,6 +85,7 @@ fn settings() -> RequestSettings {
         temperature: Some(0.2),
         extra_members: Some(r#""service_tier":"flex""#.to_owned()),
         prompt_cache_key: Some("ses_1".to_owned()),
+        ..RequestSettings::default()
     }
 }
 

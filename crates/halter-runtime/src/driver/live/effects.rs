@@ -12,8 +12,8 @@ use halter_hooks::{
 };
 use halter_protocol::{
     AssembledPrompt, CacheBreakReason, HookRunSummary, ModelId, PendingEvent, ProviderError,
-    ProviderErrorKind, ReplayMeta, SessionBlueprint, SessionEvent, ToolCall, ToolError,
-    ToolErrorCode, Transcript, TurnError, TurnId,
+    ProviderErrorKind, ReplayMeta, ResponseSchema, SessionBlueprint, SessionEvent, ToolCall,
+    ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
 };
 use halter_providers::{Provider, ProviderRequest};
 use halter_session::{Durability, StoreError};
@@ -36,7 +36,15 @@ impl Owner {
                 turn_id,
                 model,
                 messages,
-            } => self.call_model(id, turn_id, &model, messages, running),
+                response_schema,
+            } => {
+                let asked = Asked {
+                    turn_id,
+                    messages,
+                    response_schema,
+                };
+                self.call_model(id, &model, asked, running);
+            }
             Effect::RunTool { id, call } => return self.run_tool(id, call, running).await,
             Effect::RunHooks { id, point, turn_id } => self.run_hooks(id, point, turn_id, running),
             Effect::CancelModel { id } => {
@@ -175,27 +183,24 @@ impl Owner {
 
     // --- the model -------------------------------------------------------
 
-    fn call_model(
-        &mut self,
-        id: EffectId,
-        turn_id: TurnId,
-        model: &ModelId,
-        messages: Transcript,
-        running: &mut Running,
-    ) {
+    fn call_model(&mut self, id: EffectId, model: &ModelId, asked: Asked, running: &mut Running) {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
         let sender = running.model_sender.clone();
         match self.services.models.resolve(model) {
             Ok((resolved, provider)) => {
-                let request = ProviderRequest {
+                let mut request = ProviderRequest {
                     session_id: self.log.session_id().clone(),
-                    turn_id,
+                    turn_id: asked.turn_id,
                     model: resolved.clone(),
                     prompt: self.prompt.clone(),
-                    messages,
+                    messages: asked.messages,
                     tools: self.tools.clone(),
+                    response_schema: asked.response_schema,
                 };
+                if !provider.capabilities().structured_output {
+                    self.final_tools.replace_schema(&mut request);
+                }
                 let provider = provider.clone();
                 running.tasks.spawn(async move {
                     let answer = stream_answer(id, provider, request, cancel, sender.clone());
@@ -289,6 +294,13 @@ impl Owner {
             let _ = sender.send(Input::HooksFinished { id, outcome });
         });
     }
+}
+
+/// What the model is asked.
+pub(super) struct Asked {
+    turn_id: TurnId,
+    messages: Transcript,
+    response_schema: Option<ResponseSchema>,
 }
 
 /// The prompt of a session with some resources.

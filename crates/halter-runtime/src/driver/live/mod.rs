@@ -7,6 +7,7 @@
 
 mod catalog;
 mod effects;
+mod final_tools;
 mod toolbox;
 
 pub(crate) use catalog::LiveCatalog;
@@ -18,6 +19,7 @@ use crate::hub::Hub;
 use crate::limits::{MODEL_QUEUE_EVENTS, QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX};
 use crate::services::{Resources, RuntimeServices};
 use crate::session::SessionCore;
+use final_tools::FinalTools;
 use futures::StreamExt;
 use halter_hooks::SessionHooks;
 use halter_protocol::{
@@ -66,6 +68,7 @@ pub(crate) struct Owner {
     catalog: Arc<LiveCatalog>,
     prompt: AssembledPrompt,
     tools: Arc<[ToolSpec]>,
+    final_tools: FinalTools,
     hooks: Arc<SessionHooks>,
     toolbox: Toolbox,
     shutdown_waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
@@ -158,6 +161,7 @@ impl Owner {
             engine,
             log,
             tools: services.tool_specs(),
+            final_tools: FinalTools::default(),
             toolbox: Toolbox::new(&services),
             services,
             hub,

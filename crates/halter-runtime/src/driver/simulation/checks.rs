@@ -106,7 +106,7 @@ impl Simulation {
         let mut endings: HashMap<TurnId, String> = HashMap::new();
         for event in &self.log {
             match &event.payload {
-                SessionEventPayload::TurnStarted { turn_id } => {
+                SessionEventPayload::TurnStarted { turn_id, .. } => {
                     let before = live.replace(turn_id.clone());
                     if before.is_some() {
                         return Err(self.violation("turns do not overlap"));

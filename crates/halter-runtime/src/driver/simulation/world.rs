@@ -4,9 +4,9 @@ use super::LONGEST_TOOL_RUN;
 use super::dice::Dice;
 use crate::engine::{Catalog, EffectId, HookOutcome, HookPoint, HookPointKind, Input, ToolTraits};
 use halter_protocol::{
-    HookHandlerType, HookRunStatus, HookRunSummary, ProviderError, ProviderErrorKind, StopReason,
-    StreamEvent, Timestamp, ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode,
-    ToolResult, Usage, UsageBuckets,
+    FINAL_TOOL, HookHandlerType, HookRunStatus, HookRunSummary, ProviderError, ProviderErrorKind,
+    StopReason, StreamEvent, Timestamp, ToolCall, ToolCapabilities, ToolConcurrency, ToolError,
+    ToolErrorCode, ToolResult, Usage, UsageBuckets,
 };
 use serde_json::json;
 use std::collections::HashSet;
@@ -157,8 +157,9 @@ fn text(dice: &mut Dice) -> Vec<StreamEvent> {
 }
 
 fn call(dice: &mut Dice, answer: EffectId, number: u64) -> Vec<StreamEvent> {
-    let name = match dice.below(12) {
+    let name = match dice.below(13) {
         0 => "no_such_tool",
+        12 => FINAL_TOOL,
         roll => TOOLS
             .get(roll as usize % TOOLS.len())
             .map_or("look", |tool| tool.0),

@@ -98,6 +98,10 @@ impl Engine {
             return self.finish_step_if_settled();
         }
         let text: String = parts.iter().filter_map(shown_text).collect();
+        let is_structured = self
+            .turn
+            .as_ref()
+            .is_some_and(|turn| turn.contract.is_some());
         match reason {
             Some(StopReason::MaxTokens) => {
                 let error = TurnError::new(
@@ -107,12 +111,13 @@ impl Engine {
                 .with_hint("raise max_output_tokens of the model, or ask it to go on");
                 self.finish_turn(Ending::failed(error));
             }
-            Some(StopReason::Refusal) if text.trim().is_empty() => {
+            Some(StopReason::Refusal) => {
                 let error = TurnError::new("model_refused", "the model declined to answer")
                     .with_hint("rephrase the request, or use another model");
                 self.finish_turn(Ending::failed(error));
             }
             _ if text.trim().is_empty() => self.empty_answer(),
+            _ if is_structured => self.structured_text(&text),
             _ => self.stop_or_go_on(text),
         }
     }

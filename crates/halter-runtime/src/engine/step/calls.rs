@@ -22,6 +22,10 @@ impl Engine {
         let Some(slot) = self.slot(index) else { return };
         let call = slot.call.clone();
         let malformed = slot.malformed.take();
+        if self.is_final_call(&call) {
+            let heard = self.final_call(&call, malformed.as_deref());
+            return self.settle_call(index, heard);
+        }
         let checked = match malformed {
             _ if index >= TOOL_CALLS_PER_ANSWER => Err(ToolError::new(
                 ToolErrorCode::InvalidArguments,
@@ -211,6 +215,7 @@ impl Engine {
         let repetition = self.record_results(calls);
         match ending {
             Some(ending) => self.finish_turn(ending),
+            None if self.settle_structured() => {}
             None => self.go_on_unless_repeating(repetition),
         }
     }
@@ -223,7 +228,8 @@ impl Engine {
             let Stage::Done(result) = slot.stage else {
                 continue;
             };
-            if !self.catalog.is_polling(&slot.call)
+            if !self.is_final_call(&slot.call)
+                && !self.catalog.is_polling(&slot.call)
                 && let Some(turn) = &mut self.turn
             {
                 match turn.guard.observe(&slot.call, &result) {

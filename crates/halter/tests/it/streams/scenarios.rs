@@ -506,3 +506,35 @@ pub async fn offline_model() -> Recorded {
     say(&harness, &session, 1, "Summarize this repository").await;
     heard(&harness, &session, listener).await
 }
+
+/// Answers of a given form: at once, after a correction, and not at all.
+pub async fn structured_output() -> Recorded {
+    let replies = [
+        Reply::new().text("{\"files\": 3}"),
+        Reply::new().text("Three."),
+        Reply::new().tool_call("final_output", json!({"files": 3})),
+        Reply::new().text("Many."),
+        Reply::new().text("Very many."),
+        Reply::new().text("I lost count."),
+        Reply::new().text("You are welcome."),
+    ];
+    let harness = harness(Harness::scripted(replies));
+    let session = session(&harness, "structured_output").await;
+    let listener = listen(&session);
+    for number in 1..=3 {
+        let parts = vec![UserPart::Text {
+            text: "How many files are here?".to_owned(),
+        }];
+        let turn = turn(&harness, number, parts).with_response_schema(json!({
+            "type": "object",
+            "properties": {"files": {"type": "integer"}},
+            "required": ["files"],
+        }));
+        let events = session.submit_turn(turn).await.unwrap();
+        events
+            .for_each(|event| async { drop(event.unwrap()) })
+            .await;
+    }
+    say(&harness, &session, 4, "Thanks").await;
+    heard(&harness, &session, listener).await
+}

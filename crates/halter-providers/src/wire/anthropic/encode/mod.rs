@@ -17,11 +17,14 @@ use super::limits::{CACHE_LOOKBACK_BLOCKS, CALL_ID_BYTES, TOOL_NAME_BYTES};
 use super::model::{ModelTraits, ReasoningMembers, Thinking};
 use crate::wire::body::{ObjectWriter, Warnings};
 use crate::wire::names::{CallIds, ToolNames};
+use crate::wire::structured::{Asked, closed};
 use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, AssistantMessage, Message, ProviderError, ProviderErrorKind, ResolvedModel,
     ToolCallId, ToolMessage, ToolName, ToolSpec,
 };
+use serde::Serialize;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Bytes to reserve for what is neither messages, tools nor system prompt.
@@ -46,6 +49,21 @@ pub(super) struct MessagesEncoder {
     /// Why no body can be written, if the conversation cannot be sent.
     fault: Option<ProviderError>,
     warnings: Warnings,
+}
+
+/// The `output_config` of a request.
+#[derive(Serialize)]
+struct OutputConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<OutputFormat<'a>>,
+}
+
+#[derive(Serialize)]
+struct OutputFormat<'a> {
+    r#type: &'static str,
+    schema: &'a Value,
 }
 
 /// Where the current turn stands.
@@ -196,18 +214,35 @@ impl MessagesEncoder {
     fn write_settings(
         &mut self,
         settings: &RequestSettings,
+        asked: &Asked,
         body: &mut ObjectWriter,
     ) -> Result<(), ProviderError> {
         body.member("model", &self.model);
         body.member("max_tokens", &self.max_tokens);
         body.member("stream", &true);
+        let mut config = OutputConfig {
+            effort: None,
+            format: match asked {
+                Asked::Natively(schema) => Some(OutputFormat {
+                    r#type: "json_schema",
+                    schema,
+                }),
+                _ => None,
+            },
+        };
         if self.may_reason() {
-            body.written_members(&self.reasoning.json)?;
-        } else if !self.reasoning.json.is_empty() {
+            config.effort = self.reasoning.effort;
+            if let Some(thinking) = &self.reasoning.thinking {
+                body.member_text("thinking", thinking.as_bytes());
+            }
+        } else if self.reasoning.thinking.is_some() {
             self.warnings.add(format!(
                 "reasoning is off until the turn ends: '{}' did not begin the turn",
                 self.model
             ));
+        }
+        if config.effort.is_some() || config.format.is_some() {
+            body.member("output_config", &config);
         }
         if settings.temperature.is_some() {
             self.warnings.add(format!(
@@ -234,8 +269,11 @@ impl ConversationEncoder for MessagesEncoder {
         self.check()?;
         let capacity = self.log.len() + self.prefix.len() + BODY_HEAD_BYTES;
         let mut body = ObjectWriter::with_capacity(capacity);
-        self.write_settings(settings, &mut body)?;
-        self.prefix.write(&mut body);
+        let asked = Asked::of(settings, |schema| {
+            closed(schema).filter(|_| self.traits.takes_output_schema)
+        });
+        self.write_settings(settings, &asked, &mut body)?;
+        self.prefix.write(&mut body, asked.tool());
         let mut json = body.finish();
         // The messages are copied to their place, not through another buffer.
         json.pop();

@@ -45,13 +45,29 @@ impl Prefix {
         self.tools_json.len() + self.system_json.len()
     }
 
-    /// Writes both members, where there is anything in them.
-    pub fn write(&self, body: &mut ObjectWriter) {
-        for (name, array) in [("tools", &self.tools_json), ("system", &self.system_json)] {
-            if !array.is_empty() {
-                body.member_text(name, array);
-            }
+    /// Writes both members, where there is anything in them, with one more
+    /// tool behind the others.
+    pub fn write(&self, body: &mut ObjectWriter, more: Option<&ToolSpec>) {
+        match more {
+            Some(tool) => body.member_text("tools", &self.tools_with(tool)),
+            None if !self.tools_json.is_empty() => body.member_text("tools", &self.tools_json),
+            None => {}
         }
+        if !self.system_json.is_empty() {
+            body.member_text("system", &self.system_json);
+        }
+    }
+
+    fn tools_with(&self, more: &ToolSpec) -> Vec<u8> {
+        let mut tools = self.tools_json.clone();
+        let before = match tools.pop() {
+            Some(_) => ",",
+            None => "[",
+        };
+        put(&mut tools, before);
+        put_tool(&mut tools, more, more.name.as_str());
+        close(&mut tools);
+        tools
     }
 
     /// Looks at addresses first: both are shared from request to request.
