@@ -71,6 +71,7 @@ fn blueprint() -> SessionBlueprint {
         system_prompt: Vec::new(),
         environment: EnvironmentSnapshot::default(),
         snapshot_revision: "empty".into(),
+        tools_revision: None,
         max_turns: None,
     }
 }

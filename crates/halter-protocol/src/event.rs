@@ -223,6 +223,9 @@ pub enum SessionEventPayload {
         /// The resources in force from here on, if they were replaced.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         snapshot_revision: Option<Revision>,
+        /// The tools in force from here on, if they are others.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tools_revision: Option<Revision>,
     },
     /// A turn ended well.
     TurnCompleted {
@@ -369,10 +372,12 @@ pub struct NotificationItem {
 open_enum! {
     /// Why a request does not extend the cached prefix of the one before.
     pub enum CacheBreakReason {
-        /// Skills or tools were replaced.
+        /// Skills were replaced.
         ResourcesReplaced = "resources_replaced",
         /// The turn uses another model.
         ModelChanged = "model_changed",
+        /// Other tools are on offer than before.
+        ToolsReplaced = "tools_replaced",
         /// The turn asks for an answer of another form.
         ResponseSchemaChanged = "response_schema_changed",
     }

@@ -34,9 +34,18 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             state.fired_hook_ids.insert(run.hook_id.clone());
         }
         SessionEventPayload::CacheBreak {
-            snapshot_revision: Some(revision),
+            snapshot_revision,
+            tools_revision,
             ..
-        } => state.snapshot_revision = Some(revision.clone()),
+        } => {
+            let replace = |known: &mut Option<_>, new: &Option<_>| {
+                if new.is_some() {
+                    known.clone_from(new);
+                }
+            };
+            replace(&mut state.snapshot_revision, snapshot_revision);
+            replace(&mut state.tools_revision, tools_revision);
+        }
         SessionEventPayload::TurnCompleted { .. } | SessionEventPayload::TurnFailed { .. } => {
             state.live_turn = None;
             state.live_turn_usage = Usage::default();

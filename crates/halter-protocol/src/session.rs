@@ -37,6 +37,9 @@ pub struct SessionBlueprint {
     pub environment: EnvironmentSnapshot,
     /// The resources it started with.
     pub snapshot_revision: Revision,
+    /// The tools it started with, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools_revision: Option<Revision>,
     /// How many model calls one turn may make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
@@ -92,6 +95,9 @@ pub struct SessionState {
     /// The resources in force, if they were replaced since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_revision: Option<Revision>,
+    /// The tools in force, if they have changed since the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools_revision: Option<Revision>,
     /// What all turns used.
     #[serde(default)]
     pub usage_so_far: Usage,

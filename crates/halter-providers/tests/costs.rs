@@ -84,6 +84,7 @@ fn request(model: &str) -> ProviderRequest {
             .into_iter()
             .collect(),
         tools: Arc::from([tool("read"), tool("write")]),
+        response_schema: None,
     }
 }
 

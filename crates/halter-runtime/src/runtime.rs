@@ -265,6 +265,7 @@ impl SessionRuntime {
             system_prompt,
             environment,
             snapshot_revision: resources.snapshot.revision.clone(),
+            tools_revision: Some(self.services.tools_revision()),
             max_turns: init.max_turns,
         })
     }

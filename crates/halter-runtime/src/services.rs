@@ -4,9 +4,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::init::SessionInit;
 use crate::prompt::{EnvironmentProbe, PromptAssembler, PromptSettings, StandardPromptAssembler};
 use halter_hooks::Hooks;
-use halter_protocol::{IdSource, PromptSegment, ResourceSnapshot, SystemIds, ToolSpec};
+use halter_protocol::{IdSource, PromptSegment, ResourceSnapshot, Revision, SystemIds, ToolSpec};
 use halter_providers::ModelRegistry;
-use halter_session::{DurabilityPolicy, SessionStore, TraceRecorder};
+use halter_session::{BlobHash, DurabilityPolicy, SessionStore, TraceRecorder};
 use halter_tools::policy::PolicySettings;
 use halter_tools::{PathLockMap, ToolRuntime};
 use std::collections::BTreeMap;
@@ -56,6 +56,7 @@ pub struct RuntimeServices {
 #[derive(Default)]
 struct Shared {
     tool_specs: OnceLock<Arc<[ToolSpec]>>,
+    tools_revision: OnceLock<Revision>,
     guidance: OnceLock<Vec<PromptSegment>>,
 }
 
@@ -92,6 +93,15 @@ impl RuntimeServices {
     pub fn tool_specs(&self) -> Arc<[ToolSpec]> {
         let specs = || self.tools.specs().into();
         self.shared.tool_specs.get_or_init(specs).clone()
+    }
+
+    /// Names the tools as models are told of them: equal for equal tools.
+    pub fn tools_revision(&self) -> Revision {
+        let revision = || {
+            let specs = serde_json::to_vec(&*self.tool_specs()).unwrap_or_default();
+            Revision(BlobHash::of(&specs).to_string())
+        };
+        self.shared.tools_revision.get_or_init(revision).clone()
     }
 
     /// The guidance of a session.

@@ -262,9 +262,10 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
             },
         }),
         (turn(), text()).prop_map(|(turn_id, reason)| P::TurnInterrupted { turn_id, reason }),
-        (text(), proptest::option::of(text())).prop_map(|(reason, revision)| P::CacheBreak {
+        (text(), of(text()), of(text())).prop_map(|(reason, resources, tools)| P::CacheBreak {
             reason: CacheBreakReason::from(reason.as_str()),
-            snapshot_revision: revision.map(|revision| revision.as_str().into()),
+            snapshot_revision: resources.map(Into::into),
+            tools_revision: tools.map(Into::into),
         }),
         (turn(), usage(), of(json_value())).prop_map(|(turn_id, usage, output)| {
             P::TurnCompleted {

@@ -108,6 +108,8 @@ pub struct Preparation {
     pub cache_break: Option<CacheBreakReason>,
     /// The resources in force, if they were replaced.
     pub snapshot_revision: Option<Revision>,
+    /// The tools in force, if they are others than before.
+    pub tools_revision: Option<Revision>,
     /// Things the user should know.
     pub warnings: Vec<String>,
     /// Who will answer.

@@ -169,6 +169,14 @@ impl Engine {
             self.record(SessionEventPayload::CacheBreak {
                 reason,
                 snapshot_revision: preparation.snapshot_revision,
+                tools_revision: None,
+            });
+        }
+        if preparation.tools_revision.is_some() {
+            self.record(SessionEventPayload::CacheBreak {
+                reason: CacheBreakReason::ToolsReplaced,
+                snapshot_revision: None,
+                tools_revision: preparation.tools_revision,
             });
         }
         self.announce_schema();
@@ -194,6 +202,7 @@ impl Engine {
             self.record(SessionEventPayload::CacheBreak {
                 reason: CacheBreakReason::ResponseSchemaChanged,
                 snapshot_revision: None,
+                tools_revision: None,
             });
         }
     }

@@ -164,6 +164,7 @@ mod tests {
                 }),
             },
             snapshot_revision: "r".into(),
+            tools_revision: None,
             max_turns: None,
         }
     }

@@ -410,3 +410,38 @@ async fn invariant_12_what_a_newer_version_wrote_is_kept_and_not_fatal() {
         assert_eq!(kept[0].json, json, "{name}: byte for byte");
     }
 }
+
+/// Told once, by the first turn of the process that has other tools.
+#[tokio::test]
+async fn other_tools_than_the_last_process_had_are_a_cache_break() {
+    let look = || ScriptedTool::new("look").build();
+    let first = Harness::scripted(["one"]).tool(look()).start();
+    let session = first.session().await;
+    first.run(&session, "begin").await;
+
+    let same = first.another_process(["two"]).start();
+    let resumed = same.resume(&session).await;
+    let events = same.run(&resumed, "same tools").await;
+    assert!(
+        !events.kinds().contains(&"cache_break"),
+        "{}",
+        render(&events)
+    );
+
+    let more = same.another_process(["three", "four"]);
+    let more = more.tool(ScriptedTool::new("touch").build()).start();
+    let resumed = more.resume(&session).await;
+    let events = more.run(&resumed, "more tools").await;
+    assert!(render(&events).contains("cache_break tools_replaced"));
+    let events = more.run(&resumed, "still").await;
+    assert!(!events.kinds().contains(&"cache_break"), "told once");
+
+    let again = more.another_process(["five"]).start();
+    let resumed = again.resume(&session).await;
+    let events = again.run(&resumed, "the same as last time").await;
+    assert!(
+        !events.kinds().contains(&"cache_break"),
+        "{}",
+        render(&events)
+    );
+}

@@ -23,6 +23,7 @@ pub fn blueprint(id: &str) -> SessionBlueprint {
         system_prompt: Vec::new(),
         environment: EnvironmentSnapshot::default(),
         snapshot_revision: "empty".into(),
+        tools_revision: None,
         max_turns: None,
     }
 }

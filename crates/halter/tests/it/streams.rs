@@ -85,4 +85,5 @@ streams!(
     lagged,
     offline_model,
     structured_output,
+    resume_with_changes,
 );

@@ -28,6 +28,7 @@ fn sent_schema(body: &Value) -> Option<&Value> {
         "/output_config/format/schema",
         "/text/format/schema",
         "/response_format/json_schema/schema",
+        "/generationConfig/responseJsonSchema",
     ]
     .iter()
     .find_map(|place| body.pointer(place))

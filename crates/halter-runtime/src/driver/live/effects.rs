@@ -142,6 +142,7 @@ impl Owner {
         if preparation.cache_break.is_some() {
             preparation.snapshot_revision = Some(self.resources.snapshot.revision.clone());
         }
+        preparation.tools_revision = self.other_tools.take();
         let trace_error = self.hub.take_trace_error();
         preparation
             .warnings

@@ -23,7 +23,8 @@ use final_tools::FinalTools;
 use futures::StreamExt;
 use halter_hooks::SessionHooks;
 use halter_protocol::{
-    AssembledPrompt, NotificationItem, SessionBlueprint, ToolSpec, Turn, TurnId, UserMessage,
+    AssembledPrompt, NotificationItem, Revision, SessionBlueprint, ToolSpec, Turn, TurnId,
+    UserMessage,
 };
 use halter_session::{SessionLog, StoreError};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -75,6 +76,9 @@ pub(crate) struct Owner {
     /// The prompt is not the one the last process used, and nobody has said so
     /// yet.
     cut: bool,
+    /// The tools, if they are not those the last process had, and nobody has
+    /// said so yet.
+    other_tools: Option<Revision>,
     /// Why the last append failed, if it did.
     store_error: Option<StoreError>,
 }
@@ -171,12 +175,13 @@ impl Owner {
             hooks: Arc::new(SessionHooks::new()),
             shutdown_waiters: Vec::new(),
             cut: false,
+            other_tools: None,
             store_error: None,
         }
     }
 
     /// The owner of a session that another process started, maybe with other
-    /// resources: then the first turn announces the cut.
+    /// resources or tools: then the first turn announces the cut.
     pub fn resumed(
         log: SessionLog,
         services: Arc<RuntimeServices>,
@@ -187,8 +192,13 @@ impl Owner {
         let replaced = log.state().snapshot_revision.as_ref();
         let known = replaced.unwrap_or(&blueprint.snapshot_revision);
         let cut = *known != resources.snapshot.revision;
+        let replaced = log.state().tools_revision.as_ref();
+        let known = replaced.or(blueprint.tools_revision.as_ref());
+        let tools = services.tools_revision();
+        let other_tools = known.is_some_and(|known| *known != tools).then_some(tools);
         Self {
             cut,
+            other_tools,
             ..Self::new(log, services, hub, resources)
         }
     }

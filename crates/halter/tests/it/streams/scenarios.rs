@@ -538,3 +538,27 @@ pub async fn structured_output() -> Recorded {
     say(&harness, &session, 4, "Thanks").await;
     heard(&harness, &session, listener).await
 }
+
+/// A process that takes a session up with other tools and resources.
+pub async fn resume_with_changes() -> Recorded {
+    let first = harness(Harness::scripted(["One."]));
+    let session = session(&first, "resume_with_changes").await;
+    say(&first, &session, 1, "Begin").await;
+
+    let mut snapshot = ResourceSnapshot::empty();
+    snapshot.revision = "another".into();
+    let second = first
+        .another_process(["Two."])
+        .tool(ScriptedTool::new("look").build())
+        .services(|services| {
+            services.ids = Arc::new(SeededIds::new(2));
+            services.resources.replace(Resources {
+                snapshot: Arc::new(snapshot),
+                ..Resources::default()
+            });
+        })
+        .start();
+    let resumed = second.resume(&session).await;
+    say(&second, &resumed, 2, "Go on").await;
+    recorded(&second, &resumed).await
+}
