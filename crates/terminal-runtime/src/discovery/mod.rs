@@ -229,4 +229,23 @@ mod tests {
         assert_eq!(error.code(), "not_private");
         assert!(Registration::announce(&directory, &runtime(1)).is_err());
     }
+
+    #[test]
+    fn a_file_is_read_to_its_limit_and_no_further() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("d");
+        let named = |length: usize| {
+            let mut runtime = runtime(3);
+            runtime.version = "v".repeat(length);
+            runtime
+        };
+        assert_eq!(MAX_DISCOVERY_BYTES, 64 * 1024);
+        let frame = serde_json::to_vec(&named(0)).unwrap().len();
+        let fits = named(64 * 1024 - frame);
+        let first = Registration::announce(&directory, &fits).unwrap();
+        assert_eq!(discover(&directory).unwrap(), [fits]);
+        drop(first);
+        let _long = Registration::announce(&directory, &named(64 * 1024 - frame + 1)).unwrap();
+        assert_eq!(discover(&directory).unwrap(), []);
+    }
 }

@@ -214,6 +214,7 @@ mod tests {
 
     #[test]
     fn a_payload_is_allowed_to_its_limit_and_no_longer() {
+        assert_eq!(MAX_FRAME_BYTES, 1024 * 1024);
         let largest = frame(1024 * 1024);
         assert_eq!(FrameHeader::decode(&largest.encode()), Ok(Some(largest)));
         let length = 1024 * 1024 + 1;

@@ -253,6 +253,7 @@ mod tests {
             let inner = format!("{}{}", "[".repeat(levels - 2), "]".repeat(levels - 2));
             format!(r#"{{"id":"1","method":"m","params":{{"x":{inner}}}}}"#)
         };
+        assert_eq!(MAX_REQUEST_DEPTH, 64);
         assert!(decode(nested(64).as_bytes()).is_ok());
         let (id, message) = rejected(&nested(65));
         assert_eq!(id, r#""1""#);
@@ -275,6 +276,7 @@ mod tests {
             let text = "x".repeat(bytes - frame);
             format!(r#"{{"id":"1","method":"m","params":{{"x":"{text}"}}}}"#)
         };
+        assert_eq!(MAX_REQUEST_BYTES, 1024 * 1024);
         assert!(decode(line(1024 * 1024).as_bytes()).is_ok());
         let (id, message) = rejected(&line(1024 * 1024 + 1));
         assert_eq!(id, r#""1""#);
@@ -284,6 +286,7 @@ mod tests {
     #[test]
     fn an_id_is_echoed_to_its_limit_and_no_longer() {
         let line = |bytes: usize| format!(r#"{{"id":"{}","method":"m"}}"#, "i".repeat(bytes));
+        assert_eq!(MAX_ID_BYTES, 256);
         assert!(decode(line(256).as_bytes()).is_ok());
         let (id, message) = rejected(&line(257));
         assert_eq!(

@@ -290,12 +290,7 @@ impl Service {
         client: &Client,
     ) -> Result<Answer, WireError> {
         let job = self.find_job(&params.exec_id)?;
-        let span = match params.timeout_s {
-            None => MAX_WAIT,
-            Some(seconds) => Duration::try_from_secs_f64(seconds)
-                .map_err(|_| WireError::invalid("timeout_s must not be negative"))?
-                .min(MAX_WAIT),
-        };
+        let span = wait_span(params.timeout_s)?;
         tokio::select! {
             _ = tokio::time::timeout(span, job.over()) => {}
             () = client.gone().cancelled() => return Ok(Answer::Nobody),
@@ -312,10 +307,7 @@ impl Service {
         client: &Client,
     ) -> Result<ReadData, WireError> {
         let job = self.find_job(&params.exec_id)?;
-        let max = params
-            .max
-            .unwrap_or(DEFAULT_READ_BYTES)
-            .clamp(1, MAX_READ_BYTES);
+        let max = read_size(params.max);
         let wait = Duration::from_millis(params.wait_ms.unwrap_or(0)).min(MAX_WAIT);
         let stream = params.stream.unwrap_or(StreamName::Stdout).into();
         let nothing = ReadData {
@@ -483,9 +475,87 @@ fn read_data(chunk: Chunk, eof: bool, nothing: ReadData) -> ReadData {
     }
 }
 
+/// How long `exec.wait` waits.
+fn wait_span(seconds: Option<f64>) -> Result<Duration, WireError> {
+    match seconds {
+        None => Ok(MAX_WAIT),
+        Some(seconds) => Duration::try_from_secs_f64(seconds)
+            .map(|span| span.min(MAX_WAIT))
+            .map_err(|_| WireError::invalid("timeout_s must be a number that is not negative")),
+    }
+}
+
+/// How many bytes `exec.read` returns at most.
+fn read_size(wanted: Option<usize>) -> usize {
+    wanted
+        .unwrap_or(DEFAULT_READ_BYTES)
+        .clamp(1, MAX_READ_BYTES)
+}
+
 fn unreachable_state() -> WireError {
     WireError::new(
         ErrorCode::InternalError,
         "the command is in a state it cannot be in",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_longer_than_the_limit() {
+        assert_eq!(MAX_WAIT, Duration::from_secs(600));
+        assert_eq!(wait_span(None), Ok(MAX_WAIT));
+        assert_eq!(wait_span(Some(600.0)), Ok(MAX_WAIT));
+        assert_eq!(wait_span(Some(601.0)), Ok(MAX_WAIT));
+        assert_eq!(wait_span(Some(0.5)), Ok(Duration::from_millis(500)));
+        for wrong in [-1.0, f64::NAN] {
+            assert!(wait_span(Some(wrong)).is_err());
+        }
+    }
+
+    #[test]
+    fn nobody_reads_more_than_the_limit_at_once() {
+        assert_eq!(
+            (DEFAULT_READ_BYTES, MAX_READ_BYTES),
+            (64 * 1024, 1024 * 1024)
+        );
+        assert_eq!(read_size(None), DEFAULT_READ_BYTES);
+        assert_eq!(read_size(Some(MAX_READ_BYTES)), MAX_READ_BYTES);
+        assert_eq!(read_size(Some(MAX_READ_BYTES + 1)), MAX_READ_BYTES);
+        assert_eq!(read_size(Some(0)), 1);
+    }
+
+    fn data(bytes: &'static [u8], eof: bool) -> ReadData {
+        let nothing = ReadData {
+            data: String::new(),
+            encoding: None,
+            offset: 0,
+            next_offset: 0,
+            eof: false,
+            gap: None,
+        };
+        let bytes = Bytes::from_static(bytes);
+        read_data(Chunk::Data { offset: 10, bytes }, eof, nothing)
+    }
+
+    #[test]
+    fn a_piece_ends_where_a_character_does() {
+        let whole = data("gr\u{fc}n".as_bytes(), true);
+        assert_eq!(
+            (whole.data.as_str(), whole.next_offset, whole.eof),
+            ("gr\u{fc}n", 15, true)
+        );
+        let cut = data(b"gr\xc3", true);
+        assert_eq!(
+            (cut.data.as_str(), cut.next_offset, cut.eof),
+            ("gr", 12, false)
+        );
+        let rest = data(b"\xc3", true);
+        assert_eq!(
+            (rest.encoding, rest.next_offset, rest.eof),
+            (Some(Encoding::Base64), 11, true)
+        );
+    }
 }

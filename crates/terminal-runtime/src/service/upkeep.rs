@@ -13,19 +13,21 @@ use crate::limits::{
 use crate::protocol::{ErrorCode, WireError};
 use crate::session::{Lifetimes, SessionEvent};
 
-impl Service {
-    /// Looks after sessions and kept commands until the runtime ends.
-    pub async fn keep_up(&self) {
-        let shortest = [
-            self.inner.settings.max_idle,
-            self.inner.settings.session_ttl,
-        ]
+/// How often to look: often enough for the shortest life, never in a hurry.
+fn sweep_period(lifetimes: [Option<Duration>; 2]) -> Duration {
+    let shortest = lifetimes
         .into_iter()
         .flatten()
         .min()
         .unwrap_or(SWEEP_PERIOD);
-        // Often enough for the shortest life, and never in a hurry.
-        let period = shortest.clamp(Duration::from_millis(100), SWEEP_PERIOD);
+    shortest.clamp(Duration::from_millis(100), SWEEP_PERIOD)
+}
+
+impl Service {
+    /// Looks after sessions and kept commands until the runtime ends.
+    pub async fn keep_up(&self) {
+        let settings = &self.inner.settings;
+        let period = sweep_period([settings.max_idle, settings.session_ttl]);
         loop {
             tokio::select! {
                 () = tokio::time::sleep(period) => self.sweep().await,
@@ -161,5 +163,26 @@ impl Service {
     pub async fn end(&self) {
         self.inner.ended.cancel();
         self.inner.core.clone().shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_looked_at_as_often_as_the_shortest_life_needs() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(SWEEP_PERIOD, Duration::from_secs(60));
+        assert_eq!(sweep_period([None, None]), SWEEP_PERIOD);
+        assert_eq!(sweep_period([seconds(3600), seconds(86400)]), SWEEP_PERIOD);
+        assert_eq!(
+            sweep_period([seconds(3600), seconds(5)]),
+            Duration::from_secs(5)
+        );
+        assert_eq!(
+            sweep_period([Some(Duration::ZERO), None]),
+            Duration::from_millis(100)
+        );
     }
 }

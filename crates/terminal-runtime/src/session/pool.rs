@@ -512,7 +512,8 @@ mod tests {
         let session = ready(&pool);
         let running = session.try_turn().unwrap();
         let mut waiting = tokio::task::JoinSet::new();
-        for _ in 0..64 {
+        assert_eq!(MAX_QUEUED, 64);
+        for _ in 0..MAX_QUEUED {
             let session = Arc::clone(&session);
             waiting.spawn(async move { session.turn().await.map(drop) });
             tokio::task::yield_now().await;

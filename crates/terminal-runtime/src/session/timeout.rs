@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn a_timeout_is_allowed_to_its_limit_and_no_longer() {
-        let year = 24 * 365 * 3600;
+        let year = 24 * 365 * 3600_u32;
+        assert_eq!(MAX_TIMEOUT, Duration::from_secs(year.into()));
         assert_eq!(
             read_timeout(f64::from(year)),
             Ok(Some(Duration::from_hours(24 * 365)))

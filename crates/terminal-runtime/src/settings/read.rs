@@ -598,6 +598,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(".env");
         let gather = || Sources::gather(BTreeMap::new(), BTreeMap::new(), directory.path());
+        assert_eq!(MAX_ENV_FILE_BYTES, 1024 * 1024);
         std::fs::write(&path, "#".repeat(1024 * 1024)).unwrap();
         assert!(gather().is_ok());
         std::fs::write(&path, "#".repeat(1024 * 1024 + 1)).unwrap();

@@ -43,8 +43,11 @@ impl Farewell {
             };
             let peeked = ready.try_io(|socket| {
                 let mut byte = [0; 1];
-                let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-                Ok(rustix::net::recv(socket.get_ref(), &mut byte, flags).map(|(read, _)| read)?)
+                // The socket does not block.
+                Ok(
+                    rustix::net::recv(socket.get_ref(), &mut byte, RecvFlags::PEEK)
+                        .map(|(read, _)| read)?,
+                )
             });
             match peeked {
                 Ok(Ok(0) | Err(_)) => return,
@@ -66,8 +69,7 @@ impl Farewell {
             tokio::select! {
                 () = hangup.wait() => return,
                 () = tokio::time::sleep(PROBE_PERIOD) => {
-                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                    let _ = rustix::net::send(&self.socket, STILL_WORKING, flags);
+                    let _ = rustix::net::send(&self.socket, STILL_WORKING, SendFlags::empty());
                 }
             }
         }

@@ -1,0 +1,154 @@
+//! A runtime that is killed and started again, as its clients see it.
+
+use rustix::process::Signal;
+use serde_json::json;
+use terminal_runtime::client::{Client, OutputEvent};
+use terminal_runtime::protocol::{CreateParams, ExecParams};
+
+use crate::plain::{Plain, request};
+use crate::runtime::{Plan, Runtime, until};
+
+/// Kills a runtime and starts it again where it was.
+fn crash(mut runtime: Runtime) -> Runtime {
+    runtime.signal(Signal::KILL);
+    runtime.wait();
+    let directory = std::mem::replace(&mut runtime.directory, tempfile::tempdir().unwrap());
+    Runtime::within(directory, &Plan::default())
+}
+
+#[test]
+fn sessions_and_commands_are_found_again() {
+    let runtime = Runtime::start();
+    let mut client = Plain::socket(&runtime.socket());
+    let create =
+        json!({"shell": "/bin/bash", "name": "kept", "env": {"KEY": "v"}, "timeout_s": 77});
+    let session = client.ok("session.create", create)["session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    client.run(&session, "cd /usr; export MORE=yes");
+    let before = client.ok("session.info", json!({"session_id": session}));
+    let gate = runtime.path("gate");
+    let command = format!(
+        "echo one; until [ -e {} ]; do sleep 0.01; done; echo two; exit 5",
+        gate.display()
+    );
+    // Without a name: the daemon's death is no disconnect.
+    client.send(&request(
+        "lost",
+        "exec.run",
+        &json!({"session_id": session, "command": command, "timeout_s": 0}),
+    ));
+    let mut other = Plain::socket(&runtime.socket());
+    let mut exec_id = String::new();
+    until("the first output", || {
+        let listed = other.ok("exec.list", json!({}));
+        let Some(found) = listed["execs"][0]["exec_id"].as_str() else {
+            return false;
+        };
+        exec_id = found.to_owned();
+        other.ok("exec.read", json!({"exec_id": exec_id}))["data"] == "one\n"
+    });
+    let runtime = crash(runtime);
+    let mut client = Plain::socket(&runtime.socket());
+    let listed = client.ok("exec.list", json!({}));
+    assert_eq!(
+        (&listed["execs"][0]["exec_id"], &listed["execs"][0]["state"]),
+        (&json!(exec_id), &json!("running")),
+        "{listed}"
+    );
+    assert_eq!(listed["execs"][0]["command"], command.as_str());
+    let info = client.ok("session.info", json!({"session_id": session}));
+    for key in ["name", "shell", "env_keys", "created_at", "timeout_s"] {
+        assert_eq!(info[key], before[key], "{key}");
+    }
+    assert_eq!(
+        (&info["state"], &info["command_count"]),
+        (&json!("running"), &json!(2))
+    );
+    let busy = json!({"session_id": session, "command": "true"});
+    assert_eq!(client.refused("exec.run", busy), "SESSION_BUSY");
+    std::fs::write(&gate, "").unwrap();
+    let waited = client.ok("exec.wait", json!({"exec_id": exec_id, "timeout_s": 60}));
+    let result = &waited["result"];
+    assert_eq!(
+        (&result["stdout"], &result["exit_code"]),
+        (&json!("one\ntwo\n"), &json!(5)),
+        "{waited}"
+    );
+    let result = client.run(&session, "pwd; echo $MORE $KEY");
+    assert_eq!(result["stdout"], "/usr\nyes v\n");
+}
+
+#[test]
+fn what_ended_while_nobody_was_there_is_kept() {
+    let runtime = Runtime::start();
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    let gate = runtime.path("gate");
+    let command = format!(
+        "until [ -e {} ]; do sleep 0.01; done; echo alone; exit 3",
+        gate.display()
+    );
+    client.ok(
+        "exec.stream",
+        json!({"session_id": session, "command": command, "exec_id": "alone", "timeout_s": 0}),
+    );
+    let mut runtime = runtime;
+    runtime.signal(Signal::KILL);
+    runtime.wait();
+    std::fs::write(&gate, "").unwrap();
+    let directory = std::mem::replace(&mut runtime.directory, tempfile::tempdir().unwrap());
+    let runtime = Runtime::within(directory, &Plan::default());
+    let mut client = Plain::socket(&runtime.socket());
+    let waited = client.ok("exec.wait", json!({"exec_id": "alone", "timeout_s": 60}));
+    assert_eq!(
+        (&waited["result"]["stdout"], &waited["result"]["exit_code"]),
+        (&json!("alone\n"), &json!(3)),
+        "{waited}"
+    );
+    // The same request is still the same command.
+    let again =
+        json!({"session_id": session, "command": command, "exec_id": "alone", "timeout_s": 0});
+    assert_eq!(client.ok("exec.run", again)["stdout"], "alone\n");
+}
+
+#[tokio::test]
+async fn a_follower_gets_every_byte_over_a_crash() {
+    let runtime = Runtime::start();
+    let client = Client::socket(runtime.socket());
+    let session_id = client
+        .create_session(&CreateParams::default())
+        .await
+        .unwrap()
+        .session_id;
+    let command = "for n in $(seq 1 300); do echo line $n; sleep 0.005; done; exit 8";
+    let order = ExecParams {
+        session_id,
+        command: Some(command.to_owned()),
+        timeout_s: Some(0.0),
+        ..ExecParams::default()
+    };
+    let mut follower = client.follow_new(order).await.unwrap();
+    let mut text = String::new();
+    let mut runtime = Some(runtime);
+    let mut killed = 0;
+    let code = loop {
+        match follower.next().await.unwrap() {
+            OutputEvent::Data { bytes, .. } => text.push_str(std::str::from_utf8(&bytes).unwrap()),
+            OutputEvent::Exit(ending) => break ending.exit_code,
+            other => panic!("{other:?}"),
+        }
+        if killed < 2 && text.len() > 300 * (killed + 1) {
+            killed += 1;
+            let old = runtime.take().unwrap();
+            runtime = Some(
+                tokio::task::spawn_blocking(move || crash(old))
+                    .await
+                    .unwrap(),
+            );
+        }
+    };
+    let expected: String = (1..=300).map(|n| format!("line {n}\n")).collect();
+    assert_eq!((text, code, killed), (expected, 8, 2));
+}
