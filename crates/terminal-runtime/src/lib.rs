@@ -9,9 +9,12 @@
 //!
 //! | want | use |
 //! |---|---|
-//! | run commands from a program of your own | the daemon and its client |
-//! | the commands and their output, without a wire | [`exec`] |
-//! | names of sessions | [`session`] |
+//! | talk to a runtime | [`client::Client`] |
+//! | find the runtimes of this user | [`discovery::discover`] |
+//! | run a runtime within a program | [`daemon::Daemon`] |
+//! | every shape and error code | [`protocol`] |
+//! | the methods without a transport | [`service::Service`] |
+//! | commands and their output without a wire | [`exec::Core`] |
 
 pub mod client;
 mod clock;
@@ -26,3 +29,7 @@ pub mod service;
 pub mod session;
 pub mod settings;
 pub mod transport;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
