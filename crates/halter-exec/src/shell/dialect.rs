@@ -289,21 +289,45 @@ pub(super) enum TrapWatch {
 }
 
 impl TrapWatch {
-    pub(super) fn of(text: &str) -> Self {
-        if text.contains("DEBUG") {
+    pub(super) fn of(text: &str, spoken: TrapTalk) -> Self {
+        match spoken.and(text) {
             // A DEBUG trap would see us look.
-            Self::None
-        } else if text.contains("trap") {
-            if text.contains("ERR") || text.contains("RETURN") {
-                Self::End
-            } else {
-                Self::Always
-            }
-        } else if text.contains("source ") || text.contains(". ") {
-            Self::End
-        } else {
-            Self::None
+            TrapTalk::Debug => Self::None,
+            TrapTalk::Some if !text.contains("trap") => Self::End,
+            // A function cannot reset these for its caller.
+            TrapTalk::Some if text.contains("ERR") || text.contains("RETURN") => Self::End,
+            TrapTalk::Some => Self::Always,
+            TrapTalk::None => Self::None,
         }
+    }
+}
+
+/// What the commands of a shell have said about traps so far: a function may
+/// set one that an earlier command has brought in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TrapTalk {
+    /// Nothing.
+    None,
+    /// There may be traps.
+    Some,
+    /// There may be DEBUG traps.
+    Debug,
+}
+
+impl TrapTalk {
+    /// With what this text says.
+    pub(super) fn and(self, text: &str) -> Self {
+        let talk = if !["trap", "source ", ". "]
+            .iter()
+            .any(|word| text.contains(word))
+        {
+            Self::None
+        } else if text.contains("DEBUG") {
+            Self::Debug
+        } else {
+            Self::Some
+        };
+        self.max(talk)
     }
 }
 
@@ -450,15 +474,18 @@ mod tests {
              </dev/null >/proc/7/fd/3 2>'/with space/e' 19>&-\n\
              __halter_end n0 \"${__halter_code:-$?}\"\n"
         );
-        for (text, watch) in [
-            ("echo a", TrapWatch::None),
-            ("trap 'x' EXIT", TrapWatch::Always),
-            ("trap 'x' EXIT; trap y ERR", TrapWatch::End),
-            ("trap 'x' EXIT; trap y DEBUG", TrapWatch::None),
-            (". ./env", TrapWatch::End),
-            ("source env", TrapWatch::End),
+        let (none, some) = (TrapTalk::None, TrapTalk::Some);
+        for (spoken, text, watch) in [
+            (none, "echo a", TrapWatch::None),
+            (none, "trap 'x' EXIT", TrapWatch::Always),
+            (none, "trap 'x' EXIT; trap y ERR", TrapWatch::End),
+            (none, "trap 'x' EXIT; trap y DEBUG", TrapWatch::None),
+            (none, ". ./env", TrapWatch::End),
+            (none, "source env", TrapWatch::End),
+            (some, "f", TrapWatch::End),
+            (TrapTalk::Debug, "trap 'x' EXIT", TrapWatch::None),
         ] {
-            assert_eq!(TrapWatch::of(text), watch, "{text}");
+            assert_eq!(TrapWatch::of(text, spoken), watch, "{text}");
         }
     }
 }

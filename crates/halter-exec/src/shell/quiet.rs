@@ -17,16 +17,16 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// Pipelines of programs and harmless builtins with plain words keep the
+    /// Lists of programs and harmless builtins with plain words keep the
     /// state; a single harmless builtin starts nothing either.
     pub(super) fn of(text: &str) -> Self {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" -_./,:@%+='\"|&".contains(&byte);
-        let mut kinds = text
-            .split("&&")
-            .flat_map(|part| part.split('|'))
-            .map(Kind::of);
-        let keeps_state =
-            text.bytes().all(plain) && kinds.clone().all(|kind| kind != Kind::Anything);
+        // Every place where a command could stand is looked at; that some of
+        // them are within quotes or here-documents does no harm.
+        let joined = text.replace("2>&1", "").replace(">&2", "");
+        let separators = |text: &str| text.replace("&&", ";").replace("||", ";");
+        let parts = separators(joined.trim_end_matches([' ', '\n']));
+        let mut kinds = parts.split([';', '|', '\n']).map(Kind::of);
+        let keeps_state = is_plain(&joined) && kinds.clone().all(|kind| kind != Kind::Anything);
         Self {
             keeps_state,
             starts_processes: !(keeps_state
@@ -35,6 +35,25 @@ impl Effects {
             may_damage: has_unclosed_substitution(text),
         }
     }
+}
+
+/// Whether the text has nothing in it but words, quotes, variables,
+/// separators and redirections to files.
+fn is_plain(text: &str) -> bool {
+    let mut bytes = text.bytes().peekable();
+    while let Some(byte) = bytes.next() {
+        let plain = match byte {
+            // Not `$(`, `${` or `$'`, which may do anything.
+            b'$' => bytes
+                .peek()
+                .is_some_and(|next| next.is_ascii_alphanumeric() || b"_?#@*".contains(next)),
+            other => other.is_ascii_alphanumeric() || b" -_./,:@%+='\"|&;<>\n?#*".contains(&other),
+        };
+        if !plain {
+            return false;
+        }
+    }
+    true
 }
 
 /// True if a substitution may lack its end; quotes are not looked at.
@@ -60,9 +79,9 @@ impl Kind {
         let Some(first) = words.next() else {
             return Self::Anything;
         };
-        // A lone `&` would start a job; a quoted or assigning first word is
-        // not worth understanding.
-        if part.contains('&') || first.contains(['=', '\'', '"']) {
+        // A lone `&` would start a job; a first word that is quoted, assigns,
+        // redirects or is a variable is not worth understanding.
+        if part.contains('&') || first.contains(['=', '\'', '"', '$', '<', '>', '*', '?']) {
             return Self::Anything;
         }
         if HARMLESS_BUILTINS.contains(&first) {
@@ -184,6 +203,12 @@ mod tests {
             "cargo test -p x --features=a,b",
             "rg 'some text' src | head -n 3",
             "/bin/true && /usr/bin/env A=1 make",
+            "make -j4 2>&1 | tail -n 5",
+            "grep -rn $pattern src; ls *.rs > files",
+            "make test || cat log",
+            "cat file\nls\n",
+            "ls > $a",
+            "ls # x",
         ] {
             assert!(Effects::of(text).keeps_state, "{text}");
             assert!(Effects::of(text).starts_processes, "{text}");
@@ -226,6 +251,17 @@ mod tests {
             "A=1 ls",
             "ls; cd src",
             "ls\ncd src",
+            "ls\n\ncd src",
+            "ls || cd src",
+            "$command src",
+            ">file",
+            "ls &",
+            "ls & ls",
+            "ls 2>&1 & cd src",
+            "echo ${a:=1}",
+            "echo $((a=1))",
+            "echo $'\\n'",
+            "ls;",
             "ls && cd src",
             "ls | read a",
             "ls &",
@@ -235,8 +271,6 @@ mod tests {
             "f() { :; }",
             "'cd' src",
             "\\cd src",
-            "ls > $a",
-            "ls # x",
             "! ls",
             "ls || cd src",
         ] {

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use super::dialect::TrapTalk;
 use super::host::Bystanders;
 use crate::error::ExecError;
 
@@ -24,6 +25,8 @@ pub struct ShellState {
     pub(super) last_status: i32,
     /// The number of the next snapshot.
     pub(super) next_turn: u64,
+    /// What was said about traps.
+    pub(super) traps: TrapTalk,
     /// Whether the shell has been told to exit, to be followed by another.
     pub(super) leaving: bool,
     /// The command that has the shell.
@@ -59,6 +62,7 @@ impl ShellState {
             return_to: None,
             last_status: 0,
             next_turn: 1,
+            traps: TrapTalk::None,
             leaving: false,
             running: None,
         }
@@ -85,6 +89,8 @@ impl ShellState {
         writer.optional_path(self.return_to.as_deref());
         writer.number(i64::from(self.last_status).cast_unsigned());
         writer.number(self.next_turn);
+        writer.flag(self.traps >= TrapTalk::Some);
+        writer.flag(self.traps == TrapTalk::Debug);
         writer.flag(self.leaving);
         match &self.running {
             None => writer.flag(false),
@@ -122,6 +128,12 @@ impl ShellState {
             return_to: reader.optional_path()?,
             last_status: i32::try_from(reader.number()?.cast_signed()).ok()?,
             next_turn: reader.number()?,
+            traps: match (reader.flag()?, reader.flag()?) {
+                (false, false) => TrapTalk::None,
+                (true, false) => TrapTalk::Some,
+                (true, true) => TrapTalk::Debug,
+                (false, true) => return None,
+            },
             leaving: reader.flag()?,
             running: if reader.flag()? {
                 Some(RunningState::read(reader)?)
@@ -276,6 +288,7 @@ mod tests {
             return_to: Some("/home".into()),
             last_status: -1,
             next_turn: 7,
+            traps: TrapTalk::Debug,
             leaving: true,
             running: Some(RunningState {
                 nonce: "n0nce".to_owned(),

@@ -227,14 +227,18 @@ impl<H: ShellHost> ShellDriver<H> {
             mailbox.write(&script).map_err(failed)?;
             Script::Mailbox(mailbox.path())
         };
+        let effects = Effects::of(command.text);
         let handling = Handling {
             last_status: self.state.last_status,
-            traps: TrapWatch::of(command.text),
+            traps: if effects.starts_processes {
+                TrapWatch::of(command.text, self.state.traps)
+            } else {
+                TrapWatch::None
+            },
         };
         let lines = live
             .dialect
             .command_lines(&nonce, &script, streams, &handling);
-        let effects = Effects::of(command.text);
         let bystanders = match self.followers.take() {
             Some(known) => known,
             None => live.process.followers(),
@@ -251,6 +255,7 @@ impl<H: ShellHost> ShellDriver<H> {
             bystanders,
             lines,
         });
+        self.state.traps = self.state.traps.and(command.text);
         self.handover = Handover::Certain;
         self.deaf_looks = 0;
         self.host.remember(&self.state);
