@@ -59,6 +59,7 @@ __halter_keep() {
   __halter_save exit "$__halter_exit_file" "$@"
   return "$__halter_result"
 }
+# Errors go to descriptor 18 meanwhile: `set -x` is not to show this.
 __halter_over() {
   __halter_code=$1
   builtin unset -f trap
@@ -70,17 +71,19 @@ __halter_over() {
     '' | "trap -- '' EXIT"?) builtin trap -- "$__halter_own_exit" EXIT ;;
     *)
       __halter_save exit "$__halter_exit_file" "${@:2}"
+      builtin set +x
+      exec 2>&18 18>&-
       builtin exit "${__halter_interrupted:-$1}"
       ;;
   esac
 }
 # While a command that speaks of traps runs, `trap` is this: an EXIT trap of
 # its own does not keep the state from being written down, and ours do not
-# show. A function cannot reset ERR, DEBUG and RETURN traps for its caller, so
-# commands that speak of these do without.
+# show. A function cannot reset ERR, DEBUG and RETURN traps for its caller, and
+# `set -x` shows what it does, so commands that speak of these do without.
 __halter_watch() {
   __halter_code=
-  case $1 in no) builtin return 0 ;; esac
+  case $1$- in no* | *x*) builtin return 0 ;; esac
   builtin declare -F trap >/dev/null && builtin return 0
   trap() {
     local IFS=' '

@@ -180,7 +180,11 @@ impl Dialect {
             }
         }
         if command.traps != TrapWatch::None {
-            lines.extend_from_slice(b"; __halter_over \"$?\" \"$@\"; }");
+            let look = format!(
+                "; {{ __halter_over \"$?\" \"$@\"; }} {}>&2 2>/dev/null; }}",
+                self.record_fd() - 1
+            );
+            lines.extend_from_slice(look.as_bytes());
         }
         push_stream(&mut lines, " <", streams.stdin);
         if self == Self::Bash {
@@ -294,12 +298,21 @@ impl TrapWatch {
             // A DEBUG trap would see us look.
             TrapTalk::Debug => Self::None,
             TrapTalk::Some if !text.contains("trap") => Self::End,
-            // A function cannot reset these for its caller.
+            // A function cannot reset these for its caller, and would show.
             TrapTalk::Some if text.contains("ERR") || text.contains("RETURN") => Self::End,
+            TrapTalk::Some if turns_tracing_on(text) => Self::End,
             TrapTalk::Some => Self::Always,
             TrapTalk::None => Self::None,
         }
     }
+}
+
+fn turns_tracing_on(text: &str) -> bool {
+    let options = text.split("set -").skip(1);
+    text.contains("xtrace")
+        || options
+            .filter_map(|rest| rest.split_ascii_whitespace().next())
+            .any(|word| word.contains('x'))
 }
 
 /// What the commands of a shell have said about traps so far: a function may
@@ -470,7 +483,8 @@ mod tests {
     fn a_command_that_speaks_of_traps_is_looked_after() {
         assert_eq!(
             lines(Dialect::Bash, &Script::Inline(b"x"), 2, TrapWatch::Always),
-            "__halter_watch yes; { __halter_status 2 || \\eval 'x'; __halter_over \"$?\" \"$@\"; } \
+            "__halter_watch yes; { __halter_status 2 || \\eval 'x'; \
+             { __halter_over \"$?\" \"$@\"; } 18>&2 2>/dev/null; } \
              </dev/null >/proc/7/fd/3 2>'/with space/e' 19>&-\n\
              __halter_end n0 \"${__halter_code:-$?}\"\n"
         );
@@ -480,6 +494,8 @@ mod tests {
             (none, "trap 'x' EXIT", TrapWatch::Always),
             (none, "trap 'x' EXIT; trap y ERR", TrapWatch::End),
             (none, "trap 'x' EXIT; trap y DEBUG", TrapWatch::None),
+            (none, "set -eux; trap 'x' EXIT", TrapWatch::End),
+            (none, "set -eu; trap 'x' EXIT", TrapWatch::Always),
             (none, ". ./env", TrapWatch::End),
             (none, "source env", TrapWatch::End),
             (some, "f", TrapWatch::End),

@@ -44,8 +44,8 @@ __halter_over() {
   __halter_action=${__halter_action#trap -- }
   eval "__halter_action=${__halter_action% EXIT}"
   case $1 in
-    0) eval "$__halter_action" ;;
-    *) __halter_status "$1" || eval "$__halter_action" ;;
+    0) eval "$__halter_action" 2>&8 8>&- ;;
+    *) __halter_status "$1" || eval "$__halter_action" 2>&8 8>&- ;;
   esac
 }
 __halter_leave() { exit 143; }

@@ -322,8 +322,8 @@ impl<H: ShellHost> ShellDriver<H> {
         }
         self.deaf_looks += 1;
         match self.deaf_looks {
-            0 | 1 => {}
-            2 => live.process.signal(Signal::TERM),
+            0..=2 => {}
+            3 => live.process.signal(Signal::TERM),
             _ => live.process.signal(Signal::KILL),
         }
     }
