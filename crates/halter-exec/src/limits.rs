@@ -87,3 +87,47 @@ pub(crate) const UNCLEAR_WAIT: Duration = Duration::from_millis(500);
 
 /// Time a cgroup whose members have died gets to notice.
 pub(crate) const RELEASE_WAIT: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limit that changes is a change for somebody: it must not happen in
+    /// passing. That each is kept is tested where it is used.
+    #[test]
+    fn limits_are_what_users_rely_on() {
+        const KIB: usize = 1024;
+        let bytes = [
+            (DEFAULT_OUTPUT_MEMORY_BYTES, 1024 * KIB),
+            (FIRST_READ_BYTES, 4 * KIB),
+            (READ_CHUNK_BYTES, 64 * KIB),
+            (MAX_STDIN_BYTES, 64 * 1024 * KIB),
+            (MAX_COMMAND_BYTES, 1024 * KIB),
+            (MAX_SNAPSHOT_BYTES, 16 * 1024 * KIB),
+            (MAX_RECORD_BYTES, 64 * KIB),
+            (MAX_PLAN_BYTES, 16 * 1024 * KIB),
+            (MAX_COMMAND_LINE_BYTES, 4 * KIB),
+        ];
+        assert!(bytes.iter().all(|(limit, value)| limit == value));
+        assert_eq!(DEFAULT_SPOOL_QUOTA_BYTES, 1 << 30);
+        assert_eq!((SPOOL_HEAD_BYTES, SPLICE_BYTES), (64 << 10, 1 << 20));
+        assert_eq!((MIN_CPU_MILLIS, MAX_FREEZE_ROUNDS), (10, 64));
+        let millis = [
+            (DEFAULT_GRACE, 2000),
+            (INTERRUPT_GRACE, 500),
+            (TERMINAL_DRAIN_WAIT, 250),
+            (KILL_WAIT, 10_000),
+            (DROP_WAIT, 250),
+            (SHELL_START_DEADLINE, 10_000),
+            (SHELL_CLOSE_GRACE, 500),
+            (POLL_PAUSE.1, 20),
+            (KILL_AGAIN, 50),
+            (UNCLEAR_WAIT, 500),
+            (RELEASE_WAIT, 1000),
+        ];
+        for (limit, value) in millis {
+            assert_eq!(limit, Duration::from_millis(value));
+        }
+        assert_eq!(POLL_PAUSE.0, Duration::from_micros(500));
+    }
+}

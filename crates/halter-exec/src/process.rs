@@ -11,16 +11,14 @@ use tokio::io::unix::AsyncFd;
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::exit::{Exit, ExitStatus, ResourceUsage};
-use crate::limits::{
-    DEFAULT_GRACE, DROP_WAIT, KILL_WAIT, MAX_STDIN_BYTES, POLL_PAUSE, RELEASE_WAIT,
-};
+use crate::limits::{DEFAULT_GRACE, DROP_WAIT, KILL_WAIT, MAX_STDIN_BYTES, RELEASE_WAIT};
 use crate::output::OutputLimits;
 use crate::sandbox::{LimitReport, Sandbox, SandboxSpec};
 use crate::spawn::{self, SpawnRequest};
 use crate::streams::{self, ProcessStreams};
 use crate::sys::{self, PidFd, Signal};
 use crate::terminal::{Terminal, TerminalSize};
-use crate::tree::{OwnSandbox, ProcessTree, Spared, TreeControl};
+use crate::tree::{OwnSandbox, ProcessTree, Spared, TreeControl, patience};
 
 /// What a process reads on standard input.
 #[derive(Clone, Default)]
@@ -345,10 +343,7 @@ impl Process {
         if let Some(tree) = &mut self.tree {
             tree.kill_until_gone(&Spared::nobody()).await;
             // The last member may be between its death and leaving.
-            let until = Instant::now() + RELEASE_WAIT;
-            while !tree.release() && Instant::now() < until {
-                tokio::time::sleep(POLL_PAUSE.0).await;
-            }
+            patience::comes_true_within(RELEASE_WAIT, || tree.release()).await;
         }
         let exit = self.collect()?;
         self.tree = None;

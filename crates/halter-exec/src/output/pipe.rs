@@ -173,3 +173,25 @@ fn read_now(fd: &OwnedFd, buffer: &mut Vec<u8>) -> io::Result<Drained> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[cfg_attr(halter_portable, ignore = "its pipes cannot be widened")]
+    #[tokio::test]
+    async fn reads_begin_small_and_grow_to_their_bound() {
+        let (read, mut write) = std::io::pipe().unwrap();
+        sys::widen_pipe(&read, 4 * READ_CHUNK_BYTES as u64);
+        let mut pipe = OutputPipe::new(read.into()).unwrap();
+        write
+            .write_all(&vec![b'x'; FIRST_READ_BYTES + READ_CHUNK_BYTES + 1])
+            .unwrap();
+        let mut sizes = Vec::new();
+        for _ in 0..3 {
+            sizes.push(pipe.read().await.unwrap().unwrap().len());
+        }
+        assert_eq!(sizes, [FIRST_READ_BYTES, READ_CHUNK_BYTES, 1]);
+    }
+}

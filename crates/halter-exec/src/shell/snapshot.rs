@@ -163,4 +163,22 @@ mod tests {
             assert_eq!(parsed(torn), None, "{torn:?}");
         }
     }
+
+    #[test]
+    fn the_largest_state_is_kept_and_one_byte_more_is_not() {
+        let file = SharedFile::new(crate::Spool::memory_file().unwrap(), "");
+        let mut snapshot = Snapshot {
+            tag: "1".to_owned(),
+            cwd: "/".into(),
+            script: Vec::new(),
+        };
+        snapshot.write(&file, 1).unwrap();
+        let overhead = file.read(MAX_SNAPSHOT_BYTES).unwrap().unwrap().len();
+        snapshot.script = vec![b'\n'; MAX_SNAPSHOT_BYTES - overhead];
+        snapshot.write(&file, 1).unwrap();
+        assert!(Snapshot::read(&file).is_some_and(|found| found == snapshot));
+        snapshot.script.push(b'\n');
+        snapshot.write(&file, 1).unwrap();
+        assert_eq!(Snapshot::read(&file), None);
+    }
 }

@@ -3,6 +3,7 @@
 
 mod held;
 mod listing;
+pub(crate) mod patience;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
@@ -10,14 +11,12 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 pub use held::HeldTree;
 pub use listing::{KillOutcome, ProcessInfo, SignalResult, kill_tree, list_descendants};
 
 use crate::error::ExecError;
 use crate::launch::LaunchPlan;
-use crate::limits::{KILL_AGAIN, KILL_WAIT, MAX_FREEZE_ROUNDS, POLL_PAUSE, UNCLEAR_WAIT};
+use crate::limits::MAX_FREEZE_ROUNDS;
 use crate::sandbox::{LimitReport, Sandbox};
 use crate::sys::stat::{EnvironmentLook, Stat};
 use crate::sys::{Cgroup, PidFd, Signal, process_table};
@@ -314,41 +313,14 @@ impl ProcessTree {
     }
 
     /// Kills until nothing is left that is not spared. `false` if something
-    /// is stuck in the kernel beyond [`KILL_WAIT`].
+    /// is stuck in the kernel beyond [`KILL_WAIT`](crate::limits::KILL_WAIT).
     pub(crate) async fn kill_until_gone(&self, spared: &Spared) -> bool {
-        let until = Instant::now() + KILL_WAIT;
-        while !self.gone_within(Duration::ZERO, spared).await {
-            self.kill(spared);
-            if self.gone_within(KILL_AGAIN, spared).await {
-                return true;
-            }
-            if Instant::now() >= until {
-                return false;
-            }
-        }
-        true
+        patience::kill_until_gone(|| self.look_except(spared), || self.kill(spared)).await
     }
 
-    /// Whether nothing is left, looked at until `limit` has passed. What may
-    /// or may not belong here is given a moment to show it.
+    /// Whether nothing is left, looked at until `limit` has passed.
     pub(crate) async fn gone_within(&self, limit: Duration, spared: &Spared) -> bool {
-        let until = Instant::now() + limit;
-        let (mut pause, longest) = POLL_PAUSE;
-        let mut unclear_until = None;
-        loop {
-            let look = self.look_except(spared);
-            let now = Instant::now();
-            let clear_by = *unclear_until.get_or_insert(now + UNCLEAR_WAIT);
-            if look.members.is_empty() {
-                if !look.unclear || now >= clear_by {
-                    return true;
-                }
-            } else if now >= until {
-                return false;
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(longest);
-        }
+        patience::gone_within(limit, || self.look_except(spared)).await
     }
 
     /// Gives back what the grip holds on to; the tree must be gone.
@@ -395,4 +367,33 @@ fn living(cgroup: &Cgroup, pids: impl Iterator<Item = i32>) -> Vec<Member> {
         // The number may have changed hands since the list was read.
         .filter(|member| cgroup.contains(member.pid))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_that_keeps_growing_is_killed_as_far_as_it_is_known() {
+        let mut rounds = 0;
+        // Numbers that no process has: nobody is signalled.
+        let killed = freeze_and_kill(|| {
+            rounds += 1;
+            vec![Member {
+                pid: i32::MAX - rounds,
+                parent: 0,
+                start_time: 0,
+            }]
+        });
+        assert_eq!(killed.len(), MAX_FREEZE_ROUNDS);
+        assert_eq!(usize::try_from(rounds).unwrap(), MAX_FREEZE_ROUNDS);
+        assert!(killed.iter().all(|(_, sent)| sent.is_err()));
+
+        let same = Member {
+            pid: i32::MAX,
+            parent: 0,
+            start_time: 0,
+        };
+        assert_eq!(freeze_and_kill(|| vec![same]).len(), 1);
+    }
 }

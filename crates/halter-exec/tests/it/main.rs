@@ -12,6 +12,7 @@ mod cgroups;
 mod differential;
 mod input;
 mod launch;
+mod limits;
 mod output;
 #[cfg(not(halter_portable))]
 mod privileges;
