@@ -1,9 +1,13 @@
 //! What a person at a terminal sees.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
 
 use crate::plain::Plain;
@@ -176,4 +180,95 @@ fn help_is_enough_to_use_it() {
         .output()
         .unwrap();
     assert_eq!(wrong.status.code(), Some(2));
+}
+
+/// A terminal: the side of the person, and the side of programs.
+fn terminal() -> (File, OwnedFd) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let person = openpt(flags).unwrap();
+    grantpt(&person).unwrap();
+    unlockpt(&person).unwrap();
+    let name = ptsname(&person, Vec::new()).unwrap();
+    let path = std::ffi::OsStr::from_bytes(name.as_bytes()).to_owned();
+    let program = File::options().read(true).write(true).open(path).unwrap();
+    (person.into(), program.into())
+}
+
+/// What is shown on a terminal until no program has it any more.
+fn shown(mut person: File) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = person.read(&mut buffer) {
+            text.extend_from_slice(&buffer[..read]);
+        }
+        String::from_utf8(text).unwrap()
+    })
+}
+
+#[test]
+fn on_a_terminal_a_status_line_says_what_goes_on() {
+    let runtime = Runtime::start();
+    let (person, program) = terminal();
+    let output = client(&runtime)
+        .args([
+            "exec",
+            "--exec-id",
+            "watched",
+            "echo on; sleep 1.3; echo off",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(program)
+        .output()
+        .unwrap();
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(0), &b"on\noff\n"[..])
+    );
+    let seen = shown(person).join().unwrap();
+    assert!(seen.contains("[watched runs for 1."), "{seen}");
+    assert!(seen.contains("Ctrl-C cancels it]\r\u{1b}[K"), "{seen}");
+    assert!(
+        seen.ends_with("s]\r\n") && seen.contains("[exit code 0 after 1."),
+        "{seen}"
+    );
+}
+
+#[test]
+fn a_command_can_be_given_this_terminal() {
+    let runtime = Runtime::start();
+    let (mut person, program) = terminal();
+    let command = "test -t 0 && test -t 1 && echo tty; read word; echo got $word; exit 7";
+    let mut child = client(&runtime)
+        .args(["exec", "--tty", command])
+        .stdin(program.try_clone().unwrap())
+        .stdout(program.try_clone().unwrap())
+        .stderr(program)
+        .spawn()
+        .unwrap();
+    person.write_all(b"hello\r").unwrap();
+    let seen = shown(person.try_clone().unwrap());
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    let seen = seen.join().unwrap();
+    assert!(
+        seen.contains("tty\r\n") && seen.contains("got hello\r\n"),
+        "{seen}"
+    );
+}
+
+#[test]
+fn input_is_passed_on_where_that_is_asked_for() {
+    let runtime = Runtime::start();
+    let mut child = client(&runtime)
+        .args(["exec", "--input", "cat; echo over"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"a\xffb\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(0), &b"a\xffb\nover\n"[..])
+    );
 }

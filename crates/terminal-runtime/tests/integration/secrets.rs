@@ -110,7 +110,18 @@ fn planted_secrets_appear_in_no_log_reply_error_or_file() {
         for reply in &replies {
             check("a reply", reply);
         }
-        check("the log", &runtime.log());
+        let log = runtime.log();
+        check("the log", &log);
+        assert!(log.contains("session created"), "{log}");
+        if format == "json" {
+            for line in log.lines() {
+                let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+                assert!(
+                    entry["level"].is_string() && entry["timestamp"].is_string(),
+                    "{line}"
+                );
+            }
+        }
         check_files(runtime.directory.path());
         let command_line = fs::read(format!("/proc/{}/cmdline", runtime.pid())).unwrap();
         check("the command line", &String::from_utf8_lossy(&command_line));
