@@ -63,6 +63,10 @@ pub const DROP_WAIT: Duration = Duration::from_millis(250);
 /// Time a persistent shell gets to start and to restore its state.
 pub const SHELL_START_DEADLINE: Duration = Duration::from_secs(10);
 
+/// Time between two looks at a persistent shell that has read all it was told
+/// and does not answer; after three in a row it is replaced.
+pub(crate) const SHELL_ANSWER_LOOK: Duration = Duration::from_secs(1);
+
 /// Time a persistent shell gets to leave by itself when it is closed.
 pub const SHELL_CLOSE_GRACE: Duration = Duration::from_millis(500);
 

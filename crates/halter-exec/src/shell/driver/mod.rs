@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::exit::ExitStatus;
-use crate::limits::{MAX_COMMAND_BYTES, SHELL_CLOSE_GRACE};
+use crate::limits::{MAX_COMMAND_BYTES, SHELL_ANSWER_LOOK, SHELL_CLOSE_GRACE};
 use crate::nonce;
 use crate::shell::ShellConfig;
 use crate::shell::dialect::{Dialect, Handling, Script, TrapWatch};
@@ -47,10 +47,6 @@ pub struct ShellDriver<H: ShellHost> {
     /// How often in a row it seemed that the shell will not answer.
     deaf_looks: u32,
 }
-
-/// How long a shell that has read everything may take to answer, before it is
-/// looked at again.
-const DEAF_LOOK: Duration = Duration::from_secs(1);
 
 /// The status of a command that Bash could not parse.
 const SYNTAX_ERROR: i32 = 2;
@@ -293,7 +289,7 @@ impl<H: ShellHost> ShellDriver<H> {
                 Handover::Certain | Handover::Unsure => None,
             };
             let record = live.first_of(&running.nonce, asked);
-            let Ok(record) = tokio::time::timeout(DEAF_LOOK, record).await else {
+            let Ok(record) = tokio::time::timeout(SHELL_ANSWER_LOOK, record).await else {
                 self.look_for_deafness();
                 continue;
             };
