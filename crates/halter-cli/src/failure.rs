@@ -8,6 +8,8 @@ use halter_session::StoreError;
 use serde_json::{Value, json};
 use std::io;
 
+const FREE_SPACE: &str = "free some space on the disk";
+
 /// The end of a command that did not succeed.
 #[derive(Debug)]
 pub enum Failure {
@@ -79,7 +81,11 @@ pub fn file_problem(action: &str, path: &std::path::Path, error: &io::Error) -> 
     let hint = match error.kind() {
         io::ErrorKind::NotFound => "check the path",
         io::ErrorKind::PermissionDenied => "check its permissions",
-        io::ErrorKind::StorageFull => "free some space on the disk",
+        io::ErrorKind::StorageFull => {
+            return Problem::new("disk_full", message)
+                .with_hint(FREE_SPACE)
+                .into();
+        }
         _ => "choose another path",
     };
     usage(message, hint)
@@ -98,7 +104,7 @@ impl From<io::Error> for Failure {
         }
         let message = format!("could not write the output: {error}");
         let hint = match error.kind() {
-            io::ErrorKind::StorageFull => "free some space on the disk",
+            io::ErrorKind::StorageFull => FREE_SPACE,
             _ => "check where the output goes",
         };
         Self::Problem(Problem::new("output_failed", message).with_hint(hint))

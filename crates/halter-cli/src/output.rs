@@ -6,7 +6,7 @@ use crate::terminal::{self, Terminal, safe, safe_line};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -243,6 +243,8 @@ pub fn install_panic_hook() {
 /// Where data goes.
 pub struct Data {
     sink: Box<dyn Write + Send>,
+    /// The file, where it is one.
+    path: Option<PathBuf>,
     on_terminal: bool,
     talk: Talk,
 }
@@ -252,6 +254,7 @@ impl Data {
     pub fn stdout(terminal: Terminal, talk: Talk) -> Self {
         Self {
             sink: Box::new(io::stdout()),
+            path: None,
             on_terminal: terminal.stdout,
             talk,
         }
@@ -262,6 +265,7 @@ impl Data {
         let file = File::create(path).map_err(|error| file_problem("write to", path, &error))?;
         Ok(Self {
             sink: Box::new(file),
+            path: Some(path.to_owned()),
             on_terminal: false,
             talk,
         })
@@ -311,8 +315,11 @@ impl Data {
 
     /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.sink.write_all(bytes)?;
-        self.sink.flush()
+        let written = self.sink.write_all(bytes).and_then(|()| self.sink.flush());
+        written.map_err(|error| match &self.path {
+            Some(path) => io::Error::new(error.kind(), format!("{}: {error}", path.display())),
+            None => error,
+        })
     }
 
     fn raw(&mut self, text: &str) -> io::Result<()> {

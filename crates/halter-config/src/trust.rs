@@ -199,7 +199,14 @@ fn system_fault(file: &Path, error: &io::Error) -> ConfigError {
     ConfigError::TrustStore {
         file: file.to_path_buf(),
         problem: error.to_string(),
-        hint: "check the permissions of the state directory".to_owned(),
+        hint: match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
+            io::ErrorKind::ReadOnlyFilesystem => {
+                "make its directory writable, or set XDG_STATE_HOME to one that is"
+            }
+            _ => "check the permissions of the state directory",
+        }
+        .to_owned(),
     }
 }
 

@@ -194,7 +194,7 @@ pub enum PolicyError {
         pid: i32,
     },
     /// The operating system refused.
-    #[error("cannot {operation} '{}': {source}", path.display())]
+    #[error("cannot {operation} '{}': {source}{}", path.display(), remedy(source))]
     Io {
         /// What was tried.
         operation: &'static str,
@@ -265,6 +265,18 @@ impl PolicyError {
             path: path.to_path_buf(),
             source: source.into(),
         }
+    }
+}
+
+/// What to do about a refusal of the system, where that is clear.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; nothing has changed: free some space, then try again"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "; write it somewhere else",
+        io::ErrorKind::PermissionDenied => "; change its permissions or use another path",
+        _ => "",
     }
 }
 

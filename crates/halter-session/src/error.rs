@@ -127,7 +127,8 @@ pub enum StoreError {
     },
     /// The store cannot be written.
     #[error(
-        "'{}' is read-only; make it writable, or configure another place for sessions",
+        "sessions cannot be stored in '{}': it is read-only; make it writable, or set \
+         sessions.sqlite_path to another place",
         path.display()
     )]
     ReadOnly {
@@ -149,7 +150,10 @@ pub enum StoreError {
     #[error("the session store is closed; open it again to go on")]
     Closed,
     /// The operating system refused something.
-    #[error("could not {action} '{}': {source}", path.display())]
+    #[error(
+        "could not {action} '{}': {source}; check the disk and the permissions",
+        path.display()
+    )]
     Io {
         /// What was tried.
         action: &'static str,

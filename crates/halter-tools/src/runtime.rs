@@ -164,7 +164,7 @@ fn explain(error: anyhow::Error, is_cancelled: bool) -> ToolError {
         Ok(own) => return own,
         Err(other) => other,
     };
-    let message = format!("{error:#}");
+    let message = told(&error);
     let is_denial = |cause: &(dyn std::error::Error + 'static)| {
         cause
             .downcast_ref::<PolicyError>()
@@ -180,10 +180,42 @@ fn explain(error: anyhow::Error, is_cancelled: bool) -> ToolError {
     ToolError::new(ToolErrorCode::Failed, message)
 }
 
+/// An error with its causes, each said once: many errors repeat their cause.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("without a message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let full = PolicyError::Io {
+            operation: "write",
+            path: "/a".into(),
+            source: std::io::Error::other("no room"),
+        };
+        let error = anyhow::Error::new(full).context("it could not be kept");
+        assert_eq!(
+            told(&error),
+            "it could not be kept: cannot write '/a': no room"
+        );
+    }
 }

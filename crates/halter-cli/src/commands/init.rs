@@ -45,5 +45,9 @@ fn write_new(path: &Path) -> Result<(), Failure> {
         _ => file_problem("write", path, &error),
     })?;
     file.write_all(generate_starter_config().as_bytes())
-        .map_err(|error| file_problem("write", path, &error))
+        .map_err(|error| {
+            // Half a file is worse than none; it was not there before.
+            let _ = std::fs::remove_file(path);
+            file_problem("write", path, &error)
+        })
 }

@@ -12,6 +12,7 @@
 
 mod bad_input;
 mod config;
+mod disk;
 mod documents;
 #[path = "../../src/limits.rs"]
 #[allow(dead_code, reason = "each limit is used where it is tested")]

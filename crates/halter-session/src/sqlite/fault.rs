@@ -3,9 +3,14 @@
 use crate::error::StoreError;
 use crate::limits::SQLITE_BUSY_MILLIS;
 use rusqlite::{ErrorCode, ffi};
+use rustix::fs::StatVfsMountFlags;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+/// What SQLite needs beside the store before it can do anything: an index of
+/// the log and a first page of it.
+const ROOM_BESIDE_STORE_BYTES: u64 = 64 * 1024;
 
 /// What a query came back with: SQLite failed, or the request was refused
 /// before anything was written.
@@ -63,17 +68,26 @@ fn translate(error: &rusqlite::Error, action: &'static str, path: &Path) -> Stor
             corrupt_file(&path, error.to_string())
         }
         ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
-            StoreError::Io {
-                action,
-                path,
-                source: Arc::new(io::Error::other(error.to_string())),
-            }
+            let said = io::Error::other(error.to_string());
+            io_failure(action, &path, cause_on_disk(&path).unwrap_or(said))
         }
         _ => StoreError::Backend {
             action,
             message: error.to_string(),
         },
     }
+}
+
+/// What is the matter with the disk, which SQLite only calls an I/O error when
+/// it happens to the files it keeps beside the store.
+fn cause_on_disk(path: &Path) -> Option<io::Error> {
+    let directory = path.parent()?;
+    let disk = rustix::fs::statvfs(directory).ok()?;
+    if disk.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Some(io::ErrorKind::ReadOnlyFilesystem.into());
+    }
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    (free < ROOM_BESIDE_STORE_BYTES).then(|| io::ErrorKind::StorageFull.into())
 }
 
 /// The file cannot be read as a session store. Nobody deletes it.
