@@ -1,8 +1,8 @@
 //! The rules of the builder.
 
 use crate::support::{
-    Fixed, directory, halter_error, no_keys, offline, outcomes, refused, run_turn, session_in,
-    warnings,
+    Fixed, bare, directory, halter_error, no_keys, offline_harness, one_turn, outcomes, refused,
+    run_turn, session_in, warnings,
 };
 use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
@@ -36,6 +36,16 @@ fn skill() -> LoadedSkill {
 
 fn builder() -> HalterBuilder {
     Halter::builder().with_environment(no_keys())
+}
+
+/// The hooks of a plugin that blocks every call.
+fn blocking_plugin() -> Arc<Hooks> {
+    let mut hooks = Hooks::new();
+    let hook = blocking("by the plugin");
+    hooks
+        .register("a-plugin".into(), Default::default(), hook)
+        .unwrap();
+    Arc::new(hooks)
 }
 
 /// A hook that blocks every call, saying why.
@@ -82,16 +92,8 @@ async fn loaded_skills_alone_are_resources_enough() {
 #[tokio::test]
 async fn compiled_resources_keep_their_hooks_and_warnings() {
     let directory = directory(&[]);
-    let mut hooks = Hooks::new();
-    hooks
-        .register(
-            "a-plugin".into(),
-            Default::default(),
-            blocking("by the plugin"),
-        )
-        .unwrap();
     let resources = CompiledResources {
-        hooks: Arc::new(hooks),
+        hooks: blocking_plugin(),
         hook_warnings: vec![HookWarning::FileNotLoaded {
             plugin_id: "a-plugin".into(),
             path: "/plugins/a-plugin/hooks/hooks.json".into(),
@@ -128,8 +130,7 @@ async fn replaced_resources_keep_the_hooks_of_the_sdk() {
             false => Reply::new().tool_call("task", json!({"action": "list"})),
         }
     });
-    let harness = builder()
-        .with_resource_snapshot(ResourceSnapshot::empty())
+    let harness = bare()
         .with_plugin_hook("sdk-policy".into(), blocking("by the SDK"))
         .with_provider(Arc::new(model))
         .build()
@@ -166,9 +167,8 @@ async fn a_store_of_ones_own_replaces_the_configured_backend() {
     // Not even compiled in, perhaps: what replaces it needs no backend.
     config.sessions.backend = SessionBackend::Sqlite;
     config.sessions.sqlite_path = Some(directory.path().join("sessions.db"));
-    let harness = builder()
+    let harness = bare()
         .with_config(config)
-        .with_resource_snapshot(ResourceSnapshot::empty())
         .with_provider(Arc::new(FakeProvider::default()))
         .with_session_store(store.clone())
         .build()
@@ -202,20 +202,17 @@ async fn a_custom_tool_replaces_the_built_in_of_its_name() {
         name: "read",
         answer: "my own reading",
     };
-    let harness = builder()
-        .with_resource_snapshot(ResourceSnapshot::empty())
+    let harness = bare()
         .with_tool(Arc::new(tool))
         .with_provider(calls("read"))
         .build()
         .await
         .unwrap();
-    let session = session_in(&harness, directory.path()).await;
-    let outcomes = outcomes(&run_turn(&session, "go").await);
+    let outcomes = outcomes(&one_turn(&harness, directory.path(), "go").await);
     let text = outcomes[0].result.as_ref().unwrap().to_model_text();
     assert_eq!(text, "my own reading");
     let names = harness.runtime().services().tools.names();
     assert_eq!(names.filter(|name| name.as_str() == "read").count(), 1);
-    session.shutdown("done").await.unwrap();
 }
 
 #[tokio::test]
@@ -227,9 +224,8 @@ async fn custom_tools_are_never_filtered() {
         name: "weather",
         answer: "rain",
     };
-    let harness = builder()
+    let harness = bare()
         .with_config(config)
-        .with_resource_snapshot(ResourceSnapshot::empty())
         .with_tool(Arc::new(tool))
         .with_provider(calls("weather"))
         .build()
@@ -238,10 +234,8 @@ async fn custom_tools_are_never_filtered() {
     let tools = &harness.runtime().services().tools;
     let names: Vec<&str> = tools.names().map(|name| name.as_str()).collect();
     assert_eq!(names, ["glob", "weather"]);
-    let session = session_in(&harness, directory.path()).await;
-    let outcomes = outcomes(&run_turn(&session, "go").await);
+    let outcomes = outcomes(&one_turn(&harness, directory.path(), "go").await);
     assert_eq!(outcomes[0].result.as_ref().unwrap().to_model_text(), "rain");
-    session.shutdown("done").await.unwrap();
 }
 
 /// A tool that is not enabled is unknown to the model and to dispatch.
@@ -251,19 +245,16 @@ async fn a_tool_that_is_not_enabled_cannot_be_called() {
     let mut config = HarnessConfig::default();
     config.tools.enabled = vec!["glob".to_owned()];
     let model = calls("shell");
-    let harness = builder()
+    let harness = bare()
         .with_config(config)
-        .with_resource_snapshot(ResourceSnapshot::empty())
         .with_provider(model.clone())
         .build()
         .await
         .unwrap();
-    let session = session_in(&harness, directory.path()).await;
-    let outcomes = outcomes(&run_turn(&session, "go").await);
+    let outcomes = outcomes(&one_turn(&harness, directory.path(), "go").await);
     let error = outcomes[0].result.as_ref().unwrap_err();
     assert_eq!(error.code, ToolErrorCode::UnknownTool);
     assert_eq!(model.requests()[0].tools.len(), 1);
-    session.shutdown("done").await.unwrap();
 }
 
 /// One role goes to a provider of one's own, without a key; the others as
@@ -283,9 +274,8 @@ async fn a_named_provider_serves_the_models_configured_for_it() {
     config.models.default = Some(model(ConfiguredProvider::OpenAi));
     config.models.small = Some(model(ConfiguredProvider::Offline));
     let fake = Arc::new(FakeProvider::default());
-    let harness = builder()
+    let harness = bare()
         .with_config(config)
-        .with_resource_snapshot(ResourceSnapshot::empty())
         .with_named_provider("openai", fake.clone())
         .build()
         .await
@@ -302,12 +292,7 @@ async fn a_named_provider_serves_the_models_configured_for_it() {
 #[tokio::test]
 async fn the_offline_model_needs_neither_key_nor_configuration() {
     let directory = directory(&[("README.md", "# Umbrella\n")]);
-    let harness = Halter::builder()
-        .with_resource_snapshot(ResourceSnapshot::empty())
-        .with_environment(offline())
-        .build()
-        .await
-        .unwrap();
+    let harness = offline_harness().await;
     for role in ["default", "small", "subagent"] {
         let init = SessionInit::default()
             .with_working_dir(directory.path())
@@ -327,9 +312,8 @@ async fn keys_are_not_shown() {
         api_key: Some("sk-very-secret".to_owned()),
         ..Default::default()
     });
-    let harness = builder()
+    let harness = bare()
         .with_config(config)
-        .with_resource_snapshot(ResourceSnapshot::empty())
         .with_provider(Arc::new(FakeProvider::default()))
         .build()
         .await
@@ -350,21 +334,18 @@ async fn a_protected_path_is_closed_to_tools() {
             .tool_call("grep", json!({"pattern": "s3cret"})),
         Reply::new().text("done"),
     ]);
-    let harness = builder()
-        .with_resource_snapshot(ResourceSnapshot::empty())
+    let harness = bare()
         .with_protected_path(directory.path().join("state"))
         .with_provider(Arc::new(model))
         .build()
         .await
         .unwrap();
-    let session = session_in(&harness, directory.path()).await;
-    let outcomes = outcomes(&run_turn(&session, "go").await);
+    let outcomes = outcomes(&one_turn(&harness, directory.path(), "go").await);
     let denied = outcomes[0].result.as_ref().unwrap_err();
     assert_eq!(denied.code, ToolErrorCode::PolicyDenied);
     assert!(outcomes[1].result.is_ok());
     let found = outcomes[2].result.as_ref().unwrap().to_model_text();
     assert!(!found.contains("token.txt"), "{found}");
-    session.shutdown("done").await.unwrap();
 }
 
 #[tokio::test]
@@ -372,9 +353,8 @@ async fn a_session_works_in_the_configured_directory_unless_it_names_one() {
     let (configured, own) = (directory(&[]), directory(&[]));
     let mut config = HarnessConfig::default();
     config.runtime.working_dir = Some(configured.path().to_owned());
-    let harness = builder()
+    let harness = bare()
         .with_config(config)
-        .with_resource_snapshot(ResourceSnapshot::empty())
         .with_provider(Arc::new(FakeProvider::default()))
         .build()
         .await
@@ -396,9 +376,8 @@ async fn prompts_have_an_order_of_precedence() {
     let mut config = HarnessConfig::default();
     config.prompts.preset = SystemPromptPreset::Coding;
     config.prompts.append_system_prompt = Some("House rules.".to_owned());
-    let harness = builder()
+    let harness = bare()
         .with_config(config)
-        .with_resource_snapshot(ResourceSnapshot::empty())
         .with_provider(model.clone())
         .build()
         .await
@@ -429,16 +408,8 @@ async fn prompts_have_an_order_of_precedence() {
 #[tokio::test]
 async fn hooks_run_in_the_order_of_their_priority() {
     let directory = directory(&[]);
-    let mut plugin = Hooks::new();
-    plugin
-        .register(
-            "a-plugin".into(),
-            Default::default(),
-            blocking("by the plugin"),
-        )
-        .unwrap();
     let resources = CompiledResources {
-        hooks: Arc::new(plugin),
+        hooks: blocking_plugin(),
         ..CompiledResources::default()
     };
     let before = RegisteredHookPriority::BeforePlugins;
@@ -465,8 +436,7 @@ async fn hooks_run_in_the_order_of_their_priority() {
 /// A harness that is shut down takes no more work and says so.
 #[tokio::test]
 async fn a_harness_that_is_shut_down_says_so() {
-    let harness = builder()
-        .with_resource_snapshot(ResourceSnapshot::empty())
+    let harness = bare()
         .with_provider(Arc::new(FakeProvider::default()))
         .build()
         .await

@@ -1,6 +1,6 @@
 //! Consumers of the event stream, fed with the lines of a real session.
 
-use crate::support::{directory, in_child, is_child, offline, run_turn, session_in, shown};
+use crate::support::{directory, in_child, is_child, offline_harness, run_turn, session_in, shown};
 use futures::StreamExt;
 use halter::prelude::*;
 
@@ -8,12 +8,7 @@ use halter::prelude::*;
 async fn lines() -> Vec<String> {
     let files = [("README.md", "# Umbrella\n\nKeeps the rain off.\n")];
     let directory = directory(&files);
-    let harness = Halter::builder()
-        .with_resource_snapshot(ResourceSnapshot::empty())
-        .with_environment(offline())
-        .build()
-        .await
-        .unwrap();
+    let harness = offline_harness().await;
     let session = session_in(&harness, directory.path()).await;
     let events = session.subscribe();
     run_turn(&session, "Summarize this repository").await;

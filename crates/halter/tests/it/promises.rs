@@ -1,6 +1,8 @@
 //! Promises that only the whole harness can keep.
 
-use crate::support::{directory, in_child, is_child, outcomes, run_turn, session_in, shown};
+use crate::support::{
+    directory, in_child, is_child, offline_harness, outcomes, run_turn, session_in, shown,
+};
 use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
 use halter_config::{Environment, ProviderConfig};
@@ -80,12 +82,7 @@ async fn invariant_11_keys_stay_where_they_are() {
 async fn invariant_13_libraries_do_not_print() {
     if is_child() {
         let project = directory(&[("README.md", "# Umbrella\n")]);
-        let harness = Halter::builder()
-            .with_resource_snapshot(ResourceSnapshot::empty())
-            .with_environment(crate::support::offline())
-            .build()
-            .await
-            .unwrap();
+        let harness = offline_harness().await;
         let session = session_in(&harness, project.path()).await;
         for request in ["Summarize this repository", "Run `ls`", "Read nowhere.txt"] {
             run_turn(&session, request).await;

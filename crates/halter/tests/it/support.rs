@@ -69,6 +69,27 @@ pub async fn session_in(harness: &Halter, directory: &Path) -> HalterSession {
     harness.new_session(init).await.unwrap()
 }
 
+/// A builder without resources and without keys.
+pub fn bare() -> HalterBuilder {
+    Halter::builder()
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .with_environment(no_keys())
+}
+
+/// A harness of the offline model.
+pub async fn offline_harness() -> Halter {
+    let builder = bare().with_environment(offline());
+    builder.build().await.unwrap()
+}
+
+/// Runs one turn in a session of its own, from its start to its shutdown.
+pub async fn one_turn(harness: &Halter, directory: &Path, text: &str) -> Vec<SessionEvent> {
+    let session = session_in(harness, directory).await;
+    let events = run_turn(&session, text).await;
+    session.shutdown("done").await.unwrap();
+    events
+}
+
 /// Runs a turn to its end.
 pub async fn run_turn(session: &HalterSession, text: &str) -> Vec<SessionEvent> {
     let mut events = session.submit_turn(Turn::user(text)).await.unwrap();

@@ -2,7 +2,8 @@
 //! and names the remedy.
 
 use crate::support::{
-    directory, halter_error, no_keys, offline, outcomes, refused, run_turn, session_in, told,
+    bare, directory, halter_error, no_keys, offline_harness, one_turn, outcomes, refused, run_turn,
+    session_in, told,
 };
 use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
@@ -30,12 +31,7 @@ fn offline_config() -> HarnessConfig {
 }
 
 async fn build(config: HarnessConfig) -> anyhow::Result<Halter> {
-    Halter::builder()
-        .with_config(config)
-        .with_resource_snapshot(ResourceSnapshot::empty())
-        .with_environment(no_keys())
-        .build()
-        .await
+    bare().with_config(config).build().await
 }
 
 #[tokio::test]
@@ -126,16 +122,13 @@ async fn a_shell_command_that_is_not_allowed() {
     ]);
     let mut config = offline_config();
     config.policy.shell.allow = vec!["git".to_owned()];
-    let harness = Halter::builder()
+    let harness = bare()
         .with_config(config)
-        .with_resource_snapshot(ResourceSnapshot::empty())
-        .with_environment(no_keys())
         .with_provider(Arc::new(model))
         .build()
         .await
         .unwrap();
-    let session = session_in(&harness, directory.path()).await;
-    let outcomes = outcomes(&run_turn(&session, "fetch it").await);
+    let outcomes = outcomes(&one_turn(&harness, directory.path(), "fetch it").await);
     let error = outcomes[0].result.as_ref().unwrap_err();
     assert_eq!(error.code, ToolErrorCode::PolicyDenied);
     assert!(error.message.contains("curl"), "{}", error.message);
@@ -144,7 +137,6 @@ async fn a_shell_command_that_is_not_allowed() {
         "{}",
         error.message
     );
-    session.shutdown("done").await.unwrap();
 }
 
 #[tokio::test]
@@ -156,16 +148,13 @@ async fn a_shell_that_is_turned_off() {
     ]);
     let mut config = offline_config();
     config.policy.shell.enabled = false;
-    let harness = Halter::builder()
+    let harness = bare()
         .with_config(config)
-        .with_resource_snapshot(ResourceSnapshot::empty())
-        .with_environment(no_keys())
         .with_provider(Arc::new(model))
         .build()
         .await
         .unwrap();
-    let session = session_in(&harness, directory.path()).await;
-    let outcomes = outcomes(&run_turn(&session, "list").await);
+    let outcomes = outcomes(&one_turn(&harness, directory.path(), "list").await);
     let error = outcomes[0].result.as_ref().unwrap_err();
     assert_eq!(error.code, ToolErrorCode::PolicyDenied);
     assert!(
@@ -173,18 +162,12 @@ async fn a_shell_that_is_turned_off() {
         "{}",
         error.message
     );
-    session.shutdown("done").await.unwrap();
 }
 
 /// The model of a session is a registered id, not a provider's model name.
 #[tokio::test]
 async fn an_upstream_model_name_instead_of_an_id() {
-    let harness = Halter::builder()
-        .with_resource_snapshot(ResourceSnapshot::empty())
-        .with_environment(offline())
-        .build()
-        .await
-        .unwrap();
+    let harness = offline_harness().await;
     let init = SessionInit::default().with_default_model("gpt-5");
     let error = harness.new_session(init).await.unwrap_err();
     let error = halter_error(&error);
@@ -198,12 +181,7 @@ async fn an_upstream_model_name_instead_of_an_id() {
 #[tokio::test]
 async fn an_upstream_model_name_for_one_turn() {
     let directory = directory(&[]);
-    let harness = Halter::builder()
-        .with_resource_snapshot(ResourceSnapshot::empty())
-        .with_environment(offline())
-        .build()
-        .await
-        .unwrap();
+    let harness = offline_harness().await;
     let session = session_in(&harness, directory.path()).await;
     let turn = Turn::user("hello").with_default_model("gpt-5");
     let told = match session.submit_turn(turn).await {
@@ -228,12 +206,7 @@ async fn an_upstream_model_name_for_one_turn() {
 
 #[tokio::test]
 async fn a_missing_working_directory() {
-    let harness = Halter::builder()
-        .with_resource_snapshot(ResourceSnapshot::empty())
-        .with_environment(offline())
-        .build()
-        .await
-        .unwrap();
+    let harness = offline_harness().await;
     let init = SessionInit::default().with_working_dir("/nowhere/at/all");
     let error = harness.new_session(init).await.unwrap_err();
     assert_eq!(halter_error(&error).code(), "working_dir_missing");
