@@ -100,11 +100,11 @@ impl Hooks {
                 merger.cancel(&hook.id);
                 break;
             }
-            if hook.hook.once && !claim(hook, &context) {
-                continue;
-            }
             if priority.replace(hook.priority) != Some(hook.priority) {
                 merger.show_rewrites(&mut payload);
+            }
+            if !hook.is_for(&payload) || (hook.hook.once && !claim(hook, &context)) {
+                continue;
             }
             let input = HookInput::new(event, matcher_value.clone(), payload_for(hook, &payload));
             run(hook, input, &mut merger, &context).await;

@@ -33,6 +33,19 @@ pub enum HookError {
         /// Its event.
         event: HookEventName,
     },
+    /// The condition cannot be used.
+    #[error(
+        "hook `{hook_id}`: the condition `{condition}` cannot be used: {reason}; \
+         write `tool` or `tool(input)`, or leave it out"
+    )]
+    InvalidCondition {
+        /// The hook.
+        hook_id: String,
+        /// What was given.
+        condition: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A timeout of zero or beyond the limit.
     #[error(
         "hook `{hook_id}`: a timeout of {timeout:?} is out of range; \
@@ -78,6 +91,7 @@ impl HookError {
         match self {
             Self::InvalidMatcher { .. } => "hook_matcher_invalid",
             Self::MatcherWithoutSubject { .. } => "hook_matcher_unused",
+            Self::InvalidCondition { .. } => "hook_condition_invalid",
             Self::TimeoutOutOfRange { .. } => "hook_timeout_out_of_range",
             Self::TooManyHooks { .. } => "too_many_hooks",
             Self::UnknownEvent { .. } => "unknown_hook_event",

@@ -36,6 +36,7 @@ pub struct Hook {
     pub(crate) event: HookEventName,
     pub(crate) source: HandlerSource,
     pub(crate) matcher: Option<String>,
+    pub(crate) condition: Option<String>,
     pub(crate) timeout: Duration,
     pub(crate) status_message: Option<String>,
     pub(crate) once: bool,
@@ -100,6 +101,7 @@ impl Hook {
             event,
             source,
             matcher: None,
+            condition: None,
             timeout: DEFAULT_TIMEOUT,
             status_message: None,
             once: false,
@@ -113,6 +115,15 @@ impl Hook {
     /// refused when the hook is registered.
     pub fn with_matcher(mut self, pattern: impl Into<String>) -> Self {
         self.matcher = Some(pattern.into());
+        self
+    }
+
+    /// Runs the hook only for certain tool calls: `tool`, or `tool(input)` to
+    /// look at the texts of the input as well, such as `shell(git push*)`. Both
+    /// are globs without regard to case. A condition that cannot be read, or on
+    /// an event without a tool call, is refused when the hook is registered.
+    pub fn with_if_condition(mut self, condition: impl Into<String>) -> Self {
+        self.condition = Some(condition.into());
         self
     }
 
@@ -168,6 +179,7 @@ impl fmt::Debug for Hook {
             .field("event", &self.event)
             .field("handler_type", &self.handler_type())
             .field("matcher", &self.matcher)
+            .field("condition", &self.condition)
             .field("timeout", &self.timeout)
             .field("status_message", &self.status_message)
             .field("once", &self.once)

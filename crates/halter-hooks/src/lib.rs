@@ -21,6 +21,7 @@
 //! | [`verdict`] | what their answers add up to |
 //! | [`limits`] | the bounds of all of it |
 
+mod condition;
 pub mod dispatch;
 pub mod error;
 pub mod event;

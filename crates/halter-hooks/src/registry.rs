@@ -1,11 +1,13 @@
 //! The hooks of a harness, in order, each with a stable id.
 
+use crate::condition::Condition;
 use crate::error::HookError;
 use crate::event::HookEventName;
 use crate::hook::Hook;
 use crate::limits::{MAX_HOOKS, MAX_TIMEOUT};
 use halter_protocol::PluginId;
 use regex::Regex;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// When an in-process hook runs, relative to the hooks of plugins. Hooks of a
@@ -52,10 +54,18 @@ pub(crate) struct RegisteredHook {
     pub plugin_id: PluginId,
     pub priority: RegisteredHookPriority,
     pub matcher: Option<Regex>,
+    pub condition: Option<Condition>,
     pub hook: Arc<Hook>,
 }
 
 impl RegisteredHook {
+    /// Whether the hook is for this payload, as rewritten so far.
+    pub fn is_for(&self, payload: &Value) -> bool {
+        self.condition
+            .as_ref()
+            .is_none_or(|condition| condition.holds(payload))
+    }
+
     pub fn applies_to(&self, event: HookEventName, matcher_value: Option<&str>) -> bool {
         self.hook.event == event
             && match (&self.matcher, matcher_value) {
@@ -76,7 +86,7 @@ impl Hooks {
     ///
     /// # Errors
     /// If its matcher is not a regular expression or has nothing to match, its
-    /// timeout is out of range, or the registry is full.
+    /// condition cannot be used, its timeout is out of range, or the registry is full.
     pub fn register(
         &mut self,
         plugin_id: PluginId,
@@ -151,6 +161,7 @@ impl Hooks {
             });
         }
         let matcher = compile_matcher(&id, &hook)?;
+        let condition = read_condition(&id, &hook)?;
         let place = self
             .entries
             .partition_point(|entry| entry.priority <= priority);
@@ -161,11 +172,28 @@ impl Hooks {
                 plugin_id,
                 priority,
                 matcher,
+                condition,
                 hook,
             }),
         );
         Ok(id)
     }
+}
+
+fn read_condition(hook_id: &str, hook: &Hook) -> Result<Option<Condition>, HookError> {
+    let Some(condition) = &hook.condition else {
+        return Ok(None);
+    };
+    let read = match hook.event.matcher_field() {
+        Some("tool_name") => Condition::parse(condition),
+        _ => Err(format!("{} has no tool call to compare with", hook.event)),
+    };
+    read.map(Some)
+        .map_err(|reason| HookError::InvalidCondition {
+            hook_id: hook_id.to_owned(),
+            condition: condition.clone(),
+            reason,
+        })
 }
 
 fn compile_matcher(hook_id: &str, hook: &Hook) -> Result<Option<Regex>, HookError> {
@@ -191,6 +219,23 @@ fn compile_matcher(hook_id: &str, hook: &Hook) -> Result<Option<Regex>, HookErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_condition_that_cannot_be_used_is_refused() {
+        for (event, condition) in [
+            (HookEventName::PreToolUse, "shell(git"),
+            (HookEventName::Stop, "shell"),
+            (HookEventName::Notification, "shell"),
+        ] {
+            let hook = Hook::callback(event, |_| async { HookResponse::passthrough() })
+                .with_if_condition(condition);
+            let error = Hooks::new()
+                .register("p".into(), RegisteredHookPriority::default(), hook)
+                .unwrap_err();
+            assert_eq!(error.code(), "hook_condition_invalid", "{error}");
+            assert!(error.to_string().contains("tool(input)"), "{error}");
+        }
+    }
     use crate::response::HookResponse;
     use std::time::Duration;
 

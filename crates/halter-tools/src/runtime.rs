@@ -5,7 +5,9 @@ use crate::tool::Tool;
 use crate::validate::ArgumentCheck;
 use futures::FutureExt;
 use halter_policy::PolicyError;
-use halter_protocol::{ToolCall, ToolError, ToolErrorCode, ToolName, ToolResult, ToolSpec};
+use halter_protocol::{
+    ToolCall, ToolConcurrency, ToolError, ToolErrorCode, ToolName, ToolResult, ToolSpec,
+};
 use indexmap::IndexMap;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -61,6 +63,13 @@ impl ToolRuntime {
     /// The spec of one tool.
     pub fn spec(&self, name: &str) -> Option<&ToolSpec> {
         self.tools.get(name).map(|entry| &*entry.spec)
+    }
+
+    /// Which calls a call of the tool may run beside: none, if there is no such
+    /// tool.
+    pub fn concurrency_for(&self, name: &str) -> ToolConcurrency {
+        self.spec(name)
+            .map_or(ToolConcurrency::Exclusive, |spec| spec.concurrency)
     }
 
     /// One tool.

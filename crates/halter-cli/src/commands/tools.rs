@@ -8,6 +8,7 @@ use crate::harness::{self, Models, Store};
 use crate::live::{self, Live, Wanted};
 use crate::one_call::OneCall;
 use crate::prompt;
+use crate::terminal::{columns, fitted};
 use crate::turn::{self, Watch};
 use crate::view::{Activity, Steps, View};
 use halter::providers::OfflineProvider;
@@ -48,12 +49,13 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
         .map(|spec| spec.name.as_str().len())
         .max()
         .unwrap_or(0);
+    let columns = context.data.is_terminal().then(columns);
     for spec in &specs {
         let about = spec.description.lines().next().unwrap_or_default();
         let about = about.split_inclusive(". ").next().unwrap_or(about).trim();
-        context
-            .data
-            .line(&format!("{:<width$}  {about}", spec.name.as_str()))?;
+        let line = format!("{:<width$}  {about}", spec.name.as_str());
+        let line = fitted(&line, columns.unwrap_or(usize::MAX));
+        context.data.line(&line)?;
     }
     Ok(Exit::Success)
 }

@@ -14,6 +14,7 @@ mod bad_input;
 mod config;
 mod disk;
 mod documents;
+mod exits;
 #[path = "../../src/limits.rs"]
 #[allow(dead_code, reason = "each limit is used where it is tested")]
 mod limits;

@@ -81,6 +81,17 @@ fn sigterm_drains_and_a_second_one_does_not_wait() {
 }
 
 #[test]
+fn a_hangup_drains_too() {
+    let sleeper = sleeper(3605);
+    send(&sleeper.child, Signal::HUP);
+    eventually("the end", || {
+        send(&sleeper.child, Signal::HUP);
+        processes_with(&sleeper.command).is_empty().then_some(())
+    });
+    finish(sleeper.child).expect(129);
+}
+
+#[test]
 fn an_interrupted_session_goes_on() {
     let sleeper = sleeper(3604);
     send(&sleeper.child, Signal::INT);

@@ -330,3 +330,35 @@ async fn a_rewrite_that_is_too_large_is_a_failure() {
     assert!(verdict.denial().unwrap().contains("p0/PreToolUse/0"));
     assert_eq!(world.seen.completed()[0].status, HookRunStatus::Failed);
 }
+
+/// A condition looks at the call as earlier hooks have rewritten it, and a hook
+/// it keeps away has not run.
+#[tokio::test]
+async fn a_condition_chooses_the_calls_a_hook_is_for() {
+    let guard = |condition: &str| {
+        pre(HookResponse::block("not this one"))
+            .with_if_condition(condition)
+            .with_once(true)
+    };
+    for (condition, expected) in [
+        ("shell(rm *)", HookRunStatus::Blocked),
+        ("shell(ls)", HookRunStatus::Completed),
+        ("read", HookRunStatus::Completed),
+    ] {
+        let world = World::new();
+        let rewritten = rewriting(json!({"command": "rm -r target"}));
+        let before = RegisteredHookPriority::BeforePlugins;
+        let after = RegisteredHookPriority::AfterPlugins;
+        let hooks = prioritized([(before, rewritten), (after, guard(condition))]);
+        let verdict = world.pre_tool_use(&hooks).await;
+        let blocked = expected == HookRunStatus::Blocked;
+        assert_eq!(verdict.block.is_some(), blocked, "{condition}");
+        let runs = world.seen.statuses();
+        assert_eq!(
+            runs.len(),
+            1 + usize::from(blocked),
+            "{condition}: {runs:?}"
+        );
+        assert_eq!(runs.last().unwrap().1, expected, "{condition}");
+    }
+}

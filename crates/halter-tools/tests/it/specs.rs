@@ -88,6 +88,7 @@ fn classes_and_capabilities_are_right() {
         let spec = tools.spec(name).unwrap();
         let capabilities = spec.capabilities;
         assert_eq!(spec.concurrency, concurrency, "{name}");
+        assert_eq!(tools.concurrency_for(name), concurrency, "{name}");
         assert_eq!(
             [
                 capabilities.mutating,
