@@ -1,7 +1,7 @@
 //! Live traces of sessions.
 
 use halter_session::TraceRecorder;
-use halter_testkit::{Harness, TempWorkspace};
+use halter_testkit::{EventsExt, Harness, TempWorkspace, render};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -69,4 +69,22 @@ async fn an_exported_trace_holds_a_header_and_every_committed_event() {
     let count = session.replay().await.unwrap().len();
     assert_eq!(trace.lines().count(), 1 + count);
     assert!(trace.starts_with(r#"{"kind":"trace_header""#));
+}
+
+#[tokio::test]
+async fn a_trace_that_stops_is_told_before_the_end() {
+    let workspace = Arc::new(TempWorkspace::new());
+    let traces = workspace.beside("traces");
+    let recorder = TraceRecorder::start(&traces).unwrap();
+    std::fs::write(&traces, "in the way").unwrap();
+    let harness = Harness::echoing()
+        .workspace(workspace.clone())
+        .services(|services| services.traces = Some(recorder))
+        .start();
+    let session = harness.session().await;
+    session.shutdown("bye").await.unwrap();
+    let log = session.replay().await.unwrap();
+    let expected = ["session_started", "warning", "session_shutdown_complete"];
+    assert_eq!(log.kinds(), expected);
+    assert!(render(&log).contains("make room"), "{}", render(&log));
 }

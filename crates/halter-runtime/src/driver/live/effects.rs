@@ -12,8 +12,8 @@ use halter_hooks::{
 };
 use halter_protocol::{
     AssembledPrompt, CacheBreakReason, HookRunSummary, ModelId, PendingEvent, ProviderError,
-    ProviderErrorKind, ReplayMeta, ResponseSchema, SessionBlueprint, SessionEvent, ToolCall,
-    ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
+    ProviderErrorKind, ReplayMeta, ResponseSchema, SessionBlueprint, SessionEvent,
+    SessionEventPayload, ToolCall, ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
 };
 use halter_providers::{Provider, ProviderRequest};
 use halter_session::{Durability, StoreError};
@@ -120,6 +120,26 @@ impl Owner {
         for event in committed {
             self.hub.publish(event);
         }
+    }
+
+    /// Says what the trace lacks, while somebody still listens. Later nobody
+    /// would know.
+    pub(super) async fn tell_of_trace(&mut self) {
+        let Some(traces) = &self.services.traces else {
+            return;
+        };
+        traces.flush().await;
+        let Some(error) = self.hub.take_trace_error() else {
+            return;
+        };
+        let warning = SessionEventPayload::Warning {
+            message: error.to_string(),
+        };
+        let at = self.services.clock.now();
+        let event = PendingEvent::new(self.log.session_id().clone(), at, warning);
+        // A store that fails here fails again at the end, which says so.
+        let committed = self.log.append(vec![event], Durability::Buffered).await;
+        self.publish(committed.unwrap_or_default());
     }
 
     // --- before a turn ---------------------------------------------------

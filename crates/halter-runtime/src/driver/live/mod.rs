@@ -322,6 +322,9 @@ impl Owner {
             }
             Command::Shutdown { reason, reply } => {
                 self.shutdown_waiters.push(reply);
+                if !self.engine.is_shutting_down() {
+                    self.tell_of_trace().await;
+                }
                 self.feed(Input::Shutdown { reason }, running).await;
             }
         }
