@@ -256,7 +256,12 @@ impl StateDir {
     fn claim(settings: &Settings, http: Option<&HttpTransport>) -> Result<Self, DaemonError> {
         let path = match &settings.state_dir {
             Some(path) => path.clone(),
-            None => default_state_dir(settings, http.map(HttpTransport::address)),
+            None => {
+                let base = state_base();
+                // Whoever owned it could put another directory in our place.
+                private_dir(&base)?;
+                base.join(state_name(settings, http.map(HttpTransport::address)))
+            }
         };
         private_dir(&path)?;
         let lock = path.join("lock");
@@ -298,17 +303,22 @@ impl Drop for StateDir {
     }
 }
 
-/// A directory of its own for every place a runtime can be reached at, the
-/// same after a restart. On disk, since output may be larger than memory.
-fn default_state_dir(settings: &Settings, http: Option<SocketAddr>) -> PathBuf {
+/// Where the state of all runtimes of this user is. On disk, since output may
+/// be larger than memory.
+fn state_base() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
-    let base = PathBuf::from(format!("/var/tmp/terminal-runtime-{user}"));
+    PathBuf::from(format!("/var/tmp/terminal-runtime-{user}"))
+}
+
+/// A name for every place a runtime can be reached at, the same after a
+/// restart.
+fn state_name(settings: &Settings, http: Option<SocketAddr>) -> String {
     let place = match (&settings.socket, http) {
         (Some(path), _) => format!("unix:{}", absolute(path).display()),
         (None, Some(address)) => format!("http:{address}"),
         (None, None) => format!("stdin:{}", std::process::id()),
     };
-    base.join(format!("{:016x}", fingerprint(place.as_bytes())))
+    format!("{:016x}", fingerprint(place.as_bytes()))
 }
 
 fn absolute(path: &Path) -> PathBuf {
