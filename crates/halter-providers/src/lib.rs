@@ -18,8 +18,11 @@
 //! | [`decode`] | bytes to normalized events |
 //! | [`http`] | a wire carried to a server: client, deadlines, conversation cache |
 //! | [`layers`] | retry, rate limit, redaction and tracing around any provider |
+//! | [`resilience`] | deadlines, attempts and the meaning of errors, as settings |
+//! | [`services`] | the services people use, ready made |
 //! | [`cassette`] | model traffic recorded and played back |
 //! | [`catalog`] | what is known of models |
+//! | [`local`] | whether a server on this computer listens |
 //! | [`secrets`] | values that must not be seen |
 //! | [`pairing`] | the check that tool calls and results pair |
 //! | [`limits`] | every bound, named |
@@ -33,12 +36,15 @@ mod final_tool;
 pub mod http;
 pub mod layers;
 pub mod limits;
+pub mod local;
 pub mod offline;
 pub mod pairing;
 mod playback;
 pub mod provider;
 pub mod registry;
+pub mod resilience;
 pub mod secrets;
+pub mod services;
 pub mod sse;
 pub mod wire;
 

@@ -116,3 +116,6 @@ pub const RESPONSES_OUTPUT_ITEMS: usize = 4_096;
 
 /// Characters of a text that a cassette shows around a difference.
 pub const DIFFERENCE_CHARS: usize = 80;
+
+/// How long a look for a server on this computer may take, in milliseconds.
+pub const LOCAL_PROBE_MILLIS: u64 = 200;

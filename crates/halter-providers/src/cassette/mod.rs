@@ -4,20 +4,24 @@
 //! wires: what is compared on replay is the very body a server would get, so
 //! that a replay proves requests equal byte for byte, and what is played back
 //! are the very bytes a server sent, so that it runs the decoder, retries and
-//! all. Ids and times of a session are in neither and may differ. A provider
-//! that does not use HTTP cannot be recorded.
+//! all. Ids and times of a session may differ: where a wire names a cache after
+//! the session, that name is left out of the comparison, and so is the day that
+//! the harness tells the model. A provider that does not use HTTP cannot be
+//! recorded.
 //!
 //! The file is lines of JSON: a header, then one exchange per line, in the
 //! order the responses ended. Keys are not in it: request headers are not
 //! recorded, of the response's only those a wire reads, and everything that
 //! is a known secret or looks like a key is replaced in both bodies.
 
+mod deck;
 mod difference;
 mod exchange;
 mod player;
 mod recorder;
 mod scrub;
 
+pub use deck::{Cassette, Deck};
 pub use player::Player;
 pub use recorder::Recorder;
 pub use scrub::Scrubber;

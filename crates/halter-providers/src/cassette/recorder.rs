@@ -7,6 +7,7 @@ use crate::http::{BodyStream, HttpRequest, HttpResponse, Transport, TransportErr
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use serde::Serialize;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -61,6 +62,23 @@ impl<T> Recorder<T> {
             }),
             scrubber,
         })
+    }
+
+    /// Records what passes through another transport into the same file.
+    pub fn around<U>(&self, inner: U) -> Recorder<U> {
+        Recorder {
+            inner,
+            tape: self.tape.clone(),
+            scrubber: self.scrubber.clone(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Recorder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder")
+            .field("path", &self.tape.path)
+            .finish_non_exhaustive()
     }
 }
 

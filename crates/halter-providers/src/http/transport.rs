@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use halter_protocol::{ProviderError, ProviderErrorKind};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The body of a response as it arrives.
@@ -21,6 +22,13 @@ pub trait Transport: Send + Sync + 'static {
     /// Sends a request and waits for the head of the response. Any status is
     /// a response.
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError>;
+}
+
+#[async_trait]
+impl<T: Transport + ?Sized> Transport for Arc<T> {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
+        self.as_ref().send(request).await
+    }
 }
 
 /// What a request does.

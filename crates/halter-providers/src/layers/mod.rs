@@ -5,17 +5,20 @@
 //! |---|---|
 //! | [`Retry`] | further attempts while nothing of an answer was shown |
 //! | [`RateLimited`] | waiting before a limit instead of running into it |
+//! | [`Classified`] | kinds of errors as somebody else sees them |
 //! | [`Redacted`] | secrets taken out of errors and warnings |
 //! | [`Traced`] | spans and events for `tracing`, without content |
 //!
 //! Deadlines and cassettes work on bytes, which these layers do not see: they
 //! are layers around [`Transport`](crate::http::Transport).
 
+mod classify;
 mod rate_limit;
 mod redact;
 mod retry;
 mod trace;
 
+pub use classify::Classified;
 pub use rate_limit::{DEFAULT_TOKENS_PER_MINUTE, RateLimited, RateLimiter};
 pub use redact::Redacted;
 pub use retry::{Jitter, Retry, RetryPolicy, SystemJitter};

@@ -17,6 +17,7 @@ mod fuzz_bodies;
 mod gemini;
 mod http;
 mod layers;
+mod local;
 mod offline;
 mod pairing;
 mod responses;

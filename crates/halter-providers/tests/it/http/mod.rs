@@ -5,6 +5,7 @@ mod conversations;
 mod deadlines;
 mod network;
 mod provider;
+mod ready_made;
 pub mod scripted;
 mod server;
 mod tls;

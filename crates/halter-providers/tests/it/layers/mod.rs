@@ -1,5 +1,6 @@
 //! Layers around a provider.
 
+mod classify;
 mod redact;
 mod retry;
 mod services;
