@@ -1,14 +1,15 @@
 //! From files and variables to a harness.
 
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, file_problem};
 use halter::session::InMemorySessionStore;
-use halter::{CompiledResources, Halter, HalterBuilder, ResourceCompiler};
+use halter::{CompiledResources, Halter, HalterBuilder, LocalServer, ResourceCompiler};
 use halter_config::{
-    ConfigWarning, LayeredConfigPaths, LoadedConfig, LoadedProject, Origin, ProjectFile,
-    SessionBackend, TrustStore, effect_of, find_project_config, load_layered,
+    ConfigWarning, LayeredConfigPaths, LoadedConfig, LoadedProject, ModelChoice, OFFLINE_MODEL,
+    Origin, ProjectFile, SessionBackend, TrustStore, effect_of, find_project_config, load_layered,
 };
 use halter_providers::Provider;
+use halter_providers::cassette::Cassette;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,8 +20,8 @@ const DECLINED: &str = "declined";
 pub struct Loaded {
     /// The configuration with its origins.
     pub config: LoadedConfig,
-    /// True if nobody chose a model, so that the offline one is used.
-    pub by_default_offline: bool,
+    /// Why the default model is the one it is.
+    pub choice: ModelChoice,
     /// True if nobody chose where sessions are kept and no place was found.
     pub without_home: bool,
 }
@@ -54,7 +55,19 @@ fn record(context: &Context, place: impl Fn(PathBuf) -> PathBuf) -> TrustStore {
 /// Loads the configuration, asking about an untrusted project file where
 /// somebody can answer, and says what is worth saying.
 pub async fn load(context: &Context) -> Result<Loaded, Failure> {
-    let loaded = load_silently(context).await?;
+    load_for(context, None).await
+}
+
+/// The same with the model that `--model` names. One that is written as
+/// provider/model takes the place of the default, so that nothing of the
+/// latter is needed.
+pub async fn load_for(context: &Context, model: Option<&str>) -> Result<Loaded, Failure> {
+    let mut loaded = load_silently(context).await?;
+    if let Some(id) = model.filter(|id| id.contains('/') || *id == OFFLINE_MODEL) {
+        let environment = &context.environment;
+        loaded.config.use_model(id, "--model", environment)?;
+        loaded.choice = ModelChoice::Named;
+    }
     for warning in warnings(&loaded.config) {
         context.talk.warning(&warning);
     }
@@ -71,12 +84,11 @@ pub async fn load_silently(context: &Context) -> Result<Loaded, Failure> {
         trust.trust(project)?;
         config = load_layered(paths, &context.environment, &trust).await?;
     }
-    let by_default_offline = config.config.models.default.is_none();
-    let mut config = config.or_offline();
+    let choice = config.choose_model(&context.environment)?;
     let without_home = keep_sessions(context, &mut config);
     Ok(Loaded {
         config,
-        by_default_offline,
+        choice,
         without_home,
     })
 }
@@ -166,19 +178,34 @@ pub fn warnings(loaded: &LoadedConfig) -> Vec<String> {
     lines
 }
 
-/// Says which model answers where nobody chose one.
-pub fn explain_model(context: &Context, loaded: &Loaded) {
-    if loaded.by_default_offline {
-        context.talk.note(
-            "no model is configured, so the built-in offline model answers; for a real one name \
-             it under [models.default] in a halter.toml, which `halter init` writes",
-        );
+/// Says which model answers where nobody chose one, and which servers on this
+/// computer could.
+pub async fn explain_model(context: &Context, loaded: &Loaded) {
+    if loaded.choice != ModelChoice::Named && context.talk.is_heard() {
+        let servers = LocalServer::usual(&context.environment);
+        let servers = LocalServer::listening(servers).await;
+        context.talk.note(&explanation(&loaded.choice, &servers));
     }
     if loaded.without_home {
         context
             .talk
             .warning("this session is not kept: set HOME or XDG_DATA_HOME to give it a place");
     }
+}
+
+/// Why a model answers, and how to have another one.
+fn explanation(choice: &ModelChoice, servers: &[LocalServer]) -> String {
+    let mut text = format!(
+        "{choice}; name another with --model provider/model, or under [models.default] in a \
+         halter.toml, which `halter init` writes"
+    );
+    for server in servers {
+        text.push_str(&format!(
+            "; {server} listens, use it with --model {}/NAME",
+            server.provider
+        ));
+    }
+    text
 }
 
 /// Compiles the skills and plugins a configuration names.
@@ -191,6 +218,8 @@ pub async fn compile(loaded: &Loaded) -> Result<CompiledResources, Failure> {
 pub enum Models {
     /// The configured models.
     Configured,
+    /// The same, recorded or from a recording.
+    Taped(Cassette),
     /// This provider, whatever is configured: no key is needed.
     Injected(Arc<dyn Provider>),
 }
@@ -218,13 +247,26 @@ pub async fn build(
     for path in protected(context, &loaded.config) {
         builder = builder.with_protected_path(path);
     }
-    if let Models::Injected(provider) = models {
-        builder = builder.with_provider(provider);
-    }
+    builder = match models {
+        Models::Configured => builder,
+        Models::Injected(provider) => builder.with_provider(provider),
+        // No tool reads its own traffic, which would be different on replay.
+        Models::Taped(Cassette::Record(file)) => builder
+            .with_protected_path(absolute(&file)?)
+            .with_recording(file),
+        Models::Taped(Cassette::Replay(file)) => builder
+            .with_protected_path(absolute(&file)?)
+            .with_replay(file),
+        Models::Taped(_) => builder,
+    };
     if let Store::Memory = store {
         builder = builder.with_session_store(Arc::new(InMemorySessionStore::new()));
     }
     Ok(builder.build().await?)
+}
+
+fn absolute(file: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(file).map_err(|error| file_problem("use", file, &error))
 }
 
 /// What no tool may touch: our own state, stored sessions, and files with keys.
@@ -247,4 +289,32 @@ fn protected(context: &Context, loaded: &LoadedConfig) -> Vec<PathBuf> {
         .filter_map(|(_, origin)| origin.location());
     paths.extend(with_keys.map(|location| location.file.clone()));
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_this_computer_is_named_and_not_chosen() {
+        let server = |provider: &str, title: &str, port: u16| LocalServer {
+            provider: provider.to_owned(),
+            title: title.to_owned(),
+            address: ([127, 0, 0, 1], port).into(),
+        };
+        let servers = [
+            server("ollama", "Ollama", 5000),
+            server("vllm", "vLLM", 5001),
+        ];
+        let said = explanation(&ModelChoice::Offline, &servers);
+        for part in [
+            "no model is configured",
+            "offline model answers",
+            "Ollama at 127.0.0.1:5000 listens, use it with --model ollama/NAME",
+            "vLLM at 127.0.0.1:5001 listens, use it with --model vllm/NAME",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(!explanation(&ModelChoice::Offline, &[]).contains("listens"));
+    }
 }

@@ -6,7 +6,8 @@ use crate::harness::{self, Loaded, Models, Store};
 use crate::limits::SHUTDOWN_WAIT;
 use crate::signals::Stops;
 use halter::{Halter, HalterSession, SessionInit};
-use halter_protocol::{ModelId, SessionId};
+use halter_protocol::{ModelId, ModelRole, SessionId};
+use halter_providers::cassette::Cassette;
 use halter_runtime::SessionStream;
 use std::num::NonZeroU32;
 
@@ -19,6 +20,8 @@ pub struct Wanted {
     pub model: Option<String>,
     /// How many model calls a turn may make.
     pub max_turns: Option<NonZeroU32>,
+    /// The recording to make or to answer from.
+    pub cassette: Option<Cassette>,
 }
 
 /// A live session.
@@ -36,24 +39,30 @@ pub struct Live {
 impl Live {
     /// Starts or resumes a session with the configured models.
     pub async fn start(context: &Context, wanted: &Wanted) -> Result<Self, Failure> {
-        let loaded = harness::load(context).await?;
-        harness::explain_model(context, &loaded);
+        let loaded = harness::load_for(context, wanted.model.as_deref()).await?;
         let resources = harness::compile(&loaded).await?;
-        let harness = harness::build(
-            context,
-            &loaded,
-            resources,
-            Models::Configured,
-            Store::Configured,
-        )
-        .await?;
-        match &wanted.session {
+        let models = match &wanted.cassette {
+            Some(cassette) => Models::Taped(cassette.clone()),
+            None => Models::Configured,
+        };
+        let harness =
+            harness::build(context, &loaded, resources, models, Store::Configured).await?;
+        let live = match &wanted.session {
             Some(id) => {
                 let id = SessionId::from(id.as_str());
                 Self::resume(context, &loaded, harness, &id, wanted).await
             }
             None => Self::begin(context, harness, wanted).await,
+        }?;
+        // A session that was started with a model of its own keeps it.
+        let own = &live.session.blueprint().default_model;
+        if ModelRole::ALL
+            .iter()
+            .any(|role| role.as_str() == own.as_str())
+        {
+            harness::explain_model(context, &loaded).await;
         }
+        Ok(live)
     }
 
     /// Starts a session in a harness.

@@ -75,6 +75,11 @@ impl Talk {
         self.loudness
     }
 
+    /// True if notes are shown.
+    pub fn is_heard(&self) -> bool {
+        self.loudness >= Loudness::Normal
+    }
+
     /// A note that is not about something wrong.
     pub fn note(&self, text: &str) {
         if self.loudness >= Loudness::Normal {

@@ -17,7 +17,7 @@ use crate::keys::KeyPath;
 use crate::narrow::{Outcome, narrow};
 use crate::origin::{FileLayer, Origin};
 use crate::project::{ProjectFile, blocking, read_fault, read_found, read_named};
-use crate::schema::{HarnessConfig, ModelConfig};
+use crate::schema::HarnessConfig;
 use crate::settings::{Settings, leaves};
 use crate::trust::TrustStore;
 use crate::variables;
@@ -64,19 +64,6 @@ impl LoadedConfig {
     /// Where a value came from.
     pub fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or(Origin::Default)
-    }
-
-    /// Selects the offline model when no layer selected a model, so that a first run needs no
-    /// file and no key.
-    pub fn or_offline(mut self) -> Self {
-        if self.config.models.default.is_none() {
-            self.config.models.default = Some(ModelConfig::offline());
-            for name in ["provider", "model"] {
-                self.origins
-                    .insert(format!("models.default.{name}"), Origin::Default);
-            }
-        }
-        self
     }
 }
 

@@ -4,13 +4,17 @@ use crate::error::{config_failure, invalid};
 use crate::harness::Halter;
 use crate::models::{InjectedProviders, registry};
 use crate::resources::{CompiledResources, ResourceCompiler};
+use crate::services::{ServiceSettings, Services};
 use halter_config::{
-    Environment, HarnessConfig, SessionBackend, SessionDurability, SqliteSupport,
+    Environment, HarnessConfig, ModelChoice, SessionBackend, SessionDurability, SqliteSupport,
     SystemPromptPreset, check_backend, check_tool_names,
 };
 use halter_hooks::{Hook, Hooks, RegisteredHookPriority};
 use halter_protocol::{PluginId, ProviderName, ResourceSnapshot};
 use halter_providers::Provider;
+use halter_providers::cassette::Cassette;
+use halter_providers::layers::RateLimiter;
+use halter_providers::resilience::{ProviderErrorClassifier, ResiliencePolicy};
 use halter_resources::{LoadedPlugin, LoadedSkill};
 use halter_runtime::{
     EnvironmentProbe, HalterError, PromptAssembler, PromptSettings, ResourceCell, RuntimeServices,
@@ -50,6 +54,8 @@ pub struct HalterBuilder {
     tools: Vec<Arc<dyn Tool>>,
     store: Option<Arc<dyn SessionStore>>,
     providers: InjectedProviders,
+    services: ServiceSettings,
+    chooses_model: bool,
     prompt_assembler: Option<Arc<dyn PromptAssembler>>,
     environment: Option<Environment>,
     scratch_root: Option<PathBuf>,
@@ -139,6 +145,52 @@ impl HalterBuilder {
         self
     }
 
+    /// Where no model is configured, uses that of the first service whose key
+    /// is in the environment, else the offline one. Which and why is told by
+    /// [`Halter::model_choice`].
+    pub fn with_available_model(mut self) -> Self {
+        self.chooses_model = true;
+        self
+    }
+
+    /// Uses these deadlines and attempts for every configured service,
+    /// whatever the configuration says.
+    pub fn with_resilience_policy(mut self, policy: ResiliencePolicy) -> Self {
+        self.services.resilience = Some(policy);
+        self
+    }
+
+    /// Has errors of configured services judged by this classifier.
+    pub fn with_provider_error_classifier(
+        mut self,
+        classifier: Arc<dyn ProviderErrorClassifier>,
+    ) -> Self {
+        self.services.classifier = Some(classifier);
+        self
+    }
+
+    /// Shares the rates of models with other harnesses of this process. All
+    /// sessions of one harness share them anyway.
+    pub fn with_rate_limiter(mut self, rates: RateLimiter) -> Self {
+        self.services.rates = rates;
+        self
+    }
+
+    /// Records the traffic with configured services into a file, which is
+    /// replaced if it is there. Keys are not in it.
+    pub fn with_recording(mut self, file: impl Into<PathBuf>) -> Self {
+        self.services.cassette = Some(Cassette::Record(file.into()));
+        self
+    }
+
+    /// Answers from a recording: no service is reached and no key needed. A
+    /// request that was not recorded fails the turn and names the first
+    /// difference.
+    pub fn with_replay(mut self, file: impl Into<PathBuf>) -> Self {
+        self.services.cassette = Some(Cassette::Replay(file.into()));
+        self
+    }
+
     /// Makes system prompts another way.
     pub fn with_prompt_assembler(mut self, assembler: Arc<dyn PromptAssembler>) -> Self {
         self.prompt_assembler = Some(assembler);
@@ -180,6 +232,10 @@ impl HalterBuilder {
                 .apply_model_override(&environment)
                 .map_err(config_failure)?;
         }
+        let mut model_choice = ModelChoice::Named;
+        if self.chooses_model && self.providers.all.is_none() {
+            model_choice = config.choose_model(&environment);
+        }
         config.validate().map_err(config_failure)?;
         if config.models.default.is_none() && self.providers.all.is_none() {
             return Err(invalid("[models.default] is required")
@@ -195,7 +251,14 @@ impl HalterBuilder {
         .await?;
         let sdk_hooks = registered(self.hooks)?;
         let config = Arc::new(config);
-        let models = registry(&config, self.providers, &environment)?;
+        let catalog = self.services.catalog.clone();
+        let model_services = Arc::new(Services::new(
+            config.clone(),
+            environment.clone(),
+            self.providers.named,
+            self.services,
+        )?);
+        let models = registry(&config, self.providers.all, &model_services)?;
         let store = match self.store {
             Some(store) => store,
             None => open_store(&config, &environment).await?,
@@ -220,6 +283,9 @@ impl HalterBuilder {
         Ok(Halter {
             runtime: SessionRuntime::new(Arc::new(services)),
             config,
+            model_choice,
+            model_services,
+            catalog,
             sdk_hooks: Arc::new(sdk_hooks),
         })
     }

@@ -2,20 +2,27 @@
 
 use crate::builder::HalterBuilder;
 use crate::error::config_failure;
+use crate::models::resolved;
 use crate::resources::{CompiledResources, ResourceCompiler};
-use halter_config::{HarnessConfig, load_path};
+use crate::services::Services;
+use halter_config::{ConfiguredProvider, HarnessConfig, ModelChoice, ModelConfig, load_path};
 use halter_hooks::Hooks;
-use halter_protocol::ResourceSnapshot;
+use halter_protocol::{ModelId, ResolvedModel, ResourceSnapshot};
+use halter_providers::catalog::Catalog;
 use halter_runtime::{HalterSession, SessionInit, SessionRuntime, ShutdownReport};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// A configured harness. Clones share everything.
 #[derive(Clone)]
 pub struct Halter {
     pub(crate) runtime: SessionRuntime,
     pub(crate) config: Arc<HarnessConfig>,
+    pub(crate) model_choice: ModelChoice,
+    pub(crate) model_services: Arc<Services>,
+    pub(crate) catalog: Catalog,
     /// Hooks of the embedding program, which outlive replaced resources.
     pub(crate) sdk_hooks: Arc<Hooks>,
 }
@@ -84,6 +91,38 @@ impl Halter {
     /// The configuration it was built from.
     pub fn config(&self) -> &HarnessConfig {
         &self.config
+    }
+
+    /// Why the default model is the one it is.
+    pub fn model_choice(&self) -> &ModelChoice {
+        &self.model_choice
+    }
+
+    /// What is known of models, and from where: the configuration, services
+    /// that were asked, refusals of conversations that were too long, the
+    /// built-in table.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Asks a configured or known service for its models. What it says of
+    /// them is in the [`catalog`](Self::catalog) from then on.
+    ///
+    /// # Errors
+    /// If the service is not described, its key is missing, or it does not
+    /// answer.
+    pub async fn list_models(&self, provider: &str) -> anyhow::Result<Vec<ResolvedModel>> {
+        let provider = ConfiguredProvider::from_name(provider);
+        let listed = self
+            .model_services
+            .list(&provider, &CancellationToken::new())
+            .await?;
+        let models = listed.into_iter().map(|answer| {
+            let id = ModelId::from(format!("{provider}/{}", answer.model));
+            let model = ModelConfig::new(provider.clone(), answer.model);
+            resolved(id, &model)
+        });
+        Ok(models.collect())
     }
 
     /// Ends all sessions: takes no new turns, lets running ones finish for at

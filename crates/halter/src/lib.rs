@@ -29,13 +29,14 @@
 //! | generated configuration | [`Halter::from_config`] |
 //! | replaced core services | [`RuntimeServices`](halter_runtime::RuntimeServices) |
 //!
-//! The facade is a face: [`HalterBuilder::build`] reads credentials and
-//! `HALTER_MODEL` from the environment, unless it is given one with
+//! The facade is a face: [`HalterBuilder::build`] reads credentials, addresses
+//! of services, proxies, `SSL_CERT_FILE` and `HALTER_MODEL` from the environment, unless it is given one with
 //! [`HalterBuilder::with_environment`]. The crates below it read none.
 
 mod builder;
 mod error;
 mod harness;
+mod local;
 mod models;
 pub mod prelude;
 pub mod prompts;
@@ -50,6 +51,7 @@ pub use halter_runtime::{
     HalterError, HalterSession, SessionInit, SessionStream, ShutdownReport, TurnStream,
 };
 pub use harness::Halter;
+pub use local::LocalServer;
 pub use resources::{CompiledResources, ResourceCompiler};
 
 #[cfg(doctest)]

@@ -1,8 +1,8 @@
 //! Configured models to a registry of models and providers.
 
 use crate::error::config_failure;
-use crate::services::Services;
-use halter_config::{ConfiguredProvider, Environment, HarnessConfig, ModelConfig};
+use crate::services::{Services, Unusable};
+use halter_config::{ConfiguredProvider, HarnessConfig, ModelConfig};
 use halter_protocol::{ModelId, ModelRole, ProviderKind, ProviderName, ResolvedModel};
 use halter_providers::{ModelRegistry, Provider};
 use std::collections::BTreeMap;
@@ -22,28 +22,31 @@ const INJECTED: &str = "custom";
 
 /// Builds the registry of a configuration.
 pub(crate) fn registry(
-    config: &Arc<HarnessConfig>,
-    injected: InjectedProviders,
-    environment: &Environment,
+    config: &HarnessConfig,
+    injected: Option<Arc<dyn Provider>>,
+    services: &Arc<Services>,
 ) -> anyhow::Result<ModelRegistry> {
     let mut registry = ModelRegistry::new();
-    if let Some(provider) = injected.all {
+    if let Some(provider) = injected {
+        services
+            .need_no_cassette()
+            .map_err(Unusable::into_failure)?;
         registry.register_provider(INJECTED, provider);
         for role in ModelRole::ALL {
             registry.register_model(injected_model(config, role));
         }
         return Ok(registry);
     }
-    let services = Services::new(config.clone(), environment.clone(), injected.named);
     for role in ModelRole::ALL {
         let model = config.model_for(role).map_err(config_failure)?;
         registry.register_model(resolved(ModelId::from(role.as_str()), model));
     }
     for provider in config.selected_providers() {
-        let served_by = services.provider(&provider).map_err(config_failure)?;
+        let served_by = services.provider(&provider);
+        let served_by = served_by.map_err(Unusable::into_failure)?;
         registry.register_provider(provider_name(&provider), served_by);
     }
-    registry.set_resolver(Arc::new(services));
+    registry.set_resolver(services.clone());
     Ok(registry)
 }
 

@@ -1,8 +1,17 @@
 //! Providers to inject with
-//! [`HalterBuilder::with_provider`](crate::HalterBuilder::with_provider), and
-//! the trait to write one.
+//! [`HalterBuilder::with_provider`](crate::HalterBuilder::with_provider), the
+//! trait to write one, and how configured services are borne with.
 
+pub use halter_config::ModelChoice;
 pub use halter_protocol::{ProviderError, ProviderErrorKind, StreamEvent};
+pub use halter_providers::cassette::CassetteError;
+pub use halter_providers::layers::{RateLimiter, RetryPolicy};
+pub use halter_providers::resilience::{
+    DefaultProviderErrorClassifier, ProviderErrorClassifier, ProviderTimeouts, ResiliencePolicy,
+};
+pub use halter_providers::services::{
+    AnthropicProvider, GeminiProvider, OpenAiProvider, OpenRouterProvider, OpenRouterRouting,
+};
 pub use halter_providers::{
     FakeProvider, Gate, ModelRegistry, OfflineProvider, Provider, ProviderCapabilities,
     ProviderRequest, Reply,

@@ -1,69 +1,136 @@
 //! Configured model services as providers: a wire, an endpoint, deadlines,
 //! retries and rate limits.
 
+use crate::error::config_failure;
 use crate::models::{provider_name, resolved};
 use halter_config::{
-    ChatDialect, ConfigError, ConfiguredProvider, Environment, HarnessConfig, ModelOverride,
-    ModelPrices, OpenRouterRouting, ProviderConfig, ProviderRuntimeConfig, ProviderWire,
-    ResilienceConfig, resolve_provider_runtime_config,
+    ChatDialect, ConfigError, ConfiguredProvider, Environment, HarnessConfig, KNOWN_SERVICES,
+    ModelOverride, ModelPrices, OpenRouterRouting, ProviderConfig, ProviderRuntimeConfig,
+    ProviderWire, ResilienceConfig, api_key_variables, resolve_provider_runtime_config,
 };
 use halter_protocol::{ModelId, ProviderName};
-use halter_providers::catalog::{Catalog, Claims, Prices};
+use halter_providers::cassette::{Cassette, Deck, Scrubber};
+use halter_providers::catalog::{Catalog, Claims, ModelAnswer, Prices};
 use halter_providers::http::{
     ClientSettings, Deadlines, Endpoint, HttpProvider, NetworkTransport, ProxySettings, Transport,
 };
-use halter_providers::layers::{RateLimiter, RetryPolicy, standard};
+use halter_providers::layers::{Classified, RateLimiter, RetryPolicy, standard};
+use halter_providers::resilience::{ProviderErrorClassifier, ProviderTimeouts, ResiliencePolicy};
+use halter_providers::secrets::Secrets;
 use halter_providers::wire::Wire;
 use halter_providers::wire::anthropic::Anthropic;
 use halter_providers::wire::chat::{Chat, Dialect};
 use halter_providers::wire::gemini::GeminiWire;
 use halter_providers::wire::responses::ResponsesWire;
 use halter_providers::{ModelResolver, OfflineProvider, Provider, RegistryError, ServedModel};
+use halter_runtime::HalterError;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How services are reached otherwise than the configuration says.
+#[derive(Default)]
+pub(crate) struct ServiceSettings {
+    /// The word of the embedding program, which wins over the configuration.
+    pub resilience: Option<ResiliencePolicy>,
+    /// Who says what errors mean.
+    pub classifier: Option<Arc<dyn ProviderErrorClassifier>>,
+    /// Rates that are shared with other harnesses.
+    pub rates: RateLimiter,
+    /// Traffic is recorded, or played back.
+    pub cassette: Option<Cassette>,
+    /// What is known of models.
+    pub catalog: Catalog,
+}
 
 /// The services of a harness, each put together when it is first asked for.
 pub(crate) struct Services {
     config: Arc<HarnessConfig>,
     environment: Environment,
-    catalog: Catalog,
-    rates: RateLimiter,
-    made: Mutex<BTreeMap<ProviderName, Arc<dyn Provider>>>,
+    settings: ServiceSettings,
+    deck: Option<Deck>,
+    made: Mutex<BTreeMap<ProviderName, Made>>,
+}
+
+/// A service that was put together.
+#[derive(Clone)]
+struct Made {
+    served_by: Arc<dyn Provider>,
+    /// Where its models are listed; an injected provider has no list.
+    listed_by: Option<Arc<HttpProvider>>,
 }
 
 impl Services {
     /// The services that a configuration describes. Those in `injected` take
     /// the place of configured ones.
+    ///
+    /// # Errors
+    /// If the cassette cannot be opened.
     pub fn new(
         config: Arc<HarnessConfig>,
         environment: Environment,
         injected: BTreeMap<ProviderName, Arc<dyn Provider>>,
-    ) -> Self {
-        let catalog = Catalog::new();
+        settings: ServiceSettings,
+    ) -> anyhow::Result<Self> {
+        let deck = match &settings.cassette {
+            Some(cassette) => Some(open(cassette, &config, &environment)?),
+            None => None,
+        };
         for (provider, table) in config.providers.tables() {
             for (model, facts) in &table.models {
-                catalog.configure(&provider_name(&provider), model, claims(facts));
+                let name = provider_name(&provider);
+                settings.catalog.configure(&name, model, claims(facts));
             }
         }
-        Self {
+        Ok(Self {
             config,
             environment,
-            catalog,
-            rates: RateLimiter::new(),
-            made: Mutex::new(injected),
-        }
+            settings,
+            deck,
+            made: Mutex::new(injected.into_iter().map(made).collect()),
+        })
     }
 
     /// The provider of a service.
     ///
     /// # Errors
-    /// If the service is not described or its key is missing.
-    pub fn provider(
+    /// If the service is not described, its key is missing, or a cassette is
+    /// in and it uses no network.
+    pub fn provider(&self, provider: &ConfiguredProvider) -> Result<Arc<dyn Provider>, Unusable> {
+        self.made(provider).map(|made| made.served_by)
+    }
+
+    /// The models that a service lists, which are known to the catalog from
+    /// then on.
+    ///
+    /// # Errors
+    /// If the service cannot be used, or does not answer.
+    pub async fn list(
         &self,
         provider: &ConfiguredProvider,
-    ) -> Result<Arc<dyn Provider>, ConfigError> {
+        cancel: &CancellationToken,
+    ) -> anyhow::Result<Vec<ModelAnswer>> {
+        let made = self.made(provider).map_err(Unusable::into_failure)?;
+        let Some(service) = made.listed_by else {
+            return Ok(Vec::new());
+        };
+        let answers = service.models(cancel).await?;
+        let name = provider_name(provider);
+        self.settings.catalog.take_answers(&name, answers.clone());
+        Ok(answers)
+    }
+
+    /// Refuses to go on with a cassette that nothing would pass through.
+    pub fn need_no_cassette(&self) -> Result<(), Unusable> {
+        match self.deck {
+            Some(_) => Err(Unusable::NoTraffic),
+            None => Ok(()),
+        }
+    }
+
+    fn made(&self, provider: &ConfiguredProvider) -> Result<Made, Unusable> {
         let name = provider_name(provider);
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = made.get(&name) {
@@ -74,45 +141,178 @@ impl Services {
         Ok(new)
     }
 
-    fn make(&self, provider: &ConfiguredProvider) -> Result<Arc<dyn Provider>, ConfigError> {
-        let lookup = |variable: &str| self.environment.text(variable).map(str::to_owned);
+    fn make(&self, provider: &ConfiguredProvider) -> Result<Made, Unusable> {
         let table = self.config.providers.get(provider);
-        let Some(reached) = resolve_provider_runtime_config(provider, table, lookup)? else {
-            return Ok(Arc::new(OfflineProvider::new()));
+        let reached = self.reach(provider, table)?;
+        let Some(reached) = reached else {
+            self.need_no_cassette()?;
+            return Ok(Made {
+                served_by: Arc::new(OfflineProvider::new()),
+                listed_by: None,
+            });
         };
-        let own = table.and_then(|table| table.resilience.as_ref());
-        let resilience = own.map_or_else(
-            || self.config.resilience.clone(),
-            |own| self.config.resilience.overridden_by(own),
-        );
+        let resilience = self.resilience(table);
         let routing = table.and_then(|table| table.routing.as_ref());
-        let transport = self.transport(&resilience, table);
+        let transport = self.transport(&resilience.timeouts, table);
+        let rates = self.settings.rates.clone();
         let http = HttpProvider::new(wire(&reached), endpoint(&reached, routing), transport)
-            .with_catalog(self.catalog.clone())
-            .with_rate_reports(self.rates.clone());
-        let retry = retry_policy(&resilience);
-        Ok(standard(Arc::new(http), retry, self.rates.clone()))
+            .with_catalog(self.settings.catalog.clone())
+            .with_rate_reports(rates.clone());
+        let http = Arc::new(http);
+        let mut served: Arc<dyn Provider> = http.clone();
+        if let Some(classifier) = &self.settings.classifier {
+            served = Arc::new(Classified::new(served, classifier.clone()));
+        }
+        Ok(Made {
+            served_by: standard(served, resilience.request_retry, rates),
+            listed_by: Some(http),
+        })
+    }
+
+    /// What is played back needs no key.
+    fn reach(
+        &self,
+        provider: &ConfiguredProvider,
+        table: Option<&ProviderConfig>,
+    ) -> Result<Option<ProviderRuntimeConfig>, ConfigError> {
+        let lookup = |variable: &str| self.environment.text(variable).map(str::to_owned);
+        let reached = resolve_provider_runtime_config(provider, table, lookup);
+        match reached {
+            Err(ConfigError::MissingApiKey { .. })
+                if self.deck.as_ref().is_some_and(Deck::replays) =>
+            {
+                let mut keyed = table.cloned().unwrap_or_default();
+                keyed.api_key = Some(NO_KEY.to_owned());
+                resolve_provider_runtime_config(provider, Some(&keyed), lookup)
+            }
+            reached => reached,
+        }
+    }
+
+    fn resilience(&self, table: Option<&ProviderConfig>) -> ResiliencePolicy {
+        if let Some(own) = &self.settings.resilience {
+            return own.clone();
+        }
+        let common = &self.config.resilience;
+        match table.and_then(|table| table.resilience.as_ref()) {
+            Some(own) => resilience_policy(&common.overridden_by(own)),
+            None => resilience_policy(common),
+        }
     }
 
     fn transport(
         &self,
-        resilience: &ResilienceConfig,
+        timeouts: &ProviderTimeouts,
         table: Option<&ProviderConfig>,
     ) -> Arc<dyn Transport> {
-        let timeouts = &resilience.timeouts;
         let ca_file = table.and_then(|table| table.ca_file.clone());
         let client = ClientSettings {
-            connect: Duration::from_secs(timeouts.connect_secs),
+            connect: timeouts.connect,
             proxies: proxies(&self.environment),
             ca_file: ca_file.or_else(|| certificates(&self.environment)),
             ..ClientSettings::default()
         };
-        Arc::new(Deadlines::new(
-            NetworkTransport::new(client),
-            Duration::from_secs(timeouts.request_secs),
-            Duration::from_secs(timeouts.stream_idle_secs),
-        ))
+        let network = NetworkTransport::new(client);
+        let patient = Arc::new(Deadlines::new(
+            network,
+            timeouts.request,
+            timeouts.stream_idle,
+        ));
+        match &self.deck {
+            Some(deck) => deck.around(patient),
+            None => patient,
+        }
     }
+}
+
+fn made((name, served_by): (ProviderName, Arc<dyn Provider>)) -> (ProviderName, Made) {
+    let listed_by = None;
+    (
+        name,
+        Made {
+            served_by,
+            listed_by,
+        },
+    )
+}
+
+/// Stands in for a key that nobody is sent.
+const NO_KEY: &str = "none";
+
+/// Why a service cannot be used.
+pub(crate) enum Unusable {
+    /// The configuration does not say enough.
+    Config(ConfigError),
+    /// A cassette is in, and the model uses no network.
+    NoTraffic,
+}
+
+impl From<ConfigError> for Unusable {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl Unusable {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Config(error) => error.code(),
+            Self::NoTraffic => "cassette_without_service",
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Config(error) => error.to_string(),
+            Self::NoTraffic => format!("{NO_TRAFFIC}: {NO_TRAFFIC_HINT}"),
+        }
+    }
+
+    /// The same as the builder tells it.
+    pub fn into_failure(self) -> anyhow::Error {
+        let code = self.code();
+        match self {
+            Self::Config(error) => config_failure(error),
+            Self::NoTraffic => HalterError::new(code, NO_TRAFFIC)
+                .with_hint(NO_TRAFFIC_HINT)
+                .into(),
+        }
+    }
+}
+
+const NO_TRAFFIC: &str = "the model that answers, such as the offline one, is no configured \
+    service, so there is nothing to record or to play back";
+const NO_TRAFFIC_HINT: &str =
+    "name the model of the recording, such as anthropic/claude-sonnet-5-5";
+
+/// Opens a cassette that holds none of the keys that are known here.
+fn open(
+    cassette: &Cassette,
+    config: &HarnessConfig,
+    environment: &Environment,
+) -> anyhow::Result<Deck> {
+    let mut secrets = Vec::new();
+    for (provider, table) in config.providers.tables() {
+        secrets.extend(table.api_key.clone());
+        secrets.extend(table.headers.values().cloned());
+        secrets.extend(keys_in(environment, &provider));
+    }
+    for service in &KNOWN_SERVICES {
+        let provider = ConfiguredProvider::from_name(service.name);
+        secrets.extend(keys_in(environment, &provider));
+    }
+    let secrets = secrets.into_iter().map(|secret| secret.trim().to_owned());
+    let scrubber = Scrubber::new(Secrets::new(secrets));
+    Deck::open(cassette, scrubber).map_err(|error| {
+        let summary = HalterError::new(error.code(), error.to_string());
+        anyhow::Error::new(error).context(summary)
+    })
+}
+
+fn keys_in(environment: &Environment, provider: &ConfiguredProvider) -> Vec<String> {
+    let variables = api_key_variables(provider);
+    let keys = variables.iter().filter_map(|name| environment.text(name));
+    keys.map(str::to_owned).collect()
 }
 
 /// Models by ids such as `ollama/qwen3`, which no role needs to name.
@@ -122,14 +322,14 @@ impl ModelResolver for Services {
             Err(ConfigError::UnknownModel { .. }) => return None,
             found => found,
         };
-        let served = model.and_then(|model| {
+        let served = model.map_err(Unusable::from).and_then(|model| {
             let provider = self.provider(&model.provider)?;
             Ok((resolved(id.clone(), &model), provider))
         });
         Some(served.map_err(|error| RegistryError::Unusable {
             id: id.clone(),
             code: error.code(),
-            message: error.to_string(),
+            message: error.message(),
         }))
     }
 }
@@ -164,14 +364,21 @@ fn endpoint(reached: &ProviderRuntimeConfig, routing: Option<&OpenRouterRouting>
     endpoint
 }
 
-fn retry_policy(resilience: &ResilienceConfig) -> RetryPolicy {
-    let retry = &resilience.request_retry;
-    RetryPolicy {
-        max_attempts: retry.max_attempts,
-        deadline: Duration::from_secs(retry.deadline_secs),
-        base_backoff: Duration::from_millis(retry.base_backoff_ms),
-        max_backoff: Duration::from_secs(retry.max_backoff_secs),
-        jitter_percent: retry.jitter_pct,
+fn resilience_policy(resilience: &ResilienceConfig) -> ResiliencePolicy {
+    let (timeouts, retry) = (&resilience.timeouts, &resilience.request_retry);
+    ResiliencePolicy {
+        timeouts: ProviderTimeouts {
+            connect: Duration::from_secs(timeouts.connect_secs),
+            request: Duration::from_secs(timeouts.request_secs),
+            stream_idle: Duration::from_secs(timeouts.stream_idle_secs),
+        },
+        request_retry: RetryPolicy {
+            max_attempts: retry.max_attempts,
+            deadline: Duration::from_secs(retry.deadline_secs),
+            base_backoff: Duration::from_millis(retry.base_backoff_ms),
+            max_backoff: Duration::from_secs(retry.max_backoff_secs),
+            jitter_percent: retry.jitter_pct,
+        },
     }
 }
 

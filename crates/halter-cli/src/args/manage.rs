@@ -98,6 +98,16 @@ pub enum ToolsCommand {
     },
 }
 
+/// The arguments of `models`.
+#[derive(Debug, Args)]
+pub struct ModelsArgs {
+    /// The service: anthropic, openai, openrouter, gemini, ollama, or one with a table; the one
+    /// of the default model if none is named
+    pub provider: Option<String>,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
 /// The arguments of `init`.
 #[derive(Debug, Args)]
 pub struct InitArgs {

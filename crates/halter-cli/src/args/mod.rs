@@ -4,7 +4,7 @@ mod manage;
 mod mock;
 mod run;
 
-pub use manage::{ConfigCommand, InitArgs, SessionsCommand, ToolsCommand, TrustArgs};
+pub use manage::{ConfigCommand, InitArgs, ModelsArgs, SessionsCommand, ToolsCommand, TrustArgs};
 pub use mock::{MockCommand, MockServeArgs};
 pub use run::{ChatArgs, OutputMode, RunArgs, RunOptions};
 
@@ -22,9 +22,12 @@ Examples:
   halter chat
   git diff | halter run --text -
 
-Without a configuration halter uses its built-in offline model and keeps
-sessions in ~/.local/share/halter/sessions.db. `halter init` writes a first
-halter.toml. Settings come from, later ones winning: defaults, the user's
+Without a configuration halter asks the model service whose key is set, first of
+ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY, GEMINI_API_KEY, else its
+built-in offline model, and keeps sessions in ~/.local/share/halter/sessions.db.
+`halter init` writes a first halter.toml.
+
+Settings come from, later ones winning: defaults, the user's
 ~/.config/halter/halter.toml, the project's halter.toml once it is trusted,
 --config, HALTER_* variables, flags.
 
@@ -139,6 +142,8 @@ pub enum Command {
     /// List tools, or call one without a model
     #[command(subcommand)]
     Tools(ToolsCommand),
+    /// List the models of a service and what is known of them
+    Models(ModelsArgs),
     /// Write a first halter.toml and trust it
     Init(InitArgs),
     /// Let a project's halter.toml count in full

@@ -1,6 +1,7 @@
 //! The arguments of `run` and `chat`.
 
 use clap::{Args, ValueEnum};
+use halter_providers::cassette::Cassette;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
@@ -22,6 +23,7 @@ Examples:
   git diff | halter run --text -
   halter run --output-schema answer.json \"How many tests are there?\"
   halter run --session ses_… \"Now fix the first one\"
+  halter run --model ollama/qwen3 --record run.jsonl \"Say hello\"
 
 Text is the default on a terminal, --json-result when the output is piped.
 Ctrl-C cancels the turn; a second one leaves at once.";
@@ -55,10 +57,10 @@ pub struct RunArgs {
 /// How turns are answered, whoever asks for them.
 #[derive(Debug, Args)]
 pub struct TurnOptions {
-    /// Use this configured model: default, small or subagent
+    /// Use this model: default, small or subagent, or any as provider/model
     #[arg(
         long,
-        value_name = "ID",
+        value_name = "MODEL",
         env = "HALTER_RUN_MODEL",
         hide_env_values = true
     )]
@@ -71,6 +73,31 @@ pub struct TurnOptions {
         hide_env_values = true
     )]
     pub max_turns: Option<NonZeroU32>,
+    /// Record the model traffic into this file, without keys
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "HALTER_RECORD",
+        hide_env_values = true,
+        conflicts_with = "replay"
+    )]
+    pub record: Option<PathBuf>,
+    /// Answer from a recording; no service is reached
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "HALTER_REPLAY",
+        hide_env_values = true
+    )]
+    pub replay: Option<PathBuf>,
+}
+
+impl TurnOptions {
+    /// The recording to make or to answer from.
+    pub fn cassette(&self) -> Option<Cassette> {
+        let record = self.record.clone().map(Cassette::Record);
+        record.or_else(|| self.replay.clone().map(Cassette::Replay))
+    }
 }
 
 /// What `run` and `sessions resume` share.
@@ -159,6 +186,8 @@ mod tests {
             turns: TurnOptions {
                 model: None,
                 max_turns: None,
+                record: None,
+                replay: None,
             },
             output_schema: None,
             timeout: None,

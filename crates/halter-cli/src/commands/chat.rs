@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 /help           this text
-/model [ID]     show the model, or use another configured one from now on
+/model [MODEL]  show the model, or use another from now on: a role or provider/model
 /session        show the session's id and how to come back to it
 /exit           leave; so do Ctrl-D, and Ctrl-C twice
 
@@ -35,6 +35,7 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         session: arguments.session,
         model: arguments.turns.model.clone(),
         max_turns: arguments.turns.max_turns,
+        cassette: arguments.turns.cassette(),
     };
     let live = Live::start(context, &wanted).await?;
     let editor = Editor::new(

@@ -5,6 +5,7 @@ mod config;
 mod documents;
 mod init;
 mod mock;
+mod models;
 mod resources;
 mod run;
 mod sessions;
@@ -24,6 +25,7 @@ pub async fn perform(context: &mut Context, command: Command) -> Result<Exit, Fa
         Command::Chat(arguments) => chat::chat(context, arguments).await,
         Command::Sessions(command) => sessions::sessions(context, command).await,
         Command::Tools(command) => tools::tools(context, command).await,
+        Command::Models(arguments) => models::models(context, arguments).await,
         Command::Init(arguments) => init::init(context, &arguments).await,
         Command::Trust(arguments) => trust::trust(context, arguments).await,
         Command::Validate(json) => validate::validate(context, json).await,

@@ -58,6 +58,7 @@ pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Fai
         session: request.session,
         model: request.options.turns.model.clone(),
         max_turns: request.options.turns.max_turns,
+        cassette: request.options.turns.cassette(),
     };
     let schema = request.options.output_schema.as_deref();
     let schema = schema.map(output_schema::read).transpose()?;

@@ -11,6 +11,7 @@
 )]
 
 mod bad_input;
+mod cassettes;
 mod config;
 mod disk;
 mod documents;
@@ -19,6 +20,7 @@ mod exits;
 #[allow(dead_code, reason = "each limit is used where it is tested")]
 mod limits;
 mod mock;
+mod models;
 mod place;
 mod run;
 mod scenarios;

@@ -3,7 +3,7 @@
 
 mod faults;
 mod moves;
-mod stage;
+pub mod stage;
 mod streams;
 mod structured;
 

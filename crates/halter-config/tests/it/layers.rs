@@ -215,10 +215,10 @@ async fn a_later_layer_may_turn_a_database_off() {
 #[tokio::test]
 async fn nothing_at_all_is_a_configuration_too() {
     let world = World::new();
-    let loaded = world.loaded().await;
+    let mut loaded = world.loaded().await;
     assert_eq!(loaded.config, halter_config::HarnessConfig::default());
     assert_eq!(loaded.warnings, []);
-    let loaded = loaded.or_offline();
+    loaded.choose_model(&world.environment()).unwrap();
     assert_eq!(
         loaded
             .config

@@ -14,6 +14,7 @@ mod consumers;
 mod examples;
 mod prefix;
 mod promises;
+mod reach;
 mod resources;
 mod seed_programs;
 mod services;

@@ -9,7 +9,7 @@ use std::process::Child;
 use tokio::runtime::{Builder, Runtime};
 
 /// Must be in no output.
-const KEY: &str = "sk-scenario-secret";
+pub const KEY: &str = "sk-scenario-secret";
 
 /// A model service that halter knows, as the mock plays it.
 pub struct Wire {
@@ -114,7 +114,7 @@ impl Stage {
         self.place.root().join("service.toml")
     }
 
-    fn arguments(&self, scenario: &str, mode: &str, more: &[&str]) -> Vec<String> {
+    pub fn arguments(&self, scenario: &str, mode: &str, more: &[&str]) -> Vec<String> {
         let config = self.settings_file().to_str().unwrap().to_owned();
         let mut all = vec!["--config".to_owned(), config, "run".to_owned()];
         all.push(mode.to_owned());
@@ -236,9 +236,10 @@ impl Stage {
         std::fs::read_to_string(self.place.work().join(name)).unwrap()
     }
 
-    /// Ends the service in good order.
-    pub fn close(self) {
+    /// Ends the service in good order; the directories stay.
+    pub fn close(self) -> Place {
         self.runtime.block_on(self.service.stop());
+        self.place
     }
 }
 
@@ -261,7 +262,7 @@ pub struct Played {
 }
 
 impl Played {
-    fn new(ran: Ran) -> Self {
+    pub fn new(ran: Ran) -> Self {
         assert!(!ran.stdout.contains(KEY) && !ran.stderr.contains(KEY));
         let events: Vec<Value> = ran.lines();
         let payloads: Vec<Value> = events.iter().map(|one| one["payload"].clone()).collect();
