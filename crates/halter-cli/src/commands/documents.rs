@@ -61,16 +61,34 @@ fn command_help(path: &[&str]) -> Result<String, Failure> {
 
 fn environment() -> String {
     let mut text = String::from(
-        "Environment variables of halter\n\nThey win over configuration files; flags win over them.\n\n",
+        "Environment variables of halter\n\nHALTER_* win over configuration files, and flags over \
+         them. A key or an address in a\nfile wins over the variable of its service.\n\n",
     );
     let overrides = halter_config::override_variables()
         .map(|(name, key)| (name.to_owned(), format!("setting {key}")));
-    let keys = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"]
-        .map(|name| (name.to_owned(), "key of that model service".to_owned()));
+    let services = halter_config::KNOWN_SERVICES.iter().flat_map(|service| {
+        let keys = service.key_variables.iter();
+        let keys = keys.map(|name| (*name, format!("key of {}", service.title)));
+        let address = service.base_url_variable.into_iter();
+        keys.chain(address.map(|name| (name, format!("address of {}", service.title))))
+    });
+    let services = services.map(|(name, meaning)| (name.to_owned(), meaning));
     let own = [
         (
             "HALTER_LOG",
             "what is logged, such as info or halter_runtime=debug; else RUST_LOG",
+        ),
+        (
+            "NAME_API_KEY",
+            "key of the service in [providers.name], whatever its name",
+        ),
+        (
+            "SSL_CERT_FILE",
+            "a PEM file with authorities to trust besides the system's",
+        ),
+        (
+            "HTTPS_PROXY, ALL_PROXY",
+            "proxies to model services; also http_proxy, NO_PROXY",
         ),
         ("NO_COLOR", "no colour, whatever its value"),
         ("CLICOLOR_FORCE", "colour also without a terminal"),
@@ -89,7 +107,7 @@ fn environment() -> String {
     ]
     .map(|(name, meaning)| (name.to_owned(), meaning.to_owned()));
     let flags = flags(&Cli::command(), "halter");
-    for (name, meaning) in overrides.chain(keys).chain(own).chain(flags) {
+    for (name, meaning) in overrides.chain(services).chain(own).chain(flags) {
         text.push_str(&format!("  {name:<30} {meaning}\n"));
     }
     text

@@ -29,9 +29,10 @@ pub async fn init(context: &mut Context, arguments: &InitArgs) -> Result<Exit, F
             .json(&json!({"path": shown, "trusted": trusted.is_ok()}))?,
         false => context.data.line(&format!("wrote {shown}"))?,
     }
-    context
-        .talk
-        .note("it uses the offline model; name a provider and a model under [models.default]");
+    context.talk.note(
+        "it uses the offline model; name a provider and a model under [models.default], and put \
+         the key into the variable that stands beside it",
+    );
     Ok(Exit::Success)
 }
 

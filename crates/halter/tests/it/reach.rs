@@ -161,11 +161,11 @@ async fn say_in(harness: &Halter, prompt: &str, init: SessionInit) -> Result<Str
     if let SessionEventPayload::TurnFailed { error, .. } = ended {
         return Err(format!("{}: {}", error.code, error.message));
     }
-    let texts = events.iter().filter_map(|event| match &event.payload {
+    let mut texts = events.iter().filter_map(|event| match &event.payload {
         SessionEventPayload::MessageItem { message } => Some(message.as_assistant()?.plain_text()),
         _ => None,
     });
-    Ok(texts.last().unwrap())
+    Ok(texts.next_back().unwrap())
 }
 
 #[tokio::test]
