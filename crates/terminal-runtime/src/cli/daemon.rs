@@ -43,19 +43,24 @@ pub fn run(sources: &Sources) -> Result<u8, Failure> {
     served
 }
 
-/// The signals that end the daemon.
+/// The signals that end the daemon. One that was ignored when it was started,
+/// as `nohup` does, stays ignored.
 struct Signals {
     terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
+    interrupt: Option<Signal>,
+    hang_up: Option<Signal>,
 }
 
 impl Signals {
     fn listen() -> io::Result<Self> {
+        let unless_ignored = |kind: SignalKind| match is_ignored(kind) {
+            true => Ok(None),
+            false => signal(kind).map(Some),
+        };
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
+            interrupt: unless_ignored(SignalKind::interrupt())?,
+            hang_up: unless_ignored(SignalKind::hangup())?,
         })
     }
 
@@ -71,10 +76,30 @@ impl Signals {
     async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hang_up.recv() => {}
+            () = received(&mut self.interrupt) => {}
+            () = received(&mut self.hang_up) => {}
         }
     }
+}
+
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether whoever started us wanted us to ignore a signal. Known on Linux.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
+    ignored & (1 << (kind.as_raw_value() - 1)) != 0
 }
 
 fn start_log(settings: &Settings) {

@@ -54,7 +54,10 @@ pub fn unique_sleep() -> String {
 
 /// The command that starts a runtime in a directory, without starting it.
 pub fn command(directory: &Path) -> Command {
-    let mut command = Command::new(PROGRAM);
+    prepared(Command::new(PROGRAM), directory)
+}
+
+fn prepared(mut command: Command, directory: &Path) -> Command {
     command
         .current_dir(directory)
         .env_clear()
@@ -72,6 +75,8 @@ pub struct Plan<'plan> {
     pub flags: &'plan [&'plan str],
     pub variables: &'plan [(&'plan str, &'plan str)],
     pub stdin: bool,
+    /// A signal that whoever starts it ignores.
+    pub ignored: Option<&'plan str>,
 }
 
 /// A running runtime. Dropping it ends it and everything it started.
@@ -98,7 +103,15 @@ impl Runtime {
             .append(true)
             .open(directory.path().join("log"))
             .unwrap();
-        let mut command = command(directory.path());
+        let mut command = match plan.ignored {
+            None => command(directory.path()),
+            Some(signal) => {
+                let mut shell = Command::new("sh");
+                let script = format!("trap '' {signal}; exec \"$0\" \"$@\"");
+                shell.args(["-c", &script, PROGRAM]);
+                prepared(shell, directory.path())
+            }
+        };
         if plan.stdin {
             command
                 .arg("--stdin")

@@ -474,6 +474,21 @@ fn end_twice(runtime: &Runtime) {
 }
 
 #[test]
+fn a_hang_up_ends_the_runtime_unless_it_was_started_to_ignore_it() {
+    let mut runtime = Runtime::start();
+    runtime.signal(Signal::HUP);
+    assert!(runtime.wait().success());
+    let mut runtime = Runtime::with(&Plan {
+        ignored: Some("HUP"),
+        ..Plan::default()
+    });
+    runtime.signal(Signal::HUP);
+    Plain::socket(&runtime.socket()).ok("system.ping", json!({}));
+    runtime.signal(Signal::TERM);
+    assert!(runtime.wait().success());
+}
+
+#[test]
 fn standard_input_that_ends_ends_the_runtime_after_every_answer() {
     let mut runtime = Runtime::with(&Plan {
         stdin: true,
