@@ -322,3 +322,86 @@ proptest! {
         }
     }
 }
+
+const PIPE_FD: i32 = 3;
+const MEMORY_FD: i32 = 4;
+const OVERFLOW: &str = "SPOOL_TEST_OVERFLOW";
+
+/// Not a test by itself: what a program does that fills a spool until it is
+/// killed. Its descriptors and path are given by the test below.
+#[test]
+#[ignore = "run by another test as a program of its own"]
+fn a_program_that_fills_a_spool() {
+    let Some(path) = std::env::var_os(OVERFLOW) else {
+        return;
+    };
+    let inherited = |fd: i32| {
+        let path = format!("/proc/self/fd/{fd}");
+        let file = File::options().read(true).write(fd == MEMORY_FD).open(path);
+        file.unwrap()
+    };
+    let pipe = inherited(PIPE_FD);
+    let spool = Spool::new(inherited(MEMORY_FD), PathBuf::from(path), QUOTA).unwrap();
+    while spool.splice_from(&pipe).unwrap() != Moved::End {
+        std::thread::yield_now();
+    }
+}
+
+const QUOTA: u64 = 3_000_000;
+
+/// Kills the program that fills a spool again and again, and follows it up by
+/// another: every byte is there, and every byte that is not was counted.
+#[cfg_attr(halter_portable, ignore = "needs splice")]
+#[test]
+fn no_byte_is_lost_when_the_program_that_fills_a_spool_is_killed() {
+    use halter_exec::{DescriptorMapping, LaunchPlan, Signal, launch};
+    use std::os::fd::AsFd;
+
+    let mut stream = Stream::new(QUOTA);
+    let mut plan = LaunchPlan::new(std::env::current_exe().unwrap(), "/").standard_streams();
+    let filler = "spool::a_program_that_fills_a_spool";
+    plan.arguments
+        .extend(["--ignored", "--exact", filler].map(Into::into));
+    plan.environment.set(OVERFLOW, stream.overflow());
+    plan.descriptors.extend(
+        [(3, PIPE_FD), (4, MEMORY_FD)].map(|(slot, target)| DescriptorMapping { slot, target }),
+    );
+    let null = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .unwrap();
+    let (pipe, memory) = (
+        stream.read.try_clone().unwrap(),
+        stream.memory.try_clone().unwrap(),
+    );
+    let null = null.as_fd();
+    let slots = [null, null, null, pipe.as_fd(), memory.as_fd()];
+
+    // More than is kept, so that the kills fall into the gap too.
+    let bytes: Vec<u8> = (0..4_000_000_usize)
+        .map(|place| (place * 31 + place / 251) as u8)
+        .collect();
+    stream.written = bytes.clone();
+    let mut write = stream.write.take().unwrap();
+    let writer = std::thread::spawn(move || write.write_all(&bytes));
+    let mut pause = 1;
+    while !writer.is_finished() {
+        let child = launch(&plan, &slots).unwrap();
+        // Some die before they have begun, some in the middle.
+        pause = pause * 7 % 61;
+        let _ = child
+            .pidfd
+            .has_ended(std::time::Duration::from_millis(pause));
+        let _ = child.pidfd.send(Signal::KILL);
+        crate::launch::end_of(&child);
+    }
+    writer.join().unwrap().unwrap();
+    stream.reopen();
+    stream.drain();
+    let total = stream.written.len() as u64;
+    assert_eq!(stream.spool.total(), total);
+    let (kept, gap) = all(&mut stream.spool.reader(0), 1 << 20);
+    assert!(kept == stream.written[..usize::try_from(QUOTA).unwrap()]);
+    assert_eq!(gap, Some((QUOTA, total)));
+}
