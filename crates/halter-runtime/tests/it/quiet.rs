@@ -22,7 +22,7 @@ const LOUD: [&str; 14] = [
 ];
 
 /// Crates that face a user, or only tests.
-const NOT_LIBRARIES: [&str; 2] = ["halter-cli", "halter-testkit"];
+const NOT_LIBRARIES: [&str; 3] = ["halter-cli", "halter-testkit", "terminal-runtime"];
 
 /// The one place that looks at the environment: configuration is loaded there,
 /// once, by whoever asks for it.
