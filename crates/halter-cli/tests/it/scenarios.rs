@@ -1,14 +1,12 @@
 //! Scenarios of the model service, played with the whole binary: each asserts
 //! the events, the requests that the service captured, and files on disk.
 
+mod dialects;
 mod faults;
 mod moves;
 pub mod stage;
 mod streams;
 mod structured;
-
-use std::collections::BTreeSet;
-use std::path::Path;
 
 /// A test for each scenario, and the list of them: a name without a function
 /// does not compile, and a function without a name here is unused.
@@ -51,6 +49,15 @@ played! {
     structured::structured_repair on WIRES;
     structured::structured_tool on WIRES;
     structured::structured_hopeless on WIRES;
+    moves::default on ANTHROPIC;
+    moves::empty on ANTHROPIC;
+    moves::redacted_thinking on ANTHROPIC;
+    moves::many_steps on ANTHROPIC;
+    moves::empty_arguments on ANTHROPIC;
+    moves::wrong_type on ANTHROPIC;
+    moves::tool_list on ANTHROPIC;
+    moves::cached on ANTHROPIC;
+    moves::gated on ANTHROPIC;
     faults::overloaded on ANTHROPIC;
     faults::overloaded_once on WIRES;
     faults::rate_limited on ANTHROPIC;
@@ -64,6 +71,19 @@ played! {
     faults::reset_at_start on WIRES;
     faults::stall on ANTHROPIC;
     faults::max_tokens_in_call on WIRES;
+    faults::late_first_byte on ANTHROPIC;
+    faults::hang on ANTHROPIC;
+    faults::stall_at_start on ANTHROPIC;
+    faults::stall_with_pings on ANTHROPIC;
+    faults::invalid_after_ok on WIRES;
+    faults::garbage on WIRES;
+    faults::rate_limited_once on ANTHROPIC;
+    faults::retry_after_date on ANTHROPIC;
+    faults::rate_headers on ANTHROPIC;
+    faults::server_error on ANTHROPIC;
+    faults::forbidden on ANTHROPIC;
+    faults::no_credit on ANTHROPIC;
+    faults::context_exceeded on ANTHROPIC;
     streams::unicode on WIRES;
     streams::crlf on WIRES;
     streams::split_bytes on WIRES;
@@ -76,6 +96,34 @@ played! {
     streams::error_before_content on WIRES;
     streams::truncate_at_end on WIRES;
     streams::unavailable on WIRES;
+    streams::cr on ANTHROPIC;
+    streams::many_deltas on ANTHROPIC;
+    streams::huge_line on ANTHROPIC;
+    streams::max_tokens_after_call on WIRES;
+    streams::refusal on WIRES;
+    streams::content_filter on ANTHROPIC;
+    streams::context_window on ANTHROPIC;
+    streams::pause on ANTHROPIC;
+    streams::unknown_stop on ANTHROPIC;
+    dialects::chat_missing_index on CHAT;
+    dialects::chat_repeated_id on CHAT;
+    dialects::chat_empty_id on CHAT;
+    dialects::chat_whole_call on CHAT;
+    dialects::chat_split_name on CHAT;
+    dialects::chat_arguments_object on CHAT;
+    dialects::chat_shared_index on CHAT;
+    dialects::chat_stop_with_calls on CHAT;
+    dialects::chat_empty_arguments on CHAT;
+    dialects::chat_usage_on_choice on CHAT;
+    dialects::chat_no_usage on CHAT;
+    dialects::chat_missing_done on CHAT;
+    dialects::chat_processing_comments on CHAT;
+    dialects::chat_reasoning on CHAT;
+    dialects::chat_reasoning_text on CHAT;
+    dialects::chat_think_tags on CHAT;
+    dialects::chat_reasoning_content on CHAT;
+    dialects::chat_reasoning_details on CHAT;
+    dialects::chat_error_chunk on CHAT;
 }
 
 #[test]
@@ -109,26 +157,15 @@ const WAITING: &[(&str, &str)] = &[
     ("hook_rewrites", "hook files"),
     ("mcp_stdio", "MCP"),
     ("image_result", "images in tool results"),
+    ("images", "pictures on the command line"),
 ];
 
-/// The names in the script of whole-harness scenarios.
-fn moves() -> BTreeSet<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../halter-mock/scenarios/moves.toml");
-    let script = std::fs::read_to_string(path).unwrap();
-    let names = script.lines().filter_map(|line| {
-        let name = line.strip_prefix("[scenarios.")?.strip_suffix(']')?;
-        Some(name.to_owned())
-    });
-    names.collect()
-}
-
 #[test]
-fn every_move_is_played_or_waits_for_its_part() {
-    let moves = moves();
-    assert!(moves.len() > 20, "{moves:?}");
-    for name in &moves {
-        let waits = WAITING.iter().any(|(waiting, _)| waiting == name);
-        let played = PLAYED.contains(&name.as_str());
+fn every_scenario_is_played_or_waits_for_its_part() {
+    let library = halter_mock::ScenarioLibrary::built_in().unwrap();
+    for (name, _) in library.iter() {
+        let waits = WAITING.iter().any(|(waiting, _)| *waiting == name);
+        let played = PLAYED.contains(&name);
         assert!(played != waits, "{name}: played {played}, waits {waits}");
     }
 }

@@ -237,3 +237,78 @@ fn sleepers(stage: &Stage) -> Vec<i32> {
     let all = crate::place::processes_with("sleep 600");
     all.into_iter().filter(here).collect()
 }
+
+pub fn default(stage: &Stage) {
+    let played = stage.play("default");
+    assert_eq!(played.completed(), "You said: please");
+    stage.requests("default", &[0]);
+}
+
+/// An answer of nothing is asked for once more, and then told.
+pub fn empty(stage: &Stage) {
+    let played = stage.play("empty");
+    played.failed(1, "empty_answer");
+    assert_eq!(played.streamed(), "");
+    stage.assert_untouched();
+}
+
+pub fn redacted_thinking(stage: &Stage) {
+    let played = stage.play("redacted_thinking");
+    assert_eq!(played.completed(), "Read.");
+    assert_eq!(played.tools(), ok(&["read"]));
+    stage.requests("redacted_thinking", &[0, 1]);
+}
+
+/// A model that never ends is ended by the limit of its calls.
+pub fn many_steps(stage: &Stage) {
+    let played = stage.play_with("many_steps", &["--max-turns", "3"]);
+    played.failed(1, "max_turns_reached");
+    assert_eq!(played.tools(), ok(&["read", "read", "read"]));
+    stage.requests("many_steps", &[0, 1, 2]);
+    stage.assert_untouched();
+}
+
+pub fn empty_arguments(stage: &Stage) {
+    let played = stage.play("empty_arguments");
+    let answer = played.completed();
+    assert!(answer.contains("invalid_arguments"), "{answer}");
+    let refused = ("task".to_owned(), "invalid_arguments".to_owned());
+    assert_eq!(played.tools(), [refused]);
+    stage.requests("empty_arguments", &[0, 1]);
+}
+
+pub fn wrong_type(stage: &Stage) {
+    let played = stage.play("wrong_type");
+    assert!(played.completed().contains("alpha"));
+    let bad = ("read".to_owned(), "invalid_arguments".to_owned());
+    assert_eq!(played.tools(), [vec![bad], ok(&["read"])].concat());
+    stage.requests("wrong_type", &[0, 1, 2]);
+}
+
+pub fn tool_list(stage: &Stage) {
+    let answer = stage.play("tool_list").completed();
+    for tool in ["read", "glob", "grep", "write", "edit", "shell"] {
+        assert!(answer.contains(tool), "{answer}");
+    }
+    stage.requests("tool_list", &[0]);
+}
+
+pub fn cached(stage: &Stage) {
+    let played = stage.play("cached");
+    assert_eq!(played.completed(), "Cached.");
+    let usage = &played.one("turn_completed")["usage"]["buckets"];
+    let buckets = json!({
+        "uncached_input": 11, "cache_read": 2000, "cache_write": 340, "output": 5, "reasoning": 6
+    });
+    assert_eq!(*usage, buckets);
+    stage.requests("cached", &[0]);
+}
+
+/// What has come is shown while the rest is still awaited.
+pub fn gated(stage: &Stage) {
+    let child = stage.play_until("gated", "\"Before \"");
+    stage.open_gate("gated");
+    let played = stage.ended(child);
+    assert_eq!(played.completed(), "Before and after.");
+    stage.requests("gated", &[0]);
+}

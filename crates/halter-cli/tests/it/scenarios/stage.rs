@@ -154,6 +154,11 @@ impl Stage {
         child
     }
 
+    /// Lets the service go on where a scenario holds.
+    pub fn open_gate(&self, name: &str) {
+        self.service.open_gate(name).unwrap();
+    }
+
     /// Waits for the end of what [`Self::play_until`] started.
     pub fn ended(&self, child: Child) -> Played {
         let mut ran = finish(child);

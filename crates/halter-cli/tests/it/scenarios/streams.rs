@@ -79,3 +79,63 @@ pub fn unavailable(stage: &Stage) {
     played.failed(6, "provider_unavailable");
     stage.requests("unavailable", &[0, 0]);
 }
+
+pub fn cr(stage: &Stage) {
+    assert_text(stage, "cr", "One-byte line ends.");
+}
+
+pub fn many_deltas(stage: &Stage) {
+    let text = ["The quick brown fox jumps over the lazy dog."; 6].join(" ");
+    assert_text(stage, "many_deltas", &text);
+}
+
+pub fn huge_line(stage: &Stage) {
+    let played = stage.play("huge_line");
+    let answer = played.completed();
+    assert!(answer.ends_with("The end."));
+    assert_eq!(answer.len(), 4_000_000 + "The end.".len());
+    stage.requests("huge_line", &[0]);
+}
+
+/// The call was whole when the answer was cut off: it is run.
+pub fn max_tokens_after_call(stage: &Stage) {
+    let played = stage.play("max_tokens_after_call");
+    assert_eq!(played.completed(), "Going on.");
+    assert_eq!(played.tools().len(), 1);
+    stage.requests("max_tokens_after_call", &[0, 1]);
+}
+
+pub fn refusal(stage: &Stage) {
+    let played = stage.play("refusal");
+    assert_eq!(played.completed(), "I would rather not.");
+    let said = played.all("message_item");
+    assert_eq!(said.last().unwrap()["message"]["stop_reason"], "refusal");
+    stage.requests("refusal", &[0]);
+}
+
+/// Nothing was said, and why not is told.
+pub fn content_filter(stage: &Stage) {
+    let played = stage.play("content_filter");
+    played.failed(1, "model_refused");
+    stage.requests("content_filter", &[0]);
+}
+
+/// A full window cuts the answer off: that is no end.
+pub fn context_window(stage: &Stage) {
+    let played = stage.play("context_window");
+    played.failed(1, "output_limit_reached");
+    assert_eq!(played.answer(), "No room for");
+    stage.requests("context_window", &[0]);
+}
+
+pub fn pause(stage: &Stage) {
+    assert_text(stage, "pause", "One moment.");
+}
+
+pub fn unknown_stop(stage: &Stage) {
+    let played = stage.play("unknown_stop");
+    assert_eq!(played.completed(), "Stopped by the tide.");
+    let said = played.all("message_item");
+    assert_eq!(said.last().unwrap()["message"]["stop_reason"], "high_tide");
+    stage.requests("unknown_stop", &[0]);
+}
