@@ -3,10 +3,10 @@
 //! own list win.
 
 use super::{Claims, Prices};
-use halter_protocol::ReasoningEffort::{self, High, Low, Medium, Minimal};
+use halter_protocol::ReasoningEffort::{self, High, Low, Max, Medium, Minimal, XHigh};
 
 /// The day the table was last true to its author's knowledge.
-pub const TABLE_DATE: &str = "2025-10-01";
+pub const TABLE_DATE: &str = "2026-11-15";
 
 struct Row {
     /// The model's name; dated versions of it match as well.
@@ -47,18 +47,79 @@ const GPT_5: Row = Row {
     ..row("gpt-5", 400_000, 128_000)
 };
 
-const TABLE: [Row; 12] = [
+/// Prices of these depend on the length of the prompt: none is truer than a
+/// wrong one.
+const GPT_5_4: Row = Row {
+    reasoning: Some(&[ReasoningEffort::None, Low, Medium, High, XHigh]),
+    context_window: 1_050_000,
+    name: "gpt-5.4",
+    ..GPT_5
+};
+
+/// Claude with the window and the output of the newer ones.
+const fn claude(name: &'static str, prices: Option<Prices>) -> Row {
     Row {
-        prices: prices(5_000, 500, 6_250, 25_000),
+        prices,
+        ..row(name, 1_000_000, 128_000)
+    }
+}
+
+const GPT_5_6: Row = Row {
+    reasoning: Some(&[ReasoningEffort::None, Low, Medium, High, XHigh, Max]),
+    name: "gpt-5.6",
+    ..GPT_5_4
+};
+
+const OPUS: Option<Prices> = prices(5_000, 500, 6_250, 25_000);
+const SONNET: Option<Prices> = prices(3_000, 300, 3_750, 15_000);
+const SONNET_5: Option<Prices> = prices(2_000, 200, 2_500, 10_000);
+const FABLE: Option<Prices> = prices(10_000, 1_000, 12_500, 50_000);
+
+const TABLE: [Row; 30] = [
+    claude("claude-fable-5-1", FABLE),
+    claude("claude-fable-5", FABLE),
+    claude("claude-opus-5-5", prices(4_000, 400, 5_000, 20_000)),
+    claude("claude-opus-5", OPUS),
+    claude("claude-opus-4-8", OPUS),
+    claude("claude-opus-4-6", OPUS),
+    Row {
+        prices: OPUS,
         ..row("claude-opus-4-5", 200_000, 64_000)
     },
+    claude("claude-sonnet-5-5", SONNET_5),
+    claude("claude-sonnet-5", SONNET_5),
+    claude("claude-sonnet-4-6", SONNET),
     Row {
-        prices: prices(3_000, 300, 3_750, 15_000),
+        prices: SONNET,
         ..row("claude-sonnet-4-5", 200_000, 64_000)
     },
+    // Its price has steps.
+    claude("claude-haiku-5-5", None),
     Row {
         prices: prices(1_000, 100, 1_250, 5_000),
         ..row("claude-haiku-4-5", 200_000, 64_000)
+    },
+    GPT_5_6,
+    Row {
+        name: "gpt-5.6-sol",
+        ..GPT_5_6
+    },
+    Row {
+        name: "gpt-5.6-terra",
+        ..GPT_5_6
+    },
+    GPT_5_4,
+    Row {
+        name: "gpt-5.2",
+        prices: prices(1_750, 175, 1_750, 14_000),
+        reasoning: GPT_5_4.reasoning,
+        ..GPT_5
+    },
+    Row {
+        name: "gpt-5.1",
+        prices: prices(1_250, 125, 1_250, 10_000),
+        reasoning: Some(&[ReasoningEffort::None, Low, Medium, High]),
+        ..GPT_5
     },
     Row {
         prices: prices(1_250, 125, 1_250, 10_000),
@@ -86,8 +147,9 @@ const TABLE: [Row; 12] = [
         prices: prices(150, 75, 150, 600),
         ..row("gpt-4o-mini", 128_000, 16_384)
     },
-    // Prices of these depend on the length of the prompt: none is truer than
-    // a wrong one.
+    // Prices of these depend on the length of the prompt, or on its kind.
+    row("gemini-3.1-pro-preview", 1_048_576, 65_536),
+    row("gemini-3-flash-preview", 1_048_576, 65_536),
     row("gemini-2.5-pro", 1_048_576, 65_536),
     Row {
         prices: prices(300, 30, 300, 2_500),
@@ -146,9 +208,11 @@ mod tests {
             assert_eq!(window(name), Some(200_000), "{name}");
         }
         assert_eq!(window("gpt-5-2025-08-07"), Some(400_000));
-        assert_eq!(window("gpt-5.1"), None);
+        assert_eq!(window("gpt-5.1-2025-11-13"), Some(400_000));
+        assert_eq!(window("gpt-5.3"), None);
         assert_eq!(window("gpt-5-pro"), None);
-        assert_eq!(window("claude-sonnet-4-6"), None);
+        assert_eq!(window("claude-sonnet-4-6"), Some(1_000_000));
+        assert_eq!(window("claude-sonnet-4"), None);
     }
 
     #[test]

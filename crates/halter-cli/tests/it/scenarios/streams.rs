@@ -105,12 +105,13 @@ pub fn max_tokens_after_call(stage: &Stage) {
     stage.requests("max_tokens_after_call", &[0, 1]);
 }
 
+/// What the model said is kept, and that it declined is told.
 pub fn refusal(stage: &Stage) {
     let played = stage.play("refusal");
-    assert_eq!(played.completed(), "I would rather not.");
-    let said = played.all("message_item");
-    assert_eq!(said.last().unwrap()["message"]["stop_reason"], "refusal");
+    played.failed(1, "model_refused");
+    assert_eq!(played.answer(), "I would rather not.");
     stage.requests("refusal", &[0]);
+    stage.assert_untouched();
 }
 
 /// Nothing was said, and why not is told.
