@@ -9,7 +9,9 @@ use std::time::Duration;
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::exit::ExitStatus;
-use crate::limits::{MAX_COMMAND_BYTES, SHELL_ANSWER_LOOK, SHELL_CLOSE_GRACE};
+use crate::limits::{
+    MAX_COMMAND_BYTES, SHELL_ANSWER_LOOK, SHELL_CLOSE_GRACE, SHELL_START_DEADLINE,
+};
 use crate::nonce;
 use crate::shell::ShellConfig;
 use crate::shell::dialect::{Dialect, Handling, Script, TrapWatch};
@@ -42,11 +44,17 @@ pub struct ShellDriver<H: ShellHost> {
     /// Whether an interrupted shell may have left a state for an exit that
     /// did not come.
     exit_state_left: bool,
+    /// Whether an interrupt may still be on its way to the shell.
+    disturbed: bool,
     /// Whether an adopted shell may not have been told of its command.
     handover: Handover,
     /// How often in a row it seemed that the shell will not answer.
     deaf_looks: u32,
 }
+
+/// How long a shell that was interrupted may take to answer, before it is
+/// asked again.
+const CALM_LOOK: Duration = Duration::from_millis(250);
 
 /// The status of a command that Bash could not parse.
 const SYNTAX_ERROR: i32 = 2;
@@ -120,6 +128,7 @@ impl<H: ShellHost> ShellDriver<H> {
             followers: None,
             state_lost: false,
             exit_state_left: false,
+            disturbed: false,
             handover: Handover::Certain,
             deaf_looks: 0,
         }
@@ -153,6 +162,7 @@ impl<H: ShellHost> ShellDriver<H> {
             followers: None,
             state_lost: false,
             exit_state_left: true,
+            disturbed: true,
             handover,
             deaf_looks: 0,
         }
@@ -203,6 +213,7 @@ impl<H: ShellHost> ShellDriver<H> {
             ));
         }
         self.make_live().await?;
+        self.calm_down().await?;
         let sent_to = self.directory_for(command.cwd)?;
         let (Some(live), Some(snapshots)) = (&self.live, &self.snapshots) else {
             return Err(no_shell());
@@ -256,6 +267,33 @@ impl<H: ShellHost> ShellDriver<H> {
         self.deaf_looks = 0;
         self.host.remember(&self.state);
         self.give().map_err(failed)
+    }
+
+    /// Waits until a shell that was interrupted has answered something said
+    /// after that: an interrupt that reaches it late makes it drop lines it
+    /// has read already.
+    async fn calm_down(&mut self) -> Result<(), ExecError> {
+        if !std::mem::take(&mut self.disturbed) {
+            return Ok(());
+        }
+        let until = tokio::time::Instant::now() + SHELL_START_DEADLINE;
+        while let Some(live) = &mut self.live {
+            let nonce = nonce::short()?;
+            let question = [b"\n".to_vec(), live.dialect.end_line(&nonce)].concat();
+            // One that cannot be asked is dead, which shows below.
+            let _ = live.send(&question);
+            match tokio::time::timeout(CALM_LOOK, live.ended(&nonce)).await {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => break,
+                Err(_) if tokio::time::Instant::now() < until => {}
+                Err(_) => {
+                    live.process.signal(Signal::KILL);
+                    live.process.exited().await;
+                    break;
+                }
+            }
+        }
+        self.make_live().await
     }
 
     /// Says the lines of the command to the shell.
@@ -359,6 +397,7 @@ impl<H: ShellHost> ShellDriver<H> {
             _ => None,
         };
         self.exit_state_left = true;
+        self.disturbed = true;
         self.finish(ended, Stopped::ByInterrupt)
     }
 
