@@ -109,3 +109,6 @@ pub const MAX_RECORD_FILE_BYTES: u64 = 64 * 1024;
 /// How long a command that is cancelled gets between the first signal and
 /// TERM.
 pub const CANCEL_GRACE: Duration = Duration::from_millis(500);
+
+/// How long one call of the `docker`-compatible program may take.
+pub const CONTAINER_DEADLINE: Duration = Duration::from_secs(120);

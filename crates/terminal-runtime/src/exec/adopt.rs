@@ -65,7 +65,7 @@ impl Estate {
 impl Core {
     /// Goes on with all sessions that were open and all commands that are not
     /// forgotten.
-    pub(super) fn adopt(&self, slots: Vec<FoundSlot>) -> Vec<AdoptedSession> {
+    pub(super) async fn adopt(&self, slots: Vec<FoundSlot>) -> Vec<AdoptedSession> {
         let mut estates: HashMap<SessionId, Estate> = HashMap::new();
         for slot in slots {
             let key = slot.key;
@@ -98,12 +98,31 @@ impl Core {
         }
         let mut adopted = Vec::new();
         for estate in estates.into_values() {
-            adopted.extend(self.adopt_session(estate));
+            adopted.extend(self.adopt_session(estate).await);
         }
+        self.keep_results(&adopted);
         adopted
     }
 
-    fn adopt_session(&self, mut estate: Estate) -> Option<AdoptedSession> {
+    /// Keeps the results of ended commands, as long as others of their age.
+    fn keep_results(&self, adopted: &[AdoptedSession]) {
+        let mut ended: Vec<(u64, &Exec)> = adopted
+            .iter()
+            .flat_map(|session| &session.execs)
+            .filter_map(|exec| {
+                let record = lock(&exec.inner.record);
+                let end = record.end.as_ref()?;
+                let took = u64::try_from(end.duration.as_micros()).unwrap_or(u64::MAX);
+                Some((record.started_us.saturating_add(took), exec))
+            })
+            .collect();
+        ended.sort_by_key(|(at, _)| *at);
+        for (_, exec) in ended {
+            self.inner.ended(exec);
+        }
+    }
+
+    async fn adopt_session(&self, mut estate: Estate) -> Option<AdoptedSession> {
         let link = &self.inner.link;
         let Some((key, record)) = estate.session.take() else {
             // The session was closed; this was on its way out.
@@ -118,8 +137,15 @@ impl Core {
         let trees = self.trees(record.id, estate.highest_group());
         let (count_key, commands) = estate.count.unwrap_or_else(|| (link.new_key(), 0));
         let keys = (key, count_key);
-        let session = Arc::new(Session::new(record.id, keys, record.spec.clone(), trees));
+        let spec = record.spec.clone();
+        let grounds = self.grounds();
+        let session = Arc::new(Session::new(&grounds, record.id, keys, spec, trees));
         session.commands.store(commands, Ordering::Relaxed);
+        if commands > 0
+            && let Err(error) = session.ready(&self.inner.settings).await
+        {
+            tracing::error!(%error, session = %session.id, "a session's container is lost");
+        }
         lock(&self.inner.sessions).insert(record.id, Arc::clone(&session));
         let shell = estate.shell.take();
         self.adopt_shell(&session, shell, estate.processes);
@@ -152,9 +178,12 @@ impl Core {
     ) {
         let link = &self.inner.link;
         let Some((slot, state)) = shell else { return };
-        let host = HolderHost::new(link.clone(), Arc::clone(session), slot.key);
+        let mut host = self.inner.shell_host(session, slot.key);
         let mut live = None;
         for (process, record) in processes {
+            if record.retired {
+                host.remember_retired(process.key);
+            }
             let ready = !state.is_empty() && !record.retired;
             match self.shell_process(session, &host, process, record) {
                 Some(found) if ready => live = Some(found),
@@ -223,7 +252,6 @@ impl Core {
                 return Ok(None);
             }
             self.inner.introduce(&exec);
-            self.inner.ended(&exec);
             return Ok(Some(exec));
         }
         self.inner.introduce(&exec);

@@ -17,7 +17,7 @@ use super::order::{
     AdoptedSession, CoreSettings, CoreStats, ExecId, ExecInfo, ExecOrder, ExecState, ExecWhat,
     Isolation, SessionSpec,
 };
-use super::session::Session;
+use super::session::{Grounds, Session};
 use super::trees::{SessionTrees, group_prefix};
 use crate::holder::{FoundHolder, HolderLink, Request, connect_or_start};
 use crate::limits::{HOLDER_END_WAIT, KEPT_RESULT_TIME, KEPT_RESULTS};
@@ -30,7 +30,7 @@ pub struct Core {
 }
 
 pub(super) struct CoreInner {
-    pub settings: CoreSettings,
+    pub settings: Arc<CoreSettings>,
     pub link: HolderLink,
     pub spool_dir: PathBuf,
     pub prefix: String,
@@ -81,7 +81,7 @@ impl Core {
         let core = Self {
             inner: Arc::new(CoreInner {
                 prefix: group_prefix(&settings.state_dir),
-                settings,
+                settings: Arc::new(settings),
                 link,
                 spool_dir,
                 sessions: Mutex::default(),
@@ -91,7 +91,7 @@ impl Core {
                 isolation: std::sync::OnceLock::new(),
             }),
         };
-        let adopted = core.adopt(slots);
+        let adopted = core.adopt(slots).await;
         core.tidy();
         let aging = Arc::downgrade(&core.inner);
         tokio::spawn(async move {
@@ -135,10 +135,17 @@ impl Core {
     pub async fn open(&self, id: &SessionId, spec: SessionSpec) -> Result<(), CoreError> {
         let link = &self.inner.link;
         let keys = (link.new_key(), link.new_key());
-        let session = Session::new(*id, keys, spec, self.trees(*id, 0));
+        let session = Session::new(&self.grounds(), *id, keys, spec, self.trees(*id, 0));
         link.send(&[session.put_request()]);
         lock(&self.inner.sessions).insert(*id, Arc::new(session));
         Ok(())
+    }
+
+    pub(super) fn grounds(&self) -> Grounds<'_> {
+        Grounds {
+            settings: &self.inner.settings,
+            prefix: &self.inner.prefix,
+        }
     }
 
     pub(super) fn trees(&self, id: SessionId, taken: u64) -> SessionTrees {
@@ -165,11 +172,10 @@ impl Core {
         let mut forget = Vec::new();
         if let Some(mut driver) = session.shell.lock().await.take() {
             driver.close().await;
-            forget.push(Request::Forget {
-                key: driver.host().key(),
-            });
+            let slots = driver.host().slots().into_iter();
+            forget.extend(slots.map(|key| Request::Forget { key }));
         }
-        session.trees.end().await;
+        session.clear(&self.inner.settings).await;
         for exec in &execs {
             exec.remove();
         }
@@ -188,6 +194,7 @@ impl Core {
         let session = session.ok_or(CoreError::SessionUnknown { id: *id })?;
         let name = order.id.clone();
         let _reserved = self.reserve(&name)?;
+        session.ready(&self.inner.settings).await?;
         let exec = match (&order.what, order.pty) {
             (ExecWhat::Command(text), None) => {
                 let text = text.clone();
@@ -251,6 +258,7 @@ impl Core {
             let _ = collected.await;
         }
         let _ = std::fs::remove_dir(&self.inner.spool_dir);
+        let _ = std::fs::remove_dir(self.inner.settings.state_dir.join("shared"));
         let _ = std::fs::remove_file(self.inner.settings.state_dir.join("holder.sock"));
     }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use halter_exec::{CommandEnd, ExecError, HeldTree, Signal};
+use halter_exec::{CommandEnd, ExecError, PidFd, Signal};
 use rustix::process::{Pid, kill_process_group};
 use tokio::sync::{OwnedMutexGuard, mpsc};
 use tokio::time::Instant;
@@ -16,6 +16,7 @@ use super::order::{ExecEnd, Scope, Usage};
 use super::output::Flows;
 use super::record::{Grip, StopReason};
 use super::session::ShellSeat;
+use super::tree::Tree;
 use super::trees::Past;
 use crate::holder::{EndWatch, ProcessEnd, Request};
 use crate::limits::CANCEL_GRACE;
@@ -156,14 +157,22 @@ impl Exec {
         Some(pid)
     }
 
-    async fn tree(&self, grip: &Grip) -> Option<HeldTree> {
+    async fn tree(&self, grip: &Grip) -> Option<Tree> {
         let pid = self.learn_pid().await.unwrap_or(0);
-        let session = &self.inner.session;
-        session.trees.tree(&session.spec, pid, grip)
+        self.inner.session.tree(pid, grip)
     }
 
     async fn signal_process(&self, signal: Signal, scope: Scope, grip: &Grip) {
         match scope {
+            Scope::Leader | Scope::Group if self.inner.session.container.is_some() => {
+                let leader = self
+                    .tree(grip)
+                    .await
+                    .and_then(|tree| tree.contained_leader());
+                if let Some(Ok(handle)) = leader.map(PidFd::open) {
+                    let _ = handle.send(signal);
+                }
+            }
             Scope::Leader => {
                 if let Some(core) = self.inner.core.upgrade() {
                     core.link.send(&[Request::Signal {
@@ -342,6 +351,7 @@ impl Exec {
         if let Some(stderr) = &self.inner.stderr {
             stderr.finish();
         }
+        self.inner.session.forget_names(key);
         self.inner.end.send_replace(Some(result));
         if let Some(core) = self.inner.core.upgrade() {
             core.ended(self);
@@ -376,7 +386,7 @@ async fn at(instant: Option<Instant>) {
 
 /// Whether the process has ended and nothing of its tree is left, looked at
 /// until the limit has passed.
-async fn gone_within(tree: &HeldTree, end: &EndWatch, limit: Duration) -> bool {
+async fn gone_within(tree: &Tree, end: &EndWatch, limit: Duration) -> bool {
     let until = Instant::now() + limit;
     let (mut pause, longest) = LOOK_PAUSE;
     loop {

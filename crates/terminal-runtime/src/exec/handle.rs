@@ -146,9 +146,16 @@ impl Exec {
             _ = self.ended() => {}
         }
         lock(&self.inner.input).take();
+        drop(input);
+        let key = self.inner.key;
         if let Some(core) = self.inner.core.upgrade() {
-            let key = self.inner.key;
             core.link.send(&[Request::CloseInput { key }]);
+        }
+        if let Some(shared) = &self.inner.session.shared {
+            // Nobody can open a named pipe to read that nobody writes to.
+            while self.inner.end.borrow().is_none() && shared.touch_input(key) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
         }
     }
 

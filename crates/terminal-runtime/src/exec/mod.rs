@@ -5,9 +5,11 @@
 
 mod adopt;
 mod core;
+mod docker;
 mod drive;
 mod error;
 mod handle;
+mod handover;
 mod isolation;
 mod order;
 mod output;
@@ -15,6 +17,7 @@ mod record;
 mod session;
 mod shell;
 mod start;
+mod tree;
 mod trees;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

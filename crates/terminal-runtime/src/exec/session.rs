@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use halter_exec::{Environment, ShellConfig, ShellDriver};
+use halter_exec::{Environment, LaunchPlan, ShellConfig, ShellDriver};
 use tokio_util::sync::CancellationToken;
 
+use super::docker::{Container, SHARED_INSIDE};
+use super::error::CoreError;
+use super::handover::SharedDirectory;
 use super::order::{CoreSettings, SessionSpec};
-use super::record::{CountRecord, Record, SessionRecord};
+use super::record::{CountRecord, Grip, Record, SessionRecord};
 use super::shell::HolderHost;
+use super::tree::Tree;
 use super::trees::SessionTrees;
 use crate::holder::{Key, Request};
 use crate::session::SessionId;
@@ -28,16 +32,36 @@ pub(super) struct Session {
     pub shell: Arc<tokio::sync::Mutex<ShellSeat>>,
     pub closed: CancellationToken,
     pub commands: AtomicU64,
+    /// The container its commands run in.
+    pub container: Option<Container>,
+    /// Where its shell finds what it is given, if not by our descriptors.
+    pub shared: Option<SharedDirectory>,
+}
+
+/// Where the runtime keeps what sessions need.
+pub(super) struct Grounds<'a> {
+    pub settings: &'a CoreSettings,
+    /// The beginning of all names this runtime gives.
+    pub prefix: &'a str,
 }
 
 impl Session {
     pub(super) fn new(
+        grounds: &Grounds<'_>,
         id: SessionId,
         keys: (Key, Key),
         spec: SessionSpec,
         trees: SessionTrees,
     ) -> Self {
+        let name = format!("{}{id}", grounds.prefix);
+        let shared = shared_directory(grounds.settings, &name, &spec);
+        let container = spec.container_image.clone().map(|image| {
+            let ours = shared.as_ref().map(|shared| shared.ours.clone());
+            Container::new(name, image, ours.unwrap_or_default(), &spec)
+        });
         Self {
+            container,
+            shared,
             id,
             key: keys.0,
             count_key: keys.1,
@@ -49,6 +73,67 @@ impl Session {
         }
     }
 
+    /// The tree of one of its processes.
+    pub(super) fn tree(&self, pid: i32, grip: &Grip) -> Option<Tree> {
+        match (&self.container, grip) {
+            (Some(container), Grip::Marker(marker)) => {
+                let tree = container.tree(marker)?;
+                let leader = tree.leader().unwrap_or(0);
+                Some(Tree::Contained(tree, leader))
+            }
+            _ => {
+                let tree = self.trees.tree(&self.spec, pid, grip)?;
+                Some(Tree::Held(Box::new(tree)))
+            }
+        }
+    }
+
+    /// Confines the process of a plan and says how its tree is found again.
+    pub(super) fn plant(
+        &self,
+        settings: &CoreSettings,
+        plan: &mut LaunchPlan,
+        terminal: bool,
+    ) -> Result<Grip, CoreError> {
+        let Some(container) = &self.container else {
+            return self.trees.plant(&self.spec, plan);
+        };
+        let marker = self.trees.new_mark();
+        container.enter(settings, plan, &marker, terminal)?;
+        Ok(Grip::Marker(marker))
+    }
+
+    /// Makes sure that there is a place to run something in.
+    pub(super) async fn ready(&self, settings: &CoreSettings) -> Result<(), CoreError> {
+        if let Some(container) = &self.container {
+            if let Some(shared) = &self.shared {
+                shared.make().map_err(|error| CoreError::Internal {
+                    message: format!("making `{}` failed: {error}", shared.ours.display()),
+                })?;
+            }
+            container.ready(settings).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the names of a command's streams, if they have names.
+    pub(super) fn forget_names(&self, key: Key) {
+        if let Some(shared) = &self.shared {
+            shared.forget(key);
+        }
+    }
+
+    /// Removes all that was made for it.
+    pub(super) async fn clear(&self, settings: &CoreSettings) {
+        if let Some(container) = &self.container {
+            container.remove(settings).await;
+        }
+        self.trees.end().await;
+        if let Some(shared) = &self.shared {
+            shared.remove();
+        }
+    }
+
     /// The variables its commands see.
     pub(super) fn environment(&self, settings: &CoreSettings) -> Environment {
         let mut environment = settings.environment.clone();
@@ -57,7 +142,11 @@ impl Session {
     }
 
     pub(super) fn shell_config(&self, settings: &CoreSettings) -> ShellConfig {
-        let mut config = ShellConfig::new(self.environment(settings), &self.spec.working_dir);
+        let environment = match self.container {
+            Some(_) => self.spec.environment.clone(),
+            None => self.environment(settings),
+        };
+        let mut config = ShellConfig::new(environment, &self.spec.working_dir);
         config.program = Some(self.spec.shell.clone());
         config
     }
@@ -86,4 +175,28 @@ impl Session {
             units: Vec::new(),
         }
     }
+}
+
+/// A directory to hand things over in, where `/proc` of this machine is not
+/// to be seen.
+fn shared_directory(
+    settings: &CoreSettings,
+    name: &str,
+    spec: &SessionSpec,
+) -> Option<SharedDirectory> {
+    if spec.container_image.is_some() {
+        return Some(SharedDirectory {
+            ours: settings.state_dir.join("shared").join(name),
+            theirs: SHARED_INSIDE.into(),
+        });
+    }
+    let root = spec.chroot.as_ref()?;
+    if root.join("proc/self/fd").exists() {
+        return None;
+    }
+    let name = format!(".{name}");
+    Some(SharedDirectory {
+        ours: root.join(&name),
+        theirs: std::path::Path::new("/").join(name),
+    })
 }

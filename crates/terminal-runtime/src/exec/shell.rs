@@ -5,31 +5,35 @@
 //! the holder in one message, so that a daemon that dies in between leaves
 //! either both or neither.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use halter_exec::{
-    Bystanders, DescriptorMapping, ExecError, ExitStatus, HeldTree, LaunchPlan, SharedFile,
-    ShellConfig, ShellFiles, ShellHost, ShellLaunch, ShellProcess, ShellState, Signal, TreeControl,
-    find_program_in, watch_descriptor,
+    Bystanders, DescriptorMapping, DirectoryIdentity, ExecError, ExitStatus, LaunchPlan, PidFd,
+    SharedFile, ShellConfig, ShellFiles, ShellHost, ShellLaunch, ShellProcess, ShellState, Signal,
+    TreeControl, find_program_in, watch_descriptor,
 };
 use rustix::pipe::{SpliceFlags, splice};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::error::CoreError;
 use super::lock;
+use super::order::CoreSettings;
 use super::record::{Grip, Record, ShellProcessRecord, ShellRecord};
 use super::session::Session;
+use super::tree::Tree;
 use super::trees::Past;
 use crate::holder::{
     EndWatch, GivenUnit, HolderLink, Key, ProcessEnd, Request, Role, Source, Start, UnitKind,
 };
-use crate::limits::MAX_RECORD_FILE_BYTES;
+use crate::limits::{CONTAINER_DEADLINE, MAX_RECORD_FILE_BYTES};
 
 /// How many files a shell shares with its driver.
 const FILES: usize = 4;
@@ -48,9 +52,12 @@ struct Pending {
 /// Starts shells through the holder.
 pub(super) struct HolderHost {
     link: HolderLink,
+    settings: Arc<CoreSettings>,
     session: Arc<Session>,
     /// The slot of the shell, whichever process it is.
     key: Key,
+    /// Shells that have ended, and what they left running may not have.
+    retired: Vec<Key>,
     pending: Arc<Mutex<Pending>>,
 }
 
@@ -64,17 +71,35 @@ impl std::fmt::Debug for HolderHost {
 }
 
 impl HolderHost {
-    pub(super) fn new(link: HolderLink, session: Arc<Session>, key: Key) -> Self {
+    pub(super) fn new(
+        link: HolderLink,
+        settings: Arc<CoreSettings>,
+        session: Arc<Session>,
+        key: Key,
+    ) -> Self {
         Self {
             link,
+            settings,
             session,
             key,
+            retired: Vec::new(),
             pending: Arc::default(),
         }
     }
 
     pub(super) fn key(&self) -> Key {
         self.key
+    }
+
+    /// A shell that had ended before this daemon began.
+    pub(super) fn remember_retired(&mut self, key: Key) {
+        self.retired.push(key);
+    }
+
+    /// The slots that are of no use once the session is gone.
+    pub(super) fn slots(&self) -> Vec<Key> {
+        let retired = self.retired.iter().copied();
+        retired.chain([self.key]).collect()
     }
 
     /// The command that the next lines start.
@@ -94,21 +119,91 @@ impl HolderHost {
         take_state(&self.pending, self.key, &self.session)
     }
 
-    fn keep(&self, process_key: Key, grip: &Grip, retired: bool) -> Request {
+    fn process_record(&self, grip: &Grip, retired: bool) -> Vec<u8> {
         let record = ShellProcessRecord {
             session: self.session.id,
             grip: grip.clone(),
             retired,
         };
-        Request::Put {
-            key: process_key,
-            record: Record::ShellProcess(record).encode(),
-            units: Vec::new(),
+        Record::ShellProcess(record).encode()
+    }
+
+    /// The channel that a shell answers on: a pipe that it inherits, or in a
+    /// container one that it opens by name.
+    async fn records(&self, key: Key) -> io::Result<Channel> {
+        let missing = || io::Error::from(io::ErrorKind::BrokenPipe);
+        if let (Some(_), Some(shared)) = (&self.session.container, &self.session.shared) {
+            let (pipe, write, path) = shared.fifo(&format!("{key}.records"))?;
+            let file = OwnedFd::from(halter_exec::Spool::memory_file()?);
+            let parts = [pipe.as_fd(), write.as_fd(), file.as_fd()];
+            return Ok(Channel {
+                unit: self.link.give(UnitKind::Output, &parts),
+                pipe,
+                file,
+                path: Some(path),
+            });
         }
+        let mut unit = self.link.unit(UnitKind::Output).await?;
+        Ok(Channel {
+            unit: unit.unit.id,
+            pipe: unit.take(0).ok_or_else(missing)?,
+            file: unit.take(2).ok_or_else(missing)?,
+            path: None,
+        })
+    }
+
+    fn plan(&self, launch: &ShellLaunch<'_>, records: &Channel) -> LaunchPlan {
+        let mut plan = LaunchPlan::new(launch.program, launch.cwd);
+        plan.arguments.extend(launch.arguments.iter().cloned());
+        plan.environment = launch.environment.clone();
+        let mut descriptors = vec![(0, 0), (1, 1), (1, 2)];
+        match &records.path {
+            None => descriptors.push((2, ShellLaunch::RECORD_FD)),
+            Some(path) => {
+                let opened = format!("exec {}>\"$0\" && exec \"$@\"", ShellLaunch::RECORD_FD);
+                let mut words: Vec<OsString> = vec!["/bin/sh".into(), "-c".into(), opened.into()];
+                words.push(path.clone().into());
+                words.append(&mut plan.arguments);
+                plan.arguments = words;
+            }
+        }
+        plan.descriptors = descriptors
+            .into_iter()
+            .map(|(slot, target)| DescriptorMapping { slot, target })
+            .collect();
+        plan
+    }
+
+    fn planted(&self, mut plan: LaunchPlan) -> Result<(LaunchPlan, Grip), CoreError> {
+        let grip = self.session.plant(&self.settings, &mut plan, false)?;
+        Ok((plan, grip))
+    }
+
+    /// The number of the shell's process, once it is there: in a container,
+    /// the client's process comes first.
+    async fn begun(&self, pid: i32, grip: &Grip, end: &EndWatch) -> Option<i32> {
+        if self.session.container.is_none() {
+            return Some(pid);
+        }
+        let deadline = tokio::time::Instant::now() + CONTAINER_DEADLINE;
+        while end.now().is_none() && tokio::time::Instant::now() < deadline {
+            let tree = self.session.tree(pid, grip);
+            if tree
+                .and_then(|tree| tree.contained_leader())
+                .is_some_and(|leader| leader != 0)
+            {
+                return Some(pid);
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        None
     }
 
     /// The files of a shell that an earlier daemon left.
     pub(super) fn files_of(&self, units: Vec<GivenUnit>) -> Option<ShellFiles> {
+        if let Some(shared) = &self.session.shared {
+            return shell_files(shared.files().ok()?);
+        }
         let files = units.into_iter().map(|mut unit| {
             let path = unit.path(self.link.holder(), 0);
             Some(SharedFile::new(File::from(unit.take(0)?), path))
@@ -152,19 +247,28 @@ fn shell_files(files: Vec<SharedFile>) -> Option<ShellFiles> {
 
 fn take_state(pending: &Mutex<Pending>, key: Key, session: &Session) -> Option<Request> {
     let state = lock(pending).state.take()?;
-    Some(put_shell(key, session, state))
+    Some(Request::Put {
+        key,
+        record: shell_record(session, state),
+        units: Vec::new(),
+    })
 }
 
-fn put_shell(key: Key, session: &Session, state: Vec<u8>) -> Request {
+fn shell_record(session: &Session, state: Vec<u8>) -> Vec<u8> {
     let record = ShellRecord {
         session: session.id,
         state,
     };
-    Request::Put {
-        key,
-        record: Record::Shell(record).encode(),
-        units: Vec::new(),
-    }
+    Record::Shell(record).encode()
+}
+
+/// Our side of the channel that a shell answers on.
+struct Channel {
+    unit: u64,
+    pipe: OwnedFd,
+    file: OwnedFd,
+    /// Where it is opened, if it is not inherited.
+    path: Option<PathBuf>,
 }
 
 fn failed(action: &'static str) -> impl Fn(io::Error) -> ExecError {
@@ -176,49 +280,43 @@ impl ShellHost for HolderHost {
 
     async fn files(&mut self) -> Result<ShellFiles, ExecError> {
         let failed = failed("making the shell's files");
-        let mut files = Vec::with_capacity(FILES);
         let mut units = Vec::with_capacity(FILES);
-        for _ in 0..FILES {
-            let mut unit = self.link.unit(UnitKind::File).await.map_err(&failed)?;
-            let path = unit.path(self.link.holder(), 0);
-            units.push(unit.unit.id);
-            files.extend(unit.take(0).map(|file| SharedFile::new(file, path)));
-        }
-        let Request::Put { key, record, .. } = put_shell(self.key, &self.session, Vec::new())
-        else {
-            return Err(failed(io::ErrorKind::Other.into()));
+        let files = match &self.session.shared {
+            Some(shared) => shared.files().map_err(&failed)?,
+            None => {
+                let mut files = Vec::with_capacity(FILES);
+                for _ in 0..FILES {
+                    let mut unit = self.link.unit(UnitKind::File).await.map_err(&failed)?;
+                    let path = unit.path(self.link.holder(), 0);
+                    units.push(unit.unit.id);
+                    files.extend(unit.take(0).map(|file| SharedFile::new(file, path)));
+                }
+                files
+            }
         };
-        self.link.send(&[Request::Put { key, record, units }]);
+        self.link.send(&[Request::Put {
+            key: self.key,
+            record: shell_record(&self.session, Vec::new()),
+            units,
+        }]);
         shell_files(files).ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))
     }
 
     async fn launch(&mut self, launch: &ShellLaunch<'_>) -> Result<HolderShell, ExecError> {
         let failed = failed("making the shell's channels");
-        let mut lines = self.link.unit(UnitKind::Input).await.map_err(&failed)?;
-        let mut records = self.link.unit(UnitKind::Output).await.map_err(&failed)?;
-        let mut plan = LaunchPlan::new(launch.program, launch.cwd);
-        plan.arguments.extend(launch.arguments.iter().cloned());
-        plan.environment = launch.environment.clone();
-        plan.descriptors = [(0, 0), (1, 1), (1, 2), (2, ShellLaunch::RECORD_FD)]
-            .map(|(slot, target)| DescriptorMapping { slot, target })
-            .to_vec();
-        let grip = self
-            .session
-            .trees
-            .plant(&self.session.spec, &mut plan)
-            .map_err(|error| ExecError::ShellStart {
-                program: launch.program.to_owned(),
-                reason: error.to_string(),
-            })?;
         let key = self.link.new_key();
+        let mut lines = self.link.unit(UnitKind::Input).await.map_err(&failed)?;
+        let records = self.records(key).await.map_err(&failed)?;
+        let plan = self.plan(launch, &records);
+        let (plan, grip) = self.planted(plan).map_err(|error| ExecError::ShellStart {
+            program: launch.program.to_owned(),
+            reason: error.to_string(),
+        })?;
         let end = self.link.end_of(key);
-        let Request::Put { record, .. } = self.keep(key, &grip, false) else {
-            return Err(failed(io::ErrorKind::Other.into()));
-        };
         self.link.send(&[Request::Spawn {
             key,
-            record,
-            units: vec![lines.unit.id, records.unit.id],
+            record: self.process_record(&grip, false),
+            units: vec![lines.unit.id, records.unit],
             role: Role::Shell,
             slots: vec![
                 Source::Part { unit: 0, part: 1 },
@@ -227,10 +325,13 @@ impl ShellHost for HolderHost {
             ],
             plan: plan.encode(),
         }]);
-        let Some(pid) = self.link.pid_of(key).await else {
-            self.session
-                .trees
-                .release(&self.session.spec, None, &grip, Past::Killed);
+        let begun = match self.link.pid_of(key).await {
+            Some(pid) => self.begun(pid, &grip, &end).await,
+            None => None,
+        };
+        let Some(pid) = begun else {
+            let trees = &self.session.trees;
+            trees.release(&self.session.spec, None, &grip, Past::Killed);
             self.link.send(&[Request::Forget { key }]);
             return Err(match end.wait().await {
                 ProcessEnd::Failed(failure) => {
@@ -242,10 +343,10 @@ impl ShellHost for HolderHost {
                 },
             });
         };
-        let parts = (lines.take(0), records.take(0), records.take(2));
-        let (Some(lines), Some(pipe), Some(file)) = parts else {
+        let Some(lines) = lines.take(0) else {
             return Err(failed(io::ErrorKind::BrokenPipe.into()));
         };
+        let Channel { pipe, file, .. } = records;
         HolderShell::new(self, key, pid, grip, end, lines, pipe, file).map_err(failed)
     }
 
@@ -255,7 +356,19 @@ impl ShellHost for HolderHost {
         session
             .trees
             .release(&session.spec, Some(pid), &grip, Past::Peaceful);
-        self.link.send(&[self.keep(key, &grip, true)]);
+        session.forget_names(key);
+        // What it left running is found by the session's group; without one,
+        // only by what is kept of it.
+        if matches!(grip, Grip::Cgroup(_)) {
+            self.link.send(&[Request::Forget { key }]);
+            return;
+        }
+        self.retired.push(key);
+        self.link.send(&[Request::Put {
+            key,
+            record: self.process_record(&grip, true),
+            units: Vec::new(),
+        }]);
     }
 
     async fn end(&mut self, process: HolderShell) {
@@ -271,7 +384,28 @@ impl ShellHost for HolderHost {
     fn find_shell(&self, config: &ShellConfig) -> Result<PathBuf, ExecError> {
         let root = self.session.spec.chroot.as_deref();
         let program = config.program.as_deref().unwrap_or("sh".as_ref());
+        if self.session.container.is_some() {
+            return Ok(program.to_owned());
+        }
         find_program_in(root, program.as_os_str(), &config.environment, &config.cwd)
+    }
+
+    fn directory(&self, path: &Path) -> io::Result<Option<DirectoryIdentity>> {
+        if self.session.container.is_some() {
+            return Ok(None);
+        }
+        let seen = match &self.session.spec.chroot {
+            Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+            None => path.to_owned(),
+        };
+        let found = std::fs::metadata(seen)?;
+        if !found.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        Ok(Some(DirectoryIdentity {
+            device: found.dev(),
+            inode: found.ino(),
+        }))
     }
 }
 
@@ -284,7 +418,7 @@ pub(super) struct HolderShell {
     pid: i32,
     grip: Grip,
     end: EndWatch,
-    tree: HeldTree,
+    tree: Tree,
     /// The end of the pipe that the holder writes to; asked only how much is
     /// left in it.
     lines: OwnedFd,
@@ -314,10 +448,8 @@ impl HolderShell {
         file: OwnedFd,
     ) -> io::Result<Self> {
         let session = Arc::clone(&host.session);
-        let tree = session
-            .trees
-            .tree(&session.spec, pid, &grip)
-            .ok_or(io::ErrorKind::NotFound)?;
+        let tree = session.tree(pid, &grip).ok_or(io::ErrorKind::NotFound)?;
+        let pid = tree.contained_leader().unwrap_or(pid);
         Ok(Self {
             link: host.link.clone(),
             session,
@@ -414,6 +546,13 @@ impl ShellProcess for HolderShell {
     }
 
     fn signal(&self, signal: Signal) {
+        if let Some(leader) = self.tree.contained_leader() {
+            // The holder's child is only the client of the container.
+            if let Ok(handle) = PidFd::open(leader) {
+                let _ = handle.send(signal);
+            }
+            return;
+        }
         self.link.send(&[Request::Signal {
             key: self.key,
             signal: signal.number(),

@@ -18,6 +18,7 @@ use halter_exec::{
 use tokio::sync::{mpsc, watch};
 
 use super::core::{Core, CoreInner};
+use super::docker;
 use super::error::CoreError;
 use super::handle::{Exec, ExecInner, Wish, terminal_size};
 use super::order::{ExecOrder, ExecStdin, ExecWhat, TerminalSize};
@@ -164,7 +165,8 @@ impl Core {
         if order.pty.is_some() {
             plan.terminal = Some(0);
         }
-        let grip = session.trees.plant(&session.spec, &mut plan)?;
+        let terminal = order.pty.is_some();
+        let grip = session.plant(&core.settings, &mut plan, terminal)?;
         let record = new_record(session, &order, Place::Process(grip.clone()));
         let end = core.link.end_of(key);
         core.link.send(&[
@@ -198,11 +200,17 @@ impl Core {
         }
         let driver = seat.get_or_insert_with(|| {
             let key = core.link.new_key();
-            let host = HolderHost::new(core.link.clone(), Arc::clone(session), key);
+            let host = core.shell_host(session, key);
             ShellDriver::new(host, session.shell_config(&core.settings))
         });
         let key = core.link.new_key();
-        let streams = core.streams(key, &order).await?;
+        let streams = match &session.shared {
+            None => core.streams(key, &order).await?,
+            Some(shared) => shared
+                .make()
+                .and_then(|()| core.named_streams(key, &order.stdin, shared))
+                .map_err(internal("making the command's streams"))?,
+        };
         let record = new_record(session, &order, Place::Shell(driver.host().key()));
         driver.host().announce(Start {
             key,
@@ -269,13 +277,25 @@ impl Core {
 }
 
 impl CoreInner {
+    /// Where the shell of a session runs.
+    pub(super) fn shell_host(&self, session: &Arc<Session>, key: Key) -> HolderHost {
+        let settings = Arc::clone(&self.settings);
+        HolderHost::new(self.link.clone(), settings, Arc::clone(session), key)
+    }
+
     /// The process of a command that is not given to the persistent shell. A
     /// terminal is led by a process of its own, so a line for the shell runs
     /// in a new one there.
     fn plan(&self, session: &Session, order: &ExecOrder) -> Result<LaunchPlan, CoreError> {
         let spec = &session.spec;
-        let mut environment = session.environment(&self.settings);
-        environment.extend(order.environment.iter());
+        let environment = match session.container {
+            Some(_) => docker::environment(spec, order),
+            None => {
+                let mut environment = session.environment(&self.settings);
+                environment.extend(order.environment.iter());
+                environment
+            }
+        };
         let shell = || spec.shell.clone().into_os_string();
         let arguments: Vec<OsString> = match &order.what {
             ExecWhat::Command(text) | ExecWhat::Fresh(text) => {
@@ -283,6 +303,13 @@ impl CoreInner {
             }
             ExecWhat::Argv(words) => words.iter().map(OsString::from).collect(),
         };
+        if session.container.is_some() {
+            // Looked for inside, by the one who runs it there.
+            let mut plan = LaunchPlan::new("", &spec.working_dir).standard_streams();
+            plan.arguments = arguments;
+            plan.environment = environment;
+            return Ok(plan);
+        }
         let program = find(
             spec.chroot.as_deref(),
             &arguments,

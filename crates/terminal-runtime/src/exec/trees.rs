@@ -116,8 +116,13 @@ impl SessionTrees {
                 return Grip::Cgroup(name);
             }
         }
+        Grip::Marker(self.new_mark())
+    }
+
+    /// A mark for a process that is held together by nothing else.
+    pub(super) fn new_mark(&self) -> String {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        Grip::Marker(format!("{}-{number}", self.name))
+        format!("{}-{number}", self.name)
     }
 
     /// The tree of a process, found by its grip.

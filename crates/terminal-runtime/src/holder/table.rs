@@ -216,7 +216,12 @@ impl Table {
 
     pub(super) fn close_input(&mut self, key: Key) {
         if let Some(slot) = self.slots.get_mut(&key) {
-            slot.units.retain(|unit| unit.kind != UnitKind::Input);
+            for unit in &mut slot.units {
+                if unit.kind == UnitKind::Input {
+                    // A shell may be about to open the other end by its name.
+                    unit.close_written_part();
+                }
+            }
         }
     }
 

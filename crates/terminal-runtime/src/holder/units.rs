@@ -61,6 +61,13 @@ impl HeldUnit {
         }
     }
 
+    /// Closes the end that is written to.
+    pub(super) fn close_written_part(&mut self) {
+        if let Some(part) = self.parts.first_mut() {
+            *part = None;
+        }
+    }
+
     /// The group as it is named in a message.
     pub(super) fn describe(&self) -> Unit {
         let number = |part: &Option<OwnedFd>| part.as_ref().map_or(-1, AsRawFd::as_raw_fd);

@@ -22,6 +22,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Runtime {
     pub core: Core,
     pub directory: Option<tempfile::TempDir>,
+    settings: CoreSettings,
     inner: Option<tokio::runtime::Runtime>,
 }
 
@@ -49,18 +50,26 @@ pub fn settings(directory: &std::path::Path) -> CoreSettings {
 impl Runtime {
     pub async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (runtime, adopted) = Self::start_in(directory).await;
+        let settings = settings(directory.path());
+        Self::start_with(directory, settings).await
+    }
+
+    pub async fn start_with(directory: tempfile::TempDir, settings: CoreSettings) -> Self {
+        let (runtime, adopted) = Self::start_in(directory, settings).await;
         assert!(adopted.is_empty());
         runtime
     }
 
-    async fn start_in(directory: tempfile::TempDir) -> (Self, Vec<AdoptedSession>) {
+    async fn start_in(
+        directory: tempfile::TempDir,
+        settings: CoreSettings,
+    ) -> (Self, Vec<AdoptedSession>) {
         let inner = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let settings = settings(directory.path());
+        let kept = settings.clone();
         let started = inner.spawn(async move {
             // The holder may not have noticed yet that its daemon is gone.
             for _ in 0..1000 {
@@ -75,6 +84,7 @@ impl Runtime {
         let runtime = Self {
             core,
             directory: Some(directory),
+            settings: kept,
             inner: Some(inner),
         };
         (runtime, adopted)
@@ -98,7 +108,7 @@ impl Runtime {
         let stopped = tokio::task::spawn_blocking(move || inner.shutdown_timeout(PATIENCE));
         stopped.await.unwrap();
         self.core.clone().abandon();
-        Self::start_in(self.directory.take().unwrap()).await
+        Self::start_in(self.directory.take().unwrap(), self.settings.clone()).await
     }
 
     pub async fn session(&self) -> SessionId {

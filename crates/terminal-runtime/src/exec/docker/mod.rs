@@ -1,0 +1,212 @@
+//! Sessions whose commands run in a container of their own.
+//!
+//! Owns: making and removing the container through a `docker`-compatible
+//! command line, and turning a process of the session into a call of it. The
+//! container stays up with an idle process; commands and the shell enter it,
+//! with the holder as the parent of the client. Never: talks to an engine by
+//! other means, or puts a variable's value on a command line it can avoid.
+
+mod tree;
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use halter_exec::{CommandSpec, Environment, LaunchPlan, TREE_MARKER, find_program};
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+pub(super) use tree::ContainerTree;
+
+use super::error::{CoreError, StartFailure};
+use super::order::{CoreSettings, ExecOrder, Limits, SessionSpec};
+use crate::limits::CONTAINER_DEADLINE;
+
+/// Where the directory shared with a container is inside of it.
+pub(super) const SHARED_INSIDE: &str = "/.trl";
+
+/// The first process of a container: waits for nothing, and collects what
+/// loses its parent.
+const IDLE: &str = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done";
+
+/// The container of one session. It is made with the first command.
+#[derive(Debug)]
+pub(super) struct Container {
+    name: String,
+    image: String,
+    shared: PathBuf,
+    limits: Limits,
+    made: OnceCell<Made>,
+}
+
+/// A container that is up.
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    namespace: u64,
+}
+
+fn failed(message: String) -> CoreError {
+    CoreError::StartFailed {
+        reason: StartFailure::IsolationUnavailable,
+        message,
+    }
+}
+
+impl Container {
+    pub(super) fn new(name: String, image: String, shared: PathBuf, spec: &SessionSpec) -> Self {
+        Self {
+            name,
+            image,
+            shared,
+            limits: spec.limits,
+            made: OnceCell::new(),
+        }
+    }
+
+    /// Makes sure that the container is up: a new one, or the one that an
+    /// earlier daemon made.
+    pub(super) async fn ready(&self, settings: &CoreSettings) -> Result<(), CoreError> {
+        self.made.get_or_try_init(|| self.make(settings)).await?;
+        Ok(())
+    }
+
+    async fn make(&self, settings: &CoreSettings) -> Result<Made, CoreError> {
+        if let Ok(pid) = self.main_process(settings).await {
+            return Ok(pid);
+        }
+        let mut words: Vec<OsString> = ["run", "-d", "--name", &self.name, "-v"]
+            .map(OsString::from)
+            .to_vec();
+        let mut volume = self.shared.clone().into_os_string();
+        volume.push(format!(":{SHARED_INSIDE}"));
+        words.push(volume);
+        if let Some(bytes) = self.limits.memory_bytes {
+            words.extend(["--memory".into(), bytes.to_string().into()]);
+        }
+        if let Some(count) = self.limits.processes {
+            words.extend(["--pids-limit".into(), count.to_string().into()]);
+        }
+        if let Some(seconds) = self.limits.cpu_seconds {
+            words.extend(["--ulimit".into(), format!("cpu={seconds}:{seconds}").into()]);
+        }
+        words.extend([
+            OsString::from("--entrypoint"),
+            "/bin/sh".into(),
+            self.image.clone().into(),
+            "-c".into(),
+            IDLE.into(),
+        ]);
+        call(settings, words).await?;
+        self.main_process(settings).await
+    }
+
+    /// The namespace of the container's processes, by way of its first one.
+    async fn main_process(&self, settings: &CoreSettings) -> Result<Made, CoreError> {
+        let words = ["inspect", "--format", "{{.State.Pid}}", &self.name];
+        let answer = call(settings, words.map(OsString::from).to_vec()).await?;
+        let pid: i32 = answer.trim().parse().unwrap_or(0);
+        let namespace = std::fs::metadata(format!("/proc/{pid}/ns/pid"));
+        match namespace {
+            Ok(found) if pid > 0 => Ok(Made {
+                namespace: found.ino(),
+            }),
+            _ => Err(failed(format!(
+                "the processes of container `{}` cannot be seen from here; \
+                 the engine must run on this machine, and this program as its user",
+                self.name
+            ))),
+        }
+    }
+
+    /// Removes the container with everything in it.
+    pub(super) async fn remove(&self, settings: &CoreSettings) {
+        if self.made.get().is_none() {
+            return;
+        }
+        let words = ["rm", "-f", "-t", "0", &self.name];
+        if let Err(error) = call(settings, words.map(OsString::from).to_vec()).await {
+            tracing::warn!(%error, container = self.name, "a container stays");
+        }
+    }
+
+    /// The tree of a process in the container.
+    pub(super) fn tree(&self, marker: &str) -> Option<ContainerTree> {
+        let made = self.made.get()?;
+        Some(ContainerTree::new(made.namespace, marker.to_owned()))
+    }
+
+    /// Has the process of this plan run inside. The client is given the
+    /// values of variables in its own environment and names them only.
+    pub(super) fn enter(
+        &self,
+        settings: &CoreSettings,
+        plan: &mut LaunchPlan,
+        marker: &str,
+        terminal: bool,
+    ) -> Result<(), CoreError> {
+        let program = program(settings)?;
+        let mut words: Vec<OsString> = vec![program.clone().into(), "exec".into()];
+        words.push(if terminal { "-it" } else { "-i" }.into());
+        words.extend(["-w".into(), plan.cwd.clone().into_os_string()]);
+        let mut environment = settings.environment.clone();
+        plan.environment.set(TREE_MARKER, marker);
+        for (name, value) in plan.environment.iter() {
+            words.push("-e".into());
+            let mut word = name.to_owned();
+            if environment.get(name).is_some_and(|known| known != value) {
+                // The client needs its own value of this one.
+                word.push("=");
+                word.push(value);
+            } else {
+                environment.set(name, value);
+            }
+            words.push(word);
+        }
+        words.push(self.name.clone().into());
+        words.append(&mut plan.arguments);
+        plan.program = program;
+        plan.arguments = words;
+        plan.environment = environment;
+        plan.cwd = PathBuf::from("/");
+        Ok(())
+    }
+}
+
+/// The variables of a command in a container: the image has its own instead
+/// of the runtime's.
+pub(super) fn environment(spec: &SessionSpec, order: &ExecOrder) -> Environment {
+    let mut environment = spec.environment.clone();
+    environment.extend(order.environment.iter());
+    environment
+}
+
+fn program(settings: &CoreSettings) -> Result<PathBuf, CoreError> {
+    let program = settings.docker.program.as_os_str();
+    Ok(find_program(
+        program,
+        &settings.environment,
+        Path::new("/"),
+    )?)
+}
+
+/// Runs the command line and returns what it printed.
+async fn call(settings: &CoreSettings, words: Vec<OsString>) -> Result<String, CoreError> {
+    let program = program(settings)?;
+    let spec = CommandSpec::new(&program, "/")
+        .args(words)
+        .environment(settings.environment.clone())
+        .deadline(CONTAINER_DEADLINE)
+        .grace(Duration::from_secs(1));
+    let nobody = |_: halter_exec::OutputChunk| {};
+    let done = halter_exec::run(spec, &CancellationToken::new(), &nobody).await?;
+    let text = |captured: &halter_exec::CapturedOutput| captured.to_text();
+    if done.status.success() {
+        return Ok(text(&done.stdout));
+    }
+    Err(failed(format!(
+        "`{}` failed: {}",
+        program.display(),
+        text(&done.stderr).trim()
+    )))
+}

@@ -1,0 +1,168 @@
+//! The processes of one command in a container, as this machine sees them.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use halter_exec::{Bystanders, PidFd, Signal, TREE_MARKER};
+
+use crate::limits::TREE_END_WAIT;
+
+/// Everything in a namespace that carries a mark, and what descends from it.
+#[derive(Debug)]
+pub(in crate::exec) struct ContainerTree {
+    namespace: u64,
+    marker: Vec<u8>,
+}
+
+/// A process, told apart from a later one with the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Member {
+    pid: i32,
+    parent: i32,
+    start_time: u64,
+}
+
+impl ContainerTree {
+    pub(super) fn new(namespace: u64, marker: String) -> Self {
+        Self {
+            namespace,
+            marker: format!("{TREE_MARKER}={marker}").into_bytes(),
+        }
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let inside: Vec<Member> = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|pid| self.is_inside(*pid))
+            .filter_map(stat)
+            .collect();
+        let mut known: HashSet<i32> = inside
+            .iter()
+            .filter(|member| self.is_marked(member.pid))
+            .map(|member| member.pid)
+            .collect();
+        // Children that have shed the mark.
+        loop {
+            let before = known.len();
+            let children = inside
+                .iter()
+                .filter(|member| known.contains(&member.parent));
+            let children: Vec<i32> = children.map(|member| member.pid).collect();
+            known.extend(children);
+            if known.len() == before {
+                break;
+            }
+        }
+        let belongs = |member: &Member| known.contains(&member.pid);
+        inside.into_iter().filter(belongs).collect()
+    }
+
+    fn is_inside(&self, pid: i32) -> bool {
+        fs::metadata(format!("/proc/{pid}/ns/pid")).is_ok_and(|found| found.ino() == self.namespace)
+    }
+
+    fn is_marked(&self, pid: i32) -> bool {
+        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
+            environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == self.marker)
+        })
+    }
+
+    /// The first of them: the shell, or the command's own process.
+    pub(in crate::exec) fn leader(&self) -> Option<i32> {
+        let first = self.members().into_iter();
+        let first = first.min_by_key(|member| (member.start_time, member.pid));
+        first.map(|member| member.pid)
+    }
+
+    pub(in crate::exec) fn signal(&self, signal: Signal) {
+        self.members()
+            .iter()
+            .for_each(|member| send(member, signal));
+    }
+
+    pub(in crate::exec) fn is_gone(&self) -> bool {
+        self.members().is_empty()
+    }
+
+    /// What runs besides the leader.
+    pub(in crate::exec) fn followers(&self, leader: i32) -> Bystanders {
+        let others = self.members().into_iter();
+        Bystanders {
+            processes: others
+                .filter(|member| member.pid != leader)
+                .map(|member| (member.pid, member.start_time))
+                .collect(),
+        }
+    }
+
+    fn others(&self, leader: i32, bystanders: &Bystanders) -> Vec<Member> {
+        let spared = |member: &Member| {
+            member.pid == leader
+                || bystanders
+                    .processes
+                    .contains(&(member.pid, member.start_time))
+        };
+        let mut members = self.members();
+        members.retain(|member| !spared(member));
+        members
+    }
+
+    pub(in crate::exec) fn count_others(&self, leader: i32, bystanders: &Bystanders) -> usize {
+        self.others(leader, bystanders).len()
+    }
+
+    pub(in crate::exec) fn signal_others(
+        &self,
+        leader: i32,
+        signal: Signal,
+        bystanders: &Bystanders,
+    ) {
+        for member in self.others(leader, bystanders) {
+            send(&member, signal);
+        }
+    }
+
+    /// Kills until nothing is left.
+    pub(in crate::exec) async fn kill_until_gone(&self) -> bool {
+        let until = tokio::time::Instant::now() + TREE_END_WAIT;
+        while !self.is_gone() {
+            self.signal(Signal::KILL);
+            if tokio::time::Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        true
+    }
+}
+
+/// Signals a process if the number is still its own.
+fn send(member: &Member, signal: Signal) {
+    if let Ok(handle) = PidFd::open(member.pid)
+        && stat(member.pid).is_some_and(|found| found.start_time == member.start_time)
+    {
+        let _ = handle.send(signal);
+    }
+}
+
+/// One that lives.
+fn stat(pid: i32) -> Option<Member> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold spaces and parentheses; what follows it does not.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    if matches!(*fields.first()?, "Z" | "X") {
+        return None;
+    }
+    Some(Member {
+        pid,
+        parent: fields.get(1)?.parse().ok()?,
+        start_time: fields.get(19)?.parse().ok()?,
+    })
+}
