@@ -80,7 +80,7 @@ pub(crate) fn punch_hole(_: &File, _: u64, _: u64) {}
 /// An empty file without a name; it vanishes with its last handle.
 pub(crate) fn memory_file(_: &str) -> io::Result<File> {
     let (file, path) = super::handover::new_file()?;
-    std::fs::remove_file(path)?;
+    super::handover::remove_name(&path);
     Ok(file)
 }
 

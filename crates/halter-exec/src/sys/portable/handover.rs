@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -53,13 +53,12 @@ impl Handover {
 
     /// A pipe, read end first, whose write end can be opened by name.
     pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd, Self)> {
-        let path = new_name()?;
-        let text = CString::new(path.as_os_str().as_bytes())?;
+        let name = Self { path: new_name()? };
+        let text = CString::new(name.path.as_os_str().as_bytes())?;
         // SAFETY: takes a NUL-terminated string and a number.
         if unsafe { libc::mkfifo(text.as_ptr(), 0o600) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let name = Self { path };
         let read = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
@@ -75,7 +74,7 @@ impl Handover {
 
 impl Drop for Handover {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        remove_name(&self.path);
     }
 }
 
@@ -87,13 +86,23 @@ pub(super) fn new_file() -> io::Result<(File, PathBuf)> {
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(&path)?;
+        .open(&path)
+        .inspect_err(|_| remove_name(&path))?;
     Ok((file, path))
 }
 
+/// A name in a directory of its own that only we can enter: once that is
+/// gone, a child that is late cannot make the file anew.
 fn new_name() -> io::Result<PathBuf> {
     let name = crate::nonce::random().map_err(io::Error::other)?;
-    Ok(Path::new(DIRECTORY).join(format!("halter-exec-{name}")))
+    let directory = Path::new(DIRECTORY).join(format!("halter-exec-{name}"));
+    fs::DirBuilder::new().mode(0o700).create(&directory)?;
+    Ok(directory.join("handed-over"))
+}
+
+pub(super) fn remove_name(path: &Path) {
+    let _ = fs::remove_file(path);
+    let _ = path.parent().map(fs::remove_dir);
 }
 
 /// Bytes nobody can guess.
