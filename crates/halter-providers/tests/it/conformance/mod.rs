@@ -5,6 +5,7 @@ mod cancel;
 mod exchanges;
 mod faults;
 mod fuzz;
+mod names;
 mod recorded;
 mod subject;
 
@@ -49,6 +50,7 @@ on_every_wire! {
     faults::a_missing_terminator_is_told_from_a_cut,
     cancel::cancelling_at_each_event_ends_the_answer_there,
     cancel::an_answer_let_go_at_each_event_leaves_nothing_behind,
+    names::names_and_ids_are_kept_up_to_their_limit,
     fuzz::recorded_and_damaged_streams_never_break_the_decoder,
 }
 

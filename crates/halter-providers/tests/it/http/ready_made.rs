@@ -33,9 +33,11 @@ fn refused() -> Response {
     Response::json(400, r#"{"error":{"message":"no"}}"#)
 }
 
+type Build = fn(&str) -> Arc<dyn Provider>;
+
 #[tokio::test]
 async fn each_service_is_asked_at_its_address_with_its_key() {
-    let cases: [(fn(&str) -> Arc<dyn Provider>, &str, &str); 4] = [
+    let cases: [(Build, &str, &str); 4] = [
         (
             |url| Arc::new(AnthropicProvider::new(KEY, url).unwrap()),
             "/v1/messages ",
