@@ -96,11 +96,12 @@ pub const TREE_END_WAIT: Duration = Duration::from_secs(10);
 /// The size of the pipe of a stream that has shown to be busy.
 pub const LARGE_PIPE_BYTES: usize = 1024 * 1024;
 
-/// Ended commands whose results are kept for those who ask again.
-pub const KEPT_RESULTS: usize = 256;
+/// Ended commands that the core keeps if nobody tells it to forget them: more
+/// than the service keeps, which decides.
+pub const KEPT_RESULTS: usize = 2 * MAX_KEPT_EXECS;
 
-/// How long the result of an ended command is kept for those who ask again.
-pub const KEPT_RESULT_TIME: Duration = Duration::from_secs(600);
+/// How long the core keeps an ended command that nobody tells it to forget.
+pub const KEPT_RESULT_TIME: Duration = Duration::from_secs(1800);
 
 /// Bytes of what a shell has said about its commands that are kept before
 /// they are forgotten.

@@ -123,6 +123,7 @@ impl From<ExecError> for CoreError {
             }
             ExecError::WorkingDirectoryGone { .. } => StartFailure::WorkingDirectoryGone,
             ExecError::WorkingDirectoryUnusable { .. } => StartFailure::WorkingDirectoryUnusable,
+            ExecError::SandboxUnavailable { .. } => StartFailure::IsolationUnavailable,
             ExecError::ArgumentsTooLong { .. }
             | ExecError::InvalidInput { .. }
             | ExecError::LimitExceeded { .. } => StartFailure::InvalidInput,

@@ -22,6 +22,7 @@ mod library;
 mod people;
 mod places;
 mod plain;
+mod privileges;
 mod restart;
 mod runtime;
 mod secrets;
