@@ -142,17 +142,35 @@ pub struct ProviderError {
     pub hint: Option<String>,
 }
 
+/// Whether the same request may succeed later, as a kind.
+impl From<bool> for ProviderErrorKind {
+    fn from(retryable: bool) -> Self {
+        if retryable {
+            Self::Transient
+        } else {
+            Self::Fatal
+        }
+    }
+}
+
 impl ProviderError {
-    /// A failure of a kind.
-    pub fn new(message: impl Into<String>, kind: ProviderErrorKind) -> Self {
+    /// A failure of a kind, or of one that may be retried (`true`) or not.
+    pub fn new(message: impl Into<String>, kind: impl Into<ProviderErrorKind>) -> Self {
         Self {
             message: message.into(),
-            kind,
+            kind: kind.into(),
             backoff_hint: None,
             status: None,
             request_id: None,
             hint: None,
         }
+    }
+
+    /// Replaces the kind.
+    #[must_use]
+    pub fn with_kind(mut self, kind: ProviderErrorKind) -> Self {
+        self.kind = kind;
+        self
     }
 
     /// Adds the HTTP status.
@@ -198,5 +216,18 @@ impl ProviderError {
     /// True if the caller cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.kind == ProviderErrorKind::Cancelled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_made_from_its_kind_or_from_whether_it_may_be_retried() {
+        assert!(ProviderError::new("busy", true).retryable());
+        assert!(!ProviderError::new("no", false).retryable());
+        let limited = ProviderError::new("busy", false).with_kind(ProviderErrorKind::RateLimited);
+        assert!(limited.retryable());
     }
 }

@@ -74,6 +74,28 @@ impl ModelRegistry {
         self.models.insert(model.id.clone(), model);
     }
 
+    /// Answers turns that name no model with this one, whatever its id was.
+    pub fn set_default_model(&mut self, model: ResolvedModel) {
+        self.set_role(ModelRole::Default, model);
+    }
+
+    /// Does small jobs, such as a title, with this model, whatever its id was.
+    pub fn set_small_model(&mut self, model: ResolvedModel) {
+        self.set_role(ModelRole::Small, model);
+    }
+
+    /// Runs subagents on this model, whatever its id was.
+    pub fn set_subagent_model(&mut self, model: ResolvedModel) {
+        self.set_role(ModelRole::Subagent, model);
+    }
+
+    fn set_role(&mut self, role: ModelRole, model: ResolvedModel) {
+        self.register_model(ResolvedModel {
+            id: role.as_str().into(),
+            ..model
+        });
+    }
+
     /// Finds models by ids that are not registered, too.
     pub fn set_resolver(&mut self, resolver: Arc<dyn ModelResolver>) {
         self.resolver = Some(resolver);
@@ -267,6 +289,22 @@ mod tests {
 
     fn names(ids: &[ModelId]) -> Vec<&str> {
         ids.iter().map(ModelId::as_str).collect()
+    }
+
+    #[test]
+    fn a_model_of_a_role_goes_by_the_name_of_the_role() {
+        let mut registry = ModelRegistry::new();
+        registry.set_default_model(model("a", "large"));
+        registry.set_small_model(model("b", "little"));
+        registry.set_subagent_model(model("c", "medium"));
+        for (role, expected) in [
+            ("default", "large"),
+            ("small", "little"),
+            ("subagent", "medium"),
+        ] {
+            let found = registry.model(&role.into()).unwrap();
+            assert_eq!((found.id.as_str(), found.model.as_str()), (role, expected));
+        }
     }
 
     #[test]
