@@ -12,11 +12,12 @@ pub struct HeldTree {
 }
 
 impl HeldTree {
-    /// The tree whose leader was born in this group.
+    /// The tree whose leader was born in this group. A leader whose number is
+    /// not known is 0.
     #[must_use]
     pub fn in_cgroup(leader: i32, cgroup: Cgroup) -> Self {
         Self {
-            tree: ProcessTree::new(leader, TreeGrip::Lent(cgroup), None),
+            tree: ProcessTree::new(known(leader), TreeGrip::Lent(cgroup), None),
         }
     }
 
@@ -25,7 +26,7 @@ impl HeldTree {
     pub fn marked(leader: i32, marker: impl Into<String>) -> Self {
         let marker = marker.into();
         Self {
-            tree: ProcessTree::new(leader, TreeGrip::Walk { marker }, None),
+            tree: ProcessTree::new(known(leader), TreeGrip::Walk { marker }, None),
         }
     }
 
@@ -84,6 +85,12 @@ impl HeldTree {
     pub async fn kill_until_gone(&self) -> bool {
         self.tree.kill_until_gone(&Spared::nobody()).await
     }
+}
+
+/// No process has the number -1, while strangers may be in a session that is
+/// shown as 0.
+fn known(leader: i32) -> i32 {
+    if leader > 0 { leader } else { -1 }
 }
 
 fn sparing(bystanders: &Bystanders) -> Spared {
