@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,8 @@ pub(super) struct CoreInner {
     pub execs: Mutex<Table>,
     total: AtomicU64,
     holder: Mutex<Option<PidFd>>,
+    /// Whether the holder may go.
+    pub ending: AtomicBool,
     isolation: std::sync::OnceLock<Isolation>,
 }
 
@@ -88,6 +90,7 @@ impl Core {
                 execs: Mutex::default(),
                 total: AtomicU64::new(0),
                 holder: Mutex::new(process),
+                ending: AtomicBool::new(false),
                 isolation: std::sync::OnceLock::new(),
             }),
         };
@@ -101,6 +104,14 @@ impl Core {
                     Some(core) => core.forget_old(),
                     None => return,
                 }
+            }
+        });
+        let watched = Arc::downgrade(&core.inner);
+        let link = core.inner.link.clone();
+        tokio::spawn(async move {
+            link.lost().await;
+            if let Some(core) = watched.upgrade() {
+                core.holder_is_gone().await;
             }
         });
         Ok((core, adopted))
@@ -192,6 +203,9 @@ impl Core {
     pub async fn exec(&self, id: &SessionId, order: ExecOrder) -> Result<Exec, CoreError> {
         let session = lock(&self.inner.sessions).get(id).cloned();
         let session = session.ok_or(CoreError::SessionUnknown { id: *id })?;
+        if self.inner.link.is_lost() {
+            return Err(super::drive::lost());
+        }
         let name = order.id.clone();
         let _reserved = self.reserve(&name)?;
         session.ready(&self.inner.settings).await?;
@@ -245,6 +259,7 @@ impl Core {
     pub async fn shutdown(self) {
         let ids: Vec<SessionId> = lock(&self.inner.sessions).keys().copied().collect();
         futures::future::join_all(ids.iter().map(|id| self.close(id))).await;
+        self.inner.ending.store(true, Ordering::Release);
         self.inner.link.send(&[Request::End]);
         let gone = self.inner.link.lost();
         if tokio::time::timeout(HOLDER_END_WAIT, gone).await.is_err() {
@@ -265,6 +280,7 @@ impl Core {
     /// Ends this runtime as a crash would: everything goes on, and the next
     /// runtime with the same state directory finds it.
     pub fn abandon(self) {
+        self.inner.ending.store(true, Ordering::Release);
         self.inner.link.leave();
     }
 }
@@ -282,6 +298,18 @@ impl Drop for Reserved<'_> {
 }
 
 impl CoreInner {
+    /// Nobody collects processes or keeps their pipes any more: none may stay.
+    async fn holder_is_gone(&self) {
+        if self.ending.load(Ordering::Acquire) {
+            return;
+        }
+        tracing::error!("the holder has ended, and all commands with it; restart the runtime");
+        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
+        for session in sessions {
+            session.trees.end().await;
+        }
+    }
+
     /// Makes a command known by its name.
     pub(super) fn introduce(&self, exec: &Exec) {
         let mut table = lock(&self.execs);

@@ -9,6 +9,7 @@ use rustix::process::{Pid, kill_process_group};
 use tokio::sync::{OwnedMutexGuard, mpsc};
 use tokio::time::Instant;
 
+use super::core::CoreInner;
 use super::error::CoreError;
 use super::handle::{Exec, Wish};
 use super::lock;
@@ -134,6 +135,13 @@ impl Exec {
         };
         flows.drain();
         let pid = self.inner.pid.load(Ordering::Relaxed);
+        let unexpected = |core: &CoreInner| !core.ending.load(Ordering::Acquire);
+        if ended == ProcessEnd::Lost
+            && self.inner.core.upgrade().as_deref().is_some_and(unexpected)
+            && let Some(tree) = self.inner.session.tree(pid, &grip)
+        {
+            tree.kill_until_gone().await;
+        }
         let session = &self.inner.session;
         let trees = &session.trees;
         let past = match stop {
@@ -403,8 +411,8 @@ async fn gone_within(tree: &Tree, end: &EndWatch, limit: Duration) -> bool {
 
 pub(super) fn lost() -> CoreError {
     CoreError::Internal {
-        message: "the holder of all processes has ended, and the command with it; \
-                  run it again"
+        message: "the holder of all processes has ended, and every command with it; \
+                  restart the runtime"
             .to_owned(),
     }
 }

@@ -336,3 +336,28 @@ async fn a_forgotten_command_is_gone_and_others_are_found_by_name() {
     until("it is forgotten", || core.find(exec.id()).is_none()).await;
     runtime.shutdown().await;
 }
+
+#[tokio::test]
+async fn without_its_holder_the_runtime_says_so_and_leaves_nothing_running() {
+    let runtime = Runtime::start().await;
+    let session = runtime.session().await;
+    let exec = runtime.exec(session, fresh(TREE)).await;
+    let pids = tree_pids(&exec).await;
+    let socket = runtime.path().join("holder.sock");
+    let holder = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .find(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|line| line.contains(socket.to_str().unwrap()))
+        })
+        .unwrap();
+    let holder = halter_exec::PidFd::open(holder).unwrap();
+    holder.send(Signal::KILL).unwrap();
+    let lost = exec.ended().await.unwrap_err();
+    assert_eq!(lost.code(), "internal");
+    let refused = runtime.exec_order(session, order(fresh("true"))).await;
+    assert!(refused.unwrap_err().to_string().contains("holder"));
+    all_gone(pids).await;
+}
