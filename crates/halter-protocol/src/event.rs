@@ -10,7 +10,7 @@
 use crate::encoding::escaped_path;
 use crate::hook::HookRunSummary;
 use crate::ids::{ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId};
-use crate::message::Message;
+use crate::message::{Message, ReplayMeta};
 use crate::open_enum::open_enum;
 use crate::response::ResponseSchema;
 use crate::tool::{ToolCall, ToolExecutionOutcome};
@@ -240,6 +240,9 @@ pub enum SessionEventPayload {
             skip_serializing_if = "Option::is_none"
         )]
         structured_output: Option<Value>,
+        /// Who answered: what was used is charged to that model.
+        #[serde(default, skip_serializing_if = "ReplayMeta::is_unknown")]
+        answered_by: ReplayMeta,
     },
     /// A turn ended otherwise.
     TurnFailed {
@@ -256,6 +259,9 @@ pub enum SessionEventPayload {
         /// What its model calls used before it failed.
         #[serde(default)]
         usage: Usage,
+        /// Who answered: what was used is charged to that model.
+        #[serde(default, skip_serializing_if = "ReplayMeta::is_unknown")]
+        answered_by: ReplayMeta,
     },
     /// This subscriber was too slow for some best-effort events.
     Lagged {

@@ -2,7 +2,7 @@
 
 use crate::event::SessionEventPayload;
 use crate::hook::HookRunStatus;
-use crate::message::Message;
+use crate::message::{Message, ReplayMeta};
 use crate::session::{PendingToolCall, SessionState, ToolCallProgress};
 use crate::tool::ToolCall;
 use crate::usage::Usage;
@@ -46,7 +46,13 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             replace(&mut state.snapshot_revision, snapshot_revision);
             replace(&mut state.tools_revision, tools_revision);
         }
-        SessionEventPayload::TurnCompleted { .. } | SessionEventPayload::TurnFailed { .. } => {
+        SessionEventPayload::TurnCompleted {
+            usage, answered_by, ..
+        }
+        | SessionEventPayload::TurnFailed {
+            usage, answered_by, ..
+        } => {
+            charge(state, usage, answered_by);
             state.live_turn = None;
             state.live_turn_usage = Usage::default();
             state.pending_tool_calls.clear();
@@ -62,6 +68,19 @@ pub fn fold_events<'a>(events: impl IntoIterator<Item = &'a SessionEventPayload>
         apply_event(&mut state, event);
     }
     state
+}
+
+/// Counts what a turn used: by model, and, of calls that left no message, what
+/// the session does not know yet. Turns that do not say who answered are from
+/// before there was such a count.
+fn charge(state: &mut SessionState, usage: &Usage, answered_by: &ReplayMeta) {
+    if answered_by.is_unknown() || usage.is_zero() {
+        return;
+    }
+    let unseen = usage.saturating_sub(&state.live_turn_usage);
+    state.usage_so_far.saturating_accumulate(&unseen);
+    let model = state.usage_by_model.entry(answered_by.label()).or_default();
+    model.saturating_accumulate(usage);
 }
 
 /// A hook that failed or was cancelled has not had its say: one that runs once
@@ -123,8 +142,8 @@ fn set_progress(state: &mut SessionState, call: &ToolCall, progress: ToolCallPro
 mod tests {
     use super::*;
     use crate::{
-        AssistantMessage, AssistantPart, ReplayMeta, ToolExecutionOutcome, ToolMessage, ToolResult,
-        TurnId, UsageBuckets,
+        AssistantMessage, AssistantPart, ToolExecutionOutcome, ToolMessage, ToolResult, TurnId,
+        UsageBuckets,
     };
     use jiff::Timestamp;
     use serde_json::json;
@@ -201,6 +220,39 @@ mod tests {
         assert_eq!(state.usage_so_far.output_tokens, 3);
     }
 
+    /// A call that left no message counts, too, and each model on its own.
+    #[test]
+    fn a_turn_is_charged_to_its_model() {
+        let turn_id = TurnId::from("turn_1");
+        let mut state = fold_events(&[
+            SessionEventPayload::TurnStarted {
+                turn_id: turn_id.clone(),
+                response_schema: None,
+            },
+            assistant(&[]),
+        ]);
+        assert_eq!(state.usage_so_far.output_tokens, 3);
+        let answered_by = ReplayMeta {
+            provider_name: Some("acme".into()),
+            model: Some("large".to_owned()),
+        };
+        let usage = Usage::from(UsageBuckets {
+            output: 10,
+            ..UsageBuckets::default()
+        });
+        apply_event(
+            &mut state,
+            &SessionEventPayload::TurnCompleted {
+                turn_id,
+                usage,
+                structured_output: None,
+                answered_by,
+            },
+        );
+        assert_eq!(state.usage_so_far.output_tokens, 10);
+        assert_eq!(state.usage_by_model["acme/large"], usage);
+    }
+
     #[test]
     fn an_early_start_without_its_message_ends_with_the_turn() {
         let turn_id = TurnId::from("turn_1");
@@ -219,6 +271,7 @@ mod tests {
                 turn_id,
                 usage: Usage::default(),
                 structured_output: None,
+                answered_by: ReplayMeta::default(),
             },
         ]);
         assert_eq!(state, SessionState::default());

@@ -71,7 +71,7 @@ pub use tool::{
 };
 pub use transcript::Transcript;
 pub use turn::Turn;
-pub use usage::{Usage, UsageBuckets};
+pub use usage::{Cost, Usage, UsageBuckets};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -274,6 +274,23 @@ pub struct ReplayMeta {
     pub model: Option<String>,
 }
 
+impl ReplayMeta {
+    /// True if it names nobody.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Provider and model as one name, such as `openai/gpt-5`.
+    pub fn label(&self) -> String {
+        let provider = self
+            .provider_name
+            .as_ref()
+            .map_or("unknown", |name| name.as_str());
+        let model = self.model.as_deref().unwrap_or("unknown");
+        format!("{provider}/{model}")
+    }
+}
+
 /// A tool's answer to a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolMessage {
@@ -315,5 +332,9 @@ open_enum! {
         MaxTokens = "max_tokens",
         /// It declined to answer.
         Refusal = "refusal",
+        /// Its context window is full.
+        ContextWindowExceeded = "model_context_window_exceeded",
+        /// It pauses and goes on when it gets its answer back as it is.
+        Pause = "pause_turn",
     }
 }

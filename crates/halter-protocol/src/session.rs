@@ -101,6 +101,9 @@ pub struct SessionState {
     /// What all turns used.
     #[serde(default)]
     pub usage_so_far: Usage,
+    /// What ended turns used, by provider and model.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub usage_by_model: IndexMap<String, Usage>,
     /// Hooks that have run to an end, for those that run once.
     #[serde(default)]
     pub fired_hook_ids: BTreeSet<String>,

@@ -19,6 +19,72 @@ pub struct UsageBuckets {
     pub reasoning: u64,
 }
 
+/// What tokens cost, in billionths of a US dollar, each token in one bucket.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Cost {
+    /// For input that was read afresh.
+    pub uncached_input: u64,
+    /// For input answered from the prompt cache.
+    pub cache_read: u64,
+    /// For input written to the prompt cache.
+    pub cache_write: u64,
+    /// For visible output.
+    pub output: u64,
+    /// For reasoning.
+    pub reasoning: u64,
+    /// What a service charged without saying for which tokens.
+    pub unattributed: u64,
+    /// True if some of the tokens have no known price: they cost more than
+    /// this.
+    pub partial: bool,
+    /// Prices came from configuration.
+    pub price_from_config: bool,
+    /// Prices, or the cost itself, came from the service.
+    pub price_from_provider: bool,
+    /// Prices came from the table in the program.
+    pub price_built_in: bool,
+}
+
+impl Cost {
+    /// The sum of all buckets.
+    pub fn total(&self) -> u64 {
+        [
+            self.uncached_input,
+            self.cache_read,
+            self.cache_write,
+            self.output,
+            self.reasoning,
+            self.unattributed,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+    }
+
+    /// The sum in dollars, to show.
+    pub fn dollars(&self) -> f64 {
+        self.total() as f64 / 1e9
+    }
+
+    /// Adds another cost bucket by bucket, never overflowing.
+    pub fn saturating_accumulate(&mut self, other: &Cost) {
+        for (ours, theirs) in [
+            (&mut self.uncached_input, other.uncached_input),
+            (&mut self.cache_read, other.cache_read),
+            (&mut self.cache_write, other.cache_write),
+            (&mut self.output, other.output),
+            (&mut self.reasoning, other.reasoning),
+            (&mut self.unattributed, other.unattributed),
+        ] {
+            *ours = ours.saturating_add(theirs);
+        }
+        self.partial |= other.partial;
+        self.price_from_config |= other.price_from_config;
+        self.price_from_provider |= other.price_from_provider;
+        self.price_built_in |= other.price_built_in;
+    }
+}
+
 /// What a call, turn or session used.
 ///
 /// `input_tokens` and `output_tokens` are the sums of the buckets, computed in
@@ -44,6 +110,9 @@ pub struct Usage {
     pub output_tokens: u64,
     /// The buckets the two sums are made of.
     pub buckets: UsageBuckets,
+    /// What it cost; none if no price is known, which is not nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
 
 impl From<UsageBuckets> for Usage {
@@ -55,6 +124,7 @@ impl From<UsageBuckets> for Usage {
                 .saturating_add(buckets.cache_write),
             output_tokens: buckets.output.saturating_add(buckets.reasoning),
             buckets,
+            cost: None,
         }
     }
 }
@@ -65,8 +135,14 @@ impl<'de> Deserialize<'de> for Usage {
         struct Wire {
             #[serde(default)]
             buckets: UsageBuckets,
+            #[serde(default)]
+            cost: Option<Cost>,
         }
-        Ok(Self::from(Wire::deserialize(deserializer)?.buckets))
+        let Wire { buckets, cost } = Wire::deserialize(deserializer)?;
+        Ok(Self {
+            cost,
+            ..Self::from(buckets)
+        })
     }
 }
 
@@ -83,6 +159,7 @@ impl Usage {
 
     /// Adds another usage bucket by bucket, never overflowing.
     pub fn saturating_accumulate(&mut self, other: &Usage) {
+        let cost = self.cost_with(other);
         let (a, b) = (&self.buckets, &other.buckets);
         *self = Self::from(UsageBuckets {
             uncached_input: a.uncached_input.saturating_add(b.uncached_input),
@@ -91,6 +168,51 @@ impl Usage {
             output: a.output.saturating_add(b.output),
             reasoning: a.reasoning.saturating_add(b.reasoning),
         });
+        self.cost = cost;
+    }
+
+    /// What both cost together. Tokens without a price make the sum partial.
+    fn cost_with(&self, other: &Usage) -> Option<Cost> {
+        let known = |usage: &Usage| match usage.cost {
+            None if usage.buckets != UsageBuckets::default() => Cost {
+                partial: true,
+                ..Cost::default()
+            },
+            cost => cost.unwrap_or_default(),
+        };
+        if self.cost.is_none() && other.cost.is_none() {
+            return None;
+        }
+        let mut sum = known(self);
+        sum.saturating_accumulate(&known(other));
+        Some(sum)
+    }
+
+    /// What is in this usage and not in `part` of it.
+    pub fn saturating_sub(&self, part: &Usage) -> Usage {
+        let (a, b) = (&self.buckets, &part.buckets);
+        let rest = UsageBuckets {
+            uncached_input: a.uncached_input.saturating_sub(b.uncached_input),
+            cache_read: a.cache_read.saturating_sub(b.cache_read),
+            cache_write: a.cache_write.saturating_sub(b.cache_write),
+            output: a.output.saturating_sub(b.output),
+            reasoning: a.reasoning.saturating_sub(b.reasoning),
+        };
+        let mut usage = Usage::from(rest);
+        usage.cost = match (self.cost, part.cost) {
+            _ if rest == UsageBuckets::default() => None,
+            (Some(all), Some(part)) => Some(Cost {
+                uncached_input: all.uncached_input.saturating_sub(part.uncached_input),
+                cache_read: all.cache_read.saturating_sub(part.cache_read),
+                cache_write: all.cache_write.saturating_sub(part.cache_write),
+                output: all.output.saturating_sub(part.output),
+                reasoning: all.reasoning.saturating_sub(part.reasoning),
+                unattributed: all.unattributed.saturating_sub(part.unattributed),
+                ..all
+            }),
+            (cost, _) => cost,
+        };
+        usage
     }
 }
 
@@ -104,6 +226,53 @@ mod tests {
             r#"{"input_tokens":1,"output_tokens":1,"buckets":{"uncached_input":3,"output":4}}"#;
         let usage: Usage = serde_json::from_str(lie).unwrap();
         assert_eq!((usage.input_tokens, usage.output_tokens), (3, 4));
+    }
+
+    fn priced(output: u64, cost: Option<u64>) -> Usage {
+        Usage {
+            cost: cost.map(|output| Cost {
+                output,
+                price_built_in: true,
+                ..Cost::default()
+            }),
+            ..Usage::from(UsageBuckets {
+                output,
+                ..UsageBuckets::default()
+            })
+        }
+    }
+
+    /// What has no price is never taken for free.
+    #[test]
+    fn costs_add_up_and_say_when_they_are_not_all() {
+        let sum = |usages: &[Usage]| {
+            let mut total = Usage::default();
+            for usage in usages {
+                total.saturating_accumulate(usage);
+            }
+            total.cost.map(|cost| (cost.total(), cost.partial))
+        };
+        assert_eq!(sum(&[]), None);
+        assert_eq!(sum(&[priced(1, None), priced(1, None)]), None);
+        assert_eq!(
+            sum(&[priced(1, Some(5)), priced(1, Some(6))]),
+            Some((11, false))
+        );
+        assert_eq!(sum(&[priced(1, Some(5)), priced(1, None)]), Some((5, true)));
+        assert_eq!(sum(&[priced(1, None), priced(1, Some(5))]), Some((5, true)));
+        assert_eq!(
+            sum(&[priced(1, Some(5)), Usage::default()]),
+            Some((5, false))
+        );
+    }
+
+    #[test]
+    fn the_rest_of_a_usage_is_what_its_part_lacks() {
+        let all = priced(5, Some(50));
+        let rest = all.saturating_sub(&priced(2, Some(20)));
+        assert_eq!(rest, priced(3, Some(30)));
+        assert_eq!(all.saturating_sub(&all), Usage::default());
+        assert_eq!(all.saturating_sub(&Usage::default()), all);
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub const EMPTY_ANSWER_RETRIES: u32 = 1;
 /// Times a model is asked to correct a structured answer before the turn fails.
 pub const STRUCTURED_OUTPUT_REPAIRS: u32 = 2;
 
+/// Times a model may pause in one turn and be asked to go on.
+pub const PAUSED_ANSWER_RESUMES: u32 = 16;
+
 /// Times Stop hooks may make one turn go on.
 pub const STOP_HOOK_CONTINUATIONS: u32 = 8;
 

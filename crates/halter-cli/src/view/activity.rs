@@ -87,7 +87,10 @@ impl Activity {
             Payload::Warning { message } => self.talk.warning(message),
             Payload::Notification { notification } => self.talk.note(&notification.message),
             Payload::TurnInterrupted { .. } => self.phase = "stopping",
-            Payload::TurnCompleted { .. } | Payload::TurnFailed { .. } => self.end(),
+            Payload::TurnCompleted { usage, .. } | Payload::TurnFailed { usage, .. } => {
+                self.end();
+                self.sum_up(usage);
+            }
             _ => {}
         }
     }
@@ -133,6 +136,13 @@ impl Activity {
         self.live = false;
         self.running.clear();
         self.talk.clear_status();
+    }
+
+    /// Says what the turn used and cost, to those who follow its steps.
+    fn sum_up(&mut self, usage: &Usage) {
+        if self.steps == Steps::Said && usage.cost.is_some() {
+            self.talk.note(&summed_up(usage));
+        }
     }
 
     fn turn_started(&mut self) {
@@ -200,6 +210,18 @@ fn complete_lines(partial: &mut String) -> Option<String> {
     Some(std::mem::replace(partial, rest))
 }
 
+/// Tokens and dollars of a turn.
+fn summed_up(usage: &Usage) -> String {
+    let input = thousands(usage.input_tokens);
+    let output = thousands(usage.output_tokens);
+    let tokens = format!("{input} tokens in, {output} out");
+    match usage.cost {
+        None => tokens,
+        Some(cost) if cost.partial => format!("{tokens}, more than ${:.4}", cost.dollars()),
+        Some(cost) => format!("{tokens}, ${:.4}", cost.dollars()),
+    }
+}
+
 /// The end of a text, where it is being typed.
 fn ending_of(draft: &str) -> String {
     let length = draft.chars().count();
@@ -244,6 +266,28 @@ mod tests {
         let fits = format!("a{}", "é".repeat(SHOWN_DRAFT_CHARS - 1));
         assert_eq!(ending_of(&fits), fits);
         assert_eq!(ending_of(&format!("{fits}z")), format!("{}z", &fits[1..]));
+    }
+
+    #[test]
+    fn a_turn_is_summed_up_without_inventing_a_price() {
+        let mut usage = Usage::from(halter_protocol::UsageBuckets {
+            uncached_input: 1_500,
+            output: 20,
+            ..Default::default()
+        });
+        assert_eq!(summed_up(&usage), "1.5k tokens in, 20 out");
+        let mut cost = halter_protocol::Cost {
+            output: 12_340_000,
+            ..Default::default()
+        };
+        usage.cost = Some(cost);
+        assert_eq!(summed_up(&usage), "1.5k tokens in, 20 out, $0.0123");
+        cost.partial = true;
+        usage.cost = Some(cost);
+        assert_eq!(
+            summed_up(&usage),
+            "1.5k tokens in, 20 out, more than $0.0123"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{Activity, View};
 use crate::output::Data;
-use halter_protocol::{AssistantMessage, Message, SessionEvent, SessionEventPayload};
+use halter_protocol::{AssistantMessage, Message, SessionEvent, SessionEventPayload, Usage};
 use serde::Serialize;
 use serde_json::Value;
 use std::io;
@@ -17,6 +17,8 @@ struct TurnResult {
     /// The answer as a value, if a schema asked for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     structured_output: Option<Value>,
+    /// What all model calls of the turn used and cost.
+    turn_usage: Usage,
 }
 
 /// One line when the turn completes: the last assistant message.
@@ -45,13 +47,16 @@ impl View for JsonResultView<'_> {
                 self.last = Some(message);
             }
             SessionEventPayload::TurnCompleted {
-                structured_output, ..
+                structured_output,
+                usage,
+                ..
             } => {
                 let last = self.last.take();
                 let answer = last.as_ref().and_then(|message| message.as_assistant());
                 let result = answer.map(|answer| TurnResult {
                     answer: answer.without_opaque(),
                     structured_output,
+                    turn_usage: usage,
                 });
                 self.data.json(&result)?;
             }

@@ -272,6 +272,7 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
                 turn_id,
                 usage,
                 structured_output: output,
+                answered_by: ReplayMeta::default(),
             }
         }),
         (
@@ -292,6 +293,7 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
                     cancelled,
                     retryable,
                     usage,
+                    answered_by: ReplayMeta::default(),
                 }
             ),
         any::<u64>().prop_map(|dropped_events| P::Lagged { dropped_events }),

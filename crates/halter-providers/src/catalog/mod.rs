@@ -12,7 +12,8 @@ mod price;
 mod table;
 
 pub use answers::{ModelAnswer, read_models};
-pub use price::{Cost, Prices};
+pub use halter_protocol::Cost;
+pub use price::Prices;
 pub use table::TABLE_DATE;
 
 use crate::limits::CATALOG_MODELS;
@@ -250,7 +251,23 @@ impl Catalog {
     /// What a call cost, if the model's prices are known.
     pub fn cost(&self, usage: &Usage, model: &ResolvedModel) -> Option<Known<Cost>> {
         let prices = self.facts(model).prices?;
-        Some(Known::new(prices.value.cost(usage), prices.source))
+        let mut cost = prices.value.cost(usage);
+        match prices.source {
+            Source::Config => cost.price_from_config = true,
+            Source::Provider | Source::Learned => cost.price_from_provider = true,
+            Source::BuiltIn | Source::Default => cost.price_built_in = true,
+        }
+        Some(Known::new(cost, prices.source))
+    }
+
+    /// The usage with its cost: by configured prices, else what the service
+    /// said it charged, else by what prices are known. None stays none.
+    pub fn priced(&self, mut usage: Usage, model: &ResolvedModel) -> Usage {
+        let computed = self.cost(&usage, model);
+        let configured = computed.filter(|cost| cost.source == Source::Config);
+        let said = configured.map(|cost| cost.value).or(usage.cost);
+        usage.cost = said.or(computed.map(|cost| cost.value));
+        usage
     }
 
     fn change(&self, provider: &ProviderName, model: &str, change: impl FnOnce(&mut Entry)) {

@@ -1,6 +1,6 @@
 //! What tokens cost.
 
-use halter_protocol::Usage;
+use halter_protocol::{Cost, Usage};
 
 /// Prices in billionths of a US dollar per token, which is thousandths of a
 /// dollar per million tokens.
@@ -14,21 +14,6 @@ pub struct Prices {
     pub cache_write: u64,
     /// Output, reasoning included.
     pub output: u64,
-}
-
-/// What a call cost, in billionths of a US dollar, each token in one bucket.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// For input that was read afresh.
-    pub uncached_input: u64,
-    /// For input answered from the prompt cache.
-    pub cache_read: u64,
-    /// For input written to the prompt cache.
-    pub cache_write: u64,
-    /// For visible output.
-    pub output: u64,
-    /// For reasoning.
-    pub reasoning: u64,
 }
 
 impl Prices {
@@ -53,39 +38,7 @@ impl Prices {
             cache_write: buckets.cache_write.saturating_mul(self.cache_write),
             output: buckets.output.saturating_mul(self.output),
             reasoning: buckets.reasoning.saturating_mul(self.output),
-        }
-    }
-}
-
-impl Cost {
-    /// The sum of all buckets.
-    pub fn total(&self) -> u64 {
-        [
-            self.uncached_input,
-            self.cache_read,
-            self.cache_write,
-            self.output,
-            self.reasoning,
-        ]
-        .into_iter()
-        .fold(0, u64::saturating_add)
-    }
-
-    /// The sum in dollars, to show.
-    pub fn dollars(&self) -> f64 {
-        self.total() as f64 / 1e9
-    }
-
-    /// Adds another cost bucket by bucket, never overflowing.
-    pub fn saturating_accumulate(&mut self, other: &Cost) {
-        for (ours, theirs) in [
-            (&mut self.uncached_input, other.uncached_input),
-            (&mut self.cache_read, other.cache_read),
-            (&mut self.cache_write, other.cache_write),
-            (&mut self.output, other.output),
-            (&mut self.reasoning, other.reasoning),
-        ] {
-            *ours = ours.saturating_add(theirs);
+            ..Cost::default()
         }
     }
 }

@@ -163,6 +163,9 @@ impl State {
                     tool_call_id,
                 }
             }
+            StreamEvent::UsageUpdate { usage } => StreamEvent::UsageUpdate {
+                usage: self.catalog.priced(usage, &self.model),
+            },
             event => event,
         };
         self.ready.push_back(self.secrets.scrub_event(event));

@@ -31,9 +31,9 @@ pub use input::{Effect, EffectId, HookOutcome, HookPoint, HookPointKind, Input, 
 
 use crate::limits::QUEUED_TURNS;
 use halter_protocol::{
-    IdSource, Message, MessageId, ModelId, NotificationItem, PendingEvent, ResponseSchema,
-    SessionEventPayload, SessionId, SessionState, SystemMessage, Timestamp, ToolCallId, Turn,
-    TurnError, TurnId, fold,
+    IdSource, Message, MessageId, ModelId, NotificationItem, PendingEvent, ReplayMeta,
+    ResponseSchema, SessionEventPayload, SessionId, SessionState, SystemMessage, Timestamp,
+    ToolCallId, Turn, TurnError, TurnId, fold,
 };
 use halter_session::Durability;
 use repair::Interruption;
@@ -430,6 +430,7 @@ impl Engine {
             cancelled: true,
             retryable: true,
             usage: Default::default(),
+            answered_by: ReplayMeta::default(),
         });
         self.after_commit(Then::TurnOver(turn_id));
     }

@@ -7,8 +7,8 @@
 use super::Engine;
 use super::step::tool_message;
 use halter_protocol::{
-    Message, PendingToolCall, SessionEventPayload, ToolCallProgress, ToolError, ToolErrorCode,
-    ToolExecutionOutcome, TurnError,
+    Message, PendingToolCall, ReplayMeta, SessionEventPayload, ToolCallProgress, ToolError,
+    ToolErrorCode, ToolExecutionOutcome, TurnError,
 };
 use std::collections::HashSet;
 
@@ -76,8 +76,19 @@ impl Engine {
                 cancelled: false,
                 retryable: true,
                 usage: self.state.live_turn_usage,
+                answered_by: self.last_answered_by(),
             });
         }
+    }
+
+    /// Who gave the last answer; only of interest where something was used.
+    fn last_answered_by(&self) -> ReplayMeta {
+        let mut messages = self.state.messages.iter_newest_first();
+        let last = messages.find_map(|message| message.as_assistant());
+        let used = !self.state.live_turn_usage.is_zero();
+        last.filter(|_| used)
+            .map(|answer| answer.replay_meta.clone())
+            .unwrap_or_default()
     }
 
     fn calls_of_last_answer(&self) -> HashSet<String> {

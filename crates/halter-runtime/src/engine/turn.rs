@@ -4,7 +4,7 @@ use super::guard::RepeatGuard;
 use super::step::Step;
 use super::structured::ResponseContract;
 use super::{Effect, EffectId, Engine, HookOutcome, HookPoint, HookPointKind, Preparation, Then};
-use crate::limits::{QUEUED_STEERS, STOP_HOOK_CONTINUATIONS};
+use crate::limits::{PAUSED_ANSWER_RESUMES, QUEUED_STEERS, STOP_HOOK_CONTINUATIONS};
 use halter_protocol::{
     CacheBreakReason, FINAL_TOOL, Message, ModelId, ReplayMeta, ResponseSchema,
     SessionEventPayload, SystemMessage, Turn, TurnError, TurnId, Usage, UserMessage, UserPart,
@@ -21,6 +21,10 @@ pub(super) struct LiveTurn {
     pub usage: Usage,
     pub model_calls: u32,
     pub empty_answers: u32,
+    /// How often the model paused.
+    pub pauses: u32,
+    /// The last answer is a pause: nothing may join before the next.
+    pub paused: bool,
     pub guard: RepeatGuard,
     /// What the last answer must look like.
     pub contract: Option<ResponseContract>,
@@ -134,6 +138,8 @@ impl Engine {
             usage: Usage::default(),
             model_calls: 0,
             empty_answers: 0,
+            pauses: 0,
+            paused: false,
             guard: RepeatGuard::default(),
             contract: None,
             response_schema: turn.response_schema,
@@ -325,6 +331,22 @@ impl Engine {
         self.after_commit(Then::CallModel);
     }
 
+    /// Asks the model again with its own answer as the last word: words that
+    /// wait go on waiting.
+    pub(super) fn go_on_after_pause(&mut self) {
+        let Some(turn) = &mut self.turn else { return };
+        turn.pauses += 1;
+        turn.paused = true;
+        if turn.pauses > PAUSED_ANSWER_RESUMES {
+            let message = format!("the model paused more than {PAUSED_ANSWER_RESUMES} times");
+            let error =
+                TurnError::new("paused_too_often", message).with_hint("ask for a smaller task");
+            return self.finish_turn(Ending::failed(error));
+        }
+        self.set_phase(Phase::SafePoint);
+        self.after_commit(Then::CallModel);
+    }
+
     /// Records what hooks and users want to add. Returns whether there was any.
     fn record_waiting_messages(&mut self) -> bool {
         let words = std::mem::take(&mut self.words);
@@ -351,7 +373,8 @@ impl Engine {
         if !matches!(turn.phase, Phase::SafePoint) {
             return;
         }
-        if self.record_waiting_messages() {
+        let paused = turn.paused;
+        if !paused && self.record_waiting_messages() {
             return self.after_commit(Then::CallModel);
         }
         if let Some(limit) = self.facts.max_turns
@@ -372,6 +395,7 @@ impl Engine {
         let messages = self.state.messages.clone();
         if let Some(turn) = &mut self.turn {
             turn.model_calls += 1;
+            turn.paused = false;
             if let Some(contract) = &mut turn.contract {
                 contract.ask_again();
             }
@@ -495,11 +519,13 @@ impl Engine {
         turn.phase = Phase::Closing;
         let (turn_id, usage) = (turn.id.clone(), turn.usage);
         let structured_output = turn.contract.as_mut().and_then(ResponseContract::output);
+        let answered_by = turn.answered_by.clone();
         self.record(match ending {
             Ending::Completed => SessionEventPayload::TurnCompleted {
                 turn_id: turn_id.clone(),
                 usage,
                 structured_output,
+                answered_by,
             },
             Ending::Failed {
                 error,
@@ -511,6 +537,7 @@ impl Engine {
                 cancelled,
                 retryable,
                 usage,
+                answered_by,
             },
         });
         self.after_commit(Then::TurnOver(turn_id));

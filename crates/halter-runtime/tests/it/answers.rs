@@ -9,7 +9,8 @@ use halter_protocol::{
 use halter_providers::EventStream;
 use halter_runtime::SessionInit;
 use halter_runtime::limits::EMPTY_ANSWER_RETRIES;
-use halter_testkit::{EventsExt, Harness, Reply, ScriptedTool, render};
+use halter_runtime::limits::PAUSED_ANSWER_RESUMES;
+use halter_testkit::{EventsExt, Gate, Harness, Reply, ScriptedTool, render};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -107,6 +108,119 @@ async fn a_refusal_without_words_is_named_and_not_asked_for_again() {
     let events = harness.ask("do something bad").await;
     assert_eq!(ending(&events), ("model_refused", false, false));
     assert_eq!(harness.requests().len(), 1);
+}
+
+/// Whatever was said and called before such an end is not all of it.
+#[tokio::test]
+async fn an_answer_that_ends_early_is_never_taken_for_a_complete_one() {
+    for (reason, expected) in [
+        (StopReason::Refusal, ("model_refused", false, false)),
+        (
+            StopReason::ContextWindowExceeded,
+            ("context_overflow", false, false),
+        ),
+        (StopReason::Interrupted, ("answer_cut_off", false, true)),
+    ] {
+        let write = ScriptedTool::new("write").mutating().build();
+        let said = Reply::new().text("The first half");
+        let replies = [
+            said.clone().stop(reason.clone()),
+            said.tool_call("write", json!({})).stop(reason),
+            "fine".into(),
+        ];
+        let harness = Harness::scripted(replies).tool(write.clone()).start();
+        let session = harness.session().await;
+        for _ in 0..2 {
+            let events = harness.run(&session, "go").await;
+            assert_eq!(ending(&events), expected);
+            assert_eq!(text_of(events.messages()[1]), "The first half");
+        }
+        assert!(write.calls().is_empty(), "the call does not run");
+        assert_eq!(ending(&harness.run(&session, "again").await).0, "completed");
+    }
+}
+
+#[tokio::test]
+async fn a_pause_is_answered_with_the_answer_itself() {
+    let pause = Reply::new().text("One moment.").stop(StopReason::Pause);
+    let harness = Harness::scripted([pause, "There we are.".into()]).start();
+    let events = harness.ask("search").await;
+    assert_eq!(ending(&events).0, "completed");
+    let told = harness.requests().pop().unwrap().messages;
+    assert_eq!(told.len(), 2, "nothing joins the conversation");
+    assert_eq!(text_of(told.last().unwrap()), "One moment.");
+}
+
+#[tokio::test]
+async fn what_a_user_adds_during_a_pause_waits_for_the_next_answer() {
+    let gate = Gate::new();
+    let replies = [
+        Reply::new()
+            .text("One ")
+            .gate(&gate)
+            .stop(StopReason::Pause),
+        Reply::new().text("There."),
+        Reply::new().text("Faster."),
+    ];
+    let harness = Harness::scripted(replies).start();
+    let session = harness.session().await;
+    let stream = session.submit_turn(Turn::user("search")).await.unwrap();
+    gate.reached().await;
+    session.steer("hurry").await.unwrap();
+    gate.open();
+    let events = halter_testkit::collect(stream).await;
+    assert_eq!(events.streamed_text(), "One There.Faster.");
+    let lengths: Vec<usize> = harness
+        .requests()
+        .iter()
+        .map(|r| r.messages.len())
+        .collect();
+    assert_eq!(lengths, [1, 2, 4]);
+}
+
+#[tokio::test]
+async fn a_model_may_pause_so_often_and_no_more() {
+    let harness = Harness::answering(|_| Reply::new().text("Hm.").stop(StopReason::Pause)).start();
+    let events = harness.ask("search").await;
+    assert_eq!(ending(&events), ("paused_too_often", false, false));
+    assert_eq!(harness.requests().len(), PAUSED_ANSWER_RESUMES as usize + 1);
+}
+
+/// A call without a message counts, and what has no price is no cost.
+#[tokio::test]
+async fn the_session_knows_what_was_used_by_model() {
+    let spent = |output, cost| {
+        let mut usage = halter_protocol::Usage::from(UsageBuckets {
+            output,
+            ..UsageBuckets::default()
+        });
+        usage.cost = cost;
+        usage
+    };
+    let priced = halter_protocol::Cost {
+        output: 70,
+        price_built_in: true,
+        ..halter_protocol::Cost::default()
+    };
+    let replies = [
+        Reply::new().usage(spent(2, None)),
+        Reply::new().text("done").usage(spent(7, Some(priced))),
+    ];
+    let harness = Harness::scripted(replies).start();
+    let session = harness.session().await;
+    harness.run(&session, "go").await;
+    let log = session.replay().await.unwrap();
+    let state = halter_protocol::fold::fold_events(log.iter().map(|event| &event.payload));
+    assert_eq!(state.usage_so_far.output_tokens, 9);
+    let cost = state.usage_so_far.cost.unwrap();
+    assert_eq!((cost.total(), cost.partial), (70, true));
+    let by_model: Vec<(&String, u64)> = state
+        .usage_by_model
+        .iter()
+        .map(|(model, usage)| (model, usage.output_tokens))
+        .collect();
+    assert_eq!(by_model.len(), 1);
+    assert_eq!(by_model[0].1, 9);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use crate::{
     StoreError, WriterToken, read_events,
 };
 use halter_protocol::{
-    EnvironmentSnapshot, Message, PendingEvent, SessionBlueprint, SessionEvent,
+    EnvironmentSnapshot, Message, PendingEvent, ReplayMeta, SessionBlueprint, SessionEvent,
     SessionEventPayload, Timestamp, ToolCall, ToolExecutionOutcome, ToolMessage, ToolResult,
     TurnId, Usage, UserMessage,
 };
@@ -69,6 +69,7 @@ pub fn turn(number: usize, output: ToolResult) -> Vec<SessionEventPayload> {
             turn_id,
             usage: Usage::default(),
             structured_output: None,
+            answered_by: ReplayMeta::default(),
         },
     ]
 }

@@ -3,8 +3,8 @@
 
 use halter_protocol::fold::fold_events;
 use halter_protocol::{
-    Message, SessionEvent, SessionEventPayload, Timestamp, ToolCall, ToolError, ToolErrorCode,
-    ToolExecutionOutcome, ToolMessage, ToolResult, TurnError, TurnId, Usage,
+    Message, ReplayMeta, SessionEvent, SessionEventPayload, Timestamp, ToolCall, ToolError,
+    ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError, TurnId, Usage,
 };
 use halter_session::conformance::{blueprint, pending};
 use halter_session::limits::MAX_INLINE_STRING_BYTES;
@@ -101,9 +101,10 @@ fn payload() -> impl Strategy<Value = SessionEventPayload> {
         2 => outcome.prop_map(|outcome| SessionEventPayload::ToolExecutionCompleted { outcome }),
         1 => call().prop_map(|call| SessionEventPayload::ToolExecutionStarted { call }),
         1 => turn_id().prop_map(|turn_id| SessionEventPayload::TurnStarted { turn_id, response_schema: None }),
-        1 => turn_id().prop_map(|turn_id| SessionEventPayload::TurnCompleted { turn_id, usage: Usage::default(), structured_output: None }),
+        1 => turn_id().prop_map(|turn_id| SessionEventPayload::TurnCompleted { turn_id, usage: Usage::default(), structured_output: None, answered_by: ReplayMeta::default() }),
         1 => (turn_id(), text()).prop_map(|(turn_id, text)| SessionEventPayload::TurnFailed {
             turn_id, error: TurnError::new("code", text), cancelled: true, retryable: false, usage: Usage::default(),
+            answered_by: ReplayMeta::default(),
         }),
         1 => value().prop_map(|value| {
             serde_json::from_value(json!({"kind": "from_the_future", "value": value})).unwrap()

@@ -86,4 +86,5 @@ streams!(
     offline_model,
     structured_output,
     resume_with_changes,
+    answer_ends,
 );

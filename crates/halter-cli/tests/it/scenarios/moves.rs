@@ -102,6 +102,14 @@ pub fn token_cost_reporting(stage: &Stage) {
         "reasoning": 0
     });
     assert_eq!(usage["buckets"], buckets);
+    // From the table, from the service, or not at all: without a price there
+    // is no cost, which is not a cost of nothing.
+    let cost = &usage["cost"];
+    match played.one("turn_completed")["answered_by"]["model"].as_str() {
+        Some("claude-sonnet-4-5" | "gpt-5") => assert_eq!(cost["price_built_in"], true, "{usage}"),
+        Some("some/model") => assert_eq!(cost["price_from_provider"], true, "{usage}"),
+        _ => assert!(usage.get("cost").is_none(), "{usage}"),
+    }
     stage.requests("token_cost_reporting", &[0]);
 }
 

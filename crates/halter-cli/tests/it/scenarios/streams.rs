@@ -124,13 +124,20 @@ pub fn content_filter(stage: &Stage) {
 /// A full window cuts the answer off: that is no end.
 pub fn context_window(stage: &Stage) {
     let played = stage.play("context_window");
-    played.failed(1, "output_limit_reached");
+    played.failed(1, "context_overflow");
     assert_eq!(played.answer(), "No room for");
     stage.requests("context_window", &[0]);
 }
 
+/// The answer goes back as it was, and the model goes on.
 pub fn pause(stage: &Stage) {
-    assert_text(stage, "pause", "One moment.");
+    let played = stage.play("pause");
+    assert_eq!(played.completed(), "There we are.");
+    assert_eq!(played.streamed(), "One moment.There we are.");
+    let bodies = stage.requests("pause", &[0, 1]);
+    let last = bodies[1]["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["role"], "assistant");
+    assert_eq!(last["content"][1]["type"], "server_tool_use");
 }
 
 pub fn unknown_stop(stage: &Stage) {

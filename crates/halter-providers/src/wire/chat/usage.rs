@@ -1,6 +1,6 @@
 //! Token counts of the wire in disjoint buckets.
 
-use halter_protocol::{Usage, UsageBuckets};
+use halter_protocol::{Cost, Usage, UsageBuckets};
 use serde_json::Value;
 
 /// The usage of a chunk. `prompt_tokens` includes what was cached and
@@ -25,13 +25,25 @@ pub(super) fn normalize(usage: &Value) -> Option<Usage> {
     let reasoning = count("/completion_tokens_details/reasoning_tokens")
         .unwrap_or(0)
         .min(completion);
-    Some(Usage::from(UsageBuckets {
+    let mut usage_of_call = Usage::from(UsageBuckets {
         uncached_input: prompt - cache_read - cache_write,
         cache_read,
         cache_write,
         output: completion - reasoning,
         reasoning,
-    }))
+    });
+    usage_of_call.cost = usage.get("cost").and_then(Value::as_f64).and_then(charged);
+    Some(usage_of_call)
+}
+
+/// What OpenRouter says a call cost, in dollars and without buckets.
+fn charged(dollars: f64) -> Option<Cost> {
+    const NANODOLLARS: f64 = 1e9;
+    (dollars.is_finite() && dollars >= 0.0).then(|| Cost {
+        unattributed: (dollars * NANODOLLARS).round() as u64,
+        price_from_provider: true,
+        ..Cost::default()
+    })
 }
 
 #[cfg(test)]
@@ -58,6 +70,16 @@ mod tests {
             }
         );
         assert_eq!((usage.input_tokens, usage.output_tokens), (100, 30));
+    }
+
+    #[test]
+    fn a_cost_that_the_service_names_is_kept() {
+        let cost = |usage: Value| normalize(&usage).unwrap().cost;
+        let named = cost(json!({"prompt_tokens": 5, "cost": 0.0012})).unwrap();
+        assert_eq!(named.total(), 1_200_000);
+        assert!(named.price_from_provider);
+        assert_eq!(cost(json!({"prompt_tokens": 5})), None);
+        assert_eq!(cost(json!({"prompt_tokens": 5, "cost": -1})), None);
     }
 
     #[test]

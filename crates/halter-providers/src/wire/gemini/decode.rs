@@ -314,6 +314,10 @@ impl ChunkDecoder {
             | "IMAGE_SAFETY"
             | "IMAGE_PROHIBITED_CONTENT"
             | "IMAGE_RECITATION" => StopReason::Refusal,
+            // These say that the answer is not complete.
+            "OTHER" | "LANGUAGE" | "TOO_MANY_TOOL_CALLS" | "NO_IMAGE" | "IMAGE_OTHER" => {
+                StopReason::Interrupted
+            }
             other => StopReason::Unknown(other.to_ascii_lowercase()),
         };
         out.push(StreamEvent::ProviderWarning {

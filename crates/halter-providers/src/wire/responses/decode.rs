@@ -354,8 +354,8 @@ impl ResponseDecoder {
         let stop_reason = match reason.as_str() {
             "max_output_tokens" => StopReason::MaxTokens,
             "content_filter" => StopReason::Refusal,
-            "steered" => StopReason::Interrupted,
-            _ => StopReason::Unknown(reason.clone()),
+            // Whatever else it is: the answer is not complete.
+            _ => StopReason::Interrupted,
         };
         if stop_reason != StopReason::MaxTokens {
             out.push(StreamEvent::ProviderWarning {

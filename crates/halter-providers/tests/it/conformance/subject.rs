@@ -103,7 +103,7 @@ pub fn anthropic() -> Subject {
             ("half_call_at_max_tokens", StopReason::MaxTokens),
             ("refusal", StopReason::Refusal),
             ("empty_answer", StopReason::EndTurn),
-            ("server_tools_paused", unknown("pause_turn")),
+            ("server_tools_paused", StopReason::Pause),
             ("unknown_things", unknown("daydreaming")),
         ],
         half_calls: &[
@@ -229,7 +229,7 @@ pub fn responses() -> Subject {
             ("half_call_at_max_tokens", StopReason::MaxTokens),
             ("whole_and_half_call_at_max_tokens", StopReason::MaxTokens),
             ("content_filter", StopReason::Refusal),
-            ("unknown_incomplete_reason", unknown("solar_flare")),
+            ("unknown_incomplete_reason", StopReason::Interrupted),
             ("empty_answer", StopReason::EndTurn),
         ],
         half_calls: &[

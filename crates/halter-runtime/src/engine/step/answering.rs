@@ -93,6 +93,9 @@ impl Engine {
         let reason = step.answer.stop_reason().cloned();
         let has_calls = !step.calls.is_empty();
         let parts = self.record_answer(reason.clone());
+        if let Some(ending) = reason.as_ref().and_then(cut_short) {
+            return self.abort_step(ending);
+        }
         if has_calls {
             self.start_calls();
             return self.finish_step_if_settled();
@@ -111,11 +114,7 @@ impl Engine {
                 .with_hint("raise max_output_tokens of the model, or ask it to go on");
                 self.finish_turn(Ending::failed(error));
             }
-            Some(StopReason::Refusal) => {
-                let error = TurnError::new("model_refused", "the model declined to answer")
-                    .with_hint("rephrase the request, or use another model");
-                self.finish_turn(Ending::failed(error));
-            }
+            Some(StopReason::Pause) => self.go_on_after_pause(),
             _ if text.trim().is_empty() => self.empty_answer(),
             _ if is_structured => self.structured_text(&text),
             _ => self.stop_or_go_on(text),
@@ -169,6 +168,34 @@ impl Engine {
         );
         self.go_on();
     }
+}
+
+/// How a turn ends whose answer ended for a reason that leaves nothing to go
+/// on with: its calls do not run, and what was said is not taken for all.
+fn cut_short(reason: &StopReason) -> Option<Ending> {
+    let (code, message, hint) = match reason {
+        StopReason::Refusal => (
+            "model_refused",
+            "the model declined to answer",
+            "rephrase the request, or use another model",
+        ),
+        StopReason::ContextWindowExceeded => (
+            "context_overflow",
+            "the model's context window was full before its answer was complete",
+            "start a new session, or use a model with a larger window",
+        ),
+        StopReason::Interrupted => (
+            "answer_cut_off",
+            "the service ended the answer before it was complete",
+            "submit the turn again",
+        ),
+        _ => return None,
+    };
+    Some(Ending::Failed {
+        error: TurnError::new(code, message).with_hint(hint),
+        cancelled: false,
+        retryable: *reason == StopReason::Interrupted,
+    })
 }
 
 fn shown_text(part: &AssistantPart) -> Option<&str> {

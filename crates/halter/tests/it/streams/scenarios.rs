@@ -562,3 +562,37 @@ pub async fn resume_with_changes() -> Recorded {
     say(&second, &resumed, 2, "Go on").await;
     recorded(&second, &resumed).await
 }
+
+/// A pause that goes on, a window that is full, and what it all cost.
+pub async fn answer_ends() -> Recorded {
+    let mut used = usage();
+    used.cost = Some(halter_protocol::Cost {
+        uncached_input: 15_000_000_000_000,
+        cache_read: 270_000,
+        cache_write: 112_500,
+        output: 105_000,
+        reasoning: 60_000,
+        unattributed: 1,
+        partial: true,
+        price_from_config: true,
+        price_from_provider: true,
+        price_built_in: true,
+    });
+    let replies = [
+        Reply::new()
+            .text("One moment.")
+            .usage(used)
+            .stop(StopReason::Pause),
+        Reply::new().text("There we are.").usage(used),
+        Reply::new()
+            .text("No room for")
+            .usage(used)
+            .stop(StopReason::ContextWindowExceeded),
+    ];
+    let harness = harness(Harness::scripted(replies));
+    let session = session(&harness, "answer_ends").await;
+    let listener = listen(&session);
+    say(&harness, &session, 1, "Search").await;
+    say(&harness, &session, 2, "And now everything").await;
+    heard(&harness, &session, listener).await
+}

@@ -202,11 +202,7 @@ impl MessagesDecoder {
         if reason == "refusal" {
             out.push(refusal_warning(details));
         }
-        self.stop_reason = Some(match reason {
-            // Cut off as well: never to be taken for an answer's end.
-            "model_context_window_exceeded" => StopReason::MaxTokens,
-            _ => StopReason::from(reason),
-        });
+        self.stop_reason = Some(StopReason::from(reason));
     }
 
     fn message_stop(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), ProviderError> {
