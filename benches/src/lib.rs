@@ -1,10 +1,12 @@
 //! What the benches share: a loopback model server, a provider that posts to
-//! it, and ways to measure.
+//! it, a terminal runtime to talk to, and ways to measure.
 //!
 //! Every figure is a ratio against a floor, or a size, measured in the same
 //! run: interleaved, in processes of their own, the median of several.
 
+pub mod cost;
 pub mod measure;
 pub mod provider;
 pub mod report;
+pub mod runtime;
 pub mod server;

@@ -19,13 +19,7 @@ pub fn cpu_time() -> Duration {
 
 /// A line of `/proc/self/status`, in KiB.
 pub fn memory_kib(field: &str) -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
-        .with_context(|| format!("no {field} in /proc/self/status"))?;
-    let number = line.trim().trim_end_matches("kB").trim();
-    Ok(number.parse()?)
+    crate::cost::memory_kib_of(std::process::id(), field)
 }
 
 /// What a child reported, and what it and its own children cost.

@@ -1,0 +1,224 @@
+//! What a command costs.
+
+use crate::{Cost, MIB, ROUNDS, Setting, compare, rate};
+use halter_bench::cost::own_cpu;
+use halter_bench::measure::run_child;
+use halter_bench::report::Goal;
+use halter_bench::runtime::{Line, Runtime, request};
+use halter_exec::{CommandSpec, Environment, run};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use terminal_runtime::daemon::{Daemon, Stop};
+use terminal_runtime::settings::Sources;
+use tokio_util::sync::CancellationToken;
+
+/// External programs in a round, and commands of a shell itself.
+const PROGRAMS: u32 = 1000;
+const BUILTINS: u32 = 5000;
+
+/// Commands before anything is measured.
+const WARM_UP: u32 = 50;
+
+/// The same command again and again, in one session.
+struct Repeated {
+    line: Line,
+    request: String,
+}
+
+impl Repeated {
+    fn new(runtime: &Runtime, what: Value) -> anyhow::Result<Self> {
+        let mut line = runtime.connect()?;
+        let mut params = what;
+        if let Some(fields) = params.as_object_mut() {
+            fields.insert("session_id".to_owned(), line.session()?.into());
+        }
+        let request = request("exec.run", params);
+        let mut repeated = Self { line, request };
+        repeated.run(WARM_UP)?;
+        Ok(repeated)
+    }
+
+    fn run(&mut self, count: u32) -> anyhow::Result<()> {
+        for _ in 0..count {
+            let answer = self.line.ask(&self.request)?;
+            anyhow::ensure!(answer.contains("\"exit_code\":0"), "{answer}");
+        }
+        Ok(())
+    }
+
+    fn cost(&mut self, runtime: &Runtime, count: u32) -> anyhow::Result<Cost> {
+        let (before, started) = (runtime.cpu(), Instant::now());
+        self.run(count)?;
+        Ok(Cost {
+            cpu: runtime.cpu() - before,
+            wall: started.elapsed(),
+        })
+    }
+}
+
+/// `/bin/true` by `argv` and by `command`, against a bare spawn with pipes.
+pub async fn spawn(setting: &Setting) -> anyhow::Result<()> {
+    let runtime = Runtime::start(&mut Command::new(&setting.program), &[])?;
+    let mut by_argv = Repeated::new(&runtime, json!({"argv": ["/bin/true"]}))?;
+    let mut by_command = Repeated::new(&runtime, json!({"command": "/bin/true"}))?;
+    let (mut argv, mut command) = (Vec::new(), Vec::new());
+    let per_second = |cost: Cost| rate(PROGRAMS.into(), cost.cpu);
+    for _ in 0..ROUNDS {
+        let raw = run_child::<Cost>(&["raw-spawn", &PROGRAMS.to_string()]).await?;
+        let floor = per_second(raw.report);
+        argv.push((per_second(by_argv.cost(&runtime, PROGRAMS)?), floor));
+        command.push((per_second(by_command.cost(&runtime, PROGRAMS)?), floor));
+    }
+    let unit = "/CPU s";
+    let what = "exec.run of /bin/true by argv, against a bare spawn with pipes";
+    compare(what, unit, &argv, Goal::AtLeast(85.0));
+    let what = "exec.run of /bin/true by command, against a bare spawn with pipes";
+    compare(what, unit, &command, Goal::AtLeast(65.0));
+    Ok(())
+}
+
+/// The floor: the standard library's spawn, which copies no memory either.
+pub fn raw_spawn(count: u32) -> anyhow::Result<Cost> {
+    let spawn = || -> anyhow::Result<()> {
+        let mut child = Command::new("/bin/true")
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut output = Vec::new();
+        if let Some(mut stdout) = child.stdout.take() {
+            stdout.read_to_end(&mut output)?;
+        }
+        if let Some(mut stderr) = child.stderr.take() {
+            stderr.read_to_end(&mut output)?;
+        }
+        anyhow::ensure!(child.wait()?.success() && output.is_empty());
+        Ok(())
+    };
+    for _ in 0..WARM_UP {
+        spawn()?;
+    }
+    let (before, started) = (own_cpu()?, Instant::now());
+    for _ in 0..count {
+        spawn()?;
+    }
+    Ok(Cost {
+        cpu: own_cpu()? - before,
+        wall: started.elapsed(),
+    })
+}
+
+/// The same spawns by a small process and by a large one.
+pub async fn resident(setting: &Setting) -> anyhow::Result<()> {
+    let (small, large) = ("10", "1024");
+    let count = PROGRAMS.to_string();
+    let (mut library, mut daemon) = (Vec::new(), Vec::new());
+    let per_second = |cost: Cost| rate(PROGRAMS.into(), cost.cpu);
+    for _ in 0..ROUNDS {
+        let at_large = run_child::<Cost>(&["library-spawn", large, &count]).await?;
+        let at_small = run_child::<Cost>(&["library-spawn", small, &count]).await?;
+        library.push((per_second(at_large.report), per_second(at_small.report)));
+        let at_large = runtime_spawn(setting, large)?;
+        daemon.push((
+            per_second(at_large),
+            per_second(runtime_spawn(setting, small)?),
+        ));
+    }
+    let unit = "/CPU s";
+    let what = "spawns of a program with 1 GiB resident, against 10 MiB";
+    compare(what, unit, &library, Goal::AtLeast(90.0));
+    let what = "exec.run by argv of a runtime with 1 GiB resident, against 10 MiB";
+    compare(what, unit, &daemon, Goal::AtLeast(90.0));
+    Ok(())
+}
+
+fn runtime_spawn(setting: &Setting, ballast_mib: &str) -> anyhow::Result<Cost> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--child", "runtime", ballast_mib]);
+    let program = setting.program.display().to_string();
+    let settings = [
+        ("HALTER_BENCH_HOLDER", program.as_str()),
+        ("TRL_MEMORY_PRESSURE_MB", "0"),
+    ];
+    let runtime = Runtime::start(&mut command, &settings)?;
+    let mut by_argv = Repeated::new(&runtime, json!({"argv": ["/bin/true"]}))?;
+    by_argv.cost(&runtime, PROGRAMS)
+}
+
+/// Memory that is really there.
+fn ballast(mib: u64) -> anyhow::Result<Vec<u8>> {
+    Ok(vec![1; usize::try_from(mib * MIB)?])
+}
+
+/// A runtime in this process, beside so much memory; until it is told to end.
+pub async fn runtime(ballast_mib: u64) -> anyhow::Result<()> {
+    let held = ballast(ballast_mib)?;
+    let environment: BTreeMap<_, _> = std::env::vars_os().collect();
+    let sources = Sources::gather(BTreeMap::new(), environment, &std::env::current_dir()?)?;
+    let program = std::env::var_os("HALTER_BENCH_HOLDER").unwrap_or_default();
+    let stop = Stop::default();
+    let mut asked = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let daemon = Daemon::start(
+        sources.settings()?,
+        sources.child_environment(),
+        program.into(),
+    )
+    .await?;
+    let gently = stop.gently.clone();
+    tokio::spawn(async move {
+        asked.recv().await;
+        gently.cancel();
+    });
+    daemon.serve(stop).await;
+    drop(std::hint::black_box(held));
+    Ok(())
+}
+
+/// Spawns by the library, in a process with so much memory.
+pub async fn library_spawn(ballast_mib: u64, count: u32) -> anyhow::Result<Cost> {
+    let held = ballast(ballast_mib)?;
+    let cancel = CancellationToken::new();
+    let environment = Environment::new().with("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let spec = || CommandSpec::new("/bin/true", "/tmp").environment(environment.clone());
+    for _ in 0..WARM_UP {
+        run(spec(), &cancel, &()).await?;
+    }
+    let (before, started) = (own_cpu()?, Instant::now());
+    for _ in 0..count {
+        run(spec(), &cancel, &()).await?;
+    }
+    let cost = Cost {
+        cpu: own_cpu()? - before,
+        wall: started.elapsed(),
+    };
+    drop(std::hint::black_box(held));
+    Ok(cost)
+}
+
+/// A command of the shell itself, against a shell that is driven the same way
+/// without a runtime.
+pub async fn builtin(setting: &Setting) -> anyhow::Result<()> {
+    let runtime = Runtime::start(&mut Command::new(&setting.program), &[])?;
+    let mut repeated = Repeated::new(&runtime, json!({"command": ":"}))?;
+    let (mut cpu, mut wall) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let count = BUILTINS.to_string();
+        let raw = run_child::<Cost>(&["raw-shell", &count]).await?.report;
+        let ours = repeated.cost(&runtime, BUILTINS)?;
+        let rates = |pick: fn(&Cost) -> std::time::Duration| {
+            let rate_of = |cost: &Cost| rate(BUILTINS.into(), pick(cost));
+            (rate_of(&ours), rate_of(&raw))
+        };
+        cpu.push(rates(|cost| cost.cpu));
+        wall.push(rates(|cost| cost.wall));
+    }
+    let what = "builtins in a warm shell, against the same technique without a daemon";
+    compare(what, "/CPU s", &cpu, Goal::AtLeast(60.0));
+    compare(what, "/s", &wall, Goal::AtLeast(60.0));
+    Ok(())
+}
