@@ -416,6 +416,9 @@ pub(super) struct HolderShell {
     shell_key: Key,
     key: Key,
     pid: i32,
+    /// The shell itself, so that a signal reaches it before this program does
+    /// anything else; `None` if no handle was to be had.
+    leader: Option<PidFd>,
     grip: Grip,
     end: EndWatch,
     tree: Tree,
@@ -456,6 +459,7 @@ impl HolderShell {
             shell_key: host.key,
             key,
             pid,
+            leader: PidFd::open(pid).ok(),
             grip,
             end,
             tree,
@@ -545,18 +549,17 @@ impl ShellProcess for HolderShell {
         }
     }
 
+    /// Not by way of the holder: a command that is interrupted must not die
+    /// before its shell knows, or the shell goes on with what comes next.
     fn signal(&self, signal: Signal) {
-        if let Some(leader) = self.tree.contained_leader() {
-            // The holder's child is only the client of the container.
-            if let Ok(handle) = PidFd::open(leader) {
-                let _ = handle.send(signal);
-            }
-            return;
+        if let Some(leader) = &self.leader {
+            let _ = leader.send(signal);
+        } else if self.tree.contained_leader().is_none() {
+            self.link.send(&[Request::Signal {
+                key: self.key,
+                signal: signal.number(),
+            }]);
         }
-        self.link.send(&[Request::Signal {
-            key: self.key,
-            signal: signal.number(),
-        }]);
     }
 
     fn followers(&self) -> Bystanders {

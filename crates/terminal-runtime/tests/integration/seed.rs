@@ -53,7 +53,7 @@ fn a_command_that_takes_too_long_is_killed_and_its_output_kept() {
     over_every_transport(|client, _| {
         let session = client.session();
         let sleep = unique_sleep();
-        let command = format!("echo before; sleep {sleep}");
+        let command = format!("echo before; sleep {sleep}; echo after");
         let params = json!({"session_id": session, "command": command, "timeout_s": 0.5});
         let result = client.ok("exec.run", params);
         assert_eq!(result["timed_out"], true, "{result}");
