@@ -65,7 +65,7 @@ pub const SHELL_START_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Time between two looks at a persistent shell that has read all it was told
 /// and does not answer; after three in a row it is replaced.
-pub(crate) const SHELL_ANSWER_LOOK: Duration = Duration::from_secs(1);
+pub const SHELL_ANSWER_LOOK: Duration = Duration::from_secs(1);
 
 /// Time a persistent shell gets to leave by itself when it is closed.
 pub const SHELL_CLOSE_GRACE: Duration = Duration::from_millis(500);
@@ -123,6 +123,7 @@ mod tests {
             (KILL_WAIT, 10_000),
             (DROP_WAIT, 250),
             (SHELL_START_DEADLINE, 10_000),
+            (SHELL_ANSWER_LOOK, 1000),
             (SHELL_CLOSE_GRACE, 500),
             (POLL_PAUSE.1, 20),
             (KILL_AGAIN, 50),

@@ -1,9 +1,9 @@
 //! Commands that test a shell's patience: cancelled at bad moments, closing
 //! what is not theirs, forging, filling every limit.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use halter_exec::limits::MAX_COMMAND_BYTES;
+use halter_exec::limits::{MAX_COMMAND_BYTES, SHELL_ANSWER_LOOK};
 use halter_exec::{CommandOutcome, PersistentShell, ShellCommand, ShellConfig};
 use tokio_util::sync::CancellationToken;
 
@@ -224,7 +224,12 @@ async fn a_shell_that_will_not_answer_any_more_is_replaced() {
         "echo said; enable -n printf",
         "echo said; shopt -s extdebug; trap false DEBUG",
     ] {
+        let begun = Instant::now();
         let outcome = run(&mut shell, text).await;
+        // It is looked at three times before it is given up.
+        let elapsed = begun.elapsed();
+        assert!(elapsed >= SHELL_ANSWER_LOOK * 3, "{text}: {elapsed:?}");
+        assert!(elapsed < SHELL_ANSWER_LOOK * 30, "{text}: {elapsed:?}");
         assert_eq!(outcome.stdout.to_text(), "said\n", "{text}");
         let next = run(&mut shell, "echo $x; pwd").await;
         assert_eq!(next.stdout.to_text(), "kept\n/tmp\n", "{text}");

@@ -1,6 +1,6 @@
 //! All sessions and commands of one runtime.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use halter_exec::PidFd;
 use super::error::CoreError;
 use super::handle::Exec;
 use super::isolation;
+use super::kept::Kept;
 use super::lock;
 use super::order::{
     AdoptedSession, CoreSettings, CoreStats, ExecId, ExecInfo, ExecOrder, ExecState, ExecWhat,
@@ -20,7 +21,7 @@ use super::order::{
 use super::session::{Grounds, Session};
 use super::trees::{SessionTrees, group_prefix};
 use crate::holder::{FoundHolder, HolderLink, Request, connect_or_start};
-use crate::limits::{HOLDER_END_WAIT, KEPT_RESULT_TIME, KEPT_RESULTS};
+use crate::limits::{HOLDER_END_WAIT, KEPT_RESULT_TIME};
 use crate::session::SessionId;
 
 /// All sessions and commands of one runtime. Cheap to clone.
@@ -49,8 +50,7 @@ pub(super) struct Table {
     pub known: HashMap<ExecId, Exec>,
     /// Names of commands that are about to be known.
     starting: HashSet<ExecId>,
-    /// Ended commands, the oldest first.
-    ended: VecDeque<(Instant, ExecId)>,
+    ended: Kept,
 }
 
 impl Core {
@@ -261,14 +261,16 @@ impl Core {
         futures::future::join_all(ids.iter().map(|id| self.close(id))).await;
         self.inner.ending.store(true, Ordering::Release);
         self.inner.link.send(&[Request::End]);
+        let until = tokio::time::Instant::now() + HOLDER_END_WAIT;
         let gone = self.inner.link.lost();
-        if tokio::time::timeout(HOLDER_END_WAIT, gone).await.is_err() {
+        if tokio::time::timeout_at(until, gone).await.is_err() {
             tracing::warn!("the holder does not end");
         }
         let holder = lock(&self.inner.holder).take();
         if let Some(holder) = holder {
+            let left = until.saturating_duration_since(tokio::time::Instant::now());
             let collected = tokio::task::spawn_blocking(move || {
-                holder.has_ended(HOLDER_END_WAIT) && holder.reap().is_ok()
+                holder.has_ended(left) && holder.reap().is_ok()
             });
             let _ = collected.await;
         }
@@ -324,7 +326,7 @@ impl CoreInner {
             return;
         }
         let mut table = lock(&self.execs);
-        table.ended.push_back((Instant::now(), exec.id().clone()));
+        table.ended.add(exec.id().clone(), Instant::now());
         drop(table);
         self.forget_old();
     }
@@ -333,15 +335,10 @@ impl CoreInner {
     fn forget_old(&self) {
         loop {
             let mut table = lock(&self.execs);
-            let too_many = table.ended.len() > KEPT_RESULTS;
-            let Some((since, name)) = table.ended.front() else {
+            let Some(name) = table.ended.take_old(Instant::now()) else {
                 return;
             };
-            if !too_many && since.elapsed() < KEPT_RESULT_TIME {
-                return;
-            }
-            let exec = table.known.get(name).cloned();
-            table.ended.pop_front();
+            let exec = table.known.get(&name).cloned();
             drop(table);
             if let Some(exec) = exec
                 && exec.info().state == ExecState::Ended
@@ -357,7 +354,7 @@ impl CoreInner {
         let same = |found: &Exec| Arc::ptr_eq(&found.inner, &exec.inner);
         if table.known.get(exec.id()).is_some_and(same) {
             table.known.remove(exec.id());
-            table.ended.retain(|(_, name)| name != exec.id());
+            table.ended.remove(exec.id());
         }
     }
 }

@@ -416,3 +416,23 @@ pub(super) fn lost() -> CoreError {
             .to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_cancelled_has_its_time_before_each_next_signal() {
+        assert_eq!(CANCEL_GRACE, Duration::from_millis(500));
+        let grace = Duration::from_secs(7);
+        let ladder = |stop: Stop| stop.ladder(grace);
+        let (int, term) = ((Signal::INT, CANCEL_GRACE), (Signal::TERM, grace));
+        assert_eq!(ladder(Stop::Cancelled(None)), [int, term]);
+        let hangup = (Signal::HUP, CANCEL_GRACE);
+        assert_eq!(ladder(Stop::Cancelled(Some(Signal::HUP))), [hangup, term]);
+        assert_eq!(ladder(Stop::Cancelled(Some(Signal::TERM))), [term]);
+        assert_eq!(ladder(Stop::TimedOut), [term]);
+        assert_eq!(ladder(Stop::Cancelled(Some(Signal::KILL))), []);
+        assert_eq!(ladder(Stop::Closed), []);
+    }
+}

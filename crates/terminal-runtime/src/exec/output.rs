@@ -170,3 +170,37 @@ pub(super) async fn advance(flow: Option<&mut Flow>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use rustix::pipe::{PipeFlags, fcntl_getpipe_size, pipe_with};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_pipe_of_a_busy_stream_grows_once_it_has_shown_to_be_busy() {
+        assert_eq!(LARGE_PIPE_BYTES, 1024 * 1024);
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        let memory = Spool::memory_file().unwrap();
+        // Beyond the quota bytes are only counted, which is enough here.
+        let spool = Spool::new(memory, None, 0).unwrap();
+        let mut flow = Flow::of_pipe(read, spool.clone()).unwrap();
+        let mut writer = std::fs::File::from(write);
+        let small = fcntl_getpipe_size(&writer).unwrap();
+        assert!(small < LARGE_PIPE_BYTES);
+        let piece = vec![0_u8; 4096];
+        while spool.total() < LARGE_PIPE_BYTES as u64 {
+            writer.write_all(&piece).unwrap();
+            flow.advance().await;
+        }
+        assert_eq!(spool.total(), LARGE_PIPE_BYTES as u64);
+        assert_eq!(fcntl_getpipe_size(&writer).unwrap(), small);
+        writer.write_all(b"x").unwrap();
+        while spool.total() == LARGE_PIPE_BYTES as u64 {
+            flow.advance().await;
+        }
+        assert_eq!(fcntl_getpipe_size(&writer).unwrap(), LARGE_PIPE_BYTES);
+    }
+}

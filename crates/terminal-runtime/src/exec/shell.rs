@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -17,23 +17,21 @@ use bytes::Bytes;
 use halter_exec::{
     Bystanders, DescriptorMapping, DirectoryIdentity, ExecError, ExitStatus, LaunchPlan, PidFd,
     SharedFile, ShellConfig, ShellFiles, ShellHost, ShellLaunch, ShellProcess, ShellState, Signal,
-    TreeControl, find_program_in, watch_descriptor,
+    TreeControl, find_program_in,
 };
-use rustix::pipe::{SpliceFlags, splice};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::error::CoreError;
 use super::lock;
 use super::order::CoreSettings;
 use super::record::{Grip, Record, ShellProcessRecord, ShellRecord};
+use super::record_pipe::Records;
 use super::session::Session;
 use super::tree::Tree;
 use super::trees::Past;
 use crate::holder::{
     EndWatch, GivenUnit, HolderLink, Key, ProcessEnd, Request, Role, Source, Start, UnitKind,
 };
-use crate::limits::{CONTAINER_DEADLINE, MAX_RECORD_FILE_BYTES};
+use crate::limits::CONTAINER_DEADLINE;
 
 /// How many files a shell shares with its driver.
 const FILES: usize = 4;
@@ -577,92 +575,4 @@ impl ShellProcess for HolderShell {
     fn tree_control(&self) -> TreeControl {
         self.tree.control()
     }
-}
-
-/// What a shell says, moved from its pipe to a file that survives us before
-/// it is looked at.
-#[derive(Debug)]
-struct Records {
-    pipe: AsyncFd<OwnedFd>,
-    file: File,
-    /// How much is in the file, and how much of that was returned.
-    stored: u64,
-    returned: u64,
-    /// Whether that was at the end of a record.
-    whole: bool,
-}
-
-impl Records {
-    fn new(pipe: OwnedFd, file: OwnedFd) -> io::Result<Self> {
-        let file = File::from(file);
-        Ok(Self {
-            pipe: watch_descriptor(pipe, Interest::READABLE)?,
-            stored: file.metadata()?.len(),
-            file,
-            returned: 0,
-            whole: true,
-        })
-    }
-
-    /// The next bytes; waits forever once nobody can say anything.
-    async fn next(&mut self) -> Bytes {
-        loop {
-            if let Some(bytes) = self.now() {
-                return bytes;
-            }
-            match self.pipe.readable().await {
-                Ok(mut ready) => {
-                    match store(ready.get_inner(), &self.file, self.stored) {
-                        Ok(0) => {}
-                        Ok(count) => {
-                            self.stored += count as u64;
-                            continue;
-                        }
-                        Err(rustix::io::Errno::AGAIN) => {
-                            ready.clear_ready();
-                            continue;
-                        }
-                        Err(_) => {}
-                    }
-                    drop(ready);
-                    std::future::pending::<()>().await;
-                }
-                Err(_) => std::future::pending().await,
-            }
-        }
-    }
-
-    /// What has been said and not been returned.
-    fn now(&mut self) -> Option<Bytes> {
-        while let Ok(count @ 1..) = store(self.pipe.get_ref(), &self.file, self.stored) {
-            self.stored += count as u64;
-        }
-        let fresh = usize::try_from(self.stored - self.returned).unwrap_or(0);
-        if fresh == 0 {
-            return None;
-        }
-        let mut bytes = vec![0; fresh];
-        self.file.read_exact_at(&mut bytes, self.returned).ok()?;
-        self.returned = self.stored;
-        self.whole = bytes.last() == Some(&0);
-        Some(bytes.into())
-    }
-
-    /// Forgets what was said about earlier commands: by the time somebody
-    /// waits for the end of the next one, the holder knows theirs.
-    fn trim(&mut self) {
-        if self.returned > MAX_RECORD_FILE_BYTES
-            && self.returned == self.stored
-            && self.whole
-            && self.file.set_len(0).is_ok()
-        {
-            self.stored = 0;
-            self.returned = 0;
-        }
-    }
-}
-
-fn store(pipe: &OwnedFd, file: &File, mut place: u64) -> rustix::io::Result<usize> {
-    let flags = SpliceFlags::NONBLOCK;
-    rustix::io::retry_on_intr(|| splice(pipe, None, file, Some(&mut place), 64 * 1024, flags))
 }

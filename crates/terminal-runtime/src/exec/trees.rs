@@ -157,10 +157,7 @@ impl SessionTrees {
                 if !group.is_gone() {
                     return;
                 }
-                let mut spare = lock(&self.spare);
-                if past == Past::Peaceful && spare.len() < SPARE_GROUPS {
-                    spare.push(name.clone());
-                } else {
+                if !keep(&mut lock(&self.spare), name, past) {
                     let _ = group.remove();
                 }
             }
@@ -192,6 +189,15 @@ impl SessionTrees {
         });
         let _ = ended.await;
     }
+}
+
+/// Keeps an empty group for the next process; `false` if it is to go.
+fn keep(spare: &mut Vec<String>, name: &str, past: Past) -> bool {
+    let keeps = past == Past::Peaceful && spare.len() < SPARE_GROUPS;
+    if keeps {
+        spare.push(name.to_owned());
+    }
+    keeps
 }
 
 /// Kills what lives in a group and removes it with all below it.
@@ -230,5 +236,22 @@ fn sandbox_spec(spec: &SessionSpec) -> SandboxSpec {
             cpu_time: spec.limits.cpu_seconds.map(Duration::from_secs),
         },
         ..SandboxSpec::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_keeps_a_few_groups_and_none_that_was_killed() {
+        assert_eq!(SPARE_GROUPS, 2);
+        let mut spare = Vec::new();
+        assert!(!keep(&mut spare, "killed", Past::Killed));
+        for number in 0..SPARE_GROUPS {
+            assert!(keep(&mut spare, &format!("t{number}"), Past::Peaceful));
+        }
+        assert!(!keep(&mut spare, "more", Past::Peaceful));
+        assert_eq!(spare, ["t0", "t1"]);
     }
 }

@@ -102,7 +102,7 @@ impl Holder {
         if self.table.has_unsent() {
             self.table.tell_rest();
         }
-        Ok(self.daemon.is_some() || self.is_needed())
+        Ok(self.daemon.is_some() || self.is_needed(Instant::now()))
     }
 
     fn wait(&self) -> io::Result<(bool, bool, bool)> {
@@ -329,28 +329,30 @@ impl Holder {
     }
 
     /// Whether a daemon may still come for something that is here.
-    fn is_needed(&mut self) -> bool {
+    fn is_needed(&mut self, now: Instant) -> bool {
         if identity(&self.path) != self.identity {
             return false;
         }
         if self.table.is_working() {
-            self.alone_since = Instant::now();
+            self.alone_since = now;
         }
-        self.alone_since.elapsed() < HOLDER_LINGER
+        now.saturating_duration_since(self.alone_since) < HOLDER_LINGER
     }
 
     /// Kills everything that descends from here and collects it. Nothing
     /// escapes: whatever loses its parent becomes a child of this process.
     fn end(&mut self) {
         let own = getpid().as_raw_nonzero().get();
-        let until = Instant::now() + HOLDER_END_WAIT;
-        while Instant::now() < until {
+        let begun = Instant::now();
+        let all_gone = || loop {
             match reap_any() {
-                Ok(Some(_)) => continue,
-                Ok(None) => {}
+                Ok(Some(_)) => {}
+                Ok(None) => return false,
                 // No child is left.
-                Err(_) => return,
+                Err(_) => return true,
             }
+        };
+        let kill = || {
             for process in halter_exec::list_descendants(own).unwrap_or_default() {
                 if process.ppid == own {
                     // One that has ended meanwhile is collected next.
@@ -358,7 +360,19 @@ impl Holder {
                 }
             }
             std::thread::sleep(Duration::from_millis(2));
-        }
+        };
+        kill_until(all_gone, kill, || begun.elapsed());
+    }
+}
+
+/// Kills until all are gone, or have had their time.
+fn kill_until(
+    mut all_gone: impl FnMut() -> bool,
+    mut kill: impl FnMut(),
+    elapsed: impl Fn() -> Duration,
+) {
+    while elapsed() < HOLDER_END_WAIT && !all_gone() {
+        kill();
     }
 }
 
@@ -392,4 +406,80 @@ fn must_wait(error: &io::Error) -> bool {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use rustix::net::{AddressFamily, SocketType, socketpair};
+
+    use super::*;
+
+    /// A holder that serves the other end of a socket.
+    fn holder(path: &Path) -> (Holder, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let (daemon, ours) = pair();
+        let (listener, wake) = pair();
+        let holder = Holder {
+            path: path.to_owned(),
+            identity: identity(path),
+            listener,
+            wake,
+            daemon: Some(daemon),
+            outbox: VecDeque::new(),
+            table: Table::new().unwrap(),
+            buffer: Vec::new(),
+            alone_since: Instant::now(),
+        };
+        (holder, ours)
+    }
+
+    #[test]
+    fn one_request_brings_no_more_units_than_one_message_can_carry() {
+        assert_eq!(MAX_UNITS_AHEAD, 64);
+        let (mut holder, ours) = holder(Path::new("/"));
+        let mut made = |count| {
+            for kind in [UnitKind::Output, UnitKind::Input, UnitKind::File] {
+                holder.make(kind, count);
+                let received = socket::receive(&ours, &mut Vec::new()).unwrap().unwrap();
+                let Reply::Units { units, .. } = Reply::decode(&received.message).unwrap() else {
+                    panic!("units were asked for");
+                };
+                assert_eq!(units.len() as u64, count.min(MAX_UNITS_AHEAD));
+                let fds = units.len() * kind.shared_parts().len();
+                assert_eq!(received.fds.len(), fds);
+            }
+        };
+        made(MAX_UNITS_AHEAD);
+        made(MAX_UNITS_AHEAD + 1);
+    }
+
+    #[test]
+    fn a_holder_without_a_daemon_waits_for_one_so_long() {
+        assert_eq!(HOLDER_LINGER, Duration::from_secs(600));
+        let directory = tempfile::tempdir().unwrap();
+        let (mut holder, _ours) = holder(directory.path());
+        holder.lose_daemon();
+        let left = holder.alone_since;
+        assert!(holder.is_needed(left + HOLDER_LINGER - Duration::from_millis(1)));
+        assert!(!holder.is_needed(left + HOLDER_LINGER));
+        // Without its name nobody finds it.
+        drop(directory);
+        assert!(!holder.is_needed(left));
+    }
+
+    #[test]
+    fn what_does_not_die_holds_up_the_end_so_long() {
+        assert_eq!(HOLDER_END_WAIT, Duration::from_secs(10));
+        let elapsed = Cell::new(Duration::ZERO);
+        let tick = || elapsed.set(elapsed.get() + Duration::from_secs(1));
+        kill_until(|| false, tick, || elapsed.get());
+        assert_eq!(elapsed.get(), HOLDER_END_WAIT);
+        elapsed.set(Duration::ZERO);
+        let last_moment = HOLDER_END_WAIT - Duration::from_secs(1);
+        kill_until(|| elapsed.get() == last_moment, tick, || elapsed.get());
+        assert_eq!(elapsed.get(), last_moment);
+    }
 }

@@ -6,11 +6,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use halter_exec::LaunchPlan;
+use halter_exec::{LaunchPlan, Signal};
+use terminal_runtime::exec::Core;
 use terminal_runtime::holder::{
     FoundHolder, FoundSlot, HolderLink, Key, ProcessEnd, ProcessState, Request, Role, Source,
     Start, UnitKind, connect_or_start,
 };
+use terminal_runtime::limits::{HOLDER_END_WAIT, HOLDER_START_DEADLINE};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_terminal-runtime");
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -248,4 +250,51 @@ async fn a_holder_that_nobody_can_find_ends() {
     drop(found.link);
     drop(state);
     gone(&process).await;
+}
+
+/// Only the clock of the test runs, so that this takes no time.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_does_not_answer_is_given_up() {
+    use rustix::net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+    };
+    let state = private_directory();
+    let kind = SocketType::SEQPACKET;
+    let mute = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+    let address = SocketAddrUnix::new(state.path().join("holder.sock")).unwrap();
+    bind(&mute, &address).unwrap();
+    listen(&mute, 1).unwrap();
+    let begun = tokio::time::Instant::now();
+    let error = connect_or_start(state.path(), Path::new(PROGRAM)).await;
+    assert_eq!(error.unwrap_err().code(), "holder_silent");
+    assert_eq!(HOLDER_START_DEADLINE, Duration::from_secs(10));
+    assert!(begun.elapsed() >= HOLDER_START_DEADLINE);
+    assert!(begun.elapsed() < HOLDER_START_DEADLINE + Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn a_runtime_waits_for_the_end_of_its_holder_so_long() {
+    let state = private_directory();
+    let FoundHolder { link, process, .. } = holder(state.path()).await;
+    let process = process.unwrap();
+    link.leave();
+    // The holder may not have noticed yet that its daemon is gone.
+    let core = loop {
+        match Core::start(crate::support::settings(state.path())).await {
+            Ok((core, _)) => break core,
+            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    };
+    process.send(Signal::STOP).unwrap();
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    core.shutdown().await;
+    let elapsed = begun.elapsed();
+    assert_eq!(HOLDER_END_WAIT, Duration::from_secs(10));
+    assert!(elapsed >= HOLDER_END_WAIT, "{elapsed:?}");
+    assert!(elapsed < HOLDER_END_WAIT + Duration::from_secs(1));
+    // It was told, and does so as soon as it can.
+    process.send(Signal::CONT).unwrap();
+    gone(&process).await;
+    let _ = process.reap();
 }

@@ -193,20 +193,51 @@ fn program(settings: &CoreSettings) -> Result<PathBuf, CoreError> {
 /// Runs the command line and returns what it printed.
 async fn call(settings: &CoreSettings, words: Vec<OsString>) -> Result<String, CoreError> {
     let program = program(settings)?;
-    let spec = CommandSpec::new(&program, "/")
+    let spec = client(&program, settings.environment.clone(), words);
+    outcome(spec).await
+}
+
+/// One call of the program.
+fn client(program: &Path, environment: Environment, words: Vec<OsString>) -> CommandSpec {
+    CommandSpec::new(program, "/")
         .args(words)
-        .environment(settings.environment.clone())
+        .environment(environment)
         .deadline(CONTAINER_DEADLINE)
-        .grace(Duration::from_secs(1));
+        .grace(Duration::from_secs(1))
+}
+
+async fn outcome(spec: CommandSpec) -> Result<String, CoreError> {
+    let program = spec.program.clone();
+    let program = Path::new(&program).display();
     let nobody = |_: halter_exec::OutputChunk| {};
     let done = halter_exec::run(spec, &CancellationToken::new(), &nobody).await?;
     let text = |captured: &halter_exec::CapturedOutput| captured.to_text();
+    if done.timed_out {
+        return Err(failed(format!(
+            "`{program}` did not answer in time; check that its engine runs"
+        )));
+    }
     if done.status.success() {
         return Ok(text(&done.stdout));
     }
     Err(failed(format!(
-        "`{}` failed: {}",
-        program.display(),
+        "`{program}` failed: {}",
         text(&done.stderr).trim()
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_takes_too_long_is_given_up() {
+        let words = ["-c", "sleep 300"].map(OsString::from).to_vec();
+        let spec = client(Path::new("/bin/sh"), Environment::new(), words);
+        assert_eq!(CONTAINER_DEADLINE, Duration::from_secs(120));
+        assert_eq!(spec.deadline, Some(CONTAINER_DEADLINE));
+        let error = outcome(spec.deadline(Duration::from_millis(20))).await;
+        let message = error.unwrap_err().to_string();
+        assert!(message.contains("did not answer in time"), "{message}");
+    }
 }

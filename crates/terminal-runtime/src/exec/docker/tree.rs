@@ -131,16 +131,22 @@ impl ContainerTree {
 
     /// Kills until nothing is left.
     pub(in crate::exec) async fn kill_until_gone(&self) -> bool {
-        let until = tokio::time::Instant::now() + TREE_END_WAIT;
-        while !self.is_gone() {
-            self.signal(Signal::KILL);
-            if tokio::time::Instant::now() >= until {
-                return false;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-        true
+        let kill = || self.signal(Signal::KILL);
+        until_gone(|| self.is_gone(), kill).await
     }
+}
+
+/// Kills again and again; `false` if something does not die in time.
+async fn until_gone(is_gone: impl Fn() -> bool, kill: impl Fn()) -> bool {
+    let until = tokio::time::Instant::now() + TREE_END_WAIT;
+    while !is_gone() {
+        kill();
+        if tokio::time::Instant::now() >= until {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    true
 }
 
 /// Signals a process if the number is still its own.
@@ -165,4 +171,26 @@ fn stat(pid: i32) -> Option<Member> {
         parent: fields.get(1)?.parse().ok()?,
         start_time: fields.get(19)?.parse().ok()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_die_is_given_up_after_its_time_and_no_sooner() {
+        assert_eq!(TREE_END_WAIT, Duration::from_secs(10));
+        let begun = Instant::now();
+        let kills = Cell::new(0);
+        assert!(!until_gone(|| false, || kills.set(kills.get() + 1)).await);
+        assert!(begun.elapsed() >= TREE_END_WAIT);
+        assert!(begun.elapsed() < TREE_END_WAIT + Duration::from_secs(1));
+        assert!(kills.get() > 100);
+        let late = Instant::now() + TREE_END_WAIT - Duration::from_secs(1);
+        assert!(until_gone(|| Instant::now() >= late, || ()).await);
+    }
 }
