@@ -62,7 +62,7 @@ pub const IDLE_CONNECTIONS: usize = 8;
 /// Time an idle connection is kept open, in seconds.
 pub const IDLE_CONNECTION_SECS: u64 = 90;
 
-/// Time between two probes of an idle TCP connection, in seconds.
+/// Time without traffic after which a TCP connection is probed, in seconds.
 pub const TCP_KEEPALIVE_SECS: u64 = 30;
 
 /// Characters of a service's error text that an error shows.

@@ -153,6 +153,26 @@ async fn a_far_reset_is_not_waited_for_longer_than_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_a_wait_worth_mentioning_is_announced() {
+    for (millis, announced) in [
+        (RATE_ANNOUNCED_WAIT_MILLIS - 1, false),
+        (RATE_ANNOUNCED_WAIT_MILLIS, true),
+    ] {
+        let provider = limited([Reply::new().text("ok")]);
+        let wait = Duration::from_millis(millis);
+        provider.limiter.hold(&model(1_000), wait);
+        let began = Instant::now();
+        let events = ask(&provider, request(1_000, 1)).await;
+        assert!(began.elapsed() >= wait, "{millis}");
+        let warned = matches!(
+            events.first(),
+            Some(StreamEvent::ProviderWarning { message }) if message.contains("about 1 s")
+        );
+        assert_eq!(warned, announced, "{events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_model_first_asked_is_forgotten_beyond_the_limit() {
     let limiter = RateLimiter::new();
     let named = |number: usize| ResolvedModel {

@@ -153,3 +153,47 @@ fn no_plan_goes_beyond_the_limit_of_steps() {
         );
     }
 }
+
+#[test]
+fn no_more_files_are_read_side_by_side_than_the_limit() {
+    let names = |count: usize| (0..count).map(|number| format!("file{number}.txt"));
+    let reads = |names: &[String]| {
+        let read = |name| format!(r#"read {{"path":"{name}"}}"#);
+        names.iter().map(read).collect::<Vec<_>>()
+    };
+    for count in [OFFLINE_PARALLEL_READS, OFFLINE_PARALLEL_READS + 1] {
+        let files: Vec<String> = names(count).collect();
+        let first = files.get(..OFFLINE_PARALLEL_READS).unwrap();
+        let asked = format!("read {}", files.join(" and "));
+        assert_eq!(planned(&ask(&asked, 0, &ALL_TOOLS)), reads(first));
+
+        let matches: Vec<Value> = names(count).map(|path| json!({"path": path})).collect();
+        let failed: &'static ToolError =
+            Box::leak(Box::new(ToolError::new(ToolErrorCode::Failed, "no")));
+        let mut exchange = ask("read lost.txt", 2, &ALL_TOOLS);
+        exchange.findings.push(Finding {
+            tool: "read",
+            arguments: json!({"path": "lost.txt"}),
+            outcome: Err(failed),
+        });
+        let exchange = found(exchange, "glob", json!({"matches": matches}));
+        assert_eq!(planned(&exchange), reads(first));
+    }
+}
+
+#[test]
+fn globs_and_searches_ask_for_no_more_than_the_limit() {
+    let most = |asked: &str, tool: &str, field: &str| {
+        let step = next_step(&ask(asked, 0, &ALL_TOOLS));
+        let call = step.calls.into_iter().rfind(|call| call.tool == tool);
+        call.and_then(|call| call.arguments[field].as_u64())
+    };
+    for asked in ["list rust files", "Summarize this repository"] {
+        let results = most(asked, "glob", "max_results");
+        assert_eq!(results, Some(OFFLINE_GLOB_RESULTS as u64), "{asked}");
+    }
+    for asked in ["find x", "what does x do?"] {
+        let matches = most(asked, "grep", "max_matches");
+        assert_eq!(matches, Some(OFFLINE_SEARCH_MATCHES as u64), "{asked}");
+    }
+}

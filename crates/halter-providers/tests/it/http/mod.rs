@@ -1,6 +1,7 @@
 //! A wire over HTTP, against a server on loopback and without a network.
 
 mod cancel;
+mod connections;
 mod conversations;
 mod deadlines;
 mod network;

@@ -86,6 +86,8 @@ struct Shared {
     responses: Mutex<VecDeque<Response>>,
     requests: Mutex<Vec<Captured>>,
     connections: AtomicUsize,
+    /// Connections that a client closed between two requests.
+    closed: AtomicUsize,
     /// A client that closed before its response was written.
     gone: Notify,
 }
@@ -117,6 +119,11 @@ impl Server {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
+    /// The connections that were closed between two requests.
+    pub fn closed(&self) -> usize {
+        self.shared.closed.load(Ordering::SeqCst)
+    }
+
     /// Waits until a client has closed its connection during a response.
     pub async fn client_gone(&self) {
         self.shared.gone.notified().await;
@@ -145,6 +152,7 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let mut buffer = Vec::new();
     loop {
         let Some(request) = read_request(&mut stream, &mut buffer).await? else {
+            shared.closed.fetch_add(1, Ordering::SeqCst);
             return Ok(());
         };
         shared.requests.lock().unwrap().push(request);
