@@ -47,6 +47,7 @@ pub use describe::{
 pub use effect::{TrustEffect, effect_of};
 pub use environment::{Environment, expand_path};
 pub use error::{ConfigError, Location};
+pub use keys::dotted_key;
 pub use load::{LayeredConfigPaths, LoadedConfig, LoadedProject, load_layered, load_path};
 pub use origin::Origin;
 pub use project::{PROJECT_FILE_NAME, ProjectFile, find_project_config};

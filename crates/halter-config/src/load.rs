@@ -42,7 +42,7 @@ pub struct LoadedConfig {
     /// The configuration. Paths are resolved, and the keys of selected providers are filled in
     /// from the environment where no file has them.
     pub config: HarnessConfig,
-    /// Where each value came from, by its dotted key. A root of skills or plugins has an entry of
+    /// Where each value came from, by its key as [`dotted_key`](crate::dotted_key) spells it. A root of skills or plugins has an entry of
     /// its own, such as `resources.skills.roots[0]`.
     pub origins: IndexMap<String, Origin>,
     /// What the user should know.

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::harness;
-use halter_config::{LoadedConfig, export_json_schema};
+use halter_config::{LoadedConfig, dotted_key, export_json_schema};
 use serde_json::{Map, Value, json};
 
 /// Shows the configuration or its schema.
@@ -40,7 +40,7 @@ fn settings(loaded: &LoadedConfig) -> Result<Vec<Setting>, Failure> {
     let tree = serde_json::to_value(&loaded.config)
         .map_err(|source| halter_config::ConfigError::Json { source })?;
     let mut found = Vec::new();
-    collect(&tree, String::new(), &mut found);
+    collect(&tree, &mut Vec::new(), &mut found);
     Ok(found
         .into_iter()
         .map(|(key, value)| Setting {
@@ -51,19 +51,17 @@ fn settings(loaded: &LoadedConfig) -> Result<Vec<Setting>, Failure> {
         .collect())
 }
 
-fn collect(tree: &Value, key: String, found: &mut Vec<(String, Value)>) {
+fn collect<'a>(tree: &'a Value, key: &mut Vec<&'a str>, found: &mut Vec<(String, Value)>) {
     match tree {
         Value::Object(table) if !table.is_empty() || key.is_empty() => {
             for (name, value) in table {
-                let child = match key.is_empty() {
-                    true => name.clone(),
-                    false => format!("{key}.{name}"),
-                };
-                collect(value, child, found);
+                key.push(name);
+                collect(value, key, found);
+                key.pop();
             }
         }
         Value::Null | Value::Object(_) => {}
-        value => found.push((key, value.clone())),
+        value => found.push((dotted_key(key.iter().copied()), value.clone())),
     }
 }
 

@@ -204,3 +204,24 @@ fn sessions_stay_in_memory_when_the_configuration_says_so() {
     let hint = ran.json()["error"]["hint"].as_str().unwrap().to_owned();
     assert!(hint.contains("memory.toml"), "{hint}");
 }
+
+#[test]
+fn a_name_with_a_dot_is_quoted_and_has_its_origin() {
+    let place = Place::new();
+    place.write(
+        "dots.toml",
+        &format!(
+            "{WIDE}[providers.openai.models.\"gpt-5.1\"]\nmax_input_tokens = 100000\n\
+             [providers.openai.headers]\n\"X.Team\" = \"a\"\n"
+        ),
+    );
+    let shown = place.halter(["--config", "dots.toml", "config", "show", "--origin"]);
+    let lines: Vec<&str> = shown.expect(0).stdout.lines().collect();
+    for key in [
+        r#"providers.openai.models."gpt-5.1".max_input_tokens = 100000"#,
+        r#"providers.openai.headers."X.Team" = "[redacted]""#,
+    ] {
+        let written = |line: &&str| line.starts_with(&format!("{key}  # explicit "));
+        assert!(lines.iter().any(written), "{key}: {lines:#?}");
+    }
+}

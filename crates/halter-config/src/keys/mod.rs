@@ -59,6 +59,20 @@ impl fmt::Display for KeyPath {
     }
 }
 
+/// A key as [`LoadedConfig::origins`](crate::LoadedConfig::origins) spells it: its segments with
+/// dots between them, quoted where TOML needs it.
+///
+/// ```
+/// let key = ["providers", "openai", "models", "gpt-5.1", "max_input_tokens"];
+/// assert_eq!(
+///     halter_config::dotted_key(key),
+///     r#"providers.openai.models."gpt-5.1".max_input_tokens"#
+/// );
+/// ```
+pub fn dotted_key<S: Into<String>>(segments: impl IntoIterator<Item = S>) -> String {
+    KeyPath(segments.into_iter().map(Into::into).collect()).to_string()
+}
+
 /// What a key takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
