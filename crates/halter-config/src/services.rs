@@ -69,7 +69,7 @@ pub const KNOWN_SERVICES: [KnownService; 8] = [
         base_url: "https://api.openai.com",
         key_variables: &["OPENAI_API_KEY"],
         base_url_variable: Some("OPENAI_BASE_URL"),
-        first_model: Some("gpt-5"),
+        first_model: Some("gpt-5.6-terra"),
         local_port: None,
     },
     KnownService {
@@ -91,7 +91,7 @@ pub const KNOWN_SERVICES: [KnownService; 8] = [
         base_url: "https://generativelanguage.googleapis.com",
         key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
         base_url_variable: Some("GOOGLE_GEMINI_BASE_URL"),
-        first_model: Some("gemini-flash-latest"),
+        first_model: Some("gemini-3.8-flash"),
         local_port: None,
     },
     KnownService {

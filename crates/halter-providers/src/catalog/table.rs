@@ -75,7 +75,7 @@ const SONNET: Option<Prices> = prices(3_000, 300, 3_750, 15_000);
 const SONNET_5: Option<Prices> = prices(2_000, 200, 2_500, 10_000);
 const FABLE: Option<Prices> = prices(10_000, 1_000, 12_500, 50_000);
 
-const TABLE: [Row; 30] = [
+const TABLE: [Row; 31] = [
     claude("claude-fable-5-1", FABLE),
     claude("claude-fable-5", FABLE),
     claude("claude-opus-5-5", prices(4_000, 400, 5_000, 20_000)),
@@ -148,6 +148,10 @@ const TABLE: [Row; 30] = [
         ..row("gpt-4o-mini", 128_000, 16_384)
     },
     // Prices of these depend on the length of the prompt, or on its kind.
+    Row {
+        reasoning: Some(&[Low, Medium, High]),
+        ..row("gemini-3.8-flash", 1_048_576, 65_536)
+    },
     row("gemini-3.1-pro-preview", 1_048_576, 65_536),
     row("gemini-3-flash-preview", 1_048_576, 65_536),
     row("gemini-2.5-pro", 1_048_576, 65_536),

@@ -4,8 +4,10 @@
 use crate::support::{directory, no_keys};
 use futures::StreamExt;
 use halter::prelude::*;
-use halter_config::{ConfiguredProvider, ModelConfig, ProviderConfig};
+use halter_config::{ConfiguredProvider, KNOWN_SERVICES, ModelConfig, ProviderConfig};
 use halter_mock::{MockService, ServeOptions, serve};
+use halter_protocol::{ProviderKind, ResolvedModel};
+use halter_providers::catalog::{Catalog, Source};
 
 const SERVICES: [(ConfiguredProvider, &str, &str); 4] = [
     (
@@ -134,4 +136,31 @@ async fn a_service_that_is_not_there_is_unavailable() {
     config.resilience.request_retry.max_attempts = 2;
     let events = ask(config, &[], "hello").await;
     assert_eq!(failure(&events), "provider_unavailable");
+}
+
+/// A model that nobody named has its limits known before its first answer.
+#[test]
+fn the_model_of_a_key_alone_is_in_the_built_in_table() {
+    let catalog = Catalog::new();
+    let chosen = KNOWN_SERVICES
+        .iter()
+        .filter_map(|service| Some((service.name, service.first_model?)));
+    let mut unknown = Vec::new();
+    for (provider, model) in chosen {
+        let facts = catalog.facts(&ResolvedModel {
+            id: "default".into(),
+            provider: provider.into(),
+            provider_kind: ProviderKind::Custom,
+            model: model.to_owned(),
+            max_input_tokens: None,
+            max_output_tokens: None,
+            reasoning: None,
+            tokens_per_minute: None,
+        });
+        if facts.context_window.source != Source::BuiltIn || facts.output_limit.is_none() {
+            unknown.push(format!("{provider}/{model}"));
+        }
+    }
+    // The one whose model the service chooses anew for each request.
+    assert_eq!(unknown, ["openrouter/openrouter/auto"]);
 }

@@ -21,7 +21,7 @@ enum Levels {
     All,
     /// The first large one: no level between low and high.
     LowAndHigh,
-    /// Large ones: no minimal level.
+    /// Large and newer ones: no minimal level.
     FromLow,
 }
 
@@ -68,7 +68,9 @@ impl Thinking {
                 can_be_off: !is_pro,
             },
             Some(rest) if rest.starts_with("3-pro") => Generation::Level(Levels::LowAndHigh),
-            Some(_) if is_pro => Generation::Level(Levels::FromLow),
+            Some(rest) if is_pro || rest.starts_with("3.8-flash") => {
+                Generation::Level(Levels::FromLow)
+            }
             None if name.starts_with("gemma") || name.starts_with("learnlm") => {
                 Generation::Unthinking
             }
@@ -172,6 +174,12 @@ mod tests {
             ),
             (
                 "gemini-3.1-pro-preview",
+                [
+                    "refused", "refused", "LOW", "MEDIUM", "HIGH", "HIGH", "HIGH",
+                ],
+            ),
+            (
+                "gemini-3.8-flash",
                 [
                     "refused", "refused", "LOW", "MEDIUM", "HIGH", "HIGH", "HIGH",
                 ],
