@@ -3,6 +3,7 @@
 
 use crate::place::{Place, finish};
 use crate::scenarios::stage::{KEY, Played, Stage, WIRES};
+use crate::screen::Screen;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -142,6 +143,40 @@ fn the_variables_do_what_the_flags_do() {
     let place = stage.close();
     run(&place, "HALTER_REPLAY").expect(0);
     run(&place, "HALTER_REPLAY").expect(0);
+}
+
+/// Two turns of one conversation at a terminal.
+#[test]
+fn a_chat_is_recorded_and_plays_without_the_service() {
+    let stage = Stage::new(&WIRES[0]);
+    let tape = tape(&stage);
+    let config = stage.place.root().join("service.toml");
+    let mut arguments: Vec<String> = ["--config", config.to_str().unwrap(), "chat"]
+        .iter()
+        .chain(&["--record", tape.to_str().unwrap()])
+        .map(|&argument| argument.to_owned())
+        .collect();
+    let chat = |place: &Place, arguments: &[String]| {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut screen = Screen::open(place, &arguments);
+        for turn in 1..=2 {
+            screen.wait_for_prompt(turn);
+            screen.send("please mock:streaming_text\r");
+            screen.wait_for_times("Mock streaming says hello.", turn);
+        }
+        screen.wait_for_prompt(3);
+        screen.send("\x04");
+        let (status, shown) = screen.end();
+        assert_eq!(status.code(), Some(0), "{shown}");
+        assert!(!shown.contains(KEY), "{shown}");
+    };
+    chat(&stage.place, &arguments);
+    let place = stage.close();
+    let text = std::fs::read_to_string(&tape).unwrap();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(!text.contains(KEY), "{text}");
+    arguments = without_key(arguments, &place);
+    chat(&place, &arguments);
 }
 
 #[test]

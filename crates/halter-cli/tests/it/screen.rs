@@ -116,8 +116,9 @@ impl Screen {
         self.wait_for_times("› ", nth);
     }
 
+    /// Waits until a text has been shown that often.
     #[track_caller]
-    fn wait_for_times(&self, text: &str, times: usize) {
+    pub fn wait_for_times(&self, text: &str, times: usize) {
         let deadline = Instant::now() + PATIENCE;
         while self.shown().matches(text).count() < times {
             let late = Instant::now() > deadline;
