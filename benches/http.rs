@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use halter::prelude::*;
-use halter_bench::measure::{median, run_child};
+use halter_bench::measure::{block_on, median, run_child, tell};
 use halter_bench::report::{Claim, print, remark};
 use halter_mock::{ServeOptions, serve};
 use halter_providers::http::{
@@ -49,13 +49,6 @@ fn main() -> anyhow::Result<()> {
         ["--child", "floor", recorded] => block_on(floor(Path::new(recorded))),
         _ => block_on(bench()),
     }
-}
-
-fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(work)
 }
 
 async fn bench() -> anyhow::Result<()> {
@@ -105,11 +98,6 @@ async fn overhead(wire: &str, address: &str) -> anyhow::Result<f64> {
         _ => f64::NAN,
     };
     Ok(difference(&ours) / difference(&theirs))
-}
-
-fn done() -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "true")?;
-    Ok(())
 }
 
 /// Serves until its standard input ends. Prints its address first.
@@ -209,7 +197,7 @@ async fn harness(
         let requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
         std::fs::write(file, serde_json::to_vec(&*requests)?)?;
     }
-    done()
+    tell(&true)
 }
 
 /// The bare loop.
@@ -240,7 +228,7 @@ async fn floor(recorded: &Path) -> anyhow::Result<()> {
             }
         }
     }
-    done()
+    tell(&true)
 }
 
 async fn list(directory: &Path) -> anyhow::Result<()> {

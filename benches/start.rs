@@ -6,13 +6,12 @@
 
 use futures::StreamExt;
 use halter::prelude::*;
-use halter_bench::measure::{median, run_child};
+use halter_bench::measure::{block_on, median, run_child, tell};
 use halter_bench::report::{Claim, print};
 use halter_bench::server::{Server, serve};
 use halter_providers::http::{
     ClientSettings, HttpMethod, HttpRequest, NetworkTransport, Transport,
 };
-use std::io::Write;
 
 const ROUNDS: usize = 15;
 
@@ -24,23 +23,10 @@ fn main() -> anyhow::Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["--child", "serve"] => serve(),
-        ["--child", "harness", config] => done(block_on(harness(config))?),
-        ["--child", "floor", address] => done(block_on(floor(address))?),
+        ["--child", "harness", config] => tell(&block_on(harness(config))?),
+        ["--child", "floor", address] => tell(&block_on(floor(address))?),
         _ => block_on(bench()),
     }
-}
-
-fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(work)
-}
-
-fn done(ok: bool) -> anyhow::Result<()> {
-    serde_json::to_writer(std::io::stdout(), &ok)?;
-    std::io::stdout().flush()?;
-    Ok(())
 }
 
 async fn bench() -> anyhow::Result<()> {

@@ -7,12 +7,11 @@
 use anyhow::Context;
 use futures::StreamExt;
 use halter::prelude::*;
-use halter_bench::measure::{median, memory_kib, run_child};
+use halter_bench::measure::{block_on, median, memory_kib, run_child, tell};
 use halter_bench::provider::{Client, LoopbackProvider, StepLog, note_step};
 use halter_bench::report::{Claim, print, remark};
 use halter_bench::server::{Server, serve};
 use halter_config::{SessionBackend, SessionsConfig};
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,20 +28,13 @@ fn main() -> anyhow::Result<()> {
         ["--child", "serve"] => serve(),
         ["--child", "harness", address, steps, database, sessions] => {
             let log = repeat(sessions, || Ok(harness(address, steps.parse()?, database)))?;
-            report(log)
+            tell(&log)
         }
         ["--child", "floor", address, bodies, sessions] => {
-            report(repeat(sessions, || Ok(floor(address, bodies)))?)
+            tell(&repeat(sessions, || Ok(floor(address, bodies)))?)
         }
         _ => block_on(bench()),
     }
-}
-
-fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(work)
 }
 
 /// Runs the same several times over and returns the last log.
@@ -57,12 +49,6 @@ fn repeat<Work: Future<Output = anyhow::Result<StepLog>>>(
         }
         Ok(log)
     })
-}
-
-fn report(log: StepLog) -> anyhow::Result<()> {
-    serde_json::to_writer(std::io::stdout(), &log)?;
-    std::io::stdout().flush()?;
-    Ok(())
 }
 
 async fn bench() -> anyhow::Result<()> {

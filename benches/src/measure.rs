@@ -3,8 +3,10 @@
 use anyhow::Context;
 use halter_exec::{CommandSpec, Environment, run};
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::OsString;
+use std::io::Write;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +51,22 @@ pub async fn run_child<T: DeserializeOwned>(arguments: &[&str]) -> anyhow::Resul
         report,
         cpu: usage.user_time + usage.system_time,
     })
+}
+
+/// What a child prints for [`run_child`].
+pub fn tell(report: &impl Serialize) -> anyhow::Result<()> {
+    let mut output = std::io::stdout().lock();
+    serde_json::to_writer(&mut output, report)?;
+    output.flush()?;
+    Ok(())
+}
+
+/// Does the work on this thread alone.
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
 }
 
 /// The middle value.

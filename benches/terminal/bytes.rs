@@ -11,7 +11,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
-use terminal_runtime::client::{Client, OutputEvent};
+use terminal_runtime::client::{Client, OutputEvent, OutputStream};
 use terminal_runtime::protocol::{CreateParams, ExecParams};
 
 /// Bytes of one round.
@@ -90,15 +90,7 @@ pub async fn stream(socket: &str, bytes: u64) -> anyhow::Result<Cost> {
         ..ExecParams::default()
     };
     let mut output = client.stream(&params).await?;
-    let mut read = 0;
-    loop {
-        match output.next().await? {
-            OutputEvent::Data { bytes, .. } => read += bytes.len() as u64,
-            OutputEvent::Exit(_) => break,
-            other => anyhow::bail!("{other:?}"),
-        }
-    }
-    anyhow::ensure!(read == bytes, "{read} of {bytes} bytes");
+    read_rest(&mut output, 0, bytes).await?;
     Ok(Cost {
         cpu: own_cpu()? - before,
         wall: started.elapsed(),
@@ -233,6 +225,12 @@ async fn paused_once(setting: &Setting, bytes: u64) -> anyhow::Result<f64> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let after = runtime.memory_kib("VmHWM")?;
+    read_rest(&mut output, read, bytes).await?;
+    Ok(after.saturating_sub(before) as f64 / 1024.0)
+}
+
+/// Reads to the end, which must come at `bytes`.
+async fn read_rest(output: &mut OutputStream, mut read: u64, bytes: u64) -> anyhow::Result<()> {
     loop {
         match output.next().await? {
             OutputEvent::Data { bytes, .. } => read += bytes.len() as u64,
@@ -241,5 +239,5 @@ async fn paused_once(setting: &Setting, bytes: u64) -> anyhow::Result<f64> {
         }
     }
     anyhow::ensure!(read == bytes, "{read} of {bytes} bytes");
-    Ok(after.saturating_sub(before) as f64 / 1024.0)
+    Ok(())
 }

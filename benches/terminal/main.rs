@@ -10,10 +10,9 @@ mod commands;
 mod footprint;
 mod raw_shell;
 
-use halter_bench::measure::median;
+use halter_bench::measure::{block_on, median, tell};
 use halter_bench::report::{Goal, Ratio};
 use serde::{Deserialize, Serialize};
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,33 +52,20 @@ fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["--child", "raw-spawn", count] => say(&commands::raw_spawn(count.parse()?)?),
+        ["--child", "raw-spawn", count] => tell(&commands::raw_spawn(count.parse()?)?),
         ["--child", "library-spawn", ballast, count] => {
             let spawned = commands::library_spawn(ballast.parse()?, count.parse()?);
-            say(&block_on(spawned)?)
+            tell(&block_on(spawned)?)
         }
         ["--child", "runtime", ballast] => block_on(commands::runtime(ballast.parse()?)),
-        ["--child", "raw-shell", count] => say(&raw_shell::run(count.parse()?)?),
-        ["--child", "raw-pipe", count] => say(&bytes::raw_pipe(count.parse()?)?),
+        ["--child", "raw-shell", count] => tell(&raw_shell::run(count.parse()?)?),
+        ["--child", "raw-pipe", count] => tell(&bytes::raw_pipe(count.parse()?)?),
         ["--child", "stream", socket, count] => {
-            say(&block_on(bytes::stream(socket, count.parse()?))?)
+            tell(&block_on(bytes::stream(socket, count.parse()?))?)
         }
         ["--child", "echo", socket] => block_on(footprint::echo(socket)),
         words => block_on(bench(words)),
     }
-}
-
-fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(work)
-}
-
-fn say(report: &impl Serialize) -> anyhow::Result<()> {
-    serde_json::to_writer(std::io::stdout(), report)?;
-    std::io::stdout().flush()?;
-    Ok(())
 }
 
 async fn bench(words: &[&str]) -> anyhow::Result<()> {

@@ -167,15 +167,7 @@ impl View for CallView {
         Ok(())
     }
 
-    fn tick(&mut self, draft: &str) {
-        self.activity.tick(draft);
-    }
-
-    fn joined(&mut self, text: &str) {
-        self.activity.joined(text);
-    }
-
-    fn end(&mut self) {
-        self.activity.end();
+    fn activity(&mut self) -> &mut Activity {
+        &mut self.activity
     }
 }

@@ -65,16 +65,8 @@ impl View for JsonResultView<'_> {
         Ok(())
     }
 
-    fn tick(&mut self, draft: &str) {
-        self.activity.tick(draft);
-    }
-
-    fn joined(&mut self, text: &str) {
-        self.activity.joined(text);
-    }
-
-    fn end(&mut self) {
-        self.activity.end();
+    fn activity(&mut self) -> &mut Activity {
+        &mut self.activity
     }
 }
 
@@ -103,16 +95,8 @@ impl View for ValueView<'_> {
         }
     }
 
-    fn tick(&mut self, draft: &str) {
-        self.activity.tick(draft);
-    }
-
-    fn joined(&mut self, text: &str) {
-        self.activity.joined(text);
-    }
-
-    fn end(&mut self) {
-        self.activity.end();
+    fn activity(&mut self) -> &mut Activity {
+        &mut self.activity
     }
 }
 
@@ -135,15 +119,7 @@ impl View for StreamingView<'_> {
         self.data.json(&event.without_opaque())
     }
 
-    fn tick(&mut self, draft: &str) {
-        self.activity.tick(draft);
-    }
-
-    fn joined(&mut self, text: &str) {
-        self.activity.joined(text);
-    }
-
-    fn end(&mut self) {
-        self.activity.end();
+    fn activity(&mut self) -> &mut Activity {
+        &mut self.activity
     }
 }

@@ -19,12 +19,21 @@ pub trait View {
     /// Shows one event.
     fn event(&mut self, event: SessionEvent) -> io::Result<()>;
 
+    /// What is said beside the answer.
+    fn activity(&mut self) -> &mut Activity;
+
     /// Time has passed, or somebody is typing this.
-    fn tick(&mut self, draft: &str);
+    fn tick(&mut self, draft: &str) {
+        self.activity().tick(draft);
+    }
 
     /// What somebody typed will join the turn.
-    fn joined(&mut self, text: &str);
+    fn joined(&mut self, text: &str) {
+        self.activity().joined(text);
+    }
 
     /// Nothing more comes.
-    fn end(&mut self);
+    fn end(&mut self) {
+        self.activity().end();
+    }
 }
