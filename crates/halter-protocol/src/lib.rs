@@ -11,6 +11,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`event`] | the envelope of the event stream and its payloads |
+//! | [`content`] | text, images and documents in messages and results |
 //! | [`message`] | system, user, assistant and tool messages |
 //! | [`transcript`] | the shared, append-only list of messages |
 //! | [`tool`] | tool specs, calls, results and errors |
@@ -22,6 +23,7 @@
 //! | [`resource`] | skills and plugins as the prompt sees them |
 //! | [`schema`] | the JSON Schema of the event stream |
 
+pub mod content;
 pub mod encoding;
 pub mod event;
 pub mod fold;
@@ -41,6 +43,7 @@ pub mod transcript;
 pub mod turn;
 pub mod usage;
 
+pub use content::ContentPart;
 pub use event::{
     CacheBreakReason, Delivery, DeltaItem, NotificationItem, PendingEvent, SCHEMA_VERSION,
     SessionEvent, SessionEventPayload, TurnError, UnknownPayload,

@@ -1,6 +1,6 @@
 //! The messages of a transcript.
 
-use crate::encoding::base64_bytes;
+use crate::content::joined_text;
 use crate::ids::{MessageId, ProviderName, ToolCallId, ToolName};
 use crate::open_enum::open_enum;
 use crate::session::EnvironmentSnapshot;
@@ -11,6 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
+
+pub use crate::content::ContentPart as UserPart;
 
 /// One message, by role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -84,46 +86,8 @@ impl UserMessage {
 
     /// The text parts, joined by newlines.
     pub fn plain_text(&self) -> String {
-        let texts: Vec<&str> = self
-            .parts
-            .iter()
-            .filter_map(|part| match part {
-                UserPart::Text { text } => Some(text.as_str()),
-                _ => None,
-            })
-            .collect();
-        texts.join("\n")
+        joined_text(&self.parts)
     }
-}
-
-/// A piece of what a user said.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum UserPart {
-    /// Text.
-    Text {
-        /// The text.
-        text: String,
-    },
-    /// An image.
-    Image {
-        /// Its media type, such as `image/png`.
-        media_type: String,
-        /// Its bytes, base64 in JSON.
-        #[serde(with = "base64_bytes")]
-        #[schemars(with = "String")]
-        data: Arc<[u8]>,
-    },
-    /// A document.
-    Document {
-        /// Its media type, such as `application/pdf`.
-        media_type: String,
-        /// Its bytes, base64 in JSON.
-        #[serde(with = "base64_bytes")]
-        #[schemars(with = "String")]
-        data: Arc<[u8]>,
-    },
 }
 
 /// What a model said.

@@ -1,5 +1,6 @@
 //! Tools as data: specs, calls, results and errors.
 
+use crate::content::ContentPart;
 use crate::ids::{ToolAlias, ToolCallId, ToolName};
 use crate::model::ProviderKind;
 use crate::open_enum::open_enum;
@@ -86,6 +87,12 @@ pub enum ToolResult {
         /// The value.
         value: Value,
     },
+    /// Text, images and documents, in this order. A model service that takes
+    /// no images in results gets them another way, or their description.
+    Parts {
+        /// The parts.
+        parts: Vec<ContentPart>,
+    },
 }
 
 impl ToolResult {
@@ -99,12 +106,33 @@ impl ToolResult {
         Self::Json { value }
     }
 
-    /// The result as the text a model reads.
+    /// A result that is more than text.
+    pub fn parts(parts: impl IntoIterator<Item = ContentPart>) -> Self {
+        Self::Parts {
+            parts: parts.into_iter().collect(),
+        }
+    }
+
+    /// The images and documents in it, in order.
+    pub fn attachments(&self) -> impl Iterator<Item = &ContentPart> {
+        let parts: &[ContentPart] = match self {
+            Self::Parts { parts } => parts,
+            _ => &[],
+        };
+        parts.iter().filter(|part| part.as_text().is_none())
+    }
+
+    /// The result as the text a model reads; images and documents are named
+    /// by type and size.
     pub fn to_model_text(&self) -> String {
         match self {
             Self::Empty => String::new(),
             Self::Text { text } => text.clone(),
             Self::Json { value } => value.to_string(),
+            Self::Parts { parts } => {
+                let parts: Vec<String> = parts.iter().map(ContentPart::describe).collect();
+                parts.join("\n")
+            }
         }
     }
 }
@@ -208,6 +236,26 @@ mod ok_or_error {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn parts_read_as_text_and_descriptions() {
+        let result = ToolResult::parts([
+            ContentPart::text("a picture"),
+            ContentPart::image("image/png", [1, 2, 3]),
+            ContentPart::document("application/pdf", [4]),
+        ]);
+        assert_eq!(result.attachments().count(), 2);
+        assert_eq!(
+            result.to_model_text(),
+            "a picture\n[image of type image/png, 3 bytes]\n\
+             [document of type application/pdf, 1 bytes]"
+        );
+        let json = serde_json::to_value(&result).unwrap();
+        assert_eq!(
+            json.pointer("/parts/1"),
+            Some(&json!({"kind": "image", "media_type": "image/png", "data": "AQID"}))
+        );
+    }
 
     #[test]
     fn outcomes_are_ok_or_error_objects() {

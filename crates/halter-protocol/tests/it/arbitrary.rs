@@ -1,11 +1,11 @@
 //! Any event, for property tests.
 
 use halter_protocol::{
-    AssistantMessage, AssistantPart, CacheBreakReason, DeltaItem, EnvironmentSnapshot, GitSnapshot,
-    HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary, Message,
-    NotificationItem, OpaquePart, ReplayMeta, ResponseSchema, SessionEvent, SessionEventPayload,
-    StopReason, SystemMessage, Timestamp, ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome,
-    ToolMessage, ToolResult, TurnError, Usage, UsageBuckets, UserMessage, UserPart,
+    AssistantMessage, AssistantPart, CacheBreakReason, ContentPart, DeltaItem, EnvironmentSnapshot,
+    GitSnapshot, HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary,
+    Message, NotificationItem, OpaquePart, ReplayMeta, ResponseSchema, SessionEvent,
+    SessionEventPayload, StopReason, SystemMessage, Timestamp, ToolCall, ToolError, ToolErrorCode,
+    ToolExecutionOutcome, ToolMessage, ToolResult, TurnError, Usage, UsageBuckets, UserMessage,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -85,6 +85,7 @@ fn tool_result() -> impl Strategy<Value = ToolResult> {
         Just(ToolResult::Empty),
         text().prop_map(ToolResult::text),
         json_value().prop_map(ToolResult::json),
+        vec(content_part(), 0..3).prop_map(ToolResult::parts),
     ]
 }
 
@@ -100,12 +101,12 @@ fn opaque() -> impl Strategy<Value = Option<OpaquePart>> {
     }))
 }
 
-fn user_part() -> impl Strategy<Value = UserPart> {
+fn content_part() -> impl Strategy<Value = ContentPart> {
     let bytes = || vec(any::<u8>(), 0..40).prop_map(Arc::from);
     prop_oneof![
-        text().prop_map(|text| UserPart::Text { text }),
-        (text(), bytes()).prop_map(|(media_type, data)| UserPart::Image { media_type, data }),
-        (text(), bytes()).prop_map(|(media_type, data)| UserPart::Document { media_type, data }),
+        text().prop_map(|text| ContentPart::Text { text }),
+        (text(), bytes()).prop_map(|(media_type, data)| ContentPart::Image { media_type, data }),
+        (text(), bytes()).prop_map(|(media_type, data)| ContentPart::Document { media_type, data }),
     ]
 }
 
@@ -165,7 +166,7 @@ pub fn message() -> impl Strategy<Value = Message> {
                 environment,
             })
         ),
-        (text(), at(), vec(user_part(), 0..4)).prop_map(|(id, created_at, parts)| {
+        (text(), at(), vec(content_part(), 0..4)).prop_map(|(id, created_at, parts)| {
             Message::User(UserMessage {
                 id: id.into(),
                 created_at,
