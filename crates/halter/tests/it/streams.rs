@@ -75,6 +75,7 @@ macro_rules! streams {
 streams!(
     plain_turn,
     tools,
+    pictures,
     thinking,
     hooks,
     cancel,

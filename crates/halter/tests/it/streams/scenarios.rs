@@ -5,8 +5,8 @@ use futures::StreamExt;
 use halter::prelude::*;
 use halter_hooks::{Hook, HookEventName, HookResponse, PermissionDecision};
 use halter_protocol::{
-    Delivery, OpaquePart, ProviderErrorKind, SeededIds, SkillDef, StopReason, StreamEvent,
-    ToolResult, Usage, UsageBuckets, UserMessage, UserPart,
+    ContentPart, Delivery, OpaquePart, ProviderErrorKind, SeededIds, SkillDef, StopReason,
+    StreamEvent, ToolResult, Usage, UsageBuckets, UserMessage, UserPart,
 };
 use halter_runtime::{Resources, SessionStream};
 use halter_testkit::{Gate, Harness, HarnessBuilder, Reply, ScriptedTool};
@@ -139,6 +139,37 @@ pub async fn tools() -> Recorded {
     let session = session(&harness, "tools").await;
     let listener = listen(&session);
     say(&harness, &session, 1, "Try everything").await;
+    heard(&harness, &session, listener).await
+}
+
+/// Results that are more than text: a picture among words, a document alone.
+pub async fn pictures() -> Recorded {
+    let camera = ScriptedTool::new("camera").runs(|_, _| async {
+        Ok(ToolResult::parts([
+            ContentPart::text("the front door"),
+            ContentPart::image("image/png", *b"\x89PNG\r\n\x1a\n"),
+            ContentPart::text("nobody there"),
+        ]))
+    });
+    let scanner = ScriptedTool::new("scanner").runs(|_, _| async {
+        Ok(ToolResult::parts([ContentPart::document(
+            "application/pdf",
+            *b"%PDF-1.7",
+        )]))
+    });
+    let replies = [
+        Reply::new()
+            .tool_call("camera", json!({}))
+            .tool_call("scanner", json!({})),
+        Reply::new().text("A door and a letter."),
+    ];
+    let builder = Harness::scripted(replies)
+        .tool(camera.build())
+        .tool(scanner.build());
+    let harness = harness(builder);
+    let session = session(&harness, "pictures").await;
+    let listener = listen(&session);
+    say(&harness, &session, 1, "Who is there?").await;
     heard(&harness, &session, listener).await
 }
 
