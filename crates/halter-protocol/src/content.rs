@@ -65,6 +65,16 @@ impl ContentPart {
         }
     }
 
+    /// The media type and the bytes of an image or document.
+    pub fn media(&self) -> Option<(&str, &Arc<[u8]>)> {
+        match self {
+            Self::Text { .. } => None,
+            Self::Image { media_type, data } | Self::Document { media_type, data } => {
+                Some((media_type, data))
+            }
+        }
+    }
+
     /// The part in words, for readers of text alone: an image or document is
     /// named by its type and size.
     pub fn describe(&self) -> String {
@@ -78,6 +88,11 @@ impl ContentPart {
 
 fn described(what: &str, media_type: &str, data: &[u8]) -> String {
     format!("[{what} of type {media_type}, {} bytes]", data.len())
+}
+
+/// The parts that are no text, in order.
+pub(crate) fn attachments(parts: &[ContentPart]) -> impl Iterator<Item = &ContentPart> {
+    parts.iter().filter(|part| part.as_text().is_none())
 }
 
 /// The text parts, joined by newlines.

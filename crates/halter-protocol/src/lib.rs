@@ -12,6 +12,8 @@
 //! |---|---|
 //! | [`event`] | the envelope of the event stream and its payloads |
 //! | [`content`] | text, images and documents in messages and results |
+//! | [`media`] | what images and documents are by their bytes |
+//! | [`limits`] | what they may have at most |
 //! | [`message`] | system, user, assistant and tool messages |
 //! | [`transcript`] | the shared, append-only list of messages |
 //! | [`tool`] | tool specs, calls, results and errors |
@@ -29,6 +31,8 @@ pub mod event;
 pub mod fold;
 pub mod hook;
 pub mod ids;
+pub mod limits;
+pub mod media;
 pub mod message;
 pub mod model;
 mod open_enum;
@@ -55,6 +59,7 @@ pub use ids::{
     TurnId,
 };
 pub use jiff::Timestamp;
+pub use media::{MediaFormat, MediaProblem};
 pub use message::{
     AssistantMessage, AssistantPart, Message, OpaquePart, ReplayMeta, StopReason, SystemMessage,
     ToolMessage, UserMessage, UserPart,

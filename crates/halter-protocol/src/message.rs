@@ -1,6 +1,6 @@
 //! The messages of a transcript.
 
-use crate::content::joined_text;
+use crate::content::{ContentPart, attachments, joined_text};
 use crate::ids::{MessageId, ProviderName, ToolCallId, ToolName};
 use crate::open_enum::open_enum;
 use crate::session::EnvironmentSnapshot;
@@ -82,6 +82,43 @@ impl UserMessage {
             created_at: Timestamp::now(),
             parts: vec![UserPart::Text { text: text.into() }],
         }
+    }
+
+    /// The message with one more part at its end.
+    #[must_use]
+    pub fn with_part(mut self, part: ContentPart) -> Self {
+        self.parts.push(part);
+        self
+    }
+
+    /// The message with an image: PNG, JPEG, GIF or WebP, which all model
+    /// services take.
+    ///
+    /// ```
+    /// use halter_protocol::{Turn, UserMessage};
+    ///
+    /// # let screenshot = Vec::new();
+    /// let message = UserMessage::text("What is wrong on this page?")
+    ///     .with_image("image/png", screenshot)
+    ///     .with_document("text/plain", *b"the log of the server");
+    /// assert_eq!(message.attachments().count(), 2);
+    /// let turn = Turn::new(message);
+    /// ```
+    #[must_use]
+    pub fn with_image(self, media_type: impl Into<String>, data: impl Into<Arc<[u8]>>) -> Self {
+        self.with_part(ContentPart::image(media_type, data))
+    }
+
+    /// The message with a document: a PDF, or a text of any type. A model
+    /// service that does not take it gets a note in its place.
+    #[must_use]
+    pub fn with_document(self, media_type: impl Into<String>, data: impl Into<Arc<[u8]>>) -> Self {
+        self.with_part(ContentPart::document(media_type, data))
+    }
+
+    /// The images and documents, in order.
+    pub fn attachments(&self) -> impl Iterator<Item = &ContentPart> {
+        attachments(&self.parts)
     }
 
     /// The text parts, joined by newlines.

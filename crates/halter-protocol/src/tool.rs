@@ -1,6 +1,6 @@
 //! Tools as data: specs, calls, results and errors.
 
-use crate::content::ContentPart;
+use crate::content::{ContentPart, attachments};
 use crate::ids::{ToolAlias, ToolCallId, ToolName};
 use crate::model::ProviderKind;
 use crate::open_enum::open_enum;
@@ -107,6 +107,17 @@ impl ToolResult {
     }
 
     /// A result that is more than text.
+    ///
+    /// ```
+    /// use halter_protocol::{ContentPart, ToolResult};
+    ///
+    /// # let screenshot = Vec::new();
+    /// let result = ToolResult::parts([
+    ///     ContentPart::text("the page after the click"),
+    ///     ContentPart::image("image/png", screenshot),
+    /// ]);
+    /// assert_eq!(result.attachments().count(), 1);
+    /// ```
     pub fn parts(parts: impl IntoIterator<Item = ContentPart>) -> Self {
         Self::Parts {
             parts: parts.into_iter().collect(),
@@ -119,7 +130,7 @@ impl ToolResult {
             Self::Parts { parts } => parts,
             _ => &[],
         };
-        parts.iter().filter(|part| part.as_text().is_none())
+        attachments(parts)
     }
 
     /// The result as the text a model reads; images and documents are named

@@ -1,0 +1,15 @@
+//! Every bound of this crate, with its unit.
+//!
+//! Those of images and documents are what every model service takes: a message
+//! that one service refuses would make the whole session unusable there, for it
+//! is sent again with every request.
+
+/// Bytes of an image. In base64 it has at most 5 MiB, which is what services
+/// count.
+pub const IMAGE_BYTES: usize = 5 * 1024 * 1024 / 4 * 3;
+
+/// Pixels of each side of an image.
+pub const IMAGE_SIDE_PIXELS: u32 = 8_000;
+
+/// Bytes of a document.
+pub const DOCUMENT_BYTES: usize = 10 * 1024 * 1024;
