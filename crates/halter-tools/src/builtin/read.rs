@@ -1,10 +1,14 @@
-//! `read`: lines of a text file.
+//! `read`: lines of a text file, or an image or PDF to look at.
 //!
-//! Files are streamed, so size is no reason to refuse one; only what is
-//! returned is bounded. A file that holds a NUL byte near its start is binary
+//! Text is streamed, so size is no reason to refuse it; only what is returned
+//! is bounded. An image or PDF, known by its first bytes, is returned whole and
+//! has bounds. Any other file that holds a NUL byte near its start is binary
 //! and refused; a line that is not UTF-8 is refused by its number, and the
 //! lines around it stay readable.
 
+mod media;
+
+use self::media::{Media, start_of};
 use super::file_views::file_views;
 use super::support::{LOOKS, blocking, hex, shown, spelled};
 use crate::context::ToolContext;
@@ -13,18 +17,22 @@ use crate::typed::TypedTool;
 use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
 use halter_policy::PolicyError;
-use halter_protocol::{ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult};
+use halter_protocol::{
+    MediaFormat, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Read lines of a text file. Use it, not the shell, to look at a file, and
-/// always before you edit one. A longer file comes in pages: go on at
-/// `next_offset`. To find text in many files use `grep`.
+/// Read lines of a text file, or look at an image (PNG, JPEG, GIF, WebP) or a
+/// PDF. Use it, not the shell, to look at a file, and always before you edit
+/// one. A longer text comes in pages: go on at `next_offset`. An image or PDF
+/// comes whole; `offset`, `limit` and `line_numbers` do not matter for it. To
+/// find text in many files use `grep`.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ReadInput {
     /// The file, absolute or relative to the working directory.
@@ -81,21 +89,42 @@ impl TypedTool for ReadTool {
             let handle = door.open_read(&spelled(&input.path)).map_err(explain)?;
             let resolved = handle.resolved().to_owned();
             let path = shown(door, &resolved);
-            let mut page = Page::new(&input, context.policy.max_read_bytes());
+            let max_bytes = context.policy.max_read_bytes();
             let stop = Stop {
                 cancel: &context.cancel,
                 deadline: Instant::now() + Duration::from_secs(input.timeout_secs),
                 timeout_secs: input.timeout_secs,
             };
-            let sha256 = page
-                .scan(handle.into_file(), &stop)
-                .with_context(|| format!("cannot read '{path}'"))?;
-            let result = page.into_result(path, &sha256, input.line_numbers)?;
+            let file = handle.into_file();
+            let (result, sha256) = look_at(file, path, &input, max_bytes, &stop)?;
             views.record(&resolved, &sha256);
             Ok(result)
         })
         .await
     }
+}
+
+/// The result for an open file, and the hash of the file.
+fn look_at(
+    mut file: impl Read,
+    path: String,
+    input: &ReadInput,
+    max_bytes: u64,
+    stop: &Stop<'_>,
+) -> anyhow::Result<(ToolResult, String)> {
+    let cannot = || format!("cannot read '{path}'");
+    let start = start_of(&mut file).with_context(cannot)?;
+    let format = MediaFormat::detect(&start);
+    let whole = Cursor::new(start).chain(file);
+    if let Some(format) = format {
+        let media = Media::read(format, whole, max_bytes, stop).with_context(cannot)?;
+        let sha256 = media.sha256.clone();
+        return Ok((media.into_result(path), sha256));
+    }
+    let mut page = Page::new(input, max_bytes);
+    let sha256 = page.scan(whole, stop).with_context(cannot)?;
+    let result = page.into_result(path, &sha256, input.line_numbers)?;
+    Ok((result, sha256))
 }
 
 /// What to do instead, where the door cannot know.

@@ -18,6 +18,7 @@ mod grep;
 mod policy;
 mod process;
 mod read;
+mod read_media;
 mod session;
 mod shell;
 mod specs;

@@ -173,13 +173,18 @@ impl Workspace {
     }
 
     /// Runs a call as the harness does.
-    pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, ToolError> {
+    pub async fn result(&self, tool: &str, arguments: Value) -> Result<ToolResult, ToolError> {
         let call = ToolCall {
             id: "call_test".into(),
             name: tool.into(),
             arguments,
         };
-        match self.tools.execute(&call, self.context()).await? {
+        self.tools.execute(&call, self.context()).await
+    }
+
+    /// The same, for a result that is JSON.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, ToolError> {
+        match self.result(tool, arguments).await? {
             ToolResult::Json { value } => Ok(value),
             other => panic!("not JSON: {other:?}"),
         }
@@ -292,3 +297,8 @@ impl ToolPolicy for OpenShell {
         self.standard.shell_timeout_secs()
     }
 }
+
+/// A small PNG image, 3 pixels wide and 2 high.
+pub const PNG: &[u8] =
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x03\0\0\0\x02\x08\0\0\0\0\xb8\x1f9\xc6\
+    \0\0\0\x10IDATx\xdac`\xd0\x08``\xd4\x0c\x04\0\x03.\0\xf4\xd01\xec\xff\0\0\0\0IEND\xaeB`\x82";
