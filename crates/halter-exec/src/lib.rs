@@ -21,6 +21,7 @@
 //! | standard input by offset | [`InputSpool`] |
 //! | a pseudo-terminal | [`Terminal`] |
 //! | look at or kill a tree | [`list_descendants`], [`kill_tree`] |
+//! | the same calls on every system | [`system`] |
 
 mod command;
 mod environment;
@@ -38,6 +39,7 @@ mod spawn;
 mod spool;
 mod streams;
 mod sys;
+pub mod system;
 mod terminal;
 mod tree;
 

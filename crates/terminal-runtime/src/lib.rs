@@ -28,6 +28,7 @@ pub mod protocol;
 pub mod service;
 pub mod session;
 pub mod settings;
+mod sys;
 pub mod transport;
 
 #[cfg(doctest)]

@@ -8,6 +8,7 @@
 
 mod child_plan;
 mod moved;
+mod peer;
 mod signals;
 pub(crate) mod stat;
 mod watch;
@@ -25,12 +26,15 @@ use portable as backend;
 pub use backend::{Cgroup, PidFd, reap_any};
 pub(crate) use backend::{
     Handover, LimitGroups, chroot_mechanism, file_rules_mechanism, file_ruleset, fill_random,
-    memory_file, numbered_name, open_cgroup, open_limit_groups, open_place, open_terminal, pipe,
-    pipe_capacity, privileges_mechanism, process_table, punch_hole, read_cached, send_file,
-    set_nonblocking, spawn, splice, splice_terminal, tree_mechanism, waiting_in, widen_pipe,
+    make_fifo, memory_file, numbered_name, open_cgroup, open_limit_groups, open_place,
+    open_terminal, pipe, pipe_capacity, privileges_mechanism, process_table, punch_hole,
+    read_cached, send_file, set_nonblocking, spawn, splice, splice_terminal, tree_mechanism,
+    waiting_in, widen_pipe,
 };
 pub(crate) use child_plan::ChildPlan;
 pub use moved::Moved;
+pub(crate) use peer::peer_user;
+pub(crate) use signals::is_ignored;
 pub use signals::{Signal, SignalError};
 pub use watch::watch_descriptor;
 pub(crate) use watch::watch_process;

@@ -46,6 +46,18 @@ impl Signal {
     }
 }
 
+/// Whether this program ignores the signal.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the old one is only written to `action`,
+    // for which zero is a valid value too.
+    let action = unsafe {
+        libc::sigaction(signal.0, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
 impl fmt::Debug for Signal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Signal({})", self.0)
@@ -54,7 +66,7 @@ impl fmt::Debug for Signal {
 
 #[cfg(test)]
 mod tests {
-    use super::{Signal, SignalError};
+    use super::{Signal, SignalError, is_ignored};
 
     #[test]
     fn only_real_signal_numbers_are_accepted() {
@@ -62,5 +74,12 @@ mod tests {
         assert_eq!(Signal::new(0), Err(SignalError(0)));
         assert_eq!(Signal::new(65), Err(SignalError(65)));
         assert_eq!(Signal::new(-9), Err(SignalError(-9)));
+    }
+
+    #[test]
+    fn an_ignored_signal_is_told_from_one_that_is_not() {
+        // Rust programs ignore writes to nobody from the start.
+        assert!(is_ignored(Signal::new(libc::SIGPIPE).unwrap()));
+        assert!(!is_ignored(Signal::KILL));
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use halter_exec::{LaunchFailure, watch_descriptor};
 use rustix::net::{Shutdown, shutdown};
@@ -14,11 +15,15 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::message::{Exit, Key, ProcessState, Reply, Request, Unit, UnitKind, VERSION};
-use super::socket::{self, Received};
+use super::socket::{self, Arriving, Outbox, Received, must_wait};
 use super::start::HolderError;
+use crate::sys;
 
 /// Units the daemon makes itself are named from here on.
 const OWN_UNITS: u64 = 1 << 62;
+
+/// How soon is tried again what was too much for the system.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// A unit with the parts of it that are ours.
 #[derive(Debug)]
@@ -35,11 +40,12 @@ impl GivenUnit {
         self.parts.get_mut(part)?.take()
     }
 
-    /// Where a process of this user opens a part.
+    /// Where a process of this user opens a part; empty where the system has
+    /// no names for descriptors, and other names are used.
     #[must_use]
     pub fn path(&self, holder: i32, part: usize) -> PathBuf {
         let number = self.unit.numbers.get(part).copied().unwrap_or(-1);
-        PathBuf::from(format!("/proc/{holder}/fd/{number}"))
+        sys::descriptor_path(holder, number).unwrap_or_default()
     }
 }
 
@@ -107,7 +113,7 @@ struct Inner {
     socket: AsyncFd<OwnedFd>,
     holder: i32,
     next_name: AtomicU64,
-    outbox: Mutex<VecDeque<(Vec<u8>, Vec<OwnedFd>)>>,
+    outbox: Mutex<Outbox>,
     outbox_filled: Notify,
     ends: Mutex<HashMap<Key, watch::Sender<Option<ProcessEnd>>>>,
     pids: Mutex<HashMap<Key, Vec<oneshot::Sender<i32>>>>,
@@ -151,14 +157,15 @@ impl HolderLink {
             source,
         };
         let hello = Request::encode_all(&[Request::Hello { version: VERSION }]);
-        socket::send(&socket, &hello, &[]).map_err(io)?;
+        let mut outbox = Outbox::default();
+        outbox.post(&socket, hello, &[]).map_err(io)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         let socket = watch_descriptor(socket, interest).map_err(io)?;
-        let mut buffer = Vec::new();
+        let mut arriving = Arriving::default();
         let mut holder = 0;
         let mut slots = Vec::new();
         loop {
-            let received = next(&socket, &mut buffer).await.map_err(io)?;
+            let received = next(&socket, &mut arriving).await.map_err(io)?;
             let silent = || HolderError::Silent {
                 path: state_dir.to_owned(),
             };
@@ -231,11 +238,11 @@ impl HolderLink {
     fn begin(&self) {
         let reading = Arc::downgrade(&self.inner);
         tokio::spawn(async move {
-            let mut buffer = Vec::new();
+            let mut arriving = Arriving::default();
             while let Some(inner) = reading.upgrade() {
                 let mut gone = inner.lost.subscribe();
                 let received = tokio::select! {
-                    received = next(&inner.socket, &mut buffer) => received,
+                    received = next(&inner.socket, &mut arriving) => received,
                     _ = gone.wait_for(|lost| *lost) => return,
                 };
                 match received {
@@ -364,16 +371,9 @@ impl Inner {
     fn send(&self, requests: &[Request], fds: &[BorrowedFd<'_>]) {
         let message = Request::encode_all(requests);
         let mut outbox = lock(&self.outbox);
-        if outbox.is_empty() {
-            match socket::send(self.socket.get_ref(), &message, fds) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A holder that is gone is noticed by the reader.
-                _ => return,
-            }
-        }
-        let copies = fds.iter().map(|fd| fd.try_clone_to_owned());
-        if let Ok(fds) = copies.collect() {
-            outbox.push_back((message, fds));
+        // A holder that is gone is noticed by the reader.
+        let _ = outbox.post(self.socket.get_ref(), message, fds);
+        if !outbox.is_empty() {
             self.outbox_filled.notify_one();
         }
     }
@@ -381,15 +381,11 @@ impl Inner {
     async fn flush(&self) -> io::Result<()> {
         loop {
             let mut ready = self.socket.writable().await?;
-            let mut outbox = lock(&self.outbox);
-            let Some((message, fds)) = outbox.front() else {
-                return Ok(());
-            };
-            let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-            match socket::send(self.socket.get_ref(), message, &fds) {
-                Ok(()) => drop(outbox.pop_front()),
+            let flushed = lock(&self.outbox).flush(self.socket.get_ref());
+            match flushed {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                Err(error) => return Err(error),
+                Err(error) if must_wait(&error) => tokio::time::sleep(RETRY_PAUSE).await,
+                other => return other,
             }
         }
     }
@@ -481,14 +477,14 @@ fn with_all_parts(units: Vec<Unit>, fds: Vec<OwnedFd>) -> Vec<GivenUnit> {
     units.into_iter().map(with_parts).collect()
 }
 
-async fn next(socket: &AsyncFd<OwnedFd>, buffer: &mut Vec<u8>) -> io::Result<Option<Received>> {
+async fn next(socket: &AsyncFd<OwnedFd>, arriving: &mut Arriving) -> io::Result<Option<Received>> {
     loop {
-        match socket::receive(socket.get_ref(), buffer) {
+        match socket::receive(socket.get_ref(), arriving) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => return other,
         }
         let mut ready = socket.readable().await?;
-        match socket::receive(socket.get_ref(), buffer) {
+        match socket::receive(socket.get_ref(), arriving) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
             other => return other,
         }

@@ -1,6 +1,5 @@
 //! The holder's life: one thread, three descriptors to watch, no runtime.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -10,13 +9,13 @@ use std::time::{Duration, Instant};
 use halter_exec::{Signal, reap_any};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with, sockopt};
-use rustix::process::{getpid, getuid, set_child_subreaper};
+use rustix::process::{getpid, getuid};
 
 use super::message::{Exit, Key, ProcessState, Reply, Request, Unit, UnitKind, VERSION};
-use super::socket;
+use super::socket::{self, Arriving, Outbox, must_wait};
 use super::table::{Order, Table};
 use crate::limits::{HOLDER_END_WAIT, HOLDER_LINGER, MAX_UNITS_AHEAD};
+use crate::sys;
 
 /// How often a holder without a daemon looks whether it is still needed.
 const ALONE_TICK: Duration = Duration::from_millis(500);
@@ -32,7 +31,7 @@ const RETRY_TICK: Duration = Duration::from_millis(5);
 /// If it cannot become what it has to be.
 pub fn run(path: &Path) -> io::Result<()> {
     let listener = io::stdin().as_fd().try_clone_to_owned()?;
-    set_child_subreaper(Some(getpid()))?;
+    sys::take_in_orphans()?;
     let (wake, woken) = std::os::unix::net::UnixStream::pair()?;
     wake.set_nonblocking(true)?;
     woken.set_nonblocking(true)?;
@@ -43,9 +42,9 @@ pub fn run(path: &Path) -> io::Result<()> {
         listener,
         wake: wake.into(),
         daemon: None,
-        outbox: VecDeque::new(),
+        outbox: Outbox::default(),
         table: Table::new()?,
-        buffer: Vec::new(),
+        arriving: Arriving::default(),
         alone_since: Instant::now(),
     };
     while holder.step()? {}
@@ -66,9 +65,9 @@ struct Holder {
     wake: OwnedFd,
     daemon: Option<OwnedFd>,
     /// What the daemon has had no room for yet.
-    outbox: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    outbox: Outbox,
     table: Table,
-    buffer: Vec<u8>,
+    arriving: Arriving,
     /// Since when nobody is there and nothing works.
     alone_since: Instant,
 }
@@ -162,7 +161,7 @@ impl Holder {
             let Some(daemon) = &self.daemon else {
                 return Heard::Everything;
             };
-            let received = match socket::receive(daemon, &mut self.buffer) {
+            let received = match socket::receive(daemon, &mut self.arriving) {
                 Ok(Some(received)) => received,
                 Ok(None) => return Heard::Gone,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -289,33 +288,28 @@ impl Holder {
 
     fn flush(&mut self) {
         let Some(daemon) = &self.daemon else {
-            self.outbox.clear();
             return;
         };
-        while let Some((message, fds)) = self.outbox.front() {
-            let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-            if let Err(error) = socket::send(daemon, message, &fds)
-                && must_wait(&error)
-            {
+        // A daemon that is gone is noticed by what is read from it.
+        while let Err(error) = self.outbox.flush(daemon) {
+            if must_wait(&error) {
                 return;
             }
-            self.outbox.pop_front();
         }
     }
 
     /// Takes the next daemon, if it is one and there is none.
     fn accept(&mut self) {
-        let Ok(caller) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
-        else {
+        let Ok(caller) = sys::accept(&self.listener) else {
             return;
         };
-        let same_user = sockopt::socket_peercred(&caller).is_ok_and(|peer| peer.uid == getuid());
-        if !same_user {
+        let user = halter_exec::system::peer_user(&caller);
+        if !user.is_ok_and(|user| user == getuid().as_raw()) {
             return;
         }
         if self.daemon.is_some() {
             let refusal = Reply::Refused { version: VERSION }.encode();
-            let _ = socket::send(&caller, &refusal, &[]);
+            let _ = Outbox::default().post(&caller, refusal, &[]);
             return;
         }
         self.daemon = Some(caller);
@@ -323,7 +317,8 @@ impl Holder {
 
     fn lose_daemon(&mut self) {
         self.daemon = None;
-        self.outbox.clear();
+        self.outbox = Outbox::default();
+        self.arriving = Arriving::default();
         self.table.drop_spare_units();
         self.alone_since = Instant::now();
     }
@@ -377,31 +372,10 @@ fn kill_until(
 }
 
 /// Sends, or keeps what there is no room for.
-fn post(
-    outbox: &mut VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
-    daemon: Option<&OwnedFd>,
-    reply: &Reply,
-    fds: &[BorrowedFd<'_>],
-) {
+fn post(outbox: &mut Outbox, daemon: Option<&OwnedFd>, reply: &Reply, fds: &[BorrowedFd<'_>]) {
     let Some(daemon) = daemon else { return };
-    let message = reply.encode();
-    if outbox.is_empty() {
-        match socket::send(daemon, &message, fds) {
-            Err(error) if must_wait(&error) => {}
-            // A daemon that is gone is noticed by what is read from it.
-            _ => return,
-        }
-    }
-    let copies = fds.iter().map(|fd| fd.try_clone_to_owned());
-    if let Ok(fds) = copies.collect() {
-        outbox.push_back((message, fds));
-    }
-}
-
-/// No room in the socket, or too many descriptors on their way.
-fn must_wait(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock
-        || error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
+    // A daemon that is gone is noticed by what is read from it.
+    let _ = outbox.post(daemon, reply.encode(), fds);
 }
 
 fn micros(time: Duration) -> u64 {
@@ -412,25 +386,21 @@ fn micros(time: Duration) -> u64 {
 mod tests {
     use std::cell::Cell;
 
-    use rustix::net::{AddressFamily, SocketType, socketpair};
-
     use super::*;
 
     /// A holder that serves the other end of a socket.
     fn holder(path: &Path) -> (Holder, OwnedFd) {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        let (daemon, ours) = pair();
-        let (listener, wake) = pair();
+        let (daemon, ours) = sys::channel_pair().unwrap();
+        let (listener, wake) = sys::channel_pair().unwrap();
         let holder = Holder {
             path: path.to_owned(),
             identity: identity(path),
             listener,
             wake,
             daemon: Some(daemon),
-            outbox: VecDeque::new(),
+            outbox: Outbox::default(),
             table: Table::new().unwrap(),
-            buffer: Vec::new(),
+            arriving: Arriving::default(),
             alone_since: Instant::now(),
         };
         (holder, ours)
@@ -443,7 +413,9 @@ mod tests {
         let mut made = |count| {
             for kind in [UnitKind::Output, UnitKind::Input, UnitKind::File] {
                 holder.make(kind, count);
-                let received = socket::receive(&ours, &mut Vec::new()).unwrap().unwrap();
+                let received = socket::receive(&ours, &mut Arriving::default())
+                    .unwrap()
+                    .unwrap();
                 let Reply::Units { units, .. } = Reply::decode(&received.message).unwrap() else {
                     panic!("units were asked for");
                 };

@@ -1,65 +1,107 @@
-//! Messages with descriptors over a SEQPACKET socket: one datagram each,
-//! whole or not at all, and still delivered when the sender has died.
+//! Messages with descriptors between daemon and holder: whole or not at all,
+//! and still delivered when the sender has died.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
-use std::mem::MaybeUninit;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::cmsg_space;
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use halter_exec::Spool;
+use rustix::io::Errno;
 
 use crate::limits::{MAX_HOLDER_MESSAGE_BYTES, MAX_INLINE_MESSAGE_BYTES};
+use crate::sys::{self, Unsent};
 
-/// The most descriptors that travel with one message; the kernel takes 253.
-pub const MAX_MESSAGE_DESCRIPTORS: usize = 250;
+/// What a receiver keeps from message to message.
+pub(super) use sys::Arriving;
 
 /// The message follows.
 const INLINE: u8 = 0;
 /// The message is in the file that is the last descriptor.
 const IN_FILE: u8 = 1;
 
-/// Sends a message without waiting; `WouldBlock` if there is no room for it.
-///
-/// # Errors
-/// What the system says. Nothing has been sent then.
-pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    if message.len() <= MAX_INLINE_MESSAGE_BYTES {
-        return send_datagram(socket.as_fd(), &[&[INLINE], message], fds);
+/// Messages in the order they are sent, and those there was no room for.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    unsent: Unsent,
+}
+
+impl Outbox {
+    /// Whether all has been sent.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.unsent.is_empty()
     }
-    let mut file = File::from(memfd_create("trl-message", MemfdFlags::CLOEXEC)?);
+
+    /// Sends a message without waiting, or keeps it if there is no room for
+    /// it yet.
+    ///
+    /// # Errors
+    /// If it cannot be sent at all.
+    pub fn post(
+        &mut self,
+        socket: impl AsFd,
+        message: Vec<u8>,
+        fds: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            match send(socket.as_fd(), &message, fds, &mut self.unsent) {
+                Err(error) if must_wait(&error) => {}
+                other => return other,
+            }
+        }
+        let copies = fds.iter().map(|fd| fd.try_clone_to_owned());
+        self.waiting
+            .push_back((message, copies.collect::<io::Result<_>>()?));
+        Ok(())
+    }
+
+    /// Sends what is there without waiting.
+    ///
+    /// # Errors
+    /// One that [means to wait](must_wait) if there is no room for the rest;
+    /// any other is about one message, which is dropped.
+    pub fn flush(&mut self, socket: impl AsFd) -> io::Result<()> {
+        let socket = socket.as_fd();
+        while let Some((message, fds)) = self.waiting.front() {
+            let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+            match send(socket, message, &fds, &mut self.unsent) {
+                Err(error) if must_wait(&error) => return Err(error),
+                other => {
+                    self.waiting.pop_front();
+                    other?;
+                }
+            }
+        }
+        sys::finish(socket, &mut self.unsent)
+    }
+}
+
+/// No room in the socket, or too many descriptors on their way.
+pub(super) fn must_wait(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+        || error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
+}
+
+fn send(
+    socket: BorrowedFd<'_>,
+    message: &[u8],
+    fds: &[BorrowedFd<'_>],
+    unsent: &mut Unsent,
+) -> io::Result<()> {
+    if message.len() <= MAX_INLINE_MESSAGE_BYTES {
+        return sys::send(socket, &[&[INLINE], message], fds, unsent);
+    }
+    let mut file = Spool::memory_file()?;
     file.write_all(message)?;
     let mut fds = fds.to_vec();
     fds.push(file.as_fd());
-    send_datagram(socket.as_fd(), &[&[IN_FILE]], &fds)
-}
-
-fn send_datagram(
-    socket: BorrowedFd<'_>,
-    parts: &[&[u8]],
-    fds: &[BorrowedFd<'_>],
-) -> io::Result<()> {
-    let parts: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_MESSAGE_DESCRIPTORS + 1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "too many descriptors for one message",
-        ));
-    }
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    rustix::io::retry_on_intr(|| sendmsg(socket, &parts, &mut control, flags))?;
-    Ok(())
+    sys::send(socket, &[&[IN_FILE]], &fds, unsent)
 }
 
 /// What has arrived.
 #[derive(Debug)]
-pub struct Received {
+pub(super) struct Received {
     /// The message.
     pub message: Vec<u8>,
     /// What came with it.
@@ -67,30 +109,13 @@ pub struct Received {
 }
 
 /// Takes the next message without waiting; `None` at the end, `WouldBlock` if
-/// there is none yet. `buffer` is scratch space kept by the caller.
+/// there is none yet. `arriving` is kept by the caller from call to call.
 ///
 /// # Errors
-/// What the system says, or `InvalidData` for what [`send`] never sends.
-pub fn receive(socket: impl AsFd, buffer: &mut Vec<u8>) -> io::Result<Option<Received>> {
-    buffer.resize(MAX_INLINE_MESSAGE_BYTES + 1, 0);
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_MESSAGE_DESCRIPTORS + 1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let got = rustix::io::retry_on_intr(|| {
-        recvmsg(
-            socket.as_fd(),
-            &mut [IoSliceMut::new(buffer)],
-            &mut control,
-            flags,
-        )
-    })?;
-    let mut fds = Vec::new();
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(received) = message {
-            fds.extend(received);
-        }
-    }
-    let mut found = buffer.get(..got.bytes).unwrap_or_default();
+/// What the system says, or `InvalidData` for what is never sent.
+pub(super) fn receive(socket: impl AsFd, arriving: &mut Arriving) -> io::Result<Option<Received>> {
+    let most = MAX_INLINE_MESSAGE_BYTES + 1;
+    let (mut found, mut fds) = sys::receive(socket.as_fd(), arriving, most)?;
     let Some(place) = take_first(&mut found) else {
         return Ok(None);
     };
@@ -123,23 +148,30 @@ fn read_file(file: Option<OwnedFd>) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-
     use super::*;
 
+    /// One more may carry the message itself.
+    const MAX_MESSAGE_DESCRIPTORS: usize = 250;
+
     fn pair() -> (OwnedFd, OwnedFd) {
-        let kind = SocketType::SEQPACKET;
-        socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap()
+        sys::channel_pair().unwrap()
+    }
+
+    fn send(socket: &OwnedFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut outbox = Outbox::default();
+        outbox.post(socket, message.to_vec(), fds)?;
+        assert!(outbox.is_empty());
+        Ok(())
     }
 
     #[test]
     fn a_message_of_any_size_arrives_whole_with_its_descriptors() {
         let (ours, theirs) = pair();
-        let mut buffer = Vec::new();
+        let mut arriving = Arriving::default();
         for size in [0, 1, MAX_INLINE_MESSAGE_BYTES, MAX_INLINE_MESSAGE_BYTES + 1] {
             let message = vec![42_u8; size];
             send(&ours, &message, &[ours.as_fd(), theirs.as_fd()]).unwrap();
-            let received = receive(&theirs, &mut buffer).unwrap().unwrap();
+            let received = receive(&theirs, &mut arriving).unwrap().unwrap();
             assert_eq!(received.message, message);
             assert_eq!(received.fds.len(), 2);
         }
@@ -148,23 +180,24 @@ mod tests {
     #[test]
     fn the_end_and_an_empty_queue_are_told_apart() {
         let (ours, theirs) = pair();
-        let mut buffer = Vec::new();
-        let empty = receive(&theirs, &mut buffer).unwrap_err();
+        let mut arriving = Arriving::default();
+        let empty = receive(&theirs, &mut arriving).unwrap_err();
         assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
         send(&ours, b"last", &[]).unwrap();
         drop(ours);
-        let last = receive(&theirs, &mut buffer).unwrap().unwrap();
+        let last = receive(&theirs, &mut arriving).unwrap().unwrap();
         assert_eq!(last.message, b"last");
-        assert!(receive(&theirs, &mut buffer).unwrap().is_none());
+        assert!(receive(&theirs, &mut arriving).unwrap().is_none());
     }
 
     #[test]
     fn the_largest_number_of_descriptors_fits_and_a_larger_one_is_refused() {
         let (ours, theirs) = pair();
-        let mut buffer = Vec::new();
+        let mut arriving = Arriving::default();
+        assert_eq!(sys::MAX_DESCRIPTORS, MAX_MESSAGE_DESCRIPTORS + 1);
         let many = vec![ours.as_fd(); MAX_MESSAGE_DESCRIPTORS];
         send(&ours, b"", &many).unwrap();
-        let received = receive(&theirs, &mut buffer).unwrap().unwrap();
+        let received = receive(&theirs, &mut arriving).unwrap().unwrap();
         assert_eq!(received.fds.len(), MAX_MESSAGE_DESCRIPTORS);
         let too_many = vec![ours.as_fd(); 254];
         assert!(send(&ours, b"", &too_many).is_err());
@@ -173,15 +206,16 @@ mod tests {
     #[test]
     fn a_message_beyond_the_limit_is_not_read() {
         let (ours, theirs) = pair();
-        let file = File::from(memfd_create("large", MemfdFlags::CLOEXEC).unwrap());
-        let mut buffer = Vec::new();
+        let file = Spool::memory_file().unwrap();
+        let mut arriving = Arriving::default();
         for (size, fine) in [
             (MAX_HOLDER_MESSAGE_BYTES, true),
             (MAX_HOLDER_MESSAGE_BYTES + 1, false),
         ] {
             file.set_len(size).unwrap();
-            send_datagram(ours.as_fd(), &[&[IN_FILE]], &[file.as_fd()]).unwrap();
-            assert_eq!(receive(&theirs, &mut buffer).is_ok(), fine);
+            let mut unsent = Unsent::default();
+            sys::send(ours.as_fd(), &[&[IN_FILE]], &[file.as_fd()], &mut unsent).unwrap();
+            assert_eq!(receive(&theirs, &mut arriving).is_ok(), fine);
         }
     }
 }

@@ -3,18 +3,17 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use halter_exec::{LaunchPlan, PidFd, launch};
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
-};
+use rustix::net::{SocketAddrUnix, bind, connect, listen};
 use thiserror::Error;
 
 use super::link::{FoundSlot, HolderLink};
 use crate::limits::HOLDER_START_DEADLINE;
+use crate::sys;
 
 /// The name of the holder's socket in the state directory.
 const SOCKET_NAME: &str = "holder.sock";
@@ -103,8 +102,8 @@ pub async fn connect_or_start(
             source,
         }
     };
-    let directory = File::open(state_dir).map_err(io("opening the state directory"))?;
-    let address = address(&directory).map_err(io("naming the holder's socket"))?;
+    let place = sys::place_in(state_dir, SOCKET_NAME);
+    let (address, _way) = place.map_err(io("naming the holder's socket"))?;
     let (socket, process) = match dial(&address) {
         Ok(socket) => (socket, None),
         Err(_) => {
@@ -129,21 +128,8 @@ pub async fn connect_or_start(
     })
 }
 
-/// The socket's address by way of its open directory: a state directory's
-/// path may be longer than an address.
-fn address(directory: &File) -> io::Result<SocketAddrUnix> {
-    let path = format!("/proc/self/fd/{}/{SOCKET_NAME}", directory.as_raw_fd());
-    Ok(SocketAddrUnix::new(path)?)
-}
-
-fn new_socket() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let kind = SocketType::SEQPACKET;
-    Ok(socket_with(AddressFamily::UNIX, kind, flags, None)?)
-}
-
 fn dial(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
-    let socket = new_socket()?;
+    let socket = sys::channel()?;
     connect(&socket, address)?;
     Ok(socket)
 }
@@ -153,7 +139,7 @@ fn bind_listener(path: &Path, address: &SocketAddrUnix) -> io::Result<OwnedFd> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = new_socket()?;
+    let listener = sys::channel()?;
     bind(&listener, address)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     listen(&listener, 4)?;

@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
-use rustix::pipe::{PipeFlags, pipe_with};
+use halter_exec::Spool;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::message::{Unit, UnitKind};
 
@@ -22,15 +22,15 @@ pub(super) struct HeldUnit {
 impl HeldUnit {
     /// A new group of a kind that the holder can make.
     pub(super) fn make(id: u64, kind: UnitKind) -> io::Result<Self> {
-        let file = || memfd_create("trl-output", MemfdFlags::CLOEXEC);
+        let file = || Spool::memory_file().map(OwnedFd::from);
         let parts = match kind {
             UnitKind::Output => {
-                let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+                let (read, write) = pipe()?;
                 set_nonblocking(&read)?;
                 vec![read, write, file()?]
             }
             UnitKind::Input => {
-                let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+                let (read, write) = pipe()?;
                 set_nonblocking(&write)?;
                 vec![write, read]
             }
@@ -88,6 +88,11 @@ impl HeldUnit {
         let shared = self.kind.shared_parts().iter();
         shared.filter_map(|index| self.part(*index))
     }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = io::pipe()?;
+    Ok((read.into(), write.into()))
 }
 
 fn set_nonblocking(fd: &OwnedFd) -> io::Result<()> {

@@ -77,3 +77,9 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     getrandom(bytes, GetRandomFlags::empty())?;
     Ok(())
 }
+
+/// Makes a named pipe that only this user can open.
+pub(crate) fn make_fifo(path: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    Ok(mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR)?)
+}

@@ -17,7 +17,7 @@ pub use cgroup::Cgroup;
 pub(crate) use cgroup::{numbered_name, open_cgroup, open_limit_groups};
 pub(crate) use clone::spawn;
 pub(crate) use handover::{
-    Handover, fill_random, pipe, pipe_capacity, set_nonblocking, widen_pipe,
+    Handover, fill_random, make_fifo, pipe, pipe_capacity, set_nonblocking, widen_pipe,
 };
 pub(crate) use landlock::{file_ruleset, open_place};
 pub(crate) use levels::{

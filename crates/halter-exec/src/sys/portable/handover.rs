@@ -54,11 +54,7 @@ impl Handover {
     /// A pipe, read end first, whose write end can be opened by name.
     pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd, Self)> {
         let name = Self { path: new_name()? };
-        let text = CString::new(name.path.as_os_str().as_bytes())?;
-        // SAFETY: takes a NUL-terminated string and a number.
-        if unsafe { libc::mkfifo(text.as_ptr(), 0o600) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        make_fifo(&name.path)?;
         let read = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
@@ -108,4 +104,15 @@ pub(super) fn remove_name(path: &Path) {
 /// Bytes nobody can guess.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     File::open("/dev/urandom")?.read_exact(bytes)
+}
+
+/// Makes a named pipe that only this user can open.
+pub(crate) fn make_fifo(path: &Path) -> io::Result<()> {
+    let text = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: takes a NUL-terminated string and a number.
+    if unsafe { libc::mkfifo(text.as_ptr(), 0o600) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

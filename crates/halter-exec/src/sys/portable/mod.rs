@@ -25,6 +25,6 @@ pub(crate) use bytes::{
 pub(crate) use fork::spawn;
 pub use handle::{PidFd, reap_any};
 pub(crate) use handover::{
-    Handover, fill_random, pipe, pipe_capacity, set_nonblocking, widen_pipe,
+    Handover, fill_random, make_fifo, pipe, pipe_capacity, set_nonblocking, widen_pipe,
 };
 pub(crate) use limit_groups::LimitGroups;

@@ -1,0 +1,51 @@
+//! Calls that every supported system has in its own way, for programs that
+//! build on this crate and keep processes and pipes themselves.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use crate::sys::{self, Moved, Signal};
+
+/// Makes a named pipe that only this user can open.
+///
+/// # Errors
+/// If something has that name, or the directory cannot be written to.
+pub fn make_fifo(path: &Path) -> io::Result<()> {
+    sys::make_fifo(path)
+}
+
+/// The number of the user at the other end of a Unix socket.
+///
+/// # Errors
+/// If the socket is not connected.
+pub fn peer_user(socket: impl AsFd) -> io::Result<u32> {
+    sys::peer_user(socket)
+}
+
+/// Has a pipe hold more bytes, where the system lets it.
+pub fn widen_pipe(pipe: impl AsFd, bytes: u64) {
+    sys::widen_pipe(pipe, bytes);
+}
+
+/// Moves up to `limit` bytes from a pipe to `offset` of a file, without
+/// waiting for any. On Linux they are in either of the two at any moment;
+/// elsewhere they pass through the memory of this program.
+///
+/// # Errors
+/// If the pipe cannot be read or the file not be written.
+pub fn move_to_file(
+    pipe: impl AsFd,
+    file: impl AsFd,
+    offset: u64,
+    limit: u64,
+) -> io::Result<Moved> {
+    sys::splice(pipe, file, Some(offset), limit)
+}
+
+/// Whether this program ignores a signal, as one that was started by `nohup`
+/// does.
+#[must_use]
+pub fn is_ignored(signal: Signal) -> bool {
+    sys::is_ignored(signal)
+}

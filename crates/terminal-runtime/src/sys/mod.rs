@@ -1,0 +1,26 @@
+//! The seam to the operating system, for what `halter-exec` does not cover:
+//! messages between daemon and holder, names of descriptors, what the system
+//! says about this program and about containers.
+//!
+//! Two backends have the same items: `linux`, and `portable` for any other
+//! Unix, which can do less and [says so](weaker). `--cfg halter_portable`
+//! takes the second one on Linux too, to test it.
+
+mod rights;
+
+#[cfg(all(target_os = "linux", not(halter_portable)))]
+mod linux;
+#[cfg(all(target_os = "linux", not(halter_portable)))]
+use linux as backend;
+
+#[cfg(not(all(target_os = "linux", not(halter_portable))))]
+mod portable;
+#[cfg(not(all(target_os = "linux", not(halter_portable))))]
+use portable as backend;
+
+pub(crate) use backend::{
+    Arriving, Unsent, accept, channel, descriptor_path, finish, place_in, receive, send,
+    take_in_orphans,
+};
+#[cfg(test)]
+pub(crate) use {backend::channel_pair, rights::MAX_DESCRIPTORS};
