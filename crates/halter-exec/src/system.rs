@@ -49,3 +49,10 @@ pub fn move_to_file(
 pub fn is_ignored(signal: Signal) -> bool {
     sys::is_ignored(signal)
 }
+
+/// The memory of this program that is resident, in bytes; `None` if the
+/// system does not say. May take as long as starting a program does.
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
+    sys::process_table::resident_bytes()
+}

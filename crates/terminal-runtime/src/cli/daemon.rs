@@ -91,15 +91,9 @@ async fn received(signal: &mut Option<Signal>) {
     }
 }
 
-/// Whether whoever started us wanted us to ignore a signal. Known on Linux.
+/// Whether whoever started us wanted us to ignore a signal.
 fn is_ignored(kind: SignalKind) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0);
-    ignored & (1 << (kind.as_raw_value() - 1)) != 0
+    halter_exec::Signal::new(kind.as_raw_value()).is_ok_and(halter_exec::system::is_ignored)
 }
 
 fn start_log(settings: &Settings) {

@@ -23,6 +23,7 @@ use super::trees::{SessionTrees, group_prefix};
 use crate::holder::{FoundHolder, HolderLink, Request, connect_or_start};
 use crate::limits::{HOLDER_END_WAIT, KEPT_RESULT_TIME};
 use crate::session::SessionId;
+use crate::sys;
 
 /// All sessions and commands of one runtime. Cheap to clone.
 #[derive(Clone)]
@@ -128,13 +129,14 @@ impl Core {
     /// Numbers about the runtime.
     #[must_use]
     pub fn stats(&self) -> CoreStats {
+        let memory = halter_exec::system::resident_bytes();
         let running = |exec: &&Exec| exec.inner.end.borrow().is_none();
         let execs = lock(&self.inner.execs);
         CoreStats {
             running: execs.known.values().filter(running).count() as u64,
             total_commands: self.inner.total.load(Ordering::Relaxed),
-            memory_rss_bytes: isolation::resident_bytes(),
-            open_fds: isolation::open_descriptors(),
+            memory_rss_bytes: memory.unwrap_or(0),
+            open_fds: sys::open_descriptors(),
         }
     }
 

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use halter_exec::{InputSpool, InputTarget, SharedFile, Spool};
-use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
+use halter_exec::{InputSpool, InputTarget, SharedFile, Spool, system};
+use rustix::fs::{Mode, OFlags, open};
 
 use super::core::CoreInner;
 use super::order::ExecStdin;
@@ -22,7 +22,8 @@ const FILES: [&str; 4] = ["mailbox", "even", "odd", "exit"];
 const EMPTY: &str = "empty";
 
 /// A directory that we and the shell both see, where it does not see our
-/// descriptors: in a container, or below another root without `/proc`.
+/// descriptors: in a container, below another root without `/proc`, or where
+/// the system shows none.
 #[derive(Debug, Clone)]
 pub(super) struct SharedDirectory {
     pub ours: PathBuf,
@@ -52,7 +53,7 @@ impl SharedDirectory {
     /// A named pipe: our read end, a write end, and the name inside.
     pub(super) fn fifo(&self, name: &str) -> io::Result<(OwnedFd, OwnedFd, PathBuf)> {
         let path = self.ours.join(name);
-        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR)?;
+        system::make_fifo(&path)?;
         let common = OFlags::CLOEXEC | OFlags::NONBLOCK;
         let read = open(&path, OFlags::RDONLY | common, Mode::empty())?;
         let write = open(&path, OFlags::WRONLY | common, Mode::empty())?;

@@ -3,6 +3,7 @@
 use halter_exec::{LevelState, isolation_ladder};
 
 use super::order::{DockerSettings, Isolation, IsolationLevel, IsolationState};
+use crate::sys;
 
 /// Looks at every level.
 pub(super) fn look(docker: &DockerSettings) -> Isolation {
@@ -27,6 +28,11 @@ pub(super) fn look(docker: &DockerSettings) -> Isolation {
 }
 
 fn container(docker: &DockerSettings) -> IsolationState {
+    if let Err(reason) = sys::sees_containers() {
+        return IsolationState::Unavailable {
+            reason: reason.to_owned(),
+        };
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let environment = halter_exec::Environment::new().with("PATH", path);
     let program = docker.program.as_os_str();
@@ -36,17 +42,4 @@ fn container(docker: &DockerSettings) -> IsolationState {
             reason: format!("there is no program `{}`", docker.program.display()),
         },
     }
-}
-
-/// Resident memory of this process, in bytes.
-pub(super) fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
-}
-
-/// Descriptors this process has open.
-pub(super) fn open_descriptors() -> u64 {
-    std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64)
 }

@@ -1,15 +1,14 @@
 //! From a command's pipes to its spools.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use halter_exec::{Moved, Spool, Terminal, watch_descriptor};
-use rustix::fs::{Mode, OFlags, open};
-use rustix::pipe::fcntl_setpipe_size;
+use halter_exec::{Moved, Spool, Terminal, system, watch_descriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::limits::LARGE_PIPE_BYTES;
+use crate::sys;
 
 /// One stream on its way into its spool.
 #[derive(Debug)]
@@ -42,24 +41,25 @@ impl Flow {
         })
     }
 
-    /// The flow of a terminal, through a pipe whose read end this is.
+    /// The flow of a terminal, through a pipe whose read end this is, if the
+    /// system can make use of it.
     pub(super) fn of_terminal(
         terminal: &Terminal,
         pipe: OwnedFd,
         spool: Spool,
     ) -> io::Result<Self> {
-        // Another way into the pipe: the one it was made with is gone by now.
-        let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
-        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let write = open(path, flags, Mode::empty())?;
-        Ok(Self {
-            source: watch_descriptor(terminal.try_clone()?.into(), Interest::READABLE)?,
-            spool,
-            relay: Some(Relay {
+        let relay = match sys::way_into(&pipe)? {
+            Some(write) => Some(Relay {
                 terminal: terminal.try_clone()?,
                 read: pipe,
                 write,
             }),
+            None => None,
+        };
+        Ok(Self {
+            source: watch_descriptor(terminal.try_clone()?.into(), Interest::READABLE)?,
+            spool,
+            relay,
             open: true,
             enlarged: true,
         })
@@ -90,7 +90,7 @@ impl Flow {
             self.open = false;
         } else if !self.enlarged && self.spool.total() > LARGE_PIPE_BYTES as u64 {
             // A stream that is busy costs fewer turns with a larger pipe.
-            let _ = fcntl_setpipe_size(self.source.get_ref(), LARGE_PIPE_BYTES);
+            system::widen_pipe(self.source.get_ref(), LARGE_PIPE_BYTES as u64);
             self.enlarged = true;
         }
     }
@@ -171,7 +171,8 @@ pub(super) async fn advance(flow: Option<&mut Flow>) {
     }
 }
 
-#[cfg(test)]
+// Elsewhere pipes have the size they have.
+#[cfg(all(test, target_os = "linux", not(halter_portable)))]
 mod tests {
     use std::io::Write;
 

@@ -6,8 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
-use halter_exec::watch_descriptor;
-use rustix::pipe::{SpliceFlags, splice};
+use halter_exec::{Moved, system, watch_descriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -47,16 +46,15 @@ impl Records {
             match self.pipe.readable().await {
                 Ok(mut ready) => {
                     match store(ready.get_inner(), &self.file, self.stored) {
-                        Ok(0) => {}
-                        Ok(count) => {
-                            self.stored += count as u64;
+                        Ok(Moved::Bytes(count)) => {
+                            self.stored += count;
                             continue;
                         }
-                        Err(rustix::io::Errno::AGAIN) => {
+                        Ok(Moved::WouldBlock) => {
                             ready.clear_ready();
                             continue;
                         }
-                        Err(_) => {}
+                        Ok(Moved::End) | Err(_) => {}
                     }
                     drop(ready);
                     std::future::pending::<()>().await;
@@ -68,8 +66,8 @@ impl Records {
 
     /// What has been said and not been returned.
     pub(super) fn now(&mut self) -> Option<Bytes> {
-        while let Ok(count @ 1..) = store(self.pipe.get_ref(), &self.file, self.stored) {
-            self.stored += count as u64;
+        while let Ok(Moved::Bytes(count)) = store(self.pipe.get_ref(), &self.file, self.stored) {
+            self.stored += count;
         }
         let fresh = usize::try_from(self.stored - self.returned).unwrap_or(0);
         if fresh == 0 {
@@ -96,21 +94,18 @@ impl Records {
     }
 }
 
-fn store(pipe: &OwnedFd, file: &File, mut place: u64) -> rustix::io::Result<usize> {
-    let flags = SpliceFlags::NONBLOCK;
-    rustix::io::retry_on_intr(|| splice(pipe, None, file, Some(&mut place), 64 * 1024, flags))
+fn store(pipe: &OwnedFd, file: &File, place: u64) -> io::Result<Moved> {
+    system::move_to_file(pipe, file, place, 64 * 1024)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
-    use rustix::pipe::{PipeFlags, pipe_with};
-
     use super::*;
 
     /// Has a record of this many bytes come through.
-    async fn say(records: &mut Records, writer: &mut File, size: u64) {
+    async fn say(records: &mut Records, writer: &mut io::PipeWriter, size: u64) {
         let mut record = vec![b'x'; usize::try_from(size).unwrap() - 1];
         record.push(0);
         for part in record.chunks(4096) {
@@ -122,11 +117,10 @@ mod tests {
     #[tokio::test]
     async fn what_was_said_is_kept_up_to_a_limit_and_then_forgotten() {
         assert_eq!(MAX_RECORD_FILE_BYTES, 64 * 1024);
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        let (read, mut writer) = io::pipe().unwrap();
         let file = halter_exec::Spool::memory_file().unwrap();
         let kept = file.try_clone().unwrap();
-        let mut writer = File::from(write);
-        let mut records = Records::new(read, file.into()).unwrap();
+        let mut records = Records::new(read.into(), file.into()).unwrap();
         say(&mut records, &mut writer, MAX_RECORD_FILE_BYTES).await;
         records.trim();
         assert_eq!(kept.metadata().unwrap().len(), MAX_RECORD_FILE_BYTES);

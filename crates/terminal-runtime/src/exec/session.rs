@@ -16,6 +16,7 @@ use super::tree::Tree;
 use super::trees::SessionTrees;
 use crate::holder::{Key, Request};
 use crate::session::SessionId;
+use crate::sys;
 
 /// Where a session's shell is, once it has one.
 pub(super) type ShellSeat = Option<ShellDriver<HolderHost>>;
@@ -177,26 +178,34 @@ impl Session {
     }
 }
 
-/// A directory to hand things over in, where `/proc` of this machine is not
-/// to be seen.
+/// A directory to hand things over in, where the descriptors of this machine's
+/// processes are not to be seen.
 fn shared_directory(
     settings: &CoreSettings,
     name: &str,
     spec: &SessionSpec,
 ) -> Option<SharedDirectory> {
+    let ours = settings.state_dir.join("shared").join(name);
     if spec.container_image.is_some() {
         return Some(SharedDirectory {
-            ours: settings.state_dir.join("shared").join(name),
+            ours,
             theirs: SHARED_INSIDE.into(),
         });
     }
-    let root = spec.chroot.as_ref()?;
-    if root.join("proc/self/fd").exists() {
-        return None;
+    let shown = sys::descriptor_path(0, 0).is_some();
+    match &spec.chroot {
+        Some(root) if shown && root.join("proc/self/fd").exists() => None,
+        None if shown => None,
+        None => Some(SharedDirectory {
+            theirs: ours.clone(),
+            ours,
+        }),
+        Some(root) => {
+            let name = format!(".{name}");
+            Some(SharedDirectory {
+                ours: root.join(&name),
+                theirs: std::path::Path::new("/").join(name),
+            })
+        }
     }
-    let name = format!(".{name}");
-    Some(SharedDirectory {
-        ours: root.join(&name),
-        theirs: std::path::Path::new("/").join(name),
-    })
 }

@@ -1,16 +1,18 @@
 //! What the daemon and its holder use of Linux.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
     socket_with,
 };
+use tokio::io::{Interest, Ready};
 
-use super::rights;
+use super::{ProcessStat, rights};
 
 /// A new socket for messages that are whole or not there at all.
 pub(crate) fn channel() -> io::Result<OwnedFd> {
@@ -107,4 +109,65 @@ pub(crate) fn take_in_orphans() -> io::Result<()> {
 /// Where processes of this user can open a descriptor of another one.
 pub(crate) fn descriptor_path(pid: i32, number: i32) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/proc/{pid}/fd/{number}")))
+}
+
+/// Another way into a pipe whose read end this is: bytes of a terminal pass
+/// through it without ever being in the memory of this program.
+pub(crate) fn way_into(pipe: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    use rustix::fs::{Mode, OFlags, open};
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(Some(open(path, flags, Mode::empty())?))
+}
+
+/// Descriptors this process has open.
+pub(crate) fn open_descriptors() -> u64 {
+    fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64)
+}
+
+/// What a socket is watched for to learn that its peer is gone: nothing that
+/// a living one could cause. What is left is the hang-up, which is always
+/// reported.
+pub(crate) const HANGUP: Interest = Interest::PRIORITY;
+
+/// Whether that is what was seen.
+pub(crate) fn is_hangup(_: Ready) -> bool {
+    true
+}
+
+/// Whether the processes of containers can be told from here, and why not.
+pub(crate) fn sees_containers() -> Result<(), &'static str> {
+    Ok(())
+}
+
+/// The numbers of all processes.
+pub(crate) fn processes() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// The namespace that numbers this process and its descendants.
+pub(crate) fn namespace_of(pid: i32) -> io::Result<u64> {
+    Ok(fs::metadata(format!("/proc/{pid}/ns/pid"))?.ino())
+}
+
+/// The variables a process was started with, each ended by a NUL.
+pub(crate) fn environment_of(pid: i32) -> io::Result<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/environ"))
+}
+
+/// A process that lives.
+pub(crate) fn stat(pid: i32) -> Option<ProcessStat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold spaces and parentheses; what follows it does not.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    if matches!(*fields.first()?, "Z" | "X") {
+        return None;
+    }
+    Some(ProcessStat {
+        parent: fields.get(1)?.parse().ok()?,
+        start_time: fields.get(19)?.parse().ok()?,
+    })
 }

@@ -3,8 +3,8 @@
 //! says about this program and about containers.
 //!
 //! Two backends have the same items: `linux`, and `portable` for any other
-//! Unix, which can do less and [says so](weaker). `--cfg halter_portable`
-//! takes the second one on Linux too, to test it.
+//! Unix, which can do less and says so. `--cfg halter_portable` takes the second
+//! one on Linux too, to test it.
 
 mod rights;
 
@@ -19,8 +19,17 @@ mod portable;
 use portable as backend;
 
 pub(crate) use backend::{
-    Arriving, Unsent, accept, channel, descriptor_path, finish, place_in, receive, send,
-    take_in_orphans,
+    Arriving, HANGUP, Unsent, accept, channel, descriptor_path, environment_of, finish, is_hangup,
+    namespace_of, open_descriptors, place_in, processes, receive, sees_containers, send, stat,
+    take_in_orphans, way_into,
 };
+/// What tells a process apart from a later one with the same number, and who
+/// made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProcessStat {
+    pub parent: i32,
+    pub start_time: u64,
+}
+
 #[cfg(test)]
 pub(crate) use {backend::channel_pair, rights::MAX_DESCRIPTORS};

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use crate::sys;
 
 /// Watches a socket for its peer's end. A peer that only closed its sending
 /// half is still there.
@@ -15,32 +16,21 @@ pub(super) struct Hangup {
 
 impl Hangup {
     /// Starts to watch. The socket stays with its owner.
-    #[cfg(target_os = "linux")]
     pub(super) fn of(socket: &impl AsFd) -> io::Result<Self> {
         let copy = socket.as_fd().try_clone_to_owned()?;
-        // Nothing is asked for that a living peer could cause: what is left is
-        // the hang-up, which is always reported.
-        let watched = halter_exec::watch_descriptor(copy, Interest::PRIORITY)?;
-        Ok(Self { watched })
-    }
-
-    /// Starts to watch. Elsewhere the end of the peer's sending is taken for
-    /// its end.
-    #[cfg(not(target_os = "linux"))]
-    pub(super) fn of(socket: &impl AsFd) -> io::Result<Self> {
-        let copy = socket.as_fd().try_clone_to_owned()?;
-        let watched = halter_exec::watch_descriptor(copy, Interest::READABLE)?;
+        let watched = halter_exec::watch_descriptor(copy, sys::HANGUP)?;
         Ok(Self { watched })
     }
 
     /// Returns when the peer is gone.
     pub(super) async fn wait(&self) {
-        #[cfg(target_os = "linux")]
-        let interest = Interest::PRIORITY;
-        #[cfg(not(target_os = "linux"))]
-        let interest = Interest::READABLE;
         // An error means that the runtime is going, and the peer with it.
-        let _ = self.watched.ready(interest).await;
+        while let Ok(mut seen) = self.watched.ready(sys::HANGUP).await {
+            if sys::is_hangup(seen.ready()) {
+                return;
+            }
+            seen.clear_ready();
+        }
     }
 }
 

@@ -3,11 +3,10 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Output, Stdio};
 
+use halter_exec::{Terminal, TerminalSize};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
 
 use crate::plain::Plain;
@@ -184,14 +183,8 @@ fn help_is_enough_to_use_it() {
 
 /// A terminal: the side of the person, and the side of programs.
 fn terminal() -> (File, OwnedFd) {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let person = openpt(flags).unwrap();
-    grantpt(&person).unwrap();
-    unlockpt(&person).unwrap();
-    let name = ptsname(&person, Vec::new()).unwrap();
-    let path = std::ffi::OsStr::from_bytes(name.as_bytes()).to_owned();
-    let program = File::options().read(true).write(true).open(path).unwrap();
-    (person.into(), program.into())
+    let (person, program) = Terminal::open(TerminalSize::default()).unwrap();
+    (OwnedFd::from(person).into(), program)
 }
 
 /// What is shown on a terminal until no program has it any more.

@@ -121,6 +121,16 @@ pub(crate) fn environment_look(pid: i32, variable: &[u8]) -> EnvironmentLook {
     EnvironmentLook::Lacks
 }
 
+/// The resident memory of this program.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().split(' ').next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

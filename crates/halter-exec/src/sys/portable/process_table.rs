@@ -24,6 +24,16 @@ pub(crate) fn sweep(examine: impl FnMut(Stat)) -> io::Result<()> {
 
 fn look(which: &[&str]) -> io::Result<Vec<Stat>> {
     let columns = ["pid", "ppid", "pgid", "stat", "lstart", "command"];
+    let (own, text) = ask(which, &columns)?;
+    Ok(text
+        .lines()
+        .filter_map(parse)
+        .filter(|stat| stat.pid != own)
+        .collect())
+}
+
+/// What `ps` says, and the number it had itself.
+fn ask(which: &[&str], columns: &[&str]) -> io::Result<(i32, String)> {
     let ps = Command::new("/bin/ps")
         .args(which)
         .args(
@@ -39,11 +49,14 @@ fn look(which: &[&str]) -> io::Result<Vec<Stat>> {
         .spawn()?;
     let own = i32::try_from(ps.id()).unwrap_or(0);
     let output = ps.wait_with_output()?;
-    Ok(String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(parse)
-        .filter(|stat| stat.pid != own)
-        .collect())
+    Ok((own, String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+/// The resident memory of this program.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let (_, text) = ask(&["-p", &std::process::id().to_string()], &["rss"]).ok()?;
+    let kib: u64 = text.trim().parse().ok()?;
+    Some(kib * 1024)
 }
 
 fn parse(line: &str) -> Option<Stat> {

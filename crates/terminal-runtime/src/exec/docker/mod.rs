@@ -9,7 +9,6 @@
 mod tree;
 
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ pub(super) use tree::ContainerTree;
 use super::error::{CoreError, StartFailure};
 use super::order::{CoreSettings, ExecOrder, Limits, SessionSpec};
 use crate::limits::CONTAINER_DEADLINE;
+use crate::sys;
 
 /// Where the directory shared with a container is inside of it.
 pub(super) const SHARED_INSIDE: &str = "/.trl";
@@ -67,6 +67,7 @@ impl Container {
     /// Makes sure that the container is up: a new one, or the one that an
     /// earlier daemon made.
     pub(super) async fn ready(&self, settings: &CoreSettings) -> Result<(), CoreError> {
+        sys::sees_containers().map_err(|reason| failed(reason.to_owned()))?;
         self.made.get_or_try_init(|| self.make(settings)).await?;
         Ok(())
     }
@@ -106,11 +107,8 @@ impl Container {
         let words = ["inspect", "--format", "{{.State.Pid}}", &self.name];
         let answer = call(settings, words.map(OsString::from).to_vec()).await?;
         let pid: i32 = answer.trim().parse().unwrap_or(0);
-        let namespace = std::fs::metadata(format!("/proc/{pid}/ns/pid"));
-        match namespace {
-            Ok(found) if pid > 0 => Ok(Made {
-                namespace: found.ino(),
-            }),
+        match sys::namespace_of(pid) {
+            Ok(namespace) if pid > 0 => Ok(Made { namespace }),
             _ => Err(failed(format!(
                 "the processes of container `{}` cannot be seen from here; \
                  the engine must run on this machine, and this program as its user",

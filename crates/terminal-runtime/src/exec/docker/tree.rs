@@ -1,13 +1,12 @@
 //! The processes of one command in a container, as this machine sees them.
 
 use std::collections::HashSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use halter_exec::{Bystanders, PidFd, Signal, TREE_MARKER};
 
 use crate::limits::TREE_END_WAIT;
+use crate::sys;
 
 /// Everything in a namespace that carries a mark, and what descends from it.
 #[derive(Debug)]
@@ -33,11 +32,8 @@ impl ContainerTree {
     }
 
     fn members(&self) -> Vec<Member> {
-        let inside: Vec<Member> = fs::read_dir("/proc")
+        let inside: Vec<Member> = sys::processes()
             .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .filter(|pid| self.is_inside(*pid))
             .filter_map(stat)
             .collect();
@@ -63,11 +59,11 @@ impl ContainerTree {
     }
 
     fn is_inside(&self, pid: i32) -> bool {
-        fs::metadata(format!("/proc/{pid}/ns/pid")).is_ok_and(|found| found.ino() == self.namespace)
+        sys::namespace_of(pid).is_ok_and(|found| found == self.namespace)
     }
 
     fn is_marked(&self, pid: i32) -> bool {
-        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
+        sys::environment_of(pid).is_ok_and(|environment| {
             environment
                 .split(|byte| *byte == 0)
                 .any(|variable| variable == self.marker)
@@ -160,16 +156,11 @@ fn send(member: &Member, signal: Signal) {
 
 /// One that lives.
 fn stat(pid: i32) -> Option<Member> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold spaces and parentheses; what follows it does not.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    if matches!(*fields.first()?, "Z" | "X") {
-        return None;
-    }
+    let found = sys::stat(pid)?;
     Some(Member {
         pid,
-        parent: fields.get(1)?.parse().ok()?,
-        start_time: fields.get(19)?.parse().ok()?,
+        parent: found.parent,
+        start_time: found.start_time,
     })
 }
 

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, SocketType, sockopt};
+use tokio::io::{Interest, Ready};
 
+use super::ProcessStat;
 pub(crate) use framing::{Arriving, Unsent, finish, receive, send};
 pub(crate) use place::place_in;
 
@@ -62,5 +64,48 @@ pub(crate) fn take_in_orphans() -> io::Result<()> {
 
 /// No process can open a descriptor of another one.
 pub(crate) fn descriptor_path(_: i32, _: i32) -> Option<PathBuf> {
+    None
+}
+
+/// A terminal's bytes go to their file without a detour.
+pub(crate) fn way_into(_: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    Ok(None)
+}
+
+/// Descriptors this process has open.
+pub(crate) fn open_descriptors() -> u64 {
+    std::fs::read_dir("/dev/fd").map_or(0, |entries| entries.count() as u64)
+}
+
+/// What a socket is watched for to learn that its peer is gone.
+pub(crate) const HANGUP: Interest = Interest::WRITABLE;
+
+/// Whether that is what was seen: nobody is left who could read.
+pub(crate) fn is_hangup(seen: Ready) -> bool {
+    seen.is_write_closed()
+}
+
+/// Whether the processes of containers can be told from here, and why not.
+pub(crate) fn sees_containers() -> Result<(), &'static str> {
+    Err("the processes of containers cannot be seen on this system")
+}
+
+/// The numbers of all processes: only asked for containers.
+pub(crate) fn processes() -> Vec<i32> {
+    Vec::new()
+}
+
+/// The namespace that numbers this process and its descendants.
+pub(crate) fn namespace_of(_: i32) -> io::Result<u64> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The variables a process was started with, each ended by a NUL.
+pub(crate) fn environment_of(_: i32) -> io::Result<Vec<u8>> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// A process that lives: only asked for containers.
+pub(crate) fn stat(_: i32) -> Option<ProcessStat> {
     None
 }
