@@ -118,10 +118,11 @@ fn table_of(json: &str) -> Option<Table> {
         .map(|start| start.blobs)
 }
 
-/// Texts fetched from a store, to put back into stored documents.
+/// Texts fetched from a store, to put back into stored documents; none for one
+/// the store has lost.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
-    found: HashMap<BlobHash, Arc<str>>,
+    found: HashMap<BlobHash, Option<Arc<str>>>,
     any_lost: bool,
 }
 
@@ -140,7 +141,7 @@ impl Texts {
                 self.any_lost = true;
                 tracing::warn!(%hash, "a stored text is missing; its place says so");
             }
-            place.insert(text.map_or_else(|| lost(&hash), Arc::from));
+            place.insert(text.map(Arc::from));
         }
         Ok(())
     }
@@ -160,23 +161,35 @@ impl Texts {
             fields.shift_remove("blobs");
         }
         for (pointer, hash) in table {
-            if let Some(place) = value.pointer_mut(&pointer) {
-                let text = self
-                    .found
-                    .get(&hash)
-                    .cloned()
-                    .unwrap_or_else(|| lost(&hash));
-                *place = Value::String(text.as_ref().to_owned());
+            match self.found.get(&hash) {
+                Some(Some(text)) => {
+                    if let Some(place) = value.pointer_mut(&pointer) {
+                        *place = Value::String(text.as_ref().to_owned());
+                    }
+                }
+                _ => say_lost(&mut value, &pointer, &hash),
             }
         }
         serde_json::to_string(&value).map(Cow::Owned)
     }
 }
 
-/// What stands in for a text the store has lost: one missing output must not
-/// make a session unusable, and nobody should take it for an empty one.
-fn lost(hash: &BlobHash) -> Arc<str> {
-    format!("[this text is lost: blob {hash} is missing from the session store]").into()
+/// Says in place of a text that the store has lost it: one missing output must
+/// not make a session unusable, and nobody should take it for an empty one. The
+/// bytes of an image cannot say it, so a text takes the place of the image.
+fn say_lost(document: &mut Value, pointer: &str, hash: &BlobHash) {
+    let why = |what: &str| {
+        format!("[this {what} is lost: blob {hash} is missing from the session store]")
+    };
+    let part = pointer.strip_suffix("/data");
+    if let Some(part) = part.and_then(|part| document.pointer_mut(part))
+        && let Some(kind @ ("image" | "document")) = part.get("kind").and_then(Value::as_str)
+        && part.get("media_type").is_some()
+    {
+        *part = serde_json::json!({"kind": "text", "text": why(kind)});
+    } else if let Some(place) = document.pointer_mut(pointer) {
+        *place = Value::String(why("text"));
+    }
 }
 
 /// The event a stored line stands for, and its size with texts in place.
@@ -227,7 +240,9 @@ pub async fn read_events(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use halter_protocol::{Timestamp, ToolCall, ToolExecutionOutcome, ToolResult, UnknownPayload};
+    use halter_protocol::{
+        ContentPart, Timestamp, ToolCall, ToolExecutionOutcome, ToolResult, UnknownPayload,
+    };
     use serde_json::json;
 
     fn event(payload: SessionEventPayload) -> SessionEvent {
@@ -252,7 +267,7 @@ mod tests {
         Texts {
             found: blobs
                 .iter()
-                .map(|(hash, bytes)| (*hash, text(bytes)))
+                .map(|(hash, bytes)| (*hash, Some(text(bytes))))
                 .collect(),
             any_lost: false,
         }
@@ -319,6 +334,34 @@ mod tests {
         let json = encode_event(&event, &mut BlobSet::new()).unwrap();
         let restored = Texts::default().put_back(&json).unwrap();
         assert!(restored.contains("this text is lost: blob"));
+    }
+
+    #[test]
+    fn an_image_in_a_result_is_moved_and_a_lost_one_says_so() {
+        let data = vec![7; MAX_INLINE_STRING_BYTES];
+        let event = completed(ToolResult::parts([
+            ContentPart::text("before"),
+            ContentPart::image("image/png", data.clone()),
+            ContentPart::document("application/pdf", data),
+        ]));
+        let (json, blobs, back) = round_trip(&event);
+        assert_eq!(back, event);
+        assert_eq!(blobs.len(), 1, "the same bytes are stored once");
+        assert!(json.contains("/payload/outcome/result/ok/parts/1/data"));
+        assert!(json.len() < 1_000, "{json}");
+
+        let restored = Texts::default().put_back(&json).unwrap();
+        let restored: SessionEvent = serde_json::from_str(&restored).unwrap();
+        let SessionEventPayload::ToolExecutionCompleted { outcome } = restored.payload else {
+            panic!("another kind");
+        };
+        let told = outcome.result.unwrap().to_model_text();
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(lines[1].starts_with("[this image is lost: blob "), "{told}");
+        assert!(
+            lines[2].starts_with("[this document is lost: blob "),
+            "{told}"
+        );
     }
 
     #[test]

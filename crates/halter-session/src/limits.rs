@@ -51,7 +51,8 @@ pub const SQLITE_BUSY_MILLIS: u64 = 5_000;
 pub const TRACE_QUEUE_LINES: usize = 4_096;
 
 /// Bytes that wait for the trace disk; further lines are dropped and counted.
-pub const TRACE_QUEUE_BYTES: usize = 16 * 1024 * 1024;
+/// The two events of the largest tool result fit.
+pub const TRACE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Trace files kept open; the one used longest ago is closed first.
 pub const TRACE_OPEN_FILES: usize = 64;

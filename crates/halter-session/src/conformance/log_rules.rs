@@ -7,8 +7,8 @@ use crate::{
     AppendBatch, BlobHash, Checkpoint, Durability, PageRequest, SessionLog, SessionRecord,
     read_events,
 };
-use halter_protocol::ToolResult;
 use halter_protocol::fold::fold_events;
+use halter_protocol::{ContentPart, Message, SessionEventPayload, ToolResult, UserMessage};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -156,6 +156,41 @@ pub async fn large_texts_are_stored_once(open: impl OpenStore) {
     let blob = store.blob(&BlobHash::of(text.as_bytes())).await.unwrap();
     assert_eq!(blob.unwrap(), text);
     assert_eq!(store.blob(&BlobHash::of(b"other")).await.unwrap(), None);
+}
+
+/// An image lies in one blob, however many events and sessions show it, and
+/// comes back to the byte, also from a checkpoint.
+pub async fn images_are_stored_once(open: impl OpenStore) {
+    let store = open().await;
+    let image = ContentPart::image("image/png", vec![0x89; MAX_INLINE_STRING_BYTES]);
+    for id in ["ses_1", "ses_2"] {
+        let mut log = new_log(&store, id).await;
+        let mut message = UserMessage::text("look").with_part(image.clone());
+        message.created_at = at(0);
+        let asked = SessionEventPayload::MessageItem {
+            message: Arc::new(Message::User(message)),
+        };
+        let mut lines = 0;
+        // Enough turns for a checkpoint.
+        for number in 0..MIN_CHECKPOINT_EVENTS as usize / 7 + 1 {
+            let result = ToolResult::parts([ContentPart::text("seen"), image.clone()]);
+            let mut events = turn(number, result);
+            events[1] = asked.clone();
+            let events = events.into_iter();
+            let events = events.map(|payload| pending(id, 1, payload)).collect();
+            lines += log.append(events, Durability::Durable).await.unwrap().len();
+        }
+        let stored = store.read(&id.into(), 0, lines).await.unwrap();
+        assert_eq!(stored.len(), lines);
+        assert!(stored.iter().all(|event| event.json.len() < 1_000));
+        let reopened = open_log(&open().await, id).await.unwrap();
+        assert_eq!(reopened.state(), log.state());
+        assert_state_is_the_fold(&reopened).await;
+    }
+    let json = serde_json::to_value(&image).unwrap();
+    let base64 = json["data"].as_str().unwrap();
+    let blob = store.blob(&BlobHash::of(base64.as_bytes())).await.unwrap();
+    assert_eq!(blob.unwrap(), base64);
 }
 
 /// A session of a newer event contract is refused, and its writer left alone.

@@ -3,8 +3,9 @@
 
 use halter_protocol::fold::fold_events;
 use halter_protocol::{
-    Message, ReplayMeta, SessionEvent, SessionEventPayload, Timestamp, ToolCall, ToolError,
-    ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError, TurnId, Usage,
+    ContentPart, Message, ReplayMeta, SessionEvent, SessionEventPayload, Timestamp, ToolCall,
+    ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError, TurnId,
+    Usage,
 };
 use halter_session::conformance::{blueprint, pending};
 use halter_session::limits::MAX_INLINE_STRING_BYTES;
@@ -48,6 +49,19 @@ fn result() -> impl Strategy<Value = ToolResult> {
         Just(ToolResult::Empty),
         text().prop_map(ToolResult::text),
         value().prop_map(ToolResult::json),
+        proptest::collection::vec(part(), 0..3).prop_map(ToolResult::parts),
+    ]
+}
+
+fn part() -> impl Strategy<Value = ContentPart> {
+    // In base64, three bytes are four.
+    let edge = MAX_INLINE_STRING_BYTES / 4 * 3;
+    let length = || prop_oneof![0usize..40, edge - 2..edge + 3, Just(3 * edge)];
+    let bytes = || (any::<u8>(), length()).prop_map(|(byte, length)| vec![byte; length]);
+    prop_oneof![
+        text().prop_map(ContentPart::text),
+        bytes().prop_map(|data| ContentPart::image("image/png", data)),
+        bytes().prop_map(|data| ContentPart::document("application/pdf", data)),
     ]
 }
 
@@ -61,9 +75,9 @@ fn call() -> impl Strategy<Value = ToolCall> {
 
 fn message() -> impl Strategy<Value = Message> {
     let at = Timestamp::UNIX_EPOCH;
-    let user = text().prop_map(move |text| {
+    let user = (text(), part()).prop_map(move |(text, part)| {
         json!({"role": "user", "id": "msg_u", "created_at": at,
-               "parts": [{"kind": "text", "text": text}]})
+               "parts": [{"kind": "text", "text": text}, part]})
     });
     let assistant = (text(), proptest::collection::vec(call(), 0..3)).prop_map(move |(text, calls)| {
         let calls = calls.into_iter().map(|call| {

@@ -1,6 +1,6 @@
 //! The SQLite file: what is created, what is refused, what a full disk does.
 
-use halter_protocol::{SessionEventPayload, SessionState, ToolResult};
+use halter_protocol::{ContentPart, SessionEventPayload, SessionState, ToolResult};
 use halter_session::conformance::{blueprint, pending, turn};
 use halter_session::limits::SQLITE_BUSY_MILLIS;
 use halter_session::{
@@ -225,17 +225,25 @@ async fn a_missing_blob_leaves_the_session_usable() {
     let mut log = SessionLog::create(store.clone(), blueprint("ses_1"), policy)
         .await
         .unwrap();
-    let events = turn(1, ToolResult::text("x".repeat(100_000)))
-        .into_iter()
-        .map(|payload| pending("ses_1", 1, payload))
-        .collect();
-    log.append(events, Durability::Durable).await.unwrap();
+    let picture = ContentPart::image("image/png", vec![7; 100_000]);
+    let results = [
+        ToolResult::text("x".repeat(100_000)),
+        ToolResult::parts([picture]),
+    ];
+    for (number, result) in results.into_iter().enumerate() {
+        let events = turn(number, result)
+            .into_iter()
+            .map(|payload| pending("ses_1", 1, payload))
+            .collect();
+        log.append(events, Durability::Durable).await.unwrap();
+    }
     edit(&path, "DELETE FROM blobs");
     let log = SessionLog::open(store, &"ses_1".into(), policy)
         .await
         .unwrap();
     let messages = serde_json::to_string(&log.state().messages).unwrap();
     assert!(messages.contains("this text is lost"), "{messages}");
+    assert!(messages.contains("this image is lost"), "{messages}");
 }
 
 #[tokio::test]
