@@ -14,11 +14,17 @@
 //! | `PostToolUseFailure` | those of `PreToolUse` and `error` |
 //! | `Notification` | `notification_type`, `message` |
 //! | `Stop` | `stop_hook_active`, `last_assistant_message` |
+//!
+//! A `tool_response` is a string, any JSON, `null`, or, for a result with images
+//! or documents, a list of parts. Their bytes are not in it: a hook is told
+//! `{"kind": "image", "media_type": "image/png", "bytes": 1234, "part": 1}`. In a
+//! rewritten result, `part` stands for what the tool returned there, and `data`
+//! in base64 for something else.
 
 use crate::event::HookEventName;
 use halter_protocol::encoding::escape_path;
 use halter_protocol::{
-    ModelId, NotificationItem, SessionId, ToolCall, ToolError, ToolResult, TurnId,
+    ContentPart, ModelId, NotificationItem, SessionId, ToolCall, ToolError, ToolResult, TurnId,
 };
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -88,7 +94,8 @@ impl HookPayload<'_> {
     }
 
     /// The payload of [`HookEventName::PostToolUse`]. A text result is a
-    /// string, a structured one its JSON, an empty one `null`.
+    /// string, a structured one its JSON, an empty one `null`, one with images
+    /// a list of its parts.
     pub fn post_tool_use(&self, call: &ToolCall, result: &ToolResult) -> Value {
         let response = ("tool_response", response_value(result));
         self.with(
@@ -161,21 +168,73 @@ pub enum StopHookActive {
     Yes,
 }
 
+/// A hook rewrote a result of parts, and one of them cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("part {index} of the rewritten result cannot be used: {reason}")]
+pub struct UnusablePart {
+    /// Which part, counted from 0.
+    pub index: usize,
+    /// Why.
+    pub reason: String,
+}
+
 /// The tool result that a hook's rewritten output stands for: the reverse of
-/// how [`HookPayload::post_tool_use`] writes one.
-pub fn tool_result(output: Value) -> ToolResult {
-    match output {
-        Value::Null => ToolResult::Empty,
-        Value::String(text) => ToolResult::Text { text },
-        value => ToolResult::Json { value },
+/// how [`HookPayload::post_tool_use`] writes `given`, the result that the hook
+/// was shown.
+///
+/// # Errors
+/// Where `given` has parts: if the output is a list and one of it is no part.
+pub fn tool_result(output: Value, given: &ToolResult) -> Result<ToolResult, UnusablePart> {
+    Ok(match (output, given) {
+        (Value::Null, _) => ToolResult::Empty,
+        (Value::String(text), _) => ToolResult::Text { text },
+        (Value::Array(output), ToolResult::Parts { parts }) => ToolResult::Parts {
+            parts: rewritten_parts(output, parts)?,
+        },
+        (value, _) => ToolResult::Json { value },
+    })
+}
+
+fn rewritten_parts(
+    output: Vec<Value>,
+    given: &[ContentPart],
+) -> Result<Vec<ContentPart>, UnusablePart> {
+    let parts = output.into_iter().enumerate().map(|(index, value)| {
+        rewritten_part(value, given).map_err(|reason| UnusablePart { index, reason })
+    });
+    parts.collect()
+}
+
+fn rewritten_part(value: Value, given: &[ContentPart]) -> Result<ContentPart, String> {
+    if let Some(place) = value.get("part").filter(|_| value.get("data").is_none()) {
+        let part = place.as_u64().and_then(|place| usize::try_from(place).ok());
+        let part = part.and_then(|place| given.get(place));
+        return part
+            .cloned()
+            .ok_or_else(|| format!("the tool returned no part {place}"));
     }
+    serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
 fn response_value(result: &ToolResult) -> Value {
     match result {
         ToolResult::Empty => Value::Null,
         ToolResult::Json { value } => value.clone(),
+        ToolResult::Parts { parts } => parts.iter().enumerate().map(part_value).collect(),
         other => Value::String(other.to_model_text()),
+    }
+}
+
+fn part_value((index, part): (usize, &ContentPart)) -> Value {
+    let kind = match part {
+        ContentPart::Document { .. } => "document",
+        _ => "image",
+    };
+    match part.media() {
+        None => json!({"kind": "text", "text": part.describe()}),
+        Some((media_type, data)) => json!({
+            "kind": kind, "media_type": media_type, "bytes": data.len(), "part": index,
+        }),
     }
 }
 
@@ -290,8 +349,70 @@ mod tests {
             ToolResult::Empty,
             ToolResult::text("words"),
             ToolResult::json(json!({"a": [1, 2]})),
+            ToolResult::json(json!([{"kind": "image", "part": 0}])),
+            ToolResult::parts([]),
+            pictures(),
         ] {
-            assert_eq!(tool_result(response_value(&result)), result);
+            let back = tool_result(response_value(&result), &result);
+            assert_eq!(back, Ok(result));
+        }
+    }
+
+    fn pictures() -> ToolResult {
+        ToolResult::parts([
+            ContentPart::text("before"),
+            ContentPart::image("image/png", [1, 2, 3]),
+            ContentPart::document("application/pdf", [4]),
+        ])
+    }
+
+    #[test]
+    fn a_hook_is_told_of_images_and_not_given_their_bytes() {
+        assert_eq!(
+            response_value(&pictures()),
+            json!([
+                {"kind": "text", "text": "before"},
+                {"kind": "image", "media_type": "image/png", "bytes": 3, "part": 1},
+                {"kind": "document", "media_type": "application/pdf", "bytes": 1, "part": 2},
+            ])
+        );
+    }
+
+    #[test]
+    fn a_hook_may_leave_out_move_and_replace_parts() {
+        let output = json!([
+            {"kind": "image", "media_type": "image/png", "bytes": 3, "part": 1},
+            {"kind": "text", "text": "after"},
+            {"kind": "image", "media_type": "image/gif", "data": "BQ=="},
+        ]);
+        let expected = ToolResult::parts([
+            ContentPart::image("image/png", [1, 2, 3]),
+            ContentPart::text("after"),
+            ContentPart::image("image/gif", [5]),
+        ]);
+        assert_eq!(tool_result(output, &pictures()), Ok(expected));
+        let withheld = tool_result(json!("a picture"), &pictures());
+        assert_eq!(withheld, Ok(ToolResult::text("a picture")));
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_used_is_an_error() {
+        for (output, reason) in [
+            (json!({"part": 3}), "the tool returned no part 3"),
+            (json!({"part": "x"}), "the tool returned no part \"x\""),
+            (json!("words"), "invalid type"),
+            (
+                json!({"kind": "image", "media_type": "image/png"}),
+                "missing field `data`",
+            ),
+            (
+                json!({"kind": "image", "media_type": "image/png", "data": "?"}),
+                "symbol",
+            ),
+        ] {
+            let error = tool_result(json!([output]), &pictures()).unwrap_err();
+            assert_eq!(error.index, 0);
+            assert!(error.reason.to_lowercase().contains(reason), "{error}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A session as its users hold it.
 
 use crate::driver::live::{Command, Owner, command_queue, session_closed};
+use crate::engine::media::check_attachments;
 use crate::engine::structured::check_response_schema;
 use crate::error::{HalterError, store_failure};
 use crate::hub::{Hub, Subscription};
@@ -222,7 +223,8 @@ impl SessionHandle {
 
     /// Submits a turn and returns its events, from `turn_started` to its
     /// terminal event. A turn submitted while another runs waits its turn. One
-    /// whose response schema is not valid JSON Schema is refused.
+    /// whose response schema is not valid JSON Schema, or which has an
+    /// image or document that model services do not take, is refused.
     pub async fn submit_turn(&self, turn: Turn) -> anyhow::Result<TurnStream> {
         if self.core.registry.is_shutting_down() {
             return Err(shutting_down().into());
@@ -230,6 +232,7 @@ impl SessionHandle {
         if let Some(schema) = &turn.response_schema {
             check_response_schema(schema).map_err(HalterError::from)?;
         }
+        check_attachments(&turn.user_message).map_err(HalterError::from)?;
         let turn_id = turn.id.clone();
         let subscription = self.core.hub.subscribe_turn(turn_id.clone());
         let turn = Box::new(turn);

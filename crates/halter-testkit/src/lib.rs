@@ -12,6 +12,7 @@
 //! | [`workspace`] | a temporary directory to work in |
 //! | [`store`] | a store that fails, waits and recovers on command |
 //! | [`events`] | collecting, checking and rendering event streams |
+//! | [`media`] | pictures and documents |
 //! | [`clock`] | a clock that stands until it is told to move |
 //! | [`deadline`] | waiting with an end, whatever tokio's clock does |
 //! | [`leaks`] | processes, descriptors and files left behind |
@@ -27,6 +28,7 @@ pub mod deadline;
 pub mod events;
 pub mod harness;
 pub mod leaks;
+pub mod media;
 pub mod store;
 pub mod tool;
 pub mod workspace;
@@ -37,6 +39,7 @@ pub use events::{EventsExt, collect, collect_until_error, render};
 pub use halter_providers::{FakeProvider, Gate, Reply, check_pairing};
 pub use harness::{Harness, HarnessBuilder};
 pub use leaks::LeakCheck;
+pub use media::{pdf, png};
 pub use store::{Fault, FaultyStore};
 pub use tool::ScriptedTool;
 pub use workspace::TempWorkspace;

@@ -53,7 +53,11 @@ fn fingerprint(call: &ToolCall, result: &Result<ToolResult, ToolError>) -> u64 {
     call.name.hash(&mut hasher);
     call.arguments.to_string().hash(&mut hasher);
     match result {
-        Ok(result) => result.to_model_text().hash(&mut hasher),
+        Ok(result) => {
+            result.to_model_text().hash(&mut hasher);
+            let media = result.attachments().filter_map(|part| part.media());
+            media.for_each(|(_, data)| data.hash(&mut hasher));
+        }
         Err(error) => error.message.hash(&mut hasher),
     }
     hasher.finish()
@@ -62,6 +66,7 @@ fn fingerprint(call: &ToolCall, result: &Result<ToolResult, ToolError>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use halter_protocol::ContentPart;
     use serde_json::json;
 
     fn call(path: &str) -> ToolCall {
@@ -94,6 +99,16 @@ mod tests {
                 guard.observe(&call(&path), &Ok(ToolResult::Empty)),
                 Repetition::Fine
             );
+        }
+    }
+
+    #[test]
+    fn another_image_of_the_same_size_is_another_result() {
+        let mut guard = RepeatGuard::default();
+        for frame in 0..10 {
+            let image = ContentPart::image("image/png", [frame]);
+            let result = Ok(ToolResult::parts([image]));
+            assert_eq!(guard.observe(&call("screen"), &result), Repetition::Fine);
         }
     }
 

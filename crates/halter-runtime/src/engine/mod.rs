@@ -12,6 +12,7 @@
 //! | [`answer`] | how streamed blocks become the parts of a message |
 //! | [`catalog`] | what the engine asks about tools and hooks |
 //! | [`guard`] | when a model repeats itself |
+//! | [`media`] | which images and documents may join a session |
 //! | [`turn`] | how a turn opens, goes on and ends |
 //! | [`step`] | how one answer and its tool calls are worked off |
 //! | [`structured`] | whether an answer fits the schema a turn asked for |
@@ -21,6 +22,7 @@ pub mod answer;
 pub mod catalog;
 pub mod guard;
 mod input;
+pub(crate) mod media;
 pub mod repair;
 pub mod step;
 pub mod structured;
@@ -36,6 +38,7 @@ use halter_protocol::{
     ToolCallId, Turn, TurnError, TurnId, fold,
 };
 use halter_session::Durability;
+use media::MediaLedger;
 use repair::Interruption;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -58,6 +61,8 @@ pub struct Engine {
     catalog: Arc<dyn Catalog>,
     ids: Arc<dyn IdSource>,
     state: SessionState,
+    /// What the images and documents of the session come to.
+    media: MediaLedger,
     queue: VecDeque<Queued>,
     turn: Option<LiveTurn>,
     /// Why SessionStart hooks are due, until they have run.
@@ -140,6 +145,7 @@ impl Engine {
             start_source: Some("startup"),
             last_model: None,
             last_schema: state.response_schema.clone(),
+            media: MediaLedger::of(&state),
             state,
             words: Vec::new(),
             notification_hooks: HashSet::new(),
@@ -356,6 +362,7 @@ impl Engine {
         }
         self.in_flight.clear();
         self.batch = Batch::default();
+        self.recount_media();
         self.interrupted_by = Some(Interruption::StoreFailed);
         self.words.clear();
         for id in std::mem::take(&mut self.notification_hooks) {

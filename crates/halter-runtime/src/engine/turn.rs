@@ -158,7 +158,8 @@ impl Engine {
             Ok(preparation) => preparation,
             Err(error) => return self.finish_turn(Ending::failed(error)),
         };
-        if let Err(error) = self.agree_on_answer() {
+        let agreed = self.agree_on_answer();
+        if let Err(error) = agreed.and_then(|()| self.admit_attachments()) {
             return self.finish_turn(Ending::failed(error));
         }
         for message in preparation.warnings {
@@ -287,6 +288,7 @@ impl Engine {
     fn open_with_prompt(&mut self) {
         let prompt = self.turn.as_mut().and_then(|turn| turn.prompt.take());
         if let Some(prompt) = prompt {
+            self.count_attachments(&prompt);
             self.record_message(Message::User(prompt));
         }
         self.go_on();

@@ -15,6 +15,7 @@ mod cancel;
 mod commit;
 mod faults;
 mod hooks;
+mod media;
 mod prefix;
 mod quiet;
 mod resume;

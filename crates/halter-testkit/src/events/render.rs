@@ -1,8 +1,8 @@
 //! Events as short lines, with ids and times left out.
 
 use halter_protocol::{
-    AssistantPart, Message, SessionEvent, SessionEventPayload, ToolCallId, ToolError, ToolResult,
-    TurnId,
+    AssistantPart, ContentPart, Message, SessionEvent, SessionEventPayload, ToolCallId, ToolError,
+    ToolResult, TurnId,
 };
 
 /// A stream as text: one line per event, without times and sequence numbers,
@@ -108,7 +108,10 @@ fn details(payload: &SessionEventPayload, names: &mut Names) -> String {
 fn message_details(message: &Message, names: &mut Names) -> String {
     match message {
         Message::System(system) => format!("system {:?}", system.text),
-        Message::User(user) => format!("user {:?}", user.plain_text()),
+        Message::User(user) => {
+            let attached: String = user.attachments().map(attached).collect();
+            format!("user {:?}{attached}", user.plain_text())
+        }
         Message::Assistant(assistant) => {
             let parts = assistant.parts.iter().map(|part| part_details(part, names));
             let parts: Vec<String> = parts.collect();
@@ -147,6 +150,21 @@ fn shown(result: &ToolResult) -> String {
         ToolResult::Empty => "empty".to_owned(),
         ToolResult::Text { text } => format!("{text:?}"),
         ToolResult::Json { value } => value.to_string(),
+        ToolResult::Parts { parts } => {
+            let parts: Vec<String> = parts.iter().map(part_shown).collect();
+            format!("[{}]", parts.join(", "))
+        }
         _ => String::from("?"),
     }
+}
+
+fn part_shown(part: &ContentPart) -> String {
+    match part.media() {
+        None => format!("{:?}", part.describe()),
+        Some((media_type, data)) => format!("{media_type} of {} bytes", data.len()),
+    }
+}
+
+fn attached(part: &ContentPart) -> String {
+    format!(" with {}", part_shown(part))
 }

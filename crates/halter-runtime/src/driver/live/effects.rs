@@ -13,7 +13,8 @@ use halter_hooks::{
 use halter_protocol::{
     AssembledPrompt, CacheBreakReason, HookRunSummary, ModelId, PendingEvent, ProviderError,
     ProviderErrorKind, ReplayMeta, ResponseSchema, SessionBlueprint, SessionEvent,
-    SessionEventPayload, ToolCall, ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
+    SessionEventPayload, ToolCall, ToolError, ToolErrorCode, ToolResult, Transcript, TurnError,
+    TurnId,
 };
 use halter_providers::{Provider, ProviderRequest};
 use halter_session::{Durability, StoreError};
@@ -311,7 +312,7 @@ impl Owner {
             let verdict = hooks
                 .dispatch(event_name(point.kind()), payload, None, context)
                 .await;
-            let outcome = hook_outcome(verdict);
+            let outcome = hook_outcome(verdict, &point);
             let _ = sender.send(Input::HooksFinished { id, outcome });
         });
     }
@@ -450,17 +451,25 @@ fn hook_payload(
 
 /// What the hooks' verdict means to the engine: whatever denies, blocks. A stop
 /// is told apart from a block, for it ends the turn and hides nothing.
-fn hook_outcome(verdict: HookVerdict) -> HookOutcome {
+fn hook_outcome(verdict: HookVerdict, point: &HookPoint) -> HookOutcome {
     let conflict = verdict.conflict.as_ref().map(ToString::to_string);
     let denial = match &verdict.stop {
         Some(_) => verdict.block.clone(),
         None => verdict.denial(),
     };
+    let rewritten = verdict.updated_output.map(|output| match point {
+        HookPoint::PostToolUse { result, .. } => tool_result(output, result),
+        _ => tool_result(output, &ToolResult::Empty),
+    });
+    let (updated_output, unusable) = match rewritten.transpose() {
+        Ok(updated_output) => (updated_output, None),
+        Err(error) => (None, Some(error.to_string())),
+    };
     HookOutcome {
-        block: denial.or(conflict),
+        block: denial.or(conflict).or(unusable),
         stop: verdict.stop,
         updated_input: verdict.updated_input,
-        updated_output: verdict.updated_output.map(tool_result),
+        updated_output,
         messages: verdict
             .system_messages
             .into_iter()

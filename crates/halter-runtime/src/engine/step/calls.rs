@@ -195,6 +195,7 @@ impl Engine {
 
     /// Records how a call ended and starts what waited for it.
     pub(super) fn settle_call(&mut self, index: usize, result: Result<ToolResult, ToolError>) {
+        let result = result.map(|result| self.media.admit_result(result));
         let Some(slot) = self.slot(index) else { return };
         slot.stage = Stage::Done(result.clone());
         let outcome = ToolExecutionOutcome {

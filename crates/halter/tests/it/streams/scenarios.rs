@@ -9,7 +9,7 @@ use halter_protocol::{
     StreamEvent, ToolResult, Usage, UsageBuckets, UserMessage, UserPart,
 };
 use halter_runtime::{Resources, SessionStream};
-use halter_testkit::{Gate, Harness, HarnessBuilder, Reply, ScriptedTool};
+use halter_testkit::{Gate, Harness, HarnessBuilder, Reply, ScriptedTool, png};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,7 +147,7 @@ pub async fn pictures() -> Recorded {
     let camera = ScriptedTool::new("camera").runs(|_, _| async {
         Ok(ToolResult::parts([
             ContentPart::text("the front door"),
-            ContentPart::image("image/png", *b"\x89PNG\r\n\x1a\n"),
+            ContentPart::image("image/png", png(1, 1)),
             ContentPart::text("nobody there"),
         ]))
     });
@@ -231,14 +231,8 @@ pub async fn thinking() -> Recorded {
         UserPart::Text {
             text: "What is this?".to_owned(),
         },
-        UserPart::Image {
-            media_type: "image/png".to_owned(),
-            data: Arc::from(&b"\x89PNG\r\n\x1a\n"[..]),
-        },
-        UserPart::Document {
-            media_type: "application/pdf".to_owned(),
-            data: Arc::from(&b"%PDF-1.7"[..]),
-        },
+        UserPart::image("image/png", png(1, 1)),
+        UserPart::document("application/pdf", *b"%PDF-1.7"),
     ];
     let events = session.submit_turn(turn(&harness, 1, parts)).await.unwrap();
     events

@@ -1,0 +1,191 @@
+//! Images and documents in turns and results.
+
+use halter_hooks::{Hook, HookEventName, HookResponse};
+use halter_protocol::limits::DOCUMENT_BYTES;
+use halter_protocol::{
+    ContentPart, Message, SessionEvent, SessionEventPayload, ToolErrorCode, ToolResult, Turn,
+    UserMessage,
+};
+use halter_runtime::limits::{SESSION_ATTACHMENTS, SESSION_MEDIA_BYTES};
+use halter_testkit::{EventsExt, Harness, Reply, ScriptedTool, collect, pdf, png, render};
+use serde_json::json;
+use std::sync::Arc;
+
+fn camera(result: impl Fn() -> ToolResult + Send + Sync + 'static) -> Arc<ScriptedTool> {
+    ScriptedTool::new("camera")
+        .runs(move |_, _| {
+            let result = result();
+            async { Ok(result) }
+        })
+        .build()
+}
+
+fn looks() -> [Reply; 2] {
+    [Reply::new().tool_call("camera", json!({})), "seen".into()]
+}
+
+fn picture() -> ToolResult {
+    ToolResult::parts([
+        ContentPart::text("the door"),
+        ContentPart::image("image/png", png(3, 2)),
+    ])
+}
+
+/// The results of tools in a transcript.
+fn results<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<ToolResult> {
+    let results = messages
+        .into_iter()
+        .filter_map(|message| match message.as_ref() {
+            Message::Tool(tool) => Some(tool.content.clone()),
+            _ => None,
+        });
+    results.collect()
+}
+
+fn failure(events: &[SessionEvent]) -> (String, String) {
+    let failed = events.iter().find_map(|event| match &event.payload {
+        SessionEventPayload::TurnFailed { error, .. } => Some(error),
+        _ => None,
+    });
+    let error = failed.unwrap();
+    (error.code.clone(), error.message.clone())
+}
+
+#[tokio::test]
+async fn a_model_is_asked_with_the_image_a_tool_returned() {
+    let harness = Harness::scripted(looks()).tool(camera(picture)).start();
+    let events = harness.ask("who is there?").await;
+    assert_eq!(events.only_result(), &Ok(picture()));
+    let requests = harness.requests();
+    assert_eq!(results(requests[1].messages.iter()), [picture()]);
+    let told = render(&events);
+    assert!(told.contains("ok [\"the door\", image/png of "), "{told}");
+}
+
+#[tokio::test]
+async fn another_process_goes_on_with_the_same_image() {
+    let first = Harness::scripted(looks()).tool(camera(picture)).start();
+    let session = first.session().await;
+    first.run(&session, "who is there?").await;
+    let before = first.requests().pop().unwrap();
+
+    let second = first.another_process(["still there"]).start();
+    let resumed = second.resume(&session).await;
+    second.run(&resumed, "and now?").await;
+    let after = second.requests().pop().unwrap();
+    let shown: Vec<_> = after.messages.iter().take(before.messages.len()).collect();
+    assert!(before.messages.iter().eq(shown));
+    assert_eq!(results(after.messages.iter()), [picture()]);
+}
+
+#[tokio::test]
+async fn what_no_service_takes_becomes_a_note_and_the_session_goes_on() {
+    let result = || {
+        ToolResult::parts([
+            ContentPart::image("image/png", png(9_000, 1)),
+            ContentPart::image("image/gif", png(1, 1)),
+        ])
+    };
+    let harness = Harness::scripted(looks()).tool(camera(result)).start();
+    let events = harness.ask("go").await;
+    let Ok(ToolResult::Parts { parts }) = events.only_result() else {
+        panic!("{events:?}");
+    };
+    let note = parts[0].as_text().unwrap();
+    assert!(note.contains("9000x1 pixels"), "{note}");
+    assert_eq!(parts[1], ContentPart::image("image/png", png(1, 1)));
+    assert_eq!(events.kinds().last(), Some(&"turn_completed"));
+    let requests = harness.requests();
+    assert_eq!(
+        results(requests[1].messages.iter()),
+        [events.only_result().clone().unwrap()]
+    );
+}
+
+#[tokio::test]
+async fn a_bad_attachment_is_refused_before_the_turn() {
+    let harness = Harness::scripted(["unheard"]).start();
+    let session = harness.session().await;
+    let message = UserMessage::text("look").with_image("image/png", *b"nothing");
+    let error = session.submit_turn(Turn::new(message)).await.err().unwrap();
+    assert!(error.to_string().contains("attachment 1"), "{error}");
+    assert!(harness.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_session_that_is_full_of_documents_refuses_more_and_goes_on() {
+    let harness = Harness::scripted(["read", "still here"]).start();
+    let session = harness.session().await;
+    let mut large = pdf();
+    large.resize(DOCUMENT_BYTES, b'\n');
+    let mut message = UserMessage::text("read these");
+    for _ in 0..SESSION_MEDIA_BYTES / DOCUMENT_BYTES {
+        message = message.with_document("application/pdf", large.clone());
+    }
+    let turn = session.submit_turn(Turn::new(message)).await.unwrap();
+    assert_eq!(collect(turn).await.kinds().last(), Some(&"turn_completed"));
+
+    let more = UserMessage::text("and this").with_document("application/pdf", pdf());
+    let turn = session.submit_turn(Turn::new(more)).await.unwrap();
+    let (code, message) = failure(&collect(turn).await);
+    assert_eq!(code, "attachment_refused");
+    assert!(message.contains("20971520 bytes together"), "{message}");
+
+    let events = harness.run(&session, "so?").await;
+    assert_eq!(events.kinds().last(), Some(&"turn_completed"));
+    let asked = harness.requests().pop().unwrap();
+    assert!(!format!("{:?}", asked.messages).contains("and this"));
+}
+
+#[tokio::test]
+async fn the_count_survives_another_process() {
+    let result = || {
+        let images = (0..SESSION_ATTACHMENTS).map(|_| ContentPart::image("image/png", png(1, 1)));
+        ToolResult::parts(images)
+    };
+    let first = Harness::scripted(looks()).tool(camera(result)).start();
+    let session = first.session().await;
+    let events = first.run(&session, "go").await;
+    let taken = events.only_result().as_ref().unwrap();
+    assert_eq!(taken.attachments().count(), SESSION_ATTACHMENTS);
+
+    let second = first.another_process(looks()).tool(camera(picture)).start();
+    let resumed = second.resume(&session).await;
+    let events = second.run(&resumed, "again").await;
+    let result = events.only_result().as_ref().unwrap();
+    assert_eq!(result.attachments().count(), 0, "{result:?}");
+}
+
+fn rewriting(output: serde_json::Value) -> Hook {
+    Hook::callback(HookEventName::PostToolUse, move |_| {
+        let output = output.clone();
+        async { HookResponse::passthrough().with_updated_output(output) }
+    })
+}
+
+#[tokio::test]
+async fn a_hook_that_changes_the_words_keeps_the_picture() {
+    let output = json!([{"kind": "text", "text": "a door"}, {"kind": "image", "part": 1}]);
+    let harness = Harness::scripted(looks())
+        .tool(camera(picture))
+        .hook(rewriting(output))
+        .start();
+    let events = harness.ask("go").await;
+    let expected = ToolResult::parts([
+        ContentPart::text("a door"),
+        ContentPart::image("image/png", png(3, 2)),
+    ]);
+    assert_eq!(events.only_result(), &Ok(expected));
+}
+
+#[tokio::test]
+async fn a_hook_that_writes_no_part_withholds_the_result() {
+    let harness = Harness::scripted(looks())
+        .tool(camera(picture))
+        .hook(rewriting(json!([{"kind": "image", "part": 7}])))
+        .start();
+    let events = harness.ask("go").await;
+    let error = events.only_result().as_ref().unwrap_err();
+    assert_eq!(error.code, ToolErrorCode::HookBlocked);
+    assert!(error.message.contains("no part 7"), "{}", error.message);
+}
