@@ -2,7 +2,7 @@
 \builtin declare -r __halter_mark=${HALTER_EXEC_TREE-}
 BASH_ARGV0=bash
 __halter_end() {
-  builtin printf 'E %s %d %s\0' "$1" "${__halter_interrupted:-$2}" "${PWD-}" >&19
+  builtin printf 'E %s %d %s\0' "$1" "${__halter_interrupted:-${2:-$?}}" "${PWD-}" >&19
   __halter_interrupted=
 }
 __halter_status() { return "$1"; }

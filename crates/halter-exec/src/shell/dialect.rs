@@ -186,12 +186,17 @@ impl Dialect {
             );
             lines.extend_from_slice(look.as_bytes());
         }
-        push_stream(&mut lines, " <", streams.stdin);
+        if !command.needs.own_input {
+            push_stream(&mut lines, " <", streams.stdin);
+        }
         if self == Self::Bash {
             push_stream(&mut lines, " >", streams.stdout);
             push_stream(&mut lines, " 2>", streams.stderr);
         }
-        lines.extend_from_slice(format!(" {}>&-\n", self.record_fd()).as_bytes());
+        if command.needs.hides_records {
+            lines.extend_from_slice(format!(" {}>&-", self.record_fd()).as_bytes());
+        }
+        lines.push(b'\n');
         lines.extend(match command.traps {
             TrapWatch::None => self.end_line(nonce),
             _ => format!("__halter_end {nonce} \"${{__halter_code:-$?}}\"\n").into_bytes(),
@@ -210,7 +215,11 @@ impl Dialect {
     }
 
     pub(super) fn end_line(self, nonce: &str) -> Vec<u8> {
-        format!("__halter_end {nonce} \"$?\"\n").into_bytes()
+        match self {
+            Self::Bash => format!("__halter_end {nonce}\n"),
+            Self::Posix => format!("__halter_end {nonce} \"$?\"\n"),
+        }
+        .into_bytes()
     }
 
     pub(super) fn save_line(self, turn: u64, path: &Path) -> Vec<u8> {
@@ -279,6 +288,25 @@ pub(super) struct Handling {
     /// What it finds in `$?`.
     pub last_status: i32,
     pub traps: TrapWatch,
+    pub needs: Needs,
+}
+
+/// What a command must be given or kept from. Every redirection costs the
+/// shell ten system calls, and every byte of it one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// Whether the shell's own input, which is empty, will do.
+    pub own_input: bool,
+    /// Whether it could see the descriptor the shell answers on.
+    pub hides_records: bool,
+}
+
+impl Needs {
+    /// A command that may do anything.
+    pub(super) const ALL: Self = Self {
+        own_input: false,
+        hides_records: true,
+    };
 }
 
 /// Whether the command may set an EXIT trap.
@@ -441,14 +469,18 @@ mod tests {
             stdout: Path::new("/proc/7/fd/3"),
             stderr: Path::new("/with space/e"),
         };
-        let handling = Handling { last_status, traps };
+        let handling = Handling {
+            last_status,
+            traps,
+            needs: Needs::ALL,
+        };
         String::from_utf8(dialect.command_lines("n0", script, &streams, &handling)).unwrap()
     }
 
     #[test]
     fn a_command_is_one_line_and_its_end_another() {
         let streams = "</dev/null >/proc/7/fd/3 2>'/with space/e'";
-        let end = "__halter_end n0 \"$?\"\n";
+        let end = "__halter_end n0\n";
         let inline = Script::Inline(b"a'b");
         let mailbox = Script::Mailbox(Path::new("/m"));
         let bash = |script, status| lines(Dialect::Bash, script, status, TrapWatch::None);
@@ -469,6 +501,7 @@ mod tests {
             )
         );
         let streams = "\\command exec >/proc/7/fd/3 2>'/with space/e';";
+        let end = "__halter_end n0 \"$?\"\n";
         assert_eq!(
             posix(&inline, 0),
             format!("{streams} \\command eval 'a'\\''b' </dev/null 9>&-\n{end}")
@@ -476,6 +509,36 @@ mod tests {
         assert_eq!(
             posix(&mailbox, 1),
             format!("{streams} __halter_status 1 || \\command . /m </dev/null 9>&-\n{end}")
+        );
+    }
+
+    #[test]
+    fn what_cannot_do_harm_is_given_less() {
+        let streams = CommandStreams {
+            stdin: Path::new("/dev/null"),
+            stdout: Path::new("/proc/7/fd/3"),
+            stderr: Path::new("/proc/7/fd/4"),
+        };
+        let lines = |own_input, hides_records| {
+            let handling = Handling {
+                last_status: 0,
+                traps: TrapWatch::None,
+                needs: Needs {
+                    own_input,
+                    hides_records,
+                },
+            };
+            let script = Script::Inline(b"x");
+            let lines = Dialect::Bash.command_lines("n0", &script, &streams, &handling);
+            String::from_utf8(lines).unwrap()
+        };
+        assert_eq!(
+            lines(true, true),
+            "\\eval 'x' >/proc/7/fd/3 2>/proc/7/fd/4 19>&-\n__halter_end n0\n"
+        );
+        assert_eq!(
+            lines(true, false),
+            "\\eval 'x' >/proc/7/fd/3 2>/proc/7/fd/4\n__halter_end n0\n"
         );
     }
 

@@ -123,6 +123,12 @@ impl Snapshots {
             .max_by_key(Snapshot::turn)
     }
 
+    /// Whether it is known that nothing in the newest state could run in place
+    /// of a program.
+    pub(super) fn is_literal(&self) -> bool {
+        self.defines_code == Some(false)
+    }
+
     /// Whether the newest state has functions, aliases or traps that could run
     /// in place of a program; true if there is no state to tell by.
     pub(super) fn define_code(&mut self) -> bool {

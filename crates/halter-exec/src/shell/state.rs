@@ -17,6 +17,9 @@ use crate::error::ExecError;
 pub struct ShellState {
     /// The program of the running shell, or of the last one.
     pub(super) program: PathBuf,
+    /// Whether the running shell reads its lines as a script, and has an empty
+    /// input.
+    pub(super) script: bool,
     /// Where the shell is, as it names the place.
     pub(super) cwd: PathBuf,
     /// Where it belongs after a command that was sent elsewhere.
@@ -58,6 +61,7 @@ impl ShellState {
     pub(super) fn new(cwd: PathBuf) -> Self {
         Self {
             program: PathBuf::new(),
+            script: false,
             cwd,
             return_to: None,
             last_status: 0,
@@ -85,6 +89,7 @@ impl ShellState {
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer(vec![VERSION]);
         writer.bytes(self.program.as_os_str().as_bytes());
+        writer.flag(self.script);
         writer.bytes(self.cwd.as_os_str().as_bytes());
         writer.optional_path(self.return_to.as_deref());
         writer.number(i64::from(self.last_status).cast_unsigned());
@@ -124,6 +129,7 @@ impl ShellState {
         }
         Some(Self {
             program: reader.path()?,
+            script: reader.flag()?,
             cwd: reader.path()?,
             return_to: reader.optional_path()?,
             last_status: i32::try_from(reader.number()?.cast_signed()).ok()?,
@@ -208,7 +214,7 @@ impl RunningState {
 }
 
 /// Grows with every change of the encoding.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 struct Writer(Vec<u8>);
 
@@ -284,6 +290,7 @@ mod tests {
     fn busy() -> ShellState {
         ShellState {
             program: "/bin/bash".into(),
+            script: true,
             cwd: OsString::from_vec(b"/tmp/\xff\n".to_vec()).into(),
             return_to: Some("/home".into()),
             last_status: -1,

@@ -40,7 +40,7 @@ impl Records {
     /// The next bytes; waits forever once nobody can say anything.
     pub(super) async fn next(&mut self) -> Bytes {
         loop {
-            if let Some(bytes) = self.now() {
+            if let Some(bytes) = self.fresh() {
                 return bytes;
             }
             match self.pipe.readable().await {
@@ -48,6 +48,10 @@ impl Records {
                     match store(ready.get_inner(), &self.file, self.stored) {
                         Ok(Moved::Bytes(count)) => {
                             self.stored += count;
+                            // That was all: whatever comes next is new.
+                            if count < FEW_BYTES {
+                                ready.clear_ready();
+                            }
                             continue;
                         }
                         Ok(Moved::WouldBlock) => {
@@ -69,6 +73,11 @@ impl Records {
         while let Ok(Moved::Bytes(count)) = store(self.pipe.get_ref(), &self.file, self.stored) {
             self.stored += count;
         }
+        self.fresh()
+    }
+
+    /// What is in the file and has not been returned.
+    fn fresh(&mut self) -> Option<Bytes> {
         let fresh = usize::try_from(self.stored - self.returned).unwrap_or(0);
         if fresh == 0 {
             return None;
@@ -93,6 +102,9 @@ impl Records {
         }
     }
 }
+
+/// A move of fewer bytes has left none behind.
+const FEW_BYTES: u64 = 4096;
 
 fn store(pipe: &OwnedFd, file: &File, place: u64) -> io::Result<Moved> {
     system::move_to_file(pipe, file, place, 64 * 1024)

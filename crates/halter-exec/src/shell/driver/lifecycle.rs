@@ -6,7 +6,7 @@ use super::{ShellDriver, no_shell};
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::limits::SHELL_CLOSE_GRACE;
-use crate::shell::dialect::Dialect;
+use crate::shell::dialect::{Dialect, Invocation};
 use crate::shell::host::{ShellHost, ShellLaunch, ShellProcess};
 use crate::shell::live::LiveShell;
 use crate::shell::snapshot::Snapshots;
@@ -73,6 +73,7 @@ impl<H: ShellHost> ShellDriver<H> {
                 Ok(record) => {
                     self.state.cwd = record.cwd;
                     self.state.program = program;
+                    self.state.script = *invocation == Invocation::Script;
                     return Ok(live);
                 }
                 Err(error) => failure = error,

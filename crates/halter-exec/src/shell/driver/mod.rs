@@ -12,9 +12,9 @@ use crate::exit::ExitStatus;
 use crate::limits::{
     MAX_COMMAND_BYTES, SHELL_ANSWER_LOOK, SHELL_CLOSE_GRACE, SHELL_START_DEADLINE,
 };
-use crate::nonce;
+use crate::nonce::ShortNames;
 use crate::shell::ShellConfig;
-use crate::shell::dialect::{Dialect, Handling, Script, TrapWatch};
+use crate::shell::dialect::{Dialect, Handling, Needs, Script, TrapWatch};
 use crate::shell::host::{Bystanders, CommandStreams, ShellFiles, ShellHost, ShellProcess};
 use crate::shell::interrupt::interrupt;
 use crate::shell::live::LiveShell;
@@ -50,6 +50,8 @@ pub struct ShellDriver<H: ShellHost> {
     handover: Handover,
     /// How often in a row it seemed that the shell will not answer.
     deaf_looks: u32,
+    /// What the ends of commands are known by.
+    names: ShortNames,
 }
 
 /// How long a shell that was interrupted may take to answer, before it is
@@ -131,6 +133,7 @@ impl<H: ShellHost> ShellDriver<H> {
             disturbed: false,
             handover: Handover::Certain,
             deaf_looks: 0,
+            names: ShortNames::default(),
         }
     }
 
@@ -165,6 +168,7 @@ impl<H: ShellHost> ShellDriver<H> {
             disturbed: true,
             handover,
             deaf_looks: 0,
+            names: ShortNames::default(),
         }
     }
 
@@ -226,7 +230,7 @@ impl<H: ShellHost> ShellDriver<H> {
         let script =
             live.dialect
                 .command_script(command.text, sent_to.as_deref(), command.environment)?;
-        let nonce = nonce::short()?;
+        let nonce = self.names.next()?;
         let script = if script.len() <= Script::MAX_INLINE_BYTES {
             Script::Inline(&script)
         } else {
@@ -242,6 +246,7 @@ impl<H: ShellHost> ShellDriver<H> {
             } else {
                 TrapWatch::None
             },
+            needs: self.needs(effects, streams.stdin),
         };
         let lines = live
             .dialect
@@ -269,6 +274,20 @@ impl<H: ShellHost> ShellDriver<H> {
         self.give().map_err(failed)
     }
 
+    /// What a command must be given or kept from, by what it may do.
+    fn needs(&self, effects: Effects, stdin: &Path) -> Needs {
+        // Words that mean what they usually mean cannot have moved the
+        // shell's own descriptors, which are as they were.
+        let literal = self.snapshots.as_ref().is_some_and(Snapshots::is_literal);
+        if !(self.state.script && literal && effects.keeps_state) {
+            return Needs::ALL;
+        }
+        Needs {
+            own_input: stdin == Path::new("/dev/null"),
+            hides_records: effects.starts_processes,
+        }
+    }
+
     /// Waits until a shell that was interrupted has answered something said
     /// after that: an interrupt that reaches it late makes it drop lines it
     /// has read already.
@@ -278,7 +297,7 @@ impl<H: ShellHost> ShellDriver<H> {
         }
         let until = tokio::time::Instant::now() + SHELL_START_DEADLINE;
         while let Some(live) = &mut self.live {
-            let nonce = nonce::short()?;
+            let nonce = self.names.next()?;
             let question = [b"\n".to_vec(), live.dialect.end_line(&nonce)].concat();
             // One that cannot be asked is dead, which shows below.
             let _ = live.send(&question);
@@ -367,7 +386,7 @@ impl<H: ShellHost> ShellDriver<H> {
         if self.handover != Handover::Unsure {
             return;
         }
-        if let (Some(live), Ok(nonce)) = (&self.live, nonce::short()) {
+        if let (Some(live), Ok(nonce)) = (&self.live, self.names.next()) {
             let _ = live.send(&live.dialect.end_line(&nonce));
             self.handover = Handover::Asked(nonce);
         }
