@@ -99,6 +99,7 @@ impl Answer {
         selection: &Selection<'_>,
         conversation: &Conversation,
         raw_body: &str,
+        input_tokens: u64,
     ) -> Self {
         let step: &Step = &selection.step;
         let quotes = Quotes {
@@ -121,9 +122,7 @@ impl Answer {
             None if calls > 0 => Stop::ToolUse,
             None => Stop::End,
         };
-        let usage = step
-            .usage
-            .unwrap_or_else(|| estimate(raw_body.len(), &parts));
+        let usage = step.usage.unwrap_or_else(|| estimate(input_tokens, &parts));
         Self {
             model: conversation.model.clone(),
             parts,
@@ -164,10 +163,10 @@ pub(crate) fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX)
 }
 
-fn estimate(body_bytes: usize, parts: &[AnswerPart]) -> Usage {
+fn estimate(input: u64, parts: &[AnswerPart]) -> Usage {
     let size = |pieces: &[String]| pieces.iter().map(String::len).sum::<usize>();
     let mut usage = Usage {
-        input: tokens(body_bytes),
+        input,
         ..Usage::default()
     };
     for part in parts {

@@ -1,8 +1,9 @@
 //! One request: route, authenticate, check, choose, answer.
 
-use crate::answer::{Answer, tokens};
+use crate::answer::Answer;
 use crate::capture::{CapturedRequest, Outcome};
 use crate::codec::{Codec, Problem, Request, codec};
+use crate::media;
 use crate::playback::{self, Cue, ResponseBody, Stage};
 use crate::refusal;
 use crate::route::{Operation, Route, route};
@@ -194,7 +195,8 @@ impl Exchange<'_> {
             Operation::CountTokens => {
                 self.codec.check(&request)?;
                 self.check_model(&self.codec.conversation(&request).model)?;
-                Ok(self.plain(&self.codec.token_count(tokens(self.arrived.body.len()))))
+                let counted = media::input_tokens(request.body, self.arrived.body.len());
+                Ok(self.plain(&self.codec.token_count(counted)))
             }
             Operation::ListModels => Ok(self.plain(&self.codec.model_list(&self.shared.models))),
             Operation::GetModel(id) => {
@@ -275,7 +277,8 @@ impl Exchange<'_> {
         }
         self.fail_first(&mut selection);
         let raw = String::from_utf8_lossy(&self.arrived.body);
-        let answer = Answer::compose(&selection, &conversation, &raw);
+        let input = media::input_tokens(request.body, self.arrived.body.len());
+        let answer = Answer::compose(&selection, &conversation, &raw, input);
         let mut reply = self.perform(&selection.step, &answer, request, conversation.streaming);
         reply.chosen = Some((selection.name, selection.step_index));
         reply.streaming = conversation.streaming;

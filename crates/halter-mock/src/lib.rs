@@ -33,6 +33,7 @@ mod gemini;
 mod handler;
 pub mod limits;
 mod look;
+mod media;
 pub mod models;
 mod openai;
 mod playback;

@@ -43,6 +43,9 @@ pub const MAX_GATES: usize = 1_000;
 /// accept in one request.
 pub const MAX_CACHE_MARKS: usize = 4;
 
+/// Characters of base64 of an image that the Anthropic wire accepts.
+pub const MAX_IMAGE_CHARS: usize = 5 * 1024 * 1024;
+
 /// Messages the Anthropic wire accepts in one request.
 pub const MAX_MESSAGES: usize = 100_000;
 

@@ -1,6 +1,7 @@
 //! Looking into JSON that may be anything.
 
 use crate::codec::Problem;
+use crate::media;
 use serde_json::{Map, Value};
 
 /// The string under a key.
@@ -52,11 +53,7 @@ pub(crate) fn content(value: Option<&Value>) -> (String, usize) {
         Some(Value::String(text)) => (text.clone(), 0),
         Some(Value::Array(parts)) => {
             let texts: Vec<_> = parts.iter().filter_map(|part| text(part, "text")).collect();
-            let images = parts
-                .iter()
-                .filter(|part| matches!(kind(part), "image" | "input_image" | "image_url"))
-                .count();
-            (texts.join("\n"), images)
+            (texts.join("\n"), media::count_images(parts))
         }
         _ => (String::new(), 0),
     }

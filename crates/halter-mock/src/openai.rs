@@ -3,6 +3,8 @@
 
 use crate::answer::CREATED;
 use crate::codec::{Problem, Request};
+use crate::look;
+use crate::media;
 use crate::models::ModelEntry;
 use crate::wire::Dialect;
 use serde_json::{Value, json};
@@ -120,6 +122,37 @@ pub(crate) fn bad_type(param: &str, expected: &str) -> Problem {
     Problem::invalid(format!("Invalid type for '{param}': expected {expected}."))
         .at(param)
         .with_code("invalid_type")
+}
+
+/// An image of which the address is, or holds, the data.
+pub(crate) fn check_image_url(url: &str, at: &str) -> Result<(), Problem> {
+    media::check_url(url, &media::IMAGES, true)
+        .map_err(|reason| bad_value(at, format!("Invalid '{at}'. {reason}")))
+}
+
+/// A file, by its id, its address or its data.
+pub(crate) fn check_file(file: &Value, at: &str) -> Result<(), Problem> {
+    let named = |key: &str| look::text(file, key).is_some();
+    let Some(data) = look::text(file, "file_data") else {
+        return match named("file_id") || named("file_url") {
+            true => Ok(()),
+            false => Err(missing(&format!("{at}.file_id"))),
+        };
+    };
+    if !named("filename") {
+        return Err(missing(&format!("{at}.filename")));
+    }
+    let at = format!("{at}.file_data");
+    media::check_url(data, &[media::PDF], false)
+        .map_err(|reason| bad_value(&at, format!("Invalid '{at}'. {reason}")))
+}
+
+/// What a model without eyes is answered with.
+pub(crate) fn no_images(at: &str) -> Problem {
+    bad_value(
+        at,
+        "Invalid content type. image_url is only supported by certain models.",
+    )
 }
 
 pub(crate) fn bad_value(param: &str, message: impl Into<String>) -> Problem {

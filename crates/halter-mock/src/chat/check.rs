@@ -3,8 +3,10 @@
 use super::reasoning;
 use crate::codec::{Problem, Request};
 use crate::look::{self, AllRequired};
+use crate::media;
 use crate::openai::{
-    bad_type, bad_value, check_content_type, is_reasoning_model, missing, unsupported,
+    bad_type, bad_value, check_content_type, check_file, check_image_url, is_reasoning_model,
+    missing, no_images, unsupported,
 };
 use crate::wire::Dialect;
 use serde_json::Value;
@@ -78,8 +80,12 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
             "Invalid 'messages': empty array. Expected an array with minimum length 1.",
         ));
     }
+    let asked = Asked {
+        model,
+        dialect: request.dialect,
+    };
     for (index, message) in messages.iter().enumerate() {
-        check_message(message, &format!("messages[{index}]"), model)?;
+        check_message(message, &format!("messages[{index}]"), asked)?;
     }
     check_pairs(messages)
 }
@@ -176,16 +182,23 @@ fn check_tools(body: &Value) -> Result<(), Problem> {
     Ok(())
 }
 
-fn check_message(message: &Value, at: &str, model: &str) -> Result<(), Problem> {
+/// What a request asks for, as far as its messages depend on it.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    model: &'a str,
+    dialect: Dialect,
+}
+
+fn check_message(message: &Value, at: &str, asked: Asked<'_>) -> Result<(), Problem> {
     let role = look::text(message, "role").ok_or_else(|| missing(&format!("{at}.role")))?;
     match role {
-        "system" | "developer" | "user" => check_parts(message, at, role),
-        "assistant" => check_assistant(message, at, model),
+        "system" | "developer" | "user" => check_parts(message, at, role, asked),
+        "assistant" => check_assistant(message, at, asked.model),
         "tool" => {
             if look::text(message, "tool_call_id").is_none() {
                 return Err(missing(&format!("{at}.tool_call_id")));
             }
-            check_parts(message, at, role)
+            check_parts(message, at, role, asked)
         }
         _ => Err(bad_value(
             &format!("{at}.role"),
@@ -196,7 +209,7 @@ fn check_message(message: &Value, at: &str, model: &str) -> Result<(), Problem> 
     }
 }
 
-fn check_parts(message: &Value, at: &str, role: &str) -> Result<(), Problem> {
+fn check_parts(message: &Value, at: &str, role: &str, asked: Asked<'_>) -> Result<(), Problem> {
     let parts = match message.get("content") {
         Some(Value::String(_)) => return Ok(()),
         Some(Value::Array(parts)) if !parts.is_empty() => parts,
@@ -221,8 +234,40 @@ fn check_parts(message: &Value, at: &str, role: &str) -> Result<(), Problem> {
                 ),
             ));
         }
+        check_media(part, &format!("{at}.content[{index}]"), asked)?;
     }
     Ok(())
+}
+
+fn check_media(part: &Value, at: &str, asked: Asked<'_>) -> Result<(), Problem> {
+    let inner = |key: &str| {
+        let at = format!("{at}.{key}");
+        match look::present(part, key) {
+            Some(value) => Ok((value, at)),
+            None => Err(missing(&at)),
+        }
+    };
+    match look::kind(part) {
+        "image_url" if media::is_text_only(asked.model) => Err(match asked.dialect {
+            Dialect::Local => Problem::invalid("this model does not support image input"),
+            Dialect::OpenRouter => Problem::new(404, "No endpoints found that support image input"),
+            _ => no_images(at),
+        }),
+        "image_url" => {
+            let (image, at) = inner("image_url")?;
+            let url = look::text(image, "url").ok_or_else(|| missing(&format!("{at}.url")))?;
+            check_image_url(url, &format!("{at}.url"))
+        }
+        "file" if asked.dialect == Dialect::Local => Err(bad_value(
+            &format!("{at}.type"),
+            "Invalid value: 'file'. This server takes no files.",
+        )),
+        "file" => {
+            let (file, at) = inner("file")?;
+            check_file(file, &at)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_assistant(message: &Value, at: &str, model: &str) -> Result<(), Problem> {

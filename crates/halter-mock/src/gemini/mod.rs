@@ -168,8 +168,11 @@ fn conversation(request: &Request<'_>) -> Conversation {
 fn images(parts: &[Value]) -> usize {
     parts
         .iter()
-        .filter(|part| {
-            look::present(part, "inlineData").is_some() || look::present(part, "fileData").is_some()
+        .filter_map(|part| {
+            look::present(part, "inlineData").or_else(|| look::present(part, "fileData"))
+        })
+        .filter(|media| {
+            look::text(media, "mimeType").is_some_and(|kind| kind.starts_with("image/"))
         })
         .count()
 }

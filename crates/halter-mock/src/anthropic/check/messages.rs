@@ -3,12 +3,19 @@
 
 use super::{STRICT_VERSION, required};
 use crate::codec::Problem;
-use crate::limits::MAX_MESSAGES;
+use crate::limits::{MAX_IMAGE_CHARS, MAX_MESSAGES};
 use crate::look;
+use crate::media::{self, Fault};
 use crate::seal;
-use base64::Engine as _;
 use serde_json::Value;
 use std::collections::HashSet;
+
+/// What a request asks for, as far as its blocks depend on it.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    version: &'a str,
+    model: &'a str,
+}
 
 pub(super) fn check(body: &Value, version: &str) -> Result<(), Problem> {
     let messages = body
@@ -29,7 +36,7 @@ pub(super) fn check(body: &Value, version: &str) -> Result<(), Problem> {
     let model = look::text(body, "model").unwrap_or_default();
     check_roles(messages, model)?;
     for (index, message) in messages.iter().enumerate() {
-        check_content(index, message, version)?;
+        check_content(index, message, Asked { version, model })?;
         check_thoughts(index, message, model)?;
     }
     check_pairing(messages)?;
@@ -87,12 +94,12 @@ fn ends_in_server_result(message: &Value) -> bool {
     })
 }
 
-fn check_content(index: usize, message: &Value, version: &str) -> Result<(), Problem> {
+fn check_content(index: usize, message: &Value, asked: Asked<'_>) -> Result<(), Problem> {
     match message.get("content") {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(()),
         Some(Value::Array(blocks)) if !blocks.is_empty() => {
             for (place, block) in blocks.iter().enumerate() {
-                check_block(role(message), block, version).map_err(|reason| {
+                check_block(role(message), block, asked).map_err(|reason| {
                     Problem::invalid(format!("messages.{index}.content.{place}{reason}"))
                 })?;
             }
@@ -109,7 +116,8 @@ fn check_content(index: usize, message: &Value, version: &str) -> Result<(), Pro
 }
 
 /// The error is what follows the block's place.
-fn check_block(role: &str, block: &Value, version: &str) -> Result<(), String> {
+fn check_block(role: &str, block: &Value, asked: Asked<'_>) -> Result<(), String> {
+    let Asked { version, model } = asked;
     match (look::kind(block), role) {
         ("", _) => Err(".type: Field required".to_owned()),
         ("text", _) => {
@@ -122,7 +130,8 @@ fn check_block(role: &str, block: &Value, version: &str) -> Result<(), String> {
             }
             Ok(())
         }
-        ("image", "user") => check_image(block),
+        ("image", "user") => check_image(block, model),
+        ("document", "user") => check_document(block),
         ("document", "assistant") if version == STRICT_VERSION => {
             Err(".type: document blocks are not permitted in assistant messages".to_owned())
         }
@@ -137,9 +146,8 @@ fn check_block(role: &str, block: &Value, version: &str) -> Result<(), String> {
                 _ => Err(".tool_use.input: Input should be a valid dictionary".to_owned()),
             }
         }
-        ("tool_result", "user") => check_result(block),
-        ("thinking" | "redacted_thinking", "assistant")
-        | ("document" | "search_result", "user") => Ok(()),
+        ("tool_result", "user") => check_result(block, model),
+        ("thinking" | "redacted_thinking", "assistant") | ("search_result", "user") => Ok(()),
         ("tool_use" | "tool_result" | "thinking" | "redacted_thinking" | "image", role) => {
             Err(format!(
                 ".type: `{}` blocks are not allowed in {role} messages",
@@ -154,7 +162,11 @@ fn check_block(role: &str, block: &Value, version: &str) -> Result<(), String> {
     }
 }
 
-fn check_image(block: &Value) -> Result<(), String> {
+/// The error is what follows the block's place.
+fn check_image(block: &Value, model: &str) -> Result<(), String> {
+    if media::is_text_only(model) {
+        return Err(": this model does not support image input".to_owned());
+    }
     let source = block.get("source").unwrap_or(&Value::Null);
     if look::kind(source) != "base64" {
         return match look::kind(source) {
@@ -162,22 +174,49 @@ fn check_image(block: &Value) -> Result<(), String> {
             _ => Err(".image.source.type: Input should be 'base64', 'url' or 'file'".to_owned()),
         };
     }
-    let media = look::text(source, "media_type").unwrap_or_default();
-    if !["image/png", "image/jpeg", "image/gif", "image/webp"].contains(&media) {
-        return Err(".image.source.base64.media_type: not a supported image type".to_owned());
-    }
     let data = look::text(source, "data").unwrap_or_default();
-    let valid = base64::engine::general_purpose::STANDARD
-        .decode(data)
-        .is_ok_and(|bytes| !bytes.is_empty());
-    if valid {
-        Ok(())
-    } else {
-        Err(".image.source.base64.data: Input should be valid base64".to_owned())
+    if data.len() > MAX_IMAGE_CHARS {
+        return Err(format!(
+            ".image.source.base64: image exceeds 5 MB maximum: {} bytes > {MAX_IMAGE_CHARS} bytes",
+            data.len()
+        ));
+    }
+    check_base64(source, &media::IMAGES).map_err(|reason| format!(".image.source.base64{reason}"))
+}
+
+fn check_document(block: &Value) -> Result<(), String> {
+    let source = block.get("source").unwrap_or(&Value::Null);
+    match look::kind(source) {
+        "base64" => check_base64(source, &[media::PDF])
+            .map_err(|reason| format!(".document.source.base64{reason}")),
+        "text" if look::text(source, "media_type") != Some("text/plain") => {
+            Err(".document.source.text.media_type: Input should be 'text/plain'".to_owned())
+        }
+        "text" if look::text(source, "data").is_none_or(|text| text.trim().is_empty()) => {
+            Err(".document.source.text.data: document content must be non-empty".to_owned())
+        }
+        "text" | "content" | "url" | "file" => Ok(()),
+        _ => Err(
+            ".document.source.type: Input should be 'base64', 'text', 'content', 'url' or 'file'"
+                .to_owned(),
+        ),
     }
 }
 
-fn check_result(block: &Value) -> Result<(), String> {
+fn check_base64(source: &Value, taken: &[&str]) -> Result<(), String> {
+    let media_type = look::text(source, "media_type").unwrap_or_default();
+    let data = look::text(source, "data").unwrap_or_default();
+    media::check(media_type, data, taken).map_err(|fault| match fault {
+        Fault::Type => format!(".media_type: Input should be one of {}", taken.join(", ")),
+        Fault::Encoding => ".data: Input should be valid base64".to_owned(),
+        Fault::Unreadable => ".data: Could not process the content".to_owned(),
+        Fault::Mismatch { found } => format!(
+            ".data: The content was specified using the {media_type} media type, but it appears to be {found}"
+        ),
+    })
+}
+
+fn check_result(block: &Value, model: &str) -> Result<(), String> {
     if look::text(block, "tool_use_id").is_none() {
         return Err(".tool_result.tool_use_id: Field required".to_owned());
     }
@@ -190,8 +229,9 @@ fn check_result(block: &Value) -> Result<(), String> {
                         Ok(())
                     }
                     "text" => Err(": text content blocks must be non-empty".to_owned()),
-                    "image" => check_image(part),
-                    "document" | "search_result" | "tool_reference" | "browser_state" => Ok(()),
+                    "image" => check_image(part, model),
+                    "document" => check_document(part),
+                    "search_result" | "tool_reference" | "browser_state" => Ok(()),
                     kind => Err(format!(
                         ": Input tag '{kind}' is not allowed in a tool_result"
                     )),

@@ -5,11 +5,25 @@ use crate::codec::Problem;
 use crate::gemini::answer::{call_signature, signs};
 use crate::gemini::{is_response, role};
 use crate::look;
+use crate::media::{self, Fault};
 use crate::seal;
 use serde_json::Value;
 
 /// What a client puts on calls that no model made.
 const SKIP_VALIDATION: &str = "skip_thought_signature_validator";
+
+/// Types of bytes in a part, besides sound, film and text.
+const INLINE: [&str; 6] = [
+    "image/png",
+    "image/jpeg",
+    "image/webp",
+    "image/heic",
+    "image/heif",
+    media::PDF,
+];
+
+/// Types of bytes in a response, besides text.
+const IN_RESPONSES: [&str; 4] = ["image/png", "image/jpeg", "image/webp", media::PDF];
 
 /// What a part may be. The first three describe another.
 const KINDS: [&str; 13] = [
@@ -59,6 +73,7 @@ fn check_parts(index: usize, content: &Value, model: &str) -> Result<(), Problem
     for (place, part) in parts.iter().enumerate() {
         let at = format!("contents[{index}].parts[{place}]");
         check_part(part, &at, role(content))?;
+        check_media(part, &at, model)?;
         check_signature(part, &at, model)?;
     }
     Ok(())
@@ -95,6 +110,58 @@ fn check_part(part: &Value, at: &str, role: &str) -> Result<(), Problem> {
         )));
     }
     check_function_shapes(part, at)
+}
+
+/// Bytes in the request, beside or inside a response.
+fn check_media(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
+    check_inline(part, at, model, &INLINE)?;
+    let inside = part
+        .get("functionResponse")
+        .map_or(&[][..], |response| look::items(response, "parts"));
+    if !inside.is_empty() && !signs(model) {
+        return Err(Problem::invalid(
+            "Multimodal function responses are not supported for this model.",
+        ));
+    }
+    for (place, part) in inside.iter().enumerate() {
+        let at = format!("{at}.function_response.parts[{place}]");
+        let known = ["inlineData", "fileData"];
+        if !known.iter().any(|key| look::present(part, key).is_some()) {
+            return Err(Problem::invalid(format!(
+                "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field"
+            )));
+        }
+        check_inline(part, &at, model, &IN_RESPONSES)?;
+    }
+    Ok(())
+}
+
+fn check_inline(part: &Value, at: &str, model: &str, taken: &[&str]) -> Result<(), Problem> {
+    let Some(inline) = look::present(part, "inlineData") else {
+        return Ok(());
+    };
+    let media_type = look::text(inline, "mimeType").unwrap_or_default();
+    if media_type.starts_with("image/") && media::is_text_only(model) {
+        return Err(Problem::invalid(format!(
+            "Image input modality is not enabled for models/{model}"
+        )));
+    }
+    if ["audio/", "video/", "text/"]
+        .iter()
+        .any(|kind| media_type.starts_with(kind))
+    {
+        return Ok(());
+    }
+    let data = look::text(inline, "data").unwrap_or_default();
+    media::check(media_type, data, taken).map_err(|fault| match fault {
+        Fault::Type => Problem::invalid(format!("Unsupported MIME type: {media_type}")),
+        Fault::Encoding => Problem::invalid(format!(
+            "Invalid value at '{at}.inline_data.data' (TYPE_BYTES), Base64 decoding failed"
+        )),
+        Fault::Unreadable | Fault::Mismatch { .. } => Problem::invalid(
+            "Unable to process input image. Please retry or report in https://developers.generativeai.google/guide/troubleshooting",
+        ),
+    })
 }
 
 fn check_function_shapes(part: &Value, at: &str) -> Result<(), Problem> {

@@ -2,7 +2,8 @@
 
 use crate::codec::Problem;
 use crate::look;
-use crate::openai::{bad_value, missing};
+use crate::media;
+use crate::openai::{bad_value, check_file, check_image_url, missing, no_images};
 use crate::responses::is_model_made;
 use crate::seal;
 use serde_json::Value;
@@ -13,7 +14,7 @@ pub(super) fn check(input: &[Value], body: &Value, model: &str) -> Result<(), Pr
         return Err(missing("input"));
     }
     for (index, item) in input.iter().enumerate() {
-        check_item(item, &format!("input[{index}]"))?;
+        check_item(item, &format!("input[{index}]"), model)?;
         if look::kind(item) == "reasoning" {
             check_reasoning(item, input.get(index + 1), body, model)?;
         }
@@ -23,13 +24,13 @@ pub(super) fn check(input: &[Value], body: &Value, model: &str) -> Result<(), Pr
     check_reasoning_kept(input, model)
 }
 
-fn check_item(item: &Value, at: &str) -> Result<(), Problem> {
+fn check_item(item: &Value, at: &str, model: &str) -> Result<(), Problem> {
     let need = |key: &str| match look::text(item, key) {
         Some(_) => Ok(()),
         None => Err(missing(&format!("{at}.{key}"))),
     };
     match look::kind(item) {
-        "message" | "" => check_message(item, at),
+        "message" | "" => check_message(item, at, model),
         "function_call" => {
             need("call_id")?;
             need("name")?;
@@ -42,7 +43,7 @@ fn check_item(item: &Value, at: &str) -> Result<(), Problem> {
         }
         "function_call_output" | "custom_tool_call_output" => {
             need("call_id")?;
-            check_output(item, at)
+            check_output(item, at, model)
         }
         "item_reference" => {
             let id = look::text(item, "id").unwrap_or_default();
@@ -52,7 +53,7 @@ fn check_item(item: &Value, at: &str) -> Result<(), Problem> {
     }
 }
 
-fn check_message(item: &Value, at: &str) -> Result<(), Problem> {
+fn check_message(item: &Value, at: &str, model: &str) -> Result<(), Problem> {
     let role = look::text(item, "role").ok_or_else(|| missing(&format!("{at}.role")))?;
     if !["user", "assistant", "system", "developer"].contains(&role) {
         return Err(bad_value(
@@ -79,11 +80,12 @@ fn check_message(item: &Value, at: &str) -> Result<(), Problem> {
                 format!("Invalid value: '{kind}' is not a content type of a {role} message."),
             ));
         }
+        check_media(part, &format!("{at}.content[{index}]"), model)?;
     }
     Ok(())
 }
 
-fn check_output(item: &Value, at: &str) -> Result<(), Problem> {
+fn check_output(item: &Value, at: &str, model: &str) -> Result<(), Problem> {
     let bad = |index: usize, kind: &str| {
         bad_value(
             &format!("{at}.output[{index}]"),
@@ -100,10 +102,29 @@ fn check_output(item: &Value, at: &str) -> Result<(), Problem> {
                 ) {
                     return Err(bad(index, look::kind(part)));
                 }
+                check_media(part, &format!("{at}.output[{index}]"), model)?;
             }
             Ok(())
         }
         _ => Err(missing(&format!("{at}.output"))),
+    }
+}
+
+/// Images and files that are inside the request.
+fn check_media(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
+    match look::kind(part) {
+        "input_image" => {
+            if media::is_text_only(model) {
+                return Err(no_images(at));
+            }
+            match look::text(part, "image_url") {
+                Some(url) => check_image_url(url, &format!("{at}.image_url")),
+                None if look::text(part, "file_id").is_some() => Ok(()),
+                None => Err(missing(&format!("{at}.image_url"))),
+            }
+        }
+        "input_file" => check_file(part, at),
+        _ => Ok(()),
     }
 }
 

@@ -3,6 +3,7 @@
 mod anthropic;
 mod chat;
 mod gemini;
+mod media;
 mod responses;
 
 use crate::speech::{Said, Talk};
