@@ -12,7 +12,7 @@ use halter_providers::wire::anthropic::Anthropic;
 use halter_providers::wire::chat::{Chat, Dialect};
 use halter_providers::wire::gemini::GeminiWire;
 use halter_providers::wire::responses::ResponsesWire;
-use halter_providers::wire::{ConversationEncoder, RequestSettings, Wire};
+use halter_providers::wire::{ConversationEncoder, ImageInput, RequestSettings, Wire};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
 use std::hint::black_box;
@@ -90,7 +90,7 @@ fn session(wire: &dyn Wire) -> anyhow::Result<(Cost, Cost)> {
         reasoning: None,
         tokens_per_minute: None,
     };
-    let mut encoder = wire.encoder(&model);
+    let mut encoder = wire.encoder(&model, ImageInput::Taken);
     let (prompt, tools) = (AssembledPrompt::default(), Arc::<[ToolSpec]>::from([]));
     let mut costs = Vec::new();
     for _ in 0..300 {

@@ -46,6 +46,7 @@ pub mod resilience;
 pub mod secrets;
 pub mod services;
 pub mod sse;
+mod tokens;
 pub mod wire;
 
 pub use fake::{FakeProvider, Gate, Reply};

@@ -65,6 +65,7 @@ fn answer(model: &Value) -> Option<ModelAnswer> {
             prices: model.get("pricing").and_then(prices),
             temperature: takes(model, "temperature"),
             reasoning: None,
+            images: takes_images(model),
         },
     })
 }
@@ -80,6 +81,22 @@ fn number(model: &Value, places: &[&str]) -> Option<u32> {
 fn takes(model: &Value, parameter: &str) -> Option<bool> {
     let parameters = model.get("supported_parameters")?.as_array()?;
     Some(parameters.iter().any(|known| known == parameter))
+}
+
+/// OpenRouter lists what goes in; Anthropic and Mistral list abilities.
+fn takes_images(model: &Value) -> Option<bool> {
+    let listed = model
+        .pointer("/architecture/input_modalities")
+        .and_then(Value::as_array);
+    if let Some(kinds) = listed {
+        return Some(kinds.iter().any(|kind| kind == "image"));
+    }
+    [
+        "/capabilities/image_input/supported",
+        "/capabilities/vision",
+    ]
+    .iter()
+    .find_map(|place| model.pointer(place)?.as_bool())
 }
 
 /// OpenRouter writes dollars per token as text.
@@ -118,6 +135,7 @@ mod tests {
             r#"{"data":[{"id":"anthropic/claude-x","context_length":200000,
                 "top_provider":{"max_completion_tokens":64000,"is_moderated":true},
                 "supported_parameters":["tools","reasoning"],
+                "architecture":{"input_modalities":["text","image"]},
                 "pricing":{"prompt":"0.000003","completion":"0.000015",
                            "input_cache_read":"0.0000003","input_cache_write":"0.00000375"}}]}"#,
         );
@@ -134,6 +152,7 @@ mod tests {
                 }),
                 temperature: Some(false),
                 reasoning: None,
+                images: Some(true),
             }
         );
     }

@@ -83,6 +83,8 @@ pub struct Claims {
     pub temperature: Option<bool>,
     /// The levels of reasoning that are accepted.
     pub reasoning: Option<Vec<ReasoningEffort>>,
+    /// Whether images are accepted.
+    pub images: Option<bool>,
 }
 
 /// Everything known of a model.
@@ -98,6 +100,8 @@ pub struct ModelFacts {
     pub temperature: Option<Known<bool>>,
     /// The levels of reasoning that are accepted.
     pub reasoning: Option<Known<Vec<ReasoningEffort>>>,
+    /// Whether images are accepted.
+    pub images: Option<Known<bool>>,
 }
 
 /// What is known of models, shared by all that ask or learn. Cheap to clone.
@@ -142,6 +146,7 @@ struct Entry {
     refuses_temperature: bool,
     refused_levels: Vec<ReasoningEffort>,
     refuses_output: bool,
+    refuses_images: bool,
 }
 
 impl Catalog {
@@ -179,6 +184,7 @@ impl Catalog {
         self.change(&model.provider, &model.model, |entry| match setting {
             RefusedSetting::Temperature => entry.refuses_temperature = true,
             RefusedSetting::Output => entry.refuses_output = true,
+            RefusedSetting::Images => entry.refuses_images = true,
             RefusedSetting::Reasoning => {
                 let known = &mut entry.refused_levels;
                 known.extend(model.reasoning.filter(|level| !known.contains(level)));
@@ -213,6 +219,10 @@ impl Catalog {
                 false => first(&sources, |claims| claims.temperature),
             },
             reasoning: first(&sources, |claims| claims.reasoning.clone()),
+            images: match entry.refuses_images {
+                true => Some(Known::new(false, Source::Learned)),
+                false => first(&sources, |claims| claims.images),
+            },
         }
     }
 
@@ -238,6 +248,11 @@ impl Catalog {
                 .facts(model)
                 .reasoning
                 .is_none_or(|known| known.value.contains(&level))
+    }
+
+    /// Whether a model takes images, as far as is known.
+    pub fn takes_images(&self, model: &ResolvedModel) -> bool {
+        self.facts(model).images.is_none_or(|known| known.value)
     }
 
     /// Whether a model takes a schema of its answer in the words of its wire,

@@ -172,6 +172,7 @@ pub(super) fn claims(model: &str) -> Option<Claims> {
         prices: row.prices,
         temperature: row.temperature,
         reasoning: row.reasoning.map(<[_]>::to_vec),
+        images: None,
     })
 }
 

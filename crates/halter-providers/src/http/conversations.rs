@@ -3,7 +3,7 @@
 
 use crate::limits::{KEPT_CONVERSATION_BYTES, KEPT_CONVERSATIONS};
 use crate::provider::ProviderRequest;
-use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings, Wire};
+use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings, Wire};
 use halter_protocol::{Message, ProviderError, ResolvedModel, SessionId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +33,7 @@ pub(super) struct Conversations {
 struct Conversation {
     session: SessionId,
     model: ResolvedModel,
+    images: ImageInput,
     encoder: SharedEncoder,
     unsaid: Unsaid,
     messages: usize,
@@ -48,13 +49,15 @@ impl Conversations {
         wire: &dyn Wire,
         request: &ProviderRequest,
         settings: &RequestSettings,
+        images: ImageInput,
     ) -> Result<Encoded, ProviderError> {
-        let known = self.take(request);
+        let known = self.take(request, images);
         let fresh = known.is_none();
         let mut conversation = known.unwrap_or_else(|| Conversation {
             session: request.session_id.clone(),
             model: request.model.clone(),
-            encoder: Arc::new(Mutex::new(wire.encoder(&request.model))),
+            encoder: Arc::new(Mutex::new(wire.encoder(&request.model, images))),
+            images,
             unsaid: Unsaid::default(),
             messages: 0,
             last: None,
@@ -75,12 +78,12 @@ impl Conversations {
 
     /// The longest conversation that the request goes on with, no longer kept:
     /// two requests of one conversation at a time do not share it.
-    fn take(&self, request: &ProviderRequest) -> Option<Conversation> {
+    fn take(&self, request: &ProviderRequest, images: ImageInput) -> Option<Conversation> {
         let mut kept = lock(&self.kept);
         let (place, _) = kept
             .iter()
             .enumerate()
-            .filter(|(_, known)| known.goes_on_with(request))
+            .filter(|(_, known)| known.images == images && known.goes_on_with(request))
             .max_by_key(|(_, known)| known.messages)?;
         kept.remove(place)
     }
@@ -158,7 +161,7 @@ mod tests {
             Vec::new()
         }
 
-        fn encoder(&self, _: &ResolvedModel) -> Box<dyn ConversationEncoder> {
+        fn encoder(&self, _: &ResolvedModel, _: ImageInput) -> Box<dyn ConversationEncoder> {
             Box::new(Self(self.0))
         }
 
@@ -223,7 +226,12 @@ mod tests {
             response_schema: None,
         };
         conversations
-            .encode(&Sized(bytes), &request, &RequestSettings::default())
+            .encode(
+                &Sized(bytes),
+                &request,
+                &RequestSettings::default(),
+                ImageInput::Taken,
+            )
             .unwrap()
             .fresh
     }

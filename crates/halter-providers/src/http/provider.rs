@@ -10,11 +10,15 @@ use crate::layers::RateLimiter;
 use crate::limits::{DOCUMENT_BYTES, ERROR_BODY_BYTES, ERROR_BODY_SECS};
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use crate::secrets::Secrets;
-use crate::wire::{ErrorResponse, OutputWay, RefusedSetting, RequestSettings, WantedOutput, Wire};
+use crate::wire::{
+    ErrorResponse, ImageInput, OutputWay, RefusedSetting, RequestSettings, WantedOutput, Wire,
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
-use halter_protocol::{ProviderError, ProviderErrorKind, ResolvedModel};
+use halter_protocol::{
+    ContentPart, Message, ProviderError, ProviderErrorKind, ResolvedModel, ToolMessage, ToolResult,
+};
 use secrecy::{ExposeSecret as _, SecretString};
 use std::fmt;
 use std::sync::Arc;
@@ -22,8 +26,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Settings that may be left out one after the other for one request:
-/// temperature, reasoning, and a schema of the answer.
-const REFUSALS: usize = 3;
+/// temperature, reasoning, a schema of the answer, and images.
+const REFUSALS: usize = 4;
 
 /// Where a service is and what it is sent besides conversations.
 #[derive(Clone, Default)]
@@ -84,8 +88,8 @@ impl fmt::Debug for Endpoint {
 ///
 /// It makes one attempt per request; [`layers`](crate::layers) add retries
 /// and rate limits. Errors and warnings never hold the key or a configured
-/// header. A temperature or a level of reasoning that a model is known to
-/// refuse, or refuses, is left out with a warning.
+/// header. A temperature, a level of reasoning or images that a model is known
+/// to refuse, or refuses, are left out with a warning.
 pub struct HttpProvider {
     wire: Arc<dyn Wire>,
     transport: Arc<dyn Transport>,
@@ -214,6 +218,9 @@ impl HttpProvider {
         if request.response_schema.is_some() && !self.catalog.takes_output_schema(&request.model) {
             dropped.push(RefusedSetting::Output);
         }
+        if !self.catalog.takes_images(&request.model) {
+            dropped.push(RefusedSetting::Images);
+        }
         dropped
     }
 
@@ -229,6 +236,7 @@ impl HttpProvider {
                 RefusedSetting::Temperature => self.endpoint.temperature.is_some(),
                 RefusedSetting::Reasoning => request.model.reasoning.is_some(),
                 RefusedSetting::Output => request.response_schema.is_some(),
+                RefusedSetting::Images => request.messages.iter().any(|message| has_image(message)),
             }
     }
 
@@ -250,8 +258,12 @@ impl HttpProvider {
                 },
             }),
         };
+        let images = match dropped.contains(&RefusedSetting::Images) {
+            true => ImageInput::LeftOut,
+            false => ImageInput::Taken,
+        };
         self.conversations
-            .encode(self.wire.as_ref(), request, &settings)
+            .encode(self.wire.as_ref(), request, &settings, images)
     }
 
     fn post(&self, model: &ResolvedModel, json: Vec<u8>) -> HttpRequest {
@@ -340,6 +352,20 @@ fn is_success(status: u16) -> bool {
     (200..300).contains(&status)
 }
 
+/// True if the user or a tool showed an image.
+fn has_image(message: &Message) -> bool {
+    let parts: &[ContentPart] = match message {
+        Message::User(user) => &user.parts,
+        Message::Tool(ToolMessage {
+            content: ToolResult::Parts { parts },
+            ..
+        }) => parts,
+        _ => &[],
+    };
+    let is_image = |part: &ContentPart| matches!(part, ContentPart::Image { .. });
+    parts.iter().any(is_image)
+}
+
 /// Adds warnings that are not there yet.
 fn add_new(unsaid: &Unsaid, warnings: impl Iterator<Item = String>) {
     let mut unsaid = lock(unsaid);
@@ -351,10 +377,10 @@ fn add_new(unsaid: &Unsaid, warnings: impl Iterator<Item = String>) {
 }
 
 /// What the user is told; nothing of a schema, which is asked for in another
-/// way instead.
+/// way instead, and nothing of images, each of which has its own warning.
 fn warn(setting: RefusedSetting, model: &ResolvedModel) -> Option<String> {
     let (what, key) = match setting {
-        RefusedSetting::Output => return None,
+        RefusedSetting::Output | RefusedSetting::Images => return None,
         RefusedSetting::Temperature => ("temperature", "providers.<name>.temperature"),
         RefusedSetting::Reasoning => ("level of reasoning", "models.<role>.reasoning"),
     };

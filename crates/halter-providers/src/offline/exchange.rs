@@ -120,6 +120,7 @@ fn value_of(result: &ToolResult) -> Cow<'_, Value> {
         ToolResult::Text { text } => {
             Cow::Owned(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str())))
         }
+        ToolResult::Parts { .. } => Cow::Owned(Value::from(result.to_model_text())),
         _ => Cow::Owned(Value::Null),
     }
 }

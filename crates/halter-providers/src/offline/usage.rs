@@ -1,11 +1,10 @@
 //! What an answer of the offline model would about cost: four bytes a token.
 
 use crate::provider::ProviderRequest;
-use halter_protocol::{AssistantPart, Message, ToolResult, Usage, UsageBuckets, UserPart};
+use crate::tokens::{BYTES_PER_TOKEN, of_part, of_result};
+use halter_protocol::{AssistantPart, ContentPart, Message, ToolResult, Usage, UsageBuckets};
 use serde_json::Value;
 use std::io::Write;
-
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// The usage of a request with this much reasoning and other output, in bytes.
 pub fn usage(request: &ProviderRequest, thinking_bytes: usize, output_bytes: usize) -> Usage {
@@ -27,7 +26,7 @@ pub fn usage(request: &ProviderRequest, thinking_bytes: usize, output_bytes: usi
 }
 
 fn tokens(bytes: usize) -> u64 {
-    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
+    bytes.div_ceil(BYTES_PER_TOKEN) as u64
 }
 
 fn message_len(message: &Message) -> usize {
@@ -39,17 +38,16 @@ fn message_len(message: &Message) -> usize {
             (Some(error), _) => error.message.len(),
             (None, ToolResult::Text { text }) => text.len(),
             (None, ToolResult::Json { value }) => json_len(value),
-            (None, _) => 0,
+            (None, _) => of_result(tool) * BYTES_PER_TOKEN,
         },
         _ => 0,
     }
 }
 
-fn user_part_len(part: &UserPart) -> usize {
+fn user_part_len(part: &ContentPart) -> usize {
     match part {
-        UserPart::Text { text } => text.len(),
-        UserPart::Image { data, .. } | UserPart::Document { data, .. } => data.len(),
-        _ => 0,
+        ContentPart::Text { text } => text.len(),
+        other => of_part(other) * BYTES_PER_TOKEN,
     }
 }
 

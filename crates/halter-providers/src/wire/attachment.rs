@@ -1,12 +1,190 @@
-//! What becomes of images and documents that a wire takes, and of those that
-//! it does not.
+//! What becomes of images and documents that a service takes, and of those
+//! that it does not: one rule for what users attach and what tools return.
 
+use super::ImageInput;
+use super::body::Warnings;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use halter_protocol::{ContentPart, ToolMessage, ToolResult};
+use std::borrow::Cow;
+
+/// The image types that nearly every service takes.
+pub(super) const COMMON_IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// What a service takes besides text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Intake {
+    /// The media types of images.
+    images: &'static [&'static str],
+    image_input: ImageInput,
+    /// The most base64 characters of one image, where the service has a limit.
+    image_chars: Option<usize>,
+    pdfs: bool,
+}
+
+/// A part as it goes out.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Carried<'a> {
+    /// Text, or words in the place of what is left out. Never empty.
+    Text(Cow<'a, str>),
+    /// A document of text.
+    TextDocument(&'a str),
+    /// An image.
+    Image(Blob<'a>),
+    /// A PDF document.
+    Pdf(Blob<'a>),
+}
+
+/// Bytes of a type.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Blob<'a> {
+    /// The media type without parameters, in lower case.
+    pub media_type: String,
+    data: &'a [u8],
+}
+
+impl Blob<'_> {
+    /// The bytes as base64.
+    pub fn base64(&self) -> String {
+        STANDARD.encode(self.data)
+    }
+
+    /// The bytes as a `data:` address.
+    pub fn data_url(&self) -> String {
+        format!("data:{};base64,{}", self.media_type, self.base64())
+    }
+}
+
+impl Intake {
+    /// Images of these types, and PDF documents.
+    pub const fn new(images: &'static [&'static str], image_input: ImageInput) -> Self {
+        Self {
+            images,
+            image_input,
+            image_chars: None,
+            pdfs: true,
+        }
+    }
+
+    /// Takes only images of so many characters of base64.
+    pub const fn with_image_chars(mut self, most: usize) -> Self {
+        self.image_chars = Some(most);
+        self
+    }
+
+    /// Takes PDF documents or not.
+    pub const fn with_pdfs(mut self, pdfs: bool) -> Self {
+        self.pdfs = pdfs;
+        self
+    }
+
+    /// How a part goes out; none for an empty text.
+    pub fn carry<'a>(self, part: &'a ContentPart, warnings: &mut Warnings) -> Option<Carried<'a>> {
+        match part {
+            ContentPart::Text { text } => {
+                (!text.is_empty()).then_some(Carried::Text(Cow::Borrowed(text)))
+            }
+            ContentPart::Image { media_type, data } => Some(self.image(media_type, data, warnings)),
+            ContentPart::Document { media_type, data } => self.document(media_type, data, warnings),
+            _ => {
+                warnings.add("a part of a message was left out: its kind is not known".to_owned());
+                Some(Carried::Text(Cow::Borrowed(
+                    "[left out: content of an unknown kind]",
+                )))
+            }
+        }
+    }
+
+    fn image<'a>(self, media_type: &str, data: &'a [u8], warnings: &mut Warnings) -> Carried<'a> {
+        let blob = Blob::new(media_type, data);
+        let reason = if self.image_input == ImageInput::LeftOut {
+            "this model takes no images"
+        } else if !self.images.contains(&blob.media_type.as_str()) {
+            UNKNOWN_TYPE
+        } else if self
+            .image_chars
+            .is_some_and(|most| base64_chars(data) > most)
+        {
+            "it is larger than this model service takes"
+        } else {
+            return Carried::Image(blob);
+        };
+        left_out("image", media_type, data, reason, warnings)
+    }
+
+    fn document<'a>(
+        self,
+        media_type: &str,
+        data: &'a [u8],
+        warnings: &mut Warnings,
+    ) -> Option<Carried<'a>> {
+        match Document::of(media_type, data) {
+            Document::Pdf if self.pdfs => Some(Carried::Pdf(Blob::new(media_type, data))),
+            Document::Text(text) => (!text.is_empty()).then_some(Carried::TextDocument(text)),
+            _ => Some(left_out(
+                "document",
+                media_type,
+                data,
+                UNKNOWN_TYPE,
+                warnings,
+            )),
+        }
+    }
+}
+
+const UNKNOWN_TYPE: &str = "this model service does not take the type";
+
+impl<'a> Blob<'a> {
+    fn new(media_type: &str, data: &'a [u8]) -> Self {
+        Self {
+            media_type: essence(media_type),
+            data,
+        }
+    }
+}
+
+/// The parts of a result that has more than text. What failed has only text.
+pub(super) fn parts_of(result: &ToolMessage) -> Option<&[ContentPart]> {
+    match &result.content {
+        ToolResult::Parts { parts } if result.error.is_none() => {
+            result.content.attachments().next()?;
+            Some(parts)
+        }
+        _ => None,
+    }
+}
+
+/// What stands before images and documents of a tool where a service takes
+/// them only in the words of the user.
+pub(super) fn returned_by(tool: &str, call: &str) -> String {
+    format!("[Returned by the tool '{tool}' to the call '{call}', not said by the user:]")
+}
+
+/// Tells the model, and by the warning the user, of what is not sent.
+fn left_out<'a>(
+    what: &str,
+    media_type: &str,
+    data: &[u8],
+    reason: &str,
+    warnings: &mut Warnings,
+) -> Carried<'a> {
+    warnings.add(format!(
+        "an attached {what} of type {media_type} was left out: {reason}"
+    ));
+    Carried::Text(Cow::Owned(format!(
+        "[{what} of type {media_type}, {} bytes, left out: {reason}]",
+        data.len()
+    )))
+}
+
+/// The characters of the bytes as base64.
+fn base64_chars(data: &[u8]) -> usize {
+    data.len().div_ceil(3).saturating_mul(4)
+}
 
 /// A document by how a model can read it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Document<'a> {
+enum Document<'a> {
     /// A PDF, which services read themselves.
     Pdf,
     /// Text, which every model reads.
@@ -17,7 +195,7 @@ pub(super) enum Document<'a> {
 
 impl<'a> Document<'a> {
     /// Looks at the media type and, for text, at the bytes.
-    pub fn of(media_type: &str, data: &'a [u8]) -> Self {
+    fn of(media_type: &str, data: &'a [u8]) -> Self {
         let essence = essence(media_type);
         if essence == "application/pdf" {
             return Self::Pdf;
@@ -30,38 +208,13 @@ impl<'a> Document<'a> {
 }
 
 /// The media type without its parameters, in lower case.
-pub(super) fn essence(media_type: &str) -> String {
+fn essence(media_type: &str) -> String {
     let end = media_type.find(';').unwrap_or(media_type.len());
     media_type
         .get(..end)
         .unwrap_or(media_type)
         .trim()
         .to_ascii_lowercase()
-}
-
-/// The bytes as base64.
-pub(super) fn base64(data: &[u8]) -> String {
-    STANDARD.encode(data)
-}
-
-/// The bytes as a `data:` address.
-pub(super) fn data_url(media_type: &str, data: &[u8]) -> String {
-    format!("data:{};base64,{}", essence(media_type), base64(data))
-}
-
-/// What a model reads in place of something its service does not take.
-pub(super) fn left_out(what: &str, media_type: &str, data: &[u8]) -> String {
-    format!(
-        "[{what} of type {media_type}, {} bytes, left out: this model service does not take the type]",
-        data.len()
-    )
-}
-
-/// What the user is told about it.
-pub(super) fn left_out_warning(what: &str, media_type: &str) -> String {
-    format!(
-        "an attached {what} of type {media_type} was left out: this model service does not take the type"
-    )
 }
 
 fn is_text(essence: &str) -> bool {
@@ -84,6 +237,14 @@ fn is_text(essence: &str) -> bool {
 mod tests {
     use super::*;
 
+    const ALL: Intake = Intake::new(COMMON_IMAGES, ImageInput::Taken);
+
+    fn carried(intake: Intake, part: &ContentPart) -> (Option<Carried<'_>>, Vec<String>) {
+        let mut warnings = Warnings::default();
+        let carried = intake.carry(part, &mut warnings);
+        (carried, warnings.take_new())
+    }
+
     #[test]
     fn documents_are_told_apart_by_type_and_bytes() {
         assert_eq!(Document::of("application/pdf", b"%PDF"), Document::Pdf);
@@ -93,5 +254,42 @@ mod tests {
         );
         assert_eq!(Document::of("text/plain", b"\xff"), Document::Other);
         assert_eq!(Document::of("application/zip", b"PK"), Document::Other);
+    }
+
+    #[test]
+    fn what_is_taken_goes_out_without_a_word() {
+        let image = ContentPart::image("Image/PNG; x=y", *b"\x89PNG");
+        let (sent, warnings) = carried(ALL, &image);
+        assert!(warnings.is_empty());
+        let Some(Carried::Image(blob)) = sent else {
+            panic!("{sent:?}");
+        };
+        assert_eq!(blob.data_url(), "data:image/png;base64,iVBORw==");
+    }
+
+    #[test]
+    fn what_is_left_out_is_told_to_model_and_user_with_the_reason() {
+        let image = ContentPart::image("image/png", vec![0; 7]);
+        let pdf = ContentPart::document("application/pdf", *b"%PDF");
+        let blind = Intake::new(COMMON_IMAGES, ImageInput::LeftOut);
+        for (intake, part, reason) in [
+            (blind, &image, "this model takes no images"),
+            (
+                ALL.with_image_chars(11),
+                &image,
+                "it is larger than this model service takes",
+            ),
+            (Intake::new(&[], ImageInput::Taken), &image, UNKNOWN_TYPE),
+            (ALL.with_pdfs(false), &pdf, UNKNOWN_TYPE),
+        ] {
+            let (told, warnings) = carried(intake, part);
+            let Some(Carried::Text(told)) = told else {
+                panic!("{told:?}");
+            };
+            assert!(told.ends_with(&format!("left out: {reason}]")), "{told}");
+            assert!(warnings[0].ends_with(reason), "{warnings:?}");
+        }
+        let fits = carried(ALL.with_image_chars(12), &image).0;
+        assert!(matches!(fits, Some(Carried::Image(_))), "{fits:?}");
     }
 }

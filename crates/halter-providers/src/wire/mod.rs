@@ -43,8 +43,9 @@ pub trait Wire: Send + Sync + 'static {
     /// The headers of a request, secrets included.
     fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)>;
 
-    /// A fresh encoder of one conversation with one model.
-    fn encoder(&self, model: &ResolvedModel) -> Box<dyn ConversationEncoder>;
+    /// A fresh encoder of one conversation with one model, which takes images
+    /// or not.
+    fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder>;
 
     /// A fresh decoder of one response.
     fn decoder(&self) -> Box<dyn Decoder>;
@@ -89,6 +90,16 @@ pub trait ConversationEncoder: Send {
         let _ = sent;
         None
     }
+}
+
+/// What becomes of the images of a conversation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum ImageInput {
+    /// They are sent, as far as the wire takes their types.
+    #[default]
+    Taken,
+    /// The model takes none: it reads in words what was left out.
+    LeftOut,
 }
 
 /// What a request asks for besides the conversation.
@@ -182,6 +193,8 @@ pub enum RefusedSetting {
     Reasoning,
     /// A schema of the answer in the words of the wire.
     Output,
+    /// Images in messages and in the results of tools.
+    Images,
 }
 
 /// What a server says about how much more it takes.

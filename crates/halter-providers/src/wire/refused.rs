@@ -41,8 +41,36 @@ const REFUSALS: [&str; 8] = [
     "not allowed",
 ];
 
+/// How services say that a model takes no images at all. Words about one image
+/// are not among them: another may be fine.
+const NO_IMAGES: [&str; 13] = [
+    // Ollama, and gateways like it.
+    "not support image",
+    "not support images",
+    "missing data required for image input",
+    // llama.cpp.
+    "image input is not supported",
+    // vLLM.
+    "is not a multimodal model",
+    "at most 0 image(s) may be provided",
+    // OpenRouter.
+    "no endpoints found that support image input",
+    // OpenAI.
+    "image_url is only supported by certain models",
+    "image input is only supported by certain models",
+    // Servers that know no other part than text.
+    "unknown variant `image_url`",
+    "unknown variant 'image_url'",
+    "not support vision",
+    // Gemini.
+    "image input modality is not enabled",
+];
+
 /// The setting that a response refuses.
 pub(super) fn setting_in(response: &ErrorResponse<'_>) -> Option<RefusedSetting> {
+    if refuses_images(response) {
+        return Some(RefusedSetting::Images);
+    }
     if !matches!(response.status, 400 | 422) {
         return None;
     }
@@ -69,6 +97,14 @@ pub(super) fn setting_in(response: &ErrorResponse<'_>) -> Option<RefusedSetting>
     message
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .find_map(named)
+}
+
+/// Servers do not agree on a status for it.
+fn refuses_images(response: &ErrorResponse<'_>) -> bool {
+    matches!(response.status, 400 | 404 | 415 | 422 | 500 | 501) && {
+        let words = String::from_utf8_lossy(response.body).to_ascii_lowercase();
+        NO_IMAGES.iter().any(|refusal| words.contains(refusal))
+    }
 }
 
 fn named(word: &str) -> Option<RefusedSetting> {
@@ -138,6 +174,54 @@ mod tests {
             ("not json", None),
         ] {
             assert_eq!(refused(400, body), setting, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_model_without_eyes_is_understood_whatever_the_status() {
+        for (status, body) in [
+            (
+                400,
+                r#"{"error":{"message":"this model does not support image input (ref: x)"}}"#,
+            ),
+            (
+                404,
+                r#"{"error":{"code":404,"message":"No endpoints found that support image input"}}"#,
+            ),
+            (
+                500,
+                r#"{"error":{"code":500,"message":"image input is not supported - hint: if this is unexpected, you may need to provide the mmproj","type":"server_error"}}"#,
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"some/model is not a multimodal model"}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Invalid content type. image_url is only supported by certain models.","param":"messages.[1].content.[0].type"}}"#,
+            ),
+            (
+                422,
+                "Failed to deserialize the JSON body: messages[1]: unknown variant `image_url`, expected `text`",
+            ),
+        ] {
+            assert_eq!(
+                refused(status, body),
+                Some(RefusedSetting::Images),
+                "{body}"
+            );
+        }
+        for (status, body) in [
+            (
+                400,
+                r#"{"error":{"message":"You uploaded an unsupported image."}}"#,
+            ),
+            (
+                429,
+                r#"{"error":{"message":"this model does not support image input"}}"#,
+            ),
+        ] {
+            assert_eq!(refused(status, body), None, "{body}");
         }
     }
 

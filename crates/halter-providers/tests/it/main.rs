@@ -18,6 +18,7 @@ mod gemini;
 mod http;
 mod layers;
 mod local;
+mod media;
 mod offline;
 mod pairing;
 mod responses;

@@ -7,7 +7,9 @@ use halter_protocol::{
     StreamEvent, Timestamp, ToolError, ToolErrorCode, ToolMessage, ToolResult, ToolSpec,
     UserMessage, UserPart,
 };
-use halter_providers::wire::{ConversationEncoder, HeaderLookup, RequestSettings, Wire};
+use halter_providers::wire::{
+    ConversationEncoder, HeaderLookup, ImageInput, RequestSettings, Wire,
+};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -206,6 +208,17 @@ pub fn document(media_type: &str, data: &[u8]) -> UserPart {
     }
 }
 
+/// A result with text, images of a known and an unknown type, and documents.
+pub fn with_media(text: &str) -> ToolResult {
+    ToolResult::parts([
+        UserPart::text(text),
+        image("image/png"),
+        image("image/tiff"),
+        document("application/pdf", b"%PDF"),
+        document("text/markdown", b"# Notes"),
+    ])
+}
+
 /// What a model said.
 pub fn answer(
     model: &ResolvedModel,
@@ -266,7 +279,16 @@ pub fn failed(call_id: &str, name: &str) -> Message {
 
 /// An encoder with the usual prompt and tools.
 pub fn encoder(wire: &dyn Wire, model: &ResolvedModel) -> Box<dyn ConversationEncoder> {
-    let mut encoder = wire.encoder(model);
+    encoder_for(wire, model, ImageInput::Taken)
+}
+
+/// The same, for a model that may take no images.
+pub fn encoder_for(
+    wire: &dyn Wire,
+    model: &ResolvedModel,
+    images: ImageInput,
+) -> Box<dyn ConversationEncoder> {
+    let mut encoder = wire.encoder(model, images);
     encoder.set_prefix(&prompt(), &tools());
     encoder
 }
@@ -353,6 +375,7 @@ pub fn messages_of(
     let ids = |calls: usize| (0..calls).map(move |n| format!("call_{number}_{n}"));
     let results = |calls: usize| {
         ids(calls).enumerate().map(|(n, id)| match n {
+            0 if number.is_multiple_of(3) => result(&id, "read", with_media(&id)),
             0 => result(&id, "read", ToolResult::text(format!("result {id}"))),
             1 => failed(&id, "read"),
             _ => result(&id, "read", ToolResult::json(json!({"b": 1, "a": [id]}))),

@@ -1,13 +1,8 @@
 //! What a request is likely to cost, from what is new in it.
 
 use crate::provider::ProviderRequest;
-use halter_protocol::{AssistantPart, Message, ToolResult, UserPart};
-
-/// Bytes of text that make a token, about.
-const BYTES_PER_TOKEN: usize = 4;
-
-/// Tokens of an image or a document, about.
-const ATTACHMENT_TOKENS: usize = 1_500;
+use crate::tokens::{BYTES_PER_TOKEN, of_part, of_result};
+use halter_protocol::{AssistantPart, Message};
 
 /// Bytes of a tool's schema, about.
 const SCHEMA_BYTES: usize = 400;
@@ -49,21 +44,10 @@ fn count(tokens: usize) -> u64 {
 fn message_tokens(message: &Message) -> usize {
     match message {
         Message::System(system) => system.text.len() / BYTES_PER_TOKEN,
-        Message::User(user) => user.parts.iter().map(user_tokens).sum(),
+        Message::User(user) => user.parts.iter().map(of_part).sum(),
         Message::Assistant(assistant) => assistant.parts.iter().map(assistant_tokens).sum(),
-        Message::Tool(tool) => match (&tool.error, &tool.content) {
-            (Some(error), _) => error.message.len() / BYTES_PER_TOKEN,
-            (None, ToolResult::Text { text }) => text.len() / BYTES_PER_TOKEN,
-            (None, content) => content.to_model_text().len() / BYTES_PER_TOKEN,
-        },
+        Message::Tool(tool) => of_result(tool),
         _ => 0,
-    }
-}
-
-fn user_tokens(part: &UserPart) -> usize {
-    match part {
-        UserPart::Text { text } => text.len() / BYTES_PER_TOKEN,
-        _ => ATTACHMENT_TOKENS,
     }
 }
 

@@ -1,7 +1,8 @@
 use super::*;
 use crate::fake::{FakeProvider, Reply};
 use halter_protocol::{
-    AssembledPrompt, Message, ProviderKind, SessionId, TurnId, Usage, UsageBuckets, UserMessage,
+    AssembledPrompt, ContentPart, Message, ProviderKind, SessionId, ToolMessage, ToolResult,
+    TurnId, Usage, UsageBuckets, UserMessage,
 };
 use tokio::time::Instant;
 
@@ -246,4 +247,20 @@ fn the_estimate_counts_what_is_new() {
         .messages
         .push(Message::User(UserMessage::text("x".repeat(20))));
     assert_eq!(estimate::tokens_of(&asked), 75, "nothing is cached");
+    let before = estimate::tokens_of(&asked);
+    asked.messages.push(result_with_image());
+    let image = estimate::tokens_of(&asked) - before;
+    assert!((100..10_000).contains(&image), "{image} for an image");
+}
+
+fn result_with_image() -> Message {
+    let image = ContentPart::image("image/png", vec![0; 1_000_000]);
+    Message::Tool(ToolMessage {
+        id: "msg_tool".into(),
+        call_id: "call".into(),
+        tool_name: "read".into(),
+        content: ToolResult::parts([image]),
+        error: None,
+        created_at: halter_protocol::Timestamp::UNIX_EPOCH,
+    })
 }

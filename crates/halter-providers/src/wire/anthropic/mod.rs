@@ -16,8 +16,8 @@
 //! | system message | a text block of a user message: `<system-note>`, the text, `</system-note>`, each on its own lines |
 //! | assistant message | its own blocks byte for byte if this wire and the same model wrote them, else text and calls without reasoning |
 //! | tool messages of a step | the first blocks of the next user message |
-//! | PDF and text documents, JPEG, PNG, GIF and WebP images | `document` and `image` blocks with the data inside |
-//! | other documents and images | a text block that says what was left out |
+//! | PDF and text documents, JPEG, PNG, GIF and WebP images | `document` and `image` blocks with the data inside, in user messages and in `tool_result` |
+//! | other documents and images, images of more than [`limits::IMAGE_CHARS`] | a text block that says what was left out |
 //!
 //! A note of the harness is a block of a user message for every model. Some
 //! models take messages of the role `system`, but only after a user turn and
@@ -72,7 +72,9 @@ pub mod limits;
 mod model;
 
 use super::address::versioned;
-use super::{ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, RateLimitHints, Wire};
+use super::{
+    ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
+};
 use halter_protocol::{ProviderError, ResolvedModel};
 
 /// The wire's name, as opaque parts carry it.
@@ -144,8 +146,8 @@ impl Wire for Anthropic {
         headers
     }
 
-    fn encoder(&self, model: &ResolvedModel) -> Box<dyn ConversationEncoder> {
-        Box::new(encode::MessagesEncoder::new(model))
+    fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {
+        Box::new(encode::MessagesEncoder::new(model, images))
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

@@ -1,9 +1,13 @@
-//! The content of user messages.
+//! The content of messages of users and tools.
 
-use crate::wire::attachment::{Document, data_url, left_out, left_out_warning};
+use crate::wire::attachment::{Carried, Intake, parts_of};
 use crate::wire::body::Warnings;
-use halter_protocol::UserPart;
+use halter_protocol::{ContentPart, ToolMessage};
 use serde::Serialize;
+use std::borrow::Cow;
+
+/// Stands in a result in the place of what its message cannot hold.
+const FOLLOWS: &str = "(it follows in a message after the results)";
 
 /// The content of a message.
 #[derive(Debug, Serialize, PartialEq)]
@@ -62,14 +66,19 @@ impl Part {
     }
 }
 
-/// What a user said, with `files` where the service takes them.
-pub(super) fn user_content(parts: &[UserPart], files: bool, warnings: &mut Warnings) -> Content {
-    if let [UserPart::Text { text }] = parts {
+/// What a user said.
+pub(super) fn user_content(
+    parts: &[ContentPart],
+    intake: Intake,
+    warnings: &mut Warnings,
+) -> Content {
+    if let [ContentPart::Text { text }] = parts {
         return Content::Text(text.clone());
     }
     let parts: Vec<Part> = parts
         .iter()
-        .map(|part| user_part(part, files, warnings))
+        .filter_map(|part| intake.carry(part, warnings))
+        .map(Part::from)
         .collect();
     match parts.is_empty() {
         true => Content::Text(String::new()),
@@ -77,30 +86,47 @@ pub(super) fn user_content(parts: &[UserPart], files: bool, warnings: &mut Warni
     }
 }
 
-fn user_part(part: &UserPart, files: bool, warnings: &mut Warnings) -> Part {
-    match part {
-        UserPart::Text { text } => Part::text(text.clone()),
-        UserPart::Image { media_type, data } => Part::ImageUrl {
-            image_url: ImageUrl {
-                url: data_url(media_type, data),
-            },
-        },
-        UserPart::Document { media_type, data } => match Document::of(media_type, data) {
-            Document::Text(text) => Part::text(text),
-            Document::Pdf if files => Part::File {
-                file: File {
-                    filename: "document.pdf",
-                    file_data: data_url(media_type, data),
+impl From<Carried<'_>> for Part {
+    fn from(part: Carried<'_>) -> Self {
+        match part {
+            Carried::Text(text) => Self::text(text),
+            Carried::TextDocument(text) => Self::text(text),
+            Carried::Image(blob) => Self::ImageUrl {
+                image_url: ImageUrl {
+                    url: blob.data_url(),
                 },
             },
-            _ => {
-                warnings.add(left_out_warning("document", media_type));
-                Part::text(left_out("document", media_type, data))
-            }
-        },
-        _ => {
-            warnings.add("a part of a message was left out: its kind is not known".to_owned());
-            Part::text("[left out: content of an unknown kind]")
+            Carried::Pdf(blob) => Self::File {
+                file: File {
+                    filename: "document.pdf",
+                    file_data: blob.data_url(),
+                },
+            },
         }
     }
+}
+
+/// What a tool returned: the text of its own message, and what must go into a
+/// message of the user, for a tool's holds text alone.
+pub(super) fn result_content(
+    result: &ToolMessage,
+    intake: Intake,
+    warnings: &mut Warnings,
+) -> (String, Vec<Part>) {
+    let Some(parts) = parts_of(result) else {
+        return (result.to_model_text(), Vec::new());
+    };
+    let (mut lines, mut media) = (Vec::new(), Vec::new());
+    for part in parts {
+        match intake.carry(part, warnings) {
+            Some(Carried::Text(text)) => lines.push(text),
+            Some(Carried::TextDocument(text)) => lines.push(Cow::Borrowed(text)),
+            Some(sent @ (Carried::Image(_) | Carried::Pdf(_))) => {
+                lines.push(Cow::Owned(format!("{} {FOLLOWS}", part.describe())));
+                media.push(Part::from(sent));
+            }
+            None => {}
+        }
+    }
+    (lines.join("\n"), media)
 }

@@ -1,14 +1,16 @@
 //! Writes requests: what was encoded once is copied from then on.
 
-use super::content::{CacheMark, Content, Part, user_content};
+use super::content::{CacheMark, Content, Part, result_content, user_content};
 use super::dialect::{Dialect, HarnessRole};
 use super::message::{Answer, Names, PlainMessage, ResultMessage};
+use crate::wire::attachment::{COMMON_IMAGES, Intake, returned_by};
 use crate::wire::body::{Elements, ObjectWriter, Warnings};
 use crate::wire::schema::{function_parameters, object_root};
 use crate::wire::structured::{Asked, NamedSchema, openai_schema};
-use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
+use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings};
 use halter_protocol::{
-    AssembledPrompt, Message, ProviderError, ResolvedModel, SystemMessage, ToolName, ToolSpec,
+    AssembledPrompt, Message, ProviderError, ResolvedModel, SystemMessage, ToolMessage, ToolName,
+    ToolSpec,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -17,6 +19,9 @@ use std::sync::Arc;
 
 /// Models that OpenRouter caches for only when told to.
 const CACHED_ON_REQUEST: &str = "anthropic/";
+
+/// Room for the members of a message besides its content, in bytes.
+const MESSAGE_BYTES: usize = 64;
 
 /// Room for the members of a body besides tools and messages, in bytes.
 const SETTINGS_BYTES: usize = 1_024;
@@ -30,6 +35,10 @@ pub(super) struct ChatEncoder {
     encoded_prompt: Elements,
     encoded_tools: Elements,
     messages: Elements,
+    intake: Intake,
+    /// Images and documents of the results that came last: parts of a user
+    /// message that follows all of them.
+    media: Elements,
     warnings: Warnings,
 }
 
@@ -58,7 +67,7 @@ struct StreamOptions {
 }
 
 impl ChatEncoder {
-    pub fn new(dialect: Dialect, model: ResolvedModel) -> Self {
+    pub fn new(dialect: Dialect, model: ResolvedModel, images: ImageInput) -> Self {
         Self {
             names: Names::new(&model),
             dialect,
@@ -68,6 +77,8 @@ impl ChatEncoder {
             encoded_prompt: Elements::default(),
             encoded_tools: Elements::default(),
             messages: Elements::default(),
+            intake: Intake::new(COMMON_IMAGES, images).with_pdfs(dialect.files),
+            media: Elements::default(),
             warnings: Warnings::default(),
         }
     }
@@ -114,6 +125,39 @@ impl ChatEncoder {
         })
     }
 
+    fn push_result(&mut self, result: &ToolMessage) {
+        let (text, media) = result_content(result, self.intake, &mut self.warnings);
+        self.messages
+            .push(&ResultMessage::new(&result.call_id, text, &self.names));
+        if !media.is_empty() {
+            let tool = self.names.tools.sent(&result.tool_name);
+            let call = self.names.calls.written(&result.call_id);
+            self.media.push(&Part::text(returned_by(&tool, call)));
+            media.iter().for_each(|part| self.media.push(part));
+        }
+    }
+
+    /// What the last results held besides text, as a message.
+    fn media_message(&self) -> Elements {
+        let mut message = Elements::default();
+        if !self.media.is_empty() {
+            let mut user = ObjectWriter::with_capacity(self.media.bytes().len() + MESSAGE_BYTES);
+            user.member("role", "user");
+            user.array("content", &[&self.media]);
+            message.push_written(&user.finish());
+        }
+        message
+    }
+
+    /// The results of a step are all there.
+    fn close_step(&mut self) {
+        let message = self.media_message();
+        if !message.is_empty() {
+            self.messages.push_written(message.bytes());
+            self.media = Elements::default();
+        }
+    }
+
     fn push_note(&mut self, note: &SystemMessage) {
         self.messages.push(&match self.dialect.harness_role {
             HarnessRole::System => PlainMessage {
@@ -156,18 +200,21 @@ impl ConversationEncoder for ChatEncoder {
     }
 
     fn push(&mut self, message: &Message) {
+        if !matches!(message, Message::Tool(_)) {
+            self.close_step();
+        }
         match message {
             Message::System(note) => self.push_note(note),
             Message::User(user) => self.messages.push(&PlainMessage {
                 role: "user",
-                content: user_content(&user.parts, self.dialect.files, &mut self.warnings),
+                content: user_content(&user.parts, self.intake, &mut self.warnings),
             }),
             Message::Assistant(assistant) => {
                 if let Some(answer) = Answer::new(assistant, &self.model, &mut self.names) {
                     self.messages.push(&answer);
                 }
             }
-            Message::Tool(result) => self.messages.push(&ResultMessage::new(result, &self.names)),
+            Message::Tool(result) => self.push_result(result),
             _ => self
                 .warnings
                 .add("a message of an unknown role was left out".to_owned()),
@@ -178,7 +225,8 @@ impl ConversationEncoder for ChatEncoder {
         let asked = self.asked(settings);
         let size = self.encoded_prompt.bytes().len()
             + self.encoded_tools.bytes().len()
-            + self.messages.bytes().len();
+            + self.messages.bytes().len()
+            + self.media.bytes().len();
         let mut body = ObjectWriter::with_capacity(size + SETTINGS_BYTES);
         body.member("model", &self.model.model);
         body.member("stream", &true);
@@ -223,7 +271,8 @@ impl ConversationEncoder for ChatEncoder {
         if !self.encoded_tools.is_empty() || !more.is_empty() {
             body.array("tools", &[&self.encoded_tools, &more]);
         }
-        body.array("messages", &[&self.encoded_prompt, &self.messages]);
+        let media = self.media_message();
+        body.array("messages", &[&self.encoded_prompt, &self.messages, &media]);
         Ok(EncodedBody {
             json: body.finish(),
             warnings: self.warnings.take_new(),

@@ -5,7 +5,7 @@ use super::details;
 use super::kept::{KeptCall, KeptReasoning, kept};
 use crate::limits::{CHAT_CALL_ID_BYTES, CHAT_TOOL_NAME_BYTES};
 use crate::wire::names::{CallIds, ToolNames};
-use halter_protocol::{AssistantMessage, AssistantPart, ResolvedModel, ToolMessage};
+use halter_protocol::{AssistantMessage, AssistantPart, ResolvedModel, ToolCallId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -40,11 +40,11 @@ pub(super) struct ResultMessage<'a> {
 }
 
 impl<'a> ResultMessage<'a> {
-    pub fn new(message: &'a ToolMessage, names: &'a Names) -> Self {
+    pub fn new(call: &'a ToolCallId, content: String, names: &'a Names) -> Self {
         Self {
             role: "tool",
-            tool_call_id: names.calls.written(&message.call_id),
-            content: message.to_model_text(),
+            tool_call_id: names.calls.written(call),
+            content,
         }
     }
 }

@@ -16,13 +16,15 @@
 //! | system message | a `system` message, or, where a server takes that role only at the start, a `user` message: `<system-note>`, the text, `</system-note>` |
 //! | assistant message | text and `tool_calls`; for the model that wrote it also its own arguments text, reasoning and unknown members of calls |
 //! | tool message | a `tool` message with text |
-//! | images | `image_url` parts with the data inside |
+//! | PNG, JPEG, WebP and GIF images | `image_url` parts with the data inside |
 //! | PDF documents | `file` parts where the dialect takes them, else a text that says what was left out |
 //! | text documents | text parts |
-//! | other documents | a text that says what was left out |
+//! | other images and documents | a text that says what was left out |
 //!
-//! A `tool` message holds text alone on this wire. What a tool returns
-//! besides text reaches the model as the text that stands for it.
+//! A `tool` message holds text alone on this wire. Images and documents that
+//! the tools of a step return follow all its results in one `user` message,
+//! which says of each from which call it is; the results name them in their
+//! place.
 //!
 //! # Structured answers
 //!
@@ -65,7 +67,9 @@ mod usage;
 
 pub use dialect::{Dialect, HarnessRole, OutputLimit, ReasoningRequest};
 
-use super::{ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, RateLimitHints, Wire};
+use super::{
+    ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
+};
 use crate::wire::failure::duration;
 use halter_protocol::{ProviderError, ResolvedModel};
 
@@ -120,8 +124,12 @@ impl Wire for Chat {
         headers
     }
 
-    fn encoder(&self, model: &ResolvedModel) -> Box<dyn ConversationEncoder> {
-        Box::new(encode::ChatEncoder::new(self.dialect, model.clone()))
+    fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {
+        Box::new(encode::ChatEncoder::new(
+            self.dialect,
+            model.clone(),
+            images,
+        ))
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

@@ -1,12 +1,24 @@
 //! The contents of a request: what the harness writes. What a model wrote
 //! goes back as text that is never written anew.
 
-use crate::wire::attachment::{self, Document};
+use crate::wire::attachment::{self, Carried, Intake, parts_of};
 use crate::wire::body::Warnings;
-use halter_protocol::{ToolMessage, ToolResult, UserPart};
+use halter_protocol::{ContentPart, ToolMessage, ToolResult};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
+
+/// The image types that the service takes.
+pub(super) const IMAGES: &[&str] = &[
+    "image/png",
+    "image/jpeg",
+    "image/webp",
+    "image/heic",
+    "image/heif",
+];
+
+/// Types of images and documents that a response may hold.
+const IN_RESPONSES: [&str; 4] = ["image/png", "image/jpeg", "image/webp", "application/pdf"];
 
 /// A turn of one speaker.
 #[derive(Serialize)]
@@ -58,6 +70,62 @@ pub(super) struct FunctionResponse<'a> {
     pub id: Option<&'a str>,
     pub name: &'a str,
     pub response: Outcome<'a>,
+    /// Images and documents of the answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part<'a>>,
+}
+
+/// What a tool answered, by where it goes.
+pub(super) struct Answered<'a> {
+    pub outcome: Outcome<'a>,
+    /// What goes into the response.
+    pub inside: Vec<Part<'a>>,
+    /// What goes behind the responses of the step.
+    pub behind: Vec<Part<'a>>,
+}
+
+impl<'a> Answered<'a> {
+    /// Sorts what a call came to. The text names each image and document in
+    /// its place.
+    pub fn of(
+        message: &'a ToolMessage,
+        intake: Intake,
+        takes_parts: bool,
+        warnings: &mut Warnings,
+    ) -> Self {
+        let (mut inside, mut behind) = (Vec::new(), Vec::new());
+        let Some(parts) = parts_of(message) else {
+            let outcome = Outcome::of(message);
+            return Self {
+                outcome,
+                inside,
+                behind,
+            };
+        };
+        let mut lines = Vec::new();
+        for part in parts {
+            match intake.carry(part, warnings) {
+                Some(Carried::Text(text)) => lines.push(text),
+                Some(Carried::TextDocument(text)) => lines.push(Cow::Borrowed(text)),
+                Some(Carried::Image(blob) | Carried::Pdf(blob)) => {
+                    lines.push(Cow::Owned(part.describe()));
+                    let nested = takes_parts && IN_RESPONSES.contains(&blob.media_type.as_str());
+                    let place = if nested { &mut inside } else { &mut behind };
+                    place.push(Part::inline(blob));
+                }
+                None => {}
+            }
+        }
+        if !behind.is_empty() {
+            let (tool, call) = (message.tool_name.as_str(), message.call_id.as_str());
+            behind.insert(0, Part::text(attachment::returned_by(tool, call)));
+        }
+        Self {
+            outcome: Outcome::Output(Output::Text(lines.join("\n"))),
+            inside,
+            behind,
+        }
+    }
 }
 
 /// What a tool answered, by the convention of the service.
@@ -90,49 +158,25 @@ impl<'a> Part<'a> {
         Self::Text { text: text.into() }
     }
 
-    /// The part for what a user attached or wrote; none for an empty text.
-    pub fn from_user(part: &'a UserPart, warnings: &mut Warnings) -> Option<Self> {
-        match part {
-            UserPart::Text { text } => (!text.is_empty()).then(|| Self::text(text)),
-            UserPart::Image { media_type, data } if takes_image(media_type) => {
-                Some(Self::inline(media_type, data))
-            }
-            UserPart::Image { media_type, data } => {
-                Some(Self::left_out("image", media_type, data, warnings))
-            }
-            UserPart::Document { media_type, data } => {
-                Some(Self::document(media_type, data, warnings))
-            }
-            _ => None,
-        }
+    /// What a user attached or wrote, part by part.
+    pub fn all(parts: &'a [ContentPart], intake: Intake, warnings: &mut Warnings) -> Vec<Self> {
+        parts
+            .iter()
+            .filter_map(|part| intake.carry(part, warnings))
+            .map(|part| match part {
+                Carried::Text(text) => Self::text(text),
+                Carried::TextDocument(text) => Self::text(text),
+                Carried::Image(blob) | Carried::Pdf(blob) => Self::inline(blob),
+            })
+            .collect()
     }
 
-    fn document(media_type: &str, data: &'a [u8], warnings: &mut Warnings) -> Self {
-        match Document::of(media_type, data) {
-            Document::Pdf => Self::inline(media_type, data),
-            Document::Text(text) => Self::text(text),
-            Document::Other => Self::left_out("document", media_type, data, warnings),
-        }
-    }
-
-    fn inline(media_type: &str, data: &[u8]) -> Self {
+    fn inline(blob: attachment::Blob<'_>) -> Self {
         Self::InlineData {
             inline_data: Blob {
-                mime_type: attachment::essence(media_type),
-                data: attachment::base64(data),
+                data: blob.base64(),
+                mime_type: blob.media_type,
             },
         }
     }
-
-    fn left_out(what: &str, media_type: &str, data: &[u8], warnings: &mut Warnings) -> Self {
-        warnings.add(attachment::left_out_warning(what, media_type));
-        Self::text(attachment::left_out(what, media_type, data))
-    }
-}
-
-fn takes_image(media_type: &str) -> bool {
-    matches!(
-        attachment::essence(media_type).as_str(),
-        "image/png" | "image/jpeg" | "image/webp" | "image/heic" | "image/heif"
-    )
 }

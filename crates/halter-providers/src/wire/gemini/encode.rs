@@ -5,14 +5,15 @@
 //! written, so that nothing written changes later.
 
 use super::chunk::kept_calls;
-use super::content::{Content, FunctionCall, FunctionResponse, Outcome, Part};
+use super::content::{Answered, Content, FunctionCall, FunctionResponse, IMAGES, Part};
 use super::thinking::{LevelRefused, Thinking, ThinkingConfig};
 use crate::limits::{GEMINI_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
+use crate::wire::attachment::Intake;
 use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
 use crate::wire::names::{CallIds, ToolNames};
 use crate::wire::schema::object_root;
 use crate::wire::structured::Asked;
-use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
+use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, AssistantMessage, AssistantPart, Message, OpaquePart, ProviderError,
     ResolvedModel, ToolCallId, ToolMessage, ToolName, ToolSpec, UserMessage,
@@ -32,6 +33,7 @@ const SETTINGS_BYTES: usize = 512;
 pub(super) struct Encoder {
     model: ResolvedModel,
     thinking: Thinking,
+    intake: Intake,
     prompt: AssembledPrompt,
     tools: Arc<[ToolSpec]>,
     system_instruction: Option<Vec<u8>>,
@@ -40,8 +42,8 @@ pub(super) struct Encoder {
     contents: Elements,
     /// The calls of the last step, until all are answered.
     open_calls: Vec<OpenCall>,
-    /// The answers so far, each with the place of its call.
-    results: Vec<(usize, Vec<u8>)>,
+    /// The answers so far.
+    results: Vec<Answer>,
     names: ToolNames,
     call_ids: CallIds,
     warnings: Warnings,
@@ -53,6 +55,15 @@ struct OpenCall {
     name: String,
     /// The id the service knows it by, if any.
     wire_id: Option<String>,
+}
+
+/// The answer to a call, encoded.
+struct Answer {
+    /// The place of the call.
+    place: usize,
+    response: Vec<u8>,
+    /// Parts that go behind the responses of the step.
+    behind: Elements,
 }
 
 #[derive(Serialize)]
@@ -90,10 +101,11 @@ struct GenerationConfig<'a> {
 }
 
 impl Encoder {
-    pub fn new(model: &ResolvedModel) -> Self {
+    pub fn new(model: &ResolvedModel, images: ImageInput) -> Self {
         Self {
             model: model.clone(),
             thinking: Thinking::of(&model.model),
+            intake: Intake::new(IMAGES, images),
             prompt: AssembledPrompt::default(),
             tools: Arc::from([]),
             system_instruction: None,
@@ -157,11 +169,7 @@ impl Encoder {
     }
 
     fn push_user(&mut self, message: &UserMessage) {
-        let parts: Vec<Part<'_>> = message
-            .parts
-            .iter()
-            .filter_map(|part| Part::from_user(part, &mut self.warnings))
-            .collect();
+        let parts = Part::all(&message.parts, self.intake, &mut self.warnings);
         self.push_parts("user", parts);
     }
 
@@ -252,6 +260,8 @@ impl Encoder {
             .iter()
             .position(|call| call.id == message.call_id);
         let call = place.and_then(|place| self.open_calls.get(place));
+        let takes_parts = self.thinking.is_third_generation();
+        let answered = Answered::of(message, self.intake, takes_parts, &mut self.warnings);
         let part = Part::FunctionResponse {
             function_response: FunctionResponse {
                 id: match call {
@@ -259,12 +269,18 @@ impl Encoder {
                     None => Some(message.call_id.as_str()),
                 },
                 name: call.map_or(message.tool_name.as_str(), |call| &call.name),
-                response: Outcome::of(message),
+                response: answered.outcome,
+                parts: answered.inside,
             },
         };
-        let part = to_json(&part);
-        self.results
-            .push((place.unwrap_or(self.open_calls.len()), part));
+        let mut behind = Elements::default();
+        answered.behind.iter().for_each(|part| behind.push(part));
+        let answer = Answer {
+            place: place.unwrap_or(self.open_calls.len()),
+            response: to_json(&part),
+            behind,
+        };
+        self.results.push(answer);
         if self.results.len() >= self.open_calls.len() {
             self.close_step();
         }
@@ -282,11 +298,14 @@ impl Encoder {
         if self.results.is_empty() {
             return None;
         }
-        let mut results: Vec<&(usize, Vec<u8>)> = self.results.iter().collect();
-        results.sort_by_key(|(place, _)| *place);
+        let mut results: Vec<&Answer> = self.results.iter().collect();
+        results.sort_by_key(|answer| answer.place);
         let mut parts = Elements::default();
-        for (_, part) in results {
-            parts.push_written(part);
+        for answer in &results {
+            parts.push_written(&answer.response);
+        }
+        for answer in results.iter().filter(|answer| !answer.behind.is_empty()) {
+            parts.push_written(answer.behind.bytes());
         }
         let mut content = ObjectWriter::with_capacity(parts.bytes().len() + 32);
         content.member("role", "user");

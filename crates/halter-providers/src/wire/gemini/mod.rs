@@ -26,6 +26,10 @@
 //! - Images (PNG, JPEG, WebP, HEIC, HEIF), PDFs and text documents go along in
 //!   user messages; for other types the model reads a line that says what was
 //!   left out.
+//! - What a tool returns besides text is named in the `output` and goes, for
+//!   models from the third generation on, into `functionResponse.parts` (PNG,
+//!   JPEG, WebP, PDF); the rest, and everything for older models, stands behind
+//!   the responses of the step, in the same content.
 
 mod chunk;
 mod content;
@@ -35,7 +39,8 @@ mod errors;
 mod thinking;
 
 use super::{
-    ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, RateLimitHints, Wire, address,
+    ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
+    address,
 };
 use halter_protocol::{ProviderError, ResolvedModel};
 
@@ -79,8 +84,8 @@ impl Wire for GeminiWire {
         headers
     }
 
-    fn encoder(&self, model: &ResolvedModel) -> Box<dyn ConversationEncoder> {
-        Box::new(encode::Encoder::new(model))
+    fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {
+        Box::new(encode::Encoder::new(model, images))
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

@@ -6,13 +6,14 @@
 //! everything up to it in the service's cache.
 
 use super::abilities::Abilities;
-use super::items::{Content, InputItem, InputPart, Replay, replay_of};
+use super::items::{Content, InputItem, InputPart, Output, Replay, replay_of};
 use super::tools::FunctionTool;
 use crate::limits::{RESPONSES_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
+use crate::wire::attachment::{COMMON_IMAGES, Intake};
 use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
 use crate::wire::names::{CallIds, ToolNames};
 use crate::wire::structured::{Asked, NamedSchema, openai_schema};
-use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
+use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, AssistantMessage, AssistantPart, Message, PromptSegment, ProviderError,
     ReasoningEffort, ResolvedModel, ToolMessage, ToolName, ToolSpec, UserMessage,
@@ -27,6 +28,7 @@ const SETTINGS_BYTES: usize = 512;
 pub(super) struct Encoder {
     model: ResolvedModel,
     abilities: Abilities,
+    intake: Intake,
     prompt: AssembledPrompt,
     tools: Arc<[ToolSpec]>,
     instructions: Option<Vec<u8>>,
@@ -58,10 +60,11 @@ struct Reasoning {
 }
 
 impl Encoder {
-    pub fn new(model: &ResolvedModel) -> Self {
+    pub fn new(model: &ResolvedModel, images: ImageInput) -> Self {
         Self {
             model: model.clone(),
             abilities: Abilities::of(&model.model),
+            intake: Intake::new(COMMON_IMAGES, images),
             prompt: AssembledPrompt::default(),
             tools: Arc::from([]),
             instructions: None,
@@ -93,11 +96,7 @@ impl Encoder {
     }
 
     fn push_user(&mut self, message: &UserMessage) {
-        let parts: Vec<InputPart<'_>> = message
-            .parts
-            .iter()
-            .filter_map(|part| InputPart::from_user(part, &mut self.warnings))
-            .collect();
+        let parts = InputPart::all(&message.parts, self.intake, &mut self.warnings);
         if !parts.is_empty() {
             self.input.push(&InputItem::Message {
                 role: "user",
@@ -164,7 +163,7 @@ impl Encoder {
     fn push_result(&mut self, message: &ToolMessage) {
         self.input.push(&InputItem::FunctionCallOutput {
             call_id: self.call_ids.written(&message.call_id),
-            output: &message.to_model_text(),
+            output: Output::of(message, self.intake, &mut self.warnings),
         });
     }
 

@@ -1,9 +1,9 @@
 //! The items of `input`: those the harness writes, and those a model wrote
 //! and gets back as they were.
 
-use crate::wire::attachment::{self, Document};
+use crate::wire::attachment::{Carried, Intake, parts_of};
 use crate::wire::body::Warnings;
-use halter_protocol::UserPart;
+use halter_protocol::{ContentPart, ToolMessage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -24,7 +24,10 @@ pub(super) enum InputItem<'a> {
         arguments: String,
     },
     /// A tool's answer.
-    FunctionCallOutput { call_id: &'a str, output: &'a str },
+    FunctionCallOutput {
+        call_id: &'a str,
+        output: Output<'a>,
+    },
 }
 
 /// What is said in a message.
@@ -44,7 +47,27 @@ impl<'a> Content<'a> {
     }
 }
 
-/// A part of a message.
+/// What a tool answered.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Output<'a> {
+    Text(String),
+    Parts(Vec<InputPart<'a>>),
+}
+
+impl<'a> Output<'a> {
+    /// What a call came to.
+    pub fn of(result: &'a ToolMessage, intake: Intake, warnings: &mut Warnings) -> Self {
+        let parts = parts_of(result).map(|parts| InputPart::all(parts, intake, warnings));
+        match parts {
+            Some(parts) if !parts.is_empty() => Self::Parts(parts),
+            Some(_) => Self::Text(String::new()),
+            None => Self::Text(result.to_model_text()),
+        }
+    }
+}
+
+/// A part of a message or of what a tool answered.
 #[derive(Serialize)]
 #[serde(tag = "type")]
 pub(super) enum InputPart<'a> {
@@ -67,46 +90,31 @@ impl<'a> InputPart<'a> {
         Self::Text { text: text.into() }
     }
 
-    /// The part for what a user attached or wrote; none for an empty text.
-    pub fn from_user(part: &'a UserPart, warnings: &mut Warnings) -> Option<Self> {
-        match part {
-            UserPart::Text { text } => (!text.is_empty()).then(|| Self::text(text)),
-            UserPart::Image { media_type, data } if takes_image(media_type) => Some(Self::Image {
-                detail: "auto",
-                image_url: attachment::data_url(media_type, data),
-            }),
-            UserPart::Image { media_type, data } => {
-                Some(Self::left_out("image", media_type, data, warnings))
-            }
-            UserPart::Document { media_type, data } => {
-                Some(Self::document(media_type, data, warnings))
-            }
-            _ => None,
-        }
-    }
-
-    fn document(media_type: &str, data: &'a [u8], warnings: &mut Warnings) -> Self {
-        match Document::of(media_type, data) {
-            Document::Pdf => Self::File {
-                filename: "document.pdf",
-                file_data: attachment::data_url(media_type, data),
-            },
-            Document::Text(text) => Self::text(text),
-            Document::Other => Self::left_out("document", media_type, data, warnings),
-        }
-    }
-
-    fn left_out(what: &str, media_type: &str, data: &[u8], warnings: &mut Warnings) -> Self {
-        warnings.add(attachment::left_out_warning(what, media_type));
-        Self::text(attachment::left_out(what, media_type, data))
+    /// What a user attached or wrote, or a tool returned, part by part.
+    pub fn all(parts: &'a [ContentPart], intake: Intake, warnings: &mut Warnings) -> Vec<Self> {
+        parts
+            .iter()
+            .filter_map(|part| intake.carry(part, warnings))
+            .map(Self::from)
+            .collect()
     }
 }
 
-fn takes_image(media_type: &str) -> bool {
-    matches!(
-        attachment::essence(media_type).as_str(),
-        "image/png" | "image/jpeg" | "image/webp" | "image/gif"
-    )
+impl<'a> From<Carried<'a>> for InputPart<'a> {
+    fn from(part: Carried<'a>) -> Self {
+        match part {
+            Carried::Text(text) => Self::text(text),
+            Carried::TextDocument(text) => Self::text(text),
+            Carried::Image(blob) => Self::Image {
+                detail: "auto",
+                image_url: blob.data_url(),
+            },
+            Carried::Pdf(blob) => Self::File {
+                filename: "document.pdf",
+                file_data: blob.data_url(),
+            },
+        }
+    }
 }
 
 /// How a kept item is to be treated when it goes back.

@@ -23,8 +23,8 @@
 //! - A structured answer is asked for with `text.format`, strict where the
 //!   schema allows; of models from before `gpt-4o` with a tool.
 //! - Images (PNG, JPEG, WebP, GIF), PDFs and text documents go along in user
-//!   messages; for other types the model reads a line that says what was left
-//!   out.
+//!   messages and in the output of calls, which is then a list of parts; for
+//!   other types the model reads a line that says what was left out.
 
 mod abilities;
 mod decode;
@@ -37,7 +37,8 @@ mod tools;
 mod usage;
 
 use super::{
-    ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, RateLimitHints, Wire, address,
+    ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
+    address,
 };
 use halter_protocol::{ProviderError, ResolvedModel};
 
@@ -72,8 +73,8 @@ impl Wire for ResponsesWire {
         headers
     }
 
-    fn encoder(&self, model: &ResolvedModel) -> Box<dyn ConversationEncoder> {
-        Box::new(encode::Encoder::new(model))
+    fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {
+        Box::new(encode::Encoder::new(model, images))
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

@@ -4,7 +4,7 @@ use super::super::anthropic::Anthropic;
 use super::super::chat::{Chat, Dialect};
 use super::super::gemini::GeminiWire;
 use super::super::responses::ResponsesWire;
-use super::super::{OutputWay, RequestSettings, WantedOutput, Wire};
+use super::super::{ImageInput, OutputWay, RequestSettings, WantedOutput, Wire};
 use halter_protocol::{
     AssembledPrompt, Message, ProviderKind, ReasoningEffort, ResolvedModel, ResponseSchema,
     ToolCapabilities, ToolConcurrency, ToolSpec, UserMessage,
@@ -44,7 +44,7 @@ fn body(wire: &dyn Wire, model: &str, tools: &[ToolSpec], schema: Value, way: Ou
         reasoning: Some(ReasoningEffort::Low),
         tokens_per_minute: None,
     };
-    let mut encoder = wire.encoder(&model);
+    let mut encoder = wire.encoder(&model, ImageInput::Taken);
     encoder.set_prefix(&AssembledPrompt::default(), &Arc::from(tools));
     encoder.push(&Message::User(UserMessage::text("how many?")));
     let output = Some(WantedOutput {

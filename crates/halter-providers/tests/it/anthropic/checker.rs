@@ -61,6 +61,13 @@ fn check_user(place: usize, content: &[Value], open: &mut HashSet<String>) -> Re
                 if !open.remove(id) {
                     return Err(format!("messages.{place}: unexpected result of {id}"));
                 }
+                for inner in block["content"].as_array().into_iter().flatten() {
+                    let kind = inner["type"].as_str().unwrap();
+                    if !["text", "image", "document"].contains(&kind) {
+                        return Err(format!("messages.{place}: {kind} in a result"));
+                    }
+                    check_text(place, inner)?;
+                }
             }
             "text" | "image" | "document" => {
                 results_over = true;

@@ -10,7 +10,7 @@ use halter_protocol::{
     UserPart,
 };
 use halter_providers::wire::anthropic::{Anthropic, limits::CACHE_MARKS};
-use halter_providers::wire::{RequestSettings, Wire};
+use halter_providers::wire::{ImageInput, RequestSettings, Wire};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -168,7 +168,7 @@ fn tool_names_are_aliased_and_spelled_and_found_again() {
         .provider_aliases
         .insert(ProviderKind::Anthropic, "bash".into());
     let tools = Arc::from([renamed, tool("files.read"), tool("plain"), tool("plain")]);
-    let mut encoder = Anthropic::new().encoder(&model("claude-opus-4-8"));
+    let mut encoder = Anthropic::new().encoder(&model("claude-opus-4-8"), ImageInput::Taken);
     encoder.set_prefix(&AssembledPrompt::default(), &tools);
     encoder.push(&user("go"));
     let encoded = encoder.body(&RequestSettings::default()).unwrap();
@@ -194,7 +194,7 @@ fn a_schema_without_a_type_gets_one() {
     bare.input_schema = json!({"properties": {}});
     let mut odd = tool("odd");
     odd.input_schema = json!(true);
-    let mut encoder = Anthropic::new().encoder(&model("claude-opus-4-8"));
+    let mut encoder = Anthropic::new().encoder(&model("claude-opus-4-8"), ImageInput::Taken);
     encoder.set_prefix(&AssembledPrompt::default(), &Arc::from([bare, odd]));
     encoder.push(&user("go"));
     let encoded = encoder.body(&RequestSettings::default()).unwrap();

@@ -13,7 +13,7 @@ use halter_protocol::{
     ResolvedModel, StreamEvent, ToolSpec,
 };
 use halter_providers::wire::anthropic::Anthropic;
-use halter_providers::wire::{ConversationEncoder, RequestSettings, Wire};
+use halter_providers::wire::{ConversationEncoder, ImageInput, RequestSettings, Wire};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ fn prompt() -> AssembledPrompt {
 
 /// An encoder that has taken the messages.
 fn encoder(model: &ResolvedModel, messages: &[Message]) -> Box<dyn ConversationEncoder> {
-    let mut encoder = Anthropic::new().encoder(model);
+    let mut encoder = Anthropic::new().encoder(model, ImageInput::Taken);
     encoder.set_prefix(&prompt(), &Arc::from([tool("read"), tool("write")]));
     for message in messages {
         encoder.push(message);

@@ -3,6 +3,7 @@
 use super::checker::assert_acceptable;
 use super::{blocks, encoder, model};
 use crate::support::{assistant, system, tool_result, user};
+use crate::wire_kit::{result, with_media};
 use halter_protocol::{AssistantPart, Message, OpaquePart};
 use halter_providers::wire::RequestSettings;
 use proptest::prelude::*;
@@ -111,7 +112,10 @@ fn messages(number: usize, step: &Step) -> Vec<Message> {
                 },
             }));
             let mut messages = vec![by_model(assistant(parts), MODEL)];
-            messages.extend((0..*count).map(|place| tool_result(&id(place))));
+            messages.extend((0..*count).map(|place| match place % 4 {
+                3 => result(&id(place), "read", with_media("a page")),
+                _ => tool_result(&id(place)),
+            }));
             messages.extend(steered.then(|| user("steer")));
             messages
         }

@@ -11,7 +11,7 @@ use halter_protocol::{
     ToolResult, UserPart,
 };
 use halter_providers::wire::chat::{Chat, Dialect};
-use halter_providers::wire::{RequestSettings, Wire};
+use halter_providers::wire::{ImageInput, RequestSettings, Wire};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ fn settings_come_before_the_messages_under_the_names_of_the_dialect() {
             r#"{"model":"anthropic/claude-x","stream":true,"stream_options":{"include_usage":true},"max_tokens":100,"temperature":0.5,"chat_template_kwargs":{"enable_thinking":true,"reasoning_effort":"high"},"provider":{"order":["a"]},"messages":[]}"#,
         ),
     ] {
-        let mut encoder = Chat::new(dialect).encoder(&model);
+        let mut encoder = Chat::new(dialect).encoder(&model, ImageInput::Taken);
         let body = encoder.body(&settings).unwrap();
         assert_eq!(String::from_utf8(body.json).unwrap(), head);
     }
@@ -217,7 +217,7 @@ fn members_that_are_no_json_are_refused() {
         extra_members: Some("oops".to_owned()),
         ..RequestSettings::default()
     };
-    let mut encoder = Chat::new(Dialect::OPENROUTER).encoder(&model());
+    let mut encoder = Chat::new(Dialect::OPENROUTER).encoder(&model(), ImageInput::Taken);
     let error = encoder.body(&settings).unwrap_err();
     assert_eq!(error.kind, ProviderErrorKind::Fatal);
 }

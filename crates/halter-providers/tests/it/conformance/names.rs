@@ -7,6 +7,7 @@ use halter_providers::limits::{
     CHAT_CALL_ID_BYTES, CHAT_TOOL_NAME_BYTES, GEMINI_CALL_ID_BYTES, RESPONSES_CALL_ID_BYTES,
     WIRE_TOOL_NAME_BYTES,
 };
+use halter_providers::wire::ImageInput;
 use halter_providers::wire::anthropic::limits::{CALL_ID_BYTES, TOOL_NAME_BYTES};
 use serde_json::json;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ fn body(subject: &Subject, tool: &str, id: &str) -> String {
         provider_aliases: Default::default(),
     };
     let wire = (subject.wire_of)("openai");
-    let mut encoder = wire.encoder(&ours);
+    let mut encoder = wire.encoder(&ours, ImageInput::Taken);
     encoder.set_prefix(&prompt(), &Arc::from([spec]));
     encoder.push(&crate::support::user("go"));
     encoder.push(&answer(&other, vec![call(id, tool, json!({}), None)], None));

@@ -28,7 +28,11 @@ pub fn check(body: &str) -> Result<(), String> {
                 responses.len()
             ));
         }
-        if !responses.is_empty() && responses.len() != parts.len() {
+        let led = parts.iter().take(responses.len());
+        if !led
+            .clone()
+            .all(|part| part.get("functionResponse").is_some())
+        {
             return Err(format!("{index}: results are mixed with other parts"));
         }
         for (call, response) in open.iter().zip(&responses) {
@@ -46,6 +50,11 @@ pub fn check(body: &str) -> Result<(), String> {
 fn pair(call: &Value, response: &Value) -> Result<(), String> {
     if call["name"] != response["name"] || call.get("id") != response.get("id") {
         return Err(format!("{response} does not answer {call}"));
+    }
+    for part in response["parts"].as_array().into_iter().flatten() {
+        if !part["inlineData"]["data"].is_string() {
+            return Err(format!("a part {part} in a response"));
+        }
     }
     let outcome = response["response"].as_object().ok_or("no response")?;
     let names: Vec<&String> = outcome.keys().collect();

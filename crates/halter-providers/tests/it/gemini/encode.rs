@@ -9,7 +9,7 @@ use crate::wire_kit::{
 use halter_protocol::{
     AssistantPart, Message, ReasoningEffort, ResolvedModel, ToolResult, ToolSpec, UserPart,
 };
-use halter_providers::wire::{RequestSettings, Wire};
+use halter_providers::wire::{ImageInput, RequestSettings, Wire};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -238,7 +238,7 @@ fn a_level_that_a_model_refuses_is_left_out_with_a_warning() {
             reasoning: level,
             ..model()
         };
-        let mut encoder = wire().encoder(&model);
+        let mut encoder = wire().encoder(&model, ImageInput::Taken);
         let encoded = encoder.body(&RequestSettings::default()).unwrap();
         let body: Value = serde_json::from_slice(&encoded.json).unwrap();
         (body["generationConfig"].clone(), encoded.warnings)

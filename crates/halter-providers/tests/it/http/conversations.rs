@@ -12,8 +12,8 @@ use halter_providers::http::{Endpoint, HttpProvider};
 use halter_providers::limits::KEPT_CONVERSATIONS;
 use halter_providers::wire::chat::Chat;
 use halter_providers::wire::{
-    ConversationEncoder, Decoder, EncodedBody, ErrorResponse, HeaderLookup, RateLimitHints,
-    RequestSettings, Wire,
+    ConversationEncoder, Decoder, EncodedBody, ErrorResponse, HeaderLookup, ImageInput,
+    RateLimitHints, RequestSettings, Wire,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -48,10 +48,10 @@ impl Wire for Counting {
         self.inner.headers(api_key)
     }
 
-    fn encoder(&self, model: &ResolvedModel) -> Box<dyn ConversationEncoder> {
+    fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {
         self.counts.encoders.fetch_add(1, Ordering::SeqCst);
         Box::new(CountingEncoder {
-            inner: self.inner.encoder(model),
+            inner: self.inner.encoder(model, images),
             counts: self.counts.clone(),
         })
     }

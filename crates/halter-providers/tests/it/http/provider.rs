@@ -3,11 +3,12 @@
 use super::scripted::{Script, Scripted};
 use super::server::{Response, Server};
 use super::{HELLO, chat, hello, network, provider};
-use crate::support::{answer, outline};
+use crate::support::{answer, assistant, outline, request, user};
+use crate::wire_kit;
 use halter_protocol::{
     ProviderError, ProviderErrorKind, ReasoningEffort, ResponseSchema, StreamEvent,
 };
-use halter_providers::catalog::{Catalog, Source};
+use halter_providers::catalog::{Catalog, Source, read_models};
 use halter_providers::http::{Endpoint, HttpProvider, TransportError};
 use halter_providers::layers::RateLimiter;
 use halter_providers::limits::{ERROR_BODY_BYTES, ERROR_BODY_SECS};
@@ -262,6 +263,88 @@ async fn a_schema_the_service_refuses_is_asked_for_with_a_tool_from_then_on() {
         .map(|body| (body.contains("response_format"), body.contains("\"tools\"")))
         .collect();
     assert_eq!(sent, [(true, false), (false, true), (false, true)]);
+}
+
+#[tokio::test]
+async fn images_the_model_refuses_are_described_from_then_on() {
+    let refusal = r#"{"error":{"message":"this model does not support image input"}}"#;
+    let transport = Scripted::new([
+        Script::new(400, refusal),
+        Script::new(200, HELLO),
+        Script::new(200, HELLO),
+    ]);
+    let catalog = Catalog::new();
+    let provider = HttpProvider::new(
+        chat(),
+        Endpoint::new("http://x"),
+        Arc::new(transport.clone()),
+    )
+    .with_catalog(catalog.clone());
+    let calls = vec![wire_kit::call(
+        "call_1",
+        "read",
+        serde_json::json!({}),
+        None,
+    )];
+    let request = request([
+        user("look"),
+        assistant(calls),
+        wire_kit::result("call_1", "read", wire_kit::with_media("a page")),
+    ]);
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        let items = answer(&provider, request.clone()).await;
+        assert!(items.iter().all(Result::is_ok), "{items:?}");
+        told.push(warnings(&items));
+    }
+    assert_eq!(
+        told[0],
+        [
+            "an attached image of type image/png was left out: this model takes no images",
+            "an attached image of type image/tiff was left out: this model takes no images",
+        ]
+    );
+    assert_eq!(told[1], [""; 0], "it is said once");
+    let sent: Vec<(bool, bool)> = transport
+        .bodies()
+        .iter()
+        .map(|body| (body.contains("image_url"), body.contains("takes no images")))
+        .collect();
+    assert_eq!(sent, [(true, false), (false, true), (false, true)]);
+    let images = catalog.facts(&request.model).images.unwrap();
+    assert_eq!((images.value, images.source), (false, Source::Learned));
+}
+
+#[tokio::test]
+async fn a_model_known_to_take_no_images_is_sent_none() {
+    let catalog = Catalog::new();
+    let list = br#"{"data":[{"id":"m-1","architecture":{"input_modalities":["text"]}}]}"#;
+    let model = hello().model;
+    catalog.take_answers(&model.provider, read_models(list));
+    let transport = Scripted::new([Script::new(200, HELLO)]);
+    let provider = HttpProvider::new(
+        chat(),
+        Endpoint::new("http://x"),
+        Arc::new(transport.clone()),
+    )
+    .with_catalog(catalog);
+    let request = request([wire_kit::user(vec![wire_kit::image("image/png")])]);
+    let items = answer(&provider, request).await;
+    assert_eq!(
+        warnings(&items),
+        ["an attached image of type image/png was left out: this model takes no images"]
+    );
+    assert!(!transport.bodies()[0].contains("image_url"));
+}
+
+fn warnings(items: &[Result<StreamEvent, ProviderError>]) -> Vec<String> {
+    items
+        .iter()
+        .filter_map(|item| match item {
+            Ok(StreamEvent::ProviderWarning { message, .. }) => Some(message.clone()),
+            _ => None,
+        })
+        .collect()
 }
 
 #[tokio::test]

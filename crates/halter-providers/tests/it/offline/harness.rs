@@ -41,8 +41,12 @@ pub fn with_tools(mut request: ProviderRequest, tools: &[&str]) -> ProviderReque
 }
 
 pub fn result(call_id: &str, tool: &str, outcome: Outcome) -> Message {
+    returned(call_id, tool, outcome.map(ToolResult::json))
+}
+
+fn returned(call_id: &str, tool: &str, outcome: Result<ToolResult, ToolError>) -> Message {
     let (content, error) = match outcome {
-        Ok(value) => (ToolResult::json(value), None),
+        Ok(content) => (content, None),
         Err(error) => (ToolResult::Empty, Some(error)),
     };
     Message::Tool(ToolMessage {
@@ -65,6 +69,18 @@ pub async fn converse(
     said: &str,
     tools: &[&str],
     respond: impl Fn(&str, &Value) -> Outcome,
+) -> Conversation {
+    converse_with(said, tools, |tool, input| {
+        respond(tool, input).map(ToolResult::json)
+    })
+    .await
+}
+
+/// The same with results of every kind.
+pub async fn converse_with(
+    said: &str,
+    tools: &[&str],
+    respond: impl Fn(&str, &Value) -> Result<ToolResult, ToolError>,
 ) -> Conversation {
     let model = OfflineProvider::new();
     let mut asked = with_tools(request([user(said)]), tools);
@@ -105,7 +121,7 @@ pub async fn converse(
             let outcome = respond(call.name.as_str(), &call.arguments);
             asked
                 .messages
-                .push(result(call.id.as_str(), call.name.as_str(), outcome));
+                .push(returned(call.id.as_str(), call.name.as_str(), outcome));
         }
     }
 }

@@ -7,10 +7,13 @@ use crate::support::{
     assemble, assistant, assistant_calls, events, request, system, tool_result, user,
 };
 use futures::StreamExt as _;
-use halter_protocol::{AssistantPart, ProviderError, StreamEvent, ToolError, ToolErrorCode};
+use halter_protocol::{
+    AssistantPart, ContentPart, Message, ProviderError, StreamEvent, Timestamp, ToolError,
+    ToolErrorCode, ToolResult, UserMessage,
+};
 use halter_providers::offline::OFFLINE_NOTE;
 use halter_providers::{OfflineProvider, Provider};
-use harness::{Outcome, TOOLS, converse, denied, failed, matches, with_tools};
+use harness::{Outcome, TOOLS, converse, converse_with, denied, failed, matches, with_tools};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -171,6 +174,36 @@ async fn files_are_shown_side_by_side() {
             .contains("`README.md` (6 lines):\n\n```\n# Kettle\n")
     );
     assert!(talk.answer.contains("`Cargo.toml` (4 lines):"));
+}
+
+#[tokio::test]
+async fn an_image_is_named_by_its_type_and_size() {
+    let talk = converse_with("Show me picture.png", &TOOLS, |_, _| {
+        Ok(ToolResult::parts([
+            ContentPart::text("picture.png"),
+            ContentPart::image("image/png", vec![0; 1_000_000]),
+        ]))
+    })
+    .await;
+    assert_eq!(talk.steps, [[r#"read {"path":"picture.png"}"#]]);
+    let told = "[image of type image/png, 1000000 bytes]";
+    assert!(talk.answer.contains(told), "{}", talk.answer);
+}
+
+#[tokio::test]
+async fn an_image_costs_what_images_cost() {
+    let image = ContentPart::image("image/png", vec![0; 1_000_000]);
+    let asked = request([Message::User(UserMessage {
+        id: "msg_user".into(),
+        created_at: Timestamp::UNIX_EPOCH,
+        parts: vec![ContentPart::text("What is it?"), image],
+    })]);
+    let usage = events(&OfflineProvider::new(), asked).await;
+    let input = usage.iter().find_map(|event| match event {
+        StreamEvent::UsageUpdate { usage } => Some(usage.buckets.uncached_input),
+        _ => None,
+    });
+    assert!((1_000..10_000).contains(&input.unwrap()), "{input:?}");
 }
 
 #[tokio::test]

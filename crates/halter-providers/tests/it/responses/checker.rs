@@ -33,7 +33,7 @@ pub fn check(body: &str) -> Result<(), String> {
             }
             "function_call_output" => {
                 let id = text(item, "call_id")?;
-                text(item, "output")?;
+                output(item).map_err(|error| format!("{index}: {error}"))?;
                 if open.first() != Some(&id) {
                     return Err(format!("{index}: output of {id}, open are {open:?}"));
                 }
@@ -61,6 +61,22 @@ fn text<'a>(item: &'a Value, member: &str) -> Result<&'a str, String> {
     item[member]
         .as_str()
         .ok_or(format!("{member} is not a string in {item}"))
+}
+
+/// A text, or parts as a user's message has them.
+fn output(item: &Value) -> Result<(), String> {
+    let Some(parts) = item["output"].as_array() else {
+        return text(item, "output").map(drop);
+    };
+    let allowed = ["input_text", "input_image", "input_file"];
+    let wrong = parts
+        .iter()
+        .find(|part| !allowed.iter().any(|kind| part["type"] == *kind));
+    match wrong {
+        _ if parts.is_empty() => Err("no output".to_owned()),
+        Some(part) => Err(format!("a part {part}")),
+        None => Ok(()),
+    }
 }
 
 fn message(item: &Value) -> Result<(), String> {

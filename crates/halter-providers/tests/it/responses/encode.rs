@@ -10,7 +10,7 @@ use halter_protocol::{
     AssistantPart, Message, ProviderKind, ReasoningEffort, ResolvedModel, ToolResult, ToolSpec,
     UserPart,
 };
-use halter_providers::wire::{RequestSettings, Wire};
+use halter_providers::wire::{ImageInput, RequestSettings, Wire};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -229,7 +229,7 @@ fn levels_and_temperatures_a_model_refuses_are_left_out_with_a_warning() {
             reasoning: level,
             ..model()
         };
-        let mut encoder = wire().encoder(&model);
+        let mut encoder = wire().encoder(&model, ImageInput::Taken);
         let encoded = encoder
             .body(&RequestSettings {
                 temperature: Some(0.5),
@@ -288,7 +288,7 @@ fn names_that_the_service_does_not_take_find_their_way_back() {
     let mut spec = tools()[0].clone();
     spec.provider_aliases
         .insert(ProviderKind::OpenAi, "view".into());
-    let mut aliased = wire().encoder(&model());
+    let mut aliased = wire().encoder(&model(), ImageInput::Taken);
     aliased.set_prefix(&prompt(), &Arc::from([spec]));
     assert_eq!(aliased.tool_name("view"), Some("read".into()));
     assert!(text_of(aliased.as_mut()).contains(r#""name":"view""#));

@@ -10,7 +10,7 @@ use halter::HalterSession;
 use halter::prelude::*;
 use halter_config::{ConfiguredProvider, ModelConfig};
 use halter_mock::{MockService, Outcome, ServeOptions, serve};
-use halter_protocol::{ReasoningEffort, SkillDef};
+use halter_protocol::{ContentPart, ReasoningEffort, SkillDef, ToolResult};
 use halter_providers::http::{
     ClientSettings, Endpoint, HttpProvider, HttpRequest, HttpResponse, NetworkTransport, Transport,
     TransportError,
@@ -37,7 +37,7 @@ const REPLACED_AT: [usize; 2] = [40, 160];
 const OTHER_MODEL_AT: usize = 90;
 
 /// What turns ask for, over and over.
-const SCENARIOS: [&str; 8] = [
+const SCENARIOS: [&str; 9] = [
     "says",
     "parallel",
     "thinking_tool",
@@ -46,6 +46,7 @@ const SCENARIOS: [&str; 8] = [
     "thinking",
     "parallel",
     "unknown_tool",
+    "pictures",
 ];
 
 /// Short ones of our own: what is measured is their number.
@@ -72,9 +73,21 @@ steps = [
   { parts = [
     { type = "thinking", text = "Two at once." },
     { type = "call", tool = "pause", input = {} },
-    { type = "call", tool = "read", input = { path = "notes.txt" } },
+    { type = "call", tool = "camera", input = {} },
   ] },
   { parts = [{ type = "text", text = "Steered in step {{step}}." }] },
+]
+
+[scenarios.pictures]
+description = "Two pictures and a text at once, then another."
+steps = [
+  { parts = [
+    { type = "call", tool = "camera", input = {} },
+    { type = "call", tool = "read", input = { path = "a" } },
+    { type = "call", tool = "camera", input = {} },
+  ] },
+  { parts = [{ type = "call", tool = "camera", input = {} }] },
+  { parts = [{ type = "text", text = "I saw {{images}}." }] },
 ]
 "#;
 
@@ -230,8 +243,16 @@ impl Process {
             let waits_for = waits_for.clone();
             async move {
                 waits_for.acquire().await?.forget();
-                Ok(halter_protocol::ToolResult::text("rested"))
+                Ok(ToolResult::text("rested"))
             }
+        });
+        let camera = ScriptedTool::new("camera").read_only().runs(|_, _| async {
+            Ok(ToolResult::parts([
+                ContentPart::text("a picture and its papers"),
+                ContentPart::image("image/png", *b"\x89PNG"),
+                ContentPart::document("application/pdf", *b"%PDF-1.7"),
+                ContentPart::image("image/tiff", *b"II*\0"),
+            ]))
         });
         let store = SqliteSessionStore::open(place.database.path().join("s.db")).await;
         let harness = Halter::builder()
@@ -244,6 +265,7 @@ impl Process {
             .with_tool(look("glob"))
             .with_tool(look("grep"))
             .with_tool(pause.build())
+            .with_tool(camera.build())
             .build()
             .await
             .unwrap();

@@ -2,39 +2,24 @@
 
 use super::json::{put, put_text_block};
 use super::log::{MessageLog, Role};
-use crate::wire::attachment::{self, Document, base64, essence};
-use crate::wire::body::write_json;
-use halter_protocol::{ToolMessage, UserMessage, UserPart};
+use crate::wire::attachment::{Blob, Carried, Intake, parts_of};
+use crate::wire::body::{Warnings, write_json};
+use halter_protocol::{ContentPart, ToolMessage, UserMessage};
 
 /// What a conversation begins with if its first message is the model's: the
 /// service wants the user to speak first.
 pub(super) const OPENING: &str = "(The beginning of this conversation is not shown.)";
 
-const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
-
-/// Appends what a user said; says what could not be sent.
-pub(super) fn push(log: &mut MessageLog, message: &UserMessage) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for part in &message.parts {
-        match part {
-            UserPart::Text { text } => push_text(log, text),
-            UserPart::Image { media_type, data } => {
-                let kind = essence(media_type);
-                if IMAGE_TYPES.contains(&kind.as_str()) {
-                    push_base64(log, "image", &kind, data);
-                } else {
-                    warnings.push(left_out(log, "image", media_type, data));
-                }
-            }
-            UserPart::Document { media_type, data } => match Document::of(media_type, data) {
-                Document::Pdf => push_base64(log, "document", "application/pdf", data),
-                Document::Text(text) => push_text_document(log, text),
-                Document::Other => warnings.push(left_out(log, "document", media_type, data)),
-            },
-            _ => {}
-        }
+/// Appends what a user said.
+pub(super) fn push(
+    log: &mut MessageLog,
+    message: &UserMessage,
+    intake: Intake,
+    warnings: &mut Warnings,
+) {
+    for part in blocks(&message.parts, intake, warnings) {
+        log.append(Role::User, true, |out| put_block(out, &part));
     }
-    warnings
 }
 
 /// Appends a text, unless it is blank.
@@ -53,14 +38,25 @@ pub(super) fn push_note(log: &mut MessageLog, text: &str) {
 }
 
 /// Appends the result of a call.
-pub(super) fn push_result(log: &mut MessageLog, call: &str, result: &ToolMessage) {
+pub(super) fn push_result(
+    log: &mut MessageLog,
+    call: &str,
+    result: &ToolMessage,
+    intake: Intake,
+    warnings: &mut Warnings,
+) {
     log.append(Role::User, true, |out| {
         put(out, "{\"type\":\"tool_result\",\"tool_use_id\":");
         write_json(out, call);
-        let text = result.to_model_text();
-        if !text.is_empty() {
-            put(out, ",\"content\":");
-            write_json(out, &text);
+        match parts_of(result) {
+            Some(parts) => put_blocks(out, &blocks(parts, intake, warnings)),
+            None => {
+                let text = result.to_model_text();
+                if !text.is_empty() {
+                    put(out, ",\"content\":");
+                    write_json(out, &text);
+                }
+            }
         }
         if result.error.is_some() {
             put(out, ",\"is_error\":true");
@@ -69,34 +65,56 @@ pub(super) fn push_result(log: &mut MessageLog, call: &str, result: &ToolMessage
     });
 }
 
-fn push_base64(log: &mut MessageLog, kind: &str, media_type: &str, data: &[u8]) {
-    log.append(Role::User, true, |out| {
-        put(out, "{\"type\":\"");
-        put(out, kind);
-        put(out, "\",\"source\":{\"type\":\"base64\",\"media_type\":\"");
-        put(out, media_type);
-        put(out, "\",\"data\":\"");
-        put(out, &base64(data));
-        put(out, "\"}}");
-    });
+/// The parts that become blocks: the service refuses blank ones.
+fn blocks<'a>(
+    parts: &'a [ContentPart],
+    intake: Intake,
+    warnings: &mut Warnings,
+) -> Vec<Carried<'a>> {
+    parts
+        .iter()
+        .filter_map(|part| intake.carry(part, warnings))
+        .filter(|part| match part {
+            Carried::Text(text) => !text.trim().is_empty(),
+            Carried::TextDocument(text) => !text.trim().is_empty(),
+            Carried::Image(_) | Carried::Pdf(_) => true,
+        })
+        .collect()
 }
 
-fn push_text_document(log: &mut MessageLog, text: &str) {
-    if text.trim().is_empty() {
-        return;
+/// Writes the content of a result, if there is any.
+fn put_blocks(out: &mut Vec<u8>, blocks: &[Carried<'_>]) {
+    for (place, block) in blocks.iter().enumerate() {
+        put(out, if place == 0 { ",\"content\":[" } else { "," });
+        put_block(out, block);
     }
-    log.append(Role::User, true, |out| {
-        put(
-            out,
-            "{\"type\":\"document\",\"source\":{\"type\":\"text\",\"media_type\":\"text/plain\",\"data\":",
-        );
-        write_json(out, text);
-        put(out, "}}");
-    });
+    if !blocks.is_empty() {
+        put(out, "]");
+    }
 }
 
-/// Tells the model, and by the warning the user, of a file that is not sent.
-fn left_out(log: &mut MessageLog, what: &str, media_type: &str, data: &[u8]) -> String {
-    push_text(log, &attachment::left_out(what, media_type, data));
-    attachment::left_out_warning(what, media_type)
+fn put_block(out: &mut Vec<u8>, part: &Carried<'_>) {
+    match part {
+        Carried::Text(text) => put_text_block(out, text),
+        Carried::TextDocument(text) => {
+            put(
+                out,
+                "{\"type\":\"document\",\"source\":{\"type\":\"text\",\"media_type\":\"text/plain\",\"data\":",
+            );
+            write_json(out, *text);
+            put(out, "}}");
+        }
+        Carried::Image(blob) => put_base64(out, "image", blob),
+        Carried::Pdf(blob) => put_base64(out, "document", blob),
+    }
+}
+
+fn put_base64(out: &mut Vec<u8>, kind: &str, blob: &Blob<'_>) {
+    put(out, "{\"type\":\"");
+    put(out, kind);
+    put(out, "\",\"source\":{\"type\":\"base64\",\"media_type\":\"");
+    put(out, &blob.media_type);
+    put(out, "\",\"data\":\"");
+    put(out, &blob.base64());
+    put(out, "\"}}");
 }
