@@ -8,19 +8,23 @@ use halter_protocol::{
 };
 use halter_session::{Durability, DurabilityPolicy, SessionLog, SqliteSessionStore};
 use std::sync::Arc;
+use std::time::Duration;
 
-const EVENTS: usize = 100_000;
+/// Events of the long session before anything is measured; the short one has
+/// as many as it has in a first turn or two.
+const LONG: usize = 100_000;
+const SHORT: usize = 100;
+
+/// Appends that are measured in a round, and how many of them in a row.
 const WINDOW: usize = 2_000;
+const BATCH: usize = 100;
 const ROUNDS: usize = 5;
 
 fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let mut ratios = Vec::new();
-    for _ in 0..ROUNDS {
-        ratios.push(runtime.block_on(late_over_early())?);
-    }
+    let ratios = runtime.block_on(late_over_early())?;
     print(&Claim {
         what: "CPU of an append at event 100,000 over that at event 100",
         value: median(ratios),
@@ -30,24 +34,55 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cost of the last window of appends over that of the first, which starts
-/// at event 100. Checkpoints, which come at doubling distances, are in neither.
-async fn late_over_early() -> anyhow::Result<f64> {
-    let directory = tempfile::tempdir()?;
-    let store = Arc::new(SqliteSessionStore::open(directory.path().join("sessions.db")).await?);
-    let mut log = SessionLog::create(store, blueprint(), DurabilityPolicy::Process).await?;
-    let mut marks = Vec::new();
-    for number in 0..EVENTS {
-        if [100, 100 + WINDOW, EVENTS - WINDOW].contains(&number) {
-            marks.push(cpu_time());
+/// The cost of appends to a long session over that of appends to a short one,
+/// taken in turns, so that what else the machine does slows both. Checkpoints,
+/// which come at doubling distances, are in neither.
+async fn late_over_early() -> anyhow::Result<Vec<f64>> {
+    let mut long = Session::with(LONG).await?;
+    let mut ratios = Vec::new();
+    for _ in 0..ROUNDS {
+        let mut short = Session::with(SHORT).await?;
+        let (mut late, mut early) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..WINDOW / BATCH {
+            late += long.append(BATCH).await?;
+            early += short.append(BATCH).await?;
         }
-        log.append(vec![event(number)], Durability::Durable).await?;
+        ratios.push(late.as_secs_f64() / early.as_secs_f64());
     }
-    marks.push(cpu_time());
-    let [start, early, late, end] = marks.as_slice() else {
-        anyhow::bail!("not all windows were measured");
-    };
-    Ok((*end - *late).as_secs_f64() / (*early - *start).as_secs_f64())
+    Ok(ratios)
+}
+
+/// A session in a store of its own.
+struct Session {
+    log: SessionLog,
+    length: usize,
+    _directory: tempfile::TempDir,
+}
+
+impl Session {
+    async fn with(events: usize) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let store = SqliteSessionStore::open(directory.path().join("sessions.db")).await?;
+        let policy = DurabilityPolicy::Process;
+        let mut session = Self {
+            log: SessionLog::create(Arc::new(store), blueprint(), policy).await?,
+            length: 0,
+            _directory: directory,
+        };
+        session.append(events).await?;
+        Ok(session)
+    }
+
+    /// Appends so many events; what that took.
+    async fn append(&mut self, count: usize) -> anyhow::Result<Duration> {
+        let before = cpu_time();
+        for _ in 0..count {
+            let event = event(self.length);
+            self.length += 1;
+            self.log.append(vec![event], Durability::Durable).await?;
+        }
+        Ok(cpu_time() - before)
+    }
 }
 
 fn event(number: usize) -> PendingEvent {
