@@ -5,6 +5,7 @@
 //! `halter` crate and below.
 
 mod args;
+mod attach;
 mod commands;
 mod context;
 mod draft;

@@ -7,6 +7,7 @@
 use crate::content::ContentPart;
 use crate::limits::{DOCUMENT_BYTES, IMAGE_BYTES, IMAGE_SIDE_PIXELS};
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A format that models look at themselves.
@@ -120,6 +121,22 @@ fn is_screen(rest: &[u8]) -> bool {
         .is_some_and(|screen| !screen.iter().all(is_text))
 }
 
+/// The type of a text by its name.
+fn text_type(name: &Path) -> &'static str {
+    let extension = name.extension().and_then(|extension| extension.to_str());
+    match extension.unwrap_or_default().to_ascii_lowercase().as_str() {
+        "md" | "markdown" => "text/markdown",
+        "csv" => "text/csv",
+        "html" | "htm" => "text/html",
+        "json" => "application/json",
+        "xml" => "application/xml",
+        "svg" => "image/svg+xml",
+        "yaml" | "yml" => "application/yaml",
+        "toml" => "application/toml",
+        _ => "text/plain",
+    }
+}
+
 /// Width and height of an image in pixels, as its header says; none if it is
 /// no image or its header is damaged.
 pub fn pixels(data: &[u8]) -> Option<(u32, u32)> {
@@ -200,6 +217,27 @@ impl ContentPart {
     pub fn detect(data: impl Into<Arc<[u8]>>) -> Option<Self> {
         let data = data.into();
         MediaFormat::detect(&data).map(|format| format.part(data))
+    }
+
+    /// The image or document that a file is: an image or PDF by its bytes, a
+    /// text as a document of the type its name tells; none if it is anything
+    /// else.
+    ///
+    /// ```
+    /// use halter_protocol::ContentPart;
+    /// use std::path::Path;
+    ///
+    /// let part = ContentPart::from_file_bytes(Path::new("plan.md"), *b"# The plan").unwrap();
+    /// assert_eq!(part, ContentPart::document("text/markdown", *b"# The plan"));
+    /// assert_eq!(ContentPart::from_file_bytes(Path::new("a.zip"), *b"PK\x03\x04\0"), None);
+    /// ```
+    pub fn from_file_bytes(name: &Path, data: impl Into<Arc<[u8]>>) -> Option<Self> {
+        let data = data.into();
+        if let Some(format) = MediaFormat::detect(&data) {
+            return Some(format.part(data));
+        }
+        let is_text = std::str::from_utf8(&data).is_ok() && !data.contains(&0);
+        is_text.then(|| Self::document(text_type(name), data))
     }
 
     /// Checks what model services would refuse: size, and for the formats they
@@ -318,6 +356,27 @@ mod tests {
             MediaFormat::of_media_type("Image/PNG; q=1"),
             Some(MediaFormat::Png)
         );
+    }
+
+    #[test]
+    fn a_file_is_what_its_bytes_are_and_a_text_what_its_name_says() {
+        let file = |name: &str, data: &[u8]| {
+            let part = ContentPart::from_file_bytes(Path::new(name), data);
+            part.map(|part| part.media().unwrap().0.to_owned())
+        };
+        for (name, data, media_type) in [
+            ("notes", &b"words"[..], "text/plain"),
+            ("main.rs", b"fn main() {}", "text/plain"),
+            ("A.MD", b"# words", "text/markdown"),
+            ("drawing.svg", b"<svg/>", "image/svg+xml"),
+            ("table.csv", b"a,b", "text/csv"),
+            ("lies.txt", &png(1, 1), "image/png"),
+            ("empty.json", b"", "application/json"),
+        ] {
+            assert_eq!(file(name, data).as_deref(), Some(media_type), "{name}");
+        }
+        assert_eq!(file("latin.txt", b"caf\xe9"), None);
+        assert_eq!(file("zero.txt", b"a\0b"), None);
     }
 
     #[test]

@@ -22,6 +22,7 @@ Examples:
   halter run --prompt-file task.md --streaming-json > events.jsonl
   git diff | halter run --text -
   halter run --output-schema answer.json \"How many tests are there?\"
+  halter run --attach screen.png \"What is wrong on this page?\"
   halter run --session ses_… \"Now fix the first one\"
   halter run --model ollama/qwen3 --record run.jsonl \"Say hello\"
 
@@ -57,6 +58,14 @@ pub struct RunArgs {
 /// How turns are answered, whoever asks for them.
 #[derive(Debug, Args)]
 pub struct TurnOptions {
+    /// Send this image, PDF or text with the message; may be given many times
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "HALTER_ATTACH",
+        hide_env_values = true
+    )]
+    pub attach: Vec<PathBuf>,
     /// Use this model: default, small or subagent, or any as provider/model
     #[arg(
         long,
@@ -184,6 +193,7 @@ mod tests {
             text: false,
             output: Some(OutputMode::Text),
             turns: TurnOptions {
+                attach: Vec::new(),
                 model: None,
                 max_turns: None,
                 record: None,

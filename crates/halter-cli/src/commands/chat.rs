@@ -1,6 +1,7 @@
 //! `halter chat`: a conversation at a terminal.
 
 use crate::args::ChatArgs;
+use crate::attach::{self, Attachment};
 use crate::context::Context;
 use crate::editor::{Editor, Input};
 use crate::exit::{Exit, StopSignal};
@@ -9,13 +10,16 @@ use crate::limits::LEAVE_WINDOW;
 use crate::live::{Live, Wanted};
 use crate::turn::{self, TurnEnd, Watch};
 use crate::typing::Typing;
-use crate::view::{Activity, Steps, TextView, View};
+use crate::view::{Activity, Steps, TextView, View, media_tag};
 use halter_config::SessionBackend;
 use halter_protocol::{ModelId, Turn};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 /help           this text
+/attach [FILE]  send an image, PDF or text with the next message; show what is attached
+/detach         send no file after all
 /model [MODEL]  show the model, or use another from now on: a role or provider/model
 /session        show the session's id and how to come back to it
 /exit           leave; so do Ctrl-D, and Ctrl-C twice
@@ -37,6 +41,7 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         max_turns: arguments.turns.max_turns,
         cassette: arguments.turns.cassette(),
     };
+    let attachments = attach::read_all(&arguments.turns.attach)?;
     let live = Live::start(context, &wanted).await?;
     let editor = Editor::new(
         context.environment.state_dir(),
@@ -54,7 +59,9 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         turns: 0,
         is_new: wanted.session.is_none(),
         draft: String::new(),
+        attachments,
     };
+    conversation.show_attachments(context);
     let outcome = conversation.talk(context, editor).await;
     let ended = conversation.end(context).await;
     let exit = outcome?;
@@ -71,12 +78,20 @@ struct Conversation {
     is_new: bool,
     /// What was typed during the last turn and not sent.
     draft: String,
+    /// What goes with the next message.
+    attachments: Vec<Attachment>,
 }
 
 /// True for a word that is meant as a command: a path has a second slash.
 fn is_command(word: &str) -> bool {
     word.strip_prefix('/')
         .is_some_and(|name| !name.contains('/'))
+}
+
+/// A path without the quotes that terminals put around one with spaces.
+fn unquoted(path: &str) -> &str {
+    let inside = |quote| path.strip_prefix(quote)?.strip_suffix(quote);
+    inside('\'').or_else(|| inside('"')).unwrap_or(path)
 }
 
 /// What comes after an input.
@@ -132,6 +147,15 @@ impl Conversation {
                 self.choose_model(context, rest.trim());
                 Ok(Next::GoOn)
             }
+            "/attach" => {
+                self.attach(context, rest.trim());
+                Ok(Next::GoOn)
+            }
+            "/detach" => {
+                self.attachments.clear();
+                context.talk.say("nothing is attached");
+                Ok(Next::GoOn)
+            }
             _ if is_command(word) && rest.is_empty() => {
                 context
                     .talk
@@ -139,6 +163,30 @@ impl Conversation {
                 Ok(Next::GoOn)
             }
             _ => self.answer(context, line).await,
+        }
+    }
+
+    /// Attaches a file to the next message; without a name, shows what is.
+    fn attach(&mut self, context: &Context, path: &str) {
+        if path.is_empty() && self.attachments.is_empty() {
+            return context.talk.say("nothing is attached");
+        }
+        if !path.is_empty() {
+            match attach::read(Path::new(unquoted(path))) {
+                Ok(file) => self.attachments.push(file),
+                Err(Failure::Problem(problem)) => return context.talk.problem(&problem),
+                Err(_) => return,
+            }
+        }
+        self.show_attachments(context);
+    }
+
+    fn show_attachments(&self, context: &Context) {
+        for file in &self.attachments {
+            let tag = media_tag(&file.part).unwrap_or_default();
+            context
+                .talk
+                .say(&format!("with the next message: {} {tag}", file.name));
         }
     }
 
@@ -161,7 +209,8 @@ impl Conversation {
     }
 
     async fn answer(&mut self, context: &mut Context, text: &str) -> Result<Next, Failure> {
-        let mut turn = Turn::user(text);
+        let attachments = std::mem::take(&mut self.attachments);
+        let mut turn = Turn::new(attach::message(text, attachments));
         self.live.stops.next_turn(&turn.id);
         self.turns += 1;
         turn.default_model.clone_from(&self.model);
@@ -242,6 +291,15 @@ fn is_again(since_last: Option<Duration>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotes_around_a_path_are_no_part_of_it() {
+        for path in ["a b.png", "'a b.png'", "\"a b.png\""] {
+            assert_eq!(unquoted(path), "a b.png");
+        }
+        assert_eq!(unquoted("'"), "'");
+        assert_eq!(unquoted("it's"), "it's");
+    }
 
     #[test]
     fn two_in_a_row_leave() {

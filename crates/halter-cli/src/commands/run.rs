@@ -1,6 +1,7 @@
 //! `halter run`: one task, one answer.
 
 use crate::args::{OutputMode, RunArgs, RunOptions};
+use crate::attach;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -62,12 +63,13 @@ pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Fai
     };
     let schema = request.options.output_schema.as_deref();
     let schema = schema.map(output_schema::read).transpose()?;
+    let attachments = attach::read_all(&request.options.turns.attach)?;
     let mut live = Live::start(context, &wanted).await?;
     if request.mode == OutputMode::StreamingJson {
         // From here on the events tell what went wrong.
         context.errors_in_data = false;
     }
-    let mut turn = Turn::user(request.task);
+    let mut turn = Turn::new(attach::message(&request.task, attachments));
     turn.default_model = wanted.model.as_deref().map(Into::into);
     let structured = schema.is_some();
     turn.response_schema = schema;

@@ -13,8 +13,8 @@ use crate::turn::{self, Watch};
 use crate::view::{Activity, Steps, View};
 use halter::providers::OfflineProvider;
 use halter_protocol::{
-    SessionEvent, SessionEventPayload, ToolCall, ToolCallId, ToolErrorCode, ToolExecutionOutcome,
-    ToolName, Turn,
+    ContentPart, SessionEvent, SessionEventPayload, ToolCall, ToolCallId, ToolErrorCode,
+    ToolExecutionOutcome, ToolName, ToolResult, Turn,
 };
 use serde_json::{Value, json};
 use std::io;
@@ -109,7 +109,11 @@ async fn call(context: &mut Context, name: &str, input: &str) -> Result<Exit, Fa
 fn finish(context: &mut Context, outcome: ToolExecutionOutcome) -> Result<Exit, Failure> {
     match outcome.result {
         Ok(result) => {
-            context.data.json(&result_json(result))?;
+            let bytes = match context.data.is_terminal() {
+                true => Bytes::Counted,
+                false => Bytes::Written,
+            };
+            context.data.json(&result_json(result, bytes))?;
             Ok(Exit::Success)
         }
         Err(error) => {
@@ -123,13 +127,34 @@ fn finish(context: &mut Context, outcome: ToolExecutionOutcome) -> Result<Exit, 
     }
 }
 
-/// The result itself: its value, its text, or null.
-fn result_json(result: halter_protocol::ToolResult) -> Value {
+/// What becomes of the bytes of images and documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bytes {
+    /// They are written, in base64.
+    Written,
+    /// A terminal shows how many there are.
+    Counted,
+}
+
+/// The result itself: its value, its text, the list of its parts, or null.
+fn result_json(result: ToolResult, bytes: Bytes) -> Value {
     match result {
-        halter_protocol::ToolResult::Json { value } => value,
-        halter_protocol::ToolResult::Text { text } => json!(text),
+        ToolResult::Json { value } => value,
+        ToolResult::Text { text } => json!(text),
+        ToolResult::Parts { parts } => parts.iter().map(|part| part_json(part, bytes)).collect(),
         _ => Value::Null,
     }
+}
+
+fn part_json(part: &ContentPart, bytes: Bytes) -> Value {
+    let mut shown = json!(part);
+    if let (Bytes::Counted, Some((_, data)), Some(fields)) =
+        (bytes, part.media(), shown.as_object_mut())
+    {
+        fields.remove("data");
+        fields.insert("bytes".to_owned(), data.len().into());
+    }
+    shown
 }
 
 fn arguments(input: &str) -> Result<Value, Failure> {
@@ -169,5 +194,29 @@ impl View for CallView {
 
     fn activity(&mut self) -> &mut Activity {
         &mut self.activity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_not_sent_the_bytes_of_an_image() {
+        let result = || {
+            ToolResult::parts([
+                ContentPart::text("a door"),
+                ContentPart::image("image/png", [1, 2, 3]),
+            ])
+        };
+        let text = json!({"kind": "text", "text": "a door"});
+        assert_eq!(
+            result_json(result(), Bytes::Written),
+            json!([text, {"kind": "image", "media_type": "image/png", "data": "AQID"}])
+        );
+        assert_eq!(
+            result_json(result(), Bytes::Counted),
+            json!([text, {"kind": "image", "media_type": "image/png", "bytes": 3}])
+        );
     }
 }

@@ -2,6 +2,7 @@
 //! line that shows progress.
 
 use super::call::{shortcoming, summary};
+use super::media::media_tags;
 use crate::limits::{MAX_PARTIAL_BYTES, SHOWN_DRAFT_CHARS};
 use crate::output::{Loudness, Talk};
 use halter_protocol::{
@@ -175,7 +176,9 @@ impl Activity {
             line = format!("{line} ({})", seconds(took));
         }
         match shortcoming(&outcome.result) {
-            None => self.talk.done(&line),
+            None => self
+                .talk
+                .done(&format!("{line}{}", media_tags(&outcome.result))),
             Some(reason) => self.talk.undone(&format!("{line}: {reason}")),
         }
     }

@@ -3,11 +3,13 @@
 mod activity;
 mod call;
 mod json;
+mod media;
 mod text;
 mod transcript;
 
 pub use activity::{Activity, Steps};
 pub use json::{JsonResultView, StreamingView, ValueView};
+pub use media::media_tag;
 pub use text::TextView;
 pub use transcript::transcript_lines;
 

@@ -1,6 +1,7 @@
 //! A stored session as text.
 
 use super::call::{shortcoming, summary};
+use super::media::{media_tag, media_tags};
 use crate::limits::SHOWN_RESULT_CHARS;
 use halter_protocol::{Message, SessionEvent, SessionEventPayload};
 
@@ -11,7 +12,7 @@ pub fn transcript_lines(event: &SessionEvent) -> String {
         SessionEventPayload::ToolExecutionCompleted { outcome } => {
             let call = summary(&outcome.call);
             match shortcoming(&outcome.result) {
-                None => format!("✓ {call}\n"),
+                None => format!("✓ {call}{}\n", media_tags(&outcome.result)),
                 Some(reason) => format!("✗ {call}: {}\n", cut(&reason)),
             }
         }
@@ -27,7 +28,9 @@ fn message_lines(message: &Message) -> String {
     match message {
         Message::User(user) => {
             let text = user.plain_text();
-            let quoted: String = text.lines().map(|line| format!("> {line}\n")).collect();
+            let attached = user.attachments().filter_map(media_tag);
+            let lines = text.lines().map(str::to_owned).chain(attached);
+            let quoted: String = lines.map(|line| format!("> {line}\n")).collect();
             format!("\n{quoted}\n")
         }
         Message::Assistant(answer) => {

@@ -3,6 +3,7 @@
 
 mod dialects;
 mod faults;
+mod media;
 mod moves;
 pub mod stage;
 mod streams;
@@ -45,6 +46,7 @@ played! {
     moves::cache_marks on ANTHROPIC;
     moves::interrupt on WIRES;
     moves::interrupt_tool on ANTHROPIC;
+    media::images on WIRES;
     structured::structured on WIRES;
     structured::structured_repair on WIRES;
     structured::structured_tool on WIRES;
@@ -157,7 +159,6 @@ const WAITING: &[(&str, &str)] = &[
     ("hook_rewrites", "hook files"),
     ("mcp_stdio", "MCP"),
     ("image_result", "images in tool results"),
-    ("images", "pictures on the command line"),
 ];
 
 #[test]
