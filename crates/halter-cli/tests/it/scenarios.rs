@@ -47,6 +47,7 @@ played! {
     moves::interrupt on WIRES;
     moves::interrupt_tool on ANTHROPIC;
     media::images on WIRES;
+    media::image_result on WIRES;
     structured::structured on WIRES;
     structured::structured_repair on WIRES;
     structured::structured_tool on WIRES;
@@ -158,7 +159,6 @@ const WAITING: &[(&str, &str)] = &[
     ("hook_blocks", "hook files"),
     ("hook_rewrites", "hook files"),
     ("mcp_stdio", "MCP"),
-    ("image_result", "images in tool results"),
 ];
 
 #[test]

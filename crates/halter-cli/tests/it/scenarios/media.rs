@@ -62,3 +62,38 @@ pub fn images(stage: &Stage) {
     assert!(told.contains("> [image/png, 3 KiB]"), "{told}");
     assert!(!told.contains(&data[..64]), "{told}");
 }
+
+/// A tool returns a picture, the model sees it, and so does the next process.
+pub fn image_result(stage: &Stage) {
+    let data = picture(stage);
+    let first = stage.play("image_result");
+    assert_eq!(first.completed(), "I see 1 images.");
+    assert_eq!(first.tools(), [("read".to_owned(), "ok".to_owned())]);
+    let result = &first.one("tool_execution_completed")["outcome"]["result"]["ok"];
+    assert_eq!(result["kind"], "parts");
+    let facts: Value = serde_json::from_str(result["parts"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(facts["path"], NAME);
+    assert_eq!(
+        (&facts["width"], &facts["height"]),
+        (&json!(64), &json!(48))
+    );
+    assert_eq!(
+        result["parts"][1],
+        json!({"kind": "image", "media_type": "image/png", "data": data})
+    );
+
+    // The text of the answer is asked for with the result of the turn before.
+    let session = first.session();
+    let second = stage.play_with("image_result", &["--session", &session]);
+    assert_eq!(second.completed(), "I see 2 images.");
+    let bodies = stage.requests("image_result", &[0, 1, 0, 1]);
+    assert_eq!(shown(&bodies, &data), [0, 1, 1, 2]);
+
+    let told = stage.place.halter(["sessions", "show", &session]);
+    let told = &told.expect(0).stdout;
+    assert!(
+        told.contains("✓ read picture.png [image/png, 3 KiB]"),
+        "{told}"
+    );
+    assert_eq!(stage.files(), ["fixture.txt", "notes.txt", NAME]);
+}
