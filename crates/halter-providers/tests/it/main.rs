@@ -21,6 +21,7 @@ mod local;
 mod media;
 mod offline;
 mod pairing;
+mod reasoning;
 mod responses;
 mod support;
 mod wire_kit;

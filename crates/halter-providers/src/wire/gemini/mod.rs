@@ -11,8 +11,8 @@
 //!
 //!   | level | `gemini-3…` and later | `gemini-2.5…` | older, Gemma |
 //!   |---|---|---|---|
-//!   | none | left out | 0; left out for Pro and from 3.8 Flash on | nothing to say |
-//!   | minimal | `MINIMAL`; left out for Pro | 1,024 | left out |
+//!   | none | left out | 0; left out for Pro | nothing to say |
+//!   | minimal | `MINIMAL`; left out for Pro and 3.8 Flash | 1,024 | left out |
 //!   | low | `LOW` | 4,096 | left out |
 //!   | medium | `MEDIUM`; left out for 3 Pro | 8,192 | left out |
 //!   | high | `HIGH` | 16,384 | left out |

@@ -169,6 +169,9 @@ impl Encoder {
 
     fn reasoning(&mut self) -> Option<Reasoning> {
         let level = self.model.reasoning?;
+        if level == ReasoningEffort::None && !self.abilities.reasons() {
+            return None;
+        }
         if !self.abilities.takes_level(level) {
             self.warnings.add(format!(
                 "reasoning level '{}' was left out: model '{}' takes {}",
