@@ -267,12 +267,18 @@ impl Exchange<'_> {
             .context_bytes
             .filter(|max| self.arrived.body.len() > *max)
         {
-            let problem = refusal::too_long(self.route.wire, self.arrived.body.len(), max);
+            let problem = refusal::too_long(
+                self.route.wire,
+                self.route.dialect,
+                self.arrived.body.len(),
+                max,
+            );
             let mut reply = self.refuse(&problem);
             reply.outcome = Outcome::Failed {
                 status: problem.status,
             };
             reply.chosen = Some((selection.name, selection.step_index));
+            reply.streaming = conversation.streaming;
             return Ok(reply);
         }
         self.fail_first(&mut selection);

@@ -3,7 +3,7 @@
 
 use crate::answer::tokens;
 use crate::codec::Problem;
-use crate::wire::Wire;
+use crate::wire::{Dialect, Wire};
 
 /// The key is not the one that is accepted.
 pub(crate) fn wrong_key(wire: Wire) -> Problem {
@@ -37,18 +37,33 @@ pub(crate) fn too_large(wire: Wire, max_bytes: usize) -> Problem {
 }
 
 /// The prompt does not fit into the scripted context.
-pub(crate) fn too_long(wire: Wire, bytes: usize, max_bytes: usize) -> Problem {
+pub(crate) fn too_long(wire: Wire, dialect: Dialect, bytes: usize, max_bytes: usize) -> Problem {
     let (seen, max) = (tokens(bytes), tokens(max_bytes));
-    match wire {
-        Wire::Anthropic => {
+    match (wire, dialect) {
+        (Wire::Anthropic, _) => {
             Problem::invalid(format!("prompt is too long: {seen} tokens > {max} maximum"))
         }
-        Wire::Responses | Wire::Chat => Problem::invalid(format!(
+        (Wire::Responses, _) => Problem::invalid(
+            "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        )
+        .at("input")
+        .with_code("context_length_exceeded"),
+        // As llama.cpp says it.
+        (Wire::Chat, Dialect::Local) => Problem {
+            kind: Some("exceed_context_size_error".into()),
+            ..Problem::invalid(format!(
+                "request ({seen} tokens) exceeds the available context size ({max} tokens), try increasing it"
+            ))
+        },
+        (Wire::Chat, Dialect::OpenRouter) => Problem::invalid(format!(
+            "This endpoint's maximum context length is {max} tokens. However, you requested about {seen} tokens. Please reduce the length of either one, or use the \"middle-out\" transform to compress your prompt automatically."
+        )),
+        (Wire::Chat, Dialect::Vendor) => Problem::invalid(format!(
             "This model's maximum context length is {max} tokens. However, your messages resulted in {seen} tokens. Please reduce the length of the messages."
         ))
         .at("messages")
         .with_code("context_length_exceeded"),
-        Wire::Gemini => Problem::invalid(format!(
+        (Wire::Gemini, _) => Problem::invalid(format!(
             "The input token count ({seen}) exceeds the maximum number of tokens allowed ({max})."
         )),
     }

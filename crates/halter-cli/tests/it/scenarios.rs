@@ -86,7 +86,7 @@ played! {
     faults::server_error on ANTHROPIC;
     faults::forbidden on ANTHROPIC;
     faults::no_credit on ANTHROPIC;
-    faults::context_exceeded on ANTHROPIC;
+    faults::context_exceeded on WIRES;
     streams::unicode on WIRES;
     streams::crlf on WIRES;
     streams::split_bytes on WIRES;

@@ -240,22 +240,31 @@ async fn a_prompt_beyond_the_scripted_context_is_too_long() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let long = format!("mock:context_overflow {}", "word ".repeat(20_000));
     let table = [
-        (Wire::Anthropic, "prompt is too long"),
-        (Wire::Responses, "maximum context length"),
-        (Wire::Chat, "context_length_exceeded"),
-        (Wire::Gemini, "exceeds the maximum number of tokens"),
+        (Wire::Anthropic, None, "prompt is too long"),
+        (Wire::Responses, None, "exceeds the context window"),
+        (Wire::Chat, None, "context_length_exceeded"),
+        (
+            Wire::Chat,
+            Some("/openrouter/v1/chat/completions"),
+            "This endpoint's maximum",
+        ),
+        (
+            Wire::Chat,
+            Some("/local/v1/chat/completions"),
+            "exceed_context_size_error",
+        ),
+        (Wire::Gemini, None, "exceeds the maximum number of tokens"),
     ];
-    for (wire, words) in table {
-        let reply = Talk::new(wire, &long).send(&service).await;
+    let talk = |wire: Wire, path: Option<&str>, text: &str| match path {
+        Some(path) => Talk::new(wire, text).at(path),
+        None => Talk::new(wire, text),
+    };
+    for (wire, path, words) in table {
+        let reply = talk(wire, path, &long).send(&service).await;
         assert_eq!(reply.status, 400);
         assert!(reply.text().contains(words), "{wire}: {}", reply.text());
-        assert_eq!(
-            Talk::new(wire, "mock:context_overflow")
-                .ask(&service)
-                .await
-                .text,
-            "It fits."
-        );
+        let short = talk(wire, path, "mock:context_overflow");
+        assert_eq!(short.ask(&service).await.text, "It fits.");
     }
     service.stop().await;
 }
