@@ -75,6 +75,7 @@ pub(crate) struct Shared {
     /// Attempts per request, for `fail_first` alone.
     pub attempts: Attempts,
     requests: AtomicU64,
+    connections: AtomicU64,
 }
 
 impl Shared {
@@ -132,6 +133,7 @@ pub async fn serve(options: ServeOptions) -> Result<MockService, MockError> {
         gates: Arc::default(),
         attempts: Attempts::default(),
         requests: AtomicU64::new(0),
+        connections: AtomicU64::new(0),
     });
     let stopping = CancellationToken::new();
     let task = tokio::spawn(listen(
@@ -184,6 +186,13 @@ impl MockService {
         within: Duration,
     ) -> Result<Vec<Arc<CapturedRequest>>, MockError> {
         self.shared.captures.wait_for(count, within).await
+    }
+
+    /// How many connections clients have opened so far: one that is kept open
+    /// for several requests counts once.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.shared.connections.load(Ordering::Relaxed)
     }
 
     /// How many of the oldest requests are no longer kept.
@@ -240,6 +249,7 @@ async fn listen(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < max_connections => match accepted {
                 Ok((stream, _)) => {
+                    shared.connections.fetch_add(1, Ordering::Relaxed);
                     connections.spawn(connection(stream, shared.clone(), stopping.clone()));
                 }
                 // Out of descriptors, most likely: let some connection end.

@@ -3,6 +3,7 @@
 
 use super::call::{shortcoming, summary};
 use super::media::media_tags;
+use super::usage::{thousands, used};
 use crate::limits::{MAX_PARTIAL_BYTES, SHOWN_DRAFT_CHARS};
 use crate::output::{Loudness, Talk};
 use halter_protocol::{
@@ -142,7 +143,7 @@ impl Activity {
     /// Says what the turn used and cost, to those who follow its steps.
     fn sum_up(&mut self, usage: &Usage) {
         if self.steps == Steps::Said && usage.cost.is_some() {
-            self.talk.note(&summed_up(usage));
+            self.talk.note(&used(usage));
         }
     }
 
@@ -213,18 +214,6 @@ fn complete_lines(partial: &mut String) -> Option<String> {
     Some(std::mem::replace(partial, rest))
 }
 
-/// Tokens and dollars of a turn.
-fn summed_up(usage: &Usage) -> String {
-    let input = thousands(usage.input_tokens);
-    let output = thousands(usage.output_tokens);
-    let tokens = format!("{input} tokens in, {output} out");
-    match usage.cost {
-        None => tokens,
-        Some(cost) if cost.partial => format!("{tokens}, more than ${:.4}", cost.dollars()),
-        Some(cost) => format!("{tokens}, ${:.4}", cost.dollars()),
-    }
-}
-
 /// The end of a text, where it is being typed.
 fn ending_of(draft: &str) -> String {
     let length = draft.chars().count();
@@ -237,14 +226,6 @@ fn seconds(time: Duration) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         _ => format!("{}m {:02}s", seconds / 60, seconds % 60),
-    }
-}
-
-fn thousands(count: u64) -> String {
-    match count {
-        0..1_000 => count.to_string(),
-        1_000..1_000_000 => format!("{}.{}k", count / 1_000, count % 1_000 / 100),
-        _ => format!("{}.{}M", count / 1_000_000, count % 1_000_000 / 100_000),
     }
 }
 
@@ -269,28 +250,6 @@ mod tests {
         let fits = format!("a{}", "é".repeat(SHOWN_DRAFT_CHARS - 1));
         assert_eq!(ending_of(&fits), fits);
         assert_eq!(ending_of(&format!("{fits}z")), format!("{}z", &fits[1..]));
-    }
-
-    #[test]
-    fn a_turn_is_summed_up_without_inventing_a_price() {
-        let mut usage = Usage::from(halter_protocol::UsageBuckets {
-            uncached_input: 1_500,
-            output: 20,
-            ..Default::default()
-        });
-        assert_eq!(summed_up(&usage), "1.5k tokens in, 20 out");
-        let mut cost = halter_protocol::Cost {
-            output: 12_340_000,
-            ..Default::default()
-        };
-        usage.cost = Some(cost);
-        assert_eq!(summed_up(&usage), "1.5k tokens in, 20 out, $0.0123");
-        cost.partial = true;
-        usage.cost = Some(cost);
-        assert_eq!(
-            summed_up(&usage),
-            "1.5k tokens in, 20 out, more than $0.0123"
-        );
     }
 
     #[test]

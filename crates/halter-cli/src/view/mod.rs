@@ -6,12 +6,14 @@ mod json;
 mod media;
 mod text;
 mod transcript;
+mod usage;
 
 pub use activity::{Activity, Steps};
 pub use json::{JsonResultView, StreamingView, ValueView};
 pub use media::media_tag;
 pub use text::TextView;
 pub use transcript::transcript_lines;
+pub use usage::used;
 
 use halter_protocol::SessionEvent;
 use std::io;

@@ -1,5 +1,6 @@
 use crate::limits::LISTED_SESSIONS;
 use crate::place::Place;
+use crate::scenarios::stage::{Stage, WIRES};
 use halter_protocol::SessionEvent;
 
 #[test]
@@ -112,6 +113,43 @@ fn a_session_is_shown_for_people() {
     ] {
         assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
     }
+}
+
+/// Prices of the first model are configured, those of the second unknown.
+#[test]
+fn a_session_shows_what_each_of_its_models_used() {
+    let stage = Stage::new(&WIRES[0]);
+    stage.configure(
+        "[providers.anthropic.models.\"claude-sonnet-4-5\"]\n\
+         prices = { input = 2.0, output = 4.0 }\n",
+    );
+    let played = stage.play("token_cost_reporting");
+    let id = played.session();
+    let config = stage.place.root().join("service.toml");
+    let halter = |arguments: &[&str]| {
+        let named = ["--config", config.to_str().unwrap()];
+        let ran = stage.place.halter(named.iter().chain(arguments));
+        ran.expect(0);
+        ran.stdout
+    };
+    let shown = halter(&["sessions", "show", &id]);
+    let used = "used       1.2k tokens in, 500 out, $0.0045\n";
+    assert!(shown.ends_with(used), "{shown}");
+
+    halter(&[
+        "sessions",
+        "resume",
+        &id,
+        "--model",
+        "anthropic/nobody-knows",
+        "please mock:token_cost_reporting",
+    ]);
+    let shown = halter(&["sessions", "show", &id]);
+    let used = "used       2.4k tokens in, 1.0k out, more than $0.0045\n  \
+        anthropic/claude-sonnet-4-5: 1.2k tokens in, 500 out, $0.0045\n  \
+        anthropic/nobody-knows: 1.2k tokens in, 500 out\n";
+    assert!(shown.ends_with(used), "{shown}");
+    stage.close();
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod builder;
 mod consumers;
 mod examples;
 mod prefix;
+mod prices;
 mod promises;
 mod reach;
 mod resources;

@@ -113,6 +113,37 @@ async fn thinking_goes_back_as_it_came_on_every_wire() {
     service.stop().await;
 }
 
+/// Each turn opens no connection that it can do without.
+#[tokio::test]
+async fn a_connection_serves_many_requests_on_every_wire() {
+    for which in 0..SERVICES.len() {
+        let service = serve(ServeOptions::default()).await.unwrap();
+        let workspace = directory(&[("notes.txt", "alpha")]);
+        let harness = Halter::builder()
+            .with_config(config(&service, which))
+            .with_environment(no_keys())
+            .with_resource_snapshot(ResourceSnapshot::empty())
+            .build()
+            .await
+            .unwrap();
+        for _ in 0..2 {
+            let init = SessionInit::default()
+                .with_working_dir(workspace.path())
+                .with_max_turns(5);
+            let session = harness.new_session(init).await.unwrap();
+            for _ in 0..2 {
+                let turn = Turn::user("mock:many_steps");
+                let events = session.submit_turn(turn).await.unwrap();
+                assert!(events.count().await > 5);
+            }
+            session.shutdown("done").await.unwrap();
+        }
+        assert!(service.requests().len() > 10, "{which}");
+        assert_eq!(service.connections(), 1, "{which}");
+        service.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn a_refused_key_says_so_and_is_not_shown() {
     let options = ServeOptions {
