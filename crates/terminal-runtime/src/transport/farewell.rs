@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::Version;
 use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -18,7 +19,7 @@ use super::hangup::Hangup;
 /// it is asked after that.
 const PROBE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Legal before any response, and ignored by every client.
+/// Legal before any response, and ignored by every client of HTTP/1.1.
 const STILL_WORKING: &[u8] = b"HTTP/1.1 102 Processing\r\n\r\n";
 
 /// Watches one connection.
@@ -60,7 +61,7 @@ impl Farewell {
 
     /// Returns when a client that waits for its response is gone. To be used
     /// only before the response has begun.
-    pub(super) async fn before_response(&self) {
+    pub(super) async fn before_response(&self, version: Version) {
         self.finished_sending().await;
         let Ok(hangup) = Hangup::of(&self.socket) else {
             return;
@@ -68,7 +69,8 @@ impl Farewell {
         loop {
             tokio::select! {
                 () = hangup.wait() => return,
-                () = tokio::time::sleep(PROBE_PERIOD) => {
+                // An older client would take it for the response.
+                () = tokio::time::sleep(PROBE_PERIOD), if version > Version::HTTP_10 => {
                     let _ = rustix::net::send(&self.socket, STILL_WORKING, SendFlags::empty());
                 }
             }

@@ -13,10 +13,10 @@ use hyper::header::{
     ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
 };
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -166,6 +166,7 @@ impl Refusal {
 
 impl Exchange {
     async fn answer(self, request: Request<Incoming>) -> Response<Body> {
+        let version = request.version();
         let body = match self.receive(request).await {
             Ok(body) => body,
             Err(refusal) => {
@@ -192,13 +193,23 @@ impl Exchange {
         };
         let id = request.id;
         match Call::parse(&request.method, request.params) {
-            Ok(call) => self.perform(id, call).await,
+            Ok(call) => self.perform(id, call, version).await,
             Err(error) => reply(StatusCode::OK, failure(&id, &error)),
         }
     }
 
     /// The body of a request that may come in.
     async fn receive(&self, request: Request<Incoming>) -> Result<Bytes, Refusal> {
+        // Said twice it could mean one thing here and another on the way.
+        for name in [HOST, ORIGIN, AUTHORIZATION] {
+            if request.headers().get_all(&name).iter().nth(1).is_some() {
+                return Err(Refusal::new(
+                    StatusCode::BAD_REQUEST,
+                    ErrorCode::AuthFailed,
+                    format!("the header `{name}` may be sent once only"),
+                ));
+            }
+        }
         let header = |name: HeaderName| request.headers().get(name).map(HeaderValue::as_bytes);
         // A target in absolute form carries the host itself.
         let authority = request
@@ -280,62 +291,81 @@ impl Exchange {
         }
     }
 
-    async fn perform(self, id: RequestId, call: Call) -> Response<Body> {
+    async fn perform(self, id: RequestId, call: Call, version: Version) -> Response<Body> {
         let client = Arc::new(Client::default());
         // Whatever drops this exchange, the client is gone with it.
         let gone = client.gone().clone().drop_guard();
-        let service = self.service.clone();
-        let calling = tokio::spawn({
-            let (id, client) = (id.clone(), Arc::clone(&client));
-            async move { service.call(&id, call, &client).await }
-        });
-        let answer = tokio::select! {
-            answer = calling => answer.unwrap_or(Answer::Nobody),
-            () = self.farewell.before_response() => return reply(StatusCode::OK, Vec::new()),
+        let farewell = Arc::clone(&self.farewell);
+        let (sender, response) = oneshot::channel();
+        // On its own: what was started must not be lost with this exchange.
+        tokio::spawn(self.fulfil(id, call, client, sender));
+        let response = tokio::select! {
+            response = response => response,
+            () = farewell.before_response(version) => return reply(StatusCode::OK, Vec::new()),
         };
-        match answer {
-            Answer::Line(line) => reply(StatusCode::OK, line),
-            Answer::Result(order) => reply(StatusCode::OK, self.service.result_line(&id, &order)),
-            Answer::Nobody => reply(StatusCode::OK, Vec::new()),
-            Answer::Stream(order) => {
-                gone.disarm();
-                self.stream(&id, order, client)
-            }
-        }
+        gone.disarm();
+        response.unwrap_or_else(|_| reply(StatusCode::OK, Vec::new()))
     }
 
-    fn stream(self, id: &RequestId, order: StreamOrder, client: Arc<Client>) -> Response<Body> {
-        let (sender, receiver) = mpsc::channel(STREAM_PIECES);
-        let first = Bytes::from(order.first_line(id));
-        let Self {
-            service, farewell, ..
-        } = self;
-        tokio::spawn(async move {
-            let outlet = BodyOutlet { sender };
-            let started = outlet.sender.send(first).await;
-            if started.is_err() {
-                client.gone().cancel();
+    /// Makes a call and hands over its response. A stream is sent to its end,
+    /// or stopped because nobody has taken the response.
+    async fn fulfil(
+        self,
+        id: RequestId,
+        call: Call,
+        client: Arc<Client>,
+        response: oneshot::Sender<Response<Body>>,
+    ) {
+        let line = match self.service.call(&id, call, &client).await {
+            Answer::Line(line) => line,
+            Answer::Result(order) => self.service.result_line(&id, &order),
+            Answer::Nobody => Vec::new(),
+            Answer::Stream(order) => {
+                let (sender, receiver) = mpsc::channel(STREAM_PIECES);
+                // If nobody takes it, the receiver is gone with it.
+                let _ = response.send(stream_response(receiver));
+                self.stream(&id, order, &client, sender).await;
+                return;
             }
-            let sending = service.send_stream(order, &client, &outlet);
-            let watching = async {
-                farewell.during_stream(&outlet.sender).await;
-                client.gone().cancel();
-                std::future::pending::<()>().await;
-            };
-            tokio::select! {
-                () = sending => {}
-                () = watching => {}
-            }
-        });
-        let pieces = futures::stream::unfold(receiver, |mut receiver| async {
-            let piece = receiver.recv().await?;
-            Some((Ok::<_, Infallible>(Frame::data(piece)), receiver))
-        });
-        let mut response = Response::new(StreamBody::new(pieces).boxed_unsync());
-        let kind = HeaderValue::from_static("application/x-ndjson");
-        response.headers_mut().insert(CONTENT_TYPE, kind);
-        response
+        };
+        let _ = response.send(reply(StatusCode::OK, line));
     }
+
+    async fn stream(
+        self,
+        id: &RequestId,
+        order: StreamOrder,
+        client: &Client,
+        sender: mpsc::Sender<Bytes>,
+    ) {
+        let outlet = BodyOutlet { sender };
+        let first = Bytes::from(order.first_line(id));
+        if outlet.sender.send(first).await.is_err() {
+            client.gone().cancel();
+        }
+        let sending = self.service.send_stream(order, client, &outlet);
+        let watching = async {
+            self.farewell.during_stream(&outlet.sender).await;
+            client.gone().cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = sending => {}
+            () = watching => {}
+        }
+    }
+}
+
+/// A response whose body comes piece by piece.
+fn stream_response(receiver: mpsc::Receiver<Bytes>) -> Response<Body> {
+    let pieces = futures::stream::unfold(receiver, |mut receiver| async {
+        let piece = receiver.recv().await?;
+        Some((Ok::<_, Infallible>(Frame::data(piece)), receiver))
+    });
+    let mut response = Response::new(StreamBody::new(pieces).boxed_unsync());
+    let kind = HeaderValue::from_static("application/x-ndjson");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
 }
 
 /// The lines of a stream on their way into a body.

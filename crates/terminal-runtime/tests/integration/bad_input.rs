@@ -256,6 +256,15 @@ fn http_lets_in_only_whom_it_should() {
         .write_all(&post_bytes("evil.example", &[&bearer()], ping.as_bytes()))
         .unwrap();
     assert_eq!(read_response(stream).status, 403);
+    // What is said twice may be checked in one place and meant in the other.
+    let own_host = format!("Host: {address}");
+    for twice in [bearer(), own_host, "Origin: null".to_owned()] {
+        let headers = [bearer(), twice.clone(), twice];
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        let response = post(address, &headers, ping.as_bytes());
+        assert_eq!(response.status, 400, "{headers:?}");
+        assert!(response.body.contains("AUTH_FAILED"), "{}", response.body);
+    }
     let localhost = format!("localhost:{}", address.port());
     let mut stream = tcp(address);
     stream

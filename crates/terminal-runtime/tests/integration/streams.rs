@@ -2,6 +2,7 @@
 //! their client.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use terminal_runtime::protocol::frame::{Frame, HEADER_BYTES};
@@ -369,6 +370,25 @@ fn a_command_with_a_name_outlives_its_client() {
     let rest = events(&mut back, &attached["stream_id"]);
     assert_eq!(text(&rest, "stdout"), "two\n");
     assert_eq!(rest.last().unwrap()["exit_code"], 0);
+    // The same for whoever waited for the result.
+    std::fs::remove_file(&gate).unwrap();
+    let mut client = Plain::socket(&runtime.socket());
+    let params = json!({"session_id": session, "command": command, "exec_id": "waited"});
+    client.send(&request("1", "exec.run", &params));
+    until("the start of the command", || {
+        let read = back.call("exec.read", json!({"exec_id": "waited"}));
+        read["data"]["data"] == "one\n"
+    });
+    drop(client);
+    // Long enough for a runtime that would end it to have done so.
+    let still = back.ok("exec.wait", json!({"exec_id": "waited", "timeout_s": 0.3}));
+    assert_eq!(still["state"], "running");
+    std::fs::write(&gate, "").unwrap();
+    let result = &back.ok("exec.wait", json!({"exec_id": "waited"}))["result"];
+    assert_eq!(
+        (&result["stdout"], &result["cancelled"]),
+        (&json!("one\ntwo\n"), &json!(false))
+    );
 }
 
 #[test]
@@ -432,6 +452,22 @@ fn an_http_client_that_closes_its_sending_half_gets_its_answer_and_a_gone_one_is
         text.contains("200 OK") && text.contains("answered"),
         "{text}"
     );
+    // A client of the older version knows no response but the last.
+    let line = request(
+        "1",
+        "exec.run",
+        &json!({"session_id": session, "command": "sleep 1.5; echo answered"}),
+    );
+    let older = post_bytes(&address.to_string(), &[&bearer()], line.as_bytes());
+    let older = String::from_utf8(older).unwrap();
+    let mut stream = tcp(address);
+    stream
+        .write_all(older.replacen("HTTP/1.1", "HTTP/1.0", 1).as_bytes())
+        .unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let response = crate::plain::read_response(stream);
+    assert_eq!(response.status, 200);
+    assert!(response.body.contains("answered"), "{}", response.body);
     let sleep = unique_sleep();
     let stream = ask(&format!("sleep {sleep}"));
     until("the start of the sleep", || {
@@ -439,4 +475,35 @@ fn an_http_client_that_closes_its_sending_half_gets_its_answer_and_a_gone_one_is
     });
     drop(stream);
     until("the end of the sleep", || processes_with(&sleep).is_empty());
+}
+
+#[test]
+fn an_http_client_that_leaves_before_its_answer_takes_its_command_along() {
+    let runtime = Runtime::start();
+    let address = runtime.http();
+    let sleep = unique_sleep();
+    for method in ["exec.stream", "exec.run"] {
+        for delay_ms in 0..10 {
+            let session = Plain::Http { address }.session();
+            let params =
+                json!({"session_id": session, "command": format!("sleep {sleep}"), "timeout_s": 0});
+            let line = request("1", method, &params);
+            let mut stream = tcp(address);
+            // Closing it is a reset, which nobody can take for a half.
+            rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+            let bytes = post_bytes(&address.to_string(), &[&bearer()], line.as_bytes());
+            stream.write_all(&bytes).unwrap();
+            // At any moment from before the request is read to after the start.
+            std::thread::sleep(Duration::from_millis(delay_ms));
+        }
+    }
+    let mut client = Plain::socket(&runtime.socket());
+    until("the end of every command", || {
+        let listed = client.ok("exec.list", json!({}));
+        let stats = client.ok("system.stats", json!({}));
+        listed["execs"] == json!([]) && stats["running_commands"] == 0
+    });
+    until("the end of every sleep", || {
+        processes_with(&sleep).is_empty()
+    });
 }
