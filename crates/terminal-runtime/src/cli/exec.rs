@@ -162,27 +162,31 @@ async fn show(client: &Client, mut follower: Follower, has_terminal: bool) -> Re
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
-        let shown = tokio::select! {
-            event = follower.next() => match event {
-                Ok(OutputEvent::Exit(ending)) => {
-                    let _ = screen.finish(&ending);
-                    return exit_code(&ending);
+        // Kept over ticks and signals: coming back to a runtime takes its time.
+        let mut next = std::pin::pin!(follower.next());
+        let event = loop {
+            let shown = tokio::select! {
+                event = &mut next => break event?,
+                _ = tick.tick() => screen.draw(),
+                _ = interrupt.recv() => {
+                    cancel(client, &exec_id);
+                    screen.note("cancelling")
                 }
-                Ok(event) => show_event(&mut screen, event),
-                Err(error) => return Err(error.into()),
-            },
-            _ = tick.tick() => screen.draw(),
-            _ = interrupt.recv() => {
-                cancel(client, &exec_id);
-                screen.note("cancelling")
-            }
-            _ = resized.recv(), if has_terminal => {
-                resize(client, &exec_id);
-                Ok(())
+                _ = resized.recv(), if has_terminal => {
+                    resize(client, &exec_id);
+                    Ok(())
+                }
+            };
+            if shown.is_err() {
+                return Ok(CANCELLED);
             }
         };
+        if let OutputEvent::Exit(ending) = event {
+            let _ = screen.finish(&ending);
+            return exit_code(&ending);
+        }
         // Whoever read the output is gone: so is the reason to go on.
-        if shown.is_err() {
+        if show_event(&mut screen, event).is_err() {
             return Ok(CANCELLED);
         }
     }

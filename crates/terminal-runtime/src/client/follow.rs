@@ -4,14 +4,15 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::Client;
 use super::error::ClientError;
 use super::output::{OutputEvent, OutputStream};
 use crate::protocol::{AttachParams, ExecParams, StreamName};
 
-/// How often a lost connection is tried again before it counts as lost.
-const ATTEMPTS: u32 = 40;
+/// How long a lost connection is tried again before it counts as lost.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -24,6 +25,9 @@ pub struct Follower {
     stream: Option<OutputStream>,
     /// The next byte of standard output and standard error.
     offsets: [u64; 2],
+    /// Since when nothing has come because the connection is lost. Kept here
+    /// since whoever asks for the next event may give up and ask again.
+    lost: Option<Instant>,
 }
 
 impl Client {
@@ -34,12 +38,11 @@ impl Client {
     /// If the runtime cannot be reached or refuses.
     pub async fn follow_new(&self, mut params: ExecParams) -> Result<Follower, ClientError> {
         let exec_id = params.exec_id.get_or_insert_with(fresh_exec_id).clone();
-        let mut attempt = 0;
+        let begun = Instant::now();
         let stream = loop {
             // The name makes it safe to ask twice.
             match self.stream(&params).await {
-                Err(error) if matches!(error, ClientError::Lost { .. }) && attempt < ATTEMPTS => {
-                    attempt += 1;
+                Err(ClientError::Lost { .. }) if begun.elapsed() < PATIENCE => {
                     tokio::time::sleep(PAUSE).await;
                 }
                 answer => break answer?,
@@ -50,6 +53,7 @@ impl Client {
             exec_id,
             stream: Some(stream),
             offsets: [0, 0],
+            lost: None,
         })
     }
 
@@ -63,6 +67,7 @@ impl Client {
             exec_id: exec_id.to_owned(),
             stream: None,
             offsets: [0, 0],
+            lost: None,
         };
         follower.stream = Some(Follower::attach(self, exec_id, [0, 0]).await?);
         Ok(follower)
@@ -87,32 +92,46 @@ impl Follower {
     /// # Errors
     /// If the runtime does not come back, or no longer knows the command.
     pub async fn next(&mut self) -> Result<OutputEvent, ClientError> {
-        let mut attempt = 0;
         loop {
             let stream = match &mut self.stream {
                 Some(stream) => stream,
                 none => match Self::attach(&self.client, &self.exec_id, self.offsets).await {
                     Ok(stream) => none.insert(stream),
-                    Err(error) if error.is_passing() && attempt < ATTEMPTS => {
-                        attempt += 1;
-                        tokio::time::sleep(PAUSE).await;
+                    Err(error) => {
+                        self.bear(error).await?;
                         continue;
                     }
-                    Err(error) => return Err(error),
                 },
             };
             match stream.next().await {
                 Ok(event) => {
+                    self.lost = None;
                     if let Some(event) = self.unseen(event) {
                         return Ok(event);
                     }
                 }
-                Err(ClientError::Lost { .. }) if attempt < ATTEMPTS => {
+                Err(error) => {
                     self.stream = None;
-                    attempt += 1;
+                    self.bear(error).await?;
                 }
-                Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Waits a moment if trying again may help; the first time it is tried
+    /// again at once.
+    async fn bear(&mut self, error: ClientError) -> Result<(), ClientError> {
+        match self.lost {
+            _ if !error.is_passing() => Err(error),
+            None => {
+                self.lost = Some(Instant::now());
+                Ok(())
+            }
+            Some(since) if since.elapsed() < PATIENCE => {
+                tokio::time::sleep(PAUSE).await;
+                Ok(())
+            }
+            Some(_) => Err(error),
         }
     }
 
@@ -193,6 +212,7 @@ mod tests {
             exec_id: "e".to_owned(),
             stream: None,
             offsets: [0, 0],
+            lost: None,
         };
         assert_eq!(follower.unseen(data(0, "abc")), Some(data(0, "abc")));
         assert_eq!(follower.unseen(data(0, "abc")), None);

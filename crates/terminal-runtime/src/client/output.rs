@@ -14,7 +14,7 @@ use super::error::ClientError;
 use super::{Client, Target, http, read_reply, socket};
 use crate::exec::Stream;
 use crate::protocol::{
-    AttachParams, Encoding, ExecParams, HelloParams, StreamEvent, StreamLine, StreamName,
+    AttachParams, Encoding, ExecParams, Greeting, HelloParams, StreamEvent, StreamLine, StreamName,
     StreamStarted, WireError,
 };
 
@@ -103,14 +103,15 @@ impl Client {
         params: &Params,
     ) -> Result<OutputStream, ClientError> {
         let (_, line) = self.request(method, params)?;
-        let (mut wire, skipped) = match &self.target {
+        let (mut wire, is_greeted) = match &self.target {
             Target::Socket(path) => {
                 let (_, hello) = self.request("hello", &HelloParams { frames: true })?;
                 let mut stream = socket::connect(&self.target, path).await?;
                 let both = [hello, line].concat();
-                let sent = stream.write_all(&both).await;
-                sent.map_err(|_| ClientError::lost(&self.target))?;
-                (Wire::Socket(stream), 1)
+                // A runtime that refuses the connection says why before it
+                // closes it; one that is gone says nothing.
+                let _ = stream.write_all(&both).await;
+                (Wire::Socket(stream), true)
             }
             Target::Http { address, token } => {
                 let sent = http::send(&self.target, *address, token, line).await?;
@@ -118,12 +119,13 @@ impl Client {
                     body: sent.0.into_body(),
                     _driver: sent.1,
                 };
-                (wire, 0)
+                (wire, false)
             }
         };
         let mut demux = Demux::default();
-        for _ in 0..skipped {
-            next_line(&self.target, &mut wire, &mut demux).await?;
+        if is_greeted {
+            let greeting = next_line(&self.target, &mut wire, &mut demux).await?;
+            read_reply::<Greeting>(&greeting)?;
         }
         let first = next_line(&self.target, &mut wire, &mut demux).await?;
         Ok(OutputStream {

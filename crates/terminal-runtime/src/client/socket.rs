@@ -22,6 +22,10 @@ struct Addressed {
     id: String,
 }
 
+/// The id of a reply to no request in particular: the connection itself is
+/// refused. No request of ours has it.
+const UNADDRESSED: &str = "unknown";
+
 /// One connection for calls.
 #[derive(Debug, Clone)]
 pub(super) struct CallLine {
@@ -79,8 +83,9 @@ impl CallLine {
             Some(waiting) => waiting.insert(id, sender),
             None => return Err(ClientError::lost(target)),
         };
-        let sent = self.inner.sink.lock().await.write_all(&line).await;
-        sent.map_err(|_| ClientError::lost(target))?;
+        // A runtime that refuses the connection says why before it closes it;
+        // one that is gone is noticed by whoever reads.
+        let _ = self.inner.sink.lock().await.write_all(&line).await;
         answer.await.map_err(|_| ClientError::lost(target))
     }
 }
@@ -95,12 +100,17 @@ async fn receive(mut source: OwnedReadHalf, waiting: Arc<Mutex<Option<Waiting>>>
             let Ok(Addressed { id }) = serde_json::from_slice(&line) else {
                 continue;
             };
-            let receiver = lock(&waiting)
-                .as_mut()
-                .and_then(|waiting| waiting.remove(&id));
-            if let Some(receiver) = receiver {
-                // Whoever asked may have given up.
+            let mut waiting = lock(&waiting);
+            let Some(waiting) = waiting.as_mut() else {
+                return;
+            };
+            // Whoever asked may have given up.
+            if let Some(receiver) = waiting.remove(&id) {
                 let _ = receiver.send(line);
+            } else if id == UNADDRESSED {
+                for (_, receiver) in waiting.drain() {
+                    let _ = receiver.send(line.clone());
+                }
             }
         }
     }

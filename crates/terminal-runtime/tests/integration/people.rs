@@ -152,6 +152,28 @@ fn a_runtime_that_is_not_there_is_said_clearly() {
 }
 
 #[test]
+fn exec_gives_up_on_a_runtime_that_does_not_come_back() {
+    let mut runtime = Runtime::start();
+    let mut child = client(&runtime)
+        .args(["exec", &format!("echo on; sleep {}", unique_sleep())])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 3];
+    let stdout = child.stdout.as_mut().unwrap();
+    stdout.read_exact(&mut first).unwrap();
+    runtime.signal(Signal::KILL);
+    runtime.wait();
+    until("the end of the client", || {
+        child.try_wait().unwrap().is_some()
+    });
+    let (code, _, error) = said(&child.wait_with_output().unwrap());
+    assert_eq!(code, Some(125), "{error}");
+    assert!(error.contains("has died and left its socket"), "{error}");
+}
+
+#[test]
 fn help_is_enough_to_use_it() {
     let directory = tempfile::tempdir().unwrap();
     let help = |arguments: &[&str]| {
