@@ -144,7 +144,9 @@ impl Daemon {
     /// Tells clients how the runtime can be reached.
     fn announce(&mut self) {
         if let Some(unix) = &self.unix {
-            let path = unix.path().to_string_lossy().into_owned();
+            // Whoever reads this may be in another directory.
+            let path = std::path::absolute(unix.path()).unwrap_or(unix.path().to_owned());
+            let path = path.to_string_lossy().into_owned();
             tracing::info!(socket = path, "listening");
             self.service.reachable_by(DescribedTransport::Unix { path });
         }
@@ -207,7 +209,7 @@ impl Daemon {
         if service.settings().stdin {
             let (service, over) = (service.clone(), stdin_over.clone().drop_guard());
             transports.spawn(async move {
-                serve_stdio(service, tokio::io::stdin(), tokio::io::stdout()).await;
+                serve_stdio(service).await;
                 drop(over);
             });
         }

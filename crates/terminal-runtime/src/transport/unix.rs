@@ -39,8 +39,17 @@ pub enum SocketError {
         /// The file.
         path: PathBuf,
     },
+    /// It belongs to another user, or its directory does.
+    #[error(
+        "this user may not listen on `{path}`; choose another path with --socket, \
+             or have its owner remove it"
+    )]
+    Forbidden {
+        /// The socket.
+        path: PathBuf,
+    },
     /// The system refused.
-    #[error("cannot listen on `{path}`: {action}: {source}")]
+    #[error("cannot listen on `{path}`: {action}: {source}; choose another path with --socket")]
     Io {
         /// The socket.
         path: PathBuf,
@@ -52,12 +61,25 @@ pub enum SocketError {
 }
 
 impl SocketError {
+    fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::Forbidden { path },
+            _ => Self::Io {
+                path,
+                action,
+                source,
+            },
+        }
+    }
+
     /// The stable name of this error.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::InUse { .. } => "socket_in_use",
             Self::NotASocket { .. } => "not_a_socket",
+            Self::Forbidden { .. } => "socket_forbidden",
             Self::Io { .. } => "socket_io",
         }
     }
@@ -80,13 +102,7 @@ impl UnixTransport {
     /// # Errors
     /// If the path is in use or the system refuses.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
-        let failed = |action| {
-            move |source| SocketError::Io {
-                path: path.to_owned(),
-                action,
-                source,
-            }
-        };
+        let failed = |action| move |source| SocketError::io(path, action, source);
         if let Some(parent) = path
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty())
@@ -216,10 +232,12 @@ fn clear_stale(path: &Path) -> Result<(), SocketError> {
     match std::os::unix::net::UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             tracing::info!(path = %path.display(), "removing a socket nobody listens on");
-            fs::remove_file(path).map_err(|source| SocketError::Io {
+            fs::remove_file(path)
+                .map_err(|source| SocketError::io(path, "removing the stale socket", source))
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(SocketError::Forbidden {
                 path: path.to_owned(),
-                action: "removing the stale socket",
-                source,
             })
         }
         Ok(_) | Err(_) => Err(SocketError::InUse {

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::process::Command;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::plain::Plain;
-use crate::runtime::{PROGRAM, Plan, Runtime, command};
+use crate::runtime::{PROGRAM, Plan, Runtime, command, until};
 
 #[test]
 fn a_socket_left_by_a_killed_runtime_is_replaced() {
@@ -57,7 +58,13 @@ fn the_socket_is_for_its_user_only() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(
-        said.contains("another user") || said.contains("lost"),
+        said.contains("this socket belongs to another user"),
+        "{said}"
+    );
+    let output = as_nobody(&["exec", "true"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("this socket belongs to another user"),
         "{said}"
     );
     assert!(
@@ -69,6 +76,46 @@ fn the_socket_is_for_its_user_only() {
     let output = as_nobody(&["ping"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("belongs to another user"), "{said}");
+    // Nor does anyone take the place of a runtime of another user.
+    fs::set_permissions(runtime.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let output = as_nobody(&[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("this user may not listen on") && said.contains("--socket"),
+        "{said}"
+    );
+    Plain::socket(&runtime.socket()).ok("system.ping", json!({}));
+}
+
+#[test]
+fn a_runtime_on_a_relative_path_is_found_from_anywhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = command(directory.path())
+        .args(["--socket", "near.sock", "--log-level", "off"])
+        .spawn()
+        .unwrap();
+    let from = |place: &Path, argument: &str| {
+        let output = command(directory.path())
+            .arg(argument)
+            .current_dir(place)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let socket = directory.path().join("near.sock");
+    let socket = socket.to_str().unwrap();
+    until("the start of the runtime", || {
+        from(Path::new("/"), "list").contains(socket)
+    });
+    let pinged = from(Path::new("/"), "ping");
+    assert!(
+        pinged.starts_with(&format!("{socket}: version")),
+        "{pinged}"
+    );
+    assert!(from(directory.path(), "describe").contains(socket));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

@@ -506,6 +506,101 @@ fn standard_input_that_ends_ends_the_runtime_after_every_answer() {
 }
 
 #[test]
+fn whoever_leaves_standard_input_and_output_takes_everything_along() {
+    let mut runtime = Runtime::with(&Plan {
+        stdin: true,
+        ..Plan::default()
+    });
+    let mut client = Plain::stdin(&mut runtime);
+    let session = client.session();
+    let sleep = unique_sleep();
+    let params =
+        json!({"session_id": session, "command": format!("sleep {sleep}"), "timeout_s": 0});
+    client.send(&request("1", "exec.run", &params));
+    until("the start of the sleep", || {
+        !processes_with(&sleep).is_empty()
+    });
+    // As when the program that started it has died.
+    drop(client);
+    assert!(runtime.wait().success(), "{}", runtime.log());
+    assert_eq!(processes_with(&sleep), Vec::<i32>::new());
+    assert!(!runtime.path("state").exists());
+}
+
+#[test]
+fn the_seeds_line_for_curl_works_as_written() {
+    let runtime = Runtime::start();
+    let line = r#"curl -X POST http://127.0.0.1:9100 \
+  -H "Authorization: Bearer $TRL_AUTH_TOKEN" \
+  -d '{"id":"1","method":"system.ping","params":{}}'"#;
+    let line = line.replace("127.0.0.1:9100", &runtime.http().to_string());
+    let output = std::process::Command::new("sh")
+        .args(["-c", &line])
+        .env("TRL_AUTH_TOKEN", crate::runtime::TOKEN)
+        .output()
+        .unwrap();
+    if output.status.code() == Some(127) {
+        println!("skipped: needs curl");
+        return;
+    }
+    let reply: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&reply["id"], &reply["ok"]), (&json!("1"), &json!(true)));
+}
+
+#[test]
+fn any_program_that_takes_a_command_can_be_the_shell_of_a_fresh_one() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let runtime = Runtime::start();
+    let shell = runtime.path("odd-shell");
+    std::fs::write(&shell, "#!/bin/sh\necho \"odd: $# $1 $2\"\nexit 6\n").unwrap();
+    std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.ok("session.create", json!({"shell": shell}))["session_id"].clone();
+    let fresh = json!({"session_id": session, "command": "say 'this'", "fresh": true});
+    let result = client.ok("exec.run", fresh);
+    assert_eq!(
+        (&result["stdout"], &result["exit_code"]),
+        (&json!("odd: 2 -c say 'this'\n"), &json!(6))
+    );
+    // It is no shell that could be kept; the answer says which one.
+    let reply = client.call(
+        "exec.run",
+        json!({"session_id": session, "command": "say this"}),
+    );
+    assert_eq!(reply["error"]["code"], "COMMAND_FAILED", "{reply}");
+    let message = reply["error"]["message"].as_str().unwrap();
+    assert!(message.contains("odd-shell"), "{message}");
+}
+
+#[test]
+fn a_directory_that_is_deleted_under_a_session_is_named() {
+    let runtime = Runtime::start();
+    let mut client = Plain::socket(&runtime.socket());
+    let place = runtime.path("place");
+    std::fs::create_dir(&place).unwrap();
+    let create = json!({"shell": "/bin/bash", "working_dir": place});
+    let session = client.ok("session.create", create)["session_id"].clone();
+    let session = session.as_str().unwrap();
+    client.run(session, "true");
+    std::fs::remove_dir(&place).unwrap();
+    // The shell is still there, as any shell would be.
+    assert_eq!(client.run(session, "echo here")["stdout"], "here\n");
+    for more in [
+        json!({"argv": ["true"]}),
+        json!({"command": "true", "fresh": true}),
+    ] {
+        let mut params = more;
+        params["session_id"] = json!(session);
+        let reply = client.call("exec.run", params);
+        assert_eq!(
+            reply["error"]["reason"], "working_directory_gone",
+            "{reply}"
+        );
+    }
+    assert_eq!(client.run(session, "cd /; pwd")["stdout"], "/\n");
+}
+
+#[test]
 fn root_is_refused_where_that_is_asked_for() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: needs root");
