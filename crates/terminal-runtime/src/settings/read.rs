@@ -561,6 +561,26 @@ mod tests {
     }
 
     #[test]
+    fn the_token_may_come_from_a_file_which_wins_and_is_named_if_it_is_useless() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let name = path.to_str().unwrap();
+        std::fs::write(&path, "from-the-file\n").unwrap();
+        let given = |file: &str| {
+            let flags = [("http", "127.0.0.1:9100"), ("auth-token-file", file)];
+            sources(&flags, &[("TRL_AUTH_TOKEN", "from-the-environment")], "").settings()
+        };
+        let settings = given(name).unwrap();
+        assert_eq!(settings.auth_token.unwrap().expose(), "from-the-file");
+        std::fs::write(&path, " \n").unwrap();
+        for useless in [name, "/no/such/file", directory.path().to_str().unwrap()] {
+            let error = given(useless).unwrap_err();
+            assert_eq!(error.code(), "bad_token_file");
+            assert!(error.to_string().contains(useless), "{error}");
+        }
+    }
+
+    #[test]
     fn children_get_the_environment_and_the_file_and_nothing_of_ours() {
         let sources = sources(
             &[],

@@ -12,7 +12,7 @@ use terminal_runtime::exec::{ExecStdin, IsolationState, Limits, TerminalSize};
 use crate::support::{Runtime, argv, command, finished, fresh, order, settings};
 
 /// A small root directory with a shell and little else.
-fn small_root() -> Option<tempfile::TempDir> {
+pub fn small_root() -> Option<tempfile::TempDir> {
     let busybox = Path::new("/bin/busybox");
     if !busybox.exists() {
         println!("skipped: needs busybox-static");
@@ -33,7 +33,7 @@ fn small_root() -> Option<tempfile::TempDir> {
     Some(root)
 }
 
-fn add_null(root: &Path) {
+pub fn add_null(root: &Path) {
     let copied = Command::new("cp")
         .args(["-R", "/dev/null"])
         .arg(root.join("dev/null"))
@@ -156,7 +156,7 @@ async fn each_limit_is_kept_or_refused_with_a_reason() {
 
 /// A `docker`-compatible program with everything in a directory of its own,
 /// and an image in it; `None` where that cannot be.
-fn engine(directory: &Path) -> Option<PathBuf> {
+pub fn engine(directory: &Path) -> Option<PathBuf> {
     if !geteuid().is_root() || !Path::new("/usr/bin/podman").exists() {
         println!("skipped: needs podman");
         return None;

@@ -10,6 +10,7 @@ use std::process::{ChildStdin, ChildStdout};
 use serde_json::{Value, json};
 
 use crate::runtime::{PATIENCE, Plan, Runtime, TOKEN};
+use crate::schema;
 
 /// One way to talk to a runtime.
 pub enum Plain {
@@ -93,9 +94,12 @@ impl Plain {
 
     /// The data of a reply.
     pub fn ok(&mut self, method: &str, params: Value) -> Value {
+        schema::check_params(method, &params);
         let reply = self.call(method, params);
         assert_eq!(reply["ok"], true, "{reply}");
         assert_eq!(reply["id"], "1", "{reply}");
+        schema::check_line(&reply);
+        schema::check_data(method, &reply["data"]);
         reply["data"].clone()
     }
 
@@ -103,6 +107,7 @@ impl Plain {
     pub fn refused(&mut self, method: &str, params: Value) -> String {
         let reply = self.call(method, params);
         assert_eq!(reply["ok"], false, "{reply}");
+        schema::check_line(&reply);
         let message = reply["error"]["message"].as_str().unwrap();
         assert!(!message.is_empty());
         reply["error"]["code"].as_str().unwrap().to_owned()

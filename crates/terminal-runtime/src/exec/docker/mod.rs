@@ -88,9 +88,6 @@ impl Container {
         if let Some(count) = self.limits.processes {
             words.extend(["--pids-limit".into(), count.to_string().into()]);
         }
-        if let Some(seconds) = self.limits.cpu_seconds {
-            words.extend(["--ulimit".into(), format!("cpu={seconds}:{seconds}").into()]);
-        }
         words.extend([
             OsString::from("--entrypoint"),
             "/bin/sh".into(),
@@ -98,8 +95,15 @@ impl Container {
             "-c".into(),
             IDLE.into(),
         ]);
-        call(settings, words).await?;
-        self.main_process(settings).await
+        let made = match call(settings, words).await {
+            Ok(_) => self.main_process(settings).await,
+            Err(error) => Err(error),
+        };
+        if made.is_err() {
+            // It may have been made and not started: then its name is taken.
+            let _ = self.call_remove(settings).await;
+        }
+        made
     }
 
     /// The namespace of the container's processes, by way of its first one.
@@ -122,10 +126,14 @@ impl Container {
         if self.made.get().is_none() {
             return;
         }
-        let words = ["rm", "-f", "-t", "0", &self.name];
-        if let Err(error) = call(settings, words.map(OsString::from).to_vec()).await {
+        if let Err(error) = self.call_remove(settings).await {
             tracing::warn!(%error, container = self.name, "a container stays");
         }
+    }
+
+    async fn call_remove(&self, settings: &CoreSettings) -> Result<String, CoreError> {
+        let words = ["rm", "-f", "-t", "0", &self.name];
+        call(settings, words.map(OsString::from).to_vec()).await
     }
 
     /// The tree of a process in the container.
@@ -162,6 +170,13 @@ impl Container {
             words.push(word);
         }
         words.push(self.name.clone().into());
+        if let Some(seconds) = self.limits.cpu_seconds {
+            // Not when the container is made: an engine that is given one such
+            // limit may forget those it was configured with. If it cannot be
+            // set, a lower one holds.
+            let limited = format!("ulimit -t {seconds} 2>/dev/null; exec \"$@\"");
+            words.extend(["/bin/sh", "-c", &limited, "sh"].map(OsString::from));
+        }
         words.append(&mut plan.arguments);
         plan.program = program;
         plan.arguments = words;

@@ -1,0 +1,183 @@
+//! Roots, limits and containers as clients ask for them.
+
+use serde_json::{Value, json};
+
+use crate::confinement::{add_null, engine, small_root};
+use crate::plain::Plain;
+use crate::runtime::{Plan, Runtime};
+
+/// Whether a level of the ladder holds here.
+fn is_enforced(client: &mut Plain, name: &str) -> bool {
+    let described = client.ok("runtime.describe", json!({}));
+    let levels = described["isolation"].as_array().unwrap();
+    let level = levels.iter().find(|level| level["name"] == name).unwrap();
+    level["state"] == "enforced"
+}
+
+fn session_with(client: &mut Plain, params: Value) -> String {
+    let created = client.ok("session.create", params);
+    created["session_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_client_chooses_the_root_of_its_session() {
+    let Some(root) = small_root() else { return };
+    let runtime = Runtime::start();
+    let mut client = Plain::socket(&runtime.socket());
+    let create = json!({"shell": "/bin/sh", "working_dir": "/etc", "chroot": root.path()});
+    let session = session_with(&mut client, create);
+    if !is_enforced(&mut client, "chroot") {
+        let reply = client.call("exec.run", json!({"session_id": session, "argv": ["ls"]}));
+        assert_eq!(reply["error"]["reason"], "isolation_unavailable", "{reply}");
+        return;
+    }
+    add_null(root.path());
+    for more in [
+        json!({"argv": ["cat", "/etc/inside"]}),
+        json!({"command": "cat inside"}),
+        json!({"command": "cat inside", "fresh": true}),
+    ] {
+        let mut params = more;
+        params["session_id"] = json!(session);
+        params["env"] = json!({"PATH": "/bin"});
+        assert_eq!(client.ok("exec.run", params)["stdout"], "inside\n");
+    }
+    let relative = json!({"chroot": "relative"});
+    assert_eq!(client.refused("session.create", relative), "INVALID_PARAMS");
+}
+
+/// Whether twelve processes may run beside each other.
+fn can_run_twelve(client: &mut Plain, session: &str) -> bool {
+    let command = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 5 & done; kill $(jobs -p)";
+    let params = json!({"session_id": session, "command": command, "fresh": true});
+    let result = client.ok("exec.run", params);
+    result["stderr"] == "" && result["exit_code"] == 0
+}
+
+#[test]
+fn limits_come_from_the_client_or_else_from_the_runtime() {
+    let runtime = Runtime::with(&Plan {
+        flags: &["--child-nproc", "8", "--child-cpu-sec", "1"],
+        ..Plan::default()
+    });
+    let mut client = Plain::socket(&runtime.socket());
+    let described = client.ok("runtime.describe", json!({}));
+    assert_eq!(
+        (
+            &described["limits"]["child_processes"],
+            &described["limits"]["child_cpu_s"],
+            &described["limits"]["child_memory_bytes"]
+        ),
+        (&json!(8), &json!(1), &json!(512 * 1024 * 1024))
+    );
+    let usual = session_with(&mut client, json!({"shell": "/bin/bash"}));
+    if is_enforced(&mut client, "limit_processes") {
+        assert!(!can_run_twelve(&mut client, &usual));
+        for processes in [0, 100] {
+            let create = json!({"shell": "/bin/bash", "limits": {"processes": processes}});
+            let more = session_with(&mut client, create);
+            assert!(can_run_twelve(&mut client, &more), "{processes}");
+        }
+    } else {
+        println!("skipped: needs a limit on processes");
+    }
+    let seconds = |client: &mut Plain, session: &str| {
+        let params = json!({"session_id": session, "argv": ["sh", "-c", "ulimit -t"]});
+        client.ok("exec.run", params)["stdout"].clone()
+    };
+    assert_eq!(seconds(&mut client, &usual), "1\n");
+    let longer = session_with(&mut client, json!({"limits": {"cpu_seconds": 7}}));
+    assert_eq!(seconds(&mut client, &longer), "7\n");
+    let memory = json!({"shell": "/bin/bash", "limits": {"memory_bytes": 64 * 1024 * 1024}});
+    let little = session_with(&mut client, memory);
+    if is_enforced(&mut client, "limit_memory") {
+        let command = "x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo ${#x}";
+        let params = json!({"session_id": little, "command": command, "fresh": true});
+        assert_ne!(client.ok("exec.run", params)["stdout"], "200000000\n");
+    } else {
+        println!("skipped: needs a limit on memory");
+    }
+}
+
+#[test]
+fn a_client_chooses_the_image_of_its_session_or_the_runtime_does() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(program) = engine(place.path()) else {
+        return;
+    };
+    let program = program.to_str().unwrap();
+    let create =
+        json!({"shell": "/bin/sh", "working_dir": "/etc", "env": {"KEY": "of the session"}});
+    let mut chosen = create.clone();
+    chosen["docker"] = json!({"image": "trl-test:1"});
+    let for_all = ["--docker-program", program, "--docker-image", "trl-test:1"];
+    for (flags, create) in [(&for_all[..2], chosen), (&for_all[..], create)] {
+        let runtime = Runtime::with(&Plan {
+            flags,
+            ..Plan::default()
+        });
+        let mut client = Plain::socket(&runtime.socket());
+        let session = session_with(&mut client, create);
+        let result = client.run(&session, "cat inside; echo $KEY; cd /tmp; exit 3");
+        assert_eq!(
+            (&result["stdout"], &result["exit_code"]),
+            (&json!("inside\nof the session\n"), &json!(3))
+        );
+        assert_eq!(client.run(&session, "pwd")["stdout"], "/tmp\n");
+        // Its processes are limited as those of other sessions are.
+        assert_eq!(client.run(&session, "ulimit -t")["stdout"], "300\n");
+        client.ok("session.destroy", json!({"session_id": session}));
+        let left = std::process::Command::new(program)
+            .args(["ps", "-aq"])
+            .output()
+            .unwrap();
+        assert!(left.stdout.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn an_image_that_cannot_be_used_is_named() {
+    let runtime = Runtime::with(&Plan {
+        flags: &["--docker-program", "/no/such/docker"],
+        ..Plan::default()
+    });
+    let mut client = Plain::socket(&runtime.socket());
+    let reply = client.call("session.create", json!({"docker": {"image": "some:1"}}));
+    let reply = match reply["data"]["session_id"].as_str() {
+        None => reply,
+        Some(session) => client.call(
+            "exec.run",
+            json!({"session_id": session, "command": "true"}),
+        ),
+    };
+    assert_eq!(reply["error"]["code"], "COMMAND_FAILED", "{reply}");
+    let message = reply["error"]["message"].as_str().unwrap();
+    assert!(message.contains("/no/such/docker"), "{message}");
+}
+
+#[test]
+fn a_container_that_does_not_start_is_not_left_behind() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("docker");
+    // Makes a container and fails to start it, as engines do.
+    let script = "#!/bin/sh\ncd \"${0%/*}\"\necho $1 >>calls\n\
+                  case $1 in rm) exit 0;; esac\necho cannot be started >&2\nexit 125\n";
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let runtime = Runtime::with(&Plan {
+        flags: &["--docker-program", program.to_str().unwrap()],
+        ..Plan::default()
+    });
+    let mut client = Plain::socket(&runtime.socket());
+    let session = session_with(&mut client, json!({"docker": {"image": "some:1"}}));
+    let reply = client.call(
+        "exec.run",
+        json!({"session_id": session, "command": "true"}),
+    );
+    assert_eq!(reply["error"]["reason"], "isolation_unavailable", "{reply}");
+    let message = reply["error"]["message"].as_str().unwrap();
+    assert!(message.contains("cannot be started"), "{message}");
+    let calls = std::fs::read_to_string(directory.path().join("calls")).unwrap();
+    assert_eq!(calls, "inspect\nrun\nrm\n");
+}
