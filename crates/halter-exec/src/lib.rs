@@ -15,6 +15,7 @@
 //! | the same with processes and streams of your own | [`ShellDriver`] |
 //! | a process by handle | [`Process`] |
 //! | a process without a runtime, planned elsewhere | [`launch()`] with a [`LaunchPlan`] |
+//! | many of those, by a program that does little else | [`Launcher`] |
 //! | confinement and limits | [`SandboxSpec`], [`isolation_ladder`] |
 //! | a control group by its path | [`Cgroup`] |
 //! | output that is kept and read by offset | [`Spool`] |
@@ -49,8 +50,8 @@ pub use error::ExecError;
 pub use exit::{Exit, ExitStatus, ResourceUsage};
 pub use input::{Delivery, InputError, InputSpool, InputTarget};
 pub use launch::{
-    DescriptorMapping, LaunchFailure, LaunchPlan, LaunchStep, Launched, MAX_TARGET_FD, PlanError,
-    Resource, Rlimit, launch,
+    DescriptorMapping, LaunchFailure, LaunchPlan, LaunchStep, Launched, Launcher, MAX_TARGET_FD,
+    PlanError, Resource, Rlimit, launch,
 };
 pub use output::{
     CapturedOutput, ChannelSink, OutputChunk, OutputLimits, OutputPipe, OutputSink, OutputStream,
@@ -69,7 +70,9 @@ pub use shell::{
 pub use spawn::{find_program, find_program_in};
 pub use spool::{Spool, SpoolChunk, SpoolProgress, SpoolReader, SpoolSegment};
 pub use streams::ProcessStreams;
-pub use sys::{Cgroup, Moved, PidFd, Signal, SignalError, reap_any, watch_descriptor};
+pub use sys::{
+    Cgroup, Moved, PidFd, Signal, SignalError, reap_any, try_watch_descriptor, watch_descriptor,
+};
 pub use terminal::{Terminal, TerminalSize};
 pub use tree::{
     HeldTree, KillOutcome, ProcessInfo, SignalResult, TREE_MARKER, TreeControl, kill_tree,

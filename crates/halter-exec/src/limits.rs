@@ -92,6 +92,9 @@ pub(crate) const UNCLEAR_WAIT: Duration = Duration::from_millis(500);
 /// Time a cgroup whose members have died gets to notice.
 pub(crate) const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
+/// Control groups that a [`Launcher`](crate::Launcher) keeps open.
+pub const KEPT_GROUPS: usize = 48;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +119,7 @@ mod tests {
         assert_eq!(DEFAULT_SPOOL_QUOTA_BYTES, 1 << 30);
         assert_eq!((SPOOL_HEAD_BYTES, SPLICE_BYTES), (64 << 10, 1 << 20));
         assert_eq!((MIN_CPU_MILLIS, MAX_FREEZE_ROUNDS), (10, 64));
+        assert_eq!(KEPT_GROUPS, 48);
         let millis = [
             (DEFAULT_GRACE, 2000),
             (INTERRUPT_GRACE, 500),

@@ -56,3 +56,23 @@ pub fn is_ignored(signal: Signal) -> bool {
 pub fn resident_bytes() -> Option<u64> {
     sys::process_table::resident_bytes()
 }
+
+/// Something to poll that is readable after a child of this program has
+/// ended, once the calling thread, which must be the only one, takes no
+/// `SIGCHLD` any more: for a program that collects all its children itself.
+/// [`clear_child_ends`] before they are collected.
+///
+/// # Errors
+/// If there are too many open descriptors.
+#[cfg(all(target_os = "linux", not(halter_portable)))]
+pub fn child_ends() -> io::Result<std::os::fd::OwnedFd> {
+    sys::child_ends()
+}
+
+/// Has [`child_ends`] be readable again only after another child has ended.
+#[cfg(all(target_os = "linux", not(halter_portable)))]
+pub fn clear_child_ends(ends: impl AsFd) {
+    // Ends that came together are announced once.
+    let mut announcement = [0_u8; 128];
+    let _ = rustix::io::read(ends, &mut announcement);
+}

@@ -7,14 +7,18 @@
 
 mod encoding;
 mod failure;
+mod launcher;
 
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::{BorrowedFd, RawFd};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use encoding::PlanError;
 pub use failure::{LaunchFailure, LaunchStep};
+pub use launcher::Launcher;
 
 use crate::environment::Environment;
 use crate::error::ExecError;
@@ -161,13 +165,35 @@ pub struct Launched {
 /// The step that failed and what the system said about it; nothing is left of
 /// the process then.
 pub fn launch(plan: &LaunchPlan, slots: &[BorrowedFd<'_>]) -> Result<Launched, LaunchFailure> {
-    let child = child_plan(plan, slots)?;
+    let child = child_plan(plan, slots, &mut Unkept)?;
     sys::spawn(&child)
+}
+
+/// How the control groups of a plan are opened.
+trait Groups {
+    /// The one a child is born in.
+    fn first(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>>;
+    /// One that it enters.
+    fn further(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>>;
+}
+
+/// For this once.
+struct Unkept;
+
+impl Groups for Unkept {
+    fn first(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>> {
+        sys::open_cgroup(path).map(Arc::new)
+    }
+
+    fn further(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>> {
+        sys::open_limit_group(path).map(Arc::new)
+    }
 }
 
 fn child_plan<'a>(
     plan: &LaunchPlan,
     slots: &[BorrowedFd<'a>],
+    groups: &mut impl Groups,
 ) -> Result<ChildPlan<'a>, LaunchFailure> {
     let input = || LaunchFailure::new(LaunchStep::Input, libc::EINVAL);
     let text = |value: &OsStr| CString::new(value.as_bytes()).map_err(|_| input());
@@ -187,6 +213,13 @@ fn child_plan<'a>(
         pair.extend_from_slice(value.as_bytes());
         envp.push(text(&OsString::from_vec(pair))?);
     }
+    let refused =
+        |entry| move |error: io::Error| LaunchFailure::of(LaunchStep::ControlGroup, entry, &error);
+    let cgroup = plan.cgroup.as_deref().map(|path| groups.first(path));
+    let mut limit_groups = Vec::with_capacity(plan.limit_groups.len());
+    for (path, entry) in plan.limit_groups.iter().zip(1..) {
+        limit_groups.push(groups.further(path).map_err(refused(entry))?);
+    }
     Ok(ChildPlan {
         path: text(plan.program.as_os_str())?,
         argv: plan
@@ -203,8 +236,8 @@ fn child_plan<'a>(
         cwd: text(plan.cwd.as_os_str())?,
         fds,
         terminal: plan.terminal.map(slot).transpose()?,
-        cgroup: sys::open_cgroup(plan.cgroup.as_deref())?,
-        limit_groups: sys::open_limit_groups(&plan.limit_groups)?,
+        cgroup: cgroup.transpose().map_err(refused(0))?,
+        limit_groups,
         rlimits: plan.rlimits.clone(),
         no_new_privileges: plan.no_new_privileges || plan.file_rules.is_some(),
         ruleset: plan

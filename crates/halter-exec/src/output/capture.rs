@@ -247,7 +247,7 @@ impl Capture {
                 let memory = Spool::memory_file()?;
                 none.insert(match &self.settings {
                     None => Kept {
-                        spool: Spool::with_head(memory, head_limit, None, head_limit)?,
+                        spool: Spool::begin_with_head(memory, head_limit, None, head_limit),
                         file: None,
                     },
                     Some(settings) => {
@@ -256,7 +256,7 @@ impl Capture {
                         let head = head_limit.max(SPOOL_HEAD_BYTES);
                         let quota = settings.quota_bytes.max(head_limit);
                         Kept {
-                            spool: Spool::with_head(memory, head, path, quota)?,
+                            spool: Spool::begin_with_head(memory, head, path, quota),
                             file: Some(file),
                         }
                     }

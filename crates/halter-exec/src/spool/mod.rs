@@ -105,19 +105,30 @@ impl Spool {
     /// # Errors
     /// If what is there cannot be read.
     pub fn new(memory: File, overflow: impl Into<Option<PathBuf>>, quota: u64) -> io::Result<Self> {
-        Self::with_head(memory, SPOOL_HEAD_BYTES, overflow.into(), quota)
+        let head = Arc::new(memory);
+        let mut storage = Storage::new(head, SPOOL_HEAD_BYTES, overflow.into(), quota);
+        storage.take_up()?;
+        Ok(Self::of(storage))
+    }
+
+    /// A stream that has not begun: `memory` is empty, and nothing is at
+    /// `overflow`, which is not looked at. Otherwise as [`new`](Self::new).
+    #[must_use]
+    pub fn begin(memory: File, overflow: impl Into<Option<PathBuf>>, quota: u64) -> Self {
+        Self::begin_with_head(memory, SPOOL_HEAD_BYTES, overflow.into(), quota)
     }
 
     /// The same with another size of the part in memory.
-    pub(crate) fn with_head(
+    pub(crate) fn begin_with_head(
         memory: File,
         head_bytes: u64,
-        overflow_path: Option<PathBuf>,
+        overflow: Option<PathBuf>,
         quota: u64,
-    ) -> io::Result<Self> {
-        let head = Arc::new(memory);
-        let (storage, dropped) =
-            Storage::open(Arc::clone(&head), head_bytes, overflow_path.clone(), quota)?;
+    ) -> Self {
+        Self::of(Storage::new(Arc::new(memory), head_bytes, overflow, quota))
+    }
+
+    fn of(storage: Storage) -> Self {
         let overflow = std::sync::OnceLock::new();
         if let Some(file) = storage.overflow() {
             let _ = overflow.set(Arc::clone(file));
@@ -125,19 +136,19 @@ impl Spool {
         let stored = storage.stored();
         let (progress, _) = watch::channel(Progress {
             stored,
-            total: stored + dropped,
+            total: stored + storage.dropped(),
             finished: false,
         });
-        Ok(Self {
+        Self {
             shared: Arc::new(Shared {
+                head: Arc::clone(storage.head()),
+                head_bytes: storage.head_bytes(),
+                overflow_path: storage.overflow_path().map(Path::to_owned),
                 storage: Mutex::new(storage),
-                head,
-                head_bytes,
-                overflow_path,
                 overflow,
                 progress,
             }),
-        })
+        }
     }
 
     /// An empty memory file for a new spool.
@@ -285,7 +296,9 @@ impl Spool {
     /// # Errors
     /// If it is there and stays.
     pub fn remove(&self) -> io::Result<()> {
-        let Some(path) = &self.shared.overflow_path else {
+        // Without a file in our hands there is none by that name.
+        let made = self.lock().overflow().is_some();
+        let Some(path) = self.shared.overflow_path.as_ref().filter(|_| made) else {
             return Ok(());
         };
         match std::fs::remove_file(path) {

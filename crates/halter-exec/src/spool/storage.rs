@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::limits::SPLICE_BYTES;
@@ -36,14 +36,14 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    /// The storage, and how many bytes it has dropped.
-    pub(super) fn open(
+    /// The storage of a stream that has not begun.
+    pub(super) fn new(
         head: Arc<File>,
         head_bytes: u64,
         overflow_path: Option<PathBuf>,
         quota: u64,
-    ) -> io::Result<(Self, u64)> {
-        let mut storage = Self {
+    ) -> Self {
+        Self {
             head,
             head_bytes,
             overflow: None,
@@ -54,14 +54,16 @@ impl Storage {
             uncounted: 0,
             problem: None,
             nowhere: None,
-        };
-        storage.take_up()?;
-        let dropped = storage.in_hole + storage.uncounted;
-        Ok((storage, dropped))
+        }
+    }
+
+    /// How many bytes were dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        self.in_hole + self.uncounted
     }
 
     /// Finds what an earlier program has kept.
-    fn take_up(&mut self) -> io::Result<()> {
+    pub(super) fn take_up(&mut self) -> io::Result<()> {
         let in_head = self.head.metadata()?.len();
         let mut in_file = 0;
         if let Some(path) = &self.overflow_path {
@@ -86,6 +88,18 @@ impl Storage {
             self.quota = stored;
         }
         Ok(())
+    }
+
+    pub(super) fn head(&self) -> &Arc<File> {
+        &self.head
+    }
+
+    pub(super) fn head_bytes(&self) -> u64 {
+        self.head_bytes
+    }
+
+    pub(super) fn overflow_path(&self) -> Option<&Path> {
+        self.overflow_path.as_deref()
     }
 
     pub(super) fn stored(&self) -> u64 {

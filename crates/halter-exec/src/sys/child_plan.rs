@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use crate::launch::Rlimit;
 
@@ -17,9 +18,9 @@ pub(crate) struct ChildPlan<'a> {
     pub fds: Vec<(BorrowedFd<'a>, RawFd)>,
     pub terminal: Option<BorrowedFd<'a>>,
     /// The directory of the cgroup to be born in.
-    pub cgroup: Option<OwnedFd>,
+    pub cgroup: Option<Arc<OwnedFd>>,
     /// The `cgroup.procs` files of the cgroups to enter.
-    pub limit_groups: Vec<OwnedFd>,
+    pub limit_groups: Vec<Arc<OwnedFd>>,
     pub rlimits: Vec<Rlimit>,
     pub no_new_privileges: bool,
     /// A Landlock ruleset.

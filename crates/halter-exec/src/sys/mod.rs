@@ -23,10 +23,12 @@ mod portable;
 #[cfg(not(all(target_os = "linux", not(halter_portable))))]
 use portable as backend;
 
+#[cfg(all(target_os = "linux", not(halter_portable)))]
+pub(crate) use backend::child_ends;
 pub use backend::{Cgroup, PidFd, reap_any};
 pub(crate) use backend::{
-    Handover, LimitGroups, chroot_mechanism, file_rules_mechanism, file_ruleset, fill_random,
-    make_fifo, memory_file, numbered_name, open_cgroup, open_limit_groups, open_place,
+    Handover, LimitGroups, Spawner, chroot_mechanism, file_rules_mechanism, file_ruleset,
+    fill_random, make_fifo, memory_file, numbered_name, open_cgroup, open_limit_group, open_place,
     open_terminal, pipe, pipe_capacity, privileges_mechanism, process_table, punch_hole,
     read_cached, send_file, set_nonblocking, spawn, splice, splice_terminal, tree_mechanism,
     waiting_in, widen_pipe,
@@ -36,5 +38,5 @@ pub use moved::Moved;
 pub(crate) use peer::peer_user;
 pub(crate) use signals::is_ignored;
 pub use signals::{Signal, SignalError};
-pub use watch::watch_descriptor;
 pub(crate) use watch::watch_process;
+pub use watch::{try_watch_descriptor, watch_descriptor};

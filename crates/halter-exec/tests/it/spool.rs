@@ -405,3 +405,35 @@ fn no_byte_is_lost_when_the_program_that_fills_a_spool_is_killed() {
     assert!(kept == stream.written[..usize::try_from(QUOTA).unwrap()]);
     assert_eq!(gap, Some((QUOTA, total)));
 }
+
+#[test]
+fn a_stream_that_has_just_begun_leaves_alone_what_it_has_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("stdout");
+    std::fs::write(&path, "of somebody else").unwrap();
+    let spool = Spool::begin(Spool::memory_file().unwrap(), path.clone(), 1 << 30);
+    assert_eq!(spool.total(), 0);
+    spool.remove().unwrap();
+    assert!(path.exists());
+    // The same stream taken up has the file in its hands.
+    let spool = Spool::new(Spool::memory_file().unwrap(), path.clone(), 1 << 30).unwrap();
+    assert_eq!(spool.total(), 16);
+    spool.remove().unwrap();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_stream_that_has_outgrown_the_memory_removes_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("stdout");
+    let spool = Spool::begin(Spool::memory_file().unwrap(), path.clone(), 1 << 30);
+    let (read, mut write) = std::io::pipe().unwrap();
+    let piece = vec![7; 4096];
+    while !path.exists() {
+        write.write_all(&piece).unwrap();
+        assert_eq!(spool.splice_from(&read).unwrap(), Moved::Bytes(4096));
+    }
+    assert_eq!(spool.total(), halter_exec::limits::SPOOL_HEAD_BYTES + 4096);
+    spool.remove().unwrap();
+    assert!(!path.exists());
+}

@@ -4,15 +4,15 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::statfs;
 
 use super::pidfd::PidFd;
-use crate::launch::{LaunchFailure, LaunchStep};
 use crate::limits::KILL_WAIT;
 use crate::sys::Signal;
 
@@ -28,12 +28,18 @@ const FREEZE_WAIT: Duration = Duration::from_millis(100);
 /// How long the announcement of a change is waited for before looking anyway.
 const EVENT_WAIT: Duration = Duration::from_millis(50);
 
+/// More than any kernel has to say about a group's events, which are a few
+/// names with a digit each.
+const MAX_EVENTS_BYTES: usize = 512;
+
 /// A version 2 control group that holds one tree of processes, known by its
 /// directory. It stays when this is dropped; [`remove`](Self::remove) ends it.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
     directory: File,
+    /// Says what happens in it; opened when that is first asked.
+    events: OnceLock<File>,
 }
 
 impl Cgroup {
@@ -74,7 +80,11 @@ impl Cgroup {
         // A kernel without the kill file gives no better grip than a walk,
         // and a directory that is no cgroup has none either.
         fs::metadata(path.join(KILL))?;
-        Ok(Self { path, directory })
+        Ok(Self {
+            path,
+            directory,
+            events: OnceLock::new(),
+        })
     }
 
     /// A new group below our own, with a name that nobody has; names left
@@ -155,10 +165,27 @@ impl Cgroup {
     /// Whether nothing lives in it any more.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        match fs::read_to_string(self.path.join(EVENTS)) {
-            Ok(text) => text.lines().any(|found| found == "populated 0"),
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        match self.events_have("populated 0") {
+            Ok(empty) => empty,
+            Err(error) => is_of_removed(&error),
         }
+    }
+
+    /// Whether its events have this line now.
+    fn events_have(&self, line: &str) -> io::Result<bool> {
+        let events = match self.events.get() {
+            Some(events) => events,
+            None => {
+                let opened = File::open(self.path.join(EVENTS))?;
+                self.events.get_or_init(|| opened)
+            }
+        };
+        // Read from the start it shows what is so now.
+        let mut text = [0; MAX_EVENTS_BYTES];
+        let length = events.read_at(&mut text, 0)?;
+        let text = text.get(..length).unwrap_or_default();
+        let mut lines = text.split(|byte| *byte == b'\n');
+        Ok(lines.any(|found| found == line.as_bytes()))
     }
 
     /// Waits until nothing lives in it, or the time is up; says which.
@@ -196,8 +223,7 @@ impl Cgroup {
     }
 
     fn is_frozen(&self) -> bool {
-        fs::read_to_string(self.path.join(EVENTS))
-            .is_ok_and(|text| text.lines().any(|found| found == "frozen 1"))
+        self.events_have("frozen 1").unwrap_or(false)
     }
 
     /// Removes the group; it must have no members any more. Nothing happens
@@ -252,6 +278,12 @@ pub(crate) fn numbered_name() -> String {
     format!("halter-{}-{number}", std::process::id())
 }
 
+/// Whether a file of a group could not be opened or read because the group
+/// has been removed.
+fn is_of_removed(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
+}
+
 /// Waits for the announcement of a change in `cgroup.events`.
 fn wait_for_change(events: &File, limit: Duration) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -273,22 +305,14 @@ fn mount_point() -> io::Result<&'static Path> {
     Ok(mount.ok_or(io::ErrorKind::Unsupported)?)
 }
 
-/// The directory of the group a child is to be born in.
-pub(crate) fn open_cgroup(path: Option<&Path>) -> Result<Option<OwnedFd>, LaunchFailure> {
-    path.map(File::open)
-        .transpose()
-        .map(|directory| directory.map(OwnedFd::from))
-        .map_err(|error| LaunchFailure::of(LaunchStep::ControlGroup, 0, &error))
+/// What a child is born into a group by, given the group's directory.
+pub(crate) fn open_cgroup(path: &Path) -> io::Result<OwnedFd> {
+    File::open(path).map(OwnedFd::from)
 }
 
-/// What a child enters the other groups by.
-pub(crate) fn open_limit_groups(paths: &[PathBuf]) -> Result<Vec<OwnedFd>, LaunchFailure> {
-    let open = |(index, path): (usize, &PathBuf)| {
-        File::open(path)
-            .and_then(|directory| open_procs(&directory))
-            .map_err(|error| LaunchFailure::of(LaunchStep::ControlGroup, index + 1, &error))
-    };
-    paths.iter().enumerate().map(open).collect()
+/// What a child enters another group by.
+pub(crate) fn open_limit_group(path: &Path) -> io::Result<OwnedFd> {
+    File::open(path).and_then(open_procs)
 }
 
 /// The file whose writer moves itself into the group.

@@ -30,6 +30,10 @@ pub(super) struct RawPlan {
     pub no_new_privileges: bool,
     /// A Landlock ruleset, or -1.
     pub ruleset: c_int,
+    /// The only signals that have another disposition than the default one
+    /// in the child; null if that is not known.
+    pub ignored: *const c_int,
+    pub ignored_len: usize,
     pub failed_step: Option<LaunchStep>,
     pub failed_entry: usize,
     pub failed_errno: c_int,
@@ -102,7 +106,7 @@ unsafe fn child_steps(plan: &mut RawPlan) -> Result<std::convert::Infallible, Fa
             let set = set_limit(limit);
             check(set, LaunchStep::Limits, index)?;
         }
-        reset_signals();
+        reset_signals(plan);
         libc::execve(plan.path, plan.argv, plan.envp);
     }
     Err((LaunchStep::Exec, 0))
@@ -202,25 +206,57 @@ unsafe fn close_on_exec_from(first: c_int) {
 
 /// Exec keeps ignored signals ignored (Rust programs ignore SIGPIPE, which
 /// would break `yes | head`) and keeps the mask: both start fresh.
-unsafe fn reset_signals() {
-    // All zeros is "default action, no flags, empty mask" in every layout of
-    // the kernel's sigaction.
-    let default = [0_u64; 8];
+unsafe fn reset_signals(plan: &RawPlan) {
     let empty = 0_u64;
-    // SAFETY: the struct is at least as large as the kernel's; failures (KILL
-    // and STOP) are of no interest.
+    // SAFETY: the list is the sleeping parent's; masks are 64 bits wide.
     unsafe {
-        for signal in 1..=64 {
-            libc::syscall(
-                libc::SYS_rt_sigaction,
-                signal,
-                default.as_ptr(),
-                ptr::null_mut::<c_void>(),
-                size_of::<u64>(),
-            );
+        if plan.ignored.is_null() {
+            for signal in 1..=64 {
+                reset_signal(signal);
+            }
+        } else {
+            for index in 0..plan.ignored_len {
+                reset_signal(*plan.ignored.add(index));
+            }
         }
         sigprocmask(libc::SIG_SETMASK, &empty, ptr::null_mut());
     }
+}
+
+unsafe fn reset_signal(signal: c_int) {
+    // All zeros is "default action, no flags, empty mask" in every layout of
+    // the kernel's sigaction.
+    let default = [0_u64; 8];
+    // SAFETY: the struct is at least as large as the kernel's; failures (KILL
+    // and STOP) are of no interest.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            default.as_ptr(),
+            ptr::null_mut::<c_void>(),
+            size_of::<u64>(),
+        );
+    }
+}
+
+/// Whether this program ignores a signal, also one that the C library keeps to
+/// itself and answers no questions about. Right on systems where the newer
+/// clone call is used.
+pub(super) fn ignores(signal: c_int) -> bool {
+    let mut action = [0_u64; 8];
+    // SAFETY: without a new action the old one is only written, to memory that
+    // is at least as large as the kernel's structure.
+    let asked = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            ptr::null::<c_void>(),
+            action.as_mut_ptr(),
+            size_of::<u64>(),
+        )
+    };
+    asked == 0 && action.first().copied() == Some(libc::SIG_IGN as u64)
 }
 
 /// The raw call, because libc's wrapper filters signals out.

@@ -10,26 +10,92 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
-use std::time::Duration;
 
 use super::cgroup::open_procs;
-use super::child::{RawLimit, RawPlan, child_main, sigprocmask};
+use super::child::{RawLimit, RawPlan, child_main, ignores, sigprocmask};
 use super::pidfd::PidFd;
+use super::stack::{ChildStack, with_stack};
 use crate::launch::{LaunchFailure, LaunchStep, Launched, Resource, Rlimit};
 use crate::sys::ChildPlan;
 
-/// Enough for the few frames between here and exec.
-const STACK_BYTES: usize = 64 * 1024;
-
 /// Creates the process. Returns after it has executed its program or failed.
 pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Launched, LaunchFailure> {
-    spawn_by(plan, clone_child)
+    let manner = Manner {
+        flags: SHARED | PIDFD,
+        ignored: None,
+    };
+    let born = spawn_by(plan, &manner, clone_child)?;
+    let handle = born.handle.ok_or_else(|| no_handle(LaunchStep::Clone))?;
+    Ok(Launched {
+        pid: born.pid,
+        pidfd: PidFd::from(handle),
+    })
+}
+
+fn no_handle(step: LaunchStep) -> LaunchFailure {
+    LaunchFailure::new(step, libc::EBADF)
+}
+
+/// How children are made that a program collects by number.
+#[derive(Debug)]
+pub(crate) struct Spawner {
+    manner: Manner,
+}
+
+impl Spawner {
+    /// Takes note of the signals that are ignored now.
+    pub(crate) fn new() -> Self {
+        Self {
+            manner: Manner {
+                flags: SHARED | CLEAR_HANDLERS,
+                ignored: Some((1..=64).filter(|signal| ignores(*signal)).collect()),
+            },
+        }
+    }
+
+    /// Creates the process and says its number.
+    pub(crate) fn spawn(&mut self, plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
+        let born = spawn_by(plan, &self.manner, clone_child);
+        if self.manner.ignored.is_some() && matches!(&born, Err(failure) if is_unknown(failure)) {
+            // A kernel that does not know how to clear handlers.
+            self.manner = Manner {
+                flags: SHARED,
+                ignored: None,
+            };
+            return Ok(spawn_by(plan, &self.manner, clone_child)?.pid);
+        }
+        Ok(born?.pid)
+    }
+}
+
+/// Whether the system did not understand how the child was to be made.
+fn is_unknown(failure: &LaunchFailure) -> bool {
+    failure.entry == 0
+        && failure.errno == libc::EINVAL
+        && matches!(failure.step, LaunchStep::Clone | LaunchStep::ControlGroup)
+}
+
+/// How a child is made.
+#[derive(Debug)]
+struct Manner {
+    flags: u64,
+    /// The signals whose disposition the child has to reset itself, where the
+    /// clone resets those that have a handler; `None` for all of them.
+    ignored: Option<Vec<c_int>>,
+}
+
+/// A child that has left its parent's memory.
+struct Born {
+    pid: i32,
+    /// There if it was asked for.
+    handle: Option<OwnedFd>,
 }
 
 fn spawn_by(
     plan: &ChildPlan<'_>,
-    clone: impl FnOnce(&mut RawPlan, Option<&OwnedFd>) -> Result<Launched, LaunchFailure>,
-) -> Result<Launched, LaunchFailure> {
+    manner: &Manner,
+    clone: impl FnOnce(&mut RawPlan, &Manner, Option<&OwnedFd>) -> Result<Born, LaunchFailure>,
+) -> Result<Born, LaunchFailure> {
     let argv = null_terminated(&plan.argv);
     let envp = null_terminated(&plan.envp);
     let mut fds: Vec<[c_int; 2]> = plan
@@ -38,7 +104,8 @@ fn spawn_by(
         .map(|(source, target)| [source.as_raw_fd(), *target])
         .collect();
     let limits: Vec<RawLimit> = plan.rlimits.iter().map(raw_limit).collect();
-    let joins: Vec<c_int> = plan.limit_groups.iter().map(AsRawFd::as_raw_fd).collect();
+    let joins: Vec<c_int> = plan.limit_groups.iter().map(|fd| fd.as_raw_fd()).collect();
+    let ignored = manner.ignored.as_deref();
     let mut raw = RawPlan {
         path: plan.path.as_ptr(),
         argv: argv.as_ptr(),
@@ -55,57 +122,65 @@ fn spawn_by(
         limits_len: limits.len(),
         no_new_privileges: plan.no_new_privileges,
         ruleset: plan.ruleset.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+        ignored: ignored.map_or(ptr::null(), <[c_int]>::as_ptr),
+        ignored_len: ignored.map_or(0, <[c_int]>::len),
         failed_step: None,
         failed_entry: 0,
         failed_errno: 0,
     };
-    let launched = clone(&mut raw, plan.cgroup.as_ref())?;
+    let born = clone(&mut raw, manner, plan.cgroup.as_deref())?;
     match raw.failed_step {
-        None => Ok(launched),
+        None => Ok(born),
         Some(step) => {
-            collect_failed(&launched);
+            collect_failed(born.pid);
             let error = io::Error::from_raw_os_error(raw.failed_errno);
             Err(LaunchFailure::of(step, raw.failed_entry, &error))
         }
     }
 }
 
-fn clone_child(raw: &mut RawPlan, cgroup: Option<&OwnedFd>) -> Result<Launched, LaunchFailure> {
+fn clone_child(
+    raw: &mut RawPlan,
+    manner: &Manner,
+    cgroup: Option<&OwnedFd>,
+) -> Result<Born, LaunchFailure> {
     let failed = |step, error| LaunchFailure::of(step, 0, &error);
-    let stack = ChildStack::new().map_err(|error| failed(LaunchStep::Clone, error))?;
-    let _masked = AllSignalsBlocked::new();
-    match clone3(raw, &stack, cgroup.map(AsFd::as_fd)) {
-        // Old kernels and common container filters answer like this; the
-        // older call cannot place the child, so it moves itself.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-            let procs = cgroup
-                .map(open_procs)
-                .transpose()
-                .map_err(|error| failed(LaunchStep::ControlGroup, error))?;
-            raw.cgroup_procs = procs.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-            clone_legacy(raw, &stack)
+    let cloned = with_stack(|stack| {
+        let _masked = AllSignalsBlocked::new();
+        match clone3(raw, stack, manner.flags, cgroup.map(AsFd::as_fd)) {
+            // Old kernels and common container filters answer like this; the
+            // older call cannot place the child, so it moves itself.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                let procs = cgroup
+                    .map(open_procs)
+                    .transpose()
+                    .map_err(|error| failed(LaunchStep::ControlGroup, error))?;
+                raw.cgroup_procs = procs.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+                Ok(clone_legacy(raw, stack, manner.flags))
+            }
+            other => Ok(other),
         }
-        other => other,
-    }
-    .map_err(|error| {
-        let step = if cgroup.is_some() && error.raw_os_error() != Some(libc::EAGAIN) {
-            LaunchStep::ControlGroup
-        } else {
-            LaunchStep::Clone
-        };
-        failed(step, error)
-    })
+    });
+    cloned
+        .map_err(|error| failed(LaunchStep::Clone, error))??
+        .map_err(|error| {
+            let step = if cgroup.is_some() && error.raw_os_error() != Some(libc::EAGAIN) {
+                LaunchStep::ControlGroup
+            } else {
+                LaunchStep::Clone
+            };
+            failed(step, error)
+        })
 }
 
 /// The child never ran its program: it has called `_exit`, and only its
 /// status is left to take away.
-fn collect_failed(launched: &Launched) {
-    while launched.pidfd.has_ended(Duration::from_secs(1)) {
-        match launched.pidfd.reap() {
-            Ok(None) => {}
-            Ok(Some(_)) | Err(_) => return,
-        }
-    }
+fn collect_failed(pid: i32) {
+    // SAFETY: waits for a child of ours that nobody else knows of yet; a null
+    // out-pointer is allowed.
+    while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
 }
 
 fn raw_limit(limit: &Rlimit) -> RawLimit {
@@ -136,43 +211,6 @@ fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
         .collect()
 }
 
-/// Memory for the child to run on, given back when the parent wakes up.
-struct ChildStack {
-    base: *mut c_void,
-}
-
-impl ChildStack {
-    fn new() -> io::Result<Self> {
-        // SAFETY: a fresh private anonymous mapping aliases nothing.
-        let base = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                STACK_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self { base })
-    }
-
-    fn top(&self) -> *mut c_void {
-        self.base.wrapping_byte_add(STACK_BYTES)
-    }
-}
-
-impl Drop for ChildStack {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and the child has left it: the parent
-        // resumes only after the child's exec or exit.
-        unsafe { libc::munmap(self.base, STACK_BYTES) };
-    }
-}
-
 /// Blocks every signal, the C library's internal ones included, so that no
 /// handler of ours runs in the child on shared memory.
 struct AllSignalsBlocked {
@@ -196,24 +234,28 @@ impl Drop for AllSignalsBlocked {
     }
 }
 
-const SHARED: u64 = libc::CLONE_VM as u64 | libc::CLONE_VFORK as u64 | libc::CLONE_PIDFD as u64;
+const SHARED: u64 = libc::CLONE_VM as u64 | libc::CLONE_VFORK as u64;
+const PIDFD: u64 = libc::CLONE_PIDFD as u64;
+/// Only the newer call takes it.
+const CLEAR_HANDLERS: u64 = 0x1_0000_0000;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn clone3(
     raw: &mut RawPlan,
     stack: &ChildStack,
+    flags: u64,
     cgroup: Option<BorrowedFd<'_>>,
-) -> io::Result<Launched> {
+) -> io::Result<Born> {
     const INTO_CGROUP: u64 = 0x2_0000_0000;
     let mut pidfd: c_int = -1;
     let mut args = libc::clone_args {
-        flags: SHARED,
+        flags,
         pidfd: &raw mut pidfd as u64,
         child_tid: 0,
         parent_tid: 0,
         exit_signal: libc::SIGCHLD as u64,
-        stack: stack.base as u64,
-        stack_size: STACK_BYTES as u64,
+        stack: stack.base() as u64,
+        stack_size: stack.length() as u64,
         tls: 0,
         set_tid: 0,
         set_tid_size: 0,
@@ -228,7 +270,7 @@ fn clone3(
     // falls through with the result. `raw` and all it points to outlive the
     // child's use of them because the parent sleeps until exec or exit.
     let result = unsafe { clone3_call(&args, raw) };
-    launched(result, pidfd)
+    born(result, pidfd)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -284,13 +326,15 @@ unsafe fn clone3_call(args: &libc::clone_args, raw: *mut RawPlan) -> i64 {
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn clone3(_: &mut RawPlan, _: &ChildStack, _: Option<BorrowedFd<'_>>) -> io::Result<Launched> {
+fn clone3(_: &mut RawPlan, _: &ChildStack, _: u64, _: Option<BorrowedFd<'_>>) -> io::Result<Born> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
-fn clone_legacy(raw: &mut RawPlan, stack: &ChildStack) -> io::Result<Launched> {
+fn clone_legacy(raw: &mut RawPlan, stack: &ChildStack, flags: u64) -> io::Result<Born> {
     let mut pidfd: c_int = -1;
-    let flags = c_int::try_from(SHARED).unwrap_or(0) | libc::SIGCHLD;
+    // It clears no handlers, so that the child has to.
+    raw.ignored = ptr::null();
+    let flags = c_int::try_from(flags & !CLEAR_HANDLERS).unwrap_or(0) | libc::SIGCHLD;
     // SAFETY: as for `clone3`; libc's wrapper calls `child_main` on the given
     // stack, and `CLONE_PIDFD` stores into the parent-tid argument.
     let result = unsafe {
@@ -305,21 +349,18 @@ fn clone_legacy(raw: &mut RawPlan, stack: &ChildStack) -> io::Result<Launched> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    launched(i64::from(result), pidfd)
+    born(i64::from(result), pidfd)
 }
 
-fn launched(result: i64, pidfd: c_int) -> io::Result<Launched> {
+fn born(result: i64, pidfd: c_int) -> io::Result<Born> {
     if result < 0 {
         let errno = i32::try_from(-result).unwrap_or(libc::EINVAL);
         return Err(io::Error::from_raw_os_error(errno));
     }
     let pid = i32::try_from(result).map_err(|_| io::ErrorKind::InvalidData)?;
     // SAFETY: the kernel has just made this descriptor for us alone.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Launched {
-        pid,
-        pidfd: PidFd::from(pidfd),
-    })
+    let handle = (pidfd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) });
+    Ok(Born { pid, handle })
 }
 
 #[cfg(test)]
@@ -345,22 +386,95 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_older_clone_call_works_alike() {
+    fn output_of(
+        clone: fn(&mut RawPlan, &Manner, Option<&OwnedFd>) -> Result<Born, LaunchFailure>,
+        manner: &Manner,
+        edit: fn(&mut ChildPlan<'_>),
+    ) -> String {
         let (read, write) = crate::sys::pipe().unwrap();
-        let plan = echo(write.as_fd());
-        let launched = spawn_by(&plan, |raw, _| {
-            let stack = ChildStack::new().unwrap();
-            let _masked = AllSignalsBlocked::new();
-            Ok(clone_legacy(raw, &stack).unwrap())
-        })
-        .unwrap();
+        let mut plan = echo(write.as_fd());
+        edit(&mut plan);
+        let born = spawn_by(&plan, manner, clone).unwrap();
         drop(plan);
         drop(write);
         let mut output = String::new();
         File::from(read).read_to_string(&mut output).unwrap();
-        assert_eq!(output, "hello\n");
-        collect_failed(&launched);
+        collect_failed(born.pid);
+        output
+    }
+
+    fn legacy(
+        raw: &mut RawPlan,
+        manner: &Manner,
+        _: Option<&OwnedFd>,
+    ) -> Result<Born, LaunchFailure> {
+        let cloned = with_stack(|stack| {
+            let _masked = AllSignalsBlocked::new();
+            clone_legacy(raw, stack, manner.flags)
+        });
+        Ok(cloned.unwrap().unwrap())
+    }
+
+    /// Shows the signals that the child ignores.
+    fn show_ignored(plan: &mut ChildPlan<'_>) {
+        plan.path = c"/bin/grep".to_owned();
+        plan.argv = vec![
+            c"grep".to_owned(),
+            c"SigIgn".to_owned(),
+            c"/proc/self/status".to_owned(),
+        ];
+    }
+
+    #[test]
+    fn the_older_clone_call_works_alike() {
+        for manner in [
+            Spawner::new().manner,
+            Manner {
+                flags: SHARED | PIDFD,
+                ignored: None,
+            },
+        ] {
+            assert_eq!(output_of(legacy, &manner, |_| {}), "hello\n");
+            let ignored = output_of(legacy, &manner, show_ignored);
+            assert_eq!(ignored, "SigIgn:\t0000000000000000\n");
+        }
+    }
+
+    #[test]
+    fn a_child_ignores_nothing_however_it_is_made() {
+        // Rust programs ignore writes to nobody from the start.
+        let spawner = Spawner::new();
+        assert!(
+            spawner
+                .manner
+                .ignored
+                .as_deref()
+                .unwrap()
+                .contains(&libc::SIGPIPE)
+        );
+        let ignored = output_of(clone_child, &spawner.manner, show_ignored);
+        assert_eq!(ignored, "SigIgn:\t0000000000000000\n");
+        // What was not noted stays, which is how the test can fail.
+        let unnoted = Manner {
+            flags: SHARED | CLEAR_HANDLERS,
+            ignored: Some(Vec::new()),
+        };
+        let ignored = output_of(clone_child, &unnoted, show_ignored);
+        assert_ne!(ignored, "SigIgn:\t0000000000000000\n");
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_clear_handlers_is_asked_once() {
+        let mut spawner = Spawner::new();
+        // A flag that no kernel knows.
+        spawner.manner.flags |= 1 << 62;
+        let null = File::open("/dev/null").unwrap();
+        let pid = spawner.spawn(&echo(null.as_fd())).unwrap();
+        collect_failed(pid);
+        assert_eq!(
+            (spawner.manner.flags, &spawner.manner.ignored),
+            (SHARED, &None)
+        );
     }
 
     #[test]

@@ -11,11 +11,12 @@ mod limit_groups;
 mod pidfd;
 pub(crate) mod process_table;
 mod splice;
+mod stack;
 mod terminal;
 
 pub use cgroup::Cgroup;
-pub(crate) use cgroup::{numbered_name, open_cgroup, open_limit_groups};
-pub(crate) use clone::spawn;
+pub(crate) use cgroup::{numbered_name, open_cgroup, open_limit_group};
+pub(crate) use clone::{Spawner, spawn};
 pub(crate) use handover::{
     Handover, fill_random, make_fifo, pipe, pipe_capacity, set_nonblocking, widen_pipe,
 };
@@ -24,6 +25,7 @@ pub(crate) use levels::{
     chroot_mechanism, file_rules_mechanism, privileges_mechanism, tree_mechanism,
 };
 pub(crate) use limit_groups::LimitGroups;
+pub(crate) use pidfd::child_ends;
 pub use pidfd::{PidFd, reap_any};
 pub(crate) use splice::{memory_file, punch_hole, read_cached, send_file, splice, waiting_in};
 pub(crate) use terminal::{open_terminal, splice_terminal};

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -151,6 +151,27 @@ pub fn reap_any() -> io::Result<Option<(i32, Exit)>> {
     };
     let usage = resource_usage(&usage);
     Ok(Some((pid, Exit { status, usage })))
+}
+
+/// Blocks `SIGCHLD` and makes what takes its place.
+pub(crate) fn child_ends() -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is initialised by the first call and only read by the
+    // others; a null out-pointer is allowed; the descriptor is ours alone.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
+        let set = set.assume_init();
+        let ends = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if ends < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let ends = OwnedFd::from_raw_fd(ends);
+        match libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) {
+            0 => Ok(ends),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
 }
 
 fn resource_usage(usage: &libc::rusage) -> ResourceUsage {

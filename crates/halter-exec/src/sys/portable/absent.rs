@@ -119,21 +119,12 @@ fn unsupported(step: LaunchStep) -> LaunchFailure {
     LaunchFailure::new(step, libc::ENOSYS)
 }
 
-pub(crate) fn open_cgroup(path: Option<&Path>) -> Result<Option<OwnedFd>, LaunchFailure> {
-    match path {
-        Some(_) => Err(unsupported(LaunchStep::ControlGroup)),
-        None => Ok(None),
-    }
+pub(crate) fn open_cgroup(_: &Path) -> io::Result<OwnedFd> {
+    Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
-pub(crate) fn open_limit_groups(paths: &[PathBuf]) -> Result<Vec<OwnedFd>, LaunchFailure> {
-    if paths.is_empty() {
-        return Ok(Vec::new());
-    }
-    Err(LaunchFailure {
-        entry: 1,
-        ..unsupported(LaunchStep::ControlGroup)
-    })
+pub(crate) fn open_limit_group(_: &Path) -> io::Result<OwnedFd> {
+    Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
 pub(crate) fn file_ruleset(

@@ -28,6 +28,28 @@ struct Prepared<'a> {
 
 /// Creates the process. Returns after it has executed its program or failed.
 pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Launched, LaunchFailure> {
+    let pid = fork_child(plan)?;
+    let pidfd =
+        PidFd::of_child(pid).map_err(|error| LaunchFailure::of(LaunchStep::Clone, 0, &error))?;
+    Ok(Launched { pid, pidfd })
+}
+
+/// How children are made that a program collects by number.
+#[derive(Debug)]
+pub(crate) struct Spawner {}
+
+impl Spawner {
+    pub(crate) fn new() -> Self {
+        Self {}
+    }
+
+    /// Creates the process and says its number.
+    pub(crate) fn spawn(&mut self, plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
+        fork_child(plan)
+    }
+}
+
+fn fork_child(plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
     refuse_what_is_absent(plan)?;
     let failed = |error: io::Error| LaunchFailure::of(LaunchStep::Clone, 0, &error);
     let mut prepared = Prepared {
@@ -66,10 +88,7 @@ pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Launched, LaunchFailure> {
             unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
             Err(failure)
         }
-        None => Ok(Launched {
-            pid,
-            pidfd: PidFd::of_child(pid).map_err(failed)?,
-        }),
+        None => Ok(pid),
     }
 }
 

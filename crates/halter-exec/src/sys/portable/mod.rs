@@ -16,13 +16,13 @@ pub(crate) mod process_table;
 pub use absent::Cgroup;
 pub(crate) use absent::{
     chroot_mechanism, file_rules_mechanism, file_ruleset, numbered_name, open_cgroup,
-    open_limit_groups, open_place, privileges_mechanism, tree_mechanism,
+    open_limit_group, open_place, privileges_mechanism, tree_mechanism,
 };
 pub(crate) use bytes::{
     memory_file, open_terminal, punch_hole, read_cached, send_file, splice, splice_terminal,
     waiting_in,
 };
-pub(crate) use fork::spawn;
+pub(crate) use fork::{Spawner, spawn};
 pub use handle::{PidFd, reap_any};
 pub(crate) use handover::{
     Handover, fill_random, make_fifo, pipe, pipe_capacity, set_nonblocking, widen_pipe,

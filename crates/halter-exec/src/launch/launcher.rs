@@ -1,0 +1,182 @@
+//! Many processes, one after the other, by a program that does little else.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Groups, LaunchFailure, LaunchPlan, LaunchStep, child_plan};
+use crate::limits::KEPT_GROUPS;
+use crate::sys;
+
+/// Launches processes and keeps, from one to the next, what they have in
+/// common. For a program that collects its children by their numbers, with
+/// [`reap_any`](crate::reap_any).
+///
+/// ```standalone_crate
+/// use halter_exec::{LaunchPlan, Launcher, reap_any};
+/// use std::os::fd::AsFd;
+///
+/// let null = std::fs::File::open("/dev/null").unwrap();
+/// let null = null.as_fd();
+/// let plan = LaunchPlan::new("/bin/true", "/").standard_streams();
+/// let mut launcher = Launcher::new();
+/// let pid = launcher.launch(&plan, &[null, null, null]).unwrap();
+/// let (ended, exit) = loop {
+///     if let Some(collected) = reap_any().unwrap() {
+///         break collected;
+///     }
+/// };
+/// assert_eq!(ended, pid);
+/// assert!(exit.status.success());
+/// ```
+#[derive(Debug)]
+pub struct Launcher {
+    spawner: sys::Spawner,
+    groups: KeptGroups,
+}
+
+impl Default for Launcher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Launcher {
+    /// The signals that this program ignores now are those it ignores at
+    /// every launch: which ones a child has to reset is looked up here.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            spawner: sys::Spawner::new(),
+            groups: KeptGroups::default(),
+        }
+    }
+
+    /// Starts a process as [`launch`](super::launch()) does, and says its
+    /// number, which is its own until it has been collected.
+    ///
+    /// # Errors
+    /// The step that failed; nothing is left of the process then.
+    pub fn launch(
+        &mut self,
+        plan: &LaunchPlan,
+        slots: &[BorrowedFd<'_>],
+    ) -> Result<i32, LaunchFailure> {
+        let known = self.groups.knows_one_of(plan);
+        let launched = self.attempt(plan, slots);
+        match launched {
+            // A group that has been made anew is another one.
+            Err(failure) if known && failure.step == LaunchStep::ControlGroup => {
+                self.forget_groups();
+                self.attempt(plan, slots)
+            }
+            other => other,
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        plan: &LaunchPlan,
+        slots: &[BorrowedFd<'_>],
+    ) -> Result<i32, LaunchFailure> {
+        let child = child_plan(plan, slots, &mut self.groups)?;
+        self.spawner.spawn(&child)
+    }
+
+    /// Closes the control groups that are kept open: some are gone.
+    pub fn forget_groups(&mut self) {
+        self.groups.open.clear();
+    }
+}
+
+/// The control groups that were used last.
+#[derive(Debug, Default)]
+struct KeptGroups {
+    open: HashMap<OsString, Kept>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    group: Arc<OwnedFd>,
+    used: u64,
+}
+
+impl KeptGroups {
+    fn knows_one_of(&self, plan: &LaunchPlan) -> bool {
+        let mut paths = plan.cgroup.iter().chain(&plan.limit_groups);
+        paths.any(|path| self.open.contains_key(path.as_os_str()))
+    }
+
+    fn find(
+        &mut self,
+        path: &Path,
+        open: impl FnOnce(&Path) -> io::Result<OwnedFd>,
+    ) -> io::Result<Arc<OwnedFd>> {
+        self.uses += 1;
+        let used = self.uses;
+        if let Some(kept) = self.open.get_mut(path.as_os_str()) {
+            kept.used = used;
+            return Ok(Arc::clone(&kept.group));
+        }
+        let group = Arc::new(open(path)?);
+        if self.open.len() >= KEPT_GROUPS {
+            self.drop_oldest();
+        }
+        let kept = Kept {
+            group: Arc::clone(&group),
+            used,
+        };
+        self.open.insert(path.as_os_str().to_owned(), kept);
+        Ok(group)
+    }
+
+    fn drop_oldest(&mut self) {
+        let oldest = self.open.iter().min_by_key(|(_, kept)| kept.used);
+        if let Some(path) = oldest.map(|(path, _)| path.clone()) {
+            self.open.remove(&path);
+        }
+    }
+}
+
+impl Groups for KeptGroups {
+    fn first(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>> {
+        self.find(path, sys::open_cgroup)
+    }
+
+    fn further(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>> {
+        self.find(path, sys::open_limit_group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_groups_are_kept_and_those_not_used_for_longest_go() {
+        assert_eq!(KEPT_GROUPS, 48);
+        let mut groups = KeptGroups::default();
+        let mut opened = Vec::new();
+        let mut find = |groups: &mut KeptGroups, number: usize| {
+            let open = |path: &Path| {
+                opened.push(path.to_owned());
+                std::fs::File::open("/dev/null").map(OwnedFd::from)
+            };
+            groups.find(Path::new(&format!("/{number}")), open).unwrap();
+            opened.len()
+        };
+        for number in 0..KEPT_GROUPS {
+            find(&mut groups, number);
+        }
+        assert_eq!(find(&mut groups, 0), KEPT_GROUPS);
+        // One too many: 1 goes, 0 has just been used.
+        assert_eq!(find(&mut groups, KEPT_GROUPS), KEPT_GROUPS + 1);
+        assert_eq!(groups.open.len(), KEPT_GROUPS);
+        assert_eq!(find(&mut groups, 0), KEPT_GROUPS + 1);
+        assert_eq!(find(&mut groups, 1), KEPT_GROUPS + 2);
+    }
+}
