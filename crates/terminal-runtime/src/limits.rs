@@ -74,6 +74,17 @@ pub const MAX_INLINE_MESSAGE_BYTES: usize = 64 * 1024;
 /// Bytes of any message between daemon and holder.
 pub const MAX_HOLDER_MESSAGE_BYTES: u64 = 64 * 1024 * 1024;
 
+/// How long something the holder is told for its own relief waits for a
+/// message to go with.
+pub const LATER_REQUEST_WAIT: Duration = Duration::from_millis(20);
+
+/// How much of that waits at a time.
+pub const MAX_LATER_REQUESTS: usize = 64;
+
+/// The beat by which commands grow up: before one to two of it have passed
+/// nobody looks after their output unless somebody reads it.
+pub const YOUTH_BEAT: Duration = Duration::from_millis(4);
+
 /// Groups of descriptors that the holder makes for one request.
 pub const MAX_UNITS_AHEAD: u64 = 64;
 
@@ -89,6 +100,10 @@ pub const HOLDER_START_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Groups of processes that a session keeps for its next command.
 pub const SPARE_GROUPS: usize = 2;
+
+/// Groups of processes that all sessions together keep open, so that the next
+/// command need not open them. Each takes two descriptors.
+pub const MAX_OPEN_GROUPS: usize = 128;
 
 /// How long the processes of a session that is destroyed may take to die.
 pub const TREE_END_WAIT: Duration = Duration::from_secs(10);

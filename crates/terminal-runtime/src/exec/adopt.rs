@@ -231,6 +231,8 @@ impl Core {
         record: ExecRecord,
     ) -> io::Result<Option<Exec>> {
         let key = slot.key;
+        let mut record = record;
+        end_if_exited(session, &slot.process, &mut record);
         let streams = self.found_streams(key, slot.units, &record)?;
         let ended = record.end.clone();
         let forgotten = record.forgotten;
@@ -317,7 +319,7 @@ impl Core {
                 Some(InputTarget::Terminal(terminal.try_clone()?)),
             ),
             None => (
-                Flow::of_pipe(out_pipe, stdout.clone())?,
+                Flow::of_pipe(out_pipe, stdout.clone()),
                 pipe.map(InputTarget::Pipe),
             ),
         };
@@ -332,7 +334,7 @@ impl Core {
             _ => None,
         };
         let (stderr_flow, stderr) = match second {
-            Some((pipe, spool)) => (Some(Flow::of_pipe(pipe, spool.clone())?), Some(spool)),
+            Some((pipe, spool)) => (Some(Flow::of_pipe(pipe, spool.clone())), Some(spool)),
             None => (None, None),
         };
         Ok(Streams {
@@ -380,4 +382,23 @@ impl Core {
             }
         }
     }
+}
+
+/// Notes the end of a command whose process has ended. One that was being
+/// stopped has more to it than that.
+fn end_if_exited(session: &Session, process: &ProcessState, record: &mut ExecRecord) {
+    let (ProcessState::Exited { pid, exit }, Place::Process(grip)) = (process, &record.place)
+    else {
+        return;
+    };
+    if record.end.is_some() || record.stop.is_some() {
+        return;
+    }
+    // Another command may be in its control group by now, which goes with the
+    // session.
+    if matches!(grip, Grip::Marker(_)) {
+        let trees = &session.trees;
+        trees.release(&session.spec, Some(*pid), grip, Past::Peaceful);
+    }
+    record.end = Some(record.end_by(*exit));
 }

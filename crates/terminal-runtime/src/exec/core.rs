@@ -18,10 +18,11 @@ use super::order::{
     AdoptedSession, CoreSettings, CoreStats, ExecId, ExecInfo, ExecOrder, ExecState, ExecWhat,
     Isolation, SessionSpec,
 };
+use super::pulse::Pulse;
 use super::session::{Grounds, Session};
-use super::trees::{SessionTrees, group_prefix};
+use super::trees::{OpenGroups, SessionTrees, group_prefix};
 use crate::holder::{FoundHolder, HolderLink, Request, connect_or_start};
-use crate::limits::{HOLDER_END_WAIT, KEPT_RESULT_TIME};
+use crate::limits::{HOLDER_END_WAIT, KEPT_RESULT_TIME, YOUTH_BEAT};
 use crate::session::SessionId;
 use crate::sys;
 
@@ -42,6 +43,8 @@ pub(super) struct CoreInner {
     holder: Mutex<Option<PidFd>>,
     /// Whether the holder may go.
     pub ending: AtomicBool,
+    open_groups: OpenGroups,
+    pub pulse: Pulse,
     isolation: std::sync::OnceLock<Isolation>,
 }
 
@@ -92,6 +95,8 @@ impl Core {
                 total: AtomicU64::new(0),
                 holder: Mutex::new(process),
                 ending: AtomicBool::new(false),
+                open_groups: OpenGroups::default(),
+                pulse: Pulse::start(YOUTH_BEAT),
                 isolation: std::sync::OnceLock::new(),
             }),
         };
@@ -162,7 +167,8 @@ impl Core {
     }
 
     pub(super) fn trees(&self, id: SessionId, taken: u64) -> SessionTrees {
-        SessionTrees::new(format!("{}{id}", self.inner.prefix), taken)
+        let groups = self.inner.open_groups.clone();
+        SessionTrees::new(format!("{}{id}", self.inner.prefix), taken, groups)
     }
 
     /// Ends a session: everything it runs is killed, everything it kept goes.
@@ -193,6 +199,7 @@ impl Core {
             exec.remove();
         }
         forget.extend([session.key, session.count_key].map(|key| Request::Forget { key }));
+        forget.push(Request::ForgetGroups);
         self.inner.link.send(&forget);
         Ok(())
     }

@@ -15,12 +15,12 @@ use super::handle::{Exec, Wish};
 use super::lock;
 use super::order::{ExecEnd, Scope, Usage};
 use super::output::Flows;
-use super::record::{Grip, StopReason};
+use super::record::{ExecRecord, Grip, StopReason};
 use super::session::ShellSeat;
 use super::tree::Tree;
 use super::trees::Past;
-use crate::holder::{EndWatch, ProcessEnd, Request};
-use crate::limits::CANCEL_GRACE;
+use crate::holder::{EndWatch, Exit, ProcessEnd, Request};
+use crate::limits::{CANCEL_GRACE, YOUTH_BEAT};
 
 /// The shortest and longest pause between two looks at a tree that is being
 /// brought down.
@@ -66,6 +66,15 @@ enum Heard<End> {
     Stop(Stop),
     Signal(Signal, Scope),
     Old,
+    /// It lives longer than most.
+    Grown,
+}
+
+/// Who knows first how a command ended.
+enum Herald {
+    Holder,
+    /// With what is to be kept of the shell.
+    Daemon(Option<Request>),
 }
 
 impl Exec {
@@ -91,6 +100,29 @@ impl Exec {
         }
     }
 
+    /// What happens to a process that has just been started. Most have ended
+    /// before anybody had to look after their output or their time.
+    async fn hear_young(
+        &self,
+        end: &EndWatch,
+        wishes: &mut mpsc::UnboundedReceiver<Wish>,
+        deadline: Option<Instant>,
+    ) -> Heard<ProcessEnd> {
+        let Some(core) = self.inner.core.upgrade() else {
+            return Heard::Grown;
+        };
+        let soon = |at: &Instant| *at <= Instant::now() + 2 * YOUTH_BEAT;
+        if self.inner.terminal.is_some() || deadline.as_ref().is_some_and(soon) {
+            return Heard::Grown;
+        }
+        tokio::select! {
+            biased;
+            heard = self.hear(end.wait(), wishes, None, None) => heard,
+            () = self.inner.read.notified() => Heard::Grown,
+            () = core.pulse.pass() => Heard::Grown,
+        }
+    }
+
     /// When its time is up, also if an earlier daemon started it.
     fn deadline(&self) -> Option<Instant> {
         let record = lock(&self.inner.record);
@@ -108,30 +140,36 @@ impl Exec {
         mut wishes: mpsc::UnboundedReceiver<Wish>,
     ) {
         let deadline = self.deadline();
-        let mut old = Some(Instant::now() + LONG_LIVED);
         // One that was being stopped when its daemon died is stopped again.
         let mut stop = lock(&self.inner.record).stop.map(|reason| match reason {
             StopReason::TimedOut => Stop::TimedOut,
             StopReason::Cancelled => Stop::Cancelled(None),
         });
+        let mut heard = match stop {
+            None => self.hear_young(&end, &mut wishes, deadline).await,
+            Some(_) => Heard::Grown,
+        };
+        let mut old = None;
         let ended = loop {
-            if let Some(stop) = stop {
-                let stopping = self.stop_process(stop, &end, &grip);
-                break flows.run_until(stopping).await;
-            }
-            let heard = self.hear(end.wait(), &mut wishes, deadline, old);
-            match flows.run_until(heard).await {
+            match heard {
                 Heard::End(ended) => break ended,
                 Heard::Stop(reason) => {
                     self.note_stop(reason.reason());
                     stop = Some(reason);
                 }
                 Heard::Signal(signal, scope) => self.signal_process(signal, scope, &grip).await,
+                Heard::Grown => old = Some(Instant::now() + LONG_LIVED),
                 Heard::Old => {
                     old = None;
                     self.learn_pid().await;
                 }
             }
+            if let Some(stop) = stop {
+                let stopping = self.stop_process(stop, &end, &grip);
+                break flows.run_until(stopping).await;
+            }
+            let next = self.hear(end.wait(), &mut wishes, deadline, old);
+            heard = flows.run_until(next).await;
         };
         flows.drain();
         let pid = self.inner.pid.load(Ordering::Relaxed);
@@ -150,7 +188,12 @@ impl Exec {
         };
         trees.release(&session.spec, (pid != 0).then_some(pid), &grip, past);
         let result = self.end_of_process(ended);
-        self.finish(result, None);
+        // The end of a process the holder has told us; why it was brought
+        // about it learns from us.
+        match stop {
+            None => self.finish(result, Herald::Holder),
+            Some(_) => self.finish(result, Herald::Daemon(None)),
+        }
         self.follow(flows).await;
     }
 
@@ -230,26 +273,11 @@ impl Exec {
     }
 
     fn end_of_process(&self, ended: ProcessEnd) -> Result<ExecEnd, CoreError> {
-        let exit = match ended {
-            ProcessEnd::Exited(exit) => exit,
-            ProcessEnd::Failed(failure) => return Err(self.explain(failure)),
-            ProcessEnd::Lost => return Err(lost()),
-        };
-        let record = lock(&self.inner.record);
-        let duration = Duration::from_micros(exit.at_us.saturating_sub(record.started_us));
-        Ok(ExecEnd {
-            exit_code: exit.code,
-            signal: exit.signal,
-            timed_out: record.stop == Some(StopReason::TimedOut),
-            cancelled: record.stop == Some(StopReason::Cancelled),
-            duration,
-            usage: Some(Usage {
-                user_time: Duration::from_micros(exit.user_us),
-                system_time: Duration::from_micros(exit.system_us),
-                max_resident_bytes: exit.max_resident_bytes,
-            }),
-            cwd: None,
-        })
+        match ended {
+            ProcessEnd::Exited(exit) => Ok(lock(&self.inner.record).end_by(exit)),
+            ProcessEnd::Failed(failure) => Err(self.explain(failure)),
+            ProcessEnd::Lost => Err(lost()),
+        }
     }
 
     /// Drives a command that was given to the session's shell.
@@ -280,12 +308,12 @@ impl Exec {
                     stop = Some(reason);
                 }
                 Heard::Signal(signal, _) => driver.signal(signal),
-                Heard::Old => {}
+                Heard::Old | Heard::Grown => {}
             }
         };
         flows.drain();
         let state = seat.as_ref().and_then(|driver| driver.host().flush());
-        self.finish(result, state);
+        self.finish(result, Herald::Daemon(state));
         drop(seat);
         self.follow(flows).await;
     }
@@ -345,15 +373,20 @@ impl Exec {
     }
 
     /// Makes the end known: first to the holder, then to everybody else.
-    fn finish(&self, result: Result<ExecEnd, CoreError>, state: Option<Request>) {
+    fn finish(&self, result: Result<ExecEnd, CoreError>, herald: Herald) {
         if let Ok(end) = &result {
             lock(&self.inner.record).end = Some(end.clone());
         }
         let key = self.inner.key;
         if let Some(core) = self.inner.core.upgrade() {
-            let mut requests = vec![self.put_request(), Request::Settle { key }];
-            requests.extend(state);
-            core.link.send(&requests);
+            match herald {
+                Herald::Holder => core.link.send_later(Request::Settle { key }),
+                Herald::Daemon(state) => {
+                    let mut requests = vec![self.put_request(), Request::Settle { key }];
+                    requests.extend(state);
+                    core.link.send(&requests);
+                }
+            }
         }
         self.inner.stdout.finish();
         if let Some(stderr) = &self.inner.stderr {
@@ -381,6 +414,25 @@ impl Exec {
         self.inner.flowing.store(false, Ordering::Release);
         if lock(&self.inner.record).forgotten {
             self.let_go();
+        }
+    }
+}
+
+impl ExecRecord {
+    /// How a command ended whose process ended like this.
+    pub(super) fn end_by(&self, exit: Exit) -> ExecEnd {
+        ExecEnd {
+            exit_code: exit.code,
+            signal: exit.signal,
+            timed_out: self.stop == Some(StopReason::TimedOut),
+            cancelled: self.stop == Some(StopReason::Cancelled),
+            duration: Duration::from_micros(exit.at_us.saturating_sub(self.started_us)),
+            usage: Some(Usage {
+                user_time: Duration::from_micros(exit.user_us),
+                system_time: Duration::from_micros(exit.system_us),
+                max_resident_bytes: exit.max_resident_bytes,
+            }),
+            cwd: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use halter_exec::{InputError, InputSpool, Signal, Spool, SpoolChunk, Terminal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::core::CoreInner;
 use super::error::CoreError;
@@ -46,6 +46,8 @@ pub(super) struct ExecInner {
     pub wishes: mpsc::UnboundedSender<Wish>,
     pub end: watch::Sender<Option<Result<ExecEnd, CoreError>>>,
     pub forgotten: AtomicBool,
+    /// Somebody reads its output as it comes.
+    pub read: Notify,
     /// Whether somebody may still write to its streams.
     pub flowing: AtomicBool,
 }
@@ -107,6 +109,7 @@ impl Exec {
     /// Reads a stream from an offset on.
     #[must_use]
     pub fn reader(&self, stream: Stream, offset: u64) -> SpoolReader {
+        self.inner.read.notify_one();
         SpoolReader {
             reader: self.spool(stream).map(|spool| spool.reader(offset)),
         }
@@ -229,7 +232,7 @@ impl Exec {
             self.put_record();
         } else {
             let key = self.inner.key;
-            core.link.send(&[Request::Forget { key }]);
+            core.link.send_later(Request::Forget { key });
         }
     }
 

@@ -110,8 +110,8 @@ impl CoreInner {
             let parts = [read.as_fd(), write.as_fd(), head.as_fd()];
             units.push(self.link.give(UnitKind::Output, &parts));
             let overflow = spool_path(&self.spool_dir, key, stream);
-            let spool = Spool::new(head, overflow, self.settings.spool_quota_bytes)?;
-            Ok((Flow::of_pipe(read, spool.clone())?, spool, path))
+            let spool = Spool::begin(head, overflow, self.settings.spool_quota_bytes);
+            Ok((Flow::of_pipe(read, spool.clone()), spool, path))
         };
         let (out_flow, stdout, out_path) = output("out")?;
         let (err_flow, stderr, err_path) = output("err")?;

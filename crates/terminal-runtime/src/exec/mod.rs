@@ -14,6 +14,7 @@ mod isolation;
 mod kept;
 mod order;
 mod output;
+mod pulse;
 mod record;
 mod record_pipe;
 mod session;

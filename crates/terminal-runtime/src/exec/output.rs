@@ -2,24 +2,37 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
-use halter_exec::{Moved, Spool, Terminal, system, watch_descriptor};
+use halter_exec::{Moved, Spool, Terminal, system, try_watch_descriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::limits::LARGE_PIPE_BYTES;
 use crate::sys;
 
+/// How often a pipe is looked at that the system cannot watch.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
+
 /// One stream on its way into its spool.
 #[derive(Debug)]
 pub(super) struct Flow {
-    source: AsyncFd<OwnedFd>,
+    source: FlowSource,
     spool: Spool,
     /// A terminal is no pipe: its bytes pass through one, held by the holder
     /// like any other, so that none is lost on the way.
     relay: Option<Relay>,
-    open: bool,
     enlarged: bool,
+}
+
+/// Where the bytes come from.
+#[derive(Debug)]
+enum FlowSource {
+    /// Nobody has waited for anything yet: most commands end before.
+    Unwatched(OwnedFd),
+    Watched(AsyncFd<OwnedFd>),
+    /// It has come to its end.
+    Closed,
 }
 
 #[derive(Debug)]
@@ -31,14 +44,13 @@ struct Relay {
 
 impl Flow {
     /// The flow of a pipe.
-    pub(super) fn of_pipe(pipe: OwnedFd, spool: Spool) -> io::Result<Self> {
-        Ok(Self {
-            source: watch_descriptor(pipe, Interest::READABLE)?,
+    pub(super) fn of_pipe(pipe: OwnedFd, spool: Spool) -> Self {
+        Self {
+            source: FlowSource::Unwatched(pipe),
             spool,
             relay: None,
-            open: true,
             enlarged: false,
-        })
+        }
     }
 
     /// The flow of a terminal, through a pipe whose read end this is, if the
@@ -57,51 +69,80 @@ impl Flow {
             None => None,
         };
         Ok(Self {
-            source: watch_descriptor(terminal.try_clone()?.into(), Interest::READABLE)?,
+            source: FlowSource::Unwatched(terminal.try_clone()?.into()),
             spool,
             relay,
-            open: true,
             enlarged: true,
         })
     }
 
     /// Whether something may still come.
     pub(super) fn is_open(&self) -> bool {
-        self.open
+        !matches!(self.source, FlowSource::Closed)
     }
 
     /// Waits until something can be moved, and moves what is there. Never
     /// returns once the flow has come to its end.
     pub(super) async fn advance(&mut self) {
-        if !self.open {
-            return std::future::pending().await;
-        }
-        let moved = match self.source.readable().await {
-            Ok(mut ready) => {
-                let moved = step(ready.get_inner(), &self.spool, self.relay.as_ref());
-                if moved == Moved::WouldBlock {
-                    ready.clear_ready();
-                }
-                moved
+        self.watch();
+        let moved = match &self.source {
+            FlowSource::Closed => return std::future::pending().await,
+            FlowSource::Unwatched(pipe) => {
+                tokio::time::sleep(LOOK_PAUSE).await;
+                step(pipe, &self.spool, self.relay.as_ref())
             }
-            Err(_) => Moved::End,
+            FlowSource::Watched(source) => match source.readable().await {
+                Ok(mut ready) => {
+                    let moved = step(ready.get_inner(), &self.spool, self.relay.as_ref());
+                    if moved == Moved::WouldBlock {
+                        ready.clear_ready();
+                    }
+                    moved
+                }
+                Err(_) => Moved::End,
+            },
         };
         if moved == Moved::End {
-            self.open = false;
+            self.source = FlowSource::Closed;
         } else if !self.enlarged && self.spool.total() > LARGE_PIPE_BYTES as u64 {
             // A stream that is busy costs fewer turns with a larger pipe.
-            system::widen_pipe(self.source.get_ref(), LARGE_PIPE_BYTES as u64);
+            if let Some(pipe) = self.pipe() {
+                system::widen_pipe(pipe, LARGE_PIPE_BYTES as u64);
+            }
             self.enlarged = true;
+        }
+    }
+
+    /// Has the system say when there is something. Where it cannot, the pipe
+    /// is looked at from time to time.
+    fn watch(&mut self) {
+        if !matches!(self.source, FlowSource::Unwatched(_)) {
+            return;
+        }
+        let source = std::mem::replace(&mut self.source, FlowSource::Closed);
+        if let FlowSource::Unwatched(pipe) = source {
+            self.source = match try_watch_descriptor(pipe, Interest::READABLE) {
+                Ok(watched) => FlowSource::Watched(watched),
+                Err((pipe, _)) => FlowSource::Unwatched(pipe),
+            };
+        }
+    }
+
+    fn pipe(&self) -> Option<&OwnedFd> {
+        match &self.source {
+            FlowSource::Unwatched(pipe) => Some(pipe),
+            FlowSource::Watched(watched) => Some(watched.get_ref()),
+            FlowSource::Closed => None,
         }
     }
 
     /// Moves all that has been written until now.
     pub(super) fn drain(&mut self) {
-        while self.open {
-            match step(self.source.get_ref(), &self.spool, self.relay.as_ref()) {
+        while let Some(pipe) = self.pipe() {
+            match step(pipe, &self.spool, self.relay.as_ref()) {
                 Moved::Bytes(_) => {}
                 Moved::WouldBlock => return,
-                Moved::End => self.open = false,
+                Moved::End => self.source = FlowSource::Closed,
             }
         }
     }
@@ -187,7 +228,7 @@ mod tests {
         let memory = Spool::memory_file().unwrap();
         // Beyond the quota bytes are only counted, which is enough here.
         let spool = Spool::new(memory, None, 0).unwrap();
-        let mut flow = Flow::of_pipe(read, spool.clone()).unwrap();
+        let mut flow = Flow::of_pipe(read, spool.clone());
         let mut writer = std::fs::File::from(write);
         let small = fcntl_getpipe_size(&writer).unwrap();
         assert!(small < LARGE_PIPE_BYTES);

@@ -15,7 +15,7 @@ use halter_exec::{
     CommandStreams, CommandText, Environment, InputSpool, InputTarget, LaunchFailure, LaunchPlan,
     ShellDriver, Spool, Terminal, find_program_in,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::core::{Core, CoreInner};
 use super::docker;
@@ -68,7 +68,7 @@ impl CoreInner {
         let pipe = unit.take(0).ok_or_else(missing)?;
         let head = unit.take(2).ok_or_else(missing)?;
         let path = spool_path(&self.spool_dir, key, stream);
-        let spool = Spool::new(File::from(head), path, self.settings.spool_quota_bytes)?;
+        let spool = Spool::begin(File::from(head), path, self.settings.spool_quota_bytes);
         Ok((unit, pipe, spool))
     }
 
@@ -82,8 +82,8 @@ impl CoreInner {
             slots: [Source::Null, part(0, 1), part(1, 1)],
             paths: ["/dev/null".into(), out.path(holder, 1), err.path(holder, 1)],
             flows: Flows {
-                stdout: Flow::of_pipe(out_pipe, stdout.clone())?,
-                stderr: Some(Flow::of_pipe(err_pipe, stderr.clone())?),
+                stdout: Flow::of_pipe(out_pipe, stdout.clone()),
+                stderr: Some(Flow::of_pipe(err_pipe, stderr.clone())),
             },
             stdout,
             stderr: Some(stderr),
@@ -264,6 +264,7 @@ impl Core {
             wishes,
             end: watch::Sender::new(None),
             forgotten: AtomicBool::new(false),
+            read: Notify::new(),
             flowing: AtomicBool::new(true),
         };
         let exec = Exec {

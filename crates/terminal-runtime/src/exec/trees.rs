@@ -3,7 +3,7 @@
 //! process.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::error::CoreError;
 use super::lock;
 use super::order::SessionSpec;
 use super::record::Grip;
-use crate::limits::{SPARE_GROUPS, TREE_END_WAIT};
+use crate::limits::{MAX_OPEN_GROUPS, SPARE_GROUPS, TREE_END_WAIT};
 
 /// The trees of one session. Nothing is made before the first process.
 #[derive(Debug)]
@@ -24,9 +24,50 @@ pub(super) struct SessionTrees {
     ground: Mutex<Option<Arc<Ground>>>,
     next: AtomicU64,
     /// Groups that nothing lives in, for the next process.
-    spare: Mutex<Vec<String>>,
+    spare: Mutex<Vec<SpareGroup>>,
+    /// Groups of processes, as far as they are kept open.
+    open: Mutex<Vec<SpareGroup>>,
+    open_groups: OpenGroups,
     /// Marked trees of which something was left when they ended.
     remnants: Mutex<Vec<(i32, String)>>,
+}
+
+/// A group by its name, and open if few enough are.
+#[derive(Debug)]
+struct SpareGroup {
+    name: String,
+    group: Option<OpenGroup>,
+}
+
+/// Counts the groups that are kept open by all sessions together.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OpenGroups(Arc<AtomicUsize>);
+
+impl OpenGroups {
+    /// The group, kept open; `None` if too many are.
+    fn keep(&self, group: Cgroup) -> Option<OpenGroup> {
+        let more = |count: usize| (count < MAX_OPEN_GROUPS).then_some(count + 1);
+        let counted = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        counted.ok().map(|_| OpenGroup {
+            group,
+            count: Arc::clone(&self.0),
+        })
+    }
+}
+
+/// A group that is kept open, and counted.
+#[derive(Debug)]
+struct OpenGroup {
+    group: Cgroup,
+    count: Arc<AtomicUsize>,
+}
+
+impl Drop for OpenGroup {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// What became of a tree. Kernels kill a process that is born into a group
@@ -57,8 +98,10 @@ pub(super) fn group_prefix(state_dir: &Path) -> String {
 impl SessionTrees {
     /// The trees of the session with this group name. `taken` is the highest
     /// number that a group of it has.
-    pub(super) fn new(name: String, taken: u64) -> Self {
+    pub(super) fn new(name: String, taken: u64, open_groups: OpenGroups) -> Self {
         Self {
+            open_groups,
+            open: Mutex::default(),
             name,
             ground: Mutex::default(),
             next: AtomicU64::new(taken + 1),
@@ -108,15 +151,23 @@ impl SessionTrees {
 
     fn new_grip(&self, ground: &Ground) -> Grip {
         if let Some(group) = &ground.group {
-            if let Some(name) = lock(&self.spare).pop() {
-                return Grip::Cgroup(name);
-            }
-            let name = format!("t{}", self.next.fetch_add(1, Ordering::Relaxed));
-            if Cgroup::create(group, &name).is_ok() {
+            let spare = lock(&self.spare).pop();
+            if let Some(spare) = spare.or_else(|| self.new_group(group)) {
+                let name = spare.name.clone();
+                if spare.group.is_some() {
+                    lock(&self.open).push(spare);
+                }
                 return Grip::Cgroup(name);
             }
         }
         Grip::Marker(self.new_mark())
+    }
+
+    fn new_group(&self, parent: &Path) -> Option<SpareGroup> {
+        let name = format!("t{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let group = Cgroup::create(parent, &name).ok()?;
+        let group = self.open_groups.keep(group);
+        Some(SpareGroup { name, group })
     }
 
     /// A mark for a process that is held together by nothing else.
@@ -137,13 +188,17 @@ impl SessionTrees {
         }
     }
 
-    /// The group of a tree, if it is held by one.
-    pub(super) fn group(&self, spec: &SessionSpec, grip: &Grip) -> Option<Cgroup> {
-        let Grip::Cgroup(name) = grip else {
-            return None;
-        };
+    /// The group of a tree, open if it can be kept so.
+    fn take_group(&self, spec: &SessionSpec, name: &str) -> Option<Result<OpenGroup, Cgroup>> {
+        let mut open = lock(&self.open);
+        if let Some(place) = open.iter().position(|kept| kept.name == name) {
+            return open.swap_remove(place).group.map(Ok);
+        }
+        drop(open);
         let ground = self.ground(spec).ok()?;
-        Cgroup::open(ground.group.as_ref()?.join(name)).ok()
+        Cgroup::open(ground.group.as_ref()?.join(name))
+            .ok()
+            .map(Err)
     }
 
     /// The leader of a tree has ended: the group is used again, or stays for
@@ -151,13 +206,22 @@ impl SessionTrees {
     pub(super) fn release(&self, spec: &SessionSpec, pid: Option<i32>, grip: &Grip, past: Past) {
         match grip {
             Grip::Cgroup(name) => {
-                let Some(group) = self.group(spec, grip) else {
+                let Some(found) = self.take_group(spec, name) else {
                     return;
+                };
+                let group = match &found {
+                    Ok(open) => &open.group,
+                    Err(group) => group,
                 };
                 if !group.is_gone() {
                     return;
                 }
-                if !keep(&mut lock(&self.spare), name, past) {
+                let mut spare = lock(&self.spare);
+                if may_keep(&spare, name, past) {
+                    let name = name.clone();
+                    let group = found.ok();
+                    spare.push(SpareGroup { name, group });
+                } else {
                     let _ = group.remove();
                 }
             }
@@ -175,6 +239,8 @@ impl SessionTrees {
     pub(super) async fn end(&self) {
         let ground = lock(&self.ground).take();
         let remnants = std::mem::take(&mut *lock(&self.remnants));
+        lock(&self.spare).clear();
+        lock(&self.open).clear();
         for (pid, marker) in remnants {
             HeldTree::marked(pid, marker).kill_until_gone().await;
         }
@@ -191,13 +257,12 @@ impl SessionTrees {
     }
 }
 
-/// Keeps an empty group for the next process; `false` if it is to go.
-fn keep(spare: &mut Vec<String>, name: &str, past: Past) -> bool {
-    let keeps = past == Past::Peaceful && spare.len() < SPARE_GROUPS;
-    if keeps {
-        spare.push(name.to_owned());
-    }
-    keeps
+/// Whether an empty group is kept for the next process. One that waits for it
+/// already is not used by two.
+fn may_keep(spare: &[SpareGroup], name: &str, past: Past) -> bool {
+    past == Past::Peaceful
+        && spare.len() < SPARE_GROUPS
+        && spare.iter().all(|kept| kept.name != name)
 }
 
 /// Kills what lives in a group and removes it with all below it.
@@ -247,11 +312,33 @@ mod tests {
     fn a_session_keeps_a_few_groups_and_none_that_was_killed() {
         assert_eq!(SPARE_GROUPS, 2);
         let mut spare = Vec::new();
-        assert!(!keep(&mut spare, "killed", Past::Killed));
+        assert!(!may_keep(&spare, "killed", Past::Killed));
         for number in 0..SPARE_GROUPS {
-            assert!(keep(&mut spare, &format!("t{number}"), Past::Peaceful));
+            let name = format!("t{number}");
+            assert!(may_keep(&spare, &name, Past::Peaceful));
+            let group = None;
+            spare.push(SpareGroup { name, group });
+            assert!(!may_keep(&spare, &format!("t{number}"), Past::Peaceful));
         }
-        assert!(!keep(&mut spare, "more", Past::Peaceful));
-        assert_eq!(spare, ["t0", "t1"]);
+        assert!(!may_keep(&spare, "more", Past::Peaceful));
+    }
+
+    /// Where groups can be made at all.
+    #[test]
+    fn so_many_groups_are_kept_open_by_all_sessions_together() {
+        assert_eq!(MAX_OPEN_GROUPS, 128);
+        let Ok(own) = Cgroup::own() else { return };
+        let open = || Cgroup::open(&own);
+        if open().is_err() {
+            return;
+        }
+        let groups = OpenGroups::default();
+        let other = groups.clone();
+        let mut kept: Vec<_> = (0..MAX_OPEN_GROUPS)
+            .map(|_| groups.keep(open().unwrap()).unwrap())
+            .collect();
+        assert!(other.keep(open().unwrap()).is_none());
+        kept.pop();
+        assert!(other.keep(open().unwrap()).is_some());
     }
 }

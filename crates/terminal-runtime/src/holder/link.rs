@@ -12,11 +12,12 @@ use halter_exec::{LaunchFailure, watch_descriptor};
 use rustix::net::{Shutdown, shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, SetOnce, oneshot, watch};
 
 use super::message::{Exit, Key, ProcessState, Reply, Request, Unit, UnitKind, VERSION};
 use super::socket::{self, Arriving, Outbox, Received, must_wait};
 use super::start::HolderError;
+use crate::limits::{LATER_REQUEST_WAIT, MAX_LATER_REQUESTS};
 use crate::sys;
 
 /// Units the daemon makes itself are named from here on.
@@ -77,28 +78,29 @@ pub enum ProcessEnd {
 
 /// Whoever has this learns of the end of one process.
 #[derive(Debug, Clone)]
-pub struct EndWatch(watch::Receiver<Option<ProcessEnd>>);
+pub struct EndWatch(Arc<SetOnce<ProcessEnd>>);
 
 impl EndWatch {
     /// The watch of a process that has ended already.
     #[must_use]
     pub fn ended(end: ProcessEnd) -> Self {
-        Self(watch::Sender::new(Some(end)).subscribe())
+        Self(Arc::new(SetOnce::new_with(Some(end))))
     }
 
     /// The end, if it has come.
     #[must_use]
     pub fn now(&self) -> Option<ProcessEnd> {
-        *self.0.borrow()
+        self.0.get().copied()
     }
 
     /// Waits for the end.
     pub async fn wait(&self) -> ProcessEnd {
-        let mut receiver = self.0.clone();
-        match receiver.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(end)) => *end,
-            _ => ProcessEnd::Lost,
-        }
+        *self.0.wait().await
+    }
+
+    fn end(&self, end: ProcessEnd) {
+        // A process ends once; what is said about it later is the same.
+        let _ = self.0.set(end);
     }
 }
 
@@ -115,7 +117,10 @@ struct Inner {
     next_name: AtomicU64,
     outbox: Mutex<Outbox>,
     outbox_filled: Notify,
-    ends: Mutex<HashMap<Key, watch::Sender<Option<ProcessEnd>>>>,
+    /// What goes with the next message.
+    later: Mutex<Vec<Request>>,
+    later_filled: Notify,
+    ends: Mutex<HashMap<Key, EndWatch>>,
     pids: Mutex<HashMap<Key, Vec<oneshot::Sender<i32>>>>,
     spare: Mutex<HashMap<UnitKind, Spare>>,
     spare_filled: Notify,
@@ -156,11 +161,10 @@ impl HolderLink {
             path: state_dir.to_owned(),
             source,
         };
-        let hello = Request::encode_all(&[Request::Hello { version: VERSION }]);
+        let hello = Request::encode_all([&Request::Hello { version: VERSION }]);
         let mut outbox = Outbox::default();
         outbox.post(&socket, hello, &[]).map_err(io)?;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let socket = watch_descriptor(socket, interest).map_err(io)?;
+        let socket = watch_descriptor(socket, Interest::READABLE).map_err(io)?;
         let mut arriving = Arriving::default();
         let mut holder = 0;
         let mut slots = Vec::new();
@@ -225,6 +229,8 @@ impl HolderLink {
                 next_name: AtomicU64::new(next_name),
                 outbox: Mutex::default(),
                 outbox_filled: Notify::new(),
+                later: Mutex::default(),
+                later_filled: Notify::new(),
                 ends: Mutex::default(),
                 pids: Mutex::default(),
                 spare: Mutex::default(),
@@ -234,34 +240,39 @@ impl HolderLink {
         }
     }
 
-    /// Begins to listen, and to send what did not fit.
+    /// Begins to listen, and to send what did not fit or had time.
     fn begin(&self) {
-        let reading = Arc::downgrade(&self.inner);
+        let reading = Arc::clone(&self.inner);
         tokio::spawn(async move {
             let mut arriving = Arriving::default();
-            while let Some(inner) = reading.upgrade() {
-                let mut gone = inner.lost.subscribe();
-                let received = tokio::select! {
-                    received = next(&inner.socket, &mut arriving) => received,
-                    _ = gone.wait_for(|lost| *lost) => return,
-                };
-                match received {
-                    Ok(Some(received)) => inner.hear(received),
-                    _ => return inner.lose(),
-                }
+            // Ends when either side has hung up.
+            while let Ok(Some(received)) = next(&reading.socket, &mut arriving).await {
+                reading.hear(received);
             }
+            reading.lose();
         });
-        let writing = Arc::downgrade(&self.inner);
+        let writing = Arc::clone(&self.inner);
         tokio::spawn(async move {
-            while let Some(inner) = writing.upgrade() {
-                let mut gone = inner.lost.subscribe();
-                tokio::select! {
-                    () = inner.outbox_filled.notified() => {}
-                    _ = gone.wait_for(|lost| *lost) => return,
+            let mut gone = writing.lost.subscribe();
+            let writes = async {
+                loop {
+                    writing.outbox_filled.notified().await;
+                    if writing.flush().await.is_err() {
+                        return writing.hang_up();
+                    }
                 }
-                if inner.flush().await.is_err() {
-                    return inner.lose();
+            };
+            let rest = async {
+                loop {
+                    writing.later_filled.notified().await;
+                    tokio::time::sleep(LATER_REQUEST_WAIT).await;
+                    writing.send(&[], &[]);
                 }
+            };
+            tokio::select! {
+                () = writes => {}
+                () = rest => {}
+                _ = gone.wait_for(|lost| *lost) => {}
             }
         });
     }
@@ -292,14 +303,27 @@ impl HolderLink {
 
     /// Hangs up. What the holder has stays with it.
     pub fn leave(&self) {
-        let _ = shutdown(self.inner.socket.get_ref(), Shutdown::Both);
-        self.inner.lose();
+        self.inner.hang_up();
     }
 
     /// Tells the holder all of this at once. What was told before is done
     /// before.
     pub fn send(&self, requests: &[Request]) {
         self.inner.send(requests, &[]);
+    }
+
+    /// Tells the holder this with the next message, or soon, or never if this
+    /// program is killed before: for what is given back.
+    pub fn send_later(&self, request: Request) {
+        let mut later = lock(&self.inner.later);
+        add_later(&mut later, request);
+        let full = later.len() >= MAX_LATER_REQUESTS;
+        drop(later);
+        if full {
+            self.send(&[]);
+        } else {
+            self.inner.later_filled.notify_one();
+        }
     }
 
     /// Gives the holder copies of descriptors as a unit, and returns its name.
@@ -313,15 +337,14 @@ impl HolderLink {
     /// for one that was found running.
     #[must_use]
     pub fn end_of(&self, key: Key) -> EndWatch {
-        let sender = watch::Sender::new(None);
-        let receiver = sender.subscribe();
+        let end = EndWatch(Arc::default());
         let mut ends = lock(&self.inner.ends);
         if self.is_lost() {
-            sender.send_replace(Some(ProcessEnd::Lost));
+            end.end(ProcessEnd::Lost);
         } else {
-            ends.insert(key, sender);
+            ends.insert(key, end.clone());
         }
-        EndWatch(receiver)
+        end
     }
 
     /// The number of a slot's process, unless it has ended. When this returns,
@@ -369,8 +392,13 @@ impl HolderLink {
 
 impl Inner {
     fn send(&self, requests: &[Request], fds: &[BorrowedFd<'_>]) {
-        let message = Request::encode_all(requests);
         let mut outbox = lock(&self.outbox);
+        // Taken under the lock that keeps messages in order.
+        let later = std::mem::take(&mut *lock(&self.later));
+        if later.is_empty() && requests.is_empty() {
+            return;
+        }
+        let message = Request::encode_all(later.iter().chain(requests));
         // A holder that is gone is noticed by the reader.
         let _ = outbox.post(self.socket.get_ref(), message, fds);
         if !outbox.is_empty() {
@@ -379,15 +407,23 @@ impl Inner {
     }
 
     async fn flush(&self) -> io::Result<()> {
+        // Only now, since a socket that has room would say so again and again.
+        let socket = self.socket.get_ref().try_clone()?;
+        let socket = watch_descriptor(socket, Interest::WRITABLE)?;
         loop {
-            let mut ready = self.socket.writable().await?;
-            let flushed = lock(&self.outbox).flush(self.socket.get_ref());
+            let mut ready = socket.writable().await?;
+            let flushed = lock(&self.outbox).flush(socket.get_ref());
             match flushed {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Err(error) if must_wait(&error) => tokio::time::sleep(RETRY_PAUSE).await,
                 other => return other,
             }
         }
+    }
+
+    fn hang_up(&self) {
+        let _ = shutdown(self.socket.get_ref(), Shutdown::Both);
+        self.lose();
     }
 
     fn hear(&self, received: Received) {
@@ -409,7 +445,7 @@ impl Inner {
 
     fn ended(&self, key: Key, end: ProcessEnd) {
         if let Some(waiting) = lock(&self.ends).remove(&key) {
-            waiting.send_replace(Some(end));
+            waiting.end(end);
         }
     }
 
@@ -417,7 +453,7 @@ impl Inner {
         let mut ends = lock(&self.ends);
         self.lost.send_replace(true);
         for (_, waiting) in ends.drain() {
-            waiting.send_replace(Some(ProcessEnd::Lost));
+            waiting.end(ProcessEnd::Lost);
         }
         drop(ends);
         lock(&self.pids).clear();
@@ -463,6 +499,15 @@ impl Inner {
     }
 }
 
+/// Adds a request to those that have time. A slot that is forgotten need not
+/// be settled.
+fn add_later(later: &mut Vec<Request>, request: Request) {
+    if let Request::Forget { key } = request {
+        later.retain(|waiting| *waiting != Request::Settle { key });
+    }
+    later.push(request);
+}
+
 /// The units of a slot with copies of all that is open.
 fn with_all_parts(units: Vec<Unit>, fds: Vec<OwnedFd>) -> Vec<GivenUnit> {
     let mut fds = fds.into_iter();
@@ -479,14 +524,104 @@ fn with_all_parts(units: Vec<Unit>, fds: Vec<OwnedFd>) -> Vec<GivenUnit> {
 
 async fn next(socket: &AsyncFd<OwnedFd>, arriving: &mut Arriving) -> io::Result<Option<Received>> {
     loop {
-        match socket::receive(socket.get_ref(), arriving) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            other => return other,
-        }
         let mut ready = socket.readable().await?;
         match socket::receive(socket.get_ref(), arriving) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
             other => return other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link, and the holder's end of it.
+    fn link() -> (HolderLink, OwnedFd) {
+        let (ours, theirs) = sys::channel_pair().unwrap();
+        let socket = watch_descriptor(ours, Interest::READABLE).unwrap();
+        let link = HolderLink::new(socket, 0, 0);
+        link.begin();
+        (link, theirs)
+    }
+
+    fn told(holder: &OwnedFd) -> Option<Vec<Request>> {
+        let received = socket::receive(holder, &mut Arriving::default()).ok()??;
+        Some(Request::decode_all(&received.message).unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_has_time_goes_with_the_next_message_and_before_it() {
+        let (link, holder) = link();
+        link.send_later(Request::Settle { key: 1 });
+        link.send_later(Request::Settle { key: 2 });
+        link.send_later(Request::Forget { key: 1 });
+        assert_eq!(told(&holder), None);
+        link.send(&[Request::Show { key: 3 }]);
+        let all = [
+            Request::Settle { key: 2 },
+            Request::Forget { key: 1 },
+            Request::Show { key: 3 },
+        ];
+        assert_eq!(told(&holder).unwrap(), all);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_time_has_so_much() {
+        assert_eq!(LATER_REQUEST_WAIT, Duration::from_millis(20));
+        let (link, holder) = link();
+        link.send_later(Request::Forget { key: 1 });
+        tokio::task::yield_now().await;
+        tokio::time::sleep(LATER_REQUEST_WAIT - Duration::from_millis(1)).await;
+        assert_eq!(told(&holder), None);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        assert_eq!(told(&holder).unwrap(), [Request::Forget { key: 1 }]);
+    }
+
+    #[tokio::test]
+    async fn so_much_waits_at_a_time() {
+        assert_eq!(MAX_LATER_REQUESTS, 64);
+        let (link, holder) = link();
+        for key in 1..64 {
+            link.send_later(Request::Forget { key });
+            assert_eq!(told(&holder), None);
+        }
+        link.send_later(Request::Forget { key: 64 });
+        assert_eq!(told(&holder).unwrap().len(), 64);
+    }
+
+    /// What the holder cannot take at once it gets when it can.
+    #[tokio::test]
+    async fn a_holder_that_is_slow_gets_everything_in_order() {
+        let (link, holder) = link();
+        let record = vec![7; 8 * 1024];
+        let put = |key| Request::Put {
+            key,
+            record: record.clone(),
+            units: Vec::new(),
+        };
+        for key in 0..1000 {
+            link.send(&[put(key)]);
+        }
+        assert!(!lock(&link.inner.outbox).is_empty());
+        for key in 0..1000 {
+            let told = loop {
+                match told(&holder) {
+                    Some(told) => break told,
+                    None => tokio::task::yield_now().await,
+                }
+            };
+            assert_eq!(told, [put(key)]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_holder_that_is_gone_is_noticed() {
+        let (link, holder) = link();
+        let end = link.end_of(1);
+        drop(holder);
+        link.lost().await;
+        assert_eq!(end.wait().await, ProcessEnd::Lost);
+        assert_eq!(link.end_of(2).now(), Some(ProcessEnd::Lost));
     }
 }

@@ -15,7 +15,7 @@ use super::message::{Exit, Key, ProcessState, Reply, Request, Unit, UnitKind, VE
 use super::socket::{self, Arriving, Outbox, must_wait};
 use super::table::{Order, Table};
 use crate::limits::{HOLDER_END_WAIT, HOLDER_LINGER, MAX_UNITS_AHEAD};
-use crate::sys;
+use crate::sys::{self, ChildEnds};
 
 /// How often a holder without a daemon looks whether it is still needed.
 const ALONE_TICK: Duration = Duration::from_millis(500);
@@ -32,15 +32,11 @@ const RETRY_TICK: Duration = Duration::from_millis(5);
 pub fn run(path: &Path) -> io::Result<()> {
     let listener = io::stdin().as_fd().try_clone_to_owned()?;
     sys::take_in_orphans()?;
-    let (wake, woken) = std::os::unix::net::UnixStream::pair()?;
-    wake.set_nonblocking(true)?;
-    woken.set_nonblocking(true)?;
-    signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, woken)?;
     let mut holder = Holder {
         identity: identity(path),
         path: path.to_owned(),
         listener,
-        wake: wake.into(),
+        ends: ChildEnds::watch()?,
         daemon: None,
         outbox: Outbox::default(),
         table: Table::new()?,
@@ -62,7 +58,7 @@ struct Holder {
     path: PathBuf,
     identity: Option<(u64, u64)>,
     listener: OwnedFd,
-    wake: OwnedFd,
+    ends: ChildEnds,
     daemon: Option<OwnedFd>,
     /// What the daemon has had no room for yet.
     outbox: Outbox,
@@ -82,9 +78,9 @@ enum Heard {
 impl Holder {
     /// Waits for something and deals with it; `false` to end.
     fn step(&mut self) -> io::Result<bool> {
-        let (wake, caller, daemon) = self.wait()?;
-        if wake {
-            self.drain_wake();
+        let (ends, caller, daemon) = self.wait()?;
+        if ends {
+            self.ends.clear();
             self.reap();
         }
         if daemon {
@@ -113,28 +109,22 @@ impl Holder {
             tv_sec: 0,
             tv_nsec: limit.subsec_nanos().into(),
         });
-        let mut watched = vec![
-            PollFd::new(&self.wake, PollFlags::IN),
-            PollFd::new(&self.listener, PollFlags::IN),
+        let listener = PollFd::new(&self.listener, PollFlags::IN);
+        let mut watched = [
+            PollFd::new(&self.ends, PollFlags::IN),
+            listener.clone(),
+            match &self.daemon {
+                Some(daemon) => PollFd::new(daemon, PollFlags::IN),
+                None => listener,
+            },
         ];
-        if let Some(daemon) = &self.daemon {
-            watched.push(PollFd::new(daemon, PollFlags::IN));
-        }
         match poll(&mut watched, timeout.as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok((true, false, false)),
             Err(error) => return Err(error.into()),
         }
-        let ready = |index: usize| {
-            let found = watched.get(index);
-            found.is_some_and(|found| !found.revents().is_empty())
-        };
-        Ok((ready(0), ready(1), ready(2) || !self.outbox.is_empty()))
-    }
-
-    fn drain_wake(&self) {
-        let mut buffer = [0_u8; 64];
-        while matches!(rustix::io::read(&self.wake, &mut buffer), Ok(1..)) {}
+        let [ends, caller, daemon] = watched.map(|found| !found.revents().is_empty());
+        Ok((ends, caller, daemon || !self.outbox.is_empty()))
     }
 
     /// Collects every child that has ended: those that were started here and
@@ -214,6 +204,7 @@ impl Holder {
             Request::Settle { key } => self.table.settle(key),
             Request::CloseInput { key } => self.table.close_input(key),
             Request::Forget { key } => self.table.forget(key),
+            Request::ForgetGroups => self.table.launcher.forget_groups(),
             Request::Drop { units } => self.table.drop_units(&units),
             Request::Signal { key, signal } => self.table.signal(key, signal),
             Request::Show { key } => self.show(key),
@@ -391,12 +382,12 @@ mod tests {
     /// A holder that serves the other end of a socket.
     fn holder(path: &Path) -> (Holder, OwnedFd) {
         let (daemon, ours) = sys::channel_pair().unwrap();
-        let (listener, wake) = sys::channel_pair().unwrap();
+        let (listener, _) = sys::channel_pair().unwrap();
         let holder = Holder {
             path: path.to_owned(),
             identity: identity(path),
             listener,
-            wake,
+            ends: ChildEnds::watch().unwrap(),
             daemon: Some(daemon),
             outbox: Outbox::default(),
             table: Table::new().unwrap(),

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use halter_exec::{LaunchFailure, LaunchPlan, LaunchStep, PidFd, Signal, launch};
+use halter_exec::{LaunchFailure, LaunchPlan, LaunchStep, Launcher, MAX_TARGET_FD, PidFd, Signal};
+use rustix::io::fcntl_dupfd_cloexec;
 
 use super::message::{Exit, Key, ProcessState, Role, Source, Start, UnitKind};
 use super::units::HeldUnit;
@@ -15,8 +16,6 @@ pub(super) struct Slot {
     pub record: Vec<u8>,
     pub units: Vec<HeldUnit>,
     pub process: ProcessState,
-    /// The handle of a process that runs.
-    pidfd: Option<PidFd>,
     /// Whether this is work that is not over.
     working: bool,
     /// Lines that did not fit into the process's input yet.
@@ -29,7 +28,6 @@ impl Slot {
             record,
             units,
             process: ProcessState::Absent,
-            pidfd: None,
             working: false,
             unsent: Vec::new(),
         }
@@ -60,6 +58,9 @@ pub(super) struct Table {
     next_unit: u64,
     keys_by_pid: HashMap<i32, Key>,
     null: OwnedFd,
+    pub launcher: Launcher,
+    /// The slots whose processes are still to be told something.
+    untold: Vec<Key>,
 }
 
 /// What is asked to be started.
@@ -84,7 +85,10 @@ impl Table {
             units: HashMap::new(),
             next_unit: 0,
             keys_by_pid: HashMap::new(),
-            null: null.into(),
+            // Above the numbers a child is given, so that it need not move it.
+            null: fcntl_dupfd_cloexec(null, MAX_TARGET_FD + 1)?,
+            launcher: Launcher::new(),
+            untold: Vec::new(),
         })
     }
 
@@ -130,9 +134,8 @@ impl Table {
             unit.close_process_part();
         }
         let result = match launched {
-            Ok((pid, pidfd)) => {
+            Ok(pid) => {
                 slot.process = ProcessState::Running { pid };
-                slot.pidfd = Some(pidfd);
                 slot.working = order.role == Role::Command;
                 self.keys_by_pid.insert(pid, order.key);
                 Ok(())
@@ -147,11 +150,11 @@ impl Table {
     }
 
     fn launch(
-        &self,
+        &mut self,
         units: &[HeldUnit],
         sources: &[Source],
         plan: &[u8],
-    ) -> Result<(i32, PidFd), LaunchFailure> {
+    ) -> Result<i32, LaunchFailure> {
         let unusable = || LaunchFailure {
             step: LaunchStep::Input,
             errno: rustix::io::Errno::INVAL.raw_os_error(),
@@ -168,8 +171,7 @@ impl Table {
                     .ok_or_else(unusable)?,
             });
         }
-        let launched = launch(&plan, &slots)?;
-        Ok((launched.pid, launched.pidfd))
+        self.launcher.launch(&plan, &slots)
     }
 
     /// Says something to a slot's process, and keeps the command that this
@@ -184,23 +186,26 @@ impl Table {
         if let Some(slot) = self.slots.get_mut(&key) {
             slot.unsent.extend_from_slice(lines);
             slot.tell();
+            if !slot.unsent.is_empty() && !self.untold.contains(&key) {
+                self.untold.push(key);
+            }
         }
     }
 
-    /// Tries again what did not fit; whether something still does not.
-    pub(super) fn tell_rest(&mut self) -> bool {
-        let mut left = false;
-        for slot in self.slots.values_mut() {
-            if !slot.unsent.is_empty() {
+    /// Tries again what did not fit.
+    pub(super) fn tell_rest(&mut self) {
+        let slots = &mut self.slots;
+        self.untold.retain(|key| {
+            let slot = slots.get_mut(key);
+            slot.is_some_and(|slot| {
                 slot.tell();
-                left |= !slot.unsent.is_empty();
-            }
-        }
-        left
+                !slot.unsent.is_empty()
+            })
+        });
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        self.slots.values().any(|slot| !slot.unsent.is_empty())
+        !self.untold.is_empty()
     }
 
     pub(super) fn settle(&mut self, key: Key) {
@@ -241,8 +246,11 @@ impl Table {
     }
 
     pub(super) fn signal(&self, key: Key, number: i32) {
-        let handle = self.slots.get(&key).and_then(|slot| slot.pidfd.as_ref());
-        if let (Some(handle), Some(signal)) = (handle, Signal::new(number).ok()) {
+        let process = self.slots.get(&key).map(|slot| &slot.process);
+        // The number is the process's own until it is collected here.
+        if let Some(ProcessState::Running { pid }) = process
+            && let (Ok(handle), Ok(signal)) = (PidFd::open(*pid), Signal::new(number))
+        {
             // One that has ended meanwhile needs no signal.
             let _ = handle.send(signal);
         }
@@ -254,7 +262,6 @@ impl Table {
         let key = self.keys_by_pid.remove(&pid)?;
         let slot = self.slots.get_mut(&key)?;
         slot.process = ProcessState::Exited { pid, exit };
-        slot.pidfd = None;
         slot.working = false;
         Some(key)
     }

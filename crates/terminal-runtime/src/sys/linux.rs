@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -98,6 +98,28 @@ pub(crate) fn place_in(directory: &Path, name: &str) -> io::Result<(SocketAddrUn
     let directory = File::open(directory)?;
     let path = format!("/proc/self/fd/{}/{name}", directory.as_raw_fd());
     Ok((SocketAddrUnix::new(path)?, directory))
+}
+
+/// Wakes whoever polls it when a child has ended.
+#[derive(Debug)]
+pub(crate) struct ChildEnds(OwnedFd);
+
+impl ChildEnds {
+    /// In a program with one thread.
+    pub(crate) fn watch() -> io::Result<Self> {
+        halter_exec::system::child_ends().map(Self)
+    }
+
+    /// Before the children that have ended are collected.
+    pub(crate) fn clear(&self) {
+        halter_exec::system::clear_child_ends(&self.0);
+    }
+}
+
+impl AsFd for ChildEnds {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Has processes that lose their parent become children of this one.

@@ -19,9 +19,9 @@ mod portable;
 use portable as backend;
 
 pub(crate) use backend::{
-    Arriving, HANGUP, Unsent, accept, channel, descriptor_path, environment_of, finish, is_hangup,
-    namespace_of, open_descriptors, place_in, processes, receive, sees_containers, send, stat,
-    take_in_orphans, way_into,
+    Arriving, ChildEnds, HANGUP, Unsent, accept, channel, descriptor_path, environment_of, finish,
+    is_hangup, namespace_of, open_descriptors, place_in, processes, receive, sees_containers, send,
+    stat, take_in_orphans, way_into,
 };
 /// What tells a process apart from a later one with the same number, and who
 /// made it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use halter_exec::Environment;
+use halter_exec::{Environment, Signal};
 use terminal_runtime::exec::{Exec, ExecState, ExecStdin, Stream, TerminalSize};
 
 use crate::support::{Runtime, argv, at_least, command, finished, fresh, order};
@@ -95,6 +95,43 @@ async fn commands_that_end_while_no_daemon_is_there_have_ended_when_one_is() {
     }
     assert_eq!(runtime.run(session, "echo $A").await.stdout, "1\n");
     assert_eq!(runtime.run(other, "echo ok").await.stdout, "ok\n");
+    runtime.shutdown().await;
+}
+
+/// What ended before the crash was in the same group, one after the other.
+#[tokio::test]
+async fn commands_after_a_crash_are_still_held_apart() {
+    let runtime = Runtime::start().await;
+    let session = runtime.session().await;
+    let before = [
+        runtime
+            .exec(session, argv(&["/bin/sh", "-c", "exit 3"]))
+            .await,
+        runtime.exec(session, argv(&["/bin/echo", "x"])).await,
+        runtime.exec(session, argv(&["/no/such/program"])).await,
+    ];
+    for exec in &before {
+        let _ = exec.ended().await;
+    }
+    let (runtime, _) = runtime.crash().await;
+    let [failed, printed, missing] = before.map(|exec| found(&runtime, &exec));
+    assert_eq!(finished(&failed).await.code(), Some(3));
+    let printed = finished(&printed).await;
+    assert_eq!((printed.code(), printed.stdout.as_str()), (Some(0), "x\n"));
+    assert!(missing.ended().await.is_err());
+    let one = runtime.exec(session, fresh("read line; echo $line")).await;
+    let gate = runtime.path().join("gate");
+    let text = "until [ -e \"$F\" ]; do sleep 0.01; done; exit 4";
+    let mut waits = order(fresh(text));
+    waits.environment.set("F", &gate);
+    let waits = runtime.exec_order(session, waits).await.unwrap();
+    let other = runtime.exec(session, fresh("sleep 300")).await;
+    finished(&one).await;
+    other.cancel(Some(Signal::KILL)).await;
+    assert_eq!(finished(&other).await.end.signal, Some(9));
+    std::fs::write(&gate, "").unwrap();
+    assert_eq!(finished(&waits).await.code(), Some(4));
+    std::fs::remove_file(gate).unwrap();
     runtime.shutdown().await;
 }
 

@@ -24,7 +24,7 @@ impl Request {
     /// Several as the bytes of one message: either all of them happen or
     /// none.
     #[must_use]
-    pub fn encode_all(requests: &[Self]) -> Vec<u8> {
+    pub fn encode_all<'a>(requests: impl IntoIterator<Item = &'a Self>) -> Vec<u8> {
         let mut writer = Writer::new();
         for request in requests {
             request.encode(&mut writer);
@@ -102,6 +102,7 @@ impl Request {
                 writer.number(*key);
             }
             Self::End => writer.byte(13),
+            Self::ForgetGroups => writer.byte(14),
         }
     }
 
@@ -169,6 +170,7 @@ impl Request {
                 key: reader.number("a slot")?,
             },
             13 => Self::End,
+            14 => Self::ForgetGroups,
             other => {
                 return Err(CodecError::Unknown {
                     what: "the kind of a request",

@@ -209,6 +209,8 @@ pub enum Request {
         /// The slot.
         key: Key,
     },
+    /// Close what is kept open of control groups, since some of them go.
+    ForgetGroups,
     /// Drop units that were never used.
     Drop {
         /// Which.

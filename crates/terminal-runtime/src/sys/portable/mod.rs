@@ -1,5 +1,6 @@
 //! What the daemon and its holder use of any Unix.
 
+mod child_ends;
 mod framing;
 mod place;
 
@@ -13,6 +14,7 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use tokio::io::{Interest, Ready};
 
 use super::ProcessStat;
+pub(crate) use child_ends::ChildEnds;
 pub(crate) use framing::{Arriving, Unsent, finish, receive, send};
 pub(crate) use place::place_in;
 

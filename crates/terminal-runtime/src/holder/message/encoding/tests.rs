@@ -66,6 +66,7 @@ fn request() -> impl Strategy<Value = Request> {
         vec(any::<u64>(), 0..5).prop_map(|units| Request::Drop { units }),
         (any::<u64>(), any::<i32>()).prop_map(|(key, signal)| Request::Signal { key, signal }),
         any::<u64>().prop_map(|key| Request::Show { key }),
+        Just(Request::ForgetGroups),
         Just(Request::End),
     ]
 }
