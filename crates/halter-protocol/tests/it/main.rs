@@ -12,6 +12,8 @@
 mod arbitrary;
 mod coverage;
 mod fixtures;
+mod fuzz_bodies;
 mod golden;
+mod media;
 mod properties;
 mod schema;
