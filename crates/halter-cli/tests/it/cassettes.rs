@@ -4,6 +4,7 @@
 use crate::place::{Place, finish};
 use crate::scenarios::stage::{KEY, Played, Stage, WIRES};
 use crate::screen::Screen;
+use halter_testkit::png;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -80,6 +81,26 @@ fn what_was_recorded_plays_without_the_service_and_its_key() {
         assert_eq!(played.streamed(), recorded.streamed());
         assert_eq!(played.tools(), recorded.tools());
     }
+}
+
+/// A picture that a tool returned is part of what must match.
+#[test]
+fn a_recorded_picture_plays_back_and_another_one_does_not() {
+    let stage = Stage::new(&WIRES[0]);
+    let picture = stage.place.work().join("picture.png");
+    std::fs::write(&picture, png(64, 48)).unwrap();
+    let tape = tape(&stage);
+    let record = ["--record", tape.to_str().unwrap()];
+    let recorded = stage.play_with("image_result", &record);
+    assert_eq!(recorded.completed(), "I see 1 images.");
+    let arguments = stage.arguments("image_result", "--streaming-json", &record);
+    let place = stage.close();
+
+    let arguments = without_key(arguments, &place);
+    let played = Played::new(place.halter(&arguments));
+    assert_eq!(told(&played), told(&recorded));
+    std::fs::write(&picture, png(48, 64)).unwrap();
+    Played::new(place.halter(&arguments)).failed(1, "provider_failed");
 }
 
 #[test]

@@ -136,6 +136,15 @@ fn a_structured_answer_is_printed_in_every_mode() {
     stage.close();
 }
 
+#[test]
+fn a_pdf_goes_with_the_task_on_every_wire() {
+    for wire in stage::WIRES {
+        let stage = stage::Stage::new(wire);
+        media::pdf_attached(&stage);
+        stage.close();
+    }
+}
+
 /// Scenarios that cannot be played yet, and the part that each waits for.
 const WAITING: &[(&str, &str)] = &[
     (

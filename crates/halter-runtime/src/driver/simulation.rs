@@ -195,7 +195,11 @@ impl Simulation {
         let mut at = 0;
         for number in 0..self.schedule.turns {
             at += self.dice.below(400);
-            let mut turn = Turn::user(format!("turn {number}"));
+            let mut message = UserMessage::text(format!("turn {number}"));
+            if self.dice.chance(10) {
+                message = message.with_part(world::picture(&mut self.dice));
+            }
+            let mut turn = Turn::new(message);
             turn.id = TurnId(format!("turn_{number}"));
             if self.dice.chance(10) {
                 turn = turn.with_default_model("small");

@@ -11,11 +11,11 @@ use crate::limits::{
 };
 use halter_protocol::media::pixels;
 use halter_protocol::{
-    ContentPart, MediaFormat, MediaProblem, Message, SessionState, ToolCallProgress, ToolResult,
-    TurnError, UserMessage,
+    ContentPart, MediaFormat, MediaProblem, Message, SessionState, ToolResult, TurnError,
+    UserMessage,
 };
 
-/// What the images and documents of a session come to.
+/// What the images and documents of a transcript come to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct MediaLedger {
     bytes: usize,
@@ -26,25 +26,26 @@ pub(super) struct MediaLedger {
 }
 
 impl MediaLedger {
-    /// Of a session so far, results that wait for their message included.
+    /// Of all messages so far.
     pub fn of(state: &SessionState) -> Self {
         let mut ledger = Self::default();
         for message in state.messages.iter() {
-            match message.as_ref() {
-                Message::User(user) => user.attachments().for_each(|part| ledger.count(part)),
-                Message::Tool(tool) => ledger.count_result(&tool.content),
-                _ => {}
-            }
-        }
-        for pending in state.pending_tool_calls.values() {
-            if let ToolCallProgress::Succeeded { result } = &pending.progress {
-                ledger.count_result(result);
-            }
+            ledger.count_message(message);
         }
         ledger
     }
 
-    fn count_result(&mut self, result: &ToolResult) {
+    /// Adds what a message brings.
+    pub fn count_message(&mut self, message: &Message) {
+        match message {
+            Message::User(user) => user.attachments().for_each(|part| self.count(part)),
+            Message::Tool(tool) => self.count_result(&tool.content),
+            _ => {}
+        }
+    }
+
+    /// Adds what a result brings.
+    pub fn count_result(&mut self, result: &ToolResult) {
         result.attachments().for_each(|part| self.count(part));
     }
 
@@ -169,16 +170,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Counts what a user's message brings.
-    pub(super) fn count_attachments(&mut self, message: &UserMessage) {
-        message
-            .attachments()
-            .for_each(|part| self.media.count(part));
-    }
-
-    /// Counts anew, where events that were counted may not have been stored.
-    pub(super) fn recount_media(&mut self) {
-        self.media = MediaLedger::of(&self.state);
+    /// True if what is counted is what the log has.
+    pub(crate) fn counts_its_media(&self) -> bool {
+        self.media == MediaLedger::of(&self.state)
     }
 }
 

@@ -61,7 +61,7 @@ pub struct Engine {
     catalog: Arc<dyn Catalog>,
     ids: Arc<dyn IdSource>,
     state: SessionState,
-    /// What the images and documents of the session come to.
+    /// What the images and documents of the committed messages come to.
     media: MediaLedger,
     queue: VecDeque<Queued>,
     turn: Option<LiveTurn>,
@@ -339,6 +339,9 @@ impl Engine {
             return;
         };
         for payload in &append.payloads {
+            if let SessionEventPayload::MessageItem { message } = payload {
+                self.media.count_message(message);
+            }
             fold::apply_event(&mut self.state, payload);
         }
         for then in append.then {
@@ -362,7 +365,6 @@ impl Engine {
         }
         self.in_flight.clear();
         self.batch = Batch::default();
-        self.recount_media();
         self.interrupted_by = Some(Interruption::StoreFailed);
         self.words.clear();
         for id in std::mem::take(&mut self.notification_hooks) {

@@ -288,7 +288,6 @@ impl Engine {
     fn open_with_prompt(&mut self) {
         let prompt = self.turn.as_mut().and_then(|turn| turn.prompt.take());
         if let Some(prompt) = prompt {
-            self.count_attachments(&prompt);
             self.record_message(Message::User(prompt));
         }
         self.go_on();

@@ -156,6 +156,26 @@ async fn the_count_survives_another_process() {
     assert_eq!(result.attachments().count(), 0, "{result:?}");
 }
 
+#[tokio::test]
+async fn results_of_one_answer_share_the_room_of_the_session() {
+    let result = || {
+        let half = SESSION_ATTACHMENTS / 2 + 1;
+        ToolResult::parts((0..half).map(|_| ContentPart::image("image/png", png(1, 1))))
+    };
+    let replies = [
+        Reply::new()
+            .tool_call("camera", json!({"n": 1}))
+            .tool_call("camera", json!({"n": 2})),
+        "seen".into(),
+    ];
+    let harness = Harness::scripted(replies).tool(camera(result)).start();
+    harness.ask("go").await;
+    let requests = harness.requests();
+    let results = results(requests[1].messages.iter());
+    let taken = results.iter().map(|result| result.attachments().count());
+    assert_eq!(taken.sum::<usize>(), SESSION_ATTACHMENTS);
+}
+
 fn rewriting(output: serde_json::Value) -> Hook {
     Hook::callback(HookEventName::PostToolUse, move |_| {
         let output = output.clone();

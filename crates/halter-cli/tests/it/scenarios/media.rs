@@ -3,7 +3,7 @@
 use super::stage::Stage;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use halter_testkit::png;
+use halter_testkit::{pdf, png};
 use serde_json::{Value, json};
 
 const NAME: &str = "picture.png";
@@ -61,6 +61,18 @@ pub fn images(stage: &Stage) {
     assert!(told.contains("> Attached file: picture.png"), "{told}");
     assert!(told.contains("> [image/png, 3 KiB]"), "{told}");
     assert!(!told.contains(&data[..64]), "{told}");
+}
+
+/// A PDF goes with the task, as each service takes it.
+pub fn pdf_attached(stage: &Stage) {
+    let data = pdf();
+    std::fs::write(stage.place.work().join("letter.pdf"), &data).unwrap();
+    let played = stage.play_with("images", &["--attach", "letter.pdf"]);
+    assert_eq!(played.completed(), "I see 0 images.");
+    let bodies = stage.requests("images", &[0]);
+    let sent = shown(&bodies, &STANDARD.encode(&data));
+    assert_eq!(sent, [1], "{}", bodies[0]);
+    assert!(played.all("warning").is_empty(), "{:?}", played.events);
 }
 
 /// A tool returns a picture, the model sees it, and so does the next process.

@@ -83,6 +83,9 @@ impl Simulation {
         if folded != *self.engine.state() {
             return Err(self.violation("the state equals the fold of the log"));
         }
+        if !self.engine.counts_its_media() {
+            return Err(self.violation("images and documents are counted as the log has them"));
+        }
         if let Err(problem) = check_pairs(&folded.messages) {
             return Err(self.violation(format!("calls and results pair at the end: {problem}")));
         }

@@ -4,9 +4,9 @@ use super::LONGEST_TOOL_RUN;
 use super::dice::Dice;
 use crate::engine::{Catalog, EffectId, HookOutcome, HookPoint, HookPointKind, Input, ToolTraits};
 use halter_protocol::{
-    FINAL_TOOL, HookHandlerType, HookRunStatus, HookRunSummary, ProviderError, ProviderErrorKind,
-    StopReason, StreamEvent, Timestamp, ToolCall, ToolCapabilities, ToolConcurrency, ToolError,
-    ToolErrorCode, ToolResult, Usage, UsageBuckets,
+    ContentPart, FINAL_TOOL, HookHandlerType, HookRunStatus, HookRunSummary, ProviderError,
+    ProviderErrorKind, StopReason, StreamEvent, Timestamp, ToolCall, ToolCapabilities,
+    ToolConcurrency, ToolError, ToolErrorCode, ToolResult, Usage, UsageBuckets,
 };
 use serde_json::json;
 use std::collections::HashSet;
@@ -212,11 +212,22 @@ pub(super) fn tool_run(
     } else {
         dice.below(200)
     };
-    let result = match dice.below(5) {
+    let result = match dice.below(6) {
+        5 => Ok(ToolResult::parts([
+            ContentPart::text("seen"),
+            picture(dice),
+        ])),
         0 => Err(ToolError::new(ToolErrorCode::Failed, "it did not work")),
         roll => Ok(ToolResult::text(format!("result {}", roll % 2))),
     };
     Some((delay, result))
+}
+
+/// An image that fits, or one that is none.
+pub(super) fn picture(dice: &mut Dice) -> ContentPart {
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
+    let data = if dice.chance(80) { PNG } else { b"a blank" };
+    ContentPart::image("image/png", data)
 }
 
 pub(super) fn cancelled() -> ToolError {

@@ -195,7 +195,7 @@ impl Engine {
 
     /// Records how a call ended and starts what waited for it.
     pub(super) fn settle_call(&mut self, index: usize, result: Result<ToolResult, ToolError>) {
-        let result = result.map(|result| self.media.admit_result(result));
+        let result = result.map(|result| self.admit_result(result));
         let Some(slot) = self.slot(index) else { return };
         slot.stage = Stage::Done(result.clone());
         let outcome = ToolExecutionOutcome {
@@ -204,6 +204,19 @@ impl Engine {
         };
         self.record(SessionEventPayload::ToolExecutionCompleted { outcome });
         self.start_calls();
+    }
+
+    /// The result with only what the session has room for, beside the results
+    /// that join it at the same time.
+    fn admit_result(&mut self, result: ToolResult) -> ToolResult {
+        let mut ledger = self.media;
+        let calls = self.step().map(|step| step.calls.iter());
+        for slot in calls.into_iter().flatten() {
+            if let Stage::Done(Ok(beside)) = &slot.stage {
+                ledger.count_result(beside);
+            }
+        }
+        ledger.admit_result(result)
     }
 
     pub(super) fn finish_step_if_settled(&mut self) {

@@ -17,7 +17,7 @@ use halter_providers::http::{
 };
 use halter_providers::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use halter_session::SqliteSessionStore;
-use halter_testkit::ScriptedTool;
+use halter_testkit::{ScriptedTool, png};
 use serde_json::json;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -249,7 +249,7 @@ impl Process {
         let camera = ScriptedTool::new("camera").read_only().runs(|_, _| async {
             Ok(ToolResult::parts([
                 ContentPart::text("a picture and its papers"),
-                ContentPart::image("image/png", *b"\x89PNG"),
+                ContentPart::image("image/png", png(1, 1)),
                 ContentPart::document("application/pdf", *b"%PDF-1.7"),
                 ContentPart::image("image/tiff", *b"II*\0"),
             ]))
