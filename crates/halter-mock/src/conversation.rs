@@ -1,6 +1,9 @@
 //! A request as a conversation, whatever its wire: enough to choose a scenario,
 //! count its steps and quote from it.
 
+use crate::look;
+use serde_json::Value;
+
 /// What a request says so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Conversation {
@@ -37,6 +40,18 @@ pub(crate) struct ToolResult {
 }
 
 impl Conversation {
+    /// A conversation without turns, of a wire that names the model and the
+    /// wish for a stream in the body; `tool_name` finds the name in a tool.
+    pub(crate) fn of_body(body: &Value, tool_name: fn(&Value) -> Option<&str>) -> Self {
+        let tools = look::items(body, "tools").iter();
+        Self {
+            model: look::text(body, "model").unwrap_or_default().to_owned(),
+            streaming: look::flag(body, "stream"),
+            turns: Vec::new(),
+            tools: tools.filter_map(tool_name).map(str::to_owned).collect(),
+        }
+    }
+
     /// Adds words of the user; parts of one message are one turn.
     pub(crate) fn push_user(&mut self, text: &str, images: usize) {
         if text.is_empty() && images == 0 {

@@ -115,16 +115,7 @@ fn error_type(problem: &Problem) -> &str {
 }
 
 fn conversation(body: &Value) -> Conversation {
-    let mut conversation = Conversation {
-        model: look::text(body, "model").unwrap_or_default().to_owned(),
-        streaming: look::flag(body, "stream"),
-        tools: look::items(body, "tools")
-            .iter()
-            .filter_map(|tool| look::text(tool, "name"))
-            .map(str::to_owned)
-            .collect(),
-        ..Conversation::default()
-    };
+    let mut conversation = Conversation::of_body(body, |tool| look::text(tool, "name"));
     for message in look::items(body, "messages") {
         match look::text(message, "role") {
             Some("assistant") => {

@@ -68,16 +68,8 @@ impl Codec for Chat {
 }
 
 fn conversation(body: &Value) -> Conversation {
-    let mut conversation = Conversation {
-        model: look::text(body, "model").unwrap_or_default().to_owned(),
-        streaming: look::flag(body, "stream"),
-        tools: look::items(body, "tools")
-            .iter()
-            .filter_map(|tool| look::text(tool.get("function")?, "name"))
-            .map(str::to_owned)
-            .collect(),
-        ..Conversation::default()
-    };
+    let mut conversation =
+        Conversation::of_body(body, |tool| look::text(tool.get("function")?, "name"));
     for message in look::items(body, "messages") {
         let (text, images) = look::content(message.get("content"));
         match look::text(message, "role") {

@@ -96,16 +96,7 @@ fn is_model_made(item: &Value) -> bool {
 }
 
 fn conversation(body: &Value) -> Conversation {
-    let mut conversation = Conversation {
-        model: look::text(body, "model").unwrap_or_default().to_owned(),
-        streaming: look::flag(body, "stream"),
-        tools: look::items(body, "tools")
-            .iter()
-            .filter_map(|tool| look::text(tool, "name"))
-            .map(str::to_owned)
-            .collect(),
-        ..Conversation::default()
-    };
+    let mut conversation = Conversation::of_body(body, |tool| look::text(tool, "name"));
     if let Some(text) = look::text(body, "input") {
         conversation.push_user(text, 0);
     }

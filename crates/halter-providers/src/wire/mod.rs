@@ -16,6 +16,7 @@ pub mod anthropic;
 mod attachment;
 mod body;
 pub mod chat;
+mod common;
 mod failure;
 pub mod gemini;
 mod names;

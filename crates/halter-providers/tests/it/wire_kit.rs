@@ -8,7 +8,7 @@ use halter_protocol::{
     UserMessage, UserPart,
 };
 use halter_providers::wire::{
-    ConversationEncoder, HeaderLookup, ImageInput, RequestSettings, Wire,
+    ConversationEncoder, ErrorResponse, HeaderLookup, ImageInput, RequestSettings, Wire,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -277,6 +277,40 @@ pub fn failed(call_id: &str, name: &str) -> Message {
     })
 }
 
+/// Attachments of every kind, one image of a type that the service does not
+/// take; an answer of another service with two results; steering and a note.
+pub fn opening(model: &ResolvedModel, strange_image: &str) -> Vec<Message> {
+    let other = ResolvedModel {
+        provider: "anthropic".into(),
+        model: "claude".to_owned(),
+        ..model.clone()
+    };
+    let parts = vec![
+        AssistantPart::Thinking {
+            text: "hm".to_owned(),
+            opaque: opaque("anthropic", r#"{"type":"thinking"}"#),
+        },
+        AssistantPart::text("I shall \"read\"."),
+        call("toolu_1", "search.all", json!({"for": "x", "a": 1}), None),
+        call("toolu_2", "read", json!({"path": "b"}), None),
+    ];
+    vec![
+        user(vec![
+            UserPart::text("Look at\nthis: \u{1F980}"),
+            image("image/png"),
+            image(strange_image),
+            document("application/pdf", b"%PDF-1.7"),
+            document("text/markdown", b"# Notes"),
+            document("application/zip", b"PK"),
+        ]),
+        answer(&other, parts, None),
+        result("toolu_1", "search.all", ToolResult::text("found")),
+        failed("toolu_2", "read"),
+        user(vec![UserPart::text("Steer left.")]),
+        super::support::system("The branch is now 'main'."),
+    ]
+}
+
 /// An encoder with the usual prompt and tools.
 pub fn encoder(wire: &dyn Wire, model: &ResolvedModel) -> Box<dyn ConversationEncoder> {
     encoder_for(wire, model, ImageInput::Taken)
@@ -298,6 +332,36 @@ pub fn body(wire: &dyn Wire, model: &ResolvedModel, messages: &[Message]) -> Str
     let mut encoder = encoder(wire, model);
     messages.iter().for_each(|message| encoder.push(message));
     text_of(encoder.as_mut())
+}
+
+/// The body about messages, and with the warnings behind it as golden files
+/// have it.
+pub fn golden_request(
+    wire: &dyn Wire,
+    model: &ResolvedModel,
+    messages: &[Message],
+    settings: &RequestSettings,
+) -> (String, String) {
+    let mut encoder = encoder(wire, model);
+    messages.iter().for_each(|message| encoder.push(message));
+    let encoded = encoder.body(settings).unwrap();
+    let body = String::from_utf8(encoded.json).unwrap();
+    let golden = format!("{body}\n{}\n", encoded.warnings.join("\n"));
+    (body, golden)
+}
+
+/// What an error response means.
+pub fn error_of(
+    wire: &dyn Wire,
+    status: u16,
+    headers: &[(&'static str, &'static str)],
+    body: &str,
+) -> ProviderError {
+    wire.error(&ErrorResponse {
+        status,
+        headers: &Headers(headers.to_vec()),
+        body: body.as_bytes(),
+    })
 }
 
 pub fn text_of(encoder: &mut dyn ConversationEncoder) -> String {
@@ -432,5 +496,42 @@ pub fn messages_of(
             messages.extend(results(calls));
             messages
         }
+    }
+}
+
+/// A wire whose requests only grow.
+pub struct Growing<'a> {
+    pub wire: &'a dyn Wire,
+    pub model: ResolvedModel,
+    pub form: &'a dyn OwnForm,
+    /// The member of a body that holds the conversation.
+    pub elements: &'static str,
+    /// What a strict server says of a body.
+    pub check: fn(&str) -> Result<(), String>,
+}
+
+impl Growing<'_> {
+    /// Holds requests to the rule that each begins with the one before. One is
+    /// sent when a step has all its results; a body that is written before
+    /// must not disturb what comes later.
+    pub fn assert_grows(&self, steps: impl IntoIterator<Item = Step>) {
+        let mut growing = encoder(self.wire, &self.model);
+        let mut messages = Vec::new();
+        let (head, mut before) = split_body(&text_of(growing.as_mut()), self.elements);
+        for (number, step) in steps.into_iter().enumerate() {
+            for message in messages_of(step, number, self.wire.name(), self.form, &self.model) {
+                growing.push(&message);
+                messages.push(message);
+                text_of(growing.as_mut());
+            }
+            let whole = text_of(growing.as_mut());
+            let (new_head, elements) = split_body(&whole, self.elements);
+            assert_eq!(new_head, head);
+            assert_eq!(elements[..before.len()], before[..]);
+            before = elements;
+            assert_eq!((self.check)(&whole), Ok(()), "{number}");
+        }
+        let at_once = body(self.wire, &self.model, &messages);
+        assert_eq!(at_once, text_of(growing.as_mut()));
     }
 }

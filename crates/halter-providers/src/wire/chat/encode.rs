@@ -5,6 +5,7 @@ use super::dialect::{Dialect, HarnessRole};
 use super::message::{Answer, Names, PlainMessage, ResultMessage};
 use crate::wire::attachment::{COMMON_IMAGES, Intake, returned_by};
 use crate::wire::body::{Elements, ObjectWriter, Warnings};
+use crate::wire::common::Given;
 use crate::wire::schema::{function_parameters, object_root};
 use crate::wire::structured::{Asked, NamedSchema, openai_schema};
 use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings};
@@ -29,8 +30,7 @@ const SETTINGS_BYTES: usize = 1_024;
 pub(super) struct ChatEncoder {
     dialect: Dialect,
     model: ResolvedModel,
-    prompt: AssembledPrompt,
-    tools: Arc<[ToolSpec]>,
+    given: Given,
     names: Names,
     encoded_prompt: Elements,
     encoded_tools: Elements,
@@ -72,8 +72,7 @@ impl ChatEncoder {
             names: Names::new(&model),
             dialect,
             model,
-            prompt: AssembledPrompt::default(),
-            tools: Arc::from([]),
+            given: Given::default(),
             encoded_prompt: Elements::default(),
             encoded_tools: Elements::default(),
             messages: Elements::default(),
@@ -188,14 +187,13 @@ fn marked_segments(prompt: &AssembledPrompt) -> Vec<Part> {
 
 impl ConversationEncoder for ChatEncoder {
     fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>) {
-        if self.prompt != *prompt {
+        let changed = self.given.set(prompt, tools);
+        if changed.prompt {
             self.encoded_prompt = self.encode_prompt(prompt);
-            self.prompt = prompt.clone();
         }
-        if !Arc::ptr_eq(&self.tools, tools) && self.tools != *tools {
+        if changed.tools {
             self.names.tools.learn(tools);
             self.encoded_tools = self.encode_tools(tools);
-            self.tools = tools.clone();
         }
     }
 

@@ -4,6 +4,7 @@ use super::content::Content;
 use super::details;
 use super::kept::{KeptCall, KeptReasoning, kept};
 use crate::limits::{CHAT_CALL_ID_BYTES, CHAT_TOOL_NAME_BYTES};
+use crate::wire::common::is_own;
 use crate::wire::names::{CallIds, ToolNames};
 use halter_protocol::{AssistantMessage, AssistantPart, ResolvedModel, ToolCallId};
 use serde::Serialize;
@@ -104,13 +105,6 @@ impl Answer {
             tool_calls,
         })
     }
-}
-
-/// True if the model that is asked wrote the message.
-fn is_own(message: &AssistantMessage, model: &ResolvedModel) -> bool {
-    let meta = &message.replay_meta;
-    meta.model.as_ref() == Some(&model.model)
-        && meta.provider_name.as_ref() == Some(&model.provider)
 }
 
 fn call(part: &AssistantPart, own: bool, names: &mut Names) -> Option<Call> {

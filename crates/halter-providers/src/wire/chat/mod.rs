@@ -70,6 +70,7 @@ pub use dialect::{Dialect, HarnessRole, OutputLimit, ReasoningRequest};
 use super::{
     ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
 };
+use crate::wire::common::{bearer, stream_headers};
 use crate::wire::failure::duration;
 use halter_protocol::{ProviderError, ResolvedModel};
 
@@ -114,14 +115,7 @@ impl Wire for Chat {
     }
 
     fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)> {
-        let mut headers = vec![
-            ("content-type".to_owned(), "application/json".to_owned()),
-            ("accept".to_owned(), "text/event-stream".to_owned()),
-        ];
-        if let Some(key) = api_key {
-            headers.push(("authorization".to_owned(), format!("Bearer {key}")));
-        }
-        headers
+        stream_headers(api_key.map(bearer))
     }
 
     fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {

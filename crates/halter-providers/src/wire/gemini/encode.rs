@@ -10,6 +10,7 @@ use super::thinking::{LevelRefused, Thinking, ThinkingConfig};
 use crate::limits::{GEMINI_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
 use crate::wire::attachment::Intake;
 use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
+use crate::wire::common::{Given, is_own};
 use crate::wire::names::{CallIds, ToolNames};
 use crate::wire::schema::object_root;
 use crate::wire::structured::Asked;
@@ -34,8 +35,7 @@ pub(super) struct Encoder {
     model: ResolvedModel,
     thinking: Thinking,
     intake: Intake,
-    prompt: AssembledPrompt,
-    tools: Arc<[ToolSpec]>,
+    given: Given,
     system_instruction: Option<Vec<u8>>,
     /// The `tools` of a request.
     encoded_tools: Option<Vec<u8>>,
@@ -106,8 +106,7 @@ impl Encoder {
             model: model.clone(),
             thinking: Thinking::of(&model.model),
             intake: Intake::new(IMAGES, images),
-            prompt: AssembledPrompt::default(),
-            tools: Arc::from([]),
+            given: Given::default(),
             system_instruction: None,
             encoded_tools: None,
             contents: Elements::default(),
@@ -121,6 +120,7 @@ impl Encoder {
 
     fn encode_prompt(&mut self) {
         let parts: Vec<Part<'_>> = self
+            .given
             .prompt
             .segments()
             .iter()
@@ -132,13 +132,14 @@ impl Encoder {
     }
 
     fn encode_tools(&mut self) {
-        self.names.learn(&self.tools);
+        self.names.learn(&self.given.tools);
         self.encoded_tools = self.tools_json(None);
     }
 
     /// The tools, with one more behind the others.
     fn tools_json(&self, more: Option<&ToolSpec>) -> Option<Vec<u8>> {
         let declarations: Vec<FunctionDeclaration<'_>> = self
+            .given
             .tools
             .iter()
             .chain(more)
@@ -158,7 +159,7 @@ impl Encoder {
     /// How a structured answer is asked for. Models before the third
     /// generation take a schema or tools, not both.
     fn asked(&self, settings: &RequestSettings) -> Asked {
-        let takes = self.thinking.is_third_generation() || self.tools.is_empty();
+        let takes = self.thinking.is_third_generation() || self.given.tools.is_empty();
         Asked::of(settings, |schema| takes.then(|| schema.clone()))
     }
 
@@ -175,7 +176,7 @@ impl Encoder {
 
     fn push_assistant(&mut self, message: &AssistantMessage) {
         self.open_calls.clear();
-        let own = self.said_by_this_model(message);
+        let own = is_own(message, &self.model);
         let mut parts = Elements::default();
         for part in &message.parts {
             let kept = part
@@ -192,12 +193,6 @@ impl Encoder {
             content.array("parts", &[&parts]);
             self.contents.push_written(&content.finish());
         }
-    }
-
-    fn said_by_this_model(&self, message: &AssistantMessage) -> bool {
-        let meta = &message.replay_meta;
-        meta.provider_name.as_ref() == Some(&self.model.provider)
-            && meta.model.as_deref() == Some(self.model.model.as_str())
     }
 
     /// The parts as the model wrote them; none if they cannot be read. Takes
@@ -344,13 +339,11 @@ impl Encoder {
 
 impl ConversationEncoder for Encoder {
     fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>) {
-        let same_prompt = std::ptr::eq(self.prompt.segments(), prompt.segments());
-        if !same_prompt && self.prompt != *prompt {
-            self.prompt = prompt.clone();
+        let changed = self.given.set(prompt, tools);
+        if changed.prompt {
             self.encode_prompt();
         }
-        if !Arc::ptr_eq(&self.tools, tools) && self.tools != *tools {
-            self.tools = Arc::clone(tools);
+        if changed.tools {
             self.encode_tools();
         }
     }

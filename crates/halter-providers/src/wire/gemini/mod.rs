@@ -42,6 +42,7 @@ use super::{
     ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
     address,
 };
+use crate::wire::common::stream_headers;
 use halter_protocol::{ProviderError, ResolvedModel};
 
 /// The name that opaque parts of this wire carry.
@@ -74,14 +75,7 @@ impl Wire for GeminiWire {
     }
 
     fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)> {
-        let mut headers = vec![
-            ("content-type".to_owned(), "application/json".to_owned()),
-            ("accept".to_owned(), "text/event-stream".to_owned()),
-        ];
-        if let Some(key) = api_key {
-            headers.push(("x-goog-api-key".to_owned(), key.to_owned()));
-        }
-        headers
+        stream_headers(api_key.map(|key| ("x-goog-api-key", key.to_owned())))
     }
 
     fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {

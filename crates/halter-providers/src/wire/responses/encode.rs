@@ -11,6 +11,7 @@ use super::tools::FunctionTool;
 use crate::limits::{RESPONSES_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
 use crate::wire::attachment::{COMMON_IMAGES, Intake};
 use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
+use crate::wire::common::{Given, is_own};
 use crate::wire::names::{CallIds, ToolNames};
 use crate::wire::structured::{Asked, NamedSchema, openai_schema};
 use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings};
@@ -29,8 +30,7 @@ pub(super) struct Encoder {
     model: ResolvedModel,
     abilities: Abilities,
     intake: Intake,
-    prompt: AssembledPrompt,
-    tools: Arc<[ToolSpec]>,
+    given: Given,
     instructions: Option<Vec<u8>>,
     functions: Elements,
     /// The dynamic part of the prompt, first of the input.
@@ -65,8 +65,7 @@ impl Encoder {
             model: model.clone(),
             abilities: Abilities::of(&model.model),
             intake: Intake::new(COMMON_IMAGES, images),
-            prompt: AssembledPrompt::default(),
-            tools: Arc::from([]),
+            given: Given::default(),
             instructions: None,
             functions: Elements::default(),
             opening: Elements::default(),
@@ -78,17 +77,17 @@ impl Encoder {
     }
 
     fn encode_prompt(&mut self) {
-        self.instructions = joined(self.prompt.static_segments()).map(|text| to_json(&text));
+        self.instructions = joined(self.given.prompt.static_segments()).map(|text| to_json(&text));
         self.opening = Elements::default();
-        if let Some(text) = joined(self.prompt.dynamic_segments()) {
+        if let Some(text) = joined(self.given.prompt.dynamic_segments()) {
             self.opening.push(&developer_message(&text));
         }
     }
 
     fn encode_tools(&mut self) {
-        self.names.learn(&self.tools);
+        self.names.learn(&self.given.tools);
         self.functions = Elements::default();
-        for spec in self.tools.iter() {
+        for spec in self.given.tools.iter() {
             let name = self.names.sent(&spec.name);
             self.functions
                 .push(&FunctionTool::new(spec, name, &mut self.warnings));
@@ -106,7 +105,7 @@ impl Encoder {
     }
 
     fn push_assistant(&mut self, message: &AssistantMessage) {
-        let own = self.said_by_this_model(message);
+        let own = is_own(message, &self.model);
         let mut kept: Vec<Option<Replay>> = message
             .parts
             .iter()
@@ -127,12 +126,6 @@ impl Encoder {
                 _ => self.push_neutral(part),
             }
         }
-    }
-
-    fn said_by_this_model(&self, message: &AssistantMessage) -> bool {
-        let meta = &message.replay_meta;
-        meta.provider_name.as_ref() == Some(&self.model.provider)
-            && meta.model.as_deref() == Some(self.model.model.as_str())
     }
 
     fn push_neutral(&mut self, part: &AssistantPart) {
@@ -236,13 +229,11 @@ impl Encoder {
 
 impl ConversationEncoder for Encoder {
     fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>) {
-        let same_prompt = std::ptr::eq(self.prompt.segments(), prompt.segments());
-        if !same_prompt && self.prompt != *prompt {
-            self.prompt = prompt.clone();
+        let changed = self.given.set(prompt, tools);
+        if changed.prompt {
             self.encode_prompt();
         }
-        if !Arc::ptr_eq(&self.tools, tools) && self.tools != *tools {
-            self.tools = Arc::clone(tools);
+        if changed.tools {
             self.encode_tools();
         }
     }

@@ -40,6 +40,7 @@ use super::{
     ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
     address,
 };
+use crate::wire::common::{bearer, stream_headers};
 use halter_protocol::{ProviderError, ResolvedModel};
 
 /// The name that opaque parts of this wire carry.
@@ -63,14 +64,7 @@ impl Wire for ResponsesWire {
     }
 
     fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)> {
-        let mut headers = vec![
-            ("content-type".to_owned(), "application/json".to_owned()),
-            ("accept".to_owned(), "text/event-stream".to_owned()),
-        ];
-        if let Some(key) = api_key {
-            headers.push(("authorization".to_owned(), format!("Bearer {key}")));
-        }
-        headers
+        stream_headers(api_key.map(bearer))
     }
 
     fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {

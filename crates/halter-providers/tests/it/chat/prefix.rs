@@ -1,7 +1,8 @@
 //! Requests only grow: what was sent once is sent again, byte for byte.
 
-use super::{WIRE, model};
-use crate::wire_kit::{OwnForm, body, encoder, messages_of, split_body, steps, text_of};
+use super::model;
+use crate::damage::Dice;
+use crate::wire_kit::{Growing, OwnForm, Step, steps};
 use halter_providers::wire::chat::{Chat, Dialect};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -57,54 +58,32 @@ proptest! {
 
     #[test]
     fn each_request_begins_with_the_one_before(steps in steps(), dialect in 0..Dialect::ALL.len()) {
-        let wire = Chat::new(Dialect::ALL[dialect]);
-        let mut growing = encoder(&wire, &model());
-        let mut messages = Vec::new();
-        let (head, mut before) = split_body(&text_of(growing.as_mut()), "messages");
-        for (number, step) in steps.into_iter().enumerate() {
-            for message in messages_of(step, number, WIRE, &Kept, &model()) {
-                growing.push(&message);
-                messages.push(message);
-                text_of(growing.as_mut());
-            }
-            let whole = text_of(growing.as_mut());
-            let (new_head, elements) = split_body(&whole, "messages");
-            prop_assert_eq!(&new_head, &head);
-            prop_assert_eq!(&elements[..before.len()], &before[..]);
-            before = elements;
-            prop_assert_eq!(check(&whole), Ok(()));
-            prop_assert_eq!(&body(&wire, &model(), &messages), &whole);
-        }
+        growing(&Chat::new(Dialect::ALL[dialect])).assert_grows(steps);
+    }
+}
+
+fn growing(wire: &Chat) -> Growing<'_> {
+    Growing {
+        wire,
+        model: model(),
+        form: &Kept,
+        elements: "messages",
+        check,
     }
 }
 
 #[test]
 fn two_hundred_turns_only_grow() {
-    use crate::damage::Dice;
-    use crate::wire_kit::Step;
     for dialect in Dialect::ALL {
-        let wire = Chat::new(dialect);
         let mut dice = Dice::new(7);
-        let mut growing = encoder(&wire, &model());
-        let mut before = split_body(&text_of(growing.as_mut()), "messages");
-        for number in 0..200 {
-            let step = match dice.roll(6) {
-                0 => Step::User,
-                1 => Step::Attachment,
-                2 => Step::Note,
-                3 => Step::OwnCutOff(1 + dice.roll(3)),
-                4 => Step::Foreign(dice.roll(4)),
-                _ => Step::Own(dice.roll(4)),
-            };
-            for message in messages_of(step, number, WIRE, &Kept, &model()) {
-                growing.push(&message);
-            }
-            let whole = text_of(growing.as_mut());
-            assert_eq!(check(&whole), Ok(()), "{} {number}", dialect.name);
-            let after = split_body(&whole, "messages");
-            assert_eq!(after.0, before.0);
-            assert_eq!(after.1[..before.1.len()], before.1[..]);
-            before = after;
-        }
+        let steps = (0..200).map(|_| match dice.roll(6) {
+            0 => Step::User,
+            1 => Step::Attachment,
+            2 => Step::Note,
+            3 => Step::OwnCutOff(1 + dice.roll(3)),
+            4 => Step::Foreign(dice.roll(4)),
+            _ => Step::Own(dice.roll(4)),
+        });
+        growing(&Chat::new(dialect)).assert_grows(steps);
     }
 }

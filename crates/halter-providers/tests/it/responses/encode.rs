@@ -1,14 +1,12 @@
 //! Requests, whole and by rule.
 
 use super::{WIRE, checker, model, wire};
-use crate::support::system;
 use crate::wire_kit::{
-    answer, assert_golden, bless, body, call, document, encoder, failed, image, opaque, prompt,
-    result, split_body, text_of, tools, user,
+    answer, assert_golden, bless, body, call, encoder, golden_request, opaque, opening, prompt,
+    result, split_body, text_of, tools,
 };
 use halter_protocol::{
     AssistantPart, Message, ProviderKind, ReasoningEffort, ResolvedModel, ToolResult, ToolSpec,
-    UserPart,
 };
 use halter_providers::wire::{ImageInput, RequestSettings, Wire};
 use serde_json::{Value, json};
@@ -34,50 +32,17 @@ fn own_answer() -> Message {
     answer(&model(), parts, None)
 }
 
-fn foreign_answer() -> Message {
-    let other = ResolvedModel {
-        provider: "anthropic".into(),
-        model: "claude".to_owned(),
-        ..model()
-    };
-    let parts = vec![
-        AssistantPart::Thinking {
-            text: "hm".to_owned(),
-            opaque: opaque("anthropic", r#"{"type":"thinking"}"#),
-        },
-        AssistantPart::text("I shall \"read\"."),
-        call("toolu_1", "search.all", json!({"for": "x", "a": 1}), None),
-        call("toolu_2", "read", json!({"path": "b"}), None),
-    ];
-    answer(&other, parts, None)
-}
-
 fn conversation() -> Vec<Message> {
-    vec![
-        user(vec![
-            UserPart::Text {
-                text: "Look at\nthis: \u{1F980}".to_owned(),
-            },
-            image("image/png"),
-            image("image/tiff"),
-            document("application/pdf", b"%PDF-1.7"),
-            document("text/markdown", b"# Notes"),
-            document("application/zip", b"PK"),
-        ]),
-        foreign_answer(),
-        result("toolu_1", "search.all", ToolResult::text("found")),
-        failed("toolu_2", "read"),
-        user(vec![UserPart::Text {
-            text: "Steer left.".to_owned(),
-        }]),
-        system("The branch is now 'main'."),
+    let mut messages = opening(&model(), "image/tiff");
+    messages.extend([
         own_answer(),
         result(
             "call_1",
             "read",
             ToolResult::json(json!({"b": 1, "a": null})),
         ),
-    ]
+    ]);
+    messages
 }
 
 fn settings() -> RequestSettings {
@@ -89,34 +54,26 @@ fn settings() -> RequestSettings {
     }
 }
 
-fn whole_request() -> (String, Vec<String>) {
+fn whole_request() -> (String, String) {
     let model = ResolvedModel {
         reasoning: Some(ReasoningEffort::High),
         max_output_tokens: Some(32_000),
         ..model()
     };
-    let mut encoder = encoder(&wire(), &model);
-    conversation()
-        .iter()
-        .for_each(|message| encoder.push(message));
-    let encoded = encoder.body(&settings()).unwrap();
-    (String::from_utf8(encoded.json).unwrap(), encoded.warnings)
+    golden_request(&wire(), &model, &conversation(), &settings())
 }
 
 #[test]
 fn a_whole_request_is_the_golden_one() {
-    let (body, warnings) = whole_request();
+    let (body, golden) = whole_request();
     checker::check(&body).unwrap();
-    let golden = format!("{body}\n{}\n", warnings.join("\n"));
     assert_golden("responses/bodies/whole.txt", &golden);
 }
 
 #[test]
 #[ignore = "writes the golden file"]
 fn write_golden_request() {
-    let (body, warnings) = whole_request();
-    let golden = format!("{body}\n{}\n", warnings.join("\n"));
-    bless("responses/bodies/whole.txt", &golden);
+    bless("responses/bodies/whole.txt", &whole_request().1);
 }
 
 #[test]

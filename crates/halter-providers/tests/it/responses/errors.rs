@@ -1,17 +1,13 @@
 //! What errors of the service mean.
 
 use super::wire;
-use crate::wire_kit::Headers;
+use crate::wire_kit::{Headers, error_of};
 use halter_protocol::{ProviderError, ProviderErrorKind};
-use halter_providers::wire::{ErrorResponse, RateLimitHints, Wire};
+use halter_providers::wire::{RateLimitHints, Wire};
 use std::time::Duration;
 
 fn error(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> ProviderError {
-    wire().error(&ErrorResponse {
-        status,
-        headers: &Headers(headers.to_vec()),
-        body: body.as_bytes(),
-    })
+    error_of(&wire(), status, headers, body)
 }
 
 fn body(message: &str, kind: &str, code: &str) -> String {

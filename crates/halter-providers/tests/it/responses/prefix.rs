@@ -1,7 +1,7 @@
 //! Requests only grow: what was sent once is sent again, byte for byte.
 
-use super::{WIRE, checker, model, wire};
-use crate::wire_kit::{OwnForm, body, encoder, messages_of, split_body, steps, text_of};
+use super::{checker, model, wire};
+use crate::wire_kit::{Growing, OwnForm, steps};
 use proptest::prelude::*;
 
 struct Items;
@@ -33,21 +33,13 @@ proptest! {
 
     #[test]
     fn each_request_begins_with_the_one_before(steps in steps()) {
-        let mut growing = encoder(&wire(), &model());
-        let mut messages = Vec::new();
-        let (head, mut before) = split_body(&text_of(growing.as_mut()), "input");
-        for (number, step) in steps.into_iter().enumerate() {
-            for message in messages_of(step, number, WIRE, &Items, &model()) {
-                growing.push(&message);
-                messages.push(message);
-                let (new_head, elements) = split_body(&text_of(growing.as_mut()), "input");
-                prop_assert_eq!(&new_head, &head);
-                prop_assert_eq!(&elements[..before.len()], &before[..]);
-                before = elements;
-            }
-            let whole = text_of(growing.as_mut());
-            prop_assert_eq!(checker::check(&whole), Ok(()));
-            prop_assert_eq!(&body(&wire(), &model(), &messages), &whole);
-        }
+        let growing = Growing {
+            wire: &wire(),
+            model: model(),
+            form: &Items,
+            elements: "input",
+            check: checker::check,
+        };
+        growing.assert_grows(steps);
     }
 }

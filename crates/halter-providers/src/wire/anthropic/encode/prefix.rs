@@ -3,6 +3,7 @@
 use super::json::{put, put_text_block};
 use super::log::CACHE_MARK;
 use crate::wire::body::{ObjectWriter, write_json};
+use crate::wire::common::Given;
 use crate::wire::names::ToolNames;
 use crate::wire::schema::object_root;
 use halter_protocol::{AssembledPrompt, PromptSegment, ToolSpec};
@@ -12,8 +13,7 @@ use std::sync::Arc;
 /// Tools and system prompt, written when they change.
 #[derive(Default)]
 pub(super) struct Prefix {
-    tools: Option<Arc<[ToolSpec]>>,
-    prompt: Option<AssembledPrompt>,
+    given: Given,
     /// The arrays as JSON text; empty where there is nothing to send.
     tools_json: Vec<u8>,
     system_json: Vec<u8>,
@@ -27,17 +27,16 @@ impl Prefix {
         tools: &Arc<[ToolSpec]>,
         names: &mut ToolNames,
     ) -> Vec<String> {
-        if !self.has_prompt(prompt) {
+        let changed = self.given.set(prompt, tools);
+        if changed.prompt {
             self.system_json = system(prompt);
-            self.prompt = Some(prompt.clone());
         }
-        if self.has_tools(tools) {
+        if !changed.tools {
             return Vec::new();
         }
         names.learn(tools);
         let (json, warnings) = tools_array(tools, names);
         self.tools_json = json;
-        self.tools = Some(Arc::clone(tools));
         warnings
     }
 
@@ -68,19 +67,6 @@ impl Prefix {
         put_tool(&mut tools, more, more.name.as_str());
         close(&mut tools);
         tools
-    }
-
-    /// Looks at addresses first: both are shared from request to request.
-    fn has_prompt(&self, prompt: &AssembledPrompt) -> bool {
-        self.prompt.as_ref().is_some_and(|known| {
-            std::ptr::eq(known.segments(), prompt.segments()) || known == prompt
-        })
-    }
-
-    fn has_tools(&self, tools: &Arc<[ToolSpec]>) -> bool {
-        self.tools
-            .as_ref()
-            .is_some_and(|known| Arc::ptr_eq(known, tools) || known == tools)
     }
 }
 
