@@ -1,6 +1,7 @@
 //! Calls that every supported system has in its own way, for programs that
 //! build on this crate and keep processes and pipes themselves.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -28,9 +29,8 @@ pub fn widen_pipe(pipe: impl AsFd, bytes: u64) {
     sys::widen_pipe(pipe, bytes);
 }
 
-/// Moves up to `limit` bytes from a pipe to `offset` of a file, without
-/// waiting for any. On Linux they are in either of the two at any moment;
-/// elsewhere they pass through the memory of this program.
+/// Moves up to `limit` bytes from a pipe to the end of a file, at `offset`,
+/// without waiting for any. They are in either of the two at any moment.
 ///
 /// # Errors
 /// If the pipe cannot be read or the file not be written.
@@ -41,6 +41,15 @@ pub fn move_to_file(
     limit: u64,
 ) -> io::Result<Moved> {
     sys::splice(pipe, file, Some(offset), limit)
+}
+
+/// Has a file end where its bytes do, if a program was killed that was in
+/// [`move_to_file`].
+///
+/// # Errors
+/// If the file cannot be read or written.
+pub fn settle_file(file: &File) -> io::Result<()> {
+    sys::settle(file)
 }
 
 /// Whether this program ignores a signal, as one that was started by `nohup`

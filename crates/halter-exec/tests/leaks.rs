@@ -2,7 +2,7 @@
 //! no zombie, no descriptor, no cgroup, no spool file. One test, in a binary
 //! of its own, because it counts what belongs to the whole process. Without
 //! control groups or a look at environments some of these commands get away.
-#![cfg(not(halter_portable))]
+#![cfg(all(target_os = "linux", not(halter_portable)))]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -64,11 +64,13 @@ impl Storage {
 
     /// Finds what an earlier program has kept.
     pub(super) fn take_up(&mut self) -> io::Result<()> {
+        sys::settle(&self.head)?;
         let in_head = self.head.metadata()?.len();
         let mut in_file = 0;
         if let Some(path) = &self.overflow_path {
             match overflow_options().open(path) {
                 Ok(file) => {
+                    sys::settle(&file)?;
                     in_file = file.metadata()?.len();
                     self.overflow = Some(Arc::new(file));
                 }

@@ -30,8 +30,8 @@ pub(crate) use backend::{
     Handover, LimitGroups, Spawner, chroot_mechanism, file_rules_mechanism, file_ruleset,
     fill_random, make_fifo, memory_file, numbered_name, open_cgroup, open_limit_group, open_place,
     open_terminal, pipe, pipe_capacity, privileges_mechanism, process_table, punch_hole,
-    read_cached, send_file, set_nonblocking, spawn, splice, splice_terminal, tree_mechanism,
-    waiting_in, widen_pipe,
+    read_cached, send_file, set_nonblocking, settle, spawn, splice, splice_terminal,
+    tree_mechanism, waiting_in, widen_pipe,
 };
 pub(crate) use child_plan::ChildPlan;
 pub use moved::Moved;

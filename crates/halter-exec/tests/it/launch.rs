@@ -105,7 +105,7 @@ fn a_running_process_has_not_ended_and_can_be_signalled_through_a_copy_of_its_ha
     assert!(!child.pidfd.has_ended(Duration::ZERO));
     assert_eq!(child.pidfd.peek().unwrap(), None);
     let copy = child.pidfd.try_clone().unwrap();
-    #[cfg(not(halter_portable))]
+    #[cfg(all(target_os = "linux", not(halter_portable)))]
     let copy = halter_exec::PidFd::from(OwnedFd::from(copy));
     copy.send(Signal::KILL).unwrap();
     assert_eq!(end_of(&child).status.signal, Some(9));

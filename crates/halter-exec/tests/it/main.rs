@@ -8,15 +8,16 @@
     missing_docs
 )]
 
+#[cfg(all(target_os = "linux", not(halter_portable)))]
 mod cgroups;
 // Hundreds of commands, each with a look at `ps` there.
-#[cfg(not(halter_portable))]
+#[cfg(all(target_os = "linux", not(halter_portable)))]
 mod differential;
 mod input;
 mod launch;
 mod limits;
 mod output;
-#[cfg(not(halter_portable))]
+#[cfg(all(target_os = "linux", not(halter_portable)))]
 mod privileges;
 mod processes;
 mod run;
@@ -27,5 +28,5 @@ mod shell_host;
 mod spool;
 mod support;
 mod terminal;
-#[cfg(not(halter_portable))]
+#[cfg(all(target_os = "linux", not(halter_portable)))]
 mod walking;

@@ -12,7 +12,7 @@ pub(super) fn look(docker: &DockerSettings) -> Isolation {
         .map(|level| IsolationLevel {
             name: level.name,
             state: match level.state {
-                LevelState::Enforced { .. } => IsolationState::Enforced,
+                LevelState::Enforced { by } => IsolationState::Enforced { by },
                 LevelState::Unavailable { reason } => IsolationState::Unavailable { reason },
                 _ => IsolationState::Unavailable {
                     reason: "not known to this version".to_owned(),
@@ -20,6 +20,10 @@ pub(super) fn look(docker: &DockerSettings) -> Isolation {
             },
         })
         .collect();
+    levels.extend(sys::guarantees().map(|(name, found)| IsolationLevel {
+        name,
+        state: state(found.map(str::to_owned).map_err(str::to_owned)),
+    }));
     levels.push(IsolationLevel {
         name: "container",
         state: container(docker),
@@ -28,18 +32,25 @@ pub(super) fn look(docker: &DockerSettings) -> Isolation {
 }
 
 fn container(docker: &DockerSettings) -> IsolationState {
-    if let Err(reason) = sys::sees_containers() {
-        return IsolationState::Unavailable {
-            reason: reason.to_owned(),
-        };
-    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let environment = halter_exec::Environment::new().with("PATH", path);
     let program = docker.program.as_os_str();
-    match halter_exec::find_program(program, &environment, "/".as_ref()) {
-        Ok(found) if found.exists() => IsolationState::Enforced,
-        Ok(_) | Err(_) => IsolationState::Unavailable {
-            reason: format!("there is no program `{}`", docker.program.display()),
-        },
+    let found =
+        sys::sees_containers().map_err(str::to_owned).and_then(
+            |()| match halter_exec::find_program(program, &environment, "/".as_ref()) {
+                Ok(found) if found.exists() => Ok(found.display().to_string()),
+                _ => Err(format!(
+                    "there is no program `{}`",
+                    docker.program.display()
+                )),
+            },
+        );
+    state(found)
+}
+
+fn state(found: Result<String, String>) -> IsolationState {
+    match found {
+        Ok(by) => IsolationState::Enforced { by },
+        Err(reason) => IsolationState::Unavailable { reason },
     }
 }

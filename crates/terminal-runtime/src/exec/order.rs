@@ -305,6 +305,18 @@ pub struct Isolation {
     pub levels: Vec<IsolationLevel>,
 }
 
+impl Isolation {
+    /// What enforces the level of this name, if anything does.
+    #[must_use]
+    pub fn enforced_by(&self, name: &str) -> Option<&str> {
+        let level = self.levels.iter().find(|level| level.name == name)?;
+        match &level.state {
+            IsolationState::Enforced { by } => Some(by),
+            IsolationState::Unavailable { .. } => None,
+        }
+    }
+}
+
 /// One mechanism.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IsolationLevel {
@@ -318,7 +330,10 @@ pub struct IsolationLevel {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IsolationState {
     /// It is in force, or will be when it is asked for.
-    Enforced,
+    Enforced {
+        /// By what.
+        by: String,
+    },
     /// It is not there, for this reason; asking for it is an error.
     Unavailable {
         /// Why.

@@ -28,6 +28,7 @@ pub(super) struct Records {
 impl Records {
     pub(super) fn new(pipe: OwnedFd, file: OwnedFd) -> io::Result<Self> {
         let file = File::from(file);
+        system::settle_file(&file)?;
         Ok(Self {
             pipe: watch_descriptor(pipe, Interest::READABLE)?,
             stored: file.metadata()?.len(),

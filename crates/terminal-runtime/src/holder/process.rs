@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use halter_exec::{Signal, reap_any};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{getpid, getuid};
+use rustix::process::{Pid, getpid, getuid, kill_process_group};
 
 use super::message::{Exit, Key, ProcessState, Reply, Request, Unit, UnitKind, VERSION};
 use super::socket::{self, Arriving, Outbox, must_wait};
@@ -326,8 +326,12 @@ impl Holder {
     }
 
     /// Kills everything that descends from here and collects it. Nothing
-    /// escapes: whatever loses its parent becomes a child of this process.
+    /// escapes where whatever loses its parent becomes a child of this
+    /// process; elsewhere it may be found in its group.
     fn end(&mut self) {
+        for leader in self.table.running().filter_map(Pid::from_raw) {
+            let _ = kill_process_group(leader, rustix::process::Signal::KILL);
+        }
         let own = getpid().as_raw_nonzero().get();
         let begun = Instant::now();
         let all_gone = || loop {

@@ -266,6 +266,11 @@ impl Table {
         Some(key)
     }
 
+    /// The processes that run.
+    pub(super) fn running(&self) -> impl Iterator<Item = i32> {
+        self.keys_by_pid.keys().copied()
+    }
+
     /// Whether something is at work.
     pub(super) fn is_working(&self) -> bool {
         self.slots.values().any(|slot| slot.working)

@@ -423,7 +423,10 @@ pub struct DescribedLevel {
     pub name: String,
     /// `enforced` or `unavailable`.
     pub state: String,
-    /// Why it is unavailable.
+    /// By what it is enforced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why it is unavailable, and what there is instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -18,6 +18,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use halter_exec::{LimitKind, LimitMechanism};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -57,6 +58,8 @@ struct Inner {
     /// Makes the names of commands and streams.
     names: RandomState,
     named: AtomicU64,
+    /// Whether the processes of one session can be counted.
+    counts_processes: bool,
     draining: AtomicBool,
     memory: Mutex<Option<(Moment, u64)>>,
     /// Everything that runs commands, however their clients fare.
@@ -79,12 +82,16 @@ impl Service {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, CoreError> {
         let (core, adopted) = Core::start(core).await?;
+        let isolation = core.describe();
+        let counting = isolation.enforced_by(LimitKind::Processes.level());
+        let counts_processes = counting.is_some_and(|by| by != LimitMechanism::Rlimit.name());
         let service = Self {
             inner: Arc::new(Inner {
                 pool: SessionPool::new(settings.max_sessions, Arc::clone(&clock)),
                 settings,
                 transports: Mutex::default(),
                 core,
+                counts_processes,
                 jobs: Mutex::default(),
                 started: clock.now(),
                 clock,
@@ -201,13 +208,14 @@ impl Service {
     pub fn describe(&self) -> Description {
         let settings = &self.inner.settings;
         let level = |level: crate::exec::IsolationLevel| {
-            let (state, reason) = match level.state {
-                IsolationState::Enforced => ("enforced", None),
-                IsolationState::Unavailable { reason } => ("unavailable", Some(reason)),
+            let (state, by, reason) = match level.state {
+                IsolationState::Enforced { by } => ("enforced", Some(by), None),
+                IsolationState::Unavailable { reason } => ("unavailable", None, Some(reason)),
             };
             DescribedLevel {
                 name: level.name.to_owned(),
                 state: state.to_owned(),
+                by,
                 reason,
             }
         };
@@ -238,7 +246,7 @@ impl Service {
                 max_idle_s: seconds(settings.max_idle),
                 session_ttl_s: seconds(settings.session_ttl),
                 child_memory_bytes: settings.limits.memory_bytes.unwrap_or(0),
-                child_processes: settings.limits.processes.unwrap_or(0),
+                child_processes: self.default_limits(None).processes.unwrap_or(0),
                 child_cpu_s: settings.limits.cpu_seconds.unwrap_or(0),
             },
         }

@@ -58,13 +58,14 @@ impl Service {
             None => self.inner.settings.default_timeout,
         };
         let image = params.docker.map(|docker| docker.image);
+        let image = image.or_else(|| self.inner.settings.docker_image.clone());
         let mut spec = SessionSpec {
             shell: PathBuf::from(text("shell", params.shell, DEFAULT_SHELL)?),
             environment,
             working_dir: PathBuf::from(text("working_dir", params.working_dir, DEFAULT_DIRECTORY)?),
             chroot: params.chroot.map(PathBuf::from),
-            limits: self.limits(params.limits),
-            container_image: image.or_else(|| self.inner.settings.docker_image.clone()),
+            limits: self.limits(params.limits, image.as_deref()),
+            container_image: image,
             note: Bytes::new(),
         };
         check_paths(&spec)?;
@@ -91,8 +92,19 @@ impl Service {
         })
     }
 
-    fn limits(&self, given: Option<LimitParams>) -> Limits {
-        let defaults = self.inner.settings.limits;
+    /// What the commands of a session may use that asks for nothing else.
+    pub(super) fn default_limits(&self, image: Option<&str>) -> Limits {
+        let settings = &self.inner.settings;
+        let mut limits = settings.limits;
+        // What other programs of this user run must not count.
+        if image.is_none() && settings.processes_by_default && !self.inner.counts_processes {
+            limits.processes = None;
+        }
+        limits
+    }
+
+    fn limits(&self, given: Option<LimitParams>, image: Option<&str>) -> Limits {
+        let defaults = self.default_limits(image);
         let given = given.unwrap_or_default();
         let choose = |given: Option<u64>, default: Option<u64>| match given {
             Some(0) => None,

@@ -378,6 +378,7 @@ impl Sources {
                 processes: self.limit("child-nproc")?,
                 cpu_seconds: self.limit("child-cpu-sec")?,
             },
+            processes_by_default: matches!(self.lookup("child-nproc").1, Source::Default),
             allow_root: self.switch("allow-root")?,
             state_dir: self.path("state-dir"),
             discovery_dir: self.discovery_dir(),
@@ -444,6 +445,7 @@ mod tests {
         assert_eq!(settings.limits.cpu_seconds, Some(300));
         assert_eq!(settings.limits.memory_bytes, Some(512 * 1024 * 1024));
         assert_eq!(settings.limits.processes, Some(64));
+        assert!(settings.processes_by_default);
         assert_eq!(settings.grace, Duration::from_secs(5));
         assert!(settings.allow_root);
     }
@@ -458,6 +460,7 @@ mod tests {
         assert_eq!(settings.max_sessions, 3);
         assert_eq!(settings.session_max_commands, Some(2));
         assert_eq!(settings.limits.processes, Some(1));
+        assert!(!settings.processes_by_default);
     }
 
     #[test]

@@ -217,7 +217,7 @@ pub const SETTINGS: &[Setting] = &[
         "N",
         "64",
         CHILDREN,
-        "Processes of a session; 0 for any number",
+        "Processes of a session; 0 for any number; the default holds where control groups count them",
     ),
     setting(
         "child-cpu-sec",

@@ -12,7 +12,7 @@ use rustix::net::{
 };
 use tokio::io::{Interest, Ready};
 
-use super::{ProcessStat, rights};
+use super::{Guarantee, ProcessStat, rights};
 
 /// A new socket for messages that are whole or not there at all.
 pub(crate) fn channel() -> io::Result<OwnedFd> {
@@ -192,4 +192,14 @@ pub(crate) fn stat(pid: i32) -> Option<ProcessStat> {
         parent: fields.get(1)?.parse().ok()?,
         start_time: fields.get(19)?.parse().ok()?,
     })
+}
+
+/// What the runtime can rely on besides the levels of isolation.
+pub(crate) fn guarantees() -> [Guarantee; 4] {
+    [
+        ("orphans_collected", Ok("subreaper")),
+        ("output_survives_kill", Ok("splice")),
+        ("input_survives_kill", Ok("sendfile")),
+        ("state_in_memory", Ok("memory files")),
+    ]
 }

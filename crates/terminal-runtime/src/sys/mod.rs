@@ -20,9 +20,13 @@ use portable as backend;
 
 pub(crate) use backend::{
     Arriving, ChildEnds, HANGUP, Unsent, accept, channel, descriptor_path, environment_of, finish,
-    is_hangup, namespace_of, open_descriptors, place_in, processes, receive, sees_containers, send,
-    stat, take_in_orphans, way_into,
+    guarantees, is_hangup, namespace_of, open_descriptors, place_in, processes, receive,
+    sees_containers, send, stat, take_in_orphans, way_into,
 };
+/// A property of the runtime by its stable name: what gives it, or what there
+/// is instead.
+pub(crate) type Guarantee = (&'static str, Result<&'static str, &'static str>);
+
 /// What tells a process apart from a later one with the same number, and who
 /// made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use halter_exec::Environment;
 use rustix::process::geteuid;
-use terminal_runtime::exec::{ExecStdin, IsolationState, Limits, TerminalSize};
+use terminal_runtime::exec::{ExecStdin, Limits, TerminalSize};
 
 use crate::support::{Runtime, argv, command, finished, fresh, order, settings};
 
@@ -47,9 +47,7 @@ pub fn add_null(root: &Path) {
 async fn a_session_has_a_root_of_its_own() {
     let Some(root) = small_root() else { return };
     let runtime = Runtime::start().await;
-    let levels = runtime.core.describe().levels;
-    let chroot = levels.iter().find(|level| level.name == "chroot").unwrap();
-    if chroot.state != IsolationState::Enforced {
+    if runtime.core.describe().enforced_by("chroot").is_none() {
         println!("skipped: needs the right to change the root directory");
         let session = runtime
             .session_with(|spec| spec.chroot = Some(root.path().to_owned()))
@@ -118,11 +116,8 @@ async fn each_limit_is_kept_or_refused_with_a_reason() {
     let done = finished(&exec).await;
     // XCPU, or KILL where soft and hard limit are the same.
     assert!(matches!(done.end.signal, Some(24 | 9)), "{done:?}");
-    let levels = runtime.core.describe().levels;
-    let enforced = |name: &str| {
-        let level = levels.iter().find(|level| level.name == name).unwrap();
-        level.state == IsolationState::Enforced
-    };
+    let isolation = runtime.core.describe();
+    let enforced = |name: &str| isolation.enforced_by(name).is_some();
     if enforced("limit_processes") {
         let few = limited(Limits {
             processes: Some(8),
@@ -207,6 +202,22 @@ pub fn engine(directory: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
+#[cfg(any(not(target_os = "linux"), halter_portable))]
+#[tokio::test]
+async fn a_container_is_refused_where_its_processes_cannot_be_seen() {
+    let runtime = Runtime::start().await;
+    let session = runtime
+        .session_with(|spec| spec.container_image = Some("trl-test:1".to_owned()))
+        .await;
+    let refused = runtime.exec_order(session, order(fresh("true"))).await;
+    assert_eq!(refused.unwrap_err().code(), "isolation_unavailable");
+    runtime.shutdown().await;
+}
+
+#[cfg_attr(
+    any(not(target_os = "linux"), halter_portable),
+    ignore = "the processes of containers cannot be seen here"
+)]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_runs_in_a_container() {
     let place = tempfile::tempdir().unwrap();

@@ -116,8 +116,14 @@ async fn at_least_later(exec: &terminal_runtime::exec::Exec) -> Vec<u8> {
     }
 }
 
+/// A tree with members that left their session, and where the system can find
+/// even those, their parent too.
+#[cfg(all(target_os = "linux", not(halter_portable)))]
 const TREE: &str = "setsid sh -c 'echo $$; trap \"\" INT TERM; while :; do sleep 1000; done' & \
                     (setsid sh -c 'echo $$; sleep 1000' &) ; sleep 1000";
+#[cfg(not(all(target_os = "linux", not(halter_portable))))]
+const TREE: &str = "setsid sh -c 'echo $$; trap \"\" INT TERM; while :; do sleep 1000; done' & \
+                    (sh -c 'echo $$; sleep 1000' &) ; sleep 1000";
 
 async fn tree_pids(exec: &terminal_runtime::exec::Exec) -> Vec<String> {
     let mut reader = exec.reader(Stream::Stdout, 0);

@@ -143,11 +143,69 @@ fn runtimes_are_found_and_described() {
             .as_array()
             .unwrap()
             .iter()
-            .all(|level| { level["state"] == "enforced" || level["reason"].is_string() })
+            .all(|level| match level["state"].as_str().unwrap() {
+                "enforced" => level["by"].is_string() && level["reason"].is_null(),
+                _ => level["by"].is_null() && level["reason"].is_string(),
+            })
     );
     assert_eq!(described["transports"][0]["kind"], "unix");
     let schema: serde_json::Value = serde_json::from_str(&list("schema")).unwrap();
     assert!(schema["methods"]["exec.run"].is_object());
+}
+
+/// Whether this was built for the system's own mechanisms, or for any Unix.
+const ON_LINUX: bool = cfg!(all(target_os = "linux", not(halter_portable)));
+
+#[test]
+fn a_runtime_says_what_is_weaker_here() {
+    let runtime = Runtime::start();
+    let output = command(runtime.directory.path())
+        .args(["--socket", runtime.socket().to_str().unwrap(), "describe"])
+        .output()
+        .unwrap();
+    let described: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let level = |name: &str| {
+        let levels = described["isolation"].as_array().unwrap();
+        let found = levels.iter().find(|level| level["name"] == name);
+        found.unwrap_or_else(|| panic!("{name} is missing"))
+    };
+    let only_on_linux = [
+        ("orphans_collected", "subreaper"),
+        ("input_survives_kill", "sendfile"),
+        ("state_in_memory", "memory files"),
+    ];
+    for (name, by) in only_on_linux {
+        let level = level(name);
+        match ON_LINUX {
+            true => assert_eq!(
+                (&level["state"], &level["by"]),
+                (&"enforced".into(), &by.into())
+            ),
+            false => assert_eq!(level["state"], "unavailable"),
+        }
+    }
+    let mover = if ON_LINUX {
+        "splice"
+    } else {
+        "shared mappings"
+    };
+    assert_eq!(level("output_survives_kill")["by"], mover);
+    if !ON_LINUX {
+        for name in [
+            "process_tree",
+            "no_new_privileges",
+            "landlock",
+            "limit_cpu",
+            "container",
+        ] {
+            assert_eq!(level(name)["state"], "unavailable", "{name}");
+        }
+        for name in ["limit_memory", "limit_cpu_time"] {
+            assert_eq!(level(name)["by"], "rlimit", "{name}");
+        }
+        // A default that would count what others run does not hold.
+        assert_eq!(described["limits"]["child_processes"], 0);
+    }
 }
 
 #[test]

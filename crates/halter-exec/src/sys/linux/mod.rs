@@ -27,5 +27,7 @@ pub(crate) use levels::{
 pub(crate) use limit_groups::LimitGroups;
 pub(crate) use pidfd::child_ends;
 pub use pidfd::{PidFd, reap_any};
-pub(crate) use splice::{memory_file, punch_hole, read_cached, send_file, splice, waiting_in};
+pub(crate) use splice::{
+    memory_file, punch_hole, read_cached, send_file, settle, splice, waiting_in,
+};
 pub(crate) use terminal::{open_terminal, splice_terminal};

@@ -22,10 +22,18 @@ pub(crate) fn splice(
     offset: Option<u64>,
     limit: u64,
 ) -> io::Result<Moved> {
-    let waiting = waiting_in(&from)?;
-    if !matches!(waiting, Moved::Bytes(_)) {
-        return Ok(waiting);
+    let waiting = match waiting_in(&from)? {
+        Moved::Bytes(count) => count,
+        other => return Ok(other),
+    };
+    match offset {
+        // The end of a pipe may look like bytes of which there are none.
+        Some(offset) => super::landing::land(from, to, offset, waiting.max(1).min(limit)),
+        None => through_memory(from, to, limit),
     }
+}
+
+fn through_memory(from: impl AsFd, to: impl AsFd, limit: u64) -> io::Result<Moved> {
     let mut buffer = [0; LARGE_PIECE_BYTES];
     let most = usize::try_from(limit).unwrap_or(LARGE_PIECE_BYTES);
     let part = most.min(LARGE_PIECE_BYTES);
@@ -35,11 +43,7 @@ pub(crate) fn splice(
         Err(Errno::AGAIN | Errno::INTR) => return Ok(Moved::WouldBlock),
         Err(error) => return Err(error.into()),
     };
-    let bytes = buffer.get(..count).unwrap_or_default();
-    match offset {
-        Some(offset) => File::from(to.as_fd().try_clone_to_owned()?).write_all_at(bytes, offset)?,
-        None => write_all(to, bytes)?,
-    }
+    write_all(to, buffer.get(..count).unwrap_or_default())?;
     Ok(Moved::Bytes(count as u64))
 }
 
@@ -74,7 +78,33 @@ pub(crate) fn waiting_in(pipe: impl AsFd) -> io::Result<Moved> {
     })
 }
 
+/// Gives back the space of a part of a file, keeping its size. Where that
+/// cannot be done the space stays taken.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) {
+    use std::os::fd::AsRawFd;
+    /// Holes are made of whole blocks.
+    const BLOCK_BYTES: u64 = 4096;
+    let start = offset.next_multiple_of(BLOCK_BYTES);
+    let end = (offset + length) / BLOCK_BYTES * BLOCK_BYTES;
+    let numbers = (
+        libc::off_t::try_from(start),
+        libc::off_t::try_from(end.saturating_sub(start)),
+    );
+    if let (Ok(fp_offset), Ok(fp_length @ 1..)) = numbers {
+        let hole = libc::fpunchhole_t {
+            fp_flags: 0,
+            reserved: 0,
+            fp_offset,
+            fp_length,
+        };
+        // SAFETY: the descriptor is open, and the call only reads `hole`.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_PUNCHHOLE, &hole) };
+    }
+}
+
 /// Files keep the space they once took.
+#[cfg(not(target_vendor = "apple"))]
 pub(crate) fn punch_hole(_: &File, _: u64, _: u64) {}
 
 /// An empty file without a name; it vanishes with its last handle.

@@ -2,14 +2,15 @@
 //!
 //! Weaker than the Linux one, and [the ladder](crate::isolation_ladder) says
 //! so: no control groups, so that a process can leave its tree; numbers
-//! instead of handles, so that a signal can hit a stranger; bytes that pass
-//! through this program's memory, so that a kill can lose some.
+//! instead of handles, so that a signal can hit a stranger; input that passes
+//! through this program's memory, so that a kill can give some of it twice.
 
 mod absent;
 mod bytes;
 mod fork;
 mod handle;
 mod handover;
+mod landing;
 mod limit_groups;
 pub(crate) mod process_table;
 
@@ -27,4 +28,5 @@ pub use handle::{PidFd, reap_any};
 pub(crate) use handover::{
     Handover, fill_random, make_fifo, pipe, pipe_capacity, set_nonblocking, widen_pipe,
 };
+pub(crate) use landing::settle;
 pub(crate) use limit_groups::LimitGroups;

@@ -13,7 +13,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use tokio::io::{Interest, Ready};
 
-use super::ProcessStat;
+use super::{Guarantee, ProcessStat};
 pub(crate) use child_ends::ChildEnds;
 pub(crate) use framing::{Arriving, Unsent, finish, receive, send};
 pub(crate) use place::place_in;
@@ -110,4 +110,27 @@ pub(crate) fn environment_of(_: i32) -> io::Result<Vec<u8>> {
 /// A process that lives: only asked for containers.
 pub(crate) fn stat(_: i32) -> Option<ProcessStat> {
     None
+}
+
+/// What the runtime can rely on besides the levels of isolation.
+pub(crate) fn guarantees() -> [Guarantee; 4] {
+    [
+        (
+            "orphans_collected",
+            Err(
+                "a process that loses its parent leaves the runtime's sight, \
+                 unless it stays in its group",
+            ),
+        ),
+        ("output_survives_kill", Ok("shared mappings")),
+        (
+            "input_survives_kill",
+            Err("input that the daemon hands over at the moment it is killed may be given twice"),
+        ),
+        (
+            "state_in_memory",
+            Err("the state of shells passes through files of mode 0600, \
+                 and output through files without a name"),
+        ),
+    ]
 }
