@@ -9,6 +9,7 @@ mod walk;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub use held::HeldTree;
@@ -144,6 +145,9 @@ pub(crate) struct ProcessTree {
     // Dropped in this order: the grip may lie within the sandbox.
     grip: TreeGrip,
     sandbox: Option<OwnSandbox>,
+    /// Members that a walk found before, by number and start time: the parent
+    /// that showed them may have ended since.
+    found: Mutex<HashSet<(i32, u64)>>,
 }
 
 /// A sandbox made for one tree, removed with it.
@@ -200,6 +204,7 @@ impl ProcessTree {
             leader,
             grip,
             sandbox,
+            found: Mutex::default(),
         }
     }
 
@@ -231,10 +236,15 @@ impl ProcessTree {
 
     fn look_except(&self, spared: &Spared) -> Look {
         let Look { members, unclear } = self.look();
-        Look {
-            members: walk::without(members, self.leader, spared),
-            unclear,
+        let members = walk::without(members, self.leader, spared);
+        if let TreeGrip::Walk { .. } = &self.grip {
+            let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            *found = members
+                .iter()
+                .map(|member| (member.pid, member.start_time))
+                .collect();
         }
+        Look { members, unclear }
     }
 
     /// The living members besides the leader. With a cgroup, a leader that is
@@ -274,7 +284,8 @@ impl ProcessTree {
                 if let Err(error) = swept {
                     tracing::warn!(%error, "processes cannot be listed");
                 }
-                walk::tree_members(&all, self.leader, |pid| {
+                let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+                walk::tree_members(&all, self.leader, &found, |pid| {
                     marks.get(&pid).copied().unwrap_or(EnvironmentLook::Lacks)
                 })
             }

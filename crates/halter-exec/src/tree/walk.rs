@@ -6,17 +6,20 @@ use super::{Look, Member, Spared};
 use crate::sys::stat::{EnvironmentLook, KERNEL_THREADS, Stat};
 
 /// Living members of the tree: the leader's session and group, everything
-/// that carries the mark, and everything that descends from those; and
-/// whether there is a process that may yet turn out to be one.
+/// that carries the mark or was found before, and everything that descends
+/// from those; and whether there is a process that may yet turn out to be one.
 pub(super) fn tree_members(
     all: &[Stat],
     leader: Member,
+    found: &HashSet<(i32, u64)>,
     mark: impl Fn(i32) -> EnvironmentLook,
 ) -> Look {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let mut unclear = false;
     let mut belongs = |stat: &Stat| {
-        if [stat.pid, stat.session, stat.group].contains(&leader.pid) {
+        if [stat.pid, stat.session, stat.group].contains(&leader.pid)
+            || found.contains(&(stat.pid, stat.start_time))
+        {
             return true;
         }
         if stat.is_dead() || stat.parent == KERNEL_THREADS {
@@ -129,7 +132,7 @@ mod tests {
             stat(900_006, 900_005, 900_006),
             stat(900_007, 1, 900_007),
         ];
-        let found = tree_members(&all, member(900_001, 1), |pid| match pid {
+        let found = tree_members(&all, member(900_001, 1), &HashSet::new(), |pid| match pid {
             900_005 => EnvironmentLook::Has,
             _ => EnvironmentLook::Lacks,
         });
@@ -138,8 +141,25 @@ mod tests {
             [900_001, 900_002, 900_003, 900_004, 900_005, 900_006]
         );
         assert!(!found.unclear);
-        let found = tree_members(&all, member(900_001, 1), |_| EnvironmentLook::Unclear);
+        let found = tree_members(&all, member(900_001, 1), &HashSet::new(), |_| {
+            EnvironmentLook::Unclear
+        });
         assert!(found.unclear);
+    }
+
+    #[test]
+    fn a_member_that_was_found_stays_one_when_its_parent_ends() {
+        let all = [
+            stat(900_001, 1, 900_001),
+            stat(900_002, 1, 900_002),
+            stat(900_003, 900_002, 900_003),
+            stat(900_004, 1, 900_004),
+        ];
+        // The last one's number belonged to another when it was found.
+        let before = HashSet::from([(900_002, 100), (900_004, 99)]);
+        let lacks = |_| EnvironmentLook::Lacks;
+        let found = tree_members(&all, member(900_001, 1), &before, lacks);
+        assert_eq!(pids(&found.members), [900_001, 900_002, 900_003]);
     }
 
     #[test]
@@ -149,7 +169,9 @@ mod tests {
         let mut older = stat(900_003, 1, 900_001);
         older.start_time = 99;
         let all = [stat(900_001, 1, 900_001), zombie, older];
-        let found = tree_members(&all, member(900_001, 1), |_| EnvironmentLook::Lacks);
+        let found = tree_members(&all, member(900_001, 1), &HashSet::new(), |_| {
+            EnvironmentLook::Lacks
+        });
         assert_eq!(pids(&found.members), [900_001]);
     }
 

@@ -9,11 +9,17 @@ use crate::support::{
     PATIENCE, Runtime, all, argv, at_least, command, finished, fresh, order, until,
 };
 
-/// Waits until all of these are gone and collected.
+/// Waits until all of these are gone, and collected where that is ours to do.
 async fn all_gone(pids: Vec<String>) {
     for pid in pids {
-        let path = std::path::Path::new("/proc").join(pid.trim());
-        until("the process is gone", || !path.exists()).await;
+        let path = std::path::Path::new("/proc").join(pid.trim()).join("stat");
+        let gone = || match std::fs::read_to_string(&path) {
+            Ok(stat) => {
+                cfg!(any(not(target_os = "linux"), halter_portable)) && stat.contains(") Z ")
+            }
+            Err(_) => true,
+        };
+        until("the process is gone", gone).await;
     }
 }
 
