@@ -21,13 +21,11 @@ use super::tree::Tree;
 use super::trees::Past;
 use crate::holder::{EndWatch, Exit, ProcessEnd, Request};
 use crate::limits::{CANCEL_GRACE, YOUTH_BEAT};
+use crate::sys;
 
 /// The shortest and longest pause between two looks at a tree that is being
 /// brought down.
 const LOOK_PAUSE: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(20));
-
-/// Time after which a command's process number is asked for.
-const LONG_LIVED: Duration = Duration::from_millis(50);
 
 /// Why a command is brought to its end.
 #[derive(Debug, Clone, Copy)]
@@ -158,7 +156,7 @@ impl Exec {
                     stop = Some(reason);
                 }
                 Heard::Signal(signal, scope) => self.signal_process(signal, scope, &grip).await,
-                Heard::Grown => old = Some(Instant::now() + LONG_LIVED),
+                Heard::Grown => old = Some(Instant::now() + sys::NUMBER_NEEDED_AFTER),
                 Heard::Old => {
                     old = None;
                     self.learn_pid().await;

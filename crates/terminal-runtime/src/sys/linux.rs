@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
@@ -141,6 +142,10 @@ pub(crate) fn way_into(pipe: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(Some(open(path, flags, Mode::empty())?))
 }
+
+/// After which time the number of a command's process is asked for: its tree
+/// can be found without.
+pub(crate) const NUMBER_NEEDED_AFTER: Duration = Duration::from_millis(50);
 
 /// Descriptors this process has open.
 pub(crate) fn open_descriptors() -> u64 {

@@ -7,6 +7,7 @@ mod place;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -73,6 +74,10 @@ pub(crate) fn descriptor_path(_: i32, _: i32) -> Option<PathBuf> {
 pub(crate) fn way_into(_: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }
+
+/// After which time the number of a command's process is asked for: nothing
+/// else leads to its tree.
+pub(crate) const NUMBER_NEEDED_AFTER: Duration = Duration::ZERO;
 
 /// Descriptors this process has open.
 pub(crate) fn open_descriptors() -> u64 {
