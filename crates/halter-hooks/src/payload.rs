@@ -8,12 +8,15 @@
 //! |---|---|
 //! | `SessionStart` | `source` (`startup`, `resume`), `working_dir` |
 //! | `SessionEnd` | `reason` |
-//! | `UserPromptSubmit` | `prompt` |
+//! | `UserPromptSubmit` | `prompt`, and `attachments` if there are any |
 //! | `PreToolUse` | `tool_name`, `tool_input`, `tool_use_id` |
 //! | `PostToolUse` | the same and `tool_response` |
 //! | `PostToolUseFailure` | those of `PreToolUse` and `error` |
 //! | `Notification` | `notification_type`, `message` |
 //! | `Stop` | `stop_hook_active`, `last_assistant_message` |
+//!
+//! `attachments` lists images and documents as `{"kind": "image", "media_type":
+//! "image/png", "bytes": 1234}`.
 //!
 //! A `tool_response` is a string, any JSON, `null`, or, for a result with images
 //! or documents, a list of parts. Their bytes are not in it: a hook is told
@@ -25,6 +28,7 @@ use crate::event::HookEventName;
 use halter_protocol::encoding::escape_path;
 use halter_protocol::{
     ContentPart, ModelId, NotificationItem, SessionId, ToolCall, ToolError, ToolResult, TurnId,
+    UserMessage,
 };
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -84,8 +88,12 @@ impl HookPayload<'_> {
     }
 
     /// The payload of [`HookEventName::UserPromptSubmit`].
-    pub fn user_prompt_submit(&self, prompt: &str) -> Value {
-        self.with(HookEventName::UserPromptSubmit, [("prompt", json!(prompt))])
+    pub fn user_prompt_submit(&self, message: &UserMessage) -> Value {
+        let prompt = ("prompt", json!(message.plain_text()));
+        let attached: Vec<Value> = message.attachments().map(part_value).collect();
+        let attached = (!attached.is_empty()).then(|| ("attachments", Value::Array(attached)));
+        let fields = [prompt].into_iter().chain(attached);
+        self.with(HookEventName::UserPromptSubmit, fields)
     }
 
     /// The payload of [`HookEventName::PreToolUse`].
@@ -220,21 +228,30 @@ fn response_value(result: &ToolResult) -> Value {
     match result {
         ToolResult::Empty => Value::Null,
         ToolResult::Json { value } => value.clone(),
-        ToolResult::Parts { parts } => parts.iter().enumerate().map(part_value).collect(),
+        ToolResult::Parts { parts } => parts.iter().enumerate().map(referred_part).collect(),
         other => Value::String(other.to_model_text()),
     }
 }
 
-fn part_value((index, part): (usize, &ContentPart)) -> Value {
+/// A part of a result; an image or document says which it is.
+fn referred_part((index, part): (usize, &ContentPart)) -> Value {
+    let mut value = part_value(part);
+    if let (Some(_), Some(fields)) = (part.media(), value.as_object_mut()) {
+        fields.insert("part".to_owned(), json!(index));
+    }
+    value
+}
+
+fn part_value(part: &ContentPart) -> Value {
     let kind = match part {
         ContentPart::Document { .. } => "document",
         _ => "image",
     };
     match part.media() {
         None => json!({"kind": "text", "text": part.describe()}),
-        Some((media_type, data)) => json!({
-            "kind": kind, "media_type": media_type, "bytes": data.len(), "part": index,
-        }),
+        Some((media_type, data)) => {
+            json!({"kind": kind, "media_type": media_type, "bytes": data.len()})
+        }
     }
 }
 
@@ -293,8 +310,14 @@ mod tests {
         );
         check(
             HookEventName::UserPromptSubmit,
-            &base.user_prompt_submit("hello"),
+            &base.user_prompt_submit(&UserMessage::text("hello")),
             json!({"prompt": "hello"}),
+        );
+        check(
+            HookEventName::UserPromptSubmit,
+            &base.user_prompt_submit(&UserMessage::text("look").with_image("image/png", [1, 2])),
+            json!({"prompt": "look",
+                   "attachments": [{"kind": "image", "media_type": "image/png", "bytes": 2}]}),
         );
         check(
             HookEventName::PreToolUse,

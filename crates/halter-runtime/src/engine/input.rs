@@ -238,7 +238,7 @@ pub enum HookPoint {
     /// A user prompt is about to join the transcript.
     UserPromptSubmit {
         /// The prompt.
-        prompt: String,
+        message: UserMessage,
     },
     /// A tool is about to run.
     PreToolUse {

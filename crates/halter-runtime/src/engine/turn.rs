@@ -272,16 +272,12 @@ impl Engine {
     }
 
     fn prompt_hooks_or_messages(&mut self) {
-        if !self.catalog.has_hooks(HookPointKind::UserPromptSubmit) {
+        let prompt = self.turn.as_ref().and_then(|turn| turn.prompt.clone());
+        let hooked = self.catalog.has_hooks(HookPointKind::UserPromptSubmit);
+        let Some(message) = prompt.filter(|_| hooked) else {
             return self.open_with_prompt();
-        }
-        let prompt = self
-            .turn
-            .as_ref()
-            .and_then(|turn| turn.prompt.as_ref())
-            .map(UserMessage::plain_text)
-            .unwrap_or_default();
-        let id = self.run_hooks(HookPoint::UserPromptSubmit { prompt });
+        };
+        let id = self.run_hooks(HookPoint::UserPromptSubmit { message });
         self.set_phase(Phase::Prompt(id));
     }
 

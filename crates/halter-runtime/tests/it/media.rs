@@ -176,6 +176,28 @@ async fn results_of_one_answer_share_the_room_of_the_session() {
     assert_eq!(taken.sum::<usize>(), SESSION_ATTACHMENTS);
 }
 
+#[tokio::test]
+async fn a_hook_knows_what_a_prompt_brings() {
+    let no_pictures = Hook::callback(HookEventName::UserPromptSubmit, |input| async move {
+        match input.field("attachments") {
+            Some(attached) => HookResponse::block(attached.to_string()),
+            None => HookResponse::passthrough(),
+        }
+    });
+    let harness = Harness::scripted(["fine"]).hook(no_pictures).start();
+    let session = harness.session().await;
+    let message = UserMessage::text("look").with_document("application/pdf", pdf());
+    let turn = session.submit_turn(Turn::new(message)).await.unwrap();
+    let (code, told) = failure(&collect(turn).await);
+    assert_eq!(code, "hook_blocked");
+    assert!(
+        told.contains("\"media_type\":\"application/pdf\""),
+        "{told}"
+    );
+    let events = harness.run(&session, "no picture").await;
+    assert_eq!(events.kinds().last(), Some(&"turn_completed"));
+}
+
 fn rewriting(output: serde_json::Value) -> Hook {
     Hook::callback(HookEventName::PostToolUse, move |_| {
         let output = output.clone();

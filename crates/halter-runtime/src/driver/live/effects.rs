@@ -430,7 +430,7 @@ fn hook_payload(
             _ => SessionStartSource::Startup,
         }),
         HookPoint::SessionEnd { reason } => payload.session_end(reason),
-        HookPoint::UserPromptSubmit { prompt } => payload.user_prompt_submit(prompt),
+        HookPoint::UserPromptSubmit { message } => payload.user_prompt_submit(message),
         HookPoint::PreToolUse { call } => payload.pre_tool_use(call),
         HookPoint::PostToolUse { call, result } => payload.post_tool_use(call, result),
         HookPoint::PostToolUseFailure { call, error } => payload.post_tool_use_failure(call, error),
