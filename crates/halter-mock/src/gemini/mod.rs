@@ -165,15 +165,26 @@ fn conversation(request: &Request<'_>) -> Conversation {
     conversation
 }
 
+/// Bytes in a part. The service takes members in both spellings, and its own
+/// SDK sends these in either.
+fn inline_data(part: &Value) -> Option<&Value> {
+    look::present(part, "inlineData").or_else(|| look::present(part, "inline_data"))
+}
+
+fn file_data(part: &Value) -> Option<&Value> {
+    look::present(part, "fileData").or_else(|| look::present(part, "file_data"))
+}
+
+/// The type of the bytes.
+fn mime_type(media: &Value) -> Option<&str> {
+    look::text(media, "mimeType").or_else(|| look::text(media, "mime_type"))
+}
+
 fn images(parts: &[Value]) -> usize {
     parts
         .iter()
-        .filter_map(|part| {
-            look::present(part, "inlineData").or_else(|| look::present(part, "fileData"))
-        })
-        .filter(|media| {
-            look::text(media, "mimeType").is_some_and(|kind| kind.starts_with("image/"))
-        })
+        .filter_map(|part| inline_data(part).or_else(|| file_data(part)))
+        .filter(|media| mime_type(media).is_some_and(|kind| kind.starts_with("image/")))
         .count()
 }
 

@@ -7,6 +7,7 @@ refuses requests a strict server would refuse. Prints one line per conversation
 and exits with 1 if any failed.
 """
 
+import base64
 import json
 import sys
 import traceback
@@ -28,6 +29,11 @@ RESULT = json.dumps({"path": "fixture.txt", "content": "parity fixture"})
 READ_PROMPT = "Please read it. mock:read_file_roundtrip"
 READ_ANSWER = "The file says: parity fixture"
 THINK_PROMPT = "Please look. mock:thinking_tool"
+IMAGE_PROMPT = "Please look at the picture. mock:image_result"
+IMAGE_ANSWER = "I see 1 images."
+# Not much of a picture, but its bytes need both odd letters of base64.
+PNG = b"\x89PNG\r\n\x1a\n\xff\xfe\xfb\xef\xbe\xff"
+PNG_BASE64 = base64.b64encode(PNG).decode()
 
 
 def equal(actual, expected):
@@ -95,6 +101,28 @@ def anthropic_tools():
         model="claude-sonnet-5", max_tokens=500, messages=messages, tools=ANTHROPIC_TOOLS
     )
     equal(last.content[0].text, READ_ANSWER)
+
+
+def anthropic_image_result():
+    client = anthropic_client()
+    messages = [{"role": "user", "content": IMAGE_PROMPT}]
+    first = client.messages.create(
+        model="claude-sonnet-5", max_tokens=500, messages=messages, tools=ANTHROPIC_TOOLS
+    )
+    source = {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": first.content[0].id,
+        "content": [{"type": "text", "text": "a picture"}, {"type": "image", "source": source}],
+    }
+    messages += [
+        {"role": "assistant", "content": first.content},
+        {"role": "user", "content": [result]},
+    ]
+    last = client.messages.create(
+        model="claude-sonnet-5", max_tokens=500, messages=messages, tools=ANTHROPIC_TOOLS
+    )
+    equal(last.content[0].text, IMAGE_ANSWER)
 
 
 def anthropic_streamed_thinking_tools():
@@ -218,6 +246,25 @@ def responses_tools():
         model="gpt-5.6", input=items, tools=RESPONSES_TOOLS, store=False
     )
     equal(last.output_text, READ_ANSWER)
+
+
+def responses_image_result():
+    client = openai_client()
+    items = [{"role": "user", "content": IMAGE_PROMPT}]
+    first = client.responses.create(
+        model="gpt-5.6", input=items, tools=RESPONSES_TOOLS, store=False
+    )
+    items += first.output
+    output = [
+        {"type": "input_text", "text": "a picture"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{PNG_BASE64}"},
+    ]
+    call_id = first.output[0].call_id
+    items.append({"type": "function_call_output", "call_id": call_id, "output": output})
+    last = client.responses.create(
+        model="gpt-5.6", input=items, tools=RESPONSES_TOOLS, store=False
+    )
+    equal(last.output_text, IMAGE_ANSWER)
 
 
 def responses_streamed_thinking_tools():
@@ -401,6 +448,25 @@ def gemini_tools():
     equal(last.text, READ_ANSWER)
 
 
+def gemini_image_result():
+    client = gemini_client()
+    contents = [gemini_user(IMAGE_PROMPT)]
+    first = client.models.generate_content(
+        model="gemini-3-pro", contents=contents, config=gemini_config()
+    )
+    answers = gemini_answers(first.function_calls, "a picture")
+    answers.parts[0].function_response.parts = [
+        types.FunctionResponsePart(
+            inline_data=types.FunctionResponseBlob(mime_type="image/png", data=PNG)
+        )
+    ]
+    contents += [first.candidates[0].content, answers]
+    last = client.models.generate_content(
+        model="gemini-3-pro", contents=contents, config=gemini_config()
+    )
+    equal(last.text, IMAGE_ANSWER)
+
+
 def gemini_streamed_thinking_tools():
     client = gemini_client()
     contents = [gemini_user(THINK_PROMPT)]
@@ -445,12 +511,14 @@ CONVERSATIONS = [
     anthropic_text,
     anthropic_streaming,
     anthropic_tools,
+    anthropic_image_result,
     anthropic_streamed_thinking_tools,
     anthropic_models_and_count,
     anthropic_errors,
     responses_text,
     responses_streaming,
     responses_tools,
+    responses_image_result,
     responses_streamed_thinking_tools,
     responses_errors_and_count,
     chat_text,
@@ -460,6 +528,7 @@ CONVERSATIONS = [
     gemini_text,
     gemini_streaming,
     gemini_tools,
+    gemini_image_result,
     gemini_streamed_thinking_tools,
     gemini_models_and_count,
     gemini_errors,

@@ -3,7 +3,7 @@
 
 use crate::codec::Problem;
 use crate::gemini::answer::{call_signature, signs};
-use crate::gemini::{is_response, role};
+use crate::gemini::{file_data, inline_data, is_response, mime_type, role};
 use crate::look;
 use crate::media::{self, Fault};
 use crate::seal;
@@ -125,8 +125,7 @@ fn check_media(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
     }
     for (place, part) in inside.iter().enumerate() {
         let at = format!("{at}.function_response.parts[{place}]");
-        let known = ["inlineData", "fileData"];
-        if !known.iter().any(|key| look::present(part, key).is_some()) {
+        if inline_data(part).or_else(|| file_data(part)).is_none() {
             return Err(Problem::invalid(format!(
                 "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field"
             )));
@@ -137,10 +136,10 @@ fn check_media(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
 }
 
 fn check_inline(part: &Value, at: &str, model: &str, taken: &[&str]) -> Result<(), Problem> {
-    let Some(inline) = look::present(part, "inlineData") else {
+    let Some(inline) = inline_data(part) else {
         return Ok(());
     };
-    let media_type = look::text(inline, "mimeType").unwrap_or_default();
+    let media_type = mime_type(inline).unwrap_or_default();
     if media_type.starts_with("image/") && media::is_text_only(model) {
         return Err(Problem::invalid(format!(
             "Image input modality is not enabled for models/{model}"
@@ -152,8 +151,10 @@ fn check_inline(part: &Value, at: &str, model: &str, taken: &[&str]) -> Result<(
     {
         return Ok(());
     }
+    // Both alphabets of base64 are the same bytes.
     let data = look::text(inline, "data").unwrap_or_default();
-    media::check(media_type, data, taken).map_err(|fault| match fault {
+    let data = data.replace('-', "+").replace('_', "/");
+    media::check(media_type, &data, taken).map_err(|fault| match fault {
         Fault::Type => Problem::invalid(format!("Unsupported MIME type: {media_type}")),
         Fault::Encoding => Problem::invalid(format!(
             "Invalid value at '{at}.inline_data.data' (TYPE_BYTES), Base64 decoding failed"
