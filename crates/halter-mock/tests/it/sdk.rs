@@ -73,7 +73,7 @@ async fn the_official_sdks_hold_their_conversations() {
     );
     assert_eq!(
         said.lines().filter(|line| line.starts_with("ok ")).count(),
-        21
+        24
     );
     service.stop().await;
 }

@@ -76,6 +76,23 @@ async fn a_full_minute_goes_at_once_and_the_rest_waits_for_the_bucket() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn unset_means_half_a_million_tokens_a_minute() {
+    let unset = |tokens: usize| {
+        let mut request = request(1, tokens);
+        request.model.tokens_per_minute = None;
+        request
+    };
+    let answer = || Reply::new().text("ok").usage(usage(250_000, 0));
+    let provider = limited([answer(), answer(), answer()]);
+    let began = Instant::now();
+    ask(&provider, unset(250_000)).await;
+    ask(&provider, unset(250_000)).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    ask(&provider, unset(250_000)).await;
+    assert_eq!(began.elapsed().as_secs(), 30);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_really_used_is_paid_and_cache_reads_are_free() {
     let provider = limited([
         Reply::new().text("ok").usage(usage(100, 100_000)),
