@@ -352,7 +352,7 @@ impl Core {
         })
     }
 
-    /// Removes what no session has any more: groups and spools.
+    /// Removes what no session has any more: groups, shared files and spools.
     pub(super) fn tidy(&self) {
         let sessions: HashSet<String> = lock(&self.inner.sessions)
             .keys()
@@ -364,6 +364,12 @@ impl Core {
         }
         if let Ok(own) = Cgroup::own() {
             let _ = Cgroup::sweep(&own, &self.inner.prefix, keep);
+        }
+        let shared = std::fs::read_dir(self.inner.settings.state_dir.join("shared"));
+        for entry in shared.into_iter().flatten().flatten() {
+            if !keep(&entry.file_name().to_string_lossy()) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
         }
         let keys: HashSet<String> = lock(&self.inner.execs)
             .known

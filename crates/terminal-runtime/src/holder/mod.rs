@@ -7,8 +7,8 @@
 //!
 //! It is this same program in a hidden mode, started by the daemon. A daemon
 //! that is killed and started again finds it by its socket and is given
-//! everything back. What the daemon sends is one datagram each, so that every
-//! message has happened wholly or not at all when the daemon dies.
+//! everything back. What the daemon sends happens wholly or not at all when
+//! the daemon dies.
 
 mod codec;
 mod link;

@@ -146,3 +146,74 @@ pub(crate) fn receive<'a>(
     arriving.returned = true;
     Ok((&arriving.message, fds))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::channel_pair;
+    use super::*;
+
+    const MOST: usize = 4 << 20;
+
+    fn next(socket: &OwnedFd, arriving: &mut Arriving) -> io::Result<(Vec<u8>, usize)> {
+        let (message, fds) = receive(socket.as_fd(), arriving, MOST)?;
+        Ok((message.to_vec(), fds.len()))
+    }
+
+    #[test]
+    fn descriptors_come_with_their_own_message() {
+        let (ours, theirs) = channel_pair().unwrap();
+        let mut unsent = Unsent::default();
+        let mut arriving = Arriving::default();
+        for count in [0_u8, 2, 1, 0, 3] {
+            let fds = vec![ours.as_fd(); count.into()];
+            send(ours.as_fd(), &[b"with ", &[count]], &fds, &mut unsent).unwrap();
+        }
+        for count in [0_u8, 2, 1, 0, 3] {
+            let expected = ([b"with ".as_slice(), &[count]].concat(), count.into());
+            assert_eq!(next(&theirs, &mut arriving).unwrap(), expected);
+        }
+        let empty = next(&theirs, &mut arriving).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    /// More than the socket holds: the sender must come back for the rest.
+    #[test]
+    fn a_message_sent_in_parts_comes_whole_and_half_a_message_never() {
+        let (ours, theirs) = channel_pair().unwrap();
+        let mut unsent = Unsent::default();
+        let mut arriving = Arriving::default();
+        let large = vec![7_u8; MOST];
+        send(ours.as_fd(), &[&large], &[ours.as_fd()], &mut unsent).unwrap();
+        let second = send(ours.as_fd(), &[b"second"], &[], &mut unsent).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
+        let whole = loop {
+            match next(&theirs, &mut arriving) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    assert!(!unsent.is_empty());
+                    let _ = finish(ours.as_fd(), &mut unsent);
+                }
+                other => break other.unwrap(),
+            }
+        };
+        assert!(unsent.is_empty() && whole == (large.clone(), 1));
+        // One whose sender is gone before all of it went has not happened.
+        send(ours.as_fd(), &[&large], &[], &mut unsent).unwrap();
+        assert!(!unsent.is_empty());
+        drop(ours);
+        assert!(loop {
+            match next(&theirs, &mut arriving) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => break other.unwrap().0.is_empty(),
+            }
+        });
+    }
+
+    #[test]
+    fn a_length_nobody_sends_ends_the_connection() {
+        let (ours, theirs) = channel_pair().unwrap();
+        let mut arriving = Arriving::default();
+        rustix::io::write(&ours, &[0xff; HEAD_BYTES]).unwrap();
+        let error = next(&theirs, &mut arriving).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+    }
+}
