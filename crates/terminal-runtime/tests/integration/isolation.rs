@@ -54,6 +54,10 @@ fn can_run_twelve(client: &mut Plain, session: &str) -> bool {
     result["stderr"] == "" && result["exit_code"] == 0
 }
 
+#[cfg_attr(
+    any(not(target_os = "linux"), halter_portable),
+    ignore = "processes of root are not limited here"
+)]
 #[test]
 fn limits_come_from_the_client_or_else_from_the_runtime() {
     let runtime = Runtime::with(&Plan {
@@ -99,6 +103,10 @@ fn limits_come_from_the_client_or_else_from_the_runtime() {
     }
 }
 
+#[cfg_attr(
+    any(not(target_os = "linux"), halter_portable),
+    ignore = "the processes of containers cannot be seen here"
+)]
 #[test]
 fn a_client_chooses_the_image_of_its_session_or_the_runtime_does() {
     let place = tempfile::tempdir().unwrap();
@@ -135,6 +143,10 @@ fn a_client_chooses_the_image_of_its_session_or_the_runtime_does() {
     }
 }
 
+#[cfg_attr(
+    any(not(target_os = "linux"), halter_portable),
+    ignore = "the processes of containers cannot be seen here"
+)]
 #[test]
 fn an_image_that_cannot_be_used_is_named() {
     let runtime = Runtime::with(&Plan {
@@ -155,6 +167,10 @@ fn an_image_that_cannot_be_used_is_named() {
     assert!(message.contains("/no/such/docker"), "{message}");
 }
 
+#[cfg_attr(
+    any(not(target_os = "linux"), halter_portable),
+    ignore = "the processes of containers cannot be seen here"
+)]
 #[test]
 fn a_container_that_does_not_start_is_not_left_behind() {
     use std::os::unix::fs::PermissionsExt as _;
