@@ -221,7 +221,8 @@ impl Core {
         let exec = match (&order.what, order.pty) {
             (ExecWhat::Command(text), None) => {
                 let text = text.clone();
-                self.start_in_shell(&session, order, &text).await?
+                // Much larger than the other, which must not carry it along.
+                Box::pin(self.start_in_shell(&session, order, &text)).await?
             }
             _ => self.start_process(&session, order).await?,
         };

@@ -112,7 +112,8 @@ impl Session {
                     message: format!("making `{}` failed: {error}", shared.ours.display()),
                 })?;
             }
-            container.ready(settings).await?;
+            // Rare and large: not a part of every command.
+            Box::pin(container.ready(settings)).await?;
         }
         Ok(())
     }
@@ -127,7 +128,7 @@ impl Session {
     /// Removes all that was made for it.
     pub(super) async fn clear(&self, settings: &CoreSettings) {
         if let Some(container) = &self.container {
-            container.remove(settings).await;
+            Box::pin(container.remove(settings)).await;
         }
         self.trees.end().await;
         if let Some(shared) = &self.shared {

@@ -138,8 +138,8 @@ impl Service {
     /// is its end; a client that goes meanwhile gets [`Answer::Nobody`].
     pub async fn call(&self, id: &RequestId, call: Call, client: &Client) -> Answer {
         let answer = match call {
-            Call::SessionCreate(params) => line(id, self.create(*params).await),
-            Call::SessionDestroy(params) => line(id, self.destroy(&params).await),
+            Call::SessionCreate(params) => line(id, Box::pin(self.create(*params)).await),
+            Call::SessionDestroy(params) => line(id, Box::pin(self.destroy(&params)).await),
             Call::ExecRun(params) => self.run(*params, client).await,
             Call::ExecStream(params) => self.stream(*params).await,
             Call::ExecWait(params) => self.wait(&params, client).await,
