@@ -20,7 +20,8 @@ __halter_save() {
         builtin printf 'builtin pushd -n -- %q\n' "${DIRSTACK[__halter_entry]}"
       done
     fi
-    builtin printf 'builtin cd -- %q\n' "${PWD-}"
+    # Where that is gone, what is left to say is where the shell is instead.
+    builtin printf 'builtin cd -- %q || builtin cd -P .\n' "${PWD-}"
     case ${OLDPWD+set} in set) builtin printf 'OLDPWD=%q\n' "$OLDPWD" ;; esac
     if (($# > 2)); then
       builtin printf 'set --'

@@ -44,8 +44,12 @@ impl Dialect {
         }
     }
 
-    pub(super) fn arguments(self, invocation: Invocation) -> Vec<OsString> {
+    pub(super) fn arguments(self, program: &Path, invocation: Invocation) -> Vec<OsString> {
         let arguments: &[&str] = match (self, invocation) {
+            // It would read the files of whoever types at it.
+            (Self::Posix, _) if program.file_name() == Some(OsStr::new("zsh")) => {
+                &["-f", "-i", "-s"]
+            }
             (Self::Bash, Invocation::Script) => &["--noprofile", "--norc", "/dev/stdin"],
             (Self::Bash, Invocation::Stdin) => &["--noprofile", "--norc", "-s"],
             (Self::Posix, _) => &["-i", "-s"],

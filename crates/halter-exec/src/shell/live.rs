@@ -50,7 +50,9 @@ impl<P: ShellProcess> LiveShell<P> {
                 record.status,
                 prologue.display(),
             ))),
-            Ok(None) => Err(failed("it exited at once".to_owned())),
+            Ok(None) => Err(failed(
+                "it exited at once; it must be a POSIX shell".to_owned(),
+            )),
             Err(_) => Err(failed(format!(
                 "no answer within {} s; it must be a POSIX shell",
                 SHELL_START_DEADLINE.as_secs()

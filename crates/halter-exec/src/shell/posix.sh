@@ -1,3 +1,11 @@
+# Zsh has its own ideas of builtins, traps and prompts, also when it is asked
+# to do as others do.
+case ${ZSH_VERSION-} in
+  ?*)
+    setopt posix_builtins posix_traps interactive_comments
+    unsetopt prompt_sp prompt_cr bang_hist zle monitor
+    ;;
+esac
 PS1= PS2=
 __halter_mark=${HALTER_EXEC_TREE-}
 export PWD
@@ -6,13 +14,27 @@ __halter_end() {
   printf 'E %s %d %s\000' "$1" "$2" "$PWD" >&9
 }
 __halter_status() { return "$1"; }
+# Zsh also lists options that cannot be set, and fails at them.
+__halter_options() {
+  case ${ZSH_VERSION-} in '')
+    set +o
+    return
+    ;;
+  esac
+  set +o | while IFS= read -r __halter_line; do
+    case ${__halter_line##* } in
+      interactive | login | monitor | privileged | restricted | shinstdin | singlecommand | zle) ;;
+      *) printf '%s\n' "$__halter_line" ;;
+    esac
+  done
+}
 __halter_save() {
   {
     printf '%s\000' "$PWD"
     export -p
-    printf 'cd -- "$PWD"\numask %s\n' "$(umask)"
+    printf 'cd -- "$PWD" || cd -P .\numask %s\n' "$(umask)"
     trap
-    set +o
+    __halter_options
     printf '#complete %s\n' "$1"
   } >"$2" 2>/dev/null
 }

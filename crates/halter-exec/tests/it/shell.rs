@@ -1,6 +1,6 @@
 //! Persistent shells.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use halter_exec::{CommandOutcome, Environment, PersistentShell, ShellCommand, ShellConfig};
@@ -406,5 +406,82 @@ async fn a_posix_shell_does_as_far_as_it_can() {
     assert!(outcome.timed_out);
     assert_eq!(outcome.stdout.to_text(), "begun\n");
     assert_eq!(output(&mut shell, "echo $x [$ONCE]").await, "a b []\n");
+    shell.close().await;
+}
+
+#[tokio::test]
+async fn a_shell_that_follows_one_whose_directory_is_gone_says_where_it_is() {
+    for program in ["bash", "sh"] {
+        let home = tempfile::tempdir().unwrap();
+        let mut config = ShellConfig::new(environment(), home.path());
+        config.program = Some(program.into());
+        let mut shell = PersistentShell::new(config);
+        let gone = home.path().join("gone");
+        let text = format!("mkdir {0}; cd {0}; rmdir {0}", gone.display());
+        // A shell stays where it is, as long as it is there.
+        assert_eq!(run(&mut shell, &text).await.cwd, gone);
+        run(&mut shell, "kill -9 $$").await;
+        let outcome = run(&mut shell, "pwd").await;
+        let shown = format!("{}\n", home.path().display());
+        assert_eq!(outcome.stdout.to_text(), shown, "{program}");
+        assert_eq!(outcome.cwd, home.path(), "{program}");
+        shell.close().await;
+    }
+}
+
+/// A program on the path of whoever runs the tests.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&path).map(|place| place.join(name));
+    places.find(|place| place.exists())
+}
+
+#[tokio::test]
+async fn zsh_stays_zsh_and_keeps_its_state() {
+    let Some(program) = on_path("zsh") else {
+        println!("skipped: needs zsh");
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(
+        home.path().join(".zshrc"),
+        "echo read >&2; export RC=read\n",
+    )
+    .unwrap();
+    let environment = environment().with("HOME", home.path());
+    let mut config = ShellConfig::new(environment, "/");
+    config.program = Some(program);
+    let mut shell = PersistentShell::new(config);
+    run(
+        &mut shell,
+        "cd /tmp; export x='a  b'; f() { echo f; }; setopt extended_glob",
+    )
+    .await;
+    let text = "pwd; print -l $x; f; a=(1 2); echo $a[1] \"hi! [$RC]\"; [[ -o extended_glob ]]";
+    assert_eq!(output(&mut shell, text).await, "/tmp\na  b\nf\n1 hi! []\n");
+    for (text, stdout, code) in [
+        ("echo one; export y=2; exit 6", "one\n", 6),
+        ("pwd; echo $y; [[ -o extended_glob ]]", "/tmp\n2\n", 0),
+        ("trap 'echo bye' EXIT; (exit 3)", "bye\n", 3),
+        ("set -e; false; echo no", "", 1),
+        ("set +e; cat <<E\nhere\nE", "here\n", 0),
+        ("exec echo instead", "instead\n", 0),
+        ("sleep 0.01 & wait; echo $x", "a  b\n", 0),
+    ] {
+        let outcome = run(&mut shell, text).await;
+        assert_eq!(outcome.stderr.to_text(), "", "{text}");
+        assert_eq!(outcome.stdout.to_text(), stdout, "{text}");
+        assert_eq!(outcome.status.code, Some(code), "{text}");
+    }
+    let outcome = run(&mut shell, "if").await;
+    assert!(outcome.stderr.to_text().contains("parse error"));
+    for endless in ["echo begun; sleep 300", "echo begun; while :; do :; done"] {
+        let mut command = ShellCommand::new(endless);
+        command.deadline = Some(Duration::from_millis(300));
+        let outcome = run_command(&mut shell, command).await;
+        assert!(outcome.timed_out);
+        assert_eq!(outcome.stdout.to_text(), "begun\n");
+    }
+    assert_eq!(output(&mut shell, "echo $x $y").await, "a  b 2\n");
     shell.close().await;
 }

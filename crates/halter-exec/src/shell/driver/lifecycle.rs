@@ -60,7 +60,7 @@ impl<H: ShellHost> ShellDriver<H> {
             .map_err(|source| ExecError::io("preparing the shell", source))?;
         let mut failure = no_shell();
         for invocation in dialect.invocations() {
-            let arguments = dialect.arguments(*invocation);
+            let arguments = dialect.arguments(&program, *invocation);
             let launch = ShellLaunch {
                 program: &program,
                 arguments: &arguments,
