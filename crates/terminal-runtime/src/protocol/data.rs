@@ -89,7 +89,8 @@ pub struct SessionInfo {
     pub name: Option<String>,
     /// The shell.
     pub shell: String,
-    /// Where its next command runs.
+    /// Where its shell is. Commands by `argv` and `fresh` ones have nothing of
+    /// the shell's state and start where the session did.
     pub working_dir: String,
     /// `creating`, `idle`, `running` or `terminated`.
     pub state: String,

@@ -151,7 +151,7 @@ impl Session {
         lock(&self.live).commands
     }
 
-    /// Where its next command runs.
+    /// Where its shell is.
     #[must_use]
     pub fn working_dir(&self) -> String {
         let live = lock(&self.live);

@@ -149,6 +149,9 @@ async fn each_limit_is_kept_or_refused_with_a_reason() {
     runtime.shutdown().await;
 }
 
+/// Engines of containers take long and all of a machine: one at a time.
+pub static ENGINE_TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// A `docker`-compatible program with everything in a directory of its own,
 /// and an image in it; `None` where that cannot be.
 pub fn engine(directory: &Path) -> Option<PathBuf> {
@@ -220,6 +223,7 @@ async fn a_container_is_refused_where_its_processes_cannot_be_seen() {
 )]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_runs_in_a_container() {
+    let _turn = ENGINE_TURN.lock().await;
     let place = tempfile::tempdir().unwrap();
     let Some(program) = engine(place.path()) else {
         return;

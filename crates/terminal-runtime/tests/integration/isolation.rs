@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::confinement::{add_null, engine, small_root};
+use crate::confinement::{ENGINE_TURN, add_null, engine, small_root};
 use crate::plain::Plain;
 use crate::runtime::{Plan, Runtime};
 
@@ -75,15 +75,17 @@ fn limits_come_from_the_client_or_else_from_the_runtime() {
         (&json!(8), &json!(1), &json!(512 * 1024 * 1024))
     );
     let usual = session_with(&mut client, json!({"shell": "/bin/bash"}));
-    if is_enforced(&mut client, "limit_processes") {
-        assert!(!can_run_twelve(&mut client, &usual));
-        for processes in [0, 100] {
-            let create = json!({"shell": "/bin/bash", "limits": {"processes": processes}});
-            let more = session_with(&mut client, create);
-            assert!(can_run_twelve(&mut client, &more), "{processes}");
-        }
-    } else {
-        println!("skipped: needs a limit on processes");
+    if !is_enforced(&mut client, "limit_processes") {
+        // Somebody asked for it: nothing runs without it.
+        let reply = client.call("exec.run", json!({"session_id": usual, "argv": ["true"]}));
+        assert_eq!(reply["error"]["reason"], "isolation_unavailable", "{reply}");
+        return;
+    }
+    assert!(!can_run_twelve(&mut client, &usual));
+    for processes in [0, 100] {
+        let create = json!({"shell": "/bin/bash", "limits": {"processes": processes}});
+        let more = session_with(&mut client, create);
+        assert!(can_run_twelve(&mut client, &more), "{processes}");
     }
     let seconds = |client: &mut Plain, session: &str| {
         let params = json!({"session_id": session, "argv": ["sh", "-c", "ulimit -t"]});
@@ -108,7 +110,29 @@ fn limits_come_from_the_client_or_else_from_the_runtime() {
     ignore = "the processes of containers cannot be seen here"
 )]
 #[test]
+fn usual_limits_that_cannot_be_kept_do_not_keep_commands_from_running() {
+    let runtime = Runtime::start();
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    assert_eq!(client.run(&session, "echo runs")["stdout"], "runs\n");
+    let described = client.ok("runtime.describe", json!({}));
+    let levels = described["isolation"].as_array().unwrap();
+    let counting = levels
+        .iter()
+        .find(|level| level["name"] == "limit_processes");
+    let by = counting.unwrap()["by"].as_str();
+    let is_counted = by.is_some_and(|by| by != "rlimit");
+    let limit = &described["limits"]["child_processes"];
+    assert_eq!(limit, if is_counted { 64 } else { 0 });
+}
+
+#[cfg_attr(
+    any(not(target_os = "linux"), halter_portable),
+    ignore = "the processes of containers cannot be seen here"
+)]
+#[test]
 fn a_client_chooses_the_image_of_its_session_or_the_runtime_does() {
+    let _turn = ENGINE_TURN.blocking_lock();
     let place = tempfile::tempdir().unwrap();
     let Some(program) = engine(place.path()) else {
         return;

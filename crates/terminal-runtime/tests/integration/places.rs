@@ -54,6 +54,10 @@ fn the_socket_is_for_its_user_only() {
             .output()
             .unwrap()
     };
+    if as_nobody(&["--version"]).status.code() != Some(0) {
+        println!("skipped: needs the right to become another user");
+        return;
+    }
     let output = as_nobody(&["ping"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(125), "{said}");

@@ -28,7 +28,14 @@ fn holds_under(options: &[&str]) {
         println!("skipped: needs root, setpriv, and a build that others may read");
         return;
     }
-    let parts = ["core::", "adoption::", "confinement::", "holder::"];
+    let parts = [
+        "core::",
+        "adoption::",
+        "confinement::",
+        "holder::",
+        "isolation::",
+        "places::",
+    ];
     let output = setpriv(own.as_os_str(), &parts).unwrap();
     assert!(
         output.status.success(),

@@ -569,7 +569,10 @@ fn any_program_that_takes_a_command_can_be_the_shell_of_a_fresh_one() {
     );
     assert_eq!(reply["error"]["code"], "COMMAND_FAILED", "{reply}");
     let message = reply["error"]["message"].as_str().unwrap();
-    assert!(message.contains("odd-shell"), "{message}");
+    assert!(
+        message.contains("odd-shell") && message.contains("POSIX shell"),
+        "{message}"
+    );
 }
 
 #[test]
