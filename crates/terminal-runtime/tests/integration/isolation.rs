@@ -105,10 +105,6 @@ fn limits_come_from_the_client_or_else_from_the_runtime() {
     }
 }
 
-#[cfg_attr(
-    any(not(target_os = "linux"), halter_portable),
-    ignore = "the processes of containers cannot be seen here"
-)]
 #[test]
 fn usual_limits_that_cannot_be_kept_do_not_keep_commands_from_running() {
     let runtime = Runtime::start();
