@@ -71,8 +71,18 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::limits::YOUTH_BEAT;
 
     const PERIOD: Duration = Duration::from_millis(4);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_is_young_for_two_beats_at_most() {
+        assert_eq!(YOUTH_BEAT, PERIOD);
+        let pulse = Pulse::start(YOUTH_BEAT);
+        let began = Instant::now();
+        pulse.pass().await;
+        assert_eq!(began.elapsed(), 2 * YOUTH_BEAT);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn everybody_waits_for_one_to_two_periods() {
