@@ -118,6 +118,14 @@ pub const KEPT_RESULTS: usize = 2 * MAX_KEPT_EXECS;
 /// How long the core keeps an ended command that nobody tells it to forget.
 pub const KEPT_RESULT_TIME: Duration = Duration::from_secs(1800);
 
+/// Bytes of an entry in the journal of a shell; what is longer is told to the
+/// holder in a message.
+pub const MAX_JOURNAL_ENTRY_BYTES: usize = 32 * 1024;
+
+/// How long the streams of a command in a warm shell may go without being
+/// watched: most commands have ended by then.
+pub const UNWATCHED_TIME: Duration = Duration::from_millis(2);
+
 /// Bytes of what a shell has said about its commands that are kept before
 /// they are forgotten.
 pub const MAX_RECORD_FILE_BYTES: u64 = 64 * 1024;

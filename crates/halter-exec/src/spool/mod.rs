@@ -151,6 +151,21 @@ impl Spool {
         }
     }
 
+    /// Gives the memory file back, empty, if nobody else has this stream any
+    /// more: no reader, and nobody who still sends a part of it.
+    #[must_use]
+    pub fn reclaim(self) -> Option<File> {
+        let Shared { storage, head, .. } = Arc::into_inner(self.shared)?;
+        let storage = storage.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let used = storage.stored() > 0 || storage.dropped() > 0;
+        drop(storage);
+        let memory = Arc::into_inner(head)?;
+        if used {
+            memory.set_len(0).ok()?;
+        }
+        Some(memory)
+    }
+
     /// An empty memory file for a new spool.
     ///
     /// # Errors

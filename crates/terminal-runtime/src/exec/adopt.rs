@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,6 +13,7 @@ use halter_exec::{
 
 use super::core::Core;
 use super::handle::Exec;
+use super::ledger::JournalRecord;
 use super::lock;
 use super::order::AdoptedSession;
 use super::output::{Flow, Flows};
@@ -21,7 +23,8 @@ use super::shell::{HolderHost, HolderShell};
 use super::start::{Streams, spool_path};
 use super::trees::Past;
 use crate::holder::{
-    EndWatch, FoundSlot, GivenUnit, Key, ProcessEnd, ProcessState, Request, Source, UnitKind,
+    EndWatch, FoundSlot, GivenUnit, Journal, Key, ProcessEnd, ProcessState, Request, Source, Start,
+    UnitKind, read_journal,
 };
 use crate::session::SessionId;
 
@@ -30,12 +33,94 @@ use crate::session::SessionId;
 struct Estate {
     session: Option<(Key, SessionRecord)>,
     count: Option<(Key, u64)>,
-    shell: Option<(FoundSlot, Vec<u8>)>,
+    shell: Option<FoundShell>,
     processes: Vec<(FoundSlot, ShellProcessRecord)>,
     execs: Vec<(FoundSlot, ExecRecord)>,
+    /// The number of commands that the shell's journal tells.
+    noted_commands: u64,
+}
+
+/// The slot of a shell.
+struct FoundShell {
+    slot: FoundSlot,
+    sequence: u64,
+    state: Vec<u8>,
+    journal: Option<File>,
 }
 
 impl Estate {
+    /// Reads the journal of the shell: what it tells, if it is newer than the
+    /// shell's own record, and the command that it tells of, with a slot of its
+    /// own from now on. Returns what the holder is to be told.
+    fn read_journal(&mut self) -> Vec<Request> {
+        let Some(shell) = &mut self.shell else {
+            return Vec::new();
+        };
+        let units = &mut shell.slot.units;
+        let found = units
+            .iter()
+            .position(|unit| unit.unit.kind == UnitKind::Journal);
+        let file = found
+            .and_then(|place| units.remove(place).take(0))
+            .map(File::from);
+        let newest = file.as_ref().and_then(read_journal);
+        shell.journal = file;
+        let newer = newest.filter(|entry| entry.sequence > shell.sequence);
+        let Some(entry) = newer else {
+            return Vec::new();
+        };
+        shell.sequence = entry.sequence;
+        let record = match JournalRecord::decode(&entry.payload) {
+            Ok(record) => record,
+            Err(error) => {
+                tracing::warn!(%error, "the journal of an earlier runtime cannot be read");
+                return Vec::new();
+            }
+        };
+        shell.state = record.state;
+        self.noted_commands = record.commands;
+        record
+            .command
+            .map_or_else(Vec::new, |command| self.take_in(command))
+    }
+
+    /// Takes a command of the journal for one with a slot.
+    fn take_in(&mut self, command: Start) -> Vec<Request> {
+        let has_slot = self.execs.iter().any(|(slot, _)| slot.key == command.key);
+        let (Some(shell), false) = (&mut self.shell, has_slot) else {
+            return Vec::new();
+        };
+        let from = shell.slot.key;
+        let is_its = |unit: &mut GivenUnit| command.units.contains(&unit.unit.id);
+        let units: Vec<GivenUnit> = shell.slot.units.extract_if(.., is_its).collect();
+        let Ok(Record::Exec(record)) = Record::decode(&command.record) else {
+            return Vec::new();
+        };
+        if units.len() != command.units.len() {
+            return Vec::new();
+        }
+        let Start {
+            key,
+            record: bytes,
+            units: names,
+        } = command;
+        let slot = FoundSlot {
+            key,
+            record: bytes.clone(),
+            units,
+            process: ProcessState::Absent,
+            end: None,
+        };
+        self.execs.push((slot, record));
+        vec![Request::Move {
+            from,
+            key,
+            record: bytes,
+            units: names,
+            working: true,
+        }]
+    }
+
     /// The highest number that one of its groups has.
     fn highest_group(&self) -> u64 {
         let processes = self.processes.iter().map(|(_, record)| &record.grip);
@@ -56,7 +141,7 @@ impl Estate {
     fn keys(&self) -> Vec<Key> {
         let processes = self.processes.iter().map(|(slot, _)| slot.key);
         let execs = self.execs.iter().map(|(slot, _)| slot.key);
-        let shell = self.shell.iter().map(|(slot, _)| slot.key);
+        let shell = self.shell.iter().map(|shell| shell.slot.key);
         let count = self.count.iter().map(|(key, _)| *key);
         processes.chain(execs).chain(shell).chain(count).collect()
     }
@@ -80,7 +165,12 @@ impl Core {
                 }
                 Ok(Record::Shell(record)) => {
                     let estate = estates.entry(record.session).or_default();
-                    estate.shell = Some((slot, record.state));
+                    estate.shell = Some(FoundShell {
+                        slot,
+                        sequence: record.sequence,
+                        state: record.state,
+                        journal: None,
+                    });
                 }
                 Ok(Record::ShellProcess(record)) => {
                     let estate = estates.entry(record.session).or_default();
@@ -94,6 +184,16 @@ impl Core {
                     tracing::warn!(%error, "a record of an earlier runtime cannot be read");
                     self.inner.link.send(&[Request::Forget { key }]);
                 }
+            }
+        }
+        // Before any name is given: those in journals are taken.
+        for estate in estates.values_mut() {
+            let moves = estate.read_journal();
+            for key in estate.keys() {
+                self.inner.link.reserve(key);
+            }
+            if !moves.is_empty() {
+                self.inner.link.send(&moves);
             }
         }
         let mut adopted = Vec::new();
@@ -135,7 +235,8 @@ impl Core {
             return None;
         };
         let trees = self.trees(record.id, estate.highest_group());
-        let (count_key, commands) = estate.count.unwrap_or_else(|| (link.new_key(), 0));
+        let (count_key, counted) = estate.count.unwrap_or_else(|| (link.new_key(), 0));
+        let commands = counted.max(estate.noted_commands);
         let keys = (key, count_key);
         let spec = record.spec.clone();
         let grounds = self.grounds();
@@ -147,8 +248,12 @@ impl Core {
             tracing::error!(%error, session = %session.id, "a session's container is lost");
         }
         lock(&self.inner.sessions).insert(record.id, Arc::clone(&session));
-        let shell = estate.shell.take();
-        self.adopt_shell(&session, shell, estate.processes);
+        let given =
+            |record: &ExecRecord| record.end.is_none() && matches!(record.place, Place::Shell(_));
+        let has_command = estate.execs.iter().any(|(_, record)| given(record));
+        if let Some(shell) = estate.shell.take() {
+            self.adopt_shell(&session, shell, estate.processes, has_command);
+        }
         let mut execs = Vec::new();
         for (slot, record) in estate.execs {
             let key = slot.key;
@@ -173,11 +278,17 @@ impl Core {
     fn adopt_shell(
         &self,
         session: &Arc<Session>,
-        shell: Option<(FoundSlot, Vec<u8>)>,
+        shell: FoundShell,
         processes: Vec<(FoundSlot, ShellProcessRecord)>,
+        has_command: bool,
     ) {
         let link = &self.inner.link;
-        let Some((slot, state)) = shell else { return };
+        let FoundShell {
+            slot,
+            sequence,
+            state,
+            journal,
+        } = shell;
         let mut host = self.inner.shell_host(session, slot.key);
         let mut live = None;
         for (process, record) in processes {
@@ -193,16 +304,53 @@ impl Core {
                 None => {}
             }
         }
+        self.drop_sets(&slot);
+        host.ledger().open(sequence, journal.map(Journal::new));
         let files = host.files_of(slot.units);
         let (Some(files), Ok(state)) = (files, ShellState::decode(&state)) else {
             link.send(&[Request::Forget { key: slot.key }]);
             return;
         };
         let config = session.shell_config(&self.inner.settings);
+        let running = state.is_running();
+        host.ledger().remember(state.encode(), running);
+        // From now on the record is newer than the journal.
+        link.send(&host.ledger().flush());
         let driver = ShellDriver::adopt(host, config, state, files, live);
         if let Ok(mut seat) = session.shell.try_lock() {
             *seat = Some(driver);
         }
+        if running && !has_command {
+            // Nobody is left to ask how it ends, but the shell is taken.
+            let seat = Arc::clone(&session.shell);
+            tokio::spawn(async move {
+                if let Some(driver) = seat.lock().await.as_mut() {
+                    let _ = driver.ended().await;
+                }
+            });
+        }
+    }
+
+    /// Has the holder drop the streams of a shell that no command has.
+    fn drop_sets(&self, slot: &FoundSlot) {
+        let link = &self.inner.link;
+        let sets = slot
+            .units
+            .iter()
+            .filter(|unit| unit.unit.kind == UnitKind::Output);
+        let units: Vec<u64> = sets.map(|unit| unit.unit.id).collect();
+        if units.is_empty() {
+            return;
+        }
+        let key = link.new_key();
+        let moved = Request::Move {
+            from: slot.key,
+            key,
+            record: Vec::new(),
+            units,
+            working: false,
+        };
+        link.send(&[moved, Request::Forget { key }]);
     }
 
     fn shell_process(
@@ -237,7 +385,7 @@ impl Core {
         let ended = record.end.clone();
         let forgotten = record.forgotten;
         let place = record.place.clone();
-        let (exec, mut flows, wishes) = self.new_exec(session, key, record, streams);
+        let (exec, mut flows, wishes) = self.new_exec(session, key, record, streams, true);
         if let ProcessState::Running { pid } | ProcessState::Exited { pid, .. } = slot.process {
             exec.inner.pid.store(pid, Ordering::Relaxed);
         }
@@ -295,8 +443,10 @@ impl Core {
                     let (Some(read), Some(head)) = parts else {
                         return Err(missing());
                     };
-                    outputs.push((read, head));
+                    let other_ends = unit.unit.numbers.get(1).is_some_and(|number| *number >= 0);
+                    outputs.push((read, head, other_ends));
                 }
+                UnitKind::Journal => {}
                 UnitKind::File => log = unit.take(0),
                 UnitKind::Input => pipe = unit.take(0),
                 UnitKind::Terminal => terminal = unit.take(0).map(Terminal::from),
@@ -304,22 +454,32 @@ impl Core {
         }
         let mut outputs = outputs.into_iter();
         let quota = self.inner.settings.spool_quota_bytes;
-        let mut spool = |stream: &str| -> io::Result<Option<(std::os::fd::OwnedFd, Spool)>> {
-            let Some((pipe, head)) = outputs.next() else {
+        let mut spool = |stream: &str| -> io::Result<Option<(OwnedFd, Spool, bool)>> {
+            let Some((pipe, head, other_ends)) = outputs.next() else {
                 return Ok(None);
             };
             let path = spool_path(&self.inner.spool_dir, key, stream);
-            Ok(Some((pipe, Spool::new(File::from(head), path, quota)?)))
+            let spool = Spool::new(File::from(head), path, quota)?;
+            Ok(Some((pipe, spool, other_ends)))
         };
-        let (out_pipe, stdout) = spool("out")?.ok_or_else(missing)?;
+        // A shell may be about to open a pipe that nobody keeps open for it.
+        let may_open = record.end.is_none() && matches!(record.place, Place::Shell(_));
+        let flow = |pipe: OwnedFd, spool: &Spool, other_ends: bool| {
+            if other_ends || !may_open {
+                Flow::of_pipe(pipe, spool.clone())
+            } else {
+                Flow::lent(pipe, spool.clone())
+            }
+        };
+        let (out_pipe, stdout, out_ends) = spool("out")?.ok_or_else(missing)?;
         let second = spool("err")?;
-        let (flow, target) = match &terminal {
+        let (stdout_flow, target) = match &terminal {
             Some(terminal) => (
                 Flow::of_terminal(terminal, out_pipe, stdout.clone())?,
                 Some(InputTarget::Terminal(terminal.try_clone()?)),
             ),
             None => (
-                Flow::of_pipe(out_pipe, stdout.clone()),
+                flow(out_pipe, &stdout, out_ends),
                 pipe.map(InputTarget::Pipe),
             ),
         };
@@ -334,7 +494,7 @@ impl Core {
             _ => None,
         };
         let (stderr_flow, stderr) = match second {
-            Some((pipe, spool)) => (Some(Flow::of_pipe(pipe, spool.clone())), Some(spool)),
+            Some((pipe, spool, ends)) => (Some(flow(pipe, &spool, ends)), Some(spool)),
             None => (None, None),
         };
         Ok(Streams {
@@ -342,13 +502,14 @@ impl Core {
             slots: [Source::Null; 3],
             paths: Default::default(),
             flows: Flows {
-                stdout: flow,
+                stdout: stdout_flow,
                 stderr: stderr_flow,
             },
             stdout,
             stderr,
             input,
             terminal,
+            loan: None,
         })
     }
 

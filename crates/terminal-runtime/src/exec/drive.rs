@@ -1,9 +1,11 @@
 //! A command's life after its start: output moved, wishes heard, time kept,
 //! its end made known once.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use halter_exec::limits::SPOOL_HEAD_BYTES;
 use halter_exec::{CommandEnd, ExecError, PidFd, Signal};
 use rustix::process::{Pid, kill_process_group};
 use tokio::sync::{OwnedMutexGuard, mpsc};
@@ -12,6 +14,7 @@ use tokio::time::Instant;
 use super::core::CoreInner;
 use super::error::CoreError;
 use super::handle::{Exec, Wish};
+use super::ledger::Ledger;
 use super::lock;
 use super::order::{ExecEnd, Scope, Usage};
 use super::output::Flows;
@@ -72,7 +75,9 @@ enum Heard<End> {
 enum Herald {
     Holder,
     /// With what is to be kept of the shell.
-    Daemon(Option<Request>),
+    Daemon(Vec<Request>),
+    /// Only the shell itself: what it said is kept.
+    Nobody,
 }
 
 impl Exec {
@@ -190,7 +195,7 @@ impl Exec {
         // about it learns from us.
         match stop {
             None => self.finish(result, Herald::Holder),
-            Some(_) => self.finish(result, Herald::Daemon(None)),
+            Some(_) => self.finish(result, Herald::Daemon(Vec::new())),
         }
         self.follow(flows).await;
     }
@@ -290,16 +295,19 @@ impl Exec {
             StopReason::TimedOut => Stop::TimedOut,
             StopReason::Cancelled => Stop::Cancelled(None),
         });
+        let pulse = seat.as_mut().map(|driver| driver.host_mut().take_pulse());
+        let mut pulse = pulse.unwrap_or_default();
         let result = loop {
             let Some(driver) = seat.as_mut() else {
                 break Err(lost());
             };
             if let Some(stop) = stop {
                 let stopping = self.stop_in_shell(stop, driver);
-                break self.end_in_shell(flows.run_until(stopping).await);
+                let stopped = flows.watch_late_until(&mut pulse, &self.inner.read, stopping).await;
+                break self.end_in_shell(stopped);
             }
             let heard = self.hear(driver.ended(), &mut wishes, deadline, None);
-            match flows.run_until(heard).await {
+            match flows.watch_late_until(&mut pulse, &self.inner.read, heard).await {
                 Heard::End(end) => break self.end_in_shell(end),
                 Heard::Stop(reason) => {
                     self.note_stop(reason.reason());
@@ -310,10 +318,39 @@ impl Exec {
             }
         };
         flows.drain();
-        let state = seat.as_ref().and_then(|driver| driver.host().flush());
-        self.finish(result, Herald::Daemon(state));
+        let mut ledger = None;
+        if let Some(driver) = seat.as_mut() {
+            driver.host_mut().keep_pulse(pulse);
+            ledger = Some(Arc::clone(driver.host().ledger()));
+        }
+        if !flows.is_open() {
+            self.inner.flowing.store(false, Ordering::Release);
+        }
+        let told = match ledger {
+            Some(ledger) if self.needs_no_slot(&ledger) => {
+                if let Some(loan) = &mut *lock(&self.inner.loan) {
+                    loan.pipes = flows.into_pipes();
+                }
+                return self.finish(result, Herald::Nobody);
+            }
+            Some(ledger) => ledger.flush(),
+            None => Vec::new(),
+        };
+        self.finish(result, Herald::Daemon(told));
         drop(seat);
         self.follow(flows).await;
+    }
+
+    /// Whether its end need not be told to the holder: its streams are free
+    /// for the next command as soon as its result was taken.
+    fn needs_no_slot(&self, ledger: &Ledger) -> bool {
+        let small = |spool: &halter_exec::Spool| spool.total() <= SPOOL_HEAD_BYTES;
+        !self.inner.kept
+            && !self.inner.flowing.load(Ordering::Acquire)
+            && lock(&self.inner.loan).is_some()
+            && small(&self.inner.stdout)
+            && self.inner.stderr.as_ref().is_none_or(small)
+            && !ledger.has_deferred()
     }
 
     async fn stop_in_shell(
@@ -370,7 +407,8 @@ impl Exec {
         }
     }
 
-    /// Makes the end known: first to the holder, then to everybody else.
+    /// Makes the end known: first to the holder, unless it need not know,
+    /// then to everybody else.
     fn finish(&self, result: Result<ExecEnd, CoreError>, herald: Herald) {
         if let Ok(end) = &result {
             lock(&self.inner.record).end = Some(end.clone());
@@ -379,11 +417,12 @@ impl Exec {
         if let Some(core) = self.inner.core.upgrade() {
             match herald {
                 Herald::Holder => core.link.send_later(Request::Settle { key }),
-                Herald::Daemon(state) => {
+                Herald::Daemon(told) => {
                     let mut requests = vec![self.put_request(), Request::Settle { key }];
-                    requests.extend(state);
+                    requests.extend(told);
                     core.link.send(&requests);
                 }
+                Herald::Nobody => {}
             }
         }
         self.inner.stdout.finish();

@@ -14,6 +14,7 @@ use super::lock;
 use super::order::{Chunk, ExecEnd, ExecId, ExecInfo, ExecState, Scope, Stream, TerminalSize};
 use super::record::{ExecRecord, Record, StopReason};
 use super::session::Session;
+use super::sets::Loan;
 use crate::holder::{Key, Request};
 
 /// One command. Cheap to clone; the command does not notice a handle going.
@@ -50,6 +51,19 @@ pub(super) struct ExecInner {
     pub read: Notify,
     /// Whether somebody may still write to its streams.
     pub flowing: AtomicBool,
+    /// Whether nobody can ask for it any more.
+    pub removed: AtomicBool,
+    /// Whether somebody may ask for it by its name after its end.
+    pub kept: bool,
+    /// What it has of its shell's set of streams, while it has no slot of its
+    /// own with the holder.
+    pub loan: Mutex<Option<Loan>>,
+}
+
+impl ExecInner {
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
 }
 
 impl std::fmt::Debug for Exec {
@@ -213,6 +227,7 @@ impl Exec {
         if let Some(core) = self.inner.core.upgrade() {
             core.drop_exec(self);
         }
+        self.inner.removed.store(true, Ordering::Release);
         for spool in [Some(&self.inner.stdout), self.inner.stderr.as_ref()] {
             if let Some(Err(error)) = spool.map(halter_exec::Spool::remove) {
                 tracing::warn!(%error, "a spool stays");
@@ -230,9 +245,12 @@ impl Exec {
         if self.inner.flowing.load(Ordering::Acquire) {
             lock(&self.inner.record).forgotten = true;
             self.put_record();
-        } else {
-            let key = self.inner.key;
-            core.link.send_later(Request::Forget { key });
+            return;
+        }
+        let key = self.inner.key;
+        match &*lock(&self.inner.loan) {
+            Some(loan) => loan.ledger.strike(key),
+            None => core.link.send_later(Request::Forget { key }),
         }
     }
 
@@ -242,12 +260,18 @@ impl Exec {
         }
     }
 
+    /// Its newest record, for a slot of its own.
     pub(super) fn put_request(&self) -> Request {
         let record = lock(&self.inner.record).clone();
-        Request::Put {
-            key: self.inner.key,
-            record: Record::Exec(record).encode(),
-            units: Vec::new(),
+        let working = record.end.is_none();
+        let (key, record) = (self.inner.key, Record::Exec(record).encode());
+        match lock(&self.inner.loan).take() {
+            Some(loan) => loan.move_request(key, record, working),
+            None => Request::Put {
+                key,
+                record,
+                units: Vec::new(),
+            },
         }
     }
 

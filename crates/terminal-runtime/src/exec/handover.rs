@@ -145,6 +145,7 @@ impl CoreInner {
             stderr: Some(stderr),
             input,
             terminal: None,
+            loan: None,
         })
     }
 }

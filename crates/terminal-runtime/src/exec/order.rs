@@ -189,6 +189,9 @@ pub struct ExecOrder {
     pub timeout: Option<Duration>,
     /// A terminal of this size instead of pipes.
     pub pty: Option<TerminalSize>,
+    /// Whether somebody may ask for it by its name after its end. One that is
+    /// forgotten as soon as its result was taken costs less.
+    pub kept: bool,
     /// Opaque to the core; given back when the command is adopted.
     pub note: Bytes,
 }

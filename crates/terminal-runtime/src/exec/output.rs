@@ -7,8 +7,11 @@ use std::time::Duration;
 use halter_exec::{Moved, Spool, Terminal, system, try_watch_descriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use crate::limits::LARGE_PIPE_BYTES;
+use super::sets::Pulse;
+use crate::limits::{LARGE_PIPE_BYTES, UNWATCHED_TIME};
 use crate::sys;
 
 /// How often a pipe is looked at that the system cannot watch.
@@ -19,6 +22,12 @@ const LOOK_PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct Flow {
     source: FlowSource,
     spool: Spool,
+    /// Whether the pipe is used again, and its end may come before anybody has
+    /// opened it to write.
+    lent: bool,
+    /// An end to write to that nobody writes to. While it is there, that
+    /// nobody writes does not mean that nobody will.
+    held_open: Option<OwnedFd>,
     /// A terminal is no pipe: its bytes pass through one, held by the holder
     /// like any other, so that none is lost on the way.
     relay: Option<Relay>,
@@ -31,6 +40,8 @@ enum FlowSource {
     /// Nobody has waited for anything yet: most commands end before.
     Unwatched(OwnedFd),
     Watched(AsyncFd<OwnedFd>),
+    /// It has come to its end and will be used again.
+    Ended(OwnedFd),
     /// It has come to its end.
     Closed,
 }
@@ -48,8 +59,42 @@ impl Flow {
         Self {
             source: FlowSource::Unwatched(pipe),
             spool,
+            lent: false,
+            held_open: None,
             relay: None,
             enlarged: false,
+        }
+    }
+
+    /// The flow of a pipe that nobody need have opened to write yet, and that
+    /// is used again.
+    pub(super) fn lent(pipe: OwnedFd, spool: Spool) -> Self {
+        Self {
+            lent: true,
+            ..Self::of_pipe(pipe, spool)
+        }
+    }
+
+    fn is_unwatched(&self) -> bool {
+        matches!(self.source, FlowSource::Unwatched(_))
+    }
+
+    /// The pipe of a flow that is at its end and was lent.
+    fn into_pipe(self) -> Option<OwnedFd> {
+        match self.source {
+            FlowSource::Unwatched(pipe) | FlowSource::Ended(pipe) => Some(pipe),
+            FlowSource::Watched(_) | FlowSource::Closed => None,
+        }
+    }
+
+    fn end(&mut self) {
+        let source = std::mem::replace(&mut self.source, FlowSource::Closed);
+        if self.lent {
+            self.source = match source {
+                FlowSource::Watched(watched) => FlowSource::Ended(watched.into_inner()),
+                FlowSource::Unwatched(pipe) | FlowSource::Ended(pipe) => FlowSource::Ended(pipe),
+                FlowSource::Closed => FlowSource::Closed,
+            };
         }
     }
 
@@ -71,6 +116,8 @@ impl Flow {
         Ok(Self {
             source: FlowSource::Unwatched(terminal.try_clone()?.into()),
             spool,
+            lent: false,
+            held_open: None,
             relay,
             enlarged: true,
         })
@@ -78,7 +125,7 @@ impl Flow {
 
     /// Whether something may still come.
     pub(super) fn is_open(&self) -> bool {
-        !matches!(self.source, FlowSource::Closed)
+        !matches!(self.source, FlowSource::Closed | FlowSource::Ended(_))
     }
 
     /// Waits until something can be moved, and moves what is there. Never
@@ -86,7 +133,7 @@ impl Flow {
     pub(super) async fn advance(&mut self) {
         self.watch();
         let moved = match &self.source {
-            FlowSource::Closed => return std::future::pending().await,
+            FlowSource::Closed | FlowSource::Ended(_) => return std::future::pending().await,
             FlowSource::Unwatched(pipe) => {
                 tokio::time::sleep(LOOK_PAUSE).await;
                 step(pipe, &self.spool, self.relay.as_ref())
@@ -103,7 +150,7 @@ impl Flow {
             },
         };
         if moved == Moved::End {
-            self.source = FlowSource::Closed;
+            self.end();
         } else if !self.enlarged && self.spool.total() > LARGE_PIPE_BYTES as u64 {
             // A stream that is busy costs fewer turns with a larger pipe.
             if let Some(pipe) = self.pipe() {
@@ -121,6 +168,9 @@ impl Flow {
         }
         let source = std::mem::replace(&mut self.source, FlowSource::Closed);
         if let FlowSource::Unwatched(pipe) = source {
+            if self.lent {
+                self.held_open = sys::way_into(&pipe).ok().flatten();
+            }
             self.source = match try_watch_descriptor(pipe, Interest::READABLE) {
                 Ok(watched) => FlowSource::Watched(watched),
                 Err((pipe, _)) => FlowSource::Unwatched(pipe),
@@ -132,17 +182,19 @@ impl Flow {
         match &self.source {
             FlowSource::Unwatched(pipe) => Some(pipe),
             FlowSource::Watched(watched) => Some(watched.get_ref()),
-            FlowSource::Closed => None,
+            FlowSource::Closed | FlowSource::Ended(_) => None,
         }
     }
 
-    /// Moves all that has been written until now.
+    /// Moves all that has been written until now. Nobody will begin to write
+    /// any more.
     pub(super) fn drain(&mut self) {
+        self.held_open = None;
         while let Some(pipe) = self.pipe() {
             match step(pipe, &self.spool, self.relay.as_ref()) {
                 Moved::Bytes(_) => {}
                 Moved::WouldBlock => return,
-                Moved::End => self.source = FlowSource::Closed,
+                Moved::End => self.end(),
             }
         }
     }
@@ -202,6 +254,33 @@ impl Flows {
 
     pub(super) fn is_open(&self) -> bool {
         self.stdout.is_open() || self.stderr.as_ref().is_some_and(Flow::is_open)
+    }
+
+    /// As [`run_until`](Self::run_until), for streams that are not watched
+    /// yet: they are, if it takes long or somebody reads.
+    pub(super) async fn watch_late_until<Output>(
+        &mut self,
+        pulse: &mut Pulse,
+        read: &Notify,
+        until: impl Future<Output = Output>,
+    ) -> Output {
+        tokio::pin!(until);
+        let begun = Instant::now();
+        let mut unwatched = self.stdout.lent && self.stdout.is_unwatched();
+        while unwatched {
+            tokio::select! {
+                biased;
+                () = pulse.beat() => unwatched = begun.elapsed() < UNWATCHED_TIME,
+                output = &mut until => return output,
+                () = read.notified() => unwatched = false,
+            }
+        }
+        self.run_until(until).await
+    }
+
+    /// The pipes of streams that are at their end and were lent.
+    pub(super) fn into_pipes(self) -> Option<[OwnedFd; 2]> {
+        Some([self.stdout.into_pipe()?, self.stderr?.into_pipe()?])
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) struct CountRecord {
 #[derive(Debug, Clone)]
 pub(super) struct ShellRecord {
     pub session: SessionId,
+    /// Which of this and the shell's journal is newer: the larger number.
+    pub sequence: u64,
     /// The encoded state of its driver; empty before its first command.
     pub state: Vec<u8>,
 }
@@ -112,6 +114,7 @@ impl Record {
             Self::Shell(record) => {
                 writer.byte(2);
                 writer.number(record.session.number().into());
+                writer.number(record.sequence);
                 writer.bytes(&record.state);
             }
             Self::ShellProcess(record) => {
@@ -139,6 +142,7 @@ impl Record {
             1 => Self::Session(read_session(&mut reader)?),
             2 => Self::Shell(ShellRecord {
                 session: read_id(&mut reader)?,
+                sequence: reader.number("a sequence")?,
                 state: reader.bytes("a shell's state")?.to_vec(),
             }),
             4 => Self::ShellProcess(ShellProcessRecord {
@@ -507,6 +511,7 @@ mod tests {
             }),
             Record::Shell(ShellRecord {
                 session: SessionId::from_number(0),
+                sequence: 7,
                 state: vec![0, 255],
             }),
             Record::ShellProcess(ShellProcessRecord {

@@ -165,11 +165,26 @@ impl Session {
         }
     }
 
+    /// How many commands it was given.
+    pub(super) fn count(&self) -> u64 {
+        self.commands.load(Ordering::Relaxed)
+    }
+
     /// Counts one more command.
+    pub(super) fn count_one(&self) -> u64 {
+        self.commands.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Counts one more command, for the holder.
     pub(super) fn count_request(&self) -> Request {
+        self.count_one();
+        self.current_count_request()
+    }
+
+    pub(super) fn current_count_request(&self) -> Request {
         let record = CountRecord {
             session: self.id,
-            commands: self.commands.fetch_add(1, Ordering::Relaxed) + 1,
+            commands: self.count(),
         };
         Request::Put {
             key: self.count_key,

@@ -1,9 +1,7 @@
 //! Persistent shells that the holder is the parent of.
 //!
 //! The logic is `halter-exec`'s; here is where its processes come from and
-//! what is remembered of them. State and the lines that depend on it reach
-//! the holder in one message, so that a daemon that dies in between leaves
-//! either both or neither.
+//! what is remembered of them.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use halter_exec::{
@@ -21,31 +19,23 @@ use halter_exec::{
 };
 
 use super::error::CoreError;
-use super::lock;
+use super::handle::Exec;
+use super::ledger::Ledger;
 use super::order::CoreSettings;
-use super::record::{Grip, Record, ShellProcessRecord, ShellRecord};
+use super::record::{Grip, Record, ShellProcessRecord};
 use super::record_pipe::Records;
 use super::session::Session;
+use super::sets::{self, Pulse, StreamSet};
 use super::tree::Tree;
 use super::trees::Past;
 use crate::holder::{
-    EndWatch, GivenUnit, HolderLink, Key, ProcessEnd, Request, Role, Source, Start, UnitKind,
+    EndWatch, GivenUnit, HolderLink, Journal, Key, ProcessEnd, Request, Role, Source, UnitKind,
 };
 use crate::limits::CONTAINER_DEADLINE;
+use crate::sys;
 
 /// How many files a shell shares with its driver.
 const FILES: usize = 4;
-
-/// What waits for the next message to the holder.
-#[derive(Debug, Default)]
-struct Pending {
-    /// The newest state of the driver.
-    state: Option<Vec<u8>>,
-    /// The command that is about to be given to the shell.
-    start: Option<Start>,
-    /// Whether that state is the one of this command.
-    ready: bool,
-}
 
 /// Starts shells through the holder.
 pub(super) struct HolderHost {
@@ -56,7 +46,12 @@ pub(super) struct HolderHost {
     key: Key,
     /// Shells that have ended, and what they left running may not have.
     retired: Vec<Key>,
-    pending: Arc<Mutex<Pending>>,
+    ledger: Arc<Ledger>,
+    /// Streams that no command has.
+    set: Option<StreamSet>,
+    /// The last command that was given streams of the shell's.
+    last: Option<Exec>,
+    pulse: Option<Pulse>,
 }
 
 impl std::fmt::Debug for HolderHost {
@@ -75,13 +70,17 @@ impl HolderHost {
         session: Arc<Session>,
         key: Key,
     ) -> Self {
+        let ledger = Ledger::new(link.clone(), Arc::clone(&session), key);
         Self {
             link,
             settings,
             session,
             key,
             retired: Vec::new(),
-            pending: Arc::default(),
+            ledger: Arc::new(ledger),
+            set: None,
+            last: None,
+            pulse: None,
         }
     }
 
@@ -100,21 +99,44 @@ impl HolderHost {
         retired.chain([self.key]).collect()
     }
 
-    /// The command that the next lines start.
-    pub(super) fn announce(&self, start: Start) {
-        let mut pending = lock(&self.pending);
-        pending.start = Some(start);
-        pending.ready = false;
+    /// What is known and told about the shell.
+    pub(super) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
-    /// Takes the announcement back; the command was not started.
-    pub(super) fn retract(&self) -> Option<Start> {
-        lock(&self.pending).start.take()
+    /// Streams for the next command, if some are free.
+    pub(super) fn take_set(&mut self) -> Option<StreamSet> {
+        let returned = self.last.take().and_then(sets::take_back);
+        returned.or_else(|| self.set.take())
     }
 
-    /// What is to be told to the holder together with a command's end.
-    pub(super) fn flush(&self) -> Option<Request> {
-        take_state(&self.pending, self.key, &self.session)
+    /// Streams that were not used.
+    pub(super) fn keep_set(&mut self, set: Option<StreamSet>) {
+        self.set = set;
+    }
+
+    /// A command was given the shell's streams.
+    pub(super) fn lend_to(&mut self, exec: &Exec) {
+        self.last = Some(exec.clone());
+    }
+
+    pub(super) fn take_pulse(&mut self) -> Pulse {
+        self.pulse.take().unwrap_or_default()
+    }
+
+    pub(super) fn keep_pulse(&mut self, pulse: Pulse) {
+        self.pulse = Some(pulse);
+    }
+
+    /// A journal, where shells can open what the holder has.
+    async fn journal(&self, units: &mut Vec<u64>) -> io::Result<Option<Journal>> {
+        let named = sys::descriptor_path(self.link.holder(), 0).is_some();
+        if !named || self.session.shared.is_some() {
+            return Ok(None);
+        }
+        let mut unit = self.link.unit(UnitKind::Journal).await?;
+        units.push(unit.unit.id);
+        Ok(unit.take(0).map(|file| Journal::new(file.into())))
     }
 
     fn process_record(&self, grip: &Grip, retired: bool) -> Vec<u8> {
@@ -202,7 +224,10 @@ impl HolderHost {
         if let Some(shared) = &self.session.shared {
             return shell_files(shared.files().ok()?);
         }
-        let files = units.into_iter().map(|mut unit| {
+        let files = units
+            .into_iter()
+            .filter(|unit| unit.unit.kind == UnitKind::File);
+        let files = files.map(|mut unit| {
             let path = unit.path(self.link.holder(), 0);
             Some(SharedFile::new(File::from(unit.take(0)?), path))
         });
@@ -243,23 +268,6 @@ fn shell_files(files: Vec<SharedFile>) -> Option<ShellFiles> {
     })
 }
 
-fn take_state(pending: &Mutex<Pending>, key: Key, session: &Session) -> Option<Request> {
-    let state = lock(pending).state.take()?;
-    Some(Request::Put {
-        key,
-        record: shell_record(session, state),
-        units: Vec::new(),
-    })
-}
-
-fn shell_record(session: &Session, state: Vec<u8>) -> Vec<u8> {
-    let record = ShellRecord {
-        session: session.id,
-        state,
-    };
-    Record::Shell(record).encode()
-}
-
 /// Our side of the channel that a shell answers on.
 struct Channel {
     unit: u64,
@@ -292,11 +300,13 @@ impl ShellHost for HolderHost {
                 files
             }
         };
-        self.link.send(&[Request::Put {
-            key: self.key,
-            record: shell_record(&self.session, Vec::new()),
-            units,
-        }]);
+        let journal = self.journal(&mut units).await.map_err(&failed)?;
+        self.ledger.open(0, journal);
+        let mut put = self.ledger.put_request(0, Vec::new());
+        if let Request::Put { units: kept, .. } = &mut put {
+            *kept = units;
+        }
+        self.link.send(&[put]);
         shell_files(files).ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))
     }
 
@@ -357,16 +367,18 @@ impl ShellHost for HolderHost {
         session.forget_names(key);
         // What it left running is found by the session's group; without one,
         // only by what is kept of it.
+        // Told together with the end of its last command, which nobody could
+        // find out about without it.
         if matches!(grip, Grip::Cgroup(_)) {
-            self.link.send(&[Request::Forget { key }]);
+            self.ledger.defer(Request::Forget { key });
             return;
         }
         self.retired.push(key);
-        self.link.send(&[Request::Put {
+        self.ledger.defer(Request::Put {
             key,
             record: self.process_record(&grip, true),
             units: Vec::new(),
-        }]);
+        });
     }
 
     async fn end(&mut self, process: HolderShell) {
@@ -374,9 +386,7 @@ impl ShellHost for HolderHost {
     }
 
     fn remember(&mut self, state: &ShellState) {
-        let mut pending = lock(&self.pending);
-        pending.state = Some(state.encode());
-        pending.ready = state.is_running();
+        self.ledger.remember(state.encode(), state.is_running());
     }
 
     fn find_shell(&self, config: &ShellConfig) -> Result<PathBuf, ExecError> {
@@ -411,7 +421,6 @@ impl ShellHost for HolderHost {
 pub(super) struct HolderShell {
     link: HolderLink,
     session: Arc<Session>,
-    shell_key: Key,
     key: Key,
     pid: i32,
     /// The shell itself, so that a signal reaches it before this program does
@@ -420,11 +429,10 @@ pub(super) struct HolderShell {
     grip: Grip,
     end: EndWatch,
     tree: Tree,
-    /// The end of the pipe that the holder writes to; asked only how much is
-    /// left in it.
+    /// The pipe that the holder or we write to.
     lines: OwnedFd,
     records: Records,
-    pending: Arc<Mutex<Pending>>,
+    ledger: Arc<Ledger>,
 }
 
 impl std::fmt::Debug for HolderShell {
@@ -454,7 +462,6 @@ impl HolderShell {
         Ok(Self {
             link: host.link.clone(),
             session,
-            shell_key: host.key,
             key,
             pid,
             leader: PidFd::open(pid).ok(),
@@ -463,7 +470,7 @@ impl HolderShell {
             tree,
             lines,
             records: Records::new(pipe, file)?,
-            pending: Arc::clone(&host.pending),
+            ledger: Arc::clone(&host.ledger),
         })
     }
 
@@ -492,27 +499,7 @@ impl ShellProcess for HolderShell {
     }
 
     fn send(&self, lines: &[u8]) -> io::Result<()> {
-        if self.link.is_lost() {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        let mut requests = Vec::with_capacity(2);
-        requests.extend(take_state(&self.pending, self.shell_key, &self.session));
-        let mut pending = lock(&self.pending);
-        let start = if pending.ready {
-            pending.start.take()
-        } else {
-            None
-        };
-        if start.is_some() {
-            requests.push(self.session.count_request());
-        }
-        requests.push(Request::Tell {
-            key: self.key,
-            lines: lines.to_vec(),
-            start,
-        });
-        self.link.send(&requests);
-        Ok(())
+        self.ledger.say(self.key, &self.lines, lines)
     }
 
     fn unread(&self) -> io::Result<usize> {

@@ -25,6 +25,7 @@ use super::order::{ExecOrder, ExecStdin, ExecWhat, TerminalSize};
 use super::output::{Flow, Flows};
 use super::record::{ExecRecord, Place, Record};
 use super::session::Session;
+use super::sets::{Loan, StreamSet};
 use super::shell::HolderHost;
 use crate::holder::{GivenUnit, Key, Request, Role, Source, Start, UnitKind};
 
@@ -40,6 +41,8 @@ pub(super) struct Streams {
     pub flows: Flows,
     pub input: Option<InputSpool>,
     pub terminal: Option<Terminal>,
+    /// Where they are from, if they are used again.
+    pub loan: Option<Loan>,
 }
 
 fn internal(action: &'static str) -> impl Fn(io::Error) -> CoreError {
@@ -89,6 +92,7 @@ impl CoreInner {
             stderr: Some(stderr),
             input: None,
             terminal: None,
+            loan: None,
         };
         let [source, _, _] = &mut streams.slots;
         let [path, _, _] = &mut streams.paths;
@@ -139,6 +143,7 @@ impl CoreInner {
             stderr: None,
             input: Some(InputSpool::new(memory.into(), target)?),
             terminal: Some(terminal),
+            loan: None,
         })
     }
 
@@ -180,7 +185,7 @@ impl Core {
                 plan: plan.encode(),
             },
         ]);
-        let (exec, flows, wishes) = self.new_exec(session, key, record, streams);
+        let (exec, flows, wishes) = self.new_exec(session, key, record, streams, order.kept);
         core.introduce(&exec);
         tokio::spawn(exec.clone().drive_process(flows, end, grip, wishes));
         Ok(exec)
@@ -204,19 +209,27 @@ impl Core {
             ShellDriver::new(host, session.shell_config(&core.settings))
         });
         let key = core.link.new_key();
-        let streams = match &session.shared {
-            None => core.streams(key, &order).await?,
-            Some(shared) => shared
+        let set = match order.stdin {
+            ExecStdin::Null => core.warm_set(driver).await,
+            _ => None,
+        };
+        let direct = set.is_some();
+        let units = set.as_ref().map(StreamSet::units);
+        let mut streams = match (set, &session.shared) {
+            (Some(set), _) => set.lend(core, driver.host().ledger(), key),
+            (None, None) => core.streams(key, &order).await?,
+            (None, Some(shared)) => shared
                 .make()
                 .and_then(|()| core.named_streams(key, &order.stdin, shared))
                 .map_err(internal("making the command's streams"))?,
         };
         let record = new_record(session, &order, Place::Shell(driver.host().key()));
-        driver.host().announce(Start {
+        let start = Start {
             key,
             record: Record::Exec(record.clone()).encode(),
-            units: streams.units.clone(),
-        });
+            units: units.unwrap_or_else(|| streams.units.clone()),
+        };
+        driver.host().ledger().announce(start, direct);
         let [stdin, stdout, stderr] = &streams.paths;
         let command = CommandText {
             text,
@@ -229,13 +242,25 @@ impl Core {
             stderr,
         };
         if let Err(error) = driver.start(&command, &paths).await {
-            driver.host().retract();
-            let units = streams.units;
-            core.link
-                .send(&[Request::Forget { key }, Request::Drop { units }]);
+            driver.host().ledger().retract(key);
+            if direct {
+                let set = streams.take_back();
+                driver.host_mut().keep_set(set);
+            } else {
+                let units = streams.units;
+                core.link
+                    .send(&[Request::Forget { key }, Request::Drop { units }]);
+            }
             return Err(error.into());
         }
-        let (exec, flows, wishes) = self.new_exec(session, key, record, streams);
+        let lent = direct && driver.host().ledger().notes(key);
+        if !lent {
+            streams.loan = None;
+        }
+        let (exec, flows, wishes) = self.new_exec(session, key, record, streams, order.kept);
+        if lent {
+            driver.host_mut().lend_to(&exec);
+        }
         core.introduce(&exec);
         tokio::spawn(exec.clone().drive_shell(flows, seat, wishes));
         Ok(exec)
@@ -248,6 +273,7 @@ impl Core {
         key: Key,
         record: ExecRecord,
         streams: Streams,
+        kept: bool,
     ) -> (Exec, Flows, mpsc::UnboundedReceiver<Wish>) {
         let (wishes, heard) = mpsc::unbounded_channel();
         let inner = ExecInner {
@@ -266,6 +292,9 @@ impl Core {
             forgotten: AtomicBool::new(false),
             read: Notify::new(),
             flowing: AtomicBool::new(true),
+            removed: AtomicBool::new(false),
+            kept,
+            loan: Mutex::new(streams.loan),
         };
         let exec = Exec {
             inner: Arc::new(inner),
@@ -278,6 +307,26 @@ impl Core {
 }
 
 impl CoreInner {
+    /// The streams of the session's shell, for the next command: if the shell
+    /// is warm, and everything that was said to it has reached it.
+    async fn warm_set(&self, driver: &mut ShellDriver<HolderHost>) -> Option<StreamSet> {
+        let process = driver.process()?.key();
+        let ledger = Arc::clone(driver.host().ledger());
+        if !ledger.has_journal() {
+            return None;
+        }
+        let set = match driver.host_mut().take_set() {
+            Some(set) => set,
+            None => StreamSet::make(&self.link, ledger.key()).await.ok()?,
+        };
+        // What was to be told before must not be lost if we end after the
+        // journal has been written; what was said must not be overtaken.
+        if !ledger.is_direct() || !self.link.is_flushed() {
+            self.link.pid_of(process).await;
+        }
+        Some(set)
+    }
+
     /// Where the shell of a session runs.
     pub(super) fn shell_host(&self, session: &Arc<Session>, key: Key) -> HolderHost {
         let settings = Arc::clone(&self.settings);
@@ -367,6 +416,7 @@ impl Exec {
             stdin: ExecStdin::Null,
             timeout: None,
             pty: None,
+            kept: false,
             note: bytes::Bytes::new(),
         };
         match core.plan(&self.inner.session, &order) {

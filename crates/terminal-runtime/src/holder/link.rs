@@ -146,6 +146,7 @@ fn stock(kind: UnitKind) -> (u64, u64) {
         UnitKind::Output => (24, 8),
         UnitKind::Input => (4, 1),
         UnitKind::File => (8, 2),
+        UnitKind::Journal => (1, 1),
         UnitKind::Terminal => (0, 0),
     }
 }
@@ -287,6 +288,18 @@ impl HolderLink {
     #[must_use]
     pub fn new_key(&self) -> Key {
         self.inner.next_name.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sees to it that no new name is this one.
+    pub fn reserve(&self, key: Key) {
+        let after = key.saturating_add(1);
+        self.inner.next_name.fetch_max(after, Ordering::Relaxed);
+    }
+
+    /// Whether all that was sent is on its way, even if we end now.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        lock(&self.inner.outbox).is_empty()
     }
 
     /// Whether the holder is gone.

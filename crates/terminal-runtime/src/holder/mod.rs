@@ -11,6 +11,7 @@
 //! the daemon dies.
 
 mod codec;
+mod journal;
 mod link;
 mod message;
 mod process;
@@ -20,6 +21,7 @@ mod table;
 mod units;
 
 pub use codec::{CodecError, Reader, Writer};
+pub use journal::{Entry, Journal, read as read_journal};
 pub use link::{EndWatch, FoundSlot, GivenUnit, HolderLink, ProcessEnd};
 pub use message::{
     Exit, Key, ProcessState, Reply, Request, Role, Source, Start, Unit, UnitKind, VERSION,

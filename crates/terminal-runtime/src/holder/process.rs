@@ -201,6 +201,14 @@ impl Holder {
                 }
             }
             Request::Tell { key, lines, start } => self.table.tell(key, &lines, start),
+            Request::Keep { key, units } => self.table.keep(key, &units),
+            Request::Move {
+                from,
+                key,
+                record,
+                units,
+                working,
+            } => self.table.move_units(from, key, record, &units, working),
             Request::Settle { key } => self.table.settle(key),
             Request::CloseInput { key } => self.table.close_input(key),
             Request::Forget { key } => self.table.forget(key),

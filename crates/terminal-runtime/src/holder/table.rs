@@ -33,6 +33,14 @@ impl Slot {
         }
     }
 
+    /// Whether there is work here that is not over: of its own, or of which
+    /// its journal tells, as long as the streams of that are here.
+    fn is_working(&self) -> bool {
+        let has_streams = || self.units.iter().any(|unit| unit.kind == UnitKind::Output);
+        let noted = || self.units.iter().any(HeldUnit::tells_of_work);
+        self.working || (has_streams() && noted())
+    }
+
     /// Writes as much as fits of what is to be said to the process.
     fn tell(&mut self) {
         let Some(input) = self.units.first().and_then(|unit| unit.part(0)) else {
@@ -123,6 +131,38 @@ impl Table {
             }
             None => drop(self.slots.insert(key, Slot::new(record, units))),
         }
+    }
+
+    /// Has a slot keep units that nobody is given.
+    pub(super) fn keep(&mut self, key: Key, units: &[u64]) {
+        let mut units = self.take_units(units);
+        if let Some(slot) = self.slots.get_mut(&key) {
+            for unit in &mut units {
+                unit.close_process_part();
+            }
+            slot.units.extend(units);
+        }
+    }
+
+    /// Moves units from one slot to another.
+    pub(super) fn move_units(
+        &mut self,
+        from: Key,
+        key: Key,
+        record: Vec<u8>,
+        units: &[u64],
+        working: bool,
+    ) {
+        let is_moved = |unit: &mut HeldUnit| units.contains(&unit.id);
+        let moved: Vec<HeldUnit> = match self.slots.get_mut(&from) {
+            Some(slot) => slot.units.extract_if(.., is_moved).collect(),
+            None => Vec::new(),
+        };
+        let empty = || Slot::new(Vec::new(), Vec::new());
+        let slot = self.slots.entry(key).or_insert_with(empty);
+        slot.record = record;
+        slot.units.extend(moved);
+        slot.working = working;
     }
 
     /// Starts a process in a new slot; the slot keeps the failure otherwise.
@@ -273,6 +313,44 @@ impl Table {
 
     /// Whether something is at work.
     pub(super) fn is_working(&self) -> bool {
-        self.slots.values().any(|slot| slot.working)
+        self.slots.values().any(Slot::is_working)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::holder::Journal;
+
+    #[test]
+    fn a_journal_tells_of_work_as_long_as_its_streams_are_there() {
+        let mut table = Table::new().unwrap();
+        let journal = table.make(UnitKind::Journal).unwrap();
+        let streams = [UnitKind::Output, UnitKind::Output].map(|kind| table.make(kind).unwrap());
+        let file = table.unit(journal).and_then(|unit| unit.part(0)).unwrap();
+        let mut writer = Journal::new(file.try_clone_to_owned().unwrap().into());
+        table.put(1, b"shell".to_vec(), &[journal]);
+        assert!(writer.write(1, true, b"a command"));
+        assert!(!table.is_working());
+        table.keep(1, &streams);
+        assert!(table.is_working());
+        assert!(writer.write(2, false, b"none"));
+        assert!(!table.is_working());
+        assert!(writer.write(3, true, b"another"));
+        assert!(table.is_working());
+        // The command has a slot from now on, and this one is idle.
+        table.move_units(1, 2, b"command".to_vec(), &streams, true);
+        assert!(table.is_working());
+        table.settle(2);
+        assert!(!table.is_working());
+        let slot = table.slots.get(&2).unwrap();
+        assert_eq!(
+            (slot.units.len(), slot.record.as_slice()),
+            (2, &b"command"[..])
+        );
+        // Nobody keeps an end to write to.
+        assert!(slot.units.iter().all(|unit| unit.part(1).is_none()));
+        table.forget(2);
+        assert_eq!(table.slots.get(&1).map(|slot| slot.units.len()), Some(1));
     }
 }

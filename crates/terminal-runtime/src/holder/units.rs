@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use halter_exec::Spool;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
+use super::journal::read;
 use super::message::{Unit, UnitKind};
 
 /// The part that a process is given.
@@ -34,7 +35,7 @@ impl HeldUnit {
                 set_nonblocking(&write)?;
                 vec![write, read]
             }
-            UnitKind::File => vec![file()?],
+            UnitKind::File | UnitKind::Journal => vec![file()?],
             UnitKind::Terminal => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(Self::of(id, kind, parts))
@@ -52,6 +53,16 @@ impl HeldUnit {
 
     pub(super) fn part(&self, index: usize) -> Option<BorrowedFd<'_>> {
         Some(self.parts.get(index)?.as_ref()?.as_fd())
+    }
+
+    /// Whether this is the journal of somebody at work.
+    pub(super) fn tells_of_work(&self) -> bool {
+        let journal = (self.kind == UnitKind::Journal)
+            .then(|| self.part(0))
+            .flatten();
+        let copy = journal.and_then(|part| part.try_clone_to_owned().ok());
+        copy.and_then(|copy| read(&copy.into()))
+            .is_some_and(|newest| newest.working)
     }
 
     /// Closes what only the process needs.

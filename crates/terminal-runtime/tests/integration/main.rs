@@ -32,3 +32,4 @@ mod seed;
 mod smoke;
 mod streams;
 mod support;
+mod warm;

@@ -193,6 +193,7 @@ pub fn order(what: ExecWhat) -> ExecOrder {
         stdin: ExecStdin::Null,
         timeout: None,
         pty: None,
+        kept: true,
         note: Bytes::new(),
     }
 }

@@ -12,6 +12,7 @@ impl UnitKind {
             2 => Ok(Self::Input),
             3 => Ok(Self::File),
             4 => Ok(Self::Terminal),
+            5 => Ok(Self::Journal),
             other => Err(CodecError::Unknown {
                 what: "the kind of a unit",
                 value: other.into(),
@@ -103,6 +104,25 @@ impl Request {
             }
             Self::End => writer.byte(13),
             Self::ForgetGroups => writer.byte(14),
+            Self::Keep { key, units } => {
+                writer.byte(15);
+                writer.number(*key);
+                write_numbers(writer, units);
+            }
+            Self::Move {
+                from,
+                key,
+                record,
+                units,
+                working,
+            } => {
+                writer.byte(16);
+                writer.number(*from);
+                writer.number(*key);
+                writer.bytes(record);
+                write_numbers(writer, units);
+                writer.byte((*working).into());
+            }
         }
     }
 
@@ -171,6 +191,17 @@ impl Request {
             },
             13 => Self::End,
             14 => Self::ForgetGroups,
+            15 => Self::Keep {
+                key: reader.number("a slot")?,
+                units: read_numbers(reader)?,
+            },
+            16 => Self::Move {
+                from: reader.number("a slot")?,
+                key: reader.number("a slot")?,
+                record: reader.bytes("a record")?.to_vec(),
+                units: read_numbers(reader)?,
+                working: reader.byte("a flag")? != 0,
+            },
             other => {
                 return Err(CodecError::Unknown {
                     what: "the kind of a request",

@@ -10,7 +10,7 @@ use halter_exec::LaunchFailure;
 
 /// The version of this vocabulary. `Hello`, `Welcome` and `Refused` stay
 /// readable for every later version.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// The name of a slot, chosen by the daemon.
 pub type Key = u64;
@@ -40,6 +40,8 @@ pub enum UnitKind {
     File = 3,
     /// A terminal: master, slave.
     Terminal = 4,
+    /// A [journal](crate::holder::Journal).
+    Journal = 5,
 }
 
 impl UnitKind {
@@ -49,7 +51,7 @@ impl UnitKind {
         match self {
             Self::Output => 3,
             Self::Input | Self::Terminal => 2,
-            Self::File => 1,
+            Self::File | Self::Journal => 1,
         }
     }
 
@@ -58,7 +60,7 @@ impl UnitKind {
     pub fn shared_parts(self) -> &'static [usize] {
         match self {
             Self::Output => &[0, 2],
-            Self::Input | Self::File | Self::Terminal => &[0],
+            Self::Input | Self::File | Self::Terminal | Self::Journal => &[0],
         }
     }
 }
@@ -168,6 +170,27 @@ pub enum Request {
         record: Vec<u8>,
         /// Units that the slot has from now on, besides those it has.
         units: Vec<u64>,
+    },
+    /// Units that a slot has from now on, without their process's parts:
+    /// whoever writes to them opens them by name.
+    Keep {
+        /// The slot.
+        key: Key,
+        /// The units.
+        units: Vec<u64>,
+    },
+    /// Move units of a slot to another, which is made if there is none.
+    Move {
+        /// The slot that has them.
+        from: Key,
+        /// The slot that gets them.
+        key: Key,
+        /// Its record.
+        record: Vec<u8>,
+        /// The units.
+        units: Vec<u64>,
+        /// Whether it is work that is not over.
+        working: bool,
     },
     /// Start a process in a new slot.
     Spawn {

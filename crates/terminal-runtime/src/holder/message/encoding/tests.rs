@@ -15,6 +15,7 @@ fn kind() -> impl Strategy<Value = UnitKind> {
         Just(UnitKind::Input),
         Just(UnitKind::File),
         Just(UnitKind::Terminal),
+        Just(UnitKind::Journal),
     ]
 }
 
@@ -68,6 +69,15 @@ fn request() -> impl Strategy<Value = Request> {
         any::<u64>().prop_map(|key| Request::Show { key }),
         Just(Request::ForgetGroups),
         Just(Request::End),
+        (any::<u64>(), vec(any::<u64>(), 0..5))
+            .prop_map(|(key, units)| Request::Keep { key, units }),
+        (any::<u64>(), start(), any::<bool>()).prop_map(|(from, start, working)| Request::Move {
+            from,
+            key: start.key,
+            record: start.record,
+            units: start.units,
+            working,
+        }),
     ]
 }
 
