@@ -217,14 +217,16 @@ impl Core {
         }
         let name = order.id.clone();
         let _reserved = self.reserve(&name)?;
-        session.ready(&self.inner.settings).await?;
+        if session.container.is_some() {
+            Box::pin(session.ready(&self.inner.settings)).await?;
+        }
         let exec = match (&order.what, order.pty) {
             (ExecWhat::Command(text), None) => {
                 let text = text.clone();
                 // Much larger than the other, which must not carry it along.
                 Box::pin(self.start_in_shell(&session, order, &text)).await?
             }
-            _ => self.start_process(&session, order).await?,
+            _ => Box::pin(self.start_process(&session, order)).await?,
         };
         self.inner.total.fetch_add(1, Ordering::Relaxed);
         Ok(exec)

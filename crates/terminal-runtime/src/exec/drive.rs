@@ -302,12 +302,17 @@ impl Exec {
                 break Err(lost());
             };
             if let Some(stop) = stop {
-                let stopping = self.stop_in_shell(stop, driver);
-                let stopped = flows.watch_late_until(&mut pulse, &self.inner.read, stopping).await;
+                let stopping = Box::pin(self.stop_in_shell(stop, driver));
+                let stopped = flows
+                    .watch_late_until(&mut pulse, &self.inner.read, stopping)
+                    .await;
                 break self.end_in_shell(stopped);
             }
             let heard = self.hear(driver.ended(), &mut wishes, deadline, None);
-            match flows.watch_late_until(&mut pulse, &self.inner.read, heard).await {
+            match flows
+                .watch_late_until(&mut pulse, &self.inner.read, heard)
+                .await
+            {
                 Heard::End(end) => break self.end_in_shell(end),
                 Heard::Stop(reason) => {
                     self.note_stop(reason.reason());
@@ -338,7 +343,7 @@ impl Exec {
         };
         self.finish(result, Herald::Daemon(told));
         drop(seat);
-        self.follow(flows).await;
+        Box::pin(self.follow(flows)).await;
     }
 
     /// Whether its end need not be told to the holder: its streams are free

@@ -217,7 +217,7 @@ impl Core {
         let units = set.as_ref().map(StreamSet::units);
         let mut streams = match (set, &session.shared) {
             (Some(set), _) => set.lend(core, driver.host().ledger(), key),
-            (None, None) => core.streams(key, &order).await?,
+            (None, None) => Box::pin(core.streams(key, &order)).await?,
             (None, Some(shared)) => shared
                 .make()
                 .and_then(|()| core.named_streams(key, &order.stdin, shared))
@@ -317,12 +317,15 @@ impl CoreInner {
         }
         let set = match driver.host_mut().take_set() {
             Some(set) => set,
-            None => StreamSet::make(&self.link, ledger.key()).await.ok()?,
+            None => {
+                let made = StreamSet::make(&self.link, ledger.key());
+                Box::pin(made).await.ok()?
+            }
         };
         // What was to be told before must not be lost if we end after the
         // journal has been written; what was said must not be overtaken.
         if !ledger.is_direct() || !self.link.is_flushed() {
-            self.link.pid_of(process).await;
+            Box::pin(self.link.pid_of(process)).await;
         }
         Some(set)
     }

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
-use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -18,6 +17,7 @@ use tokio::task::JoinSet;
 use super::connection;
 use super::guard::may_connect;
 use super::hangup::Hangup;
+use super::socket::{ReadHalf, split};
 use crate::protocol::{ErrorCode, RequestId, WireError, failure};
 use crate::service::Service;
 
@@ -251,8 +251,12 @@ async fn serve_one(service: Service, stream: UnixStream, connections: Arc<Semaph
         Ok(peer) if may_connect(peer.uid(), rustix::process::geteuid().as_raw()) => {
             match Arc::clone(&connections).try_acquire_owned() {
                 Ok(permit) => {
-                    let (source, sink) = stream.into_split();
-                    connection::serve(service, source, sink, watch).await;
+                    match split(stream) {
+                        Ok((source, sink)) => {
+                            connection::serve(service, source, sink, watch).await;
+                        }
+                        Err(error) => tracing::warn!(%error, "a connection cannot be served"),
+                    }
                     drop(permit);
                     return;
                 }
@@ -279,9 +283,8 @@ async fn watch_socket(hangup: io::Result<Hangup>) {
     }
 }
 
-fn watch(source: &OwnedReadHalf) -> impl Future<Output = ()> + use<> {
-    let stream: &UnixStream = source.as_ref();
-    watch_socket(Hangup::of(stream))
+fn watch(source: &ReadHalf) -> impl Future<Output = ()> + use<> {
+    watch_socket(Hangup::of(source))
 }
 
 #[cfg(test)]

@@ -81,7 +81,12 @@ fn run(wire: &mut Option<Wire>, socket: &Path, command: &Command) -> u64 {
         };
         assert_eq!(answer["ok"], json!(true), "{}: {answer}", command.id);
         let data = &answer["data"];
-        assert_eq!(data["exit_code"], json!(command.code), "{}", command.id);
+        assert_eq!(
+            data["exit_code"],
+            json!(command.code),
+            "{}: {answer}",
+            command.id
+        );
         assert!(data["stdout"] == json!(command.stdout), "{}", command.id);
         assert!(data["stderr"] == json!(command.stderr), "{}", command.id);
         return asked_again;

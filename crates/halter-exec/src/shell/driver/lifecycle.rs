@@ -15,6 +15,15 @@ use crate::sys::Signal;
 impl<H: ShellHost> ShellDriver<H> {
     /// Makes sure that a shell is running.
     pub(super) async fn make_live(&mut self) -> Result<(), ExecError> {
+        let lives = |live: &LiveShell<H::Process>| !live.process.has_exited();
+        if !self.state.leaving && self.live.as_ref().is_some_and(lives) {
+            return Ok(());
+        }
+        // Apart, so that nobody carries it about who does not need it.
+        Box::pin(self.replace()).await
+    }
+
+    async fn replace(&mut self) -> Result<(), ExecError> {
         self.see_off().await;
         match self.live.take() {
             Some(live) if !live.process.has_exited() => {

@@ -217,7 +217,9 @@ impl<H: ShellHost> ShellDriver<H> {
             ));
         }
         self.make_live().await?;
-        self.calm_down().await?;
+        if std::mem::take(&mut self.disturbed) {
+            Box::pin(self.calm_down()).await?;
+        }
         let sent_to = self.directory_for(command.cwd)?;
         let (Some(live), Some(snapshots)) = (&self.live, &self.snapshots) else {
             return Err(no_shell());
@@ -292,9 +294,6 @@ impl<H: ShellHost> ShellDriver<H> {
     /// after that: an interrupt that reaches it late makes it drop lines it
     /// has read already.
     async fn calm_down(&mut self) -> Result<(), ExecError> {
-        if !std::mem::take(&mut self.disturbed) {
-            return Ok(());
-        }
         let until = tokio::time::Instant::now() + SHELL_START_DEADLINE;
         while let Some(live) = &mut self.live {
             let nonce = self.names.next()?;
