@@ -457,14 +457,17 @@ impl HolderShell {
         file: OwnedFd,
     ) -> io::Result<Self> {
         let session = Arc::clone(&host.session);
-        let tree = session.tree(pid, &grip).ok_or(io::ErrorKind::NotFound)?;
+        // The number of one that has ended may be another's by now.
+        let lives = end.now().is_none();
+        let leader = if lives { pid } else { 0 };
+        let tree = session.tree(leader, &grip).ok_or(io::ErrorKind::NotFound)?;
         let pid = tree.contained_leader().unwrap_or(pid);
         Ok(Self {
             link: host.link.clone(),
             session,
             key,
             pid,
-            leader: PidFd::open(pid).ok(),
+            leader: lives.then(|| PidFd::open(pid).ok()).flatten(),
             grip,
             end,
             tree,
@@ -481,10 +484,11 @@ impl HolderShell {
 
     /// Kills it with all it started.
     pub(super) async fn do_away(self) {
+        let lived = self.end.now().is_none();
         self.tree.kill_until_gone().await;
         let _ = self.end.wait().await;
         let session = &self.session;
-        let pid = Some(self.pid);
+        let pid = lived.then_some(self.pid);
         session
             .trees
             .release(&session.spec, pid, &self.grip, Past::Killed);

@@ -8,7 +8,9 @@
 //! It is this same program in a hidden mode, started by the daemon. A daemon
 //! that is killed and started again finds it by its socket and is given
 //! everything back. What the daemon sends happens wholly or not at all when
-//! the daemon dies.
+//! the daemon dies. What happens too often to wake the holder for is in a
+//! journal, a file that both have; of that the holder sees only whether it
+//! tells of work.
 
 mod codec;
 mod journal;
