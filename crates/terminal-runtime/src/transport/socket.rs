@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use halter_exec::watch_descriptor;
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use rustix::net::{Shutdown, shutdown};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
@@ -96,13 +96,7 @@ impl AsyncWrite for WriteHalf {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         loop {
-            let sent = rustix::io::retry_on_intr(|| {
-                send(
-                    &this.socket,
-                    bytes,
-                    SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-                )
-            });
+            let sent = rustix::io::retry_on_intr(|| rustix::io::write(&this.socket, bytes));
             match sent {
                 Ok(count) => {
                     this.calm += 1;
