@@ -291,11 +291,24 @@ impl Core {
         } = shell;
         let mut host = self.inner.shell_host(session, slot.key);
         let mut live = None;
+        // Of several the last one is it: those before have ended, or were to.
+        let is_its = |record: &ShellProcessRecord| record.shell == slot.key && !record.retired;
+        let its = processes.iter().filter(|(_, record)| is_its(record));
+        let newest = its.map(|(process, _)| process.key).max();
         for (process, record) in processes {
+            let key = process.key;
             if record.retired {
-                host.remember_retired(process.key);
+                host.remember_retired(key);
             }
-            let ready = !state.is_empty() && !record.retired;
+            let ready = !state.is_empty() && Some(key) == newest;
+            let ended = matches!(process.process, ProcessState::Exited { .. });
+            if !ready && !record.retired && ended {
+                // Another may be in its group by now: nothing is killed.
+                let trees = &session.trees;
+                trees.release(&session.spec, None, &record.grip, Past::Killed);
+                link.send(&[Request::Forget { key }]);
+                continue;
+            }
             match self.shell_process(session, &host, process, record) {
                 Some(found) if ready => live = Some(found),
                 Some(found) => {

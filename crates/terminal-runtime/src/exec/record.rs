@@ -52,6 +52,8 @@ pub(super) struct ShellRecord {
 #[derive(Debug, Clone)]
 pub(super) struct ShellProcessRecord {
     pub session: SessionId,
+    /// The shell it is or was.
+    pub shell: Key,
     pub grip: Grip,
     /// Whether it has ended, and only what it left running is of interest.
     pub retired: bool,
@@ -120,6 +122,7 @@ impl Record {
             Self::ShellProcess(record) => {
                 writer.byte(4);
                 writer.number(record.session.number().into());
+                writer.number(record.shell);
                 write_grip(&mut writer, &record.grip);
                 writer.byte(record.retired.into());
             }
@@ -147,6 +150,7 @@ impl Record {
             }),
             4 => Self::ShellProcess(ShellProcessRecord {
                 session: read_id(&mut reader)?,
+                shell: reader.number("a shell")?,
                 grip: read_grip(&mut reader)?,
                 retired: read_flag(&mut reader)?,
             }),
@@ -516,6 +520,7 @@ mod tests {
             }),
             Record::ShellProcess(ShellProcessRecord {
                 session: SessionId::from_number(0),
+                shell: 5,
                 grip: Grip::Marker("m".to_owned()),
                 retired: true,
             }),

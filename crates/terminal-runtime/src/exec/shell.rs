@@ -142,6 +142,7 @@ impl HolderHost {
     fn process_record(&self, grip: &Grip, retired: bool) -> Vec<u8> {
         let record = ShellProcessRecord {
             session: self.session.id,
+            shell: self.key,
             grip: grip.clone(),
             retired,
         };
