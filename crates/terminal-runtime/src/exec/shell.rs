@@ -161,7 +161,7 @@ impl HolderHost {
                 unit: self.link.give(UnitKind::Output, &parts),
                 pipe,
                 file,
-                path: Some(path),
+                named: Some((path, write)),
             });
         }
         let mut unit = self.link.unit(UnitKind::Output).await?;
@@ -169,7 +169,7 @@ impl HolderHost {
             unit: unit.unit.id,
             pipe: unit.take(0).ok_or_else(missing)?,
             file: unit.take(2).ok_or_else(missing)?,
-            path: None,
+            named: None,
         })
     }
 
@@ -178,9 +178,9 @@ impl HolderHost {
         plan.arguments.extend(launch.arguments.iter().cloned());
         plan.environment = launch.environment.clone();
         let mut descriptors = vec![(0, 0), (1, 1), (1, 2)];
-        match &records.path {
+        match &records.named {
             None => descriptors.push((2, ShellLaunch::RECORD_FD)),
-            Some(path) => {
+            Some((path, _)) => {
                 let opened = format!("exec {}>\"$0\" && exec \"$@\"", ShellLaunch::RECORD_FD);
                 let mut words: Vec<OsString> = vec!["/bin/sh".into(), "-c".into(), opened.into()];
                 words.push(path.clone().into());
@@ -274,8 +274,9 @@ struct Channel {
     unit: u64,
     pipe: OwnedFd,
     file: OwnedFd,
-    /// Where it is opened, if it is not inherited.
-    path: Option<PathBuf>,
+    /// Where it is opened, if it is not inherited, and an end to write to:
+    /// until the shell has opened its own, nobody must take it for closed.
+    named: Option<(PathBuf, OwnedFd)>,
 }
 
 fn failed(action: &'static str) -> impl Fn(io::Error) -> ExecError {
@@ -355,8 +356,13 @@ impl ShellHost for HolderHost {
         let Some(lines) = lines.take(0) else {
             return Err(failed(io::ErrorKind::BrokenPipe.into()));
         };
-        let Channel { pipe, file, .. } = records;
-        HolderShell::new(self, key, pid, grip, end, lines, pipe, file).map_err(failed)
+        let Channel {
+            pipe, file, named, ..
+        } = records;
+        let shell = HolderShell::new(self, key, pid, grip, end, lines, pipe, file);
+        let mut shell = shell.map_err(failed)?;
+        shell._held_open = named.map(|(_, write)| write);
+        Ok(shell)
     }
 
     fn retire(&mut self, process: HolderShell) {
@@ -433,6 +439,8 @@ pub(super) struct HolderShell {
     /// The pipe that the holder or we write to.
     lines: OwnedFd,
     records: Records,
+    /// Another end of what its records come by.
+    _held_open: Option<OwnedFd>,
     ledger: Arc<Ledger>,
 }
 
@@ -474,6 +482,7 @@ impl HolderShell {
             tree,
             lines,
             records: Records::new(pipe, file)?,
+            _held_open: None,
             ledger: Arc::clone(&host.ledger),
         })
     }
