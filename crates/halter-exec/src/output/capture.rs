@@ -211,7 +211,7 @@ impl Capture {
     }
 
     /// The end of a move that was under way.
-    async fn moved(&mut self) -> io::Result<Option<Filled>> {
+    pub(crate) async fn moved(&mut self) -> io::Result<Option<Filled>> {
         let Some(moving) = &mut self.moving else {
             return Ok(None);
         };

@@ -98,6 +98,11 @@ impl Stream {
             self.drain_terminal(sink).await;
             return Ok(());
         }
+        // What is on its way already has left the pipe, and its place may have
+        // been filled again.
+        if let Some(filled) = self.capture.moved().await? {
+            self.take(filled, sink);
+        }
         let begun = self.capture.progress().total;
         let most = self.pipe.as_ref().map_or(0, OutputPipe::capacity) as u64;
         while self.capture.progress().total < begun + most {
