@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use halter_exec::{CommandOutcome, Environment, PersistentShell, ShellCommand, ShellConfig};
+use halter_exec::{
+    CommandOutcome, Environment, ExecError, PersistentShell, ShellCommand, ShellConfig,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{alive, environment, eventually};
@@ -425,6 +427,19 @@ async fn a_shell_that_follows_one_whose_directory_is_gone_says_where_it_is() {
         let shown = format!("{}\n", home.path().display());
         assert_eq!(outcome.stdout.to_text(), shown, "{program}");
         assert_eq!(outcome.cwd, home.path(), "{program}");
+        // With that gone too there is no place that a command could mean.
+        std::fs::remove_dir(home.path()).unwrap();
+        run(&mut shell, "kill -9 $$").await;
+        let command = ShellCommand::new("pwd");
+        let refused = shell.run(command, &CancellationToken::new(), &()).await;
+        let path = home.path().to_owned();
+        assert!(
+            matches!(&refused, Err(ExecError::WorkingDirectoryGone { path: named }) if *named == path),
+            "{program}: {refused:?}"
+        );
+        // It goes on as soon as the place is there again.
+        std::fs::create_dir(home.path()).unwrap();
+        assert_eq!(run(&mut shell, "pwd").await.cwd, home.path(), "{program}");
         shell.close().await;
     }
 }

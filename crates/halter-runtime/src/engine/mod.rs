@@ -12,7 +12,7 @@
 //! | [`answer`] | how streamed blocks become the parts of a message |
 //! | [`catalog`] | what the engine asks about tools and hooks |
 //! | [`guard`] | when a model repeats itself |
-//! | [`media`] | which images and documents may join a session |
+//! | `media` | which images and documents may join a session |
 //! | [`turn`] | how a turn opens, goes on and ends |
 //! | [`step`] | how one answer and its tool calls are worked off |
 //! | [`structured`] | whether an answer fits the schema a turn asked for |

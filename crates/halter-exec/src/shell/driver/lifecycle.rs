@@ -58,7 +58,7 @@ impl<H: ShellHost> ShellDriver<H> {
         // A shell that is given its state gets every variable from there,
         // and lacks those that were unset.
         let (environment, cwd) = match &latest {
-            Some(_) => (&empty, self.existing()),
+            Some(_) => (&empty, self.existing()?),
             None => (&self.config.environment, self.config.cwd.clone()),
         };
         let state = latest.as_ref().map(|latest| latest.script.as_slice());
@@ -96,13 +96,16 @@ impl<H: ShellHost> ShellDriver<H> {
         Err(failure)
     }
 
-    /// Where a shell with a past starts: where it was, or the next best
-    /// place.
-    fn existing(&self) -> PathBuf {
+    /// Where a shell with a past starts: where it was, or where the first one
+    /// did. Nowhere else, since a command may name its files from there.
+    fn existing(&self) -> Result<PathBuf, ExecError> {
         [&self.state.cwd, &self.config.cwd]
             .into_iter()
             .find(|path| self.host.directory(path).is_ok())
-            .map_or_else(|| PathBuf::from("/"), PathBuf::clone)
+            .cloned()
+            .ok_or_else(|| ExecError::WorkingDirectoryGone {
+                path: self.state.cwd.clone(),
+            })
     }
 
     /// Has the shell exit, which writes its state down; the next command
