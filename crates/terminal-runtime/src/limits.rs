@@ -122,10 +122,6 @@ pub const KEPT_RESULT_TIME: Duration = Duration::from_secs(1800);
 /// holder in a message.
 pub const MAX_JOURNAL_ENTRY_BYTES: usize = 32 * 1024;
 
-/// How long the streams of a command in a warm shell may go without being
-/// watched: most commands have ended by then.
-pub const UNWATCHED_TIME: Duration = Duration::from_millis(2);
-
 /// Bytes of what a shell has said about its commands that are kept before
 /// they are forgotten.
 pub const MAX_RECORD_FILE_BYTES: u64 = 64 * 1024;

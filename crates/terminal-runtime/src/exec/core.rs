@@ -44,7 +44,7 @@ pub(super) struct CoreInner {
     /// Whether the holder may go.
     pub ending: AtomicBool,
     open_groups: OpenGroups,
-    pub pulse: Pulse,
+    pub pulse: Arc<Pulse>,
     isolation: std::sync::OnceLock<Isolation>,
 }
 
@@ -96,7 +96,7 @@ impl Core {
                 holder: Mutex::new(process),
                 ending: AtomicBool::new(false),
                 open_groups: OpenGroups::default(),
-                pulse: Pulse::start(YOUTH_BEAT),
+                pulse: Arc::new(Pulse::start(YOUTH_BEAT)),
                 isolation: std::sync::OnceLock::new(),
             }),
         };

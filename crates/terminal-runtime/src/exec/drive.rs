@@ -295,24 +295,21 @@ impl Exec {
             StopReason::TimedOut => Stop::TimedOut,
             StopReason::Cancelled => Stop::Cancelled(None),
         });
-        let pulse = seat.as_mut().map(|driver| driver.host_mut().take_pulse());
-        let mut pulse = pulse.unwrap_or_default();
+        let pulse = self.inner.core.upgrade();
+        let pulse = pulse.map(|core| Arc::clone(&core.pulse));
         let result = loop {
-            let Some(driver) = seat.as_mut() else {
+            let (Some(driver), Some(pulse)) = (seat.as_mut(), &pulse) else {
                 break Err(lost());
             };
             if let Some(stop) = stop {
                 let stopping = Box::pin(self.stop_in_shell(stop, driver));
                 let stopped = flows
-                    .watch_late_until(&mut pulse, &self.inner.read, stopping)
+                    .watch_late_until(pulse, &self.inner.read, stopping)
                     .await;
                 break self.end_in_shell(stopped);
             }
             let heard = self.hear(driver.ended(), &mut wishes, deadline, None);
-            match flows
-                .watch_late_until(&mut pulse, &self.inner.read, heard)
-                .await
-            {
+            match flows.watch_late_until(pulse, &self.inner.read, heard).await {
                 Heard::End(end) => break self.end_in_shell(end),
                 Heard::Stop(reason) => {
                     self.note_stop(reason.reason());
@@ -323,11 +320,9 @@ impl Exec {
             }
         };
         flows.drain();
-        let mut ledger = None;
-        if let Some(driver) = seat.as_mut() {
-            driver.host_mut().keep_pulse(pulse);
-            ledger = Some(Arc::clone(driver.host().ledger()));
-        }
+        let ledger = seat
+            .as_ref()
+            .map(|driver| Arc::clone(driver.host().ledger()));
         if !flows.is_open() {
             self.inner.flowing.store(false, Ordering::Release);
         }

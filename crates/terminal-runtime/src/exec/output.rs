@@ -8,10 +8,9 @@ use halter_exec::{Moved, Spool, Terminal, system, try_watch_descriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
-use super::sets::Pulse;
-use crate::limits::{LARGE_PIPE_BYTES, UNWATCHED_TIME};
+use super::pulse::Pulse;
+use crate::limits::LARGE_PIPE_BYTES;
 use crate::sys;
 
 /// How often a pipe is looked at that the system cannot watch.
@@ -260,19 +259,17 @@ impl Flows {
     /// yet: they are, if it takes long or somebody reads.
     pub(super) async fn watch_late_until<Output>(
         &mut self,
-        pulse: &mut Pulse,
+        pulse: &Pulse,
         read: &Notify,
         until: impl Future<Output = Output>,
     ) -> Output {
         tokio::pin!(until);
-        let begun = Instant::now();
-        let mut unwatched = self.stdout.lent && self.stdout.is_unwatched();
-        while unwatched {
+        if self.stdout.lent && self.stdout.is_unwatched() {
             tokio::select! {
                 biased;
-                () = pulse.beat() => unwatched = begun.elapsed() < UNWATCHED_TIME,
                 output = &mut until => return output,
-                () = read.notified() => unwatched = false,
+                () = read.notified() => {}
+                () = pulse.pass() => {}
             }
         }
         self.run_until(until).await

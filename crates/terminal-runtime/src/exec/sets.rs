@@ -11,11 +11,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use halter_exec::Spool;
-use tokio::time::{Instant, Sleep};
 
 use super::core::CoreInner;
 use super::handle::{Exec, ExecInner};
@@ -24,7 +22,6 @@ use super::lock;
 use super::output::{Flow, Flows};
 use super::start::{Streams, spool_path};
 use crate::holder::{HolderLink, Key, Request, Source, UnitKind};
-use crate::limits::UNWATCHED_TIME;
 
 /// The two streams of a command that are written.
 pub(super) struct StreamSet {
@@ -187,34 +184,5 @@ impl ExecInner {
                 None
             }
         }
-    }
-}
-
-/// A timer that goes on from command to command: to set one each time costs a
-/// short command more than all else it waits for.
-pub(super) struct Pulse {
-    sleep: Pin<Box<Sleep>>,
-    set: bool,
-}
-
-impl Default for Pulse {
-    fn default() -> Self {
-        Self {
-            sleep: Box::pin(tokio::time::sleep(UNWATCHED_TIME)),
-            set: true,
-        }
-    }
-}
-
-impl Pulse {
-    /// Ends soon, at the latest when the streams of a command that starts now
-    /// must be watched.
-    pub(super) async fn beat(&mut self) {
-        if !self.set {
-            self.sleep.as_mut().reset(Instant::now() + UNWATCHED_TIME);
-            self.set = true;
-        }
-        self.sleep.as_mut().await;
-        self.set = false;
     }
 }

@@ -25,7 +25,7 @@ use super::order::CoreSettings;
 use super::record::{Grip, Record, ShellProcessRecord};
 use super::record_pipe::Records;
 use super::session::Session;
-use super::sets::{self, Pulse, StreamSet};
+use super::sets::{self, StreamSet};
 use super::tree::Tree;
 use super::trees::Past;
 use crate::holder::{
@@ -51,7 +51,6 @@ pub(super) struct HolderHost {
     set: Option<StreamSet>,
     /// The last command that was given streams of the shell's.
     last: Option<Exec>,
-    pulse: Option<Pulse>,
 }
 
 impl std::fmt::Debug for HolderHost {
@@ -80,7 +79,6 @@ impl HolderHost {
             ledger: Arc::new(ledger),
             set: None,
             last: None,
-            pulse: None,
         }
     }
 
@@ -118,14 +116,6 @@ impl HolderHost {
     /// A command was given the shell's streams.
     pub(super) fn lend_to(&mut self, exec: &Exec) {
         self.last = Some(exec.clone());
-    }
-
-    pub(super) fn take_pulse(&mut self) -> Pulse {
-        self.pulse.take().unwrap_or_default()
-    }
-
-    pub(super) fn keep_pulse(&mut self, pulse: Pulse) {
-        self.pulse = Some(pulse);
     }
 
     /// A journal, where shells can open what the holder has.
