@@ -53,7 +53,14 @@ impl SharedDirectory {
     /// A named pipe: our read end, a write end, and the name inside.
     pub(super) fn fifo(&self, name: &str) -> io::Result<(OwnedFd, OwnedFd, PathBuf)> {
         let path = self.ours.join(name);
-        system::make_fifo(&path)?;
+        match system::make_fifo(&path) {
+            // A daemon died before the holder heard of what it was for.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&path)?;
+                system::make_fifo(&path)?;
+            }
+            made => made?,
+        }
         let common = OFlags::CLOEXEC | OFlags::NONBLOCK;
         let read = open(&path, OFlags::RDONLY | common, Mode::empty())?;
         let write = open(&path, OFlags::WRONLY | common, Mode::empty())?;
@@ -120,7 +127,9 @@ impl CoreInner {
         let in_path = match stdin {
             ExecStdin::Null => shared.theirs.join(EMPTY),
             ExecStdin::Bytes(bytes) => {
-                private_file(&shared.ours.join(&name))?.write_all_at(bytes, 0)?;
+                let file = private_file(&shared.ours.join(&name))?;
+                file.set_len(0)?;
+                file.write_all_at(bytes, 0)?;
                 shared.theirs.join(&name)
             }
             ExecStdin::Open => {
@@ -147,5 +156,32 @@ impl CoreInner {
             terminal: None,
             loan: None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_a_dead_daemon_left_is_made_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let shared = SharedDirectory {
+            ours: directory.path().to_owned(),
+            theirs: "/seen".into(),
+        };
+        let (old, old_write, path) = shared.fifo("7.out").unwrap();
+        assert_eq!(path, Path::new("/seen/7.out"));
+        File::from(old_write).write_all(b"old").unwrap();
+        let (new, new_write, _) = shared.fifo("7.out").unwrap();
+        File::from(new_write).write_all(b"new").unwrap();
+        let read = |pipe: OwnedFd| {
+            let mut text = String::new();
+            File::from(pipe).read_to_string(&mut text).unwrap();
+            text
+        };
+        assert_eq!((read(old), read(new)), ("old".to_owned(), "new".to_owned()));
     }
 }

@@ -252,8 +252,15 @@ async fn a_command_that_never_reached_its_shell_is_given_again_and_runs_once() {
             .status();
         assert!(sent.unwrap().success());
     };
-    // The shell reads nothing more, and what it is told is taken away.
+    // The shell reads nothing more, once it has noticed, and what it is told
+    // is taken away.
     signal("STOP");
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{shell}/stat")).unwrap();
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('T'))
+    };
+    until("the shell has stopped", is_stopped).await;
     let journal = runtime.path().join("ran");
     let text = format!("echo once >>{}; echo output", journal.display());
     let exec = start(&runtime, session, &text).await;
