@@ -1,54 +1,31 @@
 //! The daemon's side of the connection to its holder.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use halter_exec::{LaunchFailure, watch_descriptor};
+use halter_exec::watch_descriptor;
 use rustix::net::{Shutdown, shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Notify, SetOnce, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
-use super::message::{Exit, Key, ProcessState, Reply, Request, Unit, UnitKind, VERSION};
+use super::end::{EndWatch, ProcessEnd};
+use super::message::{Key, ProcessState, Reply, Request, UnitKind, VERSION};
 use super::socket::{self, Arriving, Outbox, Received, must_wait};
 use super::start::HolderError;
+use super::stock::{GivenUnit, Stock};
 use crate::limits::{LATER_REQUEST_WAIT, MAX_LATER_REQUESTS};
-use crate::sys;
 
 /// Units the daemon makes itself are named from here on.
 const OWN_UNITS: u64 = 1 << 62;
 
 /// How soon is tried again what was too much for the system.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
-
-/// A unit with the parts of it that are ours.
-#[derive(Debug)]
-pub struct GivenUnit {
-    /// Its name, kind, and numbers in the holder.
-    pub unit: Unit,
-    /// Our copies; `None` for parts we have not.
-    pub parts: Vec<Option<OwnedFd>>,
-}
-
-impl GivenUnit {
-    /// Takes one of our copies.
-    pub fn take(&mut self, part: usize) -> Option<OwnedFd> {
-        self.parts.get_mut(part)?.take()
-    }
-
-    /// Where a process of this user opens a part; empty where the system has
-    /// no names for descriptors, and other names are used.
-    #[must_use]
-    pub fn path(&self, holder: i32, part: usize) -> PathBuf {
-        let number = self.unit.numbers.get(part).copied().unwrap_or(-1);
-        sys::descriptor_path(holder, number).unwrap_or_default()
-    }
-}
 
 /// A slot as an earlier daemon has left it.
 #[derive(Debug)]
@@ -63,45 +40,6 @@ pub struct FoundSlot {
     pub process: ProcessState,
     /// The end of its process, if it has or had one.
     pub end: Option<EndWatch>,
-}
-
-/// The end of a slot's process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProcessEnd {
-    /// It ended.
-    Exited(Exit),
-    /// It was never made.
-    Failed(LaunchFailure),
-    /// The holder is gone, and nobody knows.
-    Lost,
-}
-
-/// Whoever has this learns of the end of one process.
-#[derive(Debug, Clone)]
-pub struct EndWatch(Arc<SetOnce<ProcessEnd>>);
-
-impl EndWatch {
-    /// The watch of a process that has ended already.
-    #[must_use]
-    pub fn ended(end: ProcessEnd) -> Self {
-        Self(Arc::new(SetOnce::new_with(Some(end))))
-    }
-
-    /// The end, if it has come.
-    #[must_use]
-    pub fn now(&self) -> Option<ProcessEnd> {
-        self.0.get().copied()
-    }
-
-    /// Waits for the end.
-    pub async fn wait(&self) -> ProcessEnd {
-        *self.0.wait().await
-    }
-
-    fn end(&self, end: ProcessEnd) {
-        // A process ends once; what is said about it later is the same.
-        let _ = self.0.set(end);
-    }
 }
 
 /// The connection. Cheap to clone.
@@ -122,33 +60,12 @@ struct Inner {
     later_filled: Notify,
     ends: Mutex<HashMap<Key, EndWatch>>,
     pids: Mutex<HashMap<Key, Vec<oneshot::Sender<i32>>>>,
-    spare: Mutex<HashMap<UnitKind, Spare>>,
-    spare_filled: Notify,
+    stock: Stock,
     lost: watch::Sender<bool>,
-}
-
-/// Units that were made ahead.
-#[derive(Debug, Default)]
-struct Spare {
-    units: VecDeque<GivenUnit>,
-    ordered: bool,
-    /// Whether the last order brought nothing.
-    exhausted: bool,
 }
 
 fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How many units of a kind are ordered at a time, and below how many.
-fn stock(kind: UnitKind) -> (u64, u64) {
-    match kind {
-        UnitKind::Output => (24, 8),
-        UnitKind::Input => (4, 1),
-        UnitKind::File => (8, 2),
-        UnitKind::Journal => (1, 1),
-        UnitKind::Terminal => (0, 0),
-    }
 }
 
 impl HolderLink {
@@ -194,7 +111,7 @@ impl HolderLink {
                 } => slots.push(FoundSlot {
                     key,
                     record,
-                    units: with_all_parts(units, received.fds),
+                    units: GivenUnit::with_all_parts(units, received.fds),
                     process,
                     end: None,
                 }),
@@ -234,8 +151,7 @@ impl HolderLink {
                 later_filled: Notify::new(),
                 ends: Mutex::default(),
                 pids: Mutex::default(),
-                spare: Mutex::default(),
-                spare_filled: Notify::new(),
+                stock: Stock::default(),
                 lost: watch::Sender::new(false),
             }),
         }
@@ -350,7 +266,7 @@ impl HolderLink {
     /// for one that was found running.
     #[must_use]
     pub fn end_of(&self, key: Key) -> EndWatch {
-        let end = EndWatch(Arc::default());
+        let end = EndWatch::default();
         let mut ends = lock(&self.inner.ends);
         if self.is_lost() {
             end.end(ProcessEnd::Lost);
@@ -379,17 +295,19 @@ impl HolderLink {
     /// If the holder is gone, or cannot make any.
     pub async fn unit(&self, kind: UnitKind) -> io::Result<GivenUnit> {
         loop {
-            let filled = self.inner.spare_filled.notified();
+            let filled = self.inner.stock.filled();
             tokio::pin!(filled);
             filled.as_mut().enable();
-            if let Some(unit) = self.inner.take_spare(kind) {
+            let found = self.inner.stock.take(kind);
+            self.inner.order(kind);
+            if let Some(unit) = found {
                 return Ok(unit);
             }
             tokio::select! {
                 () = filled => {}
                 () = self.lost() => return Err(io::ErrorKind::BrokenPipe.into()),
             }
-            if lock(&self.inner.spare).entry(kind).or_default().exhausted {
+            if self.inner.stock.is_exhausted(kind) {
                 return Err(rustix::io::Errno::MFILE.into());
             }
         }
@@ -444,7 +362,7 @@ impl Inner {
             return;
         };
         match reply {
-            Reply::Units { kind, units } => self.stock_up(kind, units, received.fds),
+            Reply::Units { kind, units } => self.stock.add(kind, units, received.fds),
             Reply::Exited { key, exit } => self.ended(key, ProcessEnd::Exited(exit)),
             Reply::Failed { key, failure } => self.ended(key, ProcessEnd::Failed(failure)),
             Reply::Started { key, pid } => {
@@ -470,45 +388,14 @@ impl Inner {
         }
         drop(ends);
         lock(&self.pids).clear();
-        self.spare_filled.notify_waiters();
-    }
-
-    fn take_spare(&self, kind: UnitKind) -> Option<GivenUnit> {
-        let mut spare = lock(&self.spare);
-        let found = spare.entry(kind).or_default().units.pop_front();
-        drop(spare);
-        self.order(kind);
-        found
+        self.stock.wake();
     }
 
     /// Orders more of a kind if there are few.
     fn order(&self, kind: UnitKind) {
-        let (batch, low) = stock(kind);
-        let mut spare = lock(&self.spare);
-        let spare = spare.entry(kind).or_default();
-        if !spare.ordered && (spare.units.len() as u64) < low {
-            spare.ordered = true;
-            self.send(&[Request::Make { kind, count: batch }], &[]);
+        if let Some(count) = self.stock.to_order(kind) {
+            self.send(&[Request::Make { kind, count }], &[]);
         }
-    }
-
-    fn stock_up(&self, kind: UnitKind, units: Vec<Unit>, fds: Vec<OwnedFd>) {
-        let mut fds = fds.into_iter();
-        let mut spare = lock(&self.spare);
-        let stock = spare.entry(kind).or_default();
-        stock.ordered = false;
-        stock.exhausted = units.is_empty();
-        for unit in units {
-            let mut parts: Vec<Option<OwnedFd>> = unit.numbers.iter().map(|_| None).collect();
-            for part in kind.shared_parts() {
-                if let Some(place) = parts.get_mut(*part) {
-                    *place = fds.next();
-                }
-            }
-            stock.units.push_back(GivenUnit { unit, parts });
-        }
-        drop(spare);
-        self.spare_filled.notify_waiters();
     }
 }
 
@@ -519,20 +406,6 @@ fn add_later(later: &mut Vec<Request>, request: Request) {
         later.retain(|waiting| *waiting != Request::Settle { key });
     }
     later.push(request);
-}
-
-/// The units of a slot with copies of all that is open.
-fn with_all_parts(units: Vec<Unit>, fds: Vec<OwnedFd>) -> Vec<GivenUnit> {
-    let mut fds = fds.into_iter();
-    let with_parts = |unit: Unit| {
-        let open = unit.numbers.iter().map(|number| *number >= 0);
-        let parts = open.map(|open| if open { fds.next() } else { None });
-        GivenUnit {
-            parts: parts.collect(),
-            unit,
-        }
-    };
-    units.into_iter().map(with_parts).collect()
 }
 
 async fn next(socket: &AsyncFd<OwnedFd>, arriving: &mut Arriving) -> io::Result<Option<Received>> {
@@ -548,6 +421,7 @@ async fn next(socket: &AsyncFd<OwnedFd>, arriving: &mut Arriving) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys;
 
     /// A link, and the holder's end of it.
     fn link() -> (HolderLink, OwnedFd) {

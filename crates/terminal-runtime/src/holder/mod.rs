@@ -13,20 +13,24 @@
 //! tells of work.
 
 mod codec;
+mod end;
 mod journal;
 mod link;
 mod message;
 mod process;
 mod socket;
 mod start;
+mod stock;
 mod table;
 mod units;
 
 pub use codec::{CodecError, Reader, Writer};
+pub use end::{EndWatch, ProcessEnd};
 pub use journal::{Entry, Journal, read as read_journal};
-pub use link::{EndWatch, FoundSlot, GivenUnit, HolderLink, ProcessEnd};
+pub use link::{FoundSlot, HolderLink};
 pub use message::{
     Exit, Key, ProcessState, Reply, Request, Role, Source, Start, Unit, UnitKind, VERSION,
 };
 pub use process::run;
 pub use start::{FoundHolder, HOLDER_MODE, HolderError, connect_or_start};
+pub use stock::GivenUnit;
