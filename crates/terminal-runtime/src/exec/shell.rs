@@ -29,7 +29,8 @@ use super::sets::{self, StreamSet};
 use super::tree::Tree;
 use super::trees::Past;
 use crate::holder::{
-    EndWatch, GivenUnit, HolderLink, Journal, Key, ProcessEnd, Request, Role, Source, UnitKind,
+    Birth, EndWatch, GivenUnit, HolderLink, Journal, Key, ProcessEnd, Request, Role, Source,
+    UnitKind,
 };
 use crate::limits::CONTAINER_DEADLINE;
 use crate::sys;
@@ -313,7 +314,7 @@ impl ShellHost for HolderHost {
             reason: error.to_string(),
         })?;
         let end = self.link.end_of(key);
-        self.link.send(&[Request::Spawn {
+        self.link.send(&[Request::Spawn(Birth {
             key,
             record: self.process_record(&grip, false),
             units: vec![lines.unit.id, records.unit],
@@ -324,7 +325,7 @@ impl ShellHost for HolderHost {
                 Source::Part { unit: 1, part: 1 },
             ],
             plan: plan.encode(),
-        }]);
+        })]);
         let begun = match self.link.pid_of(key).await {
             Some(pid) => self.begun(pid, &grip, &end).await,
             None => None,

@@ -27,7 +27,7 @@ use super::record::{ExecRecord, Place, Record};
 use super::session::Session;
 use super::sets::{Loan, StreamSet};
 use super::shell::HolderHost;
-use crate::holder::{GivenUnit, Key, Request, Role, Source, Start, UnitKind};
+use crate::holder::{Birth, GivenUnit, Key, Request, Role, Source, Start, UnitKind};
 
 /// The streams of a command, as the holder keeps them and as we do.
 pub(super) struct Streams {
@@ -176,14 +176,14 @@ impl Core {
         let end = core.link.end_of(key);
         core.link.send(&[
             session.count_request(),
-            Request::Spawn {
+            Request::Spawn(Birth {
                 key,
                 record: Record::Exec(record.clone()).encode(),
                 units: streams.units.clone(),
                 role: Role::Command,
                 slots: streams.slots.to_vec(),
                 plan: plan.encode(),
-            },
+            }),
         ]);
         let (exec, flows, wishes) = self.new_exec(session, key, record, streams, order.kept);
         core.introduce(&exec);

@@ -29,7 +29,7 @@ pub use end::{EndWatch, ProcessEnd};
 pub use journal::{Entry, Journal, read as read_journal};
 pub use link::{FoundSlot, HolderLink};
 pub use message::{
-    Exit, Key, ProcessState, Reply, Request, Role, Source, Start, Unit, UnitKind, VERSION,
+    Birth, Exit, Key, ProcessState, Reply, Request, Role, Source, Start, Unit, UnitKind, VERSION,
 };
 pub use process::run;
 pub use start::{FoundHolder, HOLDER_MODE, HolderError, connect_or_start};

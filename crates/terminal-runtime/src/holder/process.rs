@@ -13,7 +13,7 @@ use rustix::process::{Pid, getpid, getuid, kill_process_group};
 
 use super::message::{Exit, Key, ProcessState, Reply, Request, Unit, UnitKind, VERSION};
 use super::socket::{self, Arriving, Outbox, must_wait};
-use super::table::{Order, Table};
+use super::table::Table;
 use crate::limits::{HOLDER_END_WAIT, HOLDER_LINGER, MAX_UNITS_AHEAD};
 use crate::sys::{self, ChildEnds};
 
@@ -180,23 +180,9 @@ impl Holder {
                 self.table.give(id, kind, std::mem::replace(fds, rest));
             }
             Request::Put { key, record, units } => self.table.put(key, record, &units),
-            Request::Spawn {
-                key,
-                record,
-                units,
-                role,
-                slots,
-                plan,
-            } => {
-                let order = Order {
-                    key,
-                    record,
-                    units,
-                    role,
-                    slots,
-                    plan,
-                };
-                if let Err(failure) = self.table.spawn(order) {
+            Request::Spawn(birth) => {
+                let key = birth.key;
+                if let Err(failure) = self.table.spawn(birth) {
                     self.send(&Reply::Failed { key, failure }, &[]);
                 }
             }

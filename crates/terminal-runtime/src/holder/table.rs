@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use halter_exec::{LaunchFailure, LaunchPlan, LaunchStep, Launcher, MAX_TARGET_FD, PidFd, Signal};
 use rustix::io::fcntl_dupfd_cloexec;
 
-use super::message::{Exit, Key, ProcessState, Role, Source, Start, UnitKind};
+use super::message::{Birth, Exit, Key, ProcessState, Role, Source, Start, UnitKind};
 use super::units::HeldUnit;
 
 /// One thing the daemon wants kept.
@@ -69,17 +69,6 @@ pub(super) struct Table {
     pub launcher: Launcher,
     /// The slots whose processes are still to be told something.
     untold: Vec<Key>,
-}
-
-/// What is asked to be started.
-#[derive(Debug)]
-pub(super) struct Order {
-    pub key: Key,
-    pub record: Vec<u8>,
-    pub units: Vec<u64>,
-    pub role: Role,
-    pub slots: Vec<Source>,
-    pub plan: Vec<u8>,
 }
 
 impl Table {
@@ -166,18 +155,18 @@ impl Table {
     }
 
     /// Starts a process in a new slot; the slot keeps the failure otherwise.
-    pub(super) fn spawn(&mut self, order: Order) -> Result<(), LaunchFailure> {
-        let units = self.take_units(&order.units);
-        let mut slot = Slot::new(order.record, units);
-        let launched = self.launch(&slot.units, &order.slots, &order.plan);
+    pub(super) fn spawn(&mut self, birth: Birth) -> Result<(), LaunchFailure> {
+        let units = self.take_units(&birth.units);
+        let mut slot = Slot::new(birth.record, units);
+        let launched = self.launch(&slot.units, &birth.slots, &birth.plan);
         for unit in &mut slot.units {
             unit.close_process_part();
         }
         let result = match launched {
             Ok(pid) => {
                 slot.process = ProcessState::Running { pid };
-                slot.working = order.role == Role::Command;
-                self.keys_by_pid.insert(pid, order.key);
+                slot.working = birth.role == Role::Command;
+                self.keys_by_pid.insert(pid, birth.key);
                 Ok(())
             }
             Err(failure) => {
@@ -185,7 +174,7 @@ impl Table {
                 Err(failure)
             }
         };
-        self.slots.insert(order.key, slot);
+        self.slots.insert(birth.key, slot);
         result
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use halter_exec::{LaunchPlan, Signal};
 use terminal_runtime::exec::Core;
 use terminal_runtime::holder::{
-    FoundHolder, FoundSlot, HolderLink, Key, ProcessEnd, ProcessState, Request, Role, Source,
-    Start, UnitKind, connect_or_start,
+    Birth, FoundHolder, FoundSlot, HolderLink, Key, ProcessEnd, ProcessState, Request, Role,
+    Source, Start, UnitKind, connect_or_start,
 };
 use terminal_runtime::limits::{HOLDER_END_WAIT, HOLDER_START_DEADLINE};
 
@@ -36,14 +36,14 @@ async fn start(link: &HolderLink, script: &str, record: &[u8]) -> (Key, OwnedFd)
     let key = link.new_key();
     let mut output = link.unit(UnitKind::Output).await.unwrap();
     let written = Source::Part { unit: 0, part: 1 };
-    link.send(&[Request::Spawn {
+    link.send(&[Request::Spawn(Birth {
         key,
         record: record.to_vec(),
         units: vec![output.unit.id],
         role: Role::Command,
         slots: vec![Source::Null, written, written],
         plan: shell_plan(script).encode(),
-    }]);
+    })]);
     (key, output.take(0).unwrap())
 }
 
@@ -90,14 +90,14 @@ async fn what_cannot_be_started_is_named() {
     let key = found.link.new_key();
     let end = found.link.end_of(key);
     let plan = LaunchPlan::new("/no/such/program", "/").standard_streams();
-    found.link.send(&[Request::Spawn {
+    found.link.send(&[Request::Spawn(Birth {
         key,
         record: vec![],
         units: vec![],
         role: Role::Command,
         slots: vec![Source::Null; 3],
         plan: plan.encode(),
-    }]);
+    })]);
     let ProcessEnd::Failed(failure) = end.wait().await else {
         panic!("there is no such program");
     };
@@ -182,14 +182,14 @@ async fn lines_reach_a_process_together_with_the_command_they_start() {
     let mut plan = LaunchPlan::new("/bin/sh", "/").standard_streams();
     plan.arguments = ["sh", "-s"].map(Into::into).to_vec();
     let written = Source::Part { unit: 1, part: 1 };
-    link.send(&[Request::Spawn {
+    link.send(&[Request::Spawn(Birth {
         key: shell,
         record: vec![],
         units: vec![lines.unit.id, output.unit.id],
         role: Role::Shell,
         slots: vec![Source::Part { unit: 0, part: 1 }, written, written],
         plan: plan.encode(),
-    }]);
+    })]);
     let command = link.new_key();
     let script = link.unit(UnitKind::File).await.unwrap();
     let path = script.path(link.holder(), 0);

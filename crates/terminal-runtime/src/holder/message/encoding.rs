@@ -3,7 +3,7 @@
 use halter_exec::LaunchFailure;
 
 use super::super::codec::{CodecError, Reader, Writer};
-use super::{Exit, ProcessState, Reply, Request, Role, Source, Start, Unit, UnitKind};
+use super::{Birth, Exit, ProcessState, Reply, Request, Role, Source, Start, Unit, UnitKind};
 
 impl UnitKind {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
@@ -55,21 +55,14 @@ impl Request {
                 writer.bytes(record);
                 write_numbers(writer, units);
             }
-            Self::Spawn {
-                key,
-                record,
-                units,
-                role,
-                slots,
-                plan,
-            } => {
+            Self::Spawn(birth) => {
                 writer.byte(5);
-                writer.number(*key);
-                writer.bytes(record);
-                write_numbers(writer, units);
-                writer.byte(*role as u8);
-                write_sources(writer, slots);
-                writer.bytes(plan);
+                writer.number(birth.key);
+                writer.bytes(&birth.record);
+                write_numbers(writer, &birth.units);
+                writer.byte(birth.role as u8);
+                write_sources(writer, &birth.slots);
+                writer.bytes(&birth.plan);
             }
             Self::Tell { key, lines, start } => {
                 writer.byte(6);
@@ -157,14 +150,14 @@ impl Request {
                 record: reader.bytes("a record")?.to_vec(),
                 units: read_numbers(reader)?,
             },
-            5 => Self::Spawn {
+            5 => Self::Spawn(Birth {
                 key: reader.number("a slot")?,
                 record: reader.bytes("a record")?.to_vec(),
                 units: read_numbers(reader)?,
                 role: read_role(reader)?,
                 slots: read_sources(reader)?,
                 plan: reader.bytes("a plan")?.to_vec(),
-            },
+            }),
             6 => Self::Tell {
                 key: reader.number("a slot")?,
                 lines: reader.bytes("lines")?.to_vec(),

@@ -89,6 +89,23 @@ pub enum Role {
     Shell = 2,
 }
 
+/// A process that is to be started in a new slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Birth {
+    /// The slot.
+    pub key: Key,
+    /// Its record.
+    pub record: Vec<u8>,
+    /// Its units.
+    pub units: Vec<u64>,
+    /// What the process is.
+    pub role: Role,
+    /// The descriptors its plan names by position.
+    pub slots: Vec<Source>,
+    /// The encoded plan.
+    pub plan: Vec<u8>,
+}
+
 /// A command that is given to a process that runs already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
@@ -193,20 +210,7 @@ pub enum Request {
         working: bool,
     },
     /// Start a process in a new slot.
-    Spawn {
-        /// The slot.
-        key: Key,
-        /// Its record.
-        record: Vec<u8>,
-        /// Its units.
-        units: Vec<u64>,
-        /// What the process is.
-        role: Role,
-        /// The descriptors its plan names by position.
-        slots: Vec<Source>,
-        /// The encoded plan.
-        plan: Vec<u8>,
-    },
+    Spawn(Birth),
     /// Write lines to the first unit of a slot, and so perhaps start a
     /// command.
     Tell {

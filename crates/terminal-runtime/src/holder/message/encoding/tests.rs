@@ -37,14 +37,14 @@ fn start() -> impl Strategy<Value = Start> {
 fn spawn() -> impl Strategy<Value = Request> {
     let role = prop_oneof![Just(Role::Command), Just(Role::Shell)];
     (start(), role, vec(source(), 0..5), bytes()).prop_map(|(start, role, slots, plan)| {
-        Request::Spawn {
+        Request::Spawn(Birth {
             key: start.key,
             record: start.record,
             units: start.units,
             role,
             slots,
             plan,
-        }
+        })
     })
 }
 
