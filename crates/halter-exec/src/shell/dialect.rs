@@ -8,10 +8,12 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::host::{CommandStreams, ShellLaunch};
+use super::traps::TrapWatch;
+use super::words::{check_name, quote, word};
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::tree::TREE_MARKER;
@@ -148,18 +150,7 @@ impl Dialect {
         command: &Handling,
     ) -> Vec<u8> {
         let mut lines = Vec::with_capacity(256);
-        if let (Self::Bash, Script::Mailbox(path)) = (self, script) {
-            lines.extend_from_slice(b"IFS= \\builtin read -r -d '' __halter_text <");
-            lines.extend_from_slice(word(path).as_bytes());
-            lines.extend_from_slice(b" || :; ");
-        }
-        if self == Self::Posix {
-            // Other shells take back what stands behind a command before they
-            // run an EXIT trap.
-            push_stream(&mut lines, "\\command exec >", streams.stdout);
-            push_stream(&mut lines, " 2>", streams.stderr);
-            lines.extend_from_slice(b"; ");
-        }
+        self.push_preparation(&mut lines, script, streams);
         match command.traps {
             TrapWatch::None => {}
             TrapWatch::End => lines.extend_from_slice(b"__halter_watch no; { "),
@@ -170,6 +161,49 @@ impl Dialect {
             let status = format!("__halter_status {} || ", command.last_status);
             lines.extend_from_slice(status.as_bytes());
         }
+        self.push_evaluation(&mut lines, script);
+        if command.traps != TrapWatch::None {
+            let look = format!(
+                "; {{ __halter_over \"$?\" \"$@\"; }} {}>&2 2>/dev/null; }}",
+                self.record_fd() - 1
+            );
+            lines.extend_from_slice(look.as_bytes());
+        }
+        self.push_redirections(&mut lines, streams, command.needs);
+        lines.push(b'\n');
+        lines.extend(match command.traps {
+            TrapWatch::None => self.end_line(nonce),
+            _ => format!("__halter_end {nonce} \"${{__halter_code:-$?}}\"\n").into_bytes(),
+        });
+        lines
+    }
+
+    /// What the shell does before the command.
+    fn push_preparation(
+        self,
+        lines: &mut Vec<u8>,
+        script: &Script<'_>,
+        streams: &CommandStreams<'_>,
+    ) {
+        match (self, script) {
+            (Self::Bash, Script::Inline(_)) => {}
+            (Self::Bash, Script::Mailbox(path)) => {
+                lines.extend_from_slice(b"IFS= \\builtin read -r -d '' __halter_text <");
+                lines.extend_from_slice(word(path).as_bytes());
+                lines.extend_from_slice(b" || :; ");
+            }
+            // Other shells take back what stands behind a command before they
+            // run an EXIT trap.
+            (Self::Posix, _) => {
+                push_stream(lines, "\\command exec >", streams.stdout);
+                push_stream(lines, " 2>", streams.stderr);
+                lines.extend_from_slice(b"; ");
+            }
+        }
+    }
+
+    /// The command itself.
+    fn push_evaluation(self, lines: &mut Vec<u8>, script: &Script<'_>) {
         match (self, script) {
             (_, Script::Inline(text)) => {
                 lines.extend_from_slice(self.eval());
@@ -183,29 +217,20 @@ impl Dialect {
                 lines.extend_from_slice(word(path).as_bytes());
             }
         }
-        if command.traps != TrapWatch::None {
-            let look = format!(
-                "; {{ __halter_over \"$?\" \"$@\"; }} {}>&2 2>/dev/null; }}",
-                self.record_fd() - 1
-            );
-            lines.extend_from_slice(look.as_bytes());
-        }
-        if !command.needs.own_input {
-            push_stream(&mut lines, " <", streams.stdin);
+    }
+
+    /// What stands behind the command: its streams, and none of ours.
+    fn push_redirections(self, lines: &mut Vec<u8>, streams: &CommandStreams<'_>, needs: Needs) {
+        if !needs.own_input {
+            push_stream(lines, " <", streams.stdin);
         }
         if self == Self::Bash {
-            push_stream(&mut lines, " >", streams.stdout);
-            push_stream(&mut lines, " 2>", streams.stderr);
+            push_stream(lines, " >", streams.stdout);
+            push_stream(lines, " 2>", streams.stderr);
         }
-        if command.needs.hides_records {
+        if needs.hides_records {
             lines.extend_from_slice(format!(" {}>&-", self.record_fd()).as_bytes());
         }
-        lines.push(b'\n');
-        lines.extend(match command.traps {
-            TrapWatch::None => self.end_line(nonce),
-            _ => format!("__halter_end {nonce} \"${{__halter_code:-$?}}\"\n").into_bytes(),
-        });
-        lines
     }
 
     /// What evaluates its argument here and now, and survives it.
@@ -313,69 +338,6 @@ impl Needs {
     };
 }
 
-/// Whether the command may set an EXIT trap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TrapWatch {
-    /// It does not speak of traps.
-    None,
-    /// It may: looked after when it ends.
-    End,
-    /// It does: looked after while it runs, too.
-    Always,
-}
-
-impl TrapWatch {
-    pub(super) fn of(text: &str, spoken: TrapTalk) -> Self {
-        match spoken.and(text) {
-            // A DEBUG trap would see us look.
-            TrapTalk::Debug => Self::None,
-            TrapTalk::Some if !text.contains("trap") => Self::End,
-            // A function cannot reset these for its caller, and would show.
-            TrapTalk::Some if text.contains("ERR") || text.contains("RETURN") => Self::End,
-            TrapTalk::Some if turns_tracing_on(text) => Self::End,
-            TrapTalk::Some => Self::Always,
-            TrapTalk::None => Self::None,
-        }
-    }
-}
-
-fn turns_tracing_on(text: &str) -> bool {
-    let options = text.split("set -").skip(1);
-    text.contains("xtrace")
-        || options
-            .filter_map(|rest| rest.split_ascii_whitespace().next())
-            .any(|word| word.contains('x'))
-}
-
-/// What the commands of a shell have said about traps so far: a function may
-/// set one that an earlier command has brought in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum TrapTalk {
-    /// Nothing.
-    None,
-    /// There may be traps.
-    Some,
-    /// There may be DEBUG traps.
-    Debug,
-}
-
-impl TrapTalk {
-    /// With what this text says.
-    pub(super) fn and(self, text: &str) -> Self {
-        let talk = if !["trap", "source ", ". "]
-            .iter()
-            .any(|word| text.contains(word))
-        {
-            Self::None
-        } else if text.contains("DEBUG") {
-            Self::Debug
-        } else {
-            Self::Some
-        };
-        self.max(talk)
-    }
-}
-
 /// Where the shell finds what it is to run.
 pub(super) enum Script<'a> {
     /// In the line itself. Shells read lines byte by byte, so this is for
@@ -399,55 +361,9 @@ fn script_line(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-/// A path as one word of the shell's language; most need no quotes.
-fn word(path: &Path) -> Cow<'_, OsStr> {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-".contains(byte);
-    let path = path.as_os_str();
-    if path.as_bytes().iter().all(plain) {
-        Cow::Borrowed(path)
-    } else {
-        Cow::Owned(quote(path))
-    }
-}
-
-/// In single quotes, where only the single quote itself means anything.
-pub(super) fn quote(value: &OsStr) -> OsString {
-    let mut quoted = vec![b'\''];
-    for byte in value.as_bytes() {
-        match byte {
-            b'\'' => quoted.extend_from_slice(b"'\\''"),
-            other => quoted.push(*other),
-        }
-    }
-    quoted.push(b'\'');
-    OsString::from_vec(quoted)
-}
-
-fn check_name(name: &OsStr) -> Result<(), ExecError> {
-    let bytes = name.as_bytes();
-    let letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
-    let fine = bytes.first().is_some_and(letter)
-        && bytes
-            .iter()
-            .all(|byte| letter(byte) || byte.is_ascii_digit());
-    if fine {
-        Ok(())
-    } else {
-        Err(ExecError::invalid(
-            format!("environment variable `{}`", name.display()),
-            "a shell variable's name has only letters, digits and `_`, and starts with no digit",
-        ))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quoting_leaves_nothing_to_the_shell() {
-        assert_eq!(quote(OsStr::new("a'b $c\n`d`")), "'a'\\''b $c\n`d`'");
-    }
 
     #[test]
     fn overrides_stand_before_the_command_and_names_are_checked() {
@@ -555,20 +471,5 @@ mod tests {
              </dev/null >/proc/7/fd/3 2>'/with space/e' 19>&-\n\
              __halter_end n0 \"${__halter_code:-$?}\"\n"
         );
-        let (none, some) = (TrapTalk::None, TrapTalk::Some);
-        for (spoken, text, watch) in [
-            (none, "echo a", TrapWatch::None),
-            (none, "trap 'x' EXIT", TrapWatch::Always),
-            (none, "trap 'x' EXIT; trap y ERR", TrapWatch::End),
-            (none, "trap 'x' EXIT; trap y DEBUG", TrapWatch::None),
-            (none, "set -eux; trap 'x' EXIT", TrapWatch::End),
-            (none, "set -eu; trap 'x' EXIT", TrapWatch::Always),
-            (none, ". ./env", TrapWatch::End),
-            (none, "source env", TrapWatch::End),
-            (some, "f", TrapWatch::End),
-            (TrapTalk::Debug, "trap 'x' EXIT", TrapWatch::None),
-        ] {
-            assert_eq!(TrapWatch::of(text, spoken), watch, "{text}");
-        }
     }
 }

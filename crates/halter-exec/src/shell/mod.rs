@@ -21,6 +21,8 @@ mod quiet;
 mod record;
 mod snapshot;
 mod state;
+mod traps;
+mod words;
 
 pub use config::{ShellCommand, ShellConfig};
 pub use driver::{CommandEnd, CommandText, ShellDriver};

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::dialect::TrapTalk;
 use super::host::Bystanders;
+use super::traps::TrapTalk;
 use crate::error::ExecError;
 
 /// A shell between two moments. Together with its

@@ -1,0 +1,215 @@
+//! The end of a command: waited for or brought about, and what it leaves.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Handover, ShellDriver, no_shell};
+use crate::error::ExecError;
+use crate::exit::ExitStatus;
+use crate::limits::SHELL_ANSWER_LOOK;
+use crate::shell::dialect::Dialect;
+use crate::shell::host::{ShellHost, ShellProcess};
+use crate::shell::interrupt::interrupt;
+use crate::shell::record::EndRecord;
+use crate::shell::state::RunningState;
+use crate::sys::Signal;
+use crate::tree::TreeControl;
+
+/// The status of a command that Bash could not parse.
+const SYNTAX_ERROR: i32 = 2;
+
+/// How a command in a shell ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CommandEnd {
+    /// Its status; with a signal if the shell itself was killed under it.
+    pub status: ExitStatus,
+    /// Where the next command runs.
+    pub cwd: PathBuf,
+    /// Whether state was lost: the next command meets, or this one met, a
+    /// shell with the state of an earlier snapshot.
+    pub shell_restarted: bool,
+    /// How the shell's tree was held together.
+    pub tree_control: TreeControl,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    ByItself,
+    ByInterrupt,
+}
+
+impl<H: ShellHost> ShellDriver<H> {
+    /// Waits for the end of the running command. What it put into the
+    /// background goes on. Nothing is lost if the future is dropped.
+    ///
+    /// # Errors
+    /// If no command is running, or nobody knows how the shell ended.
+    pub async fn ended(&mut self) -> Result<CommandEnd, ExecError> {
+        let ended = loop {
+            self.ask_once();
+            let (Some(live), Some(running)) = (&mut self.live, &self.state.running) else {
+                break None;
+            };
+            let asked = match &self.handover {
+                Handover::Asked(nonce) => Some(nonce.as_str()),
+                Handover::Certain | Handover::Unsure => None,
+            };
+            let record = live.first_of(&running.nonce, asked);
+            let Ok(record) = tokio::time::timeout(SHELL_ANSWER_LOOK, record).await else {
+                self.look_for_deafness();
+                continue;
+            };
+            match record {
+                Some(record) if record.nonce != running.nonce => {
+                    self.handover = Handover::Certain;
+                    // If it cannot be told, it is dead, and that is next.
+                    let _ = self.give();
+                }
+                other => break other,
+            }
+        };
+        self.finish(ended, Stopped::ByItself)
+    }
+
+    /// A shell that has read the line that reports the end, and reports
+    /// nothing, has been told to ignore everything (`set -n`, a DEBUG trap):
+    /// it is asked to exit, and then killed.
+    fn look_for_deafness(&mut self) {
+        let Some(live) = &self.live else { return };
+        // Only Bash reads no further than it has to.
+        let reads_ahead = live.dialect != Dialect::Bash;
+        if reads_ahead || live.process.unread().is_ok_and(|unread| unread > 0) {
+            self.deaf_looks = 0;
+            return;
+        }
+        self.deaf_looks += 1;
+        match self.deaf_looks {
+            0..=2 => {}
+            3 => live.process.signal(Signal::TERM),
+            _ => live.process.signal(Signal::KILL),
+        }
+    }
+
+    /// Asks an adopted shell, once, to say where it stands.
+    fn ask_once(&mut self) {
+        if self.handover != Handover::Unsure {
+            return;
+        }
+        if let (Some(live), Ok(nonce)) = (&self.live, self.names.next()) {
+            let _ = live.send(&live.dialect.end_line(&nonce));
+            self.handover = Handover::Asked(nonce);
+        }
+    }
+
+    /// Interrupts everything the command started (INT, TERM, and KILL after
+    /// `grace`) and keeps the shell if it can.
+    ///
+    /// # Errors
+    /// As [`ended`](Self::ended).
+    pub async fn interrupt(&mut self, grace: Duration) -> Result<CommandEnd, ExecError> {
+        let ended = match (&mut self.live, &self.state.running) {
+            (Some(live), Some(running)) => {
+                let question = match &self.handover {
+                    Handover::Asked(nonce) => live.dialect.end_line(nonce).len(),
+                    Handover::Certain | Handover::Unsure => 0,
+                };
+                interrupt(live, running, question, grace).await
+            }
+            _ => None,
+        };
+        self.exit_state_left = true;
+        self.disturbed = true;
+        self.finish(ended, Stopped::ByInterrupt)
+    }
+
+    /// After the command: what it was, and where the shell stands now.
+    fn finish(
+        &mut self,
+        ended: Option<EndRecord>,
+        stopped: Stopped,
+    ) -> Result<CommandEnd, ExecError> {
+        let running = self.state.running.take().ok_or_else(no_command)?;
+        self.handover = Handover::Certain;
+        let mut restarted = running.state_lost;
+        self.state_lost = false;
+        let live = self.live.as_ref().ok_or_else(no_shell)?;
+        let tree_control = live.process.tree_control();
+        let status = match ended {
+            Some(record) => {
+                self.state.last_status = record.status;
+                self.settle(record.cwd, running.sent_to.as_deref());
+                if running.may_damage && record.status == SYNTAX_ERROR {
+                    self.send_away();
+                } else {
+                    self.save_state(running, stopped);
+                }
+                ExitStatus::from_shell_code(record.status)
+            }
+            None => {
+                let status = live.process.exit_status();
+                match self.bury() {
+                    Some(cwd) => self.settle(cwd, running.sent_to.as_deref()),
+                    None => restarted = true,
+                }
+                let status = status?;
+                self.state.last_status = status.shell_code();
+                status
+            }
+        };
+        self.host.remember(&self.state);
+        Ok(CommandEnd {
+            status,
+            cwd: self.cwd().to_owned(),
+            shell_restarted: restarted,
+            tree_control,
+        })
+    }
+
+    /// Notes where the shell is after a command that was sent to `sent_to`.
+    fn settle(&mut self, cwd: PathBuf, sent_to: Option<&Path>) {
+        self.state.return_to = match sent_to {
+            Some(place) if place != self.cwd() && self.same_place(place, &cwd) => {
+                Some(self.cwd().to_owned())
+            }
+            _ => None,
+        };
+        // A command may have unset the variable that the shell answers from.
+        if cwd.is_absolute() {
+            self.state.cwd = cwd;
+        }
+    }
+
+    /// Whether both names are of one directory.
+    fn same_place(&self, left: &Path, right: &Path) -> bool {
+        match (self.host.directory(left), self.host.directory(right)) {
+            (Ok(Some(left)), Ok(Some(right))) => left == right,
+            _ => left == right,
+        }
+    }
+
+    /// Has the shell write its state down, unless the command cannot have
+    /// changed it; it does so after it has answered.
+    fn save_state(&mut self, running: RunningState, stopped: Stopped) {
+        let (Some(live), Some(snapshots)) = (&self.live, &mut self.snapshots) else {
+            return;
+        };
+        let calm = stopped == Stopped::ByItself
+            && running.keeps_state
+            && self.state.return_to.is_none()
+            && !snapshots.define_code();
+        if calm {
+            self.followers = (!running.starts_processes).then_some(running.bystanders);
+            return;
+        }
+        let turn = self.state.next_turn;
+        self.state.next_turn += 1;
+        // A shell that died in this moment is found dead next time.
+        let line = live.dialect.save_line(turn, snapshots.take_turn(turn));
+        let _ = live.send(&line);
+    }
+}
+
+fn no_command() -> ExecError {
+    ExecError::invalid("the shell", "no command is running in it")
+}

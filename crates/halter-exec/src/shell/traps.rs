@@ -1,0 +1,92 @@
+//! Whether a command may set an EXIT trap, judged by its text alone.
+//!
+//! Such a trap is to run when its command ends, not when the shell does, so
+//! the shell is told to look after it. That costs time and shows in a few
+//! places, so it is done only for commands that may need it.
+
+/// Whether the command may set an EXIT trap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TrapWatch {
+    /// It does not speak of traps.
+    None,
+    /// It may: looked after when it ends.
+    End,
+    /// It does: looked after while it runs, too.
+    Always,
+}
+
+impl TrapWatch {
+    pub(super) fn of(text: &str, spoken: TrapTalk) -> Self {
+        match spoken.and(text) {
+            // A DEBUG trap would see us look.
+            TrapTalk::Debug => Self::None,
+            TrapTalk::Some if !text.contains("trap") => Self::End,
+            // A function cannot reset these for its caller, and would show.
+            TrapTalk::Some if text.contains("ERR") || text.contains("RETURN") => Self::End,
+            TrapTalk::Some if turns_tracing_on(text) => Self::End,
+            TrapTalk::Some => Self::Always,
+            TrapTalk::None => Self::None,
+        }
+    }
+}
+
+fn turns_tracing_on(text: &str) -> bool {
+    let options = text.split("set -").skip(1);
+    text.contains("xtrace")
+        || options
+            .filter_map(|rest| rest.split_ascii_whitespace().next())
+            .any(|word| word.contains('x'))
+}
+
+/// What the commands of a shell have said about traps so far: a function may
+/// set one that an earlier command has brought in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TrapTalk {
+    /// Nothing.
+    None,
+    /// There may be traps.
+    Some,
+    /// There may be DEBUG traps.
+    Debug,
+}
+
+impl TrapTalk {
+    /// With what this text says.
+    pub(super) fn and(self, text: &str) -> Self {
+        let talk = if !["trap", "source ", ". "]
+            .iter()
+            .any(|word| text.contains(word))
+        {
+            Self::None
+        } else if text.contains("DEBUG") {
+            Self::Debug
+        } else {
+            Self::Some
+        };
+        self.max(talk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_looked_after_by_what_was_said_about_traps() {
+        let (none, some) = (TrapTalk::None, TrapTalk::Some);
+        for (spoken, text, watch) in [
+            (none, "echo a", TrapWatch::None),
+            (none, "trap 'x' EXIT", TrapWatch::Always),
+            (none, "trap 'x' EXIT; trap y ERR", TrapWatch::End),
+            (none, "trap 'x' EXIT; trap y DEBUG", TrapWatch::None),
+            (none, "set -eux; trap 'x' EXIT", TrapWatch::End),
+            (none, "set -eu; trap 'x' EXIT", TrapWatch::Always),
+            (none, ". ./env", TrapWatch::End),
+            (none, "source env", TrapWatch::End),
+            (some, "f", TrapWatch::End),
+            (TrapTalk::Debug, "trap 'x' EXIT", TrapWatch::None),
+        ] {
+            assert_eq!(TrapWatch::of(text, spoken), watch, "{text}");
+        }
+    }
+}
