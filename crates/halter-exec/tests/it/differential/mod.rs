@@ -1,7 +1,8 @@
 //! The persistent shell against `bash -c` and `dash -c`: the same commands,
 //! the same output, the same status. The commands are data, and so is the
 //! list of expected differences; a difference that is not listed fails, and
-//! so does an entry of the list that no longer differs.
+//! so does an entry of the list that no longer differs. Each case runs in a
+//! cold and in a warm shell, which are judged apart.
 
 mod corpus;
 
@@ -139,28 +140,63 @@ fn fields_that_differ(expected: &Observed, found: &Observed) -> Vec<Field> {
     fields
 }
 
-/// Compares what was found with the list, and says all that is wrong.
+/// The shell that a case runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Mode {
+    /// A new one.
+    Cold,
+    /// One that has run a command before.
+    Warm,
+}
+
+impl Mode {
+    const ALL: [Self; 2] = [Self::Cold, Self::Warm];
+
+    /// What the shell runs before the case.
+    fn past(self) -> Option<String> {
+        match self {
+            Self::Cold => None,
+            // Too long to be said in one line.
+            Self::Warm => Some(format!("{}\n:", "# what came before\n".repeat(20))),
+        }
+    }
+}
+
+/// What differs of one case in one mode, with both sides for whoever reads it.
+struct Finding {
+    fields: Vec<Field>,
+    details: String,
+}
+
+/// Compares what was found with the list, and says all that is wrong. What is
+/// listed must differ in every mode, and in the same way.
 fn judge(
-    found: &BTreeMap<String, (Vec<Field>, String)>,
+    found: &BTreeMap<(&str, Mode), Finding>,
     names: &[&str],
     listed: &BTreeMap<String, Difference>,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (name, (fields, details)) in found {
-        match listed.get(name) {
+    for ((name, mode), Finding { fields, details }) in found {
+        match listed.get(*name) {
             Some(difference) if difference.fields == *fields => {}
             Some(difference) => wrong.push(format!(
-                "{name}: listed as different in {:?}, differs in {fields:?}\n{details}",
+                "{name}: listed as different in {:?}, differs in {fields:?} when {mode:?}\n{details}",
                 difference.fields
             )),
-            None => wrong.push(format!("{name}: differs in {fields:?}\n{details}")),
+            None => wrong.push(format!(
+                "{name}: differs in {fields:?} when {mode:?}\n{details}"
+            )),
         }
     }
-    for name in listed.keys() {
-        if !names.contains(&name.as_str()) {
+    for name in listed.keys().map(String::as_str) {
+        if !names.contains(&name) {
             wrong.push(format!("{name}: listed, but not in the corpus"));
-        } else if !found.contains_key(name) {
-            wrong.push(format!("{name}: listed, but no longer different"));
+            continue;
+        }
+        for mode in Mode::ALL {
+            if !found.contains_key(&(name, mode)) {
+                wrong.push(format!("{name}: listed, but not different when {mode:?}"));
+            }
         }
     }
     wrong
@@ -168,30 +204,63 @@ fn judge(
 
 async fn compare(program: &str, cases: &[Case], list: &str) {
     let place = Place::new();
-    let listed = differences(list);
     let mut found = BTreeMap::new();
     for case in cases {
         let script = case.commands.join("\n");
         let expected = with_shell_c(program, &script, &place.fresh()).await;
-        let commands: Vec<&str> = case.commands.iter().map(String::as_str).collect();
-        let cold = with_persistent_shell(program, &commands, &place.fresh()).await;
-        // Again in a shell that has a past, with texts too long to be said in
-        // one line.
-        let past = format!("{}\n:", "# what came before\n".repeat(20));
-        let mut later = vec![past.as_str()];
-        later.extend(&commands);
-        let warm = with_persistent_shell(program, &later, &place.fresh()).await;
-        for observed in [cold, warm] {
+        for mode in Mode::ALL {
+            let past = mode.past();
+            let texts: Vec<&str> = past
+                .iter()
+                .chain(&case.commands)
+                .map(|text| &**text)
+                .collect();
+            let observed = with_persistent_shell(program, &texts, &place.fresh()).await;
             let fields = fields_that_differ(&expected, &observed);
             if !fields.is_empty() {
                 let details = format!("  expected {expected:?}\n  found    {observed:?}");
-                found.insert(case.name.clone(), (fields, details));
+                found.insert((case.name.as_str(), mode), Finding { fields, details });
             }
         }
     }
     let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
-    let wrong = judge(&found, &names, &listed);
+    let wrong = judge(&found, &names, &differences(list));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_listed_must_differ_in_every_mode() {
+    let finding = |name, mode, field| {
+        let details = String::new();
+        let fields = vec![field];
+        ((name, mode), Finding { fields, details })
+    };
+    let found = BTreeMap::from([
+        finding("both", Mode::Cold, Field::Stdout),
+        finding("both", Mode::Warm, Field::Stdout),
+        finding("one", Mode::Warm, Field::Status),
+    ]);
+    let wrong = |list: &str| judge(&found, &["both", "one", "same"], &differences(list));
+    assert_eq!(
+        wrong(
+            "one: status: a good reason\nsame: stderr: a good reason\ngone: stdout: a good reason"
+        ),
+        [
+            "both: differs in [Stdout] when Cold\n",
+            "both: differs in [Stdout] when Warm\n",
+            "gone: listed, but not in the corpus",
+            "one: listed, but not different when Cold",
+            "same: listed, but not different when Cold",
+            "same: listed, but not different when Warm",
+        ]
+    );
+    assert_eq!(
+        wrong("both: stdout: a good reason\none: stdout: a good reason"),
+        [
+            "one: listed as different in [Stdout], differs in [Status] when Warm\n",
+            "one: listed, but not different when Cold",
+        ]
+    );
 }
 
 #[tokio::test]
