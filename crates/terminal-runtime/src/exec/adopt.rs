@@ -408,7 +408,7 @@ impl Core {
             if let Some(stderr) = &exec.inner.stderr {
                 stderr.finish();
             }
-            exec.inner.end.send_replace(Some(Ok(end)));
+            let _ = exec.inner.end.set(Ok(end));
             tokio::spawn(exec.clone().follow(flows));
             if forgotten {
                 exec.remove();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use halter_exec::PidFd;
 
+use super::drive::Drive;
 use super::error::CoreError;
 use super::handle::Exec;
 use super::isolation;
@@ -135,7 +136,7 @@ impl Core {
     #[must_use]
     pub fn stats(&self) -> CoreStats {
         let memory = halter_exec::system::resident_bytes();
-        let running = |exec: &&Exec| exec.inner.end.borrow().is_none();
+        let running = |exec: &&Exec| !exec.inner.has_ended();
         let execs = lock(&self.inner.execs);
         CoreStats {
             running: execs.known.values().filter(running).count() as u64,
@@ -210,6 +211,21 @@ impl Core {
     /// If the session is not open, the name is taken or the command cannot
     /// be started.
     pub async fn exec(&self, id: &SessionId, order: ExecOrder) -> Result<Exec, CoreError> {
+        let (exec, drive) = self.begin(id, order).await?;
+        tokio::spawn(drive);
+        Ok(exec)
+    }
+
+    /// Starts a command as [`exec`](Self::exec) does, and leaves it to the
+    /// caller to [drive](Exec::driven) it.
+    ///
+    /// # Errors
+    /// As for [`exec`](Self::exec).
+    pub(crate) async fn begin(
+        &self,
+        id: &SessionId,
+        order: ExecOrder,
+    ) -> Result<(Exec, Drive), CoreError> {
         let session = lock(&self.inner.sessions).get(id).cloned();
         let session = session.ok_or(CoreError::SessionUnknown { id: *id })?;
         if self.inner.link.is_lost() {
@@ -220,7 +236,7 @@ impl Core {
         if session.container.is_some() {
             Box::pin(session.ready(&self.inner.settings)).await?;
         }
-        let exec = match (&order.what, order.pty) {
+        let begun = match (&order.what, order.pty) {
             (ExecWhat::Command(text), None) => {
                 let text = text.clone();
                 // Much larger than the other, which must not carry it along.
@@ -229,7 +245,7 @@ impl Core {
             _ => Box::pin(self.start_process(&session, order)).await?,
         };
         self.inner.total.fetch_add(1, Ordering::Relaxed);
-        Ok(exec)
+        Ok(begun)
     }
 
     fn reserve(&self, name: &ExecId) -> Result<Reserved<'_>, CoreError> {

@@ -1,8 +1,11 @@
 //! A command's life after its start: output moved, wishes heard, time kept,
 //! its end made known once.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use halter_exec::limits::SPOOL_HEAD_BYTES;
@@ -29,6 +32,10 @@ use crate::sys;
 /// The shortest and longest pause between two looks at a tree that is being
 /// brought down.
 const LOOK_PAUSE: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(20));
+
+/// What brings a command to its end, and goes on with what it leaves running.
+/// Somebody has to poll it.
+pub(crate) type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Why a command is brought to its end.
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +88,24 @@ enum Herald {
 }
 
 impl Exec {
+    /// Drives it to its end. What is to be done afterwards is done by a task.
+    /// Must not be given up half-way: nobody else drives it.
+    pub(crate) async fn driven(&self, mut drive: Drive) -> Result<ExecEnd, CoreError> {
+        let (end, over) = poll_fn(|context| {
+            let over = drive.as_mut().poll(context).is_ready();
+            match self.inner.end.get() {
+                Some(end) => Poll::Ready((end.clone(), over)),
+                None if over => Poll::Ready((Err(CoreError::Ended), over)),
+                None => Poll::Pending,
+            }
+        })
+        .await;
+        if !over {
+            tokio::spawn(drive);
+        }
+        end
+    }
+
     /// Waits for the end of a command, for its time to be up, or for a wish.
     async fn hear<End>(
         &self,
@@ -430,7 +455,8 @@ impl Exec {
             stderr.finish();
         }
         self.inner.session.forget_names(key);
-        self.inner.end.send_replace(Some(result));
+        // A command ends once.
+        let _ = self.inner.end.set(result);
         if let Some(core) = self.inner.core.upgrade() {
             core.ended(self);
         }

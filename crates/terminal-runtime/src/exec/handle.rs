@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use halter_exec::{InputError, InputSpool, Signal, Spool, SpoolChunk, Terminal};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, SetOnce, mpsc};
 
 use super::core::CoreInner;
 use super::error::CoreError;
@@ -45,7 +45,7 @@ pub(super) struct ExecInner {
     /// Its first process; 0 while that is not known.
     pub pid: AtomicI32,
     pub wishes: mpsc::UnboundedSender<Wish>,
-    pub end: watch::Sender<Option<Result<ExecEnd, CoreError>>>,
+    pub end: SetOnce<Result<ExecEnd, CoreError>>,
     pub forgotten: AtomicBool,
     /// Somebody reads its output as it comes.
     pub read: Notify,
@@ -63,6 +63,10 @@ pub(super) struct ExecInner {
 impl ExecInner {
     pub(super) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.initialized()
     }
 }
 
@@ -84,7 +88,7 @@ impl Exec {
     pub fn info(&self) -> ExecInfo {
         let record = lock(&self.inner.record);
         let pid = self.inner.pid.load(Ordering::Relaxed);
-        let ended = self.inner.end.borrow().is_some();
+        let ended = self.inner.has_ended();
         ExecInfo {
             id: record.id.clone(),
             session: record.session,
@@ -106,11 +110,7 @@ impl Exec {
     /// # Errors
     /// If it could not be started.
     pub async fn ended(&self) -> Result<ExecEnd, CoreError> {
-        let mut receiver = self.inner.end.subscribe();
-        match receiver.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(end)) => end.clone(),
-            _ => Err(CoreError::Ended),
-        }
+        self.inner.end.wait().await.clone()
     }
 
     fn spool(&self, stream: Stream) -> Option<&Spool> {
@@ -170,7 +170,7 @@ impl Exec {
         }
         if let Some(shared) = &self.inner.session.shared {
             // Nobody can open a named pipe to read that nobody writes to.
-            while self.inner.end.borrow().is_none() && shared.touch_input(key) {
+            while !self.inner.has_ended() && shared.touch_input(key) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
@@ -182,7 +182,7 @@ impl Exec {
     /// If it has no terminal or has ended.
     pub fn resize(&self, size: TerminalSize) -> Result<(), CoreError> {
         let terminal = self.inner.terminal.as_ref().ok_or(CoreError::NoTerminal)?;
-        if self.inner.end.borrow().is_some() {
+        if self.inner.has_ended() {
             return Err(CoreError::Ended);
         }
         terminal
@@ -197,7 +197,7 @@ impl Exec {
     /// # Errors
     /// If it has ended.
     pub fn signal(&self, signal: Signal, scope: Scope) -> Result<(), CoreError> {
-        if self.inner.end.borrow().is_some() {
+        if self.inner.has_ended() {
             return Err(CoreError::Ended);
         }
         let wish = Wish::Signal(signal, scope);
@@ -217,7 +217,7 @@ impl Exec {
     /// command that still runs is forgotten when it has ended.
     pub fn forget(&self) {
         self.inner.forgotten.store(true, Ordering::Release);
-        if self.inner.end.borrow().is_some() {
+        if self.inner.has_ended() {
             self.remove();
         }
     }

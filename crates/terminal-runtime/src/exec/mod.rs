@@ -28,6 +28,7 @@ mod trees;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::core::Core;
+pub(crate) use drive::Drive;
 pub use error::{CoreError, StartFailure};
 pub use handle::{Exec, SpoolReader};
 pub use order::{

@@ -15,10 +15,11 @@ use halter_exec::{
     CommandStreams, CommandText, Environment, InputSpool, InputTarget, LaunchFailure, LaunchPlan,
     ShellDriver, Spool, Terminal, find_program_in,
 };
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, SetOnce, mpsc};
 
 use super::core::{Core, CoreInner};
 use super::docker;
+use super::drive::Drive;
 use super::error::CoreError;
 use super::handle::{Exec, ExecInner, Wish, terminal_size};
 use super::order::{ExecOrder, ExecStdin, ExecWhat, TerminalSize};
@@ -162,7 +163,7 @@ impl Core {
         &self,
         session: &Arc<Session>,
         order: ExecOrder,
-    ) -> Result<Exec, CoreError> {
+    ) -> Result<(Exec, Drive), CoreError> {
         let core = &self.inner;
         let key = core.link.new_key();
         let mut plan = core.plan(session, &order)?;
@@ -187,8 +188,8 @@ impl Core {
         ]);
         let (exec, flows, wishes) = self.new_exec(session, key, record, streams, order.kept);
         core.introduce(&exec);
-        tokio::spawn(exec.clone().drive_process(flows, end, grip, wishes));
-        Ok(exec)
+        let drive = exec.clone().drive_process(flows, end, grip, wishes);
+        Ok((exec, Box::pin(drive)))
     }
 
     /// Gives a command to the session's shell.
@@ -197,7 +198,7 @@ impl Core {
         session: &Arc<Session>,
         order: ExecOrder,
         text: &str,
-    ) -> Result<Exec, CoreError> {
+    ) -> Result<(Exec, Drive), CoreError> {
         let core = &self.inner;
         let mut seat = Arc::clone(&session.shell).lock_owned().await;
         if session.closed.is_cancelled() {
@@ -262,8 +263,8 @@ impl Core {
             driver.host_mut().lend_to(&exec);
         }
         core.introduce(&exec);
-        tokio::spawn(exec.clone().drive_shell(flows, seat, wishes));
-        Ok(exec)
+        let drive = exec.clone().drive_shell(flows, seat, wishes);
+        Ok((exec, Box::pin(drive)))
     }
 
     /// The handle of a command that has been started.
@@ -288,7 +289,7 @@ impl Core {
             terminal: streams.terminal,
             pid: AtomicI32::new(0),
             wishes,
-            end: watch::Sender::new(None),
+            end: SetOnce::new(),
             forgotten: AtomicBool::new(false),
             read: Notify::new(),
             flowing: AtomicBool::new(true),

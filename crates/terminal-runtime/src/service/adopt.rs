@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::job::{Job, JobState};
-use super::order::core_error;
+use super::job::Job;
 use super::sessions::{SessionNote, birth};
 use super::{Service, lock};
 use crate::exec::{AdoptedSession, Exec, ExecState};
@@ -50,18 +49,11 @@ impl Service {
                 .begin(turn, info.id.clone(), shown, job.asked, None)
                 .is_ok()
         });
-        job.set(JobState::Running(exec.clone()));
+        job.begin(Ok(exec.clone()));
         let service = self.clone();
         self.inner.tasks.spawn(async move {
-            let state = match begun {
-                Some(turn) => service.mind(&job, exec, turn).await,
-                None => {
-                    let end = exec.ended().await.map_err(|error| core_error(&error));
-                    let at = service.inner.clock.now();
-                    JobState::Ended { exec, end, at }
-                }
-            };
-            job.set(state);
+            let end = exec.ended().await;
+            service.over(&job, end, begun);
         });
     }
 

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use super::answer::{Answer, Client, ResultOrder, ResultShape};
 use super::job::{Job, JobState};
 use super::order::{core_error, exec_id, pool_error, signal, terminal_size};
+use super::performance::Performance;
 use super::stream::StreamOrder;
 use super::{Service, lock};
-use crate::exec::{Chunk, Exec, ExecOrder, Scope, Stream};
+use crate::exec::{Chunk, CoreError, Drive, Exec, ExecEnd, ExecOrder, Scope, Stream};
 use crate::limits::{DEFAULT_READ_BYTES, MAX_READ_BYTES, MAX_WAIT};
 use crate::protocol::{
     AttachParams, CancelParams, Cancelled, Encoding, ErrorCode, ExecListing, ExecParams,
@@ -37,9 +38,16 @@ impl Service {
         params: ExecParams,
         client: &Client,
     ) -> Result<Answer, WireError> {
-        let job = self.submit(params)?;
+        let (job, performance) = self.submit(params)?;
+        let over = async {
+            if let Some(performance) = performance {
+                performance.await;
+            }
+            job.over().await
+        };
         let state = tokio::select! {
-            state = job.over() => state,
+            biased;
+            state = over => state,
             () = client.gone().cancelled() => {
                 self.leave(&job).await;
                 return Ok(Answer::Nobody);
@@ -63,7 +71,8 @@ impl Service {
 
     pub(super) async fn stream(&self, params: ExecParams) -> Result<Answer, WireError> {
         let may_queue = params.queue;
-        let job = self.submit(params)?;
+        // Nobody attends to it: it goes on by itself.
+        let (job, _) = self.submit(params)?;
         // A refusal is the answer itself, where that is known at once.
         if !may_queue && let JobState::Refused(error) = job.started().await {
             return Err(error);
@@ -85,14 +94,14 @@ impl Service {
     }
 
     /// Accepts a command: it will run, is queued, or is the one that was
-    /// accepted under the same name before.
-    fn submit(&self, params: ExecParams) -> Result<Arc<Job>, WireError> {
+    /// accepted under the same name before, which is performed already.
+    fn submit(&self, params: ExecParams) -> Result<(Arc<Job>, Option<Performance>), WireError> {
         let detached = params.exec_id.is_some();
         let queue = params.queue;
         if let Some(name) = params.exec_id.as_deref()
             && let Some(job) = self.accepted_before(name, &params)?
         {
-            return Ok(job);
+            return Ok((job, None));
         }
         self.fail_if_draining()?;
         let session = self.find_session(&params.session_id)?;
@@ -111,14 +120,11 @@ impl Service {
             self.inner.clock.now(),
         );
         if let Some(twin) = self.enter(&job) {
-            return Ok(twin);
+            return Ok((twin, None));
         }
-        let service = self.clone();
-        let task = Arc::clone(&job);
-        self.inner
-            .tasks
-            .spawn(async move { service.perform(&task, order, turn).await });
-        Ok(job)
+        let performing = self.clone().perform(Arc::clone(&job), order, turn);
+        let performing = self.inner.tasks.track_future(performing);
+        Ok((job, Some(Performance::new(performing))))
     }
 
     /// Enters a job under its name; the one that is there already, if one is.
@@ -156,15 +162,15 @@ impl Service {
     }
 
     /// Runs a job from its turn to its end.
-    async fn perform(&self, job: &Arc<Job>, order: ExecOrder, turn: Option<Turn>) {
-        let state = match self.begin(job, order, turn).await {
-            Ok((exec, turn)) => {
-                job.set(JobState::Running(exec.clone()));
-                self.mind(job, exec, turn).await
+    async fn perform(self, job: Arc<Job>, order: ExecOrder, turn: Option<Turn>) {
+        match self.begin(&job, order, turn).await {
+            Ok((exec, drive, turn)) => {
+                job.begin(Ok(exec.clone()));
+                let end = exec.driven(drive).await;
+                self.over(&job, end, Some(turn));
             }
-            Err(error) => JobState::Refused(error),
-        };
-        job.set(state);
+            Err(error) => job.begin(Err(error)),
+        }
     }
 
     async fn begin(
@@ -172,7 +178,7 @@ impl Service {
         job: &Arc<Job>,
         order: ExecOrder,
         turn: Option<Turn>,
-    ) -> Result<(Exec, Turn), WireError> {
+    ) -> Result<(Exec, Drive, Turn), WireError> {
         let session = &job.session;
         let withdrawn = || {
             WireError::new(
@@ -194,8 +200,8 @@ impl Service {
         session
             .begin(&turn, job.id.clone(), Arc::clone(&job.shown), now, max)
             .map_err(|error| pool_error(&error))?;
-        match self.inner.core.exec(&session.id, order).await {
-            Ok(exec) => Ok((exec, turn)),
+        match self.inner.core.begin(&session.id, order).await {
+            Ok((exec, drive)) => Ok((exec, drive, turn)),
             Err(error) => {
                 session.finish(job.id.clone(), self.inner.clock.now());
                 Err(core_error(&error))
@@ -203,23 +209,20 @@ impl Service {
         }
     }
 
-    /// Waits for the end of a running command and lets its session go on.
-    pub(super) async fn mind(&self, job: &Arc<Job>, exec: Exec, turn: Turn) -> JobState {
-        let end = exec.ended().await;
+    /// A command has ended: its session goes on, if it was its turn.
+    pub(super) fn over(&self, job: &Job, end: Result<ExecEnd, CoreError>, turn: Option<Turn>) {
         let now = self.inner.clock.now();
-        if let Ok(end) = &end
-            && let Some(directory) = &end.cwd
-        {
-            job.session.moved_to(&directory.to_string_lossy());
+        if let Some(turn) = turn {
+            if let Ok(end) = &end
+                && let Some(directory) = &end.cwd
+            {
+                job.session.moved_to(&directory.to_string_lossy());
+            }
+            job.session.finish(job.id.clone(), now);
+            drop(turn);
+            tracing::debug!(exec = %job.id, session = %job.session.id, "command ended");
         }
-        job.session.finish(job.id.clone(), now);
-        drop(turn);
-        tracing::debug!(exec = %job.id, session = %job.session.id, "command ended");
-        JobState::Ended {
-            exec,
-            end: end.map_err(|error| core_error(&error)),
-            at: now,
-        }
+        job.end(end.map_err(|error| core_error(&error)), now);
     }
 
     pub(super) fn forget_unless_kept(&self, job: &Arc<Job>) {
@@ -372,7 +375,7 @@ impl Service {
                     .map(|offset| Written { offset })
                     .map_err(|error| core_error(&error))
             }
-            JobState::Ended { .. } => Err(core_error(&crate::exec::CoreError::Ended)),
+            JobState::Ended { .. } => Err(core_error(&CoreError::Ended)),
             JobState::Refused(error) => Err(error),
             JobState::Waiting => Err(unreachable_state()),
         }
@@ -410,7 +413,7 @@ impl Service {
                 cancelled: false,
             });
         };
-        let cancelled = !job.state().is_over();
+        let cancelled = !job.is_over();
         job.stop(signal).await;
         Ok(Cancelled {
             exec_id: Some(job.id.to_string()),

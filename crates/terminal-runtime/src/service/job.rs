@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 
 use crate::exec::{Exec, ExecEnd, ExecId, ExecWhat};
@@ -26,12 +26,6 @@ pub(super) enum JobState {
     Refused(WireError),
 }
 
-impl JobState {
-    pub(super) fn is_over(&self) -> bool {
-        matches!(self, Self::Ended { .. } | Self::Refused(_))
-    }
-}
-
 /// One command that a client asked for.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -44,7 +38,10 @@ pub(super) struct Job {
     pub detached: bool,
     pub asked: Moment,
     pub pty: bool,
-    state: watch::Sender<JobState>,
+    /// What runs it, or why nothing does.
+    begun: SetOnce<Result<Exec, WireError>>,
+    /// How it ended, and when.
+    ended: SetOnce<(Result<ExecEnd, WireError>, Moment)>,
     /// Set to take it out of its session's queue.
     pub withdrawn: CancellationToken,
 }
@@ -66,46 +63,58 @@ impl Job {
             detached,
             asked,
             pty,
-            state: watch::Sender::new(JobState::Waiting),
+            begun: SetOnce::new(),
+            ended: SetOnce::new(),
             withdrawn: CancellationToken::new(),
         })
     }
 
-    pub(super) fn set(&self, state: JobState) {
-        self.state.send_replace(state);
+    /// It runs, or never will.
+    pub(super) fn begin(&self, begun: Result<Exec, WireError>) {
+        // It begins once.
+        let _ = self.begun.set(begun);
+    }
+
+    /// It has ended, or could not be started after all.
+    pub(super) fn end(&self, end: Result<ExecEnd, WireError>, at: Moment) {
+        // It ends once.
+        let _ = self.ended.set((end, at));
     }
 
     pub(super) fn state(&self) -> JobState {
-        self.state.borrow().clone()
+        match (self.begun.get(), self.ended.get()) {
+            (None, _) => JobState::Waiting,
+            (Some(Err(error)), _) => JobState::Refused(error.clone()),
+            (Some(Ok(exec)), None) => JobState::Running(exec.clone()),
+            (Some(Ok(exec)), Some((end, at))) => JobState::Ended {
+                exec: exec.clone(),
+                end: end.clone(),
+                at: *at,
+            },
+        }
     }
 
-    /// Its state once that is as wanted.
-    async fn reached(&self, wanted: impl FnMut(&JobState) -> bool) -> JobState {
-        let mut receiver = self.state.subscribe();
-        match receiver.wait_for(wanted).await {
-            Ok(state) => state.clone(),
-            // The sender is part of this very job.
-            Err(_) => self.state(),
-        }
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.begun.get(), Some(Err(_))) || self.ended.initialized()
     }
 
     /// Its state once it is no longer waiting.
     pub(super) async fn started(&self) -> JobState {
-        self.reached(|state| !matches!(state, JobState::Waiting))
-            .await
+        self.begun.wait().await;
+        self.state()
     }
 
     /// Its state once it is over.
     pub(super) async fn over(&self) -> JobState {
-        self.reached(JobState::is_over).await
+        if self.begun.wait().await.is_ok() {
+            self.ended.wait().await;
+        }
+        self.state()
     }
 
     /// What runs it, if it was started.
     pub(super) fn exec(&self) -> Option<Exec> {
-        match self.state() {
-            JobState::Running(exec) | JobState::Ended { exec, .. } => Some(exec),
-            JobState::Waiting | JobState::Refused(_) => None,
-        }
+        self.begun.get()?.as_ref().ok().cloned()
     }
 
     /// Ends it, wherever it is; returns when it is over.

@@ -8,6 +8,7 @@ mod answer;
 mod execs;
 mod job;
 mod order;
+mod performance;
 mod result;
 mod sessions;
 mod stream;

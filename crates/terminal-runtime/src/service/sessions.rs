@@ -173,7 +173,7 @@ impl Service {
         let closed = self.inner.core.close(&session.id).await;
         self.inner.pool.remove(session.id);
         lock(&self.inner.jobs).retain(|_, job| {
-            let kept = job.session.id != session.id || !job.state().is_over();
+            let kept = job.session.id != session.id || !job.is_over();
             if !kept && let Some(exec) = job.exec() {
                 exec.forget();
             }
