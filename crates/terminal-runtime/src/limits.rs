@@ -15,6 +15,14 @@ pub const MAX_ID_BYTES: usize = 256;
 /// How many requests of one connection may wait for a command at a time.
 pub const MAX_IN_FLIGHT: usize = 256;
 
+/// How many requests of one connection that end commands or sessions may wait
+/// at a time, beside those that wait for the commands: one for each.
+pub const MAX_ENDING_IN_FLIGHT: usize = MAX_IN_FLIGHT;
+
+/// How many bytes the requests of one connection that wait may have together;
+/// most of them are input that a command does not take yet.
+pub const MAX_IN_FLIGHT_BYTES: usize = 16 * MAX_REQUEST_BYTES;
+
 /// How many connections there may be at a time, over all transports.
 pub const MAX_CONNECTIONS: usize = 1024;
 

@@ -119,6 +119,12 @@ impl Call {
                 | Self::ExecList
         )
     }
+
+    /// Whether this ends what others wait for.
+    #[must_use]
+    pub fn ends_work(&self) -> bool {
+        matches!(self, Self::ExecCancel(_) | Self::SessionDestroy(_))
+    }
 }
 
 fn unsupported(method: &str) -> WireError {

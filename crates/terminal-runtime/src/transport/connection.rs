@@ -9,8 +9,9 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use super::lines::{Incoming, LineReader};
-use crate::limits::{MAX_IN_FLIGHT, MAX_REQUEST_BYTES};
-use crate::protocol::{Call, ErrorCode, Rejection, RequestId, WireError, decode, failure};
+use super::room::Room;
+use crate::limits::MAX_REQUEST_BYTES;
+use crate::protocol::{Call, Rejection, RequestId, WireError, decode, failure};
 use crate::service::{Answer, Client, Outlet, Service};
 
 /// The sending side, shared by everything that has an answer.
@@ -34,6 +35,7 @@ struct Connection<Sink> {
     service: Service,
     client: Arc<Client>,
     sender: Arc<Sender<Sink>>,
+    room: Arc<Room>,
 }
 
 impl<Sink> Clone for Connection<Sink> {
@@ -42,6 +44,7 @@ impl<Sink> Clone for Connection<Sink> {
             service: self.service.clone(),
             client: Arc::clone(&self.client),
             sender: Arc::clone(&self.sender),
+            room: Arc::clone(&self.room),
         }
     }
 }
@@ -68,6 +71,7 @@ pub(super) async fn serve<Source, Sink, Watch, Gone>(
         sender: Arc::new(Sender {
             sink: Mutex::new(sink),
         }),
+        room: Arc::new(Room::new()),
     };
     let mut reader = LineReader::new(source, deadline);
     let mut waiting = JoinSet::new();
@@ -144,21 +148,17 @@ impl<Sink: AsyncWrite + Unpin + Send + 'static> Connection<Sink> {
             let answer = self.service.call_now(&id, call, &self.client);
             return self.deliver(&id, answer).await;
         }
-        if waiting.len() >= MAX_IN_FLIGHT {
-            let error = WireError::new(
-                ErrorCode::ResourcePressure,
-                format!(
-                    "{MAX_IN_FLIGHT} requests of this connection wait already; wait for one of them"
-                ),
-            );
-            return self.refuse(Rejection { id, error }).await;
-        }
+        let place = match self.room.take(&call, line.len()) {
+            Ok(place) => place,
+            Err(error) => return self.refuse(Rejection { id, error }).await,
+        };
         let connection = self.clone();
         waiting.spawn(async move {
             let answer = connection.service.call(&id, call, &connection.client).await;
             if connection.deliver(&id, answer).await.is_err() {
                 connection.client.gone().cancel();
             }
+            drop(place);
         });
         Ok(())
     }

@@ -9,6 +9,7 @@ mod guard;
 mod hangup;
 mod http;
 mod lines;
+mod room;
 mod socket;
 mod stdio;
 mod unix;

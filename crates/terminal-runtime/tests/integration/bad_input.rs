@@ -5,11 +5,14 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use terminal_runtime::limits::{MAX_CONNECTIONS, MAX_IN_FLIGHT, MAX_REQUEST_BYTES};
+use terminal_runtime::limits::{
+    MAX_CONNECTIONS, MAX_ENDING_IN_FLIGHT, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, MAX_REQUEST_BYTES,
+};
 
 use crate::plain::{Plain, bearer, post, post_bytes, read_response, request, tcp};
-use crate::runtime::{PATIENCE, Plan, Runtime, unique_sleep, until};
+use crate::runtime::{PATIENCE, Plan, Runtime, processes_with, unique_sleep, until};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -184,7 +187,101 @@ fn a_connection_waits_for_so_many_commands_and_no_more() {
         client.ok("system.ping", json!({}))["version"],
         env!("CARGO_PKG_VERSION")
     );
-    Plain::socket(&runtime.socket()).ok("exec.cancel", json!({"exec_id": "held"}));
+    // What ends the work has room of its own.
+    client.send(&request("end", "exec.cancel", &json!({"exec_id": "held"})));
+    let cancelled = reply_to(&mut client, "end");
+    assert_eq!(cancelled["data"]["cancelled"], true, "{cancelled}");
+}
+
+/// The reply to this request, whatever comes before it.
+fn reply_to(client: &mut Plain, id: &str) -> Value {
+    loop {
+        let reply = client.receive().unwrap();
+        if reply["id"] == id {
+            return reply;
+        }
+    }
+}
+
+#[test]
+fn so_many_requests_that_end_something_wait_and_no_more() {
+    let runtime = Runtime::with(&Plan {
+        flags: &["--grace-sec", "600"],
+        ..Plan::default()
+    });
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    let sleep = unique_sleep();
+    let params = json!({
+        "session_id": session, "exec_id": "stubborn", "fresh": true, "timeout_s": 0,
+        "command": format!("trap '' INT TERM; echo ready; while :; do sleep {sleep}; done"),
+    });
+    client.ok("exec.stream", params);
+    until("the command is stubborn", || {
+        let read = json!({"exec_id": "stubborn", "offset": 0});
+        Plain::socket(&runtime.socket()).ok("exec.read", read)["data"] == "ready\n"
+    });
+    for number in 0..=MAX_ENDING_IN_FLIGHT {
+        let id = format!("end {number}");
+        client.send(&request(
+            &id,
+            "exec.cancel",
+            &json!({"exec_id": "stubborn"}),
+        ));
+    }
+    let refused = reply_to(&mut client, &format!("end {MAX_ENDING_IN_FLIGHT}"));
+    assert_eq!(refused["error"]["code"], "RESOURCE_PRESSURE", "{refused}");
+    for pid in processes_with(&sleep) {
+        // The first may have taken the second with it.
+        let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+    }
+    let mut answered = 0;
+    while answered < MAX_ENDING_IN_FLIGHT {
+        let reply = client.receive().unwrap();
+        if reply["id"]
+            .as_str()
+            .is_some_and(|id| id.starts_with("end "))
+        {
+            assert_eq!(reply["ok"], true, "{reply}");
+            answered += 1;
+        }
+    }
+}
+
+#[test]
+fn so_much_input_waits_and_no_more() {
+    let runtime = Runtime::start();
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    let order = |name: &str| {
+        json!({
+            "session_id": session, "exec_id": name, "queue": true, "open_stdin": true,
+            "timeout_s": 0, "argv": ["sleep", unique_sleep()],
+        })
+    };
+    client.ok("exec.stream", order("first"));
+    client.ok("exec.stream", order("second"));
+    // What is not started takes nothing.
+    let room = MAX_IN_FLIGHT_BYTES / MAX_REQUEST_BYTES;
+    let data = "x".repeat(MAX_REQUEST_BYTES - 1024);
+    for number in 0..=room {
+        let write = json!({"exec_id": "second", "data": data, "offset": number * data.len()});
+        client.send(&request(&format!("write {number}"), "exec.write", &write));
+    }
+    let refused = client.receive().unwrap();
+    assert_eq!(refused["id"], format!("write {room}"), "{refused}");
+    assert_eq!(refused["error"]["code"], "RESOURCE_PRESSURE", "{refused}");
+    // A small request has room, and so has what makes room.
+    let wait = json!({"exec_id": "second", "timeout_s": 0});
+    assert_eq!(client.ok("exec.wait", wait)["state"], "queued");
+    client.send(&request(
+        "end",
+        "exec.cancel",
+        &json!({"exec_id": "second"}),
+    ));
+    assert_eq!(reply_to(&mut client, "end")["data"]["cancelled"], true);
+    client.send(&request("end", "exec.cancel", &json!({"exec_id": "first"})));
+    assert_eq!(reply_to(&mut client, "end")["data"]["cancelled"], true);
 }
 
 #[test]
