@@ -129,9 +129,31 @@ impl From<ExecError> for CoreError {
             | ExecError::LimitExceeded { .. } => StartFailure::InvalidInput,
             _ => StartFailure::System,
         };
-        Self::StartFailed {
-            reason,
-            message: error.to_string(),
-        }
+        let message = match &error {
+            ExecError::ShellStart { program, .. } => format!(
+                "{error}; or send `fresh: true` with each command, which runs it in a new `{} -c`",
+                program.display()
+            ),
+            _ => error.to_string(),
+        };
+        Self::StartFailed { reason, message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_kept_as_a_shell_can_be_one_for_each_command() {
+        let error = CoreError::from(ExecError::ShellStart {
+            program: "/usr/bin/odd".into(),
+            reason: "no answer within 10 s; it must be a POSIX shell".to_owned(),
+        });
+        assert_eq!(
+            error.to_string(),
+            "shell `/usr/bin/odd` did not start: no answer within 10 s; it must be a POSIX shell; \
+             or send `fresh: true` with each command, which runs it in a new `/usr/bin/odd -c`"
+        );
     }
 }

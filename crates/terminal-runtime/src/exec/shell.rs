@@ -309,9 +309,9 @@ impl ShellHost for HolderHost {
         let mut lines = self.link.unit(UnitKind::Input).await.map_err(&failed)?;
         let records = self.records(key).await.map_err(&failed)?;
         let plan = self.plan(launch, &records);
-        let (plan, grip) = self.planted(plan).map_err(|error| ExecError::ShellStart {
-            program: launch.program.to_owned(),
-            reason: error.to_string(),
+        let (plan, grip) = self.planted(plan).map_err(|error| ExecError::Io {
+            action: "giving the shell its place",
+            source: io::Error::other(error),
         })?;
         let end = self.link.end_of(key);
         self.link.send(&[Request::Spawn(Birth {

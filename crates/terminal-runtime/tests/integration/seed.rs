@@ -562,7 +562,8 @@ fn any_program_that_takes_a_command_can_be_the_shell_of_a_fresh_one() {
         (&result["stdout"], &result["exit_code"]),
         (&json!("odd: 2 -c say 'this'\n"), &json!(6))
     );
-    // It is no shell that could be kept; the answer says which one.
+    // It is no shell that could be kept; the answer says which one, and what
+    // it is good for.
     let reply = client.call(
         "exec.run",
         json!({"session_id": session, "command": "say this"}),
@@ -570,7 +571,9 @@ fn any_program_that_takes_a_command_can_be_the_shell_of_a_fresh_one() {
     assert_eq!(reply["error"]["code"], "COMMAND_FAILED", "{reply}");
     let message = reply["error"]["message"].as_str().unwrap();
     assert!(
-        message.contains("odd-shell") && message.contains("POSIX shell"),
+        message.contains("odd-shell`")
+            && message.contains("POSIX shell")
+            && message.contains("`fresh: true`"),
         "{message}"
     );
 }
