@@ -68,7 +68,14 @@ fn gather(top: &ArgMatches, given: &ArgMatches) -> Result<Sources, Failure> {
     let directory = std::env::current_dir()
         .map_err(|error| Failure::new(format!("the current directory cannot be used: {error}")))?;
     let environment = std::env::vars_os().collect();
-    Ok(Sources::gather(flags, environment, &directory)?)
+    if top.subcommand().is_none() {
+        return Ok(Sources::gather(flags, environment, &directory)?);
+    }
+    let (sources, complaint) = Sources::gather_for_client(flags, environment, &directory)?;
+    if let Some(complaint) = complaint {
+        let _ = writeln!(std::io::stderr(), "warning: {complaint}");
+    }
+    Ok(sources)
 }
 
 /// Runs a client to its end. Whatever still reads the terminal is left.

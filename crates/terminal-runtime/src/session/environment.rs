@@ -4,7 +4,7 @@
 use halter_exec::Environment;
 
 /// How the runtime's own variables start.
-const OWN: &str = "TRL_";
+pub(crate) const OWN: &str = "TRL_";
 
 /// The variables without the runtime's own.
 #[must_use]

@@ -13,6 +13,7 @@ mod state;
 mod timeout;
 
 pub use clock::{Clock, Moment, SystemClock};
+pub(crate) use environment::OWN;
 pub use environment::{check_variables, merge, without_own};
 pub use expiry::{Expiry, Lifetimes, expiry};
 pub use ids::{IdMaker, SessionId};

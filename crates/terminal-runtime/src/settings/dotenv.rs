@@ -20,28 +20,58 @@ pub struct DotenvError {
 /// # Errors
 /// At the first line that is none of these.
 pub fn parse_dotenv(text: &str) -> Result<BTreeMap<String, String>, DotenvError> {
-    let mut variables = BTreeMap::new();
-    for (index, line) in text.lines().enumerate() {
-        let error = |problem| DotenvError {
-            line: index + 1,
-            problem,
-        };
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let (name, value) = line.split_once('=').ok_or(error("there is no `=`"))?;
-        let name = name.trim();
-        if !is_name(name) {
-            return Err(error(
-                "the name has other characters than letters, digits and `_`",
-            ));
-        }
-        let value = read_value(value.trim()).map_err(error)?;
-        variables.insert(name.to_owned(), value);
+    numbered(text)
+        .filter_map(|(number, line)| match read_line(line) {
+            Ok(variable) => variable.map(Ok),
+            Err(problem) => Some(Err(DotenvError {
+                line: number,
+                problem,
+            })),
+        })
+        .collect()
+}
+
+/// The variables of a `.env` file whose names begin with `prefix`, whatever
+/// the other lines say; and the first of these lines that cannot be read.
+pub(super) fn parse_only(
+    prefix: &str,
+    text: &str,
+) -> (BTreeMap<String, String>, Option<DotenvError>) {
+    let mut problems = Vec::new();
+    let ours = numbered(text).filter(|(_, line)| without_export(line).starts_with(prefix));
+    let variables = ours.filter_map(|(number, line)| {
+        read_line(line).unwrap_or_else(|problem| {
+            problems.push(DotenvError {
+                line: number,
+                problem,
+            });
+            None
+        })
+    });
+    (variables.collect(), problems.into_iter().next())
+}
+
+fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1..).zip(text.lines().map(str::trim))
+}
+
+fn without_export(line: &str) -> &str {
+    line.strip_prefix("export ").unwrap_or(line).trim_start()
+}
+
+/// The variable of a line, if it has one.
+fn read_line(line: &str) -> Result<Option<(String, String)>, &'static str> {
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
     }
-    Ok(variables)
+    let (name, value) = without_export(line)
+        .split_once('=')
+        .ok_or("there is no `=`")?;
+    let name = name.trim();
+    if !is_name(name) {
+        return Err("the name has other characters than letters, digits and `_`");
+    }
+    Ok(Some((name.to_owned(), read_value(value.trim())?)))
 }
 
 fn is_name(name: &str) -> bool {
@@ -124,6 +154,18 @@ mod tests {
                 ("G", "a#b"),
             ]
         );
+    }
+
+    #[test]
+    fn a_part_is_read_whatever_the_rest_is() {
+        let text = "no variable\nOTHER='open\nTRL_A=1\nexport TRL_B = 'two'\nTRL_C='s3cret\nTRL_D\nTRL_A=3\n";
+        let (read, problem) = parse_only("TRL_", text);
+        let pairs: Vec<(&str, &str)> = read.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(pairs, [("TRL_A", "3"), ("TRL_B", "two")]);
+        let problem = problem.unwrap();
+        assert_eq!(problem.line, 5);
+        assert!(!problem.to_string().contains("s3cret"), "{problem}");
+        assert_eq!(parse_only("TRL_", "A\n# TRL_").1, None);
     }
 
     #[test]

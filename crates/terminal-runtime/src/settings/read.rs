@@ -10,11 +10,12 @@ use std::time::Duration;
 use halter_exec::Environment;
 use tracing::level_filters::LevelFilter;
 
-use super::dotenv::parse_dotenv;
+use super::dotenv::{parse_dotenv, parse_only};
 use super::table::{DEFAULT_SOCKET, SETTINGS};
 use super::{LogFormat, Settings, Token};
 use crate::exec::Limits;
 use crate::limits::{MAX_ENV_FILE_BYTES, MAX_TIMEOUT};
+use crate::session::OWN;
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,28 +120,69 @@ impl Sources {
             environment,
             ..Self::default()
         };
-        let (value, source) = sources.lookup("env-file");
+        if let Some((path, text)) = sources.read_env_file(directory)? {
+            sources.file = parse_dotenv(&text).map_err(|error| SettingsError::EnvFile {
+                path: path.clone(),
+                problem: error.to_string(),
+            })?;
+            sources.env_file = Some(path);
+        }
+        Ok(sources)
+    }
+
+    /// As [`gather`](Self::gather), for whoever only wants to find a runtime:
+    /// of the `.env` file it takes what is the runtime's own. If something of
+    /// that cannot be read and could matter, that comes with it.
+    ///
+    /// # Errors
+    /// If a file that a flag names cannot be read.
+    pub fn gather_for_client(
+        flags: BTreeMap<&'static str, String>,
+        environment: BTreeMap<OsString, OsString>,
+        directory: &Path,
+    ) -> Result<(Self, Option<SettingsError>), SettingsError> {
+        let mut sources = Self {
+            flags,
+            environment,
+            ..Self::default()
+        };
+        let is_found = sources.chosen_socket().is_some();
+        let mut complaint = match sources.read_env_file(directory) {
+            Ok(None) => None,
+            Ok(Some((path, text))) => {
+                let (file, problem) = parse_only(OWN, &text);
+                sources.file = file;
+                sources.env_file = Some(path.clone());
+                problem.map(|problem| SettingsError::EnvFile {
+                    path,
+                    problem: problem.to_string(),
+                })
+            }
+            Err(error) if sources.flags.contains_key("env-file") => return Err(error),
+            Err(error) => Some(error),
+        };
+        if is_found {
+            complaint = None;
+        }
+        Ok((sources, complaint))
+    }
+
+    /// The `.env` file that was chosen, or the usual one if there is one.
+    fn read_env_file(&self, directory: &Path) -> Result<Option<(PathBuf, String)>, SettingsError> {
+        let (value, source) = self.lookup("env-file");
         let path = directory.join(value.unwrap_or_default());
-        let text = match read_bounded(&path) {
-            Ok(text) => text,
+        match read_bounded(&path) {
+            Ok(text) => Ok(Some((path, text))),
             Err(error)
                 if source == Source::Default && error.kind() == std::io::ErrorKind::NotFound =>
             {
-                return Ok(sources);
+                Ok(None)
             }
-            Err(error) => {
-                return Err(SettingsError::EnvFile {
-                    path,
-                    problem: error.to_string(),
-                });
-            }
-        };
-        sources.file = parse_dotenv(&text).map_err(|error| SettingsError::EnvFile {
-            path: path.clone(),
-            problem: error.to_string(),
-        })?;
-        sources.env_file = Some(path);
-        Ok(sources)
+            Err(error) => Err(SettingsError::EnvFile {
+                path,
+                problem: error.to_string(),
+            }),
+        }
     }
 
     /// The variables commands start from: those of the environment, then
@@ -614,6 +656,33 @@ mod tests {
         );
         std::fs::write(directory.path().join("other"), "TRL_MAX_SESSIONS=7").unwrap();
         assert_eq!(gather(chosen).unwrap().settings().unwrap().max_sessions, 7);
+    }
+
+    #[test]
+    fn a_client_takes_of_a_broken_env_file_what_is_the_runtimes_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(directory.path().join(".env"), text).unwrap();
+        let gather = |flags: &[(&'static str, &str)]| {
+            let flags = flags.iter().map(|&(name, value)| (name, value.to_owned()));
+            Sources::gather_for_client(flags.collect(), BTreeMap::new(), directory.path())
+        };
+        write("no variable\nTRL_SOCKET_PATH=/s\nSECRET='open\n");
+        let (sources, complaint) = gather(&[]).unwrap();
+        assert_eq!(sources.chosen_socket(), Some(PathBuf::from("/s")));
+        assert!(complaint.is_none(), "{complaint:?}");
+        // What may have said where the runtime is, is worth a word.
+        write("TRL_SOCKET_PATH='/s\n");
+        let (sources, complaint) = gather(&[]).unwrap();
+        assert_eq!(sources.chosen_socket(), None);
+        assert_eq!(complaint.unwrap().code(), "bad_env_file");
+        // Not if that is known.
+        let (sources, complaint) = gather(&[("socket", "/t")]).unwrap();
+        assert_eq!(sources.chosen_socket(), Some(PathBuf::from("/t")));
+        assert!(complaint.is_none(), "{complaint:?}");
+        std::fs::write(directory.path().join(".env"), b"\xff").unwrap();
+        assert!(gather(&[]).unwrap().1.is_some());
+        // A file that was asked for must be there.
+        assert!(gather(&[("env-file", "other")]).is_err());
     }
 
     #[test]

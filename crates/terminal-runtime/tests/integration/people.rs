@@ -28,6 +28,34 @@ fn said(output: &Output) -> (Option<i32>, String, String) {
 }
 
 #[test]
+fn a_broken_env_file_stops_the_daemon_and_no_client() {
+    let runtime = Runtime::start();
+    let file = runtime.path(".env");
+    std::fs::write(&file, "this is no variable\nSECRET='open\n").unwrap();
+    let found = |words: &[&str]| {
+        let mut command = command(runtime.directory.path());
+        said(&command.args(words).output().unwrap())
+    };
+    let hello = (Some(0), "hello\n".to_owned(), String::new());
+    assert_eq!(found(&["exec", "echo hello"]), hello);
+    for words in [&["list"][..], &["ping"], &["ps"], &["describe"]] {
+        let (code, _, error) = found(words);
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{words:?}");
+    }
+    // What could have said which runtime is meant is worth one line.
+    std::fs::write(&file, "TRL_SOCKET_PATH='/open\n").unwrap();
+    let (code, output, error) = found(&["exec", "echo hello"]);
+    assert_eq!((code, output.as_str()), (Some(0), "hello\n"), "{error}");
+    assert!(
+        error.starts_with("warning: ") && error.contains(".env") && error.contains("line 1"),
+        "{error}"
+    );
+    assert_eq!(error.lines().count(), 1, "{error}");
+    let (code, _, error) = found(&["--stdin"]);
+    assert_eq!(code, Some(2), "{error}");
+}
+
+#[test]
 fn exec_shows_output_and_ends_with_the_commands_code() {
     let runtime = Runtime::start();
     let exec = |words: &[&str]| said(&client(&runtime).arg("exec").args(words).output().unwrap());
