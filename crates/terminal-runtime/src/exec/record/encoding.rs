@@ -1,6 +1,4 @@
-//! What the holder is given to keep about sessions, shells and commands: all
-//! that a restarted daemon needs to go on. Held in memory only, since it has
-//! the variables of sessions in it.
+//! Records as bytes: a first one for the kind, then the fields in order.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,103 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use halter_exec::Environment;
 
-use super::order::{ExecEnd, ExecId, ExecWhat, Limits, SessionSpec, Usage};
-use crate::holder::{CodecError, Key, Reader, Writer};
+use super::{
+    CountRecord, ExecRecord, Grip, Place, Record, SessionRecord, ShellProcessRecord, ShellRecord,
+    StopReason,
+};
+use crate::exec::order::{ExecEnd, ExecId, ExecWhat, Limits, SessionSpec, Usage};
+use crate::holder::{CodecError, Reader, Writer};
 use crate::session::SessionId;
 
-/// One record.
-#[derive(Debug, Clone)]
-pub(super) enum Record {
-    Session(SessionRecord),
-    Count(CountRecord),
-    Shell(ShellRecord),
-    ShellProcess(ShellProcessRecord),
-    Exec(ExecRecord),
-}
-
-/// A session that is open.
-#[derive(Debug, Clone)]
-pub(super) struct SessionRecord {
-    pub id: SessionId,
-    pub spec: SessionSpec,
-}
-
-/// How many commands a session was given.
-#[derive(Debug, Clone)]
-pub(super) struct CountRecord {
-    pub session: SessionId,
-    pub commands: u64,
-}
-
-/// The persistent shell of a session, whichever process it is.
-#[derive(Debug, Clone)]
-pub(super) struct ShellRecord {
-    pub session: SessionId,
-    /// Which of this and the shell's journal is newer: the larger number.
-    pub sequence: u64,
-    /// The encoded state of its driver; empty before its first command.
-    pub state: Vec<u8>,
-}
-
-/// A process of a persistent shell.
-#[derive(Debug, Clone)]
-pub(super) struct ShellProcessRecord {
-    pub session: SessionId,
-    /// The shell it is or was.
-    pub shell: Key,
-    pub grip: Grip,
-    /// Whether it has ended, and only what it left running is of interest.
-    pub retired: bool,
-}
-
-/// How the tree of a process is found again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Grip {
-    /// By a control group of this name in the session's.
-    Cgroup(String),
-    /// By the value of a variable.
-    Marker(String),
-}
-
-/// A command.
-#[derive(Debug, Clone)]
-pub(super) struct ExecRecord {
-    pub id: ExecId,
-    pub session: SessionId,
-    pub what: ExecWhat,
-    pub note: Bytes,
-    /// Milliseconds since 1970.
-    pub started_ms: u64,
-    /// Microseconds on the monotonic clock.
-    pub started_us: u64,
-    pub timeout: Option<Duration>,
-    /// The shell it was given to, or the tree of its own.
-    pub place: Place,
-    pub stop: Option<StopReason>,
-    /// Whether its input ends with what was accepted.
-    pub input_ended: bool,
-    /// Whether nobody will ask for its result any more.
-    pub forgotten: bool,
-    pub end: Option<ExecEnd>,
-}
-
-/// Where a command runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
-    Shell(Key),
-    Process(Grip),
-}
-
-/// Why a command was brought to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum StopReason {
-    TimedOut = 1,
-    Cancelled = 2,
-}
-
 impl Record {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(in crate::exec) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
         match self {
             Self::Session(record) => {
@@ -118,6 +29,10 @@ impl Record {
                 writer.number(record.session.number().into());
                 writer.number(record.sequence);
                 writer.bytes(&record.state);
+            }
+            Self::Exec(record) => {
+                writer.byte(3);
+                write_exec(&mut writer, record);
             }
             Self::ShellProcess(record) => {
                 writer.byte(4);
@@ -131,15 +46,11 @@ impl Record {
                 writer.number(record.session.number().into());
                 writer.number(record.commands);
             }
-            Self::Exec(record) => {
-                writer.byte(3);
-                write_exec(&mut writer, record);
-            }
         }
         writer.finish()
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+    pub(in crate::exec) fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = Reader::new(bytes);
         let record = match reader.byte("a record")? {
             1 => Self::Session(read_session(&mut reader)?),
@@ -148,6 +59,7 @@ impl Record {
                 sequence: reader.number("a sequence")?,
                 state: reader.bytes("a shell's state")?.to_vec(),
             }),
+            3 => Self::Exec(read_exec(&mut reader)?),
             4 => Self::ShellProcess(ShellProcessRecord {
                 session: read_id(&mut reader)?,
                 shell: reader.number("a shell")?,
@@ -158,7 +70,6 @@ impl Record {
                 session: read_id(&mut reader)?,
                 commands: reader.number("a number of commands")?,
             }),
-            3 => Self::Exec(read_exec(&mut reader)?),
             other => return Err(unknown("a record", other)),
         };
         reader.finish()?;

@@ -1,0 +1,86 @@
+//! Going on with one command.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::exec::core::Core;
+use crate::exec::handle::Exec;
+use crate::exec::record::{ExecRecord, Grip, Place};
+use crate::exec::session::Session;
+use crate::exec::trees::Past;
+use crate::holder::{EndWatch, FoundSlot, ProcessEnd, ProcessState};
+
+impl Core {
+    /// Follows a command that runs to its end, and keeps the result of one
+    /// that has ended; `None` if nobody will ask for that.
+    pub(super) fn adopt_exec(
+        &self,
+        session: &Arc<Session>,
+        slot: FoundSlot,
+        mut record: ExecRecord,
+    ) -> io::Result<Option<Exec>> {
+        let key = slot.key;
+        end_if_exited(session, &slot.process, &mut record);
+        let streams = self.found_streams(key, slot.units, &record)?;
+        let ended = record.end.clone();
+        let forgotten = record.forgotten;
+        let place = record.place.clone();
+        let (exec, mut flows, wishes) = self.new_exec(session, key, record, streams, true);
+        if let ProcessState::Running { pid } | ProcessState::Exited { pid, .. } = slot.process {
+            exec.inner.pid.store(pid, Ordering::Relaxed);
+        }
+        if let Some(end) = ended {
+            flows.drain();
+            exec.inner.stdout.finish();
+            if let Some(stderr) = &exec.inner.stderr {
+                stderr.finish();
+            }
+            let _ = exec.inner.end.set(Ok(end));
+            tokio::spawn(exec.clone().follow(flows));
+            if forgotten {
+                exec.remove();
+                return Ok(None);
+            }
+            self.inner.introduce(&exec);
+            return Ok(Some(exec));
+        }
+        self.inner.introduce(&exec);
+        match place {
+            Place::Process(grip) => {
+                let end = slot
+                    .end
+                    .unwrap_or_else(|| EndWatch::ended(ProcessEnd::Lost));
+                tokio::spawn(exec.clone().drive_process(flows, end, grip, wishes));
+            }
+            Place::Shell(_) => {
+                let seat = Arc::clone(&session.shell);
+                let driven = exec.clone();
+                tokio::spawn(async move {
+                    let seat = seat.lock_owned().await;
+                    driven.drive_shell(flows, seat, wishes).await;
+                });
+            }
+        }
+        Ok(Some(exec))
+    }
+}
+
+/// Notes the end of a command whose process has ended. One that was being
+/// stopped has more to it than that.
+fn end_if_exited(session: &Session, process: &ProcessState, record: &mut ExecRecord) {
+    let (ProcessState::Exited { pid, exit }, Place::Process(grip)) = (process, &record.place)
+    else {
+        return;
+    };
+    if record.end.is_some() || record.stop.is_some() {
+        return;
+    }
+    // Another command may be in its control group by now, which goes with the
+    // session.
+    if matches!(grip, Grip::Marker(_)) {
+        let trees = &session.trees;
+        trees.release(&session.spec, Some(*pid), grip, Past::Peaceful);
+    }
+    record.end = Some(record.end_by(*exit));
+}

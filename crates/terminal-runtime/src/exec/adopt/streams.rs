@@ -1,0 +1,147 @@
+//! The streams of a command, from the units it was given.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use halter_exec::{InputSpool, InputTarget, Spool, Terminal};
+
+use crate::exec::core::Core;
+use crate::exec::output::{Flow, Flows};
+use crate::exec::record::ExecRecord;
+use crate::exec::start::{Streams, spool_path};
+use crate::holder::{GivenUnit, Key, Source, UnitKind};
+
+/// The descriptors in the units of a command.
+#[derive(Default)]
+struct Descriptors {
+    /// Standard output, then standard error if it is another.
+    outputs: Vec<OutputEnd>,
+    /// What its input was given so far.
+    input_log: Option<OwnedFd>,
+    input_pipe: Option<OwnedFd>,
+    terminal: Option<Terminal>,
+}
+
+/// Our end of an output.
+struct OutputEnd {
+    pipe: OwnedFd,
+    /// The beginning of what came.
+    head: OwnedFd,
+    /// Whether the holder has an end to write to.
+    kept_open: bool,
+}
+
+impl Descriptors {
+    fn of(units: Vec<GivenUnit>) -> io::Result<Self> {
+        let mut found = Self::default();
+        for mut unit in units {
+            match unit.unit.kind {
+                UnitKind::Output => found.outputs.push(OutputEnd {
+                    pipe: unit.take(0).ok_or_else(missing)?,
+                    head: unit.take(2).ok_or_else(missing)?,
+                    kept_open: unit.unit.numbers.get(1).is_some_and(|number| *number >= 0),
+                }),
+                UnitKind::Journal => {}
+                UnitKind::File => found.input_log = unit.take(0),
+                UnitKind::Input => found.input_pipe = unit.take(0),
+                UnitKind::Terminal => found.terminal = unit.take(0).map(Terminal::from),
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Core {
+    /// What comes from and goes to a command.
+    pub(super) fn found_streams(
+        &self,
+        key: Key,
+        units: Vec<GivenUnit>,
+        record: &ExecRecord,
+    ) -> io::Result<Streams> {
+        let Descriptors {
+            outputs,
+            input_log,
+            input_pipe,
+            terminal,
+        } = Descriptors::of(units)?;
+        let mut outputs = outputs.into_iter();
+        let first = outputs.next().ok_or_else(missing)?;
+        let (stdout_flow, stdout, target) = match &terminal {
+            Some(terminal) => {
+                let spool = self.found_spool(key, "out", first.head)?;
+                let flow = Flow::of_terminal(terminal, first.pipe, spool.clone())?;
+                let target = InputTarget::Terminal(terminal.try_clone()?);
+                (flow, spool, Some(target))
+            }
+            None => {
+                let (flow, spool) = self.found_output(key, "out", first, record)?;
+                (flow, spool, input_pipe.map(InputTarget::Pipe))
+            }
+        };
+        let second = outputs.next();
+        let second = second.map(|end| self.found_output(key, "err", end, record));
+        let (stderr_flow, stderr) = second.transpose()?.unzip();
+        Ok(Streams {
+            units: Vec::new(),
+            slots: [Source::Null; 3],
+            paths: Default::default(),
+            flows: Flows {
+                stdout: stdout_flow,
+                stderr: stderr_flow,
+            },
+            stdout,
+            stderr,
+            input: found_input(input_log, target, record)?,
+            terminal,
+            loan: None,
+        })
+    }
+
+    fn found_output(
+        &self,
+        key: Key,
+        stream: &str,
+        end: OutputEnd,
+        record: &ExecRecord,
+    ) -> io::Result<(Flow, Spool)> {
+        let spool = self.found_spool(key, stream, end.head)?;
+        // A shell may be about to open a pipe that nobody keeps open for it.
+        let flow = if end.kept_open || !record.has_shell() {
+            Flow::of_pipe(end.pipe, spool.clone())
+        } else {
+            Flow::lent(end.pipe, spool.clone())
+        };
+        Ok((flow, spool))
+    }
+
+    fn found_spool(&self, key: Key, stream: &str, head: OwnedFd) -> io::Result<Spool> {
+        let path = spool_path(&self.inner.spool_dir, key, stream);
+        Spool::new(
+            File::from(head),
+            path,
+            self.inner.settings.spool_quota_bytes,
+        )
+    }
+}
+
+/// The input of a command that still reads it.
+fn found_input(
+    log: Option<OwnedFd>,
+    target: Option<InputTarget>,
+    record: &ExecRecord,
+) -> io::Result<Option<InputSpool>> {
+    let (Some(log), Some(target), None) = (log, target, &record.end) else {
+        return Ok(None);
+    };
+    let input = InputSpool::new(log.into(), target)?;
+    if record.input_ended {
+        input.end();
+    }
+    Ok(Some(input))
+}
+
+fn missing() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}

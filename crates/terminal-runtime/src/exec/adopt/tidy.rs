@@ -1,0 +1,47 @@
+//! Clearing away what an earlier daemon left and nobody goes on with.
+
+use std::collections::HashSet;
+
+use halter_exec::{Cgroup, Sandbox};
+
+use crate::exec::core::Core;
+use crate::exec::lock;
+
+impl Core {
+    /// Removes what no session has any more: groups, shared files and spools.
+    pub(in crate::exec) fn tidy(&self) {
+        let sessions: HashSet<String> = lock(&self.inner.sessions)
+            .keys()
+            .map(|id| format!("{}{id}", self.inner.prefix))
+            .collect();
+        let keep = |name: &str| sessions.contains(name);
+        for left in Sandbox::sweep(&self.inner.prefix, keep) {
+            tracing::warn!(group = %left.display(), "an old group cannot be removed");
+        }
+        if let Ok(own) = Cgroup::own() {
+            let _ = Cgroup::sweep(&own, &self.inner.prefix, keep);
+        }
+        let shared = std::fs::read_dir(self.inner.settings.state_dir.join("shared"));
+        for entry in shared.into_iter().flatten().flatten() {
+            if !keep(&entry.file_name().to_string_lossy()) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+        let keys: HashSet<String> = lock(&self.inner.execs)
+            .known
+            .values()
+            .map(|exec| exec.inner.key.to_string())
+            .collect();
+        let Ok(entries) = std::fs::read_dir(&self.inner.spool_dir) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let key = name.split('.').next().unwrap_or_default();
+            if !keys.contains(key) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}
