@@ -17,7 +17,6 @@ mod order;
 mod output;
 mod pulse;
 mod record;
-mod record_pipe;
 mod session;
 mod sets;
 mod shell;

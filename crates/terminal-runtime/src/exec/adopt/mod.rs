@@ -90,9 +90,11 @@ impl Core {
             tracing::error!(%error, session = %session.id, "a session's container is lost");
         }
         lock(&self.inner.sessions).insert(record.id, Arc::clone(&session));
-        let has_command = estate.execs.iter().any(|(_, record)| record.has_shell());
         if let Some(shell) = estate.shell.take() {
-            self.adopt_shell(&session, shell, estate.processes, has_command);
+            self.adopt_shell(&session, shell, estate.processes);
+            if !estate.execs.iter().any(|(_, record)| record.has_shell()) {
+                shell::see_out_command(&session);
+            }
         }
         let mut execs = Vec::new();
         for (slot, record) in estate.execs {

@@ -19,7 +19,6 @@ impl Core {
         session: &Arc<Session>,
         shell: FoundShell,
         processes: Vec<(FoundSlot, ShellProcessRecord)>,
-        has_command: bool,
     ) {
         let link = &self.inner.link;
         let FoundShell {
@@ -39,22 +38,12 @@ impl Core {
             return;
         };
         let config = session.shell_config(&self.inner.settings);
-        let running = state.is_running();
-        host.ledger().remember(state.encode(), running);
+        host.ledger().remember(state.encode(), state.is_running());
         // From now on the record is newer than the journal.
         link.send(&host.ledger().flush());
         let driver = ShellDriver::adopt(host, config, state, files, live);
         if let Ok(mut seat) = session.shell.try_lock() {
             *seat = Some(driver);
-        }
-        if running && !has_command {
-            // Nobody is left to ask how it ends, but the shell is taken.
-            let seat = Arc::clone(&session.shell);
-            tokio::spawn(async move {
-                if let Some(driver) = seat.lock().await.as_mut() {
-                    let _ = driver.ended().await;
-                }
-            });
         }
     }
 
@@ -137,4 +126,20 @@ impl Core {
         }
         host.process_of(slot.key, slot.units, pid, record.grip, slot.end?)
     }
+}
+
+/// Waits for the end of a command that nobody is left to ask for: until then
+/// the shell is taken.
+pub(super) fn see_out_command(session: &Session) {
+    let is_running = |driver: &ShellDriver<HolderHost>| driver.state().is_running();
+    let taken = session.shell.try_lock();
+    if !taken.is_ok_and(|seat| seat.as_ref().is_some_and(is_running)) {
+        return;
+    }
+    let seat = Arc::clone(&session.shell);
+    tokio::spawn(async move {
+        if let Some(driver) = seat.lock().await.as_mut() {
+            let _ = driver.ended().await;
+        }
+    });
 }

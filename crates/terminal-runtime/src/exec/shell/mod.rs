@@ -1,0 +1,280 @@
+//! Persistent shells that the holder is the parent of.
+//!
+//! The logic is `halter-exec`'s; here is where its processes come from and
+//! what is remembered of them.
+
+mod launch;
+mod process;
+mod record_pipe;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use halter_exec::{
+    DirectoryIdentity, ExecError, SharedFile, ShellConfig, ShellFiles, ShellHost, ShellLaunch,
+    ShellState, find_program_in,
+};
+
+pub(super) use self::process::HolderShell;
+use self::process::Parts;
+use super::handle::Exec;
+use super::ledger::Ledger;
+use super::order::CoreSettings;
+use super::record::{Grip, Record, ShellProcessRecord};
+use super::session::Session;
+use super::sets::{self, StreamSet};
+use super::trees::Past;
+use crate::holder::{EndWatch, GivenUnit, HolderLink, Journal, Key, Request, UnitKind};
+use crate::sys;
+
+/// How many files a shell shares with its driver.
+const FILES: usize = 4;
+
+/// Starts shells through the holder.
+pub(super) struct HolderHost {
+    link: HolderLink,
+    settings: Arc<CoreSettings>,
+    session: Arc<Session>,
+    /// The slot of the shell, whichever process it is.
+    key: Key,
+    /// Shells that have ended, and what they left running may not have.
+    retired: Vec<Key>,
+    ledger: Arc<Ledger>,
+    /// Streams that no command has.
+    set: Option<StreamSet>,
+    /// The last command that was given streams of the shell's.
+    last: Option<Exec>,
+}
+
+impl std::fmt::Debug for HolderHost {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("HolderHost")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl HolderHost {
+    pub(super) fn new(
+        link: HolderLink,
+        settings: Arc<CoreSettings>,
+        session: Arc<Session>,
+        key: Key,
+    ) -> Self {
+        let ledger = Ledger::new(link.clone(), Arc::clone(&session), key);
+        Self {
+            link,
+            settings,
+            session,
+            key,
+            retired: Vec::new(),
+            ledger: Arc::new(ledger),
+            set: None,
+            last: None,
+        }
+    }
+
+    pub(super) fn key(&self) -> Key {
+        self.key
+    }
+
+    /// A shell that had ended before this daemon began.
+    pub(super) fn remember_retired(&mut self, key: Key) {
+        self.retired.push(key);
+    }
+
+    /// The slots that are of no use once the session is gone.
+    pub(super) fn slots(&self) -> Vec<Key> {
+        let retired = self.retired.iter().copied();
+        retired.chain([self.key]).collect()
+    }
+
+    /// What is known and told about the shell.
+    pub(super) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// Streams for the next command, if some are free.
+    pub(super) fn take_set(&mut self) -> Option<StreamSet> {
+        let returned = self.last.take().and_then(sets::take_back);
+        returned.or_else(|| self.set.take())
+    }
+
+    /// Streams that were not used.
+    pub(super) fn keep_set(&mut self, set: Option<StreamSet>) {
+        self.set = set;
+    }
+
+    /// A command was given the shell's streams.
+    pub(super) fn lend_to(&mut self, exec: &Exec) {
+        self.last = Some(exec.clone());
+    }
+
+    /// A journal, where shells can open what the holder has.
+    async fn journal(&self, units: &mut Vec<u64>) -> io::Result<Option<Journal>> {
+        let named = sys::descriptor_path(self.link.holder(), 0).is_some();
+        if !named || self.session.shared.is_some() {
+            return Ok(None);
+        }
+        let mut unit = self.link.unit(UnitKind::Journal).await?;
+        units.push(unit.unit.id);
+        Ok(unit.take(0).map(|file| Journal::new(file.into())))
+    }
+
+    fn process_record(&self, grip: &Grip, retired: bool) -> Vec<u8> {
+        let record = ShellProcessRecord {
+            session: self.session.id,
+            shell: self.key,
+            grip: grip.clone(),
+            retired,
+        };
+        Record::ShellProcess(record).encode()
+    }
+
+    /// The files of a shell that an earlier daemon left.
+    pub(super) fn files_of(&self, units: Vec<GivenUnit>) -> Option<ShellFiles> {
+        if let Some(shared) = &self.session.shared {
+            return shell_files(shared.files().ok()?);
+        }
+        let files = units
+            .into_iter()
+            .filter(|unit| unit.unit.kind == UnitKind::File);
+        let files = files.map(|mut unit| {
+            let path = unit.path(self.link.holder(), 0);
+            Some(SharedFile::new(File::from(unit.take(0)?), path))
+        });
+        let files = files.collect::<Option<Vec<_>>>()?;
+        shell_files(files)
+    }
+
+    /// A shell process that an earlier daemon left.
+    pub(super) fn process_of(
+        &self,
+        key: Key,
+        units: Vec<GivenUnit>,
+        pid: i32,
+        grip: Grip,
+        end: EndWatch,
+    ) -> Option<HolderShell> {
+        let [mut lines, mut records]: [GivenUnit; 2] = units.try_into().ok()?;
+        let parts = Parts {
+            key,
+            pid,
+            grip,
+            end,
+            lines: lines.take(0)?,
+            records: records.take(0)?,
+            record_file: records.take(2)?,
+            held_open: None,
+        };
+        HolderShell::new(self, parts).ok()
+    }
+}
+
+fn shell_files(files: Vec<SharedFile>) -> Option<ShellFiles> {
+    let [mailbox, even, odd, exit]: [SharedFile; FILES] = files.try_into().ok()?;
+    Some(ShellFiles {
+        mailbox,
+        turns: [even, odd],
+        exit,
+    })
+}
+
+fn failed(action: &'static str) -> impl Fn(io::Error) -> ExecError {
+    move |source| ExecError::Io { action, source }
+}
+
+impl ShellHost for HolderHost {
+    type Process = HolderShell;
+
+    async fn files(&mut self) -> Result<ShellFiles, ExecError> {
+        let failed = failed("making the shell's files");
+        let mut units = Vec::with_capacity(FILES);
+        let files = match &self.session.shared {
+            Some(shared) => shared.files().map_err(&failed)?,
+            None => {
+                let mut files = Vec::with_capacity(FILES);
+                for _ in 0..FILES {
+                    let mut unit = self.link.unit(UnitKind::File).await.map_err(&failed)?;
+                    let path = unit.path(self.link.holder(), 0);
+                    units.push(unit.unit.id);
+                    files.extend(unit.take(0).map(|file| SharedFile::new(file, path)));
+                }
+                files
+            }
+        };
+        let journal = self.journal(&mut units).await.map_err(&failed)?;
+        self.ledger.open(0, journal);
+        let mut put = self.ledger.put_request(0, Vec::new());
+        if let Request::Put { units: kept, .. } = &mut put {
+            *kept = units;
+        }
+        self.link.send(&[put]);
+        shell_files(files).ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    async fn launch(&mut self, launch: &ShellLaunch<'_>) -> Result<HolderShell, ExecError> {
+        self.start(launch).await
+    }
+
+    fn retire(&mut self, process: HolderShell) {
+        let HolderShell { key, grip, pid, .. } = process;
+        let session = &self.session;
+        session
+            .trees
+            .release(&session.spec, Some(pid), &grip, Past::Peaceful);
+        session.forget_names(key);
+        // What it left running is found by the session's group; without one,
+        // only by what is kept of it. That is told together with the end of its last command, which nobody could
+        // find out about without it.
+        if matches!(grip, Grip::Cgroup(_)) {
+            self.ledger.defer(Request::Forget { key });
+            return;
+        }
+        self.retired.push(key);
+        self.ledger.defer(Request::Put {
+            key,
+            record: self.process_record(&grip, true),
+            units: Vec::new(),
+        });
+    }
+
+    async fn end(&mut self, process: HolderShell) {
+        process.do_away().await;
+    }
+
+    fn remember(&mut self, state: &ShellState) {
+        self.ledger.remember(state.encode(), state.is_running());
+    }
+
+    fn find_shell(&self, config: &ShellConfig) -> Result<PathBuf, ExecError> {
+        let root = self.session.spec.chroot.as_deref();
+        let program = config.program.as_deref().unwrap_or("sh".as_ref());
+        if self.session.container.is_some() {
+            return Ok(program.to_owned());
+        }
+        find_program_in(root, program.as_os_str(), &config.environment, &config.cwd)
+    }
+
+    fn directory(&self, path: &Path) -> io::Result<Option<DirectoryIdentity>> {
+        if self.session.container.is_some() {
+            return Ok(None);
+        }
+        let seen = match &self.session.spec.chroot {
+            Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+            None => path.to_owned(),
+        };
+        let found = std::fs::metadata(seen)?;
+        if !found.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        Ok(Some(DirectoryIdentity {
+            device: found.dev(),
+            inode: found.ino(),
+        }))
+    }
+}

@@ -1,0 +1,186 @@
+//! The process of a shell whose parent is the holder.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halter_exec::{Bystanders, ExecError, ExitStatus, PidFd, ShellProcess, Signal, TreeControl};
+
+use super::HolderHost;
+use super::record_pipe::Records;
+use crate::exec::ledger::Ledger;
+use crate::exec::record::Grip;
+use crate::exec::session::Session;
+use crate::exec::tree::Tree;
+use crate::exec::trees::Past;
+use crate::holder::{EndWatch, HolderLink, Key, ProcessEnd, Request};
+
+/// What is known of a shell's process, just started or found.
+pub(super) struct Parts {
+    pub key: Key,
+    pub pid: i32,
+    pub grip: Grip,
+    pub end: EndWatch,
+    /// The pipe that the shell reads.
+    pub lines: OwnedFd,
+    /// The pipe that it answers on, and the file for its answers.
+    pub records: OwnedFd,
+    pub record_file: OwnedFd,
+    /// Another end of that pipe, if one has to be kept open.
+    pub held_open: Option<OwnedFd>,
+}
+
+/// A shell whose parent is the holder.
+pub(in crate::exec) struct HolderShell {
+    link: HolderLink,
+    session: Arc<Session>,
+    pub(super) key: Key,
+    pub(super) pid: i32,
+    /// The shell itself, so that a signal reaches it before this program does
+    /// anything else; `None` if no handle was to be had.
+    leader: Option<PidFd>,
+    pub(super) grip: Grip,
+    end: EndWatch,
+    tree: Tree,
+    /// The pipe that the holder or we write to.
+    lines: OwnedFd,
+    records: Records,
+    /// Another end of what its records come by.
+    _held_open: Option<OwnedFd>,
+    ledger: Arc<Ledger>,
+}
+
+impl std::fmt::Debug for HolderShell {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("HolderShell")
+            .field("pid", &self.pid)
+            .finish_non_exhaustive()
+    }
+}
+
+impl HolderShell {
+    pub(super) fn new(host: &HolderHost, parts: Parts) -> io::Result<Self> {
+        let Parts {
+            key,
+            pid,
+            grip,
+            end,
+            lines,
+            records,
+            record_file,
+            held_open,
+        } = parts;
+        let session = Arc::clone(&host.session);
+        // The number of one that has ended may be another's by now.
+        let lives = end.now().is_none();
+        let leader = if lives { pid } else { 0 };
+        let tree = session.tree(leader, &grip).ok_or(io::ErrorKind::NotFound)?;
+        let pid = tree.contained_leader().unwrap_or(pid);
+        Ok(Self {
+            link: host.link.clone(),
+            session,
+            key,
+            pid,
+            leader: lives.then(|| PidFd::open(pid).ok()).flatten(),
+            grip,
+            end,
+            tree,
+            lines,
+            records: Records::new(records, record_file)?,
+            _held_open: held_open,
+            ledger: Arc::clone(&host.ledger),
+        })
+    }
+
+    /// The slot of this process.
+    pub(in crate::exec) fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Kills it with all it started.
+    pub(in crate::exec) async fn do_away(self) {
+        let lived = self.end.now().is_none();
+        self.tree.kill_until_gone().await;
+        let _ = self.end.wait().await;
+        let session = &self.session;
+        let pid = lived.then_some(self.pid);
+        session
+            .trees
+            .release(&session.spec, pid, &self.grip, Past::Killed);
+        let key = self.key;
+        self.link.send(&[Request::Forget { key }]);
+    }
+}
+
+impl ShellProcess for HolderShell {
+    fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    fn send(&self, lines: &[u8]) -> io::Result<()> {
+        self.ledger.say(self.key, &self.lines, lines)
+    }
+
+    fn unread(&self) -> io::Result<usize> {
+        let count = rustix::io::ioctl_fionread(&self.lines)?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    async fn records(&mut self) -> Option<Bytes> {
+        self.records.trim();
+        tokio::select! {
+            biased;
+            bytes = self.records.next() => Some(bytes),
+            _ = self.end.wait() => self.records.now(),
+        }
+    }
+
+    async fn exited(&self) {
+        let _ = self.end.wait().await;
+    }
+
+    fn has_exited(&self) -> bool {
+        self.end.now().is_some()
+    }
+
+    fn exit_status(&self) -> Result<ExitStatus, ExecError> {
+        match self.end.now() {
+            Some(ProcessEnd::Exited(exit)) => Ok(ExitStatus {
+                code: exit.code,
+                signal: exit.signal,
+            }),
+            _ => Err(ExecError::StatusLost { pid: self.pid }),
+        }
+    }
+
+    /// Not by way of the holder: a command that is interrupted must not die
+    /// before its shell knows, or the shell goes on with what comes next.
+    fn signal(&self, signal: Signal) {
+        if let Some(leader) = &self.leader {
+            let _ = leader.send(signal);
+        } else if self.tree.contained_leader().is_none() {
+            self.link.send(&[Request::Signal {
+                key: self.key,
+                signal: signal.number(),
+            }]);
+        }
+    }
+
+    fn followers(&self) -> Bystanders {
+        self.tree.followers()
+    }
+
+    fn count_others(&self, bystanders: &Bystanders) -> usize {
+        self.tree.count_others(bystanders)
+    }
+
+    fn signal_others(&self, signal: Signal, bystanders: &Bystanders) {
+        self.tree.signal_others(signal, bystanders);
+    }
+
+    fn tree_control(&self) -> TreeControl {
+        self.tree.control()
+    }
+}
