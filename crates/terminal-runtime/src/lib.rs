@@ -23,6 +23,7 @@ pub mod discovery;
 pub mod exec;
 pub mod holder;
 pub mod limits;
+mod lock;
 pub mod private_dir;
 pub mod protocol;
 pub mod service;

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use super::Target;
 use super::demux::{Demux, Item};
 use super::error::ClientError;
-use crate::service::lock;
+use crate::lock::lock;
 
 /// What every reply starts with.
 #[derive(serde::Deserialize)]

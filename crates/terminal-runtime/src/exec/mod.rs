@@ -24,7 +24,7 @@ mod start;
 mod tree;
 mod trees;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::lock::lock;
 
 pub use self::core::Core;
 pub(crate) use drive::Drive;
@@ -35,7 +35,3 @@ pub use order::{
     ExecOrder, ExecState, ExecStdin, ExecWhat, Isolation, IsolationLevel, IsolationState, Limits,
     Scope, SessionSpec, Stream, TerminalSize, Usage,
 };
-
-fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -17,7 +17,7 @@ mod upkeep;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use halter_exec::{LimitKind, LimitMechanism};
 use tokio_util::sync::CancellationToken;
@@ -28,16 +28,13 @@ pub use stream::{Outlet, StreamOrder};
 
 use self::job::Job;
 use crate::exec::{Core, CoreError, CoreSettings, DockerSettings, ExecId, IsolationState};
+use crate::lock::lock;
 use crate::protocol::{
     Call, DescribedLevel, DescribedLimits, DescribedTransport, Description, ErrorCode, Greeting,
     Ping, RequestId, Stats, WireError, failure, success,
 };
 use crate::session::{Clock, Moment, SessionPool};
 use crate::settings::Settings;
-
-pub(crate) fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The version of this runtime.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -5,7 +5,9 @@
 //! Never: starts or ends a process.
 
 mod clock;
+mod entry;
 mod environment;
+mod error;
 mod expiry;
 mod ids;
 mod pool;
@@ -13,10 +15,12 @@ mod state;
 mod timeout;
 
 pub use clock::{Clock, Moment, SystemClock};
+pub use entry::{Birth, Session, Turn};
 pub(crate) use environment::OWN;
 pub use environment::{check_variables, merge, without_own};
+pub use error::PoolError;
 pub use expiry::{Expiry, Lifetimes, expiry};
 pub use ids::{IdMaker, SessionId};
-pub use pool::{Birth, PoolError, Session, SessionPool, Turn};
+pub use pool::SessionPool;
 pub use state::{Refusal, SessionEvent, SessionState, transition};
 pub use timeout::{TimeoutError, command_timeout, read_timeout};

@@ -5,7 +5,9 @@
 //! that over the default.
 
 mod dotenv;
+mod error;
 mod read;
+mod sources;
 mod table;
 
 use std::net::SocketAddr;
@@ -13,7 +15,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use dotenv::{DotenvError, parse_dotenv};
-pub use read::{SettingsError, Source, Sources};
+pub use error::SettingsError;
+pub use sources::{Source, Sources};
 pub use table::{DEFAULT_SOCKET, Kind, SETTINGS, Setting};
 
 use crate::exec::Limits;

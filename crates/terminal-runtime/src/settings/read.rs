@@ -1,297 +1,16 @@
 //! From what a user said to settings that are sound.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
-use std::time::Duration;
 
-use halter_exec::Environment;
 use tracing::level_filters::LevelFilter;
 
-use super::dotenv::{parse_dotenv, parse_only};
-use super::table::{DEFAULT_SOCKET, SETTINGS};
-use super::{LogFormat, Settings, Token};
+use super::sources::read_bounded;
+use super::table::DEFAULT_SOCKET;
+use super::{LogFormat, Settings, SettingsError, Source, Sources, Token};
 use crate::exec::Limits;
-use crate::limits::{MAX_ENV_FILE_BYTES, MAX_TIMEOUT};
-use crate::session::OWN;
-
-/// Where a value came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Source {
-    /// A flag.
-    Flag,
-    /// A variable of the environment.
-    Environment,
-    /// A line of the `.env` file.
-    EnvFile(PathBuf),
-    /// Nobody chose it.
-    Default,
-}
-
-/// Why the settings cannot be used. Never shows a value of the environment
-/// that could be a secret.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SettingsError {
-    /// A value is not what its setting takes.
-    #[error("{name} (from {source_name}) {problem}")]
-    BadValue {
-        /// The flag or variable.
-        name: String,
-        /// Where it came from.
-        source_name: String,
-        /// What it should be.
-        problem: String,
-    },
-    /// The `.env` file cannot be read.
-    #[error(
-        "the file `{path}` with variables cannot be used: {problem}; correct it or choose another with --env-file"
-    )]
-    EnvFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        problem: String,
-    },
-    /// The file with the token cannot be read.
-    #[error("the token file `{path}` cannot be used: {problem}")]
-    TokenFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        problem: String,
-    },
-    /// HTTP without a token.
-    #[error(
-        "HTTP needs a token: set TRL_AUTH_TOKEN or --auth-token-file to a long random text, \
-             such as the output of `head -c 32 /dev/urandom | base64`"
-    )]
-    NoToken,
-    /// HTTP on an address others can reach.
-    #[error(
-        "{address} can be reached from other machines and HTTP is not encrypted: \
-             use 127.0.0.1, or --insecure-non-loopback if the network is trusted"
-    )]
-    NotLoopback {
-        /// The address.
-        address: SocketAddr,
-    },
-}
-
-impl SettingsError {
-    /// The stable name of this error.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::BadValue { .. } => "bad_setting",
-            Self::EnvFile { .. } => "bad_env_file",
-            Self::TokenFile { .. } => "bad_token_file",
-            Self::NoToken => "no_token",
-            Self::NotLoopback { .. } => "not_loopback",
-        }
-    }
-}
-
-/// Everything settings are read from.
-#[derive(Clone, Default)]
-pub struct Sources {
-    flags: BTreeMap<&'static str, String>,
-    environment: BTreeMap<OsString, OsString>,
-    env_file: Option<PathBuf>,
-    file: BTreeMap<String, String>,
-}
 
 impl Sources {
-    /// Takes the flags that were given, by name, and an environment; reads
-    /// the `.env` file they name, or `.env` in `directory` if there is one.
-    ///
-    /// # Errors
-    /// If that file cannot be read.
-    pub fn gather(
-        flags: BTreeMap<&'static str, String>,
-        environment: BTreeMap<OsString, OsString>,
-        directory: &Path,
-    ) -> Result<Self, SettingsError> {
-        let mut sources = Self {
-            flags,
-            environment,
-            ..Self::default()
-        };
-        if let Some((path, text)) = sources.read_env_file(directory)? {
-            sources.file = parse_dotenv(&text).map_err(|error| SettingsError::EnvFile {
-                path: path.clone(),
-                problem: error.to_string(),
-            })?;
-            sources.env_file = Some(path);
-        }
-        Ok(sources)
-    }
-
-    /// As [`gather`](Self::gather), for whoever only wants to find a runtime:
-    /// of the `.env` file it takes what is the runtime's own. If something of
-    /// that cannot be read and could matter, that comes with it.
-    ///
-    /// # Errors
-    /// If a file that a flag names cannot be read.
-    pub fn gather_for_client(
-        flags: BTreeMap<&'static str, String>,
-        environment: BTreeMap<OsString, OsString>,
-        directory: &Path,
-    ) -> Result<(Self, Option<SettingsError>), SettingsError> {
-        let mut sources = Self {
-            flags,
-            environment,
-            ..Self::default()
-        };
-        let is_found = sources.chosen_socket().is_some();
-        let mut complaint = match sources.read_env_file(directory) {
-            Ok(None) => None,
-            Ok(Some((path, text))) => {
-                let (file, problem) = parse_only(OWN, &text);
-                sources.file = file;
-                sources.env_file = Some(path.clone());
-                problem.map(|problem| SettingsError::EnvFile {
-                    path,
-                    problem: problem.to_string(),
-                })
-            }
-            Err(error) if sources.flags.contains_key("env-file") => return Err(error),
-            Err(error) => Some(error),
-        };
-        if is_found {
-            complaint = None;
-        }
-        Ok((sources, complaint))
-    }
-
-    /// The `.env` file that was chosen, or the usual one if there is one.
-    fn read_env_file(&self, directory: &Path) -> Result<Option<(PathBuf, String)>, SettingsError> {
-        let (value, source) = self.lookup("env-file");
-        let path = directory.join(value.unwrap_or_default());
-        match read_bounded(&path) {
-            Ok(text) => Ok(Some((path, text))),
-            Err(error)
-                if source == Source::Default && error.kind() == std::io::ErrorKind::NotFound =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(SettingsError::EnvFile {
-                path,
-                problem: error.to_string(),
-            }),
-        }
-    }
-
-    /// The variables commands start from: those of the environment, then
-    /// those of the `.env` file, and none of the runtime's own.
-    #[must_use]
-    pub fn child_environment(&self) -> Environment {
-        let mut environment: Environment = self
-            .file
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
-        environment.extend(self.environment.clone());
-        crate::session::without_own(&environment)
-    }
-
-    fn variable(&self, name: &str) -> Option<(String, Source)> {
-        if let Some(value) = self.environment.get(std::ffi::OsStr::new(name)) {
-            return Some((value.to_string_lossy().into_owned(), Source::Environment));
-        }
-        let path = self.env_file.clone().unwrap_or_default();
-        self.file
-            .get(name)
-            .map(|value| (value.clone(), Source::EnvFile(path)))
-    }
-
-    /// The value of a setting and where it came from. An empty variable
-    /// counts as absent.
-    fn lookup(&self, flag: &str) -> (Option<String>, Source) {
-        let Some(setting) = SETTINGS.iter().find(|setting| setting.flag == flag) else {
-            return (None, Source::Default);
-        };
-        if let Some(value) = self.flags.get(flag) {
-            return (Some(value.clone()), Source::Flag);
-        }
-        match self.variable(setting.variable) {
-            Some((value, source)) if !value.is_empty() => (Some(value), source),
-            _ => {
-                let default = setting.default;
-                (
-                    (!default.is_empty()).then(|| default.to_owned()),
-                    Source::Default,
-                )
-            }
-        }
-    }
-
-    fn complaint(&self, flag: &str, problem: impl Into<String>) -> SettingsError {
-        let (_, source) = self.lookup(flag);
-        let setting = SETTINGS.iter().find(|setting| setting.flag == flag);
-        let variable = setting.map_or(flag, |setting| setting.variable);
-        let (name, source_name) = match source {
-            Source::Flag | Source::Default => (format!("--{flag}"), "the command line".to_owned()),
-            Source::Environment => (variable.to_owned(), "the environment".to_owned()),
-            Source::EnvFile(path) => (variable.to_owned(), path.display().to_string()),
-        };
-        SettingsError::BadValue {
-            name,
-            source_name,
-            problem: problem.into(),
-        }
-    }
-
-    fn text(&self, flag: &str) -> Option<String> {
-        self.lookup(flag).0
-    }
-
-    fn path(&self, flag: &str) -> Option<PathBuf> {
-        self.text(flag).map(PathBuf::from)
-    }
-
-    fn switch(&self, flag: &str) -> Result<bool, SettingsError> {
-        match self
-            .text(flag)
-            .unwrap_or_default()
-            .to_ascii_lowercase()
-            .as_str()
-        {
-            "1" | "true" | "yes" | "on" => Ok(true),
-            "" | "0" | "false" | "no" | "off" => Ok(false),
-            _ => Err(self.complaint(flag, "must be 1 or 0")),
-        }
-    }
-
-    fn number<Number: FromStr>(&self, flag: &str) -> Result<Number, SettingsError> {
-        let text = self.text(flag).unwrap_or_default();
-        text.trim()
-            .parse()
-            .map_err(|_| self.complaint(flag, "must be a whole number that is not negative"))
-    }
-
-    fn seconds(&self, flag: &str) -> Result<Duration, SettingsError> {
-        let text = self.text(flag).unwrap_or_default();
-        text.trim()
-            .parse::<f64>()
-            .ok()
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .filter(|duration| *duration <= MAX_TIMEOUT)
-            .ok_or_else(|| self.complaint(flag, "must be a number of seconds, at most one year"))
-    }
-
-    fn list(&self, flag: &str) -> Vec<String> {
-        let text = self.text(flag).unwrap_or_default();
-        text.split(',')
-            .map(str::trim)
-            .filter(|item| !item.is_empty())
-            .map(str::to_ascii_lowercase)
-            .collect()
-    }
-
     /// The token, from its variable or its file.
     ///
     /// # Errors
@@ -349,14 +68,6 @@ impl Sources {
         }
     }
 
-    fn limit(&self, flag: &str) -> Result<Option<u64>, SettingsError> {
-        Ok(Some(self.number(flag)?).filter(|&limit| limit != 0))
-    }
-
-    fn span(&self, flag: &str) -> Result<Option<Duration>, SettingsError> {
-        Ok(Some(self.seconds(flag)?).filter(|span| !span.is_zero()))
-    }
-
     fn log_level(&self) -> Result<LevelFilter, SettingsError> {
         let text = self.text("log-level").unwrap_or_default();
         text.parse().map_err(|_| {
@@ -384,13 +95,12 @@ impl Sources {
         let stdin = self.switch("stdin")?;
         let auth_token = self.token()?;
         let insecure_non_loopback = self.switch("insecure-non-loopback")?;
-        if let Some(address) = http {
-            if auth_token.is_none() {
-                return Err(SettingsError::NoToken);
-            }
-            if !address.ip().is_loopback() && !insecure_non_loopback {
+        match http {
+            Some(_) if auth_token.is_none() => return Err(SettingsError::NoToken),
+            Some(address) if !address.ip().is_loopback() && !insecure_non_loopback => {
                 return Err(SettingsError::NotLoopback { address });
             }
+            _ => {}
         }
         let socket = match self.chosen_socket() {
             None if http.is_none() && !stdin => Some(PathBuf::from(DEFAULT_SOCKET)),
@@ -435,45 +145,16 @@ impl Sources {
     }
 }
 
-fn read_bounded(path: &Path) -> std::io::Result<String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is not a regular file"));
-    }
-    file.take(MAX_ENV_FILE_BYTES + 1)
-        .read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_ENV_FILE_BYTES {
-        return Err(std::io::Error::other(format!(
-            "it has more than {MAX_ENV_FILE_BYTES} bytes"
-        )));
-    }
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    fn sources(flags: &[(&'static str, &str)], variables: &[(&str, &str)], file: &str) -> Sources {
-        Sources {
-            flags: flags
-                .iter()
-                .map(|(flag, value)| (*flag, (*value).to_owned()))
-                .collect(),
-            environment: variables
-                .iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-            env_file: Some(PathBuf::from(".env")),
-            file: parse_dotenv(file).unwrap(),
-        }
-    }
+    use super::super::table::SETTINGS;
+    use super::*;
 
     #[test]
     fn the_defaults_are_the_documented_ones() {
-        let settings = sources(&[], &[], "").settings().unwrap();
+        let settings = Sources::of(&[], &[], "").settings().unwrap();
         assert_eq!(settings.socket, Some(PathBuf::from("/tmp/trl.sock")));
         assert_eq!((settings.http, settings.stdin), (None, false));
         assert_eq!(settings.max_sessions, 64);
@@ -496,7 +177,7 @@ mod tests {
     fn a_flag_wins_over_the_environment_and_that_over_the_file() {
         let file = "TRL_MAX_SESSIONS=1\nTRL_SESSION_MAX_COMMANDS=1\nTRL_CHILD_NPROC=1";
         let variables = [("TRL_MAX_SESSIONS", "2"), ("TRL_SESSION_MAX_COMMANDS", "2")];
-        let settings = sources(&[("max-sessions", "3")], &variables, file)
+        let settings = Sources::of(&[("max-sessions", "3")], &variables, file)
             .settings()
             .unwrap();
         assert_eq!(settings.max_sessions, 3);
@@ -524,7 +205,7 @@ mod tests {
             .iter()
             .filter(|setting| !free.contains(&setting.flag))
         {
-            let error = sources(&[(setting.flag, "?")], &[], "")
+            let error = Sources::of(&[(setting.flag, "?")], &[], "")
                 .settings()
                 .unwrap_err();
             assert!(
@@ -533,13 +214,13 @@ mod tests {
                     .starts_with(&format!("--{} ", setting.flag)),
                 "{error}"
             );
-            let error = sources(&[], &[(setting.variable, "?")], "")
+            let error = Sources::of(&[], &[(setting.variable, "?")], "")
                 .settings()
                 .unwrap_err();
             assert!(error.to_string().starts_with(setting.variable), "{error}");
             assert!(error.to_string().contains("the environment"), "{error}");
         }
-        let given = sources(
+        let given = Sources::of(
             &[],
             &[
                 ("TRL_SOCKET_PATH", "/s"),
@@ -566,7 +247,7 @@ mod tests {
 
     #[test]
     fn zero_means_no_limit() {
-        let settings = sources(
+        let settings = Sources::of(
             &[],
             &[("TRL_CHILD_NPROC", "0"), ("TRL_DEFAULT_TIMEOUT_S", "0")],
             "",
@@ -582,24 +263,24 @@ mod tests {
     #[test]
     fn http_is_refused_without_a_token_or_in_the_open() {
         let http = [("http", "127.0.0.1:9100")];
-        let error = sources(&http, &[("TRL_AUTH_TOKEN", " ")], "")
+        let error = Sources::of(&http, &[("TRL_AUTH_TOKEN", " ")], "")
             .settings()
             .unwrap_err();
         assert_eq!(error.code(), "no_token");
         let token = [("TRL_AUTH_TOKEN", "t0ken")];
-        let settings = sources(&http, &token, "").settings().unwrap();
+        let settings = Sources::of(&http, &token, "").settings().unwrap();
         assert_eq!(settings.socket, None);
         assert!(!format!("{settings:?}").contains("t0ken"));
-        let open = sources(&[("http", "0.0.0.0:9100")], &token, "");
+        let open = Sources::of(&[("http", "0.0.0.0:9100")], &token, "");
         assert_eq!(open.settings().unwrap_err().code(), "not_loopback");
         let open = [("http", "0.0.0.0:9100"), ("insecure-non-loopback", "1")];
-        assert!(sources(&open, &token, "").settings().is_ok());
+        assert!(Sources::of(&open, &token, "").settings().is_ok());
     }
 
     #[test]
     fn the_token_may_come_from_the_env_file() {
         let http = [("http", "127.0.0.1:9100")];
-        let settings = sources(&http, &[], "TRL_AUTH_TOKEN=abc")
+        let settings = Sources::of(&http, &[], "TRL_AUTH_TOKEN=abc")
             .settings()
             .unwrap();
         assert_eq!(settings.auth_token.unwrap().expose(), "abc");
@@ -613,7 +294,7 @@ mod tests {
         std::fs::write(&path, "from-the-file\n").unwrap();
         let given = |file: &str| {
             let flags = [("http", "127.0.0.1:9100"), ("auth-token-file", file)];
-            sources(&flags, &[("TRL_AUTH_TOKEN", "from-the-environment")], "").settings()
+            Sources::of(&flags, &[("TRL_AUTH_TOKEN", "from-the-environment")], "").settings()
         };
         let settings = given(name).unwrap();
         assert_eq!(settings.auth_token.unwrap().expose(), "from-the-file");
@@ -623,77 +304,5 @@ mod tests {
             assert_eq!(error.code(), "bad_token_file");
             assert!(error.to_string().contains(useless), "{error}");
         }
-    }
-
-    #[test]
-    fn children_get_the_environment_and_the_file_and_nothing_of_ours() {
-        let sources = sources(
-            &[],
-            &[
-                ("A", "environment"),
-                ("TRL_AUTH_TOKEN", "t"),
-                ("TRL_X", "y"),
-            ],
-            "A=file\nB=file\nTRL_AUTH_TOKEN=u",
-        );
-        let environment = sources.child_environment();
-        let pairs: Vec<_> = environment
-            .iter()
-            .map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap()))
-            .collect();
-        assert_eq!(pairs, [("A", "environment"), ("B", "file")]);
-    }
-
-    #[test]
-    fn a_chosen_env_file_must_exist_and_the_usual_one_need_not() {
-        let directory = tempfile::tempdir().unwrap();
-        let gather = |flags| Sources::gather(flags, BTreeMap::new(), directory.path());
-        assert!(gather(BTreeMap::new()).is_ok());
-        let chosen = BTreeMap::from([("env-file", "other".to_owned())]);
-        assert_eq!(
-            gather(chosen.clone()).err().map(|error| error.code()),
-            Some("bad_env_file")
-        );
-        std::fs::write(directory.path().join("other"), "TRL_MAX_SESSIONS=7").unwrap();
-        assert_eq!(gather(chosen).unwrap().settings().unwrap().max_sessions, 7);
-    }
-
-    #[test]
-    fn a_client_takes_of_a_broken_env_file_what_is_the_runtimes_own() {
-        let directory = tempfile::tempdir().unwrap();
-        let write = |text: &str| std::fs::write(directory.path().join(".env"), text).unwrap();
-        let gather = |flags: &[(&'static str, &str)]| {
-            let flags = flags.iter().map(|&(name, value)| (name, value.to_owned()));
-            Sources::gather_for_client(flags.collect(), BTreeMap::new(), directory.path())
-        };
-        write("no variable\nTRL_SOCKET_PATH=/s\nSECRET='open\n");
-        let (sources, complaint) = gather(&[]).unwrap();
-        assert_eq!(sources.chosen_socket(), Some(PathBuf::from("/s")));
-        assert!(complaint.is_none(), "{complaint:?}");
-        // What may have said where the runtime is, is worth a word.
-        write("TRL_SOCKET_PATH='/s\n");
-        let (sources, complaint) = gather(&[]).unwrap();
-        assert_eq!(sources.chosen_socket(), None);
-        assert_eq!(complaint.unwrap().code(), "bad_env_file");
-        // Not if that is known.
-        let (sources, complaint) = gather(&[("socket", "/t")]).unwrap();
-        assert_eq!(sources.chosen_socket(), Some(PathBuf::from("/t")));
-        assert!(complaint.is_none(), "{complaint:?}");
-        std::fs::write(directory.path().join(".env"), b"\xff").unwrap();
-        assert!(gather(&[]).unwrap().1.is_some());
-        // A file that was asked for must be there.
-        assert!(gather(&[("env-file", "other")]).is_err());
-    }
-
-    #[test]
-    fn an_env_file_is_read_to_its_limit_and_no_further() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join(".env");
-        let gather = || Sources::gather(BTreeMap::new(), BTreeMap::new(), directory.path());
-        assert_eq!(MAX_ENV_FILE_BYTES, 1024 * 1024);
-        std::fs::write(&path, "#".repeat(1024 * 1024)).unwrap();
-        assert!(gather().is_ok());
-        std::fs::write(&path, "#".repeat(1024 * 1024 + 1)).unwrap();
-        assert!(gather().is_err());
     }
 }
