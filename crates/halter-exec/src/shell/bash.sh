@@ -1,9 +1,12 @@
 # What is known as ours survives a command that unsets or redefines things.
 \builtin declare -r __halter_mark=${HALTER_EXEC_TREE-}
 BASH_ARGV0=bash
+# Runs after every command: each expansion in it shows.
 __halter_end() {
-  builtin printf 'E %s %d %s\0' "$1" "${__halter_interrupted:-${2:-$?}}" "${PWD-}" >&19
-  __halter_interrupted=
+  builtin printf "E $1 $?${__halter_interrupted-} %s\0" "${PWD-}" >&19
+}
+__halter_end_with() {
+  builtin printf "E $1 $2${__halter_interrupted-} %s\0" "${PWD-}" >&19
 }
 __halter_status() { return "$1"; }
 __halter_save() {
@@ -39,7 +42,7 @@ __halter_save() {
 # own tells that the command is over. At the head of a `for` the loop must be
 # entered to be left; a `read` goes on after the trap, and must find its end.
 __halter_interrupt() {
-  __halter_interrupted=130
+  __halter_interrupted='!'
   exec </dev/null
   builtin shopt -s extdebug
   builtin trap 'case $BASH_COMMAND in
@@ -74,7 +77,8 @@ __halter_over() {
       __halter_save exit "$__halter_exit_file" "${@:2}"
       builtin set +x
       exec 2>&18 18>&-
-      builtin exit "${__halter_interrupted:-$1}"
+      case ${__halter_interrupted-} in '') builtin exit "$1" ;; esac
+      builtin exit 130
       ;;
   esac
 }
@@ -131,5 +135,5 @@ __halter_show_traps() {
 # then leaves what it had when it was interrupted.
 \builtin declare -r __halter_own_interrupt="$__halter_own_exit
 __halter_debug=\$(\\builtin trap -p DEBUG; \\builtin shopt -p extdebug); __halter_interrupt"
-\builtin readonly -f __halter_end __halter_status __halter_save __halter_interrupt \
+\builtin readonly -f __halter_end __halter_end_with __halter_status __halter_save __halter_interrupt \
   __halter_keep __halter_over __halter_watch __halter_show_traps

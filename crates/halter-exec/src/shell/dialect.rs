@@ -173,7 +173,7 @@ impl Dialect {
         lines.push(b'\n');
         lines.extend(match command.traps {
             TrapWatch::None => self.end_line(nonce),
-            _ => format!("__halter_end {nonce} \"${{__halter_code:-$?}}\"\n").into_bytes(),
+            _ => self.end_line_with(nonce),
         });
         lines
     }
@@ -241,6 +241,25 @@ impl Dialect {
             // keep assignments that stand before it.
             Self::Posix => b"\\command eval ",
         }
+    }
+
+    /// As [`end_line`](Self::end_line), behind a command whose status was
+    /// noted.
+    fn end_line_with(self, nonce: &str) -> Vec<u8> {
+        let name = match self {
+            Self::Bash => "__halter_end_with",
+            Self::Posix => "__halter_end",
+        };
+        format!("{name} {nonce} \"${{__halter_code:-$?}}\"\n").into_bytes()
+    }
+
+    /// Asks a shell that was interrupted to say so once it is over that.
+    pub(super) fn calm_lines(self, nonce: &str) -> Vec<u8> {
+        let over: &[u8] = match self {
+            Self::Bash => b"\n__halter_interrupted=\n",
+            Self::Posix => b"\n",
+        };
+        [over, &self.end_line(nonce)].concat()
     }
 
     pub(super) fn end_line(self, nonce: &str) -> Vec<u8> {
@@ -469,7 +488,7 @@ mod tests {
             "__halter_watch yes; { __halter_status 2 || \\eval 'x'; \
              { __halter_over \"$?\" \"$@\"; } 18>&2 2>/dev/null; } \
              </dev/null >/proc/7/fd/3 2>'/with space/e' 19>&-\n\
-             __halter_end n0 \"${__halter_code:-$?}\"\n"
+             __halter_end_with n0 \"${__halter_code:-$?}\"\n"
         );
     }
 }

@@ -11,8 +11,14 @@ use crate::limits::MAX_RECORD_BYTES;
 pub(super) struct EndRecord {
     pub nonce: String,
     pub status: i32,
+    /// Whether the shell takes itself for interrupted until it is told
+    /// otherwise.
+    pub interrupted: bool,
     pub cwd: PathBuf,
 }
+
+/// The status of a command that was interrupted.
+const INTERRUPTED: i32 = 130;
 
 impl EndRecord {
     /// The record of this name. It may stand behind bytes that a command has
@@ -23,11 +29,16 @@ impl EndRecord {
             .windows(start.len())
             .position(|window| window == start)?;
         let mut parts = raw.get(at + start.len()..)?.splitn(2, |byte| *byte == b' ');
-        let status = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
+        let status = std::str::from_utf8(parts.next()?).ok()?;
+        let (status, interrupted) = match status.strip_suffix('!') {
+            Some(_) => (INTERRUPTED, true),
+            None => (status.parse().ok()?, false),
+        };
         let cwd = OsString::from_vec(parts.next()?.to_vec()).into();
         Some(Self {
             nonce: nonce.to_owned(),
             status,
+            interrupted,
             cwd,
         })
     }
@@ -72,6 +83,7 @@ mod tests {
         EndRecord {
             nonce: nonce.to_owned(),
             status,
+            interrupted: false,
             cwd: PathBuf::from("/tmp/a b"),
         }
     }
@@ -96,6 +108,17 @@ mod tests {
         assert_eq!(buffer.next(&["abc", "def"]), None);
         buffer.accept(b"/a b\0");
         assert_eq!(buffer.next(&["abc", "def"]), Some(record("def", 8)));
+    }
+
+    #[test]
+    fn an_interrupted_shell_says_so() {
+        let mut buffer = RecordBuffer::default();
+        buffer.accept(b"E abc 7! /tmp/a b\0");
+        let interrupted = EndRecord {
+            interrupted: true,
+            ..record("abc", 130)
+        };
+        assert_eq!(buffer.next(&["abc"]), Some(interrupted));
     }
 
     #[test]

@@ -138,6 +138,7 @@ impl<H: ShellHost> ShellDriver<H> {
         let status = match ended {
             Some(record) => {
                 self.state.last_status = record.status;
+                self.disturbed |= record.interrupted;
                 self.settle(record.cwd, running.sent_to.as_deref());
                 if running.may_damage && record.status == SYNTAX_ERROR {
                     self.send_away();

@@ -182,14 +182,15 @@ impl<H: ShellHost> ShellDriver<H> {
         let until = tokio::time::Instant::now() + SHELL_START_DEADLINE;
         while let Some(live) = &mut self.live {
             let nonce = self.names.next()?;
-            let question = [b"\n".to_vec(), live.dialect.end_line(&nonce)].concat();
+            let question = live.dialect.calm_lines(&nonce);
             // One that cannot be asked is dead, which shows below.
             let _ = live.send(&question);
             match tokio::time::timeout(CALM_LOOK, live.ended(&nonce)).await {
-                Ok(Some(_)) => return Ok(()),
+                Ok(Some(record)) if !record.interrupted => return Ok(()),
                 Ok(None) => break,
-                Err(_) if tokio::time::Instant::now() < until => {}
-                Err(_) => {
+                // Once more in between, or still.
+                _ if tokio::time::Instant::now() < until => {}
+                _ => {
                     live.process.signal(Signal::KILL);
                     live.process.exited().await;
                     break;
