@@ -452,6 +452,16 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupted_bash_is_told_that_this_is_over_before_it_is_asked() {
+        let asked = |dialect: Dialect| String::from_utf8(dialect.calm_lines("n0")).unwrap();
+        assert_eq!(
+            asked(Dialect::Bash),
+            "\n__halter_interrupted=\n__halter_end n0\n"
+        );
+        assert_eq!(asked(Dialect::Posix), "\n__halter_end n0 \"$?\"\n");
+    }
+
+    #[test]
     fn what_cannot_do_harm_is_given_less() {
         let streams = CommandStreams {
             stdin: Path::new("/dev/null"),

@@ -42,6 +42,25 @@ async fn cancel_when_begun(shell: &mut PersistentShell, text: &str) -> CommandOu
 }
 
 #[tokio::test]
+async fn an_interrupt_of_the_shells_own_making_ends_one_command_and_no_other() {
+    let mut shell = shell();
+    run(&mut shell, "x=kept").await;
+    let pid = shell.pid();
+    for next in [
+        "echo $x; false",
+        "set -u; unset __halter_interrupted; echo $x; false",
+    ] {
+        let interrupted = run(&mut shell, "echo a; kill -INT $$; echo no").await;
+        assert_eq!(interrupted.status.code, Some(130));
+        assert_eq!(interrupted.stdout.to_text(), "a\n");
+        let after = run(&mut shell, next).await;
+        assert_eq!(after.status.code, Some(1), "{next}");
+        assert_eq!(after.stdout.to_text(), "kept\n");
+    }
+    assert_eq!(shell.pid(), pid);
+}
+
+#[tokio::test]
 async fn whatever_a_command_is_doing_cancel_ends_it_and_keeps_the_shell() {
     let mut shell = shell();
     run(&mut shell, "x=kept").await;
