@@ -23,50 +23,16 @@ use super::order::{ExecEnd, Scope, Usage};
 use super::output::Flows;
 use super::record::{ExecRecord, Grip, StopReason};
 use super::session::ShellSeat;
+use super::stop::Stop;
 use super::tree::Tree;
 use super::trees::Past;
 use crate::holder::{EndWatch, Exit, ProcessEnd, Request};
-use crate::limits::{CANCEL_GRACE, YOUTH_BEAT};
+use crate::limits::YOUTH_BEAT;
 use crate::sys;
-
-/// The shortest and longest pause between two looks at a tree that is being
-/// brought down.
-const LOOK_PAUSE: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(20));
 
 /// What brings a command to its end, and goes on with what it leaves running.
 /// Somebody has to poll it.
 pub(crate) type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Why a command is brought to its end.
-#[derive(Debug, Clone, Copy)]
-enum Stop {
-    TimedOut,
-    Cancelled(Option<Signal>),
-    /// The session goes, and everything with it.
-    Closed,
-}
-
-impl Stop {
-    fn reason(self) -> StopReason {
-        match self {
-            Self::TimedOut => StopReason::TimedOut,
-            Self::Cancelled(_) | Self::Closed => StopReason::Cancelled,
-        }
-    }
-
-    /// What is sent before KILL, and how long each has to act.
-    fn ladder(self, grace: Duration) -> Vec<(Signal, Duration)> {
-        match self {
-            Self::TimedOut => vec![(Signal::TERM, grace)],
-            Self::Cancelled(Some(Signal::KILL)) | Self::Closed => Vec::new(),
-            Self::Cancelled(Some(Signal::TERM)) => vec![(Signal::TERM, grace)],
-            Self::Cancelled(first) => vec![
-                (first.unwrap_or(Signal::INT), CANCEL_GRACE),
-                (Signal::TERM, grace),
-            ],
-        }
-    }
-}
 
 /// What a waiting driver hears first.
 enum Heard<End> {
@@ -236,7 +202,7 @@ impl Exec {
         Some(pid)
     }
 
-    async fn tree(&self, grip: &Grip) -> Option<Tree> {
+    pub(super) async fn tree(&self, grip: &Grip) -> Option<Tree> {
         let pid = self.learn_pid().await.unwrap_or(0);
         self.inner.session.tree(pid, grip)
     }
@@ -274,30 +240,6 @@ impl Exec {
                 }
             }
         }
-    }
-
-    /// Signals the whole tree up to KILL until nothing is left of it.
-    async fn stop_process(&self, stop: Stop, end: &EndWatch, grip: &Grip) -> ProcessEnd {
-        let Some(tree) = self.tree(grip).await else {
-            return end.wait().await;
-        };
-        for (signal, limit) in stop.ladder(self.grace()) {
-            tree.signal(signal);
-            // A stopped process takes no other signal.
-            tree.signal(Signal::CONT);
-            if gone_within(&tree, end, limit).await {
-                return end.wait().await;
-            }
-        }
-        if !tree.kill_until_gone().await {
-            tracing::warn!(exec = %self.inner.id, "something of a command does not die");
-        }
-        end.wait().await
-    }
-
-    fn grace(&self) -> Duration {
-        let core = self.inner.core.upgrade();
-        core.map_or(Duration::ZERO, |core| core.settings.grace)
     }
 
     fn end_of_process(&self, ended: ProcessEnd) -> Result<ExecEnd, CoreError> {
@@ -376,30 +318,6 @@ impl Exec {
             && small(&self.inner.stdout)
             && self.inner.stderr.as_ref().is_none_or(small)
             && !ledger.has_deferred()
-    }
-
-    async fn stop_in_shell(
-        &self,
-        stop: Stop,
-        driver: &mut halter_exec::ShellDriver<super::shell::HolderHost>,
-    ) -> Result<CommandEnd, ExecError> {
-        if matches!(stop, Stop::Closed) {
-            driver.close().await;
-            return driver.ended().await;
-        }
-        // The shell must have been told of the command before it is told to
-        // stop it.
-        if let (Some(core), Some(process)) = (self.inner.core.upgrade(), driver.process()) {
-            core.link.pid_of(process.key()).await;
-        }
-        let grace = match stop {
-            Stop::Cancelled(Some(Signal::KILL)) => Duration::ZERO,
-            _ => self.grace(),
-        };
-        if let Stop::Cancelled(Some(signal)) = stop {
-            driver.signal(signal);
-        }
-        driver.interrupt(grace).await
     }
 
     fn end_in_shell(&self, end: Result<CommandEnd, ExecError>) -> Result<ExecEnd, CoreError> {
@@ -507,47 +425,10 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-/// Whether the process has ended and nothing of its tree is left, looked at
-/// until the limit has passed.
-async fn gone_within(tree: &Tree, end: &EndWatch, limit: Duration) -> bool {
-    let until = Instant::now() + limit;
-    let (mut pause, longest) = LOOK_PAUSE;
-    loop {
-        if end.now().is_some() && tree.is_gone() {
-            return true;
-        }
-        if Instant::now() >= until {
-            return false;
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(longest);
-    }
-}
-
 pub(super) fn lost() -> CoreError {
     CoreError::Internal {
         message: "the holder of all processes has ended, and every command with it; \
                   restart the runtime"
             .to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_that_is_cancelled_has_its_time_before_each_next_signal() {
-        assert_eq!(CANCEL_GRACE, Duration::from_millis(500));
-        let grace = Duration::from_secs(7);
-        let ladder = |stop: Stop| stop.ladder(grace);
-        let (int, term) = ((Signal::INT, CANCEL_GRACE), (Signal::TERM, grace));
-        assert_eq!(ladder(Stop::Cancelled(None)), [int, term]);
-        let hangup = (Signal::HUP, CANCEL_GRACE);
-        assert_eq!(ladder(Stop::Cancelled(Some(Signal::HUP))), [hangup, term]);
-        assert_eq!(ladder(Stop::Cancelled(Some(Signal::TERM))), [term]);
-        assert_eq!(ladder(Stop::TimedOut), [term]);
-        assert_eq!(ladder(Stop::Cancelled(Some(Signal::KILL))), []);
-        assert_eq!(ladder(Stop::Closed), []);
     }
 }

@@ -21,6 +21,7 @@ mod session;
 mod sets;
 mod shell;
 mod start;
+mod stop;
 mod tree;
 mod trees;
 

@@ -1,4 +1,5 @@
-//! `exec.*`
+//! The methods of commands that are there already: `exec.*` but for those that
+//! start one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +11,16 @@ use bytes::Bytes;
 use super::answer::{Answer, Client, ResultOrder, ResultShape};
 use super::job::{Job, JobState};
 use super::order::{core_error, exec_id, pool_error, signal, terminal_size};
-use super::performance::Performance;
 use super::stream::StreamOrder;
 use super::{Service, lock};
-use crate::exec::{Chunk, CoreError, Drive, Exec, ExecEnd, ExecOrder, Scope, Stream};
+use crate::exec::{Chunk, CoreError, Exec, Scope, Stream};
 use crate::limits::{DEFAULT_READ_BYTES, MAX_READ_BYTES, MAX_WAIT};
 use crate::protocol::{
-    AttachParams, CancelParams, Cancelled, Encoding, ErrorCode, ExecListing, ExecParams,
-    ExecStatus, ExecSummary, Gap, Nothing, PtyParams, ReadData, ReadParams, ResizeParams,
-    SignalParams, SignalScope, StreamName, WaitParams, WireError, WriteParams, Written,
-    encode_bytes,
+    AttachParams, CancelParams, Cancelled, Encoding, ErrorCode, ExecListing, ExecStatus,
+    ExecSummary, Gap, Nothing, PtyParams, ReadData, ReadParams, ResizeParams, SignalParams,
+    SignalScope, StreamName, WaitParams, WireError, WriteParams, Written, encode_bytes,
 };
-use crate::session::{Session, SessionState, Turn};
+use crate::session::{Session, SessionState};
 
 impl From<StreamName> for Stream {
     fn from(name: StreamName) -> Self {
@@ -33,212 +32,7 @@ impl From<StreamName> for Stream {
 }
 
 impl Service {
-    pub(super) async fn run(
-        &self,
-        params: ExecParams,
-        client: &Client,
-    ) -> Result<Answer, WireError> {
-        let (job, performance) = self.submit(params)?;
-        let over = async {
-            if let Some(performance) = performance {
-                performance.await;
-            }
-            job.over().await
-        };
-        let state = tokio::select! {
-            biased;
-            state = over => state,
-            () = client.gone().cancelled() => {
-                self.leave(&job).await;
-                return Ok(Answer::Nobody);
-            }
-        };
-        match state {
-            JobState::Ended { end: Ok(_), .. } => Ok(Answer::Result(ResultOrder {
-                job,
-                shape: ResultShape::Run,
-            })),
-            JobState::Ended {
-                end: Err(error), ..
-            }
-            | JobState::Refused(error) => {
-                self.forget_unless_kept(&job);
-                Err(error)
-            }
-            JobState::Waiting | JobState::Running(_) => Err(unreachable_state()),
-        }
-    }
-
-    pub(super) async fn stream(&self, params: ExecParams) -> Result<Answer, WireError> {
-        let may_queue = params.queue;
-        // Nobody attends to it: it goes on by itself.
-        let (job, _) = self.submit(params)?;
-        // A refusal is the answer itself, where that is known at once.
-        if !may_queue && let JobState::Refused(error) = job.started().await {
-            return Err(error);
-        }
-        Ok(Answer::Stream(StreamOrder::new(
-            job,
-            self.fresh_number(),
-            [0, 0],
-            true,
-        )))
-    }
-
-    /// A client that asked for a command is gone.
-    pub(super) async fn leave(&self, job: &Arc<Job>) {
-        if !job.detached {
-            job.stop(None).await;
-            self.forget_unless_kept(job);
-        }
-    }
-
-    /// Accepts a command: it will run, is queued, or is the one that was
-    /// accepted under the same name before, which is performed already.
-    fn submit(&self, params: ExecParams) -> Result<(Arc<Job>, Option<Performance>), WireError> {
-        let detached = params.exec_id.is_some();
-        let queue = params.queue;
-        if let Some(name) = params.exec_id.as_deref()
-            && let Some(job) = self.accepted_before(name, &params)?
-        {
-            return Ok((job, None));
-        }
-        self.fail_if_draining()?;
-        let session = self.find_session(&params.session_id)?;
-        let order = self.order(params, &session)?;
-        let turn = match session.try_turn() {
-            Ok(turn) => Some(turn),
-            Err(crate::session::PoolError::Busy { .. }) if queue => None,
-            Err(error) => return Err(pool_error(&error)),
-        };
-        let job = Job::new(
-            order.id.clone(),
-            session,
-            order.what.clone(),
-            detached,
-            order.pty.is_some(),
-            self.inner.clock.now(),
-        );
-        if let Some(twin) = self.enter(&job) {
-            return Ok((twin, None));
-        }
-        let performing = self.clone().perform(Arc::clone(&job), order, turn);
-        let performing = self.inner.tasks.track_future(performing);
-        Ok((job, Some(Performance::new(performing))))
-    }
-
-    /// Enters a job under its name; the one that is there already, if one is.
-    fn enter(&self, job: &Arc<Job>) -> Option<Arc<Job>> {
-        let mut jobs = lock(&self.inner.jobs);
-        let twin = jobs.get(&job.id).cloned();
-        let twin = twin.filter(|twin| !matches!(twin.state(), JobState::Refused(_)));
-        if twin.is_none() {
-            jobs.insert(job.id.clone(), Arc::clone(job));
-        }
-        twin
-    }
-
-    /// The command of that name, if it is the same command.
-    fn accepted_before(
-        &self,
-        name: &str,
-        params: &ExecParams,
-    ) -> Result<Option<Arc<Job>>, WireError> {
-        let id = exec_id(name)?;
-        let Some(job) = lock(&self.inner.jobs).get(&id).cloned() else {
-            return Ok(None);
-        };
-        if matches!(job.state(), JobState::Refused(_)) {
-            return Ok(None);
-        }
-        let session = self.find_session(&params.session_id)?;
-        let order = self.order(params.clone(), &session)?;
-        if job.session.id != session.id || job.what != order.what {
-            return Err(WireError::invalid(format!(
-                "exec_id `{id}` belongs to another command; choose another id"
-            )));
-        }
-        Ok(Some(job))
-    }
-
-    /// Runs a job from its turn to its end.
-    async fn perform(self, job: Arc<Job>, order: ExecOrder, turn: Option<Turn>) {
-        match self.begin(&job, order, turn).await {
-            Ok((exec, drive, turn)) => {
-                job.begin(Ok(exec.clone()));
-                let end = exec.driven(drive).await;
-                self.over(&job, end, Some(turn));
-            }
-            Err(error) => job.begin(Err(error)),
-        }
-    }
-
-    async fn begin(
-        &self,
-        job: &Arc<Job>,
-        order: ExecOrder,
-        turn: Option<Turn>,
-    ) -> Result<(Exec, Drive, Turn), WireError> {
-        let session = &job.session;
-        let withdrawn = || {
-            WireError::new(
-                ErrorCode::CommandFailed,
-                "the command was cancelled before it started",
-            )
-            .with_reason("cancelled")
-        };
-        let turn = match turn {
-            Some(turn) => turn,
-            None => tokio::select! {
-                turn = session.turn() => turn.map_err(|error| pool_error(&error))?,
-                () = job.withdrawn.cancelled() => return Err(withdrawn()),
-            },
-        };
-        self.fail_if_draining()?;
-        let now = self.inner.clock.now();
-        let max = self.inner.settings.session_max_commands;
-        session
-            .begin(&turn, job.id.clone(), Arc::clone(&job.shown), now, max)
-            .map_err(|error| pool_error(&error))?;
-        match self.inner.core.begin(&session.id, order).await {
-            Ok((exec, drive)) => Ok((exec, drive, turn)),
-            Err(error) => {
-                session.finish(job.id.clone(), self.inner.clock.now());
-                Err(core_error(&error))
-            }
-        }
-    }
-
-    /// A command has ended: its session goes on, if it was its turn.
-    pub(super) fn over(&self, job: &Job, end: Result<ExecEnd, CoreError>, turn: Option<Turn>) {
-        let now = self.inner.clock.now();
-        if let Some(turn) = turn {
-            if let Ok(end) = &end
-                && let Some(directory) = &end.cwd
-            {
-                job.session.moved_to(&directory.to_string_lossy());
-            }
-            job.session.finish(job.id.clone(), now);
-            drop(turn);
-            tracing::debug!(exec = %job.id, session = %job.session.id, "command ended");
-        }
-        job.end(end.map_err(|error| core_error(&error)), now);
-    }
-
-    pub(super) fn forget_unless_kept(&self, job: &Arc<Job>) {
-        if !job.detached {
-            self.forget(job);
-        }
-    }
-
-    pub(super) fn forget(&self, job: &Arc<Job>) {
-        lock(&self.inner.jobs).remove(&job.id);
-        if let Some(exec) = job.exec() {
-            exec.forget();
-        }
-    }
-
-    fn find_session(&self, name: &str) -> Result<Arc<Session>, WireError> {
+    pub(super) fn find_session(&self, name: &str) -> Result<Arc<Session>, WireError> {
         self.inner
             .pool
             .find(name)
@@ -495,7 +289,7 @@ fn read_size(wanted: Option<usize>) -> usize {
         .clamp(1, MAX_READ_BYTES)
 }
 
-fn unreachable_state() -> WireError {
+pub(super) fn unreachable_state() -> WireError {
     WireError::new(
         ErrorCode::InternalError,
         "the command is in a state it cannot be in",

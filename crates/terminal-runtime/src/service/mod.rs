@@ -10,6 +10,7 @@ mod job;
 mod order;
 mod performance;
 mod result;
+mod run;
 mod sessions;
 mod stream;
 mod upkeep;
