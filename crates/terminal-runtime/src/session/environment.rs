@@ -6,6 +6,15 @@ use halter_exec::Environment;
 /// How the runtime's own variables start.
 pub(crate) const OWN: &str = "TRL_";
 
+/// Whether a shell could call a variable this.
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.starts_with(|first: char| first.is_ascii_digit())
+        && !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
 /// The variables without the runtime's own.
 #[must_use]
 pub fn without_own(environment: &Environment) -> Environment {

@@ -16,7 +16,7 @@ mod timeout;
 
 pub use clock::{Clock, Moment, SystemClock};
 pub use entry::{Birth, Session, Turn};
-pub(crate) use environment::OWN;
+pub(crate) use environment::{OWN, is_name};
 pub use environment::{check_variables, merge, without_own};
 pub use error::PoolError;
 pub use expiry::{Expiry, Lifetimes, expiry};

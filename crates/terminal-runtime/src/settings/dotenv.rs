@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::session::is_name;
+
 /// A line that cannot be read. Shows where it is, never what it says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
@@ -72,14 +74,6 @@ fn read_line(line: &str) -> Result<Option<(String, String)>, &'static str> {
         return Err("the name has other characters than letters, digits and `_`");
     }
     Ok(Some((name.to_owned(), read_value(value.trim())?)))
-}
-
-fn is_name(name: &str) -> bool {
-    !name.starts_with(|first: char| first.is_ascii_digit())
-        && !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 fn read_value(text: &str) -> Result<String, &'static str> {

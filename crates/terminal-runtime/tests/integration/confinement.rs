@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use halter_exec::Environment;
 use rustix::process::geteuid;
-use terminal_runtime::exec::{ExecStdin, Limits, TerminalSize};
+use terminal_runtime::exec::{ExecStdin, Limits, Stream, TerminalSize};
 
-use crate::support::{Runtime, argv, command, finished, fresh, order, settings};
+use crate::support::{Runtime, argv, at_least, command, finished, fresh, order, settings};
 
 /// A small root directory with a shell and little else.
 pub fn small_root() -> Option<tempfile::TempDir> {
@@ -232,13 +232,17 @@ async fn a_session_runs_in_a_container() {
     let mut settings = settings(directory.path());
     settings.docker.program.clone_from(&program);
     settings.environment.set("RUNTIME", "of the host");
+    settings.environment.set("HOST", "of the host");
     let runtime = Runtime::start_with(directory, settings).await;
     let session = runtime
         .session_with(|spec| {
             spec.container_image = Some("trl-test:1".to_owned());
             spec.shell = "/bin/sh".into();
             spec.working_dir = "/etc".into();
-            spec.environment = Environment::new().with("SECRET", "s3cret");
+            // The engine's client has a value of its own for the second.
+            spec.environment = Environment::new()
+                .with("SECRET", "s3cret")
+                .with("RUNTIME", "unspeakable-701");
         })
         .await;
     let exec = runtime
@@ -251,15 +255,22 @@ async fn a_session_runs_in_a_container() {
         "{done:?}"
     );
     assert!(done.stderr.contains("/missing"), "{done:?}");
-    let exec = runtime
-        .exec(session, fresh("echo $SECRET$RUNTIME; exit 9"))
-        .await;
-    let done = finished(&exec).await;
-    assert_eq!(
-        (done.code(), done.stdout.as_str()),
-        (Some(9), "s3cret\n"),
-        "{done:?}"
-    );
+    let told = "echo $SECRET, $RUNTIME, $HOST; case $(env) in *TRL_*) echo leaked;; esac; exit 9";
+    for what in [fresh(told), command(told)] {
+        let done = finished(&runtime.exec(session, what).await).await;
+        assert_eq!(
+            (done.code(), done.stdout.as_str()),
+            (Some(9), "s3cret, unspeakable-701,\n"),
+            "{done:?}"
+        );
+    }
+    // Values are on no command line, neither inside nor outside.
+    let waiting = runtime.exec(session, fresh("echo begun; sleep 701")).await;
+    at_least(&waiting, Stream::Stdout, 6).await;
+    assert!(has_process("sleep 701"));
+    assert!(!has_process("unspeakable-701"));
+    let stopped = waiting.clone();
+    runtime.on(async move { stopped.cancel(None).await }).await;
 
     // The persistent shell, its streams and its state.
     let done = runtime

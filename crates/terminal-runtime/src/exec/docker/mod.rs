@@ -4,8 +4,9 @@
 //! command line, and turning a process of the session into a call of it. The
 //! container stays up with an idle process; commands and the shell enter it,
 //! with the holder as the parent of the client. Never: talks to an engine by
-//! other means, or puts a variable's value on a command line it can avoid.
+//! other means, or puts a variable's value on a command line.
 
+mod luggage;
 mod tree;
 
 use std::ffi::OsString;
@@ -16,6 +17,7 @@ use halter_exec::{CommandSpec, Environment, LaunchPlan, TREE_MARKER, find_progra
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use luggage::Luggage;
 pub(super) use tree::ContainerTree;
 
 use super::error::{CoreError, StartFailure};
@@ -142,8 +144,9 @@ impl Container {
         Some(ContainerTree::new(made.namespace, marker.to_owned()))
     }
 
-    /// Has the process of this plan run inside. The client is given the
-    /// values of variables in its own environment and names them only.
+    /// Has the process of this plan run inside. Values of variables go
+    /// through the environment of the client: what stands on a command line
+    /// anybody on this machine can read.
     pub(super) fn enter(
         &self,
         settings: &CoreSettings,
@@ -155,27 +158,25 @@ impl Container {
         let mut words: Vec<OsString> = vec![program.clone().into(), "exec".into()];
         words.push(if terminal { "-it" } else { "-i" }.into());
         words.extend(["-w".into(), plan.cwd.clone().into_os_string()]);
-        let mut environment = settings.environment.clone();
-        plan.environment.set(TREE_MARKER, marker);
+        let mut luggage = Luggage::new(settings.environment.clone());
+        luggage.carry_as_it_is(TREE_MARKER.as_ref(), marker.as_ref());
         for (name, value) in plan.environment.iter() {
-            words.push("-e".into());
-            let mut word = name.to_owned();
-            if environment.get(name).is_some_and(|known| known != value) {
-                // The client needs its own value of this one.
-                word.push("=");
-                word.push(value);
-            } else {
-                environment.set(name, value);
-            }
-            words.push(word);
+            luggage.carry(name, value);
+        }
+        let (environment, names, mut script) = luggage.packed();
+        for name in names {
+            words.extend(["-e".into(), name]);
         }
         words.push(self.name.clone().into());
         if let Some(seconds) = self.limits.cpu_seconds {
             // Not when the container is made: an engine that is given one such
             // limit may forget those it was configured with. If it cannot be
             // set, a lower one holds.
-            let limited = format!("ulimit -t {seconds} 2>/dev/null; exec \"$@\"");
-            words.extend(["/bin/sh", "-c", &limited, "sh"].map(OsString::from));
+            script.push_str(&format!("ulimit -t {seconds} 2>/dev/null\n"));
+        }
+        if !script.is_empty() {
+            script.push_str("exec \"$@\"");
+            words.extend(["/bin/sh", "-c", &script, "sh"].map(OsString::from));
         }
         words.append(&mut plan.arguments);
         plan.program = program;
