@@ -1,10 +1,13 @@
 //! Bytes that come to lie in a file without having been in memory of this
 //! program's own.
 //!
-//! The file is first made longer by a filler, then mapped and read into: what
-//! the system has taken out of a pipe is part of the file by then, and stays
-//! so if this program is killed. Whoever opens the file after that cuts the
-//! filler off.
+//! The file is first made longer: by room for the bytes, filled in, and by a
+//! note that says where they are to come and how many. Then it is mapped and
+//! read into: what the system has taken out of a pipe is part of the file by
+//! then, and stays so if this program is killed. Whoever opens the file after
+//! that cuts off the note, and the room if nothing came. As many bytes are
+//! asked for as wait, so they come together; that none has come is seen from
+//! the filler, which is no text.
 
 use std::fs::File;
 use std::io;
@@ -19,25 +22,27 @@ use crate::sys::Moved;
 /// Bytes that land at a time.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// No text has any of these. All of it ends a file that is being filled.
+/// No text has any of these.
 const MARK: [u8; 32] = [
     0xfb, 0xf9, 0xff, 0xfa, 0xfe, 0xf8, 0xfd, 0xfc, 0xf8, 0xfe, 0xfa, 0xfb, 0xff, 0xf9, 0xfc, 0xfd,
     0xff, 0xfb, 0xf8, 0xfc, 0xfd, 0xfa, 0xf9, 0xfe, 0xfc, 0xff, 0xfb, 0xfd, 0xf9, 0xf8, 0xfe, 0xfa,
 ];
 
 /// The mark again and again.
-static FILLER: [[u8; MARK.len()]; MOST_BYTES / MARK.len() + 1] =
-    [MARK; MOST_BYTES / MARK.len() + 1];
+static FILLER: [[u8; MARK.len()]; MOST_BYTES / MARK.len()] = [MARK; MOST_BYTES / MARK.len()];
+
+/// So many bytes of filler at the end of bytes that have come are no chance:
+/// the rest has not come.
+const SURE_BYTES: usize = 16;
 
 /// Moves up to `limit` bytes, of which at least one waits or the end does.
 /// The file ends behind them.
 pub(super) fn land(from: impl AsFd, to: impl AsFd, offset: u64, limit: u64) -> io::Result<Moved> {
-    let most = usize::try_from(limit).unwrap_or(MOST_BYTES).min(MOST_BYTES);
+    let length = usize::try_from(limit).unwrap_or(MOST_BYTES).min(MOST_BYTES);
     let file = File::from(to.as_fd().try_clone_to_owned()?);
-    let filler = FILLER.as_flattened().get(MOST_BYTES - most..);
-    let landed = file
-        .write_all_at(filler.unwrap_or_default(), offset)
-        .and_then(|()| Window::open(to.as_fd(), offset, most))
+    let landed = Note { offset, length }
+        .make_room(&file)
+        .and_then(|()| Window::open(to.as_fd(), offset, length))
         .and_then(|window| window.read_from(from.as_fd()));
     let count = match landed {
         Ok(Moved::Bytes(count)) => count,
@@ -47,24 +52,98 @@ pub(super) fn land(from: impl AsFd, to: impl AsFd, offset: u64, limit: u64) -> i
     landed
 }
 
-/// Cuts off what was to be overwritten when a program was killed.
+/// Cuts off what is not of the file when a program was killed.
 pub(crate) fn settle(file: &File) -> io::Result<()> {
-    let size = file.metadata()?.len();
-    let mut end = [0; MARK.len()];
-    let Some(place) = size.checked_sub(end.len() as u64) else {
-        return Ok(());
-    };
-    file.read_exact_at(&mut end, place)?;
-    if end != MARK {
-        return Ok(());
+    match Note::find(file)? {
+        None => Ok(()),
+        Some((note, RoomState::Growing)) => file.set_len(note.offset),
+        Some((note, RoomState::Ready)) => {
+            let mut found = vec![0; note.length];
+            file.read_exact_at(&mut found, note.offset)?;
+            file.set_len(note.offset + arrived(&found) as u64)
+        }
     }
-    let filler = FILLER.as_flattened();
-    let length = size.min(filler.len() as u64);
-    let mut tail = vec![0; usize::try_from(length).unwrap_or(0)];
-    file.read_exact_at(&mut tail, size - length)?;
-    let found = tail.iter().rev().zip(filler.iter().rev());
-    let filled = found.take_while(|(byte, filler)| byte == filler).count();
-    file.set_len(size - filled as u64)
+}
+
+/// How many bytes of what was filler have come.
+fn arrived(found: &[u8]) -> usize {
+    let filler = FILLER.as_flattened().get(..found.len()).unwrap_or_default();
+    let pairs = found.iter().zip(filler).rev();
+    let left = pairs.take_while(|(byte, filler)| byte == filler).count();
+    if left == found.len() || left >= SURE_BYTES {
+        found.len() - left
+    } else {
+        found.len()
+    }
+}
+
+/// Whether the room for bytes is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RoomState {
+    Growing = 1,
+    Ready = 2,
+}
+
+/// What is to come where. Ends a file that is being filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Note {
+    offset: u64,
+    length: usize,
+}
+
+impl Note {
+    const BYTES: usize = 32;
+    const SIGN: [u8; 15] = *b"\xfehalter landing";
+
+    /// Where it is written: never across a page, so that it is there or not.
+    fn place(&self) -> u64 {
+        let end = self.offset + self.length as u64;
+        end.next_multiple_of(Self::BYTES as u64)
+    }
+
+    fn encode(&self, state: RoomState) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let parts = Self::SIGN
+            .into_iter()
+            .chain([state as u8])
+            .chain(self.offset.to_le_bytes())
+            .chain((self.length as u64).to_le_bytes());
+        for (byte, part) in bytes.iter_mut().zip(parts) {
+            *byte = part;
+        }
+        bytes
+    }
+
+    /// The note at the end of a file.
+    fn find(file: &File) -> io::Result<Option<(Self, RoomState)>> {
+        let size = file.metadata()?.len();
+        let Some(place) = size.checked_sub(Self::BYTES as u64) else {
+            return Ok(None);
+        };
+        let mut found = [0; Self::BYTES];
+        file.read_exact_at(&mut found, place)?;
+        let number = |at: usize| {
+            let bytes = found.get(at..).and_then(|rest| rest.first_chunk());
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        let note = Self {
+            offset: number(16),
+            length: usize::try_from(number(24)).unwrap_or(usize::MAX),
+        };
+        let is_sound = note.length <= MOST_BYTES && note.offset <= place && note.place() == place;
+        Ok([RoomState::Growing, RoomState::Ready]
+            .into_iter()
+            .find(|state| is_sound && note.encode(*state) == found)
+            .map(|state| (note, state)))
+    }
+
+    /// Makes a file longer, so that what was done can be told at any moment.
+    fn make_room(&self, file: &File) -> io::Result<()> {
+        let filler = FILLER.as_flattened().get(..self.length);
+        file.write_all_at(&self.encode(RoomState::Growing), self.place())?;
+        file.write_all_at(filler.unwrap_or_default(), self.offset)?;
+        file.write_all_at(&self.encode(RoomState::Ready), self.place())
+    }
 }
 
 /// A part of a file, mapped.
@@ -168,16 +247,62 @@ mod tests {
 
     #[test]
     fn a_file_left_in_the_middle_ends_where_its_bytes_do() {
+        let filler = FILLER.as_flattened();
         for kept in [0, 1, 31, 32, 5000, MOST_BYTES + 1] {
-            let bytes = vec![b'x'; kept];
-            for room in [0, 1, 33, MOST_BYTES] {
-                let left = file(&[&bytes, &FILLER.as_flattened()[MOST_BYTES - room..]].concat());
-                settle(&left).unwrap();
-                assert_eq!(content(&left), bytes, "{kept} {room}");
+            // Text, what looks like a part of the filler, and zeros.
+            for byte in [b'x', MARK[31], 0] {
+                let before = vec![byte; kept];
+                for length in [1, 2, 33, MOST_BYTES] {
+                    let note = Note {
+                        offset: kept as u64,
+                        length,
+                    };
+                    // Before the room was complete.
+                    for filled in [0, length / 2, length] {
+                        let left = file(&before);
+                        let growing = note.encode(RoomState::Growing);
+                        left.write_all_at(&growing, note.place()).unwrap();
+                        left.write_all_at(&filler[..filled], kept as u64).unwrap();
+                        settle(&left).unwrap();
+                        assert_eq!(content(&left), before, "{kept} {length} {filled}");
+                    }
+                    // Before anything came.
+                    let left = file(&before);
+                    note.make_room(&left).unwrap();
+                    settle(&left).unwrap();
+                    assert_eq!(content(&left), before, "{kept} {length}");
+                    // When all had come, whatever it ends in.
+                    for end in [b'y', filler[length - 1], 0] {
+                        let mut came = vec![b'y'; length];
+                        *came.last_mut().unwrap() = end;
+                        if came == filler[..length] {
+                            continue;
+                        }
+                        let left = file(&before);
+                        note.make_room(&left).unwrap();
+                        left.write_all_at(&came, kept as u64).unwrap();
+                        settle(&left).unwrap();
+                        let whole = [before.as_slice(), &came].concat();
+                        assert_eq!(content(&left), whole, "{kept} {length} {end}");
+                    }
+                }
+                let whole = file(&before);
+                settle(&whole).unwrap();
+                assert_eq!(content(&whole), before);
             }
-            let whole = file(&bytes);
-            settle(&whole).unwrap();
-            assert_eq!(content(&whole), bytes);
         }
+    }
+
+    #[test]
+    fn what_came_in_part_is_kept_in_part() {
+        let left = file(b"before");
+        let note = Note {
+            offset: 6,
+            length: 100,
+        };
+        note.make_room(&left).unwrap();
+        left.write_all_at(b" and after", 6).unwrap();
+        settle(&left).unwrap();
+        assert_eq!(content(&left), b"before and after");
     }
 }
