@@ -81,8 +81,14 @@ impl Farewell {
     pub(super) async fn during_stream(&self, pieces: &mpsc::Sender<Bytes>) {
         let silent = async {
             self.finished_sending().await;
+            let Ok(hangup) = Hangup::of(&self.socket) else {
+                return;
+            };
             loop {
-                tokio::time::sleep(PROBE_PERIOD).await;
+                tokio::select! {
+                    () = hangup.wait() => return,
+                    () = tokio::time::sleep(PROBE_PERIOD) => {}
+                }
                 // An empty line between lines means nothing.
                 let _ = pieces.try_send(Bytes::from_static(b"\n"));
             }

@@ -16,11 +16,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{Daemon, PATIENCE, Random, Wire, count, until};
+use common::{Daemon, Door, PATIENCE, Random, Wire, count, until};
 use serde_json::{Value, json};
 
 /// How many sessions are at it at a time.
 const WORKERS: u64 = 8;
+
+/// One of so many speaks HTTP.
+const HTTP_SHARE: u64 = 4;
 
 /// Descriptors that are made ahead come and go; more than these is a leak.
 const SPARE_DESCRIPTORS: usize = 14;
@@ -101,7 +104,7 @@ struct Worker {
     daemon: Wire,
     /// For what is said while the other waits.
     second: Wire,
-    socket: std::path::PathBuf,
+    door: Door,
     session: String,
     name: u64,
     commands: u64,
@@ -109,8 +112,11 @@ struct Worker {
 
 impl Worker {
     fn start(daemon: &Daemon, name: u64) -> Self {
-        let socket = daemon.socket();
-        let mut first = Wire::reconnect(&socket);
+        let door = match name % HTTP_SHARE {
+            1 => Door::Http(daemon.http()),
+            _ => Door::Socket(daemon.socket()),
+        };
+        let mut first = Wire::through(&door);
         let shell = if name.is_multiple_of(2) {
             "/bin/bash"
         } else {
@@ -120,8 +126,8 @@ impl Worker {
         Self {
             random: Random::new(1000 + name),
             daemon: first,
-            second: Wire::reconnect(&socket),
-            socket,
+            second: Wire::through(&door),
+            door,
             session: created["session_id"].as_str().unwrap().to_owned(),
             name,
             commands: 0,
@@ -235,11 +241,17 @@ impl Worker {
     fn hang_up(&mut self) {
         let text = self.endless();
         let params = self.params(text, true);
-        let mut wire = Wire::reconnect(&self.socket);
+        let mut wire = Wire::through(&self.door);
         let method = ["exec.run", "exec.stream"][self.random.below(2) as usize];
         wire.send(method, &params).unwrap();
         self.pause();
-        drop(wire);
+        // Who merely closes looks, over HTTP, for a second or two like one
+        // that has said all it wants to say.
+        if self.random.below(8) == 0 {
+            drop(wire);
+        } else {
+            wire.abort();
+        }
     }
 
     fn time_out(&mut self) {

@@ -3,7 +3,8 @@
 #![allow(dead_code, reason = "each program uses a part of it")]
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +15,9 @@ use serde_json::{Value, json};
 
 /// Long enough for a machine that has other things to do.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What opens the door to HTTP.
+const TOKEN: &str = "t0ken-of-the-tests";
 
 /// Numbers that are the same in every run.
 #[derive(Clone)]
@@ -67,6 +71,15 @@ impl Daemon {
         self.path("trl.sock")
     }
 
+    /// Where it listens for HTTP.
+    pub fn http(&self) -> SocketAddr {
+        let mut wire = Wire::reconnect(&self.socket());
+        let described = wire.data("runtime.describe", &json!({}));
+        let transports = described["transports"].as_array().unwrap();
+        let http = transports.iter().find(|found| found["kind"] == "http");
+        http.unwrap()["address"].as_str().unwrap().parse().unwrap()
+    }
+
     /// Starts the daemon and waits until it answers.
     pub fn spawn(&self) {
         let log = fs::File::options()
@@ -77,12 +90,14 @@ impl Daemon {
         let child = Command::new(env!("CARGO_BIN_EXE_terminal-runtime"))
             .arg("--socket")
             .arg(self.socket())
+            .args(["--http", "127.0.0.1:0"])
             .current_dir(self.directory.path())
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("TRL_DISCOVERY_DIR", self.path("found"))
             .env("TRL_STATE_DIR", self.path("state"))
             .env("TRL_SESSION_MAX_COMMANDS", "0")
+            .env("TRL_AUTH_TOKEN", TOKEN)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -161,20 +176,37 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// One connection.
+/// Where a daemon is reached.
+#[derive(Clone)]
+pub enum Door {
+    Socket(PathBuf),
+    Http(SocketAddr),
+}
+
+/// One connection; over HTTP, one after the other.
 pub struct Wire {
-    reader: BufReader<UnixStream>,
-    writer: UnixStream,
+    line: Line,
     last_id: u64,
+}
+
+enum Line {
+    Socket {
+        reader: BufReader<UnixStream>,
+        writer: UnixStream,
+    },
+    Http {
+        address: SocketAddr,
+        response: Option<Response>,
+    },
 }
 
 impl Wire {
     pub fn connect(path: &Path) -> io::Result<Self> {
         let writer = UnixStream::connect(path)?;
         writer.set_read_timeout(Some(PATIENCE))?;
+        let reader = BufReader::new(writer.try_clone()?);
         Ok(Self {
-            reader: BufReader::new(writer.try_clone()?),
-            writer,
+            line: Line::Socket { reader, writer },
             last_id: 0,
         })
     }
@@ -191,21 +223,49 @@ impl Wire {
         }
     }
 
+    pub fn through(door: &Door) -> Self {
+        match door {
+            Door::Socket(path) => Self::reconnect(path),
+            Door::Http(address) => Self {
+                line: Line::Http {
+                    address: *address,
+                    response: None,
+                },
+                last_id: 0,
+            },
+        }
+    }
+
     /// Sends a request and returns its id.
     pub fn send(&mut self, method: &str, params: &Value) -> io::Result<String> {
         self.last_id += 1;
         let id = self.last_id.to_string();
         let request = json!({"id": id, "method": method, "params": params});
-        self.writer.write_all(format!("{request}\n").as_bytes())?;
+        match &mut self.line {
+            Line::Socket { writer, .. } => writer.write_all(format!("{request}\n").as_bytes())?,
+            Line::Http { address, response } => {
+                if let Some(mut before) = response.take() {
+                    assert_eq!(before.line()?, None, "there is more than was asked for");
+                }
+                *response = Some(Response::to(*address, &request.to_string())?);
+            }
+        }
         Ok(id)
     }
 
     /// The next line.
     pub fn line(&mut self) -> io::Result<Value> {
-        let mut line = String::new();
-        if self.reader.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+        let line = match &mut self.line {
+            Line::Socket { reader, .. } => {
+                let mut line = String::new();
+                (reader.read_line(&mut line)? > 0).then_some(line)
+            }
+            Line::Http { response, .. } => match response {
+                Some(response) => response.line()?,
+                None => None,
+            },
+        };
+        let line = line.ok_or(io::ErrorKind::UnexpectedEof)?;
         serde_json::from_str(&line).map_err(|_| io::ErrorKind::UnexpectedEof.into())
     }
 
@@ -217,11 +277,117 @@ impl Wire {
         Ok(answer)
     }
 
+    /// Goes away as a client does that was killed.
+    pub fn abort(self) {
+        if let Line::Http {
+            response: Some(response),
+            ..
+        } = self.line
+        {
+            let at_once = Some(Duration::ZERO);
+            rustix::net::sockopt::set_socket_linger(response.reader.get_ref(), at_once).unwrap();
+        }
+    }
+
     /// The data of an answer that must be fine.
     pub fn data(&mut self, method: &str, params: &Value) -> Value {
         let answer = self.call(method, params);
         let mut answer = answer.unwrap_or_else(|error| panic!("{method} {params}: {error}"));
         assert_eq!(answer["ok"], json!(true), "{method} {params}: {answer}");
         answer["data"].take()
+    }
+}
+
+/// What comes back for a request over HTTP, as it comes.
+struct Response {
+    reader: BufReader<TcpStream>,
+    rest: Rest,
+    /// What has come of the next line.
+    begun: Vec<u8>,
+}
+
+/// What is still to come of a response.
+enum Rest {
+    Everything,
+    Bytes(usize),
+    Chunks,
+    Nothing,
+}
+
+impl Response {
+    fn to(address: SocketAddr, request: &str) -> io::Result<Self> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\n\
+             Content-Length: {}\r\n\r\n",
+            request.len()
+        );
+        stream.write_all(format!("{head}{request}").as_bytes())?;
+        Ok(Self {
+            reader: BufReader::new(stream),
+            rest: Rest::Everything,
+            begun: Vec::new(),
+        })
+    }
+
+    /// The next line of the body; `None` at its end.
+    fn line(&mut self) -> io::Result<Option<String>> {
+        loop {
+            if let Some(end) = self.begun.iter().position(|&byte| byte == b'\n') {
+                let line = self.begun.drain(..=end).collect();
+                return Ok(Some(String::from_utf8(line).unwrap()));
+            }
+            match self.rest {
+                Rest::Everything => self.rest = self.head()?,
+                Rest::Bytes(count) => {
+                    self.take(count)?;
+                    self.rest = Rest::Nothing;
+                }
+                Rest::Chunks => {
+                    let size = self.head_line()?;
+                    let size = usize::from_str_radix(&size, 16).unwrap();
+                    self.take(size)?;
+                    assert_eq!(self.head_line()?, "");
+                    if size == 0 {
+                        self.rest = Rest::Nothing;
+                    }
+                }
+                Rest::Nothing => {
+                    assert!(self.begun.is_empty(), "the last line has no end");
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    fn head(&mut self) -> io::Result<Rest> {
+        let status = self.head_line()?;
+        assert!(status.starts_with("HTTP/1.1 200 "), "{status}");
+        let mut rest = None;
+        loop {
+            let line = self.head_line()?.to_ascii_lowercase();
+            match line.split_once(": ") {
+                Some(("content-length", count)) => rest = Some(Rest::Bytes(count.parse().unwrap())),
+                Some(("transfer-encoding", "chunked")) => rest = Some(Rest::Chunks),
+                Some(_) => {}
+                None => return rest.ok_or_else(|| io::ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+
+    fn head_line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        if self.reader.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn take(&mut self, count: usize) -> io::Result<()> {
+        let mut bytes = vec![0; count];
+        self.reader.read_exact(&mut bytes)?;
+        self.begun.extend(bytes);
+        Ok(())
     }
 }
