@@ -75,8 +75,8 @@ pub struct Plan<'plan> {
     pub flags: &'plan [&'plan str],
     pub variables: &'plan [(&'plan str, &'plan str)],
     pub stdin: bool,
-    /// A signal that whoever starts it ignores.
-    pub ignored: Option<&'plan str>,
+    /// What the shell does that starts it.
+    pub before: Option<&'plan str>,
 }
 
 /// A running runtime. Dropping it ends it and everything it started.
@@ -103,11 +103,11 @@ impl Runtime {
             .append(true)
             .open(directory.path().join("log"))
             .unwrap();
-        let mut command = match plan.ignored {
+        let mut command = match plan.before {
             None => command(directory.path()),
-            Some(signal) => {
+            Some(before) => {
                 let mut shell = Command::new("sh");
-                let script = format!("trap '' {signal}; exec \"$0\" \"$@\"");
+                let script = format!("{before}; exec \"$0\" \"$@\"");
                 shell.args(["-c", &script, PROGRAM]);
                 prepared(shell, directory.path())
             }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 
 use crate::plain::{Plain, bearer, post, request};
@@ -148,4 +149,44 @@ fn a_start_that_fails_shows_no_secret() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains(".env") && said.contains("line 1"), "{said}");
     check("the error", &said);
+}
+
+#[cfg_attr(
+    not(target_os = "linux"),
+    ignore = "needs /proc to see the limits of a process"
+)]
+#[test]
+fn nothing_leaves_a_core_dump_unless_it_wants_to() {
+    if getrlimit(Resource::Core).maximum == Some(0) {
+        println!("skipped: needs the right to leave core dumps");
+        return;
+    }
+    let runtime = Runtime::with(&Plan {
+        before: Some("ulimit -c $(ulimit -Hc)"),
+        ..Plan::default()
+    });
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    let limit_of = |pid: &str| {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let line = limits
+            .lines()
+            .find(|line| line.starts_with("Max core file"));
+        let mut words = line.unwrap().split_whitespace().skip(4);
+        words.next().unwrap().to_owned()
+    };
+    let holder = client.run(&session, "echo $PPID")["stdout"].clone();
+    for pid in [&runtime.pid().to_string(), holder.as_str().unwrap().trim()] {
+        assert_eq!(limit_of(pid), "0");
+    }
+    for more in [json!({}), json!({"fresh": true})] {
+        let mut params = more;
+        params["session_id"] = json!(session);
+        params["command"] = json!("ulimit -c; ulimit -c $(ulimit -Hc) && [ $(ulimit -c) != 0 ]");
+        let result = client.ok("exec.run", params);
+        assert_eq!(
+            (&result["stdout"], &result["exit_code"]),
+            (&json!("0\n"), &json!(0))
+        );
+    }
 }

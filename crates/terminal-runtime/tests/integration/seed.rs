@@ -479,7 +479,7 @@ fn a_hang_up_ends_the_runtime_unless_it_was_started_to_ignore_it() {
     runtime.signal(Signal::HUP);
     assert!(runtime.wait().success());
     let mut runtime = Runtime::with(&Plan {
-        ignored: Some("HUP"),
+        before: Some("trap '' HUP"),
         ..Plan::default()
     });
     runtime.signal(Signal::HUP);
