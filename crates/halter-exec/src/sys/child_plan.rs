@@ -1,10 +1,11 @@
 //! A process to be made, in the system's terms.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_char, c_int};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::ptr;
 use std::sync::Arc;
 
-use crate::launch::Rlimit;
+use crate::launch::{Resource, Rlimit};
 
 /// Everything the child does, in C strings and handles made beforehand.
 #[derive(Debug)]
@@ -25,4 +26,25 @@ pub(crate) struct ChildPlan<'a> {
     pub no_new_privileges: bool,
     /// A Landlock ruleset.
     pub ruleset: Option<OwnedFd>,
+}
+
+/// Strings as `exec` takes them. Valid as long as they are.
+pub(super) fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
+    let pointers = strings.iter().map(|string| string.as_ptr());
+    pointers.chain([ptr::null()]).collect()
+}
+
+/// The system's number of a resource.
+pub(super) fn resource_number(resource: Resource) -> c_int {
+    // The constants' type differs between C libraries.
+    #[allow(clippy::unnecessary_cast)]
+    let number = match resource {
+        Resource::AddressSpace => libc::RLIMIT_AS,
+        Resource::CoreBytes => libc::RLIMIT_CORE,
+        Resource::CpuSeconds => libc::RLIMIT_CPU,
+        Resource::FileBytes => libc::RLIMIT_FSIZE,
+        Resource::OpenFiles => libc::RLIMIT_NOFILE,
+        Resource::Processes => libc::RLIMIT_NPROC,
+    } as c_int;
+    number
 }

@@ -9,8 +9,10 @@
 mod child_plan;
 mod moved;
 mod peer;
+mod readiness;
 mod signals;
 pub(crate) mod stat;
+mod wait;
 mod watch;
 
 #[cfg(all(target_os = "linux", not(halter_portable)))]
@@ -25,18 +27,19 @@ use portable as backend;
 
 #[cfg(all(target_os = "linux", not(halter_portable)))]
 pub(crate) use backend::child_ends;
-pub use backend::{Cgroup, PidFd, reap_any};
+pub use backend::{Cgroup, PidFd};
 pub(crate) use backend::{
     Handover, LimitGroups, Spawner, chroot_mechanism, file_rules_mechanism, file_ruleset,
     fill_random, make_fifo, memory_file, numbered_name, open_cgroup, open_limit_group, open_place,
     open_terminal, pipe, pipe_capacity, privileges_mechanism, process_table, punch_hole,
-    read_cached, send_file, set_nonblocking, settle, spawn, splice, splice_terminal,
-    tree_mechanism, waiting_in, widen_pipe,
+    read_cached, send_file, settle, spawn, splice, splice_terminal, tree_mechanism, widen_pipe,
 };
 pub(crate) use child_plan::ChildPlan;
 pub use moved::Moved;
 pub(crate) use peer::peer_user;
+pub(crate) use readiness::{set_nonblocking, waiting_in};
 pub(crate) use signals::is_ignored;
 pub use signals::{Signal, SignalError};
+pub use wait::reap_any;
 pub(crate) use watch::watch_process;
 pub use watch::{try_watch_descriptor, watch_descriptor};

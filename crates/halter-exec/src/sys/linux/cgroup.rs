@@ -10,11 +10,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::PollFlags;
 use rustix::fs::statfs;
 
 use super::pidfd::PidFd;
 use crate::limits::KILL_WAIT;
 use crate::sys::Signal;
+use crate::sys::readiness::poll_one;
 
 /// Where a version 2 hierarchy may be mounted: alone, or beside version 1.
 const MOUNT_POINTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
@@ -286,13 +288,7 @@ fn is_of_removed(error: &io::Error) -> bool {
 
 /// Waits for the announcement of a change in `cgroup.events`.
 fn wait_for_change(events: &File, limit: Duration) {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let limit = Timespec {
-        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
-    };
-    let mut set = [PollFd::new(events, PollFlags::PRI)];
-    let _ = poll(&mut set, Some(&limit));
+    let _ = poll_one(events, PollFlags::PRI, limit);
 }
 
 /// The magic number is checked because making a directory "works" on the

@@ -6,7 +6,7 @@
 //! like a signal handler: no allocation, no locks, no panics; it works on a
 //! plan that the parent has built, and reports failures by writing into it.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -15,8 +15,9 @@ use super::cgroup::open_procs;
 use super::child::{RawLimit, RawPlan, child_main, ignores, sigprocmask};
 use super::pidfd::PidFd;
 use super::stack::{ChildStack, with_stack};
-use crate::launch::{LaunchFailure, LaunchStep, Launched, Resource, Rlimit};
+use crate::launch::{LaunchFailure, LaunchStep, Launched, Rlimit};
 use crate::sys::ChildPlan;
+use crate::sys::child_plan::{null_terminated, resource_number};
 
 /// Creates the process. Returns after it has executed its program or failed.
 pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Launched, LaunchFailure> {
@@ -184,31 +185,13 @@ fn collect_failed(pid: i32) {
 }
 
 fn raw_limit(limit: &Rlimit) -> RawLimit {
-    // The constants' type differs between C libraries.
-    #[allow(clippy::unnecessary_cast)]
-    let resource = match limit.resource {
-        Resource::AddressSpace => libc::RLIMIT_AS,
-        Resource::CoreBytes => libc::RLIMIT_CORE,
-        Resource::CpuSeconds => libc::RLIMIT_CPU,
-        Resource::FileBytes => libc::RLIMIT_FSIZE,
-        Resource::OpenFiles => libc::RLIMIT_NOFILE,
-        Resource::Processes => libc::RLIMIT_NPROC,
-    } as c_int;
     RawLimit {
-        resource,
+        resource: resource_number(limit.resource),
         value: libc::rlimit64 {
             rlim_cur: limit.value,
             rlim_max: limit.value,
         },
     }
-}
-
-fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
-    strings
-        .iter()
-        .map(|string| string.as_ptr())
-        .chain([ptr::null()])
-        .collect()
 }
 
 /// Blocks every signal, the C library's internal ones included, so that no

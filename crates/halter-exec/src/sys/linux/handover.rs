@@ -25,16 +25,6 @@ pub(crate) fn widen_pipe(pipe: impl AsFd, bytes: u64) {
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, bytes);
 }
 
-/// Has reads and writes through this handle, and all copies of it, not wait.
-pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
-    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-    let flags = fcntl_getfl(&fd)?;
-    if !flags.contains(OFlags::NONBLOCK) {
-        fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
-    }
-    Ok(())
-}
-
 /// The name under which a process of the same user opens a handle of ours.
 /// Each opening is a description of its own: own offset, own flags. It lasts
 /// as long as the handle.

@@ -17,17 +17,13 @@ mod terminal;
 pub use cgroup::Cgroup;
 pub(crate) use cgroup::{numbered_name, open_cgroup, open_limit_group};
 pub(crate) use clone::{Spawner, spawn};
-pub(crate) use handover::{
-    Handover, fill_random, make_fifo, pipe, pipe_capacity, set_nonblocking, widen_pipe,
-};
+pub(crate) use handover::{Handover, fill_random, make_fifo, pipe, pipe_capacity, widen_pipe};
 pub(crate) use landlock::{file_ruleset, open_place};
 pub(crate) use levels::{
     chroot_mechanism, file_rules_mechanism, privileges_mechanism, tree_mechanism,
 };
 pub(crate) use limit_groups::LimitGroups;
+pub use pidfd::PidFd;
 pub(crate) use pidfd::child_ends;
-pub use pidfd::{PidFd, reap_any};
-pub(crate) use splice::{
-    memory_file, punch_hole, read_cached, send_file, settle, splice, waiting_in,
-};
+pub(crate) use splice::{memory_file, punch_hole, read_cached, send_file, settle, splice};
 pub(crate) use terminal::{open_terminal, splice_terminal};

@@ -6,10 +6,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::exit::{Exit, ExitStatus, ResourceUsage};
+use crate::exit::Exit;
 use crate::sys::Signal;
+use crate::sys::readiness::poll_one;
+use crate::sys::wait::{resource_usage, status_of};
 
 /// A handle to one process, alive, ended or collected. It is readable, as in
 /// `poll`, once the process has ended.
@@ -53,13 +56,7 @@ impl PidFd {
     /// collecting it. `timeout` is how long to wait for that.
     #[must_use]
     pub fn has_ended(&self, timeout: Duration) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut set = [PollFd::new(&self.0, PollFlags::IN)];
-        let timeout = Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        matches!(poll(&mut set, Some(&timeout)), Ok(ready) if ready > 0)
+        poll_one(&self.0, PollFlags::IN, timeout).is_ok_and(|found| !found.is_empty())
     }
 
     /// Another handle to the same process.
@@ -108,49 +105,11 @@ impl PidFd {
         // SAFETY: zero is a valid value of both plain C structs, and the
         // kernel has written over it whatever it had to say.
         let (info, usage) = unsafe { (info.assume_init(), usage.assume_init()) };
-        // SAFETY: waitid fills the SIGCHLD member of the union (or leaves
-        // zeros when the process has not ended).
-        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-        if pid == 0 {
-            return Ok(None);
-        }
-        let exited = info.si_code == libc::CLD_EXITED;
-        Ok(Some(Exit {
-            status: ExitStatus {
-                code: exited.then_some(status),
-                signal: (!exited).then_some(status),
-            },
+        Ok(status_of(&info).map(|status| Exit {
+            status,
             usage: resource_usage(&usage),
         }))
     }
-}
-
-/// Collects any child of this program that has ended, with its number. Only
-/// for a program whose every child is its own to collect, such as one that
-/// takes in orphans: in any other this steals what somebody waits for.
-///
-/// # Errors
-/// If there are no children.
-pub fn reap_any() -> io::Result<Option<(i32, Exit)>> {
-    let mut status = 0;
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both out-pointers are valid for writes of their type.
-    let pid = unsafe { libc::wait4(-1, &mut status, libc::WNOHANG, usage.as_mut_ptr()) };
-    if pid < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if pid == 0 {
-        return Ok(None);
-    }
-    // SAFETY: zero is a valid value, and the kernel has written over it.
-    let usage = unsafe { usage.assume_init() };
-    let exited = libc::WIFEXITED(status);
-    let status = ExitStatus {
-        code: exited.then(|| libc::WEXITSTATUS(status)),
-        signal: (!exited).then(|| libc::WTERMSIG(status)),
-    };
-    let usage = resource_usage(&usage);
-    Ok(Some((pid, Exit { status, usage })))
 }
 
 /// Blocks `SIGCHLD` and makes what takes its place.
@@ -172,20 +131,6 @@ pub(crate) fn child_ends() -> io::Result<OwnedFd> {
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
     }
-}
-
-fn resource_usage(usage: &libc::rusage) -> ResourceUsage {
-    ResourceUsage {
-        user_time: duration(usage.ru_utime),
-        system_time: duration(usage.ru_stime),
-        max_resident_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
-    }
-}
-
-fn duration(time: libc::timeval) -> Duration {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
-    Duration::from_secs(seconds) + Duration::from_micros(micros)
 }
 
 /// The descriptor must be one for a process.

@@ -38,26 +38,6 @@ pub(crate) fn settle(_: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// What an attempt to move bytes out of a pipe would find.
-pub(crate) fn waiting_in(pipe: impl AsFd) -> io::Result<Moved> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let mut set = [PollFd::new(&pipe, PollFlags::IN)];
-    poll(&mut set, Some(&now))?;
-    let found = set.map(|one| one.revents());
-    let [found] = found;
-    Ok(if found.contains(PollFlags::IN) {
-        Moved::Bytes(rustix::io::ioctl_fionread(&pipe)?)
-    } else if found.is_empty() {
-        Moved::WouldBlock
-    } else {
-        Moved::End
-    })
-}
-
 /// Gives back the space of a part of a file, keeping its size. Where that
 /// cannot be done the space stays taken.
 pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) {

@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use crate::sys::Moved;
+use crate::sys::readiness::{poll_one, waiting_in};
 
 /// Bytes moved at a time: what a pipe takes in one piece.
 const PIECE_BYTES: usize = 512;
@@ -53,29 +55,6 @@ fn write_all(to: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
         bytes = bytes.get(written..).unwrap_or_default();
     }
     Ok(())
-}
-
-fn poll_now(fd: impl AsFd, flags: PollFlags) -> io::Result<PollFlags> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let mut set = [PollFd::new(&fd, flags)];
-    poll(&mut set, Some(&now))?;
-    let [found] = set.map(|one| one.revents());
-    Ok(found)
-}
-
-/// What an attempt to move bytes out of a pipe would find.
-pub(crate) fn waiting_in(pipe: impl AsFd) -> io::Result<Moved> {
-    let found = poll_now(&pipe, PollFlags::IN)?;
-    Ok(if found.contains(PollFlags::IN) {
-        Moved::Bytes(rustix::io::ioctl_fionread(&pipe)?)
-    } else if found.is_empty() {
-        Moved::WouldBlock
-    } else {
-        Moved::End
-    })
 }
 
 /// Gives back the space of a part of a file, keeping its size. Where that
@@ -166,7 +145,7 @@ pub(crate) fn splice_terminal(
     pipe: impl AsFd,
     limit: u64,
 ) -> io::Result<Moved> {
-    if !poll_now(&pipe, PollFlags::OUT)?.contains(PollFlags::OUT) {
+    if !poll_one(&pipe, PollFlags::OUT, Duration::ZERO)?.contains(PollFlags::OUT) {
         return Ok(Moved::WouldBlock);
     }
     splice(terminal, pipe, None, limit.min(PIECE_BYTES as u64))

@@ -2,7 +2,7 @@
 //! what a signal handler may, and reports a failure through a pipe that its
 //! exec closes.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
@@ -10,8 +10,9 @@ use std::ptr;
 
 use super::handle::PidFd;
 use super::handover::pipe;
-use crate::launch::{LaunchFailure, LaunchStep, Launched, MAX_TARGET_FD, Resource};
+use crate::launch::{LaunchFailure, LaunchStep, Launched, MAX_TARGET_FD, Rlimit};
 use crate::sys::ChildPlan;
+use crate::sys::child_plan::{null_terminated, resource_number};
 
 /// Descriptors that are looked at to be closed.
 const MOST_DESCRIPTORS: c_int = 65_536;
@@ -61,11 +62,7 @@ fn fork_child(plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
             .iter()
             .map(|(source, target)| [source.as_raw_fd(), *target])
             .collect(),
-        limits: plan
-            .rlimits
-            .iter()
-            .map(|limit| raw_limit(limit.resource, limit.value))
-            .collect(),
+        limits: plan.rlimits.iter().map(raw_limit).collect(),
         last_descriptor: last_descriptor(),
     };
     let (report, failure) = pipe().map_err(failed)?;
@@ -106,27 +103,12 @@ fn refuse_what_is_absent(plan: &ChildPlan<'_>) -> Result<(), LaunchFailure> {
     }
 }
 
-fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
-    let pointers = strings.iter().map(|string| string.as_ptr());
-    pointers.chain([ptr::null()]).collect()
-}
-
-fn raw_limit(resource: Resource, value: u64) -> (c_int, libc::rlimit) {
-    // The constants' type differs between systems.
-    #[allow(clippy::unnecessary_cast)]
-    let number = match resource {
-        Resource::AddressSpace => libc::RLIMIT_AS,
-        Resource::CoreBytes => libc::RLIMIT_CORE,
-        Resource::CpuSeconds => libc::RLIMIT_CPU,
-        Resource::FileBytes => libc::RLIMIT_FSIZE,
-        Resource::OpenFiles => libc::RLIMIT_NOFILE,
-        Resource::Processes => libc::RLIMIT_NPROC,
-    } as c_int;
+fn raw_limit(limit: &Rlimit) -> (c_int, libc::rlimit) {
     let value = libc::rlimit {
-        rlim_cur: value,
-        rlim_max: value,
+        rlim_cur: limit.value,
+        rlim_max: limit.value,
     };
-    (number, value)
+    (resource_number(limit.resource), value)
 }
 
 fn last_descriptor() -> c_int {

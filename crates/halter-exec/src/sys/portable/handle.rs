@@ -5,9 +5,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+use rustix::event::PollFlags;
+
 use super::handover::pipe;
-use crate::exit::{Exit, ExitStatus, ResourceUsage};
+use crate::exit::{Exit, ResourceUsage};
 use crate::sys::Signal;
+use crate::sys::readiness::poll_one;
+use crate::sys::wait::{collect, status_of};
 
 /// A handle to one process. It is readable, as in `poll`, once a child of
 /// ours has ended. This system knows processes by number only: after one has
@@ -78,16 +82,10 @@ impl PidFd {
     /// is how long to wait for that.
     #[must_use]
     pub fn has_ended(&self, timeout: Duration) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
         if self._unwatched.is_some() && !exists(self.pid) {
             return true;
         }
-        let mut set = [PollFd::new(&self.ended, PollFlags::IN)];
-        let timeout = Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        matches!(poll(&mut set, Some(&timeout)), Ok(ready) if ready > 0)
+        poll_one(&self.ended, PollFlags::IN, timeout).is_ok_and(|found| !found.is_empty())
     }
 
     /// Another handle to the same process.
@@ -122,18 +120,8 @@ impl PidFd {
     pub fn peek(&self) -> io::Result<Option<Exit>> {
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         let info = wait_id(self.pid, options)?;
-        // SAFETY: waitid fills the SIGCHLD members, or leaves zeros when the
-        // process has not ended.
-        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-        if pid == 0 {
-            return Ok(None);
-        }
-        let exited = info.si_code == libc::CLD_EXITED;
-        Ok(Some(Exit {
-            status: ExitStatus {
-                code: exited.then_some(status),
-                signal: (!exited).then_some(status),
-            },
+        Ok(status_of(&info).map(|status| Exit {
+            status,
             usage: ResourceUsage::default(),
         }))
     }
@@ -156,57 +144,6 @@ fn wait_id(pid: i32, options: i32) -> io::Result<libc::siginfo_t> {
             Err(io::Error::last_os_error())
         }
     }
-}
-
-/// Collects any child of this program that has ended, with its number. Only
-/// for a program whose every child is its own to collect: in any other this
-/// steals what somebody waits for.
-///
-/// # Errors
-/// If there are no children.
-pub fn reap_any() -> io::Result<Option<(i32, Exit)>> {
-    collect(-1)
-}
-
-fn collect(which: i32) -> io::Result<Option<(i32, Exit)>> {
-    let mut status = 0;
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both out-pointers are valid for writes, and zero is a valid
-    // value of what is read afterwards.
-    let (pid, usage) = unsafe {
-        let pid = libc::wait4(which, &mut status, libc::WNOHANG, usage.as_mut_ptr());
-        (pid, usage.assume_init())
-    };
-    match pid {
-        ..0 => Err(io::Error::last_os_error()),
-        0 => Ok(None),
-        _ => {
-            let exited = libc::WIFEXITED(status);
-            let status = ExitStatus {
-                code: exited.then(|| libc::WEXITSTATUS(status)),
-                signal: (!exited).then(|| libc::WTERMSIG(status)),
-            };
-            let usage = ResourceUsage {
-                user_time: duration(usage.ru_utime),
-                system_time: duration(usage.ru_stime),
-                max_resident_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * MAXRSS_BYTES,
-            };
-            Ok(Some((pid, Exit { status, usage })))
-        }
-    }
-}
-
-/// The unit of the largest resident set.
-const MAXRSS_BYTES: u64 = if cfg!(target_vendor = "apple") {
-    1
-} else {
-    1024
-};
-
-fn duration(time: libc::timeval) -> Duration {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
-    Duration::from_secs(seconds) + Duration::from_micros(micros)
 }
 
 /// The descriptor must come from such a handle. Only the end of the process

@@ -28,14 +28,6 @@ pub(crate) fn pipe_capacity(_: impl AsFd) -> Option<usize> {
 
 pub(crate) fn widen_pipe(_: impl AsFd, _: u64) {}
 
-/// Has reads and writes through this handle, and all copies of it, not wait.
-pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
-    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-    let flags = fcntl_getfl(&fd)?;
-    fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
-    Ok(())
-}
-
 /// A name of ours in the file system, removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Handover {

@@ -21,12 +21,9 @@ pub(crate) use absent::{
 };
 pub(crate) use bytes::{
     memory_file, open_terminal, punch_hole, read_cached, send_file, splice, splice_terminal,
-    waiting_in,
 };
 pub(crate) use fork::{Spawner, spawn};
-pub use handle::{PidFd, reap_any};
-pub(crate) use handover::{
-    Handover, fill_random, make_fifo, pipe, pipe_capacity, set_nonblocking, widen_pipe,
-};
+pub use handle::PidFd;
+pub(crate) use handover::{Handover, fill_random, make_fifo, pipe, pipe_capacity, widen_pipe};
 pub(crate) use landing::settle;
 pub(crate) use limit_groups::LimitGroups;
