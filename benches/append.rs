@@ -1,6 +1,6 @@
 //! What an append to SQLite costs, early and late in a long session.
 
-use halter_bench::measure::{cpu_time, median};
+use halter_bench::measure::{block_on, cpu_time, median};
 use halter_bench::report::{Claim, print};
 use halter_protocol::{
     EnvironmentSnapshot, Message, PendingEvent, SessionBlueprint, SessionEventPayload, Timestamp,
@@ -21,10 +21,7 @@ const BATCH: usize = 100;
 const ROUNDS: usize = 5;
 
 fn main() -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let ratios = runtime.block_on(late_over_early())?;
+    let ratios = block_on(late_over_early())?;
     print(&Claim {
         what: "CPU of an append at event 100,000 over that at event 100",
         value: median(ratios),

@@ -13,6 +13,8 @@ use futures::StreamExt;
 use halter::prelude::*;
 use halter_bench::measure::{block_on, median, run_child, tell};
 use halter_bench::report::{Claim, print, remark};
+use halter_bench::server::{Server, announce};
+use halter_bench::turn::one_turn;
 use halter_mock::{ServeOptions, serve};
 use halter_providers::http::{
     ClientSettings, Endpoint, HttpMethod, HttpProvider, HttpRequest, HttpResponse,
@@ -23,7 +25,6 @@ use halter_providers::wire::Wire;
 use halter_providers::wire::anthropic::Anthropic;
 use halter_providers::wire::responses::ResponsesWire;
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -52,19 +53,11 @@ fn main() -> anyhow::Result<()> {
 }
 
 async fn bench() -> anyhow::Result<()> {
-    let mut server = std::process::Command::new(std::env::current_exe()?)
-        .args(["--child", "serve"])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()?;
-    let mut address = String::new();
-    let output = server.stdout.take().context("the service's output")?;
-    std::io::BufReader::new(output).read_line(&mut address)?;
-    let address = address.trim();
+    let server = Server::start()?;
     for wire in ["anthropic", "openai"] {
         let mut ratios = Vec::new();
         for _ in 0..ROUNDS {
-            ratios.push(overhead(wire, address).await?);
+            ratios.push(overhead(wire, server.address()).await?);
         }
         print(&Claim {
             what: &format!("{wire}: CPU of a step over the floor's, over HTTP"),
@@ -74,8 +67,6 @@ async fn bench() -> anyhow::Result<()> {
         });
     }
     remark("service, harness and floor ran as processes of their own, interleaved");
-    drop(server.stdin.take());
-    server.wait()?;
     Ok(())
 }
 
@@ -112,8 +103,7 @@ async fn service() -> anyhow::Result<()> {
         ))?;
     }
     let service = serve(options).await?;
-    writeln!(std::io::stdout(), "{}", service.base_url())?;
-    std::io::stdout().flush()?;
+    announce(&service.base_url())?;
     tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()))
         .await??;
     service.stop().await;
@@ -182,16 +172,8 @@ async fn harness(
         .await?;
     let sessions = if record.is_some() { 1 } else { SESSIONS };
     for _ in 0..sessions {
-        let init = SessionInit::default().with_working_dir(workspace.path());
-        let session = harness.new_session(init).await?;
         let turn = Turn::user(format!("mock:ls{steps}"));
-        let mut events = session.submit_turn(turn).await?;
-        while let Some(event) = events.next().await {
-            if let SessionEventPayload::TurnFailed { error, .. } = event?.payload {
-                anyhow::bail!(error);
-            }
-        }
-        session.shutdown("done").await?;
+        one_turn(&harness, workspace.path(), turn).await?;
     }
     if let (Some(file), Some(requests)) = (record, &transport.requests) {
         let requests = requests.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,11 +3,10 @@
 use async_trait::async_trait;
 use futures::StreamExt;
 use halter::prelude::*;
-use halter_bench::measure::{median, memory_kib, run_child};
+use halter_bench::measure::{block_on, median, memory_kib, run_child, tell};
 use halter_bench::report::{Claim, print};
 use halter_protocol::{StopReason, StreamEvent};
 use halter_providers::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
-use std::io::Write;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -15,18 +14,12 @@ const SESSIONS: usize = 10_000;
 const ROUNDS: usize = 5;
 
 fn main() -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     if std::env::args().nth(1).as_deref() == Some("--child") {
-        let kib = runtime.block_on(open_sessions())?;
-        serde_json::to_writer(std::io::stdout(), &kib)?;
-        std::io::stdout().flush()?;
-        return Ok(());
+        return tell(&block_on(open_sessions())?);
     }
     let mut sizes = Vec::new();
     for _ in 0..ROUNDS {
-        let child = runtime.block_on(run_child::<f64>(&[]))?;
+        let child = block_on(run_child::<f64>(&[]))?;
         sizes.push(child.report);
     }
     print(&Claim {

@@ -31,7 +31,7 @@ fn main() -> anyhow::Result<()> {
 
 async fn bench() -> anyhow::Result<()> {
     let server = Server::start()?;
-    let address = server.address().to_string();
+    let address = server.address();
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("halter.toml");
     let config = format!(
@@ -44,7 +44,7 @@ async fn bench() -> anyhow::Result<()> {
     let mut ratios = Vec::new();
     for _ in 0..ROUNDS {
         let harness = run_child::<bool>(&["harness", &file]).await?;
-        let floor = run_child::<bool>(&["floor", &address]).await?;
+        let floor = run_child::<bool>(&["floor", address]).await?;
         ratios.push(harness.cpu.as_secs_f64() / floor.cpu.as_secs_f64());
     }
     print(&Claim {

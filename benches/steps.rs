@@ -5,12 +5,12 @@
 //! command.
 
 use anyhow::Context;
-use futures::StreamExt;
 use halter::prelude::*;
 use halter_bench::measure::{block_on, median, memory_kib, run_child, tell};
 use halter_bench::provider::{Client, LoopbackProvider, StepLog, note_step};
 use halter_bench::report::{Claim, print, remark};
 use halter_bench::server::{Server, serve};
+use halter_bench::turn::one_turn;
 use halter_config::{SessionBackend, SessionsConfig};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn repeat<Work: Future<Output = anyhow::Result<StepLog>>>(
 
 async fn bench() -> anyhow::Result<()> {
     let server = Server::start()?;
-    let address = server.address().to_string();
+    let address = server.address();
     let scratch = tempfile::tempdir()?;
     for store in ["memory", "sqlite"] {
         let (mut at_20, mut first_20) = (Vec::new(), Vec::new());
@@ -61,7 +61,7 @@ async fn bench() -> anyhow::Result<()> {
         let mut peaks = Vec::new();
         for round in 0..ROUNDS {
             let run = Run {
-                address: &address,
+                address,
                 scratch: scratch.path(),
                 store,
                 round,
@@ -180,15 +180,7 @@ async fn harness(address: &str, steps: usize, database: &str) -> anyhow::Result<
         .with_provider(provider.clone())
         .build()
         .await?;
-    let init = SessionInit::default().with_working_dir(workspace.path());
-    let session = harness.new_session(init).await?;
-    let mut events = session.submit_turn(Turn::user("go")).await?;
-    while let Some(event) = events.next().await {
-        if let SessionEventPayload::TurnFailed { error, .. } = event?.payload {
-            anyhow::bail!(error);
-        }
-    }
-    session.shutdown("done").await?;
+    one_turn(&harness, workspace.path(), Turn::user("go")).await?;
     let mut log = provider.log();
     anyhow::ensure!(log.body_bytes.len() == steps + 1, "every step was made");
     log.peak_kib = memory_kib("VmHWM")?;

@@ -1,21 +1,29 @@
 //! A model server on loopback that answers every post with the same bytes.
 
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 
 const ANSWER: &str = r#"{"text":"I look.","tool":"shell","arguments":{"command":"ls"}}"#;
 
 /// Serves until its standard input ends. Prints its address first.
 pub fn serve() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    writeln!(std::io::stdout(), "\"{}\"", listener.local_addr()?)?;
-    std::io::stdout().flush()?;
+    announce(&listener.local_addr()?)?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || answer_all(stream));
         }
     });
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    Ok(())
+}
+
+/// What a server says first, for [`Server::start`].
+pub fn announce(address: &impl Display) -> anyhow::Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{address}")?;
+    output.flush()?;
     Ok(())
 }
 
@@ -58,11 +66,12 @@ fn read_head(reader: &mut impl BufRead) -> anyhow::Result<Option<usize>> {
 /// A server in a process of its own, so that its time is not ours.
 pub struct Server {
     child: std::process::Child,
-    address: SocketAddr,
+    address: String,
 }
 
 impl Server {
-    /// Starts this executable again as a server.
+    /// Starts this executable again as a server, which first says where it
+    /// listens and ends when its input does.
     pub fn start() -> anyhow::Result<Self> {
         let mut child = std::process::Command::new(std::env::current_exe()?)
             .args(["--child", "serve"])
@@ -73,13 +82,14 @@ impl Server {
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut line)?;
         }
-        let address = serde_json::from_str(&line)?;
+        let address = line.trim().to_owned();
+        anyhow::ensure!(!address.is_empty(), "the server does not start");
         Ok(Self { child, address })
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Where it listens, as it says.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 }
 

@@ -279,14 +279,18 @@ struct Fifo {
 fn fifo(keeper: &Keeper, name: &str) -> Fifo {
     let path = keeper.path(name);
     let _ = std::fs::remove_file(&path);
-    let made = Command::new("mkfifo").arg(&path).status().unwrap();
-    assert!(made.success());
+    make_fifo(&path);
     let to_read = path.clone();
     let reader = std::thread::spawn(move || std::fs::read_to_string(to_read).unwrap());
     Fifo {
         path,
         reader: Some(reader),
     }
+}
+
+fn make_fifo(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
 }
 
 /// Gives the command; its output arrives through the FIFO.
@@ -348,13 +352,7 @@ async fn input_can_be_a_stream_that_somebody_feeds() {
     let keeper = Keeper::new();
     let mut driver = keeper.driver();
     let input = keeper.path("in");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&input)
-            .status()
-            .unwrap()
-            .success()
-    );
+    make_fifo(&input);
     let to_feed = input.clone();
     let feeder = std::thread::spawn(move || {
         let mut stream = File::options().write(true).open(to_feed).unwrap();
@@ -454,13 +452,7 @@ async fn a_command_that_waits_for_input_can_be_interrupted() {
     let mut driver = keeper.driver();
     run(&mut driver, &keeper, "x=kept").await;
     let input = keeper.path("in");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&input)
-            .status()
-            .unwrap()
-            .success()
-    );
+    make_fifo(&input);
     // Open for writing, and nothing is written.
     let _held = File::options().read(true).write(true).open(&input).unwrap();
     for text in ["read y; echo no", "while read y; do echo no; done; echo no"] {

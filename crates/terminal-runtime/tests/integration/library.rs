@@ -9,6 +9,7 @@ use terminal_runtime::protocol::{
 };
 use terminal_runtime::settings::Token;
 
+use crate::gate::Gate;
 use crate::runtime::{Runtime, TOKEN};
 
 fn clients(runtime: &Runtime) -> [Client; 2] {
@@ -93,12 +94,9 @@ async fn every_call_has_its_type() {
 async fn calls_of_one_client_do_not_wait_for_each_other() {
     let runtime = Runtime::start();
     for client in clients(&runtime) {
-        let gate = runtime.path(&format!("gate-{}", client.target().to_string().len()));
+        let gate = Gate::at(runtime.path(&format!("gate-{}", client.target().to_string().len())));
         let first = session(&client).await;
-        let wait = format!(
-            "until [ -e {} ]; do sleep 0.01; done; echo slow",
-            gate.display()
-        );
+        let wait = format!("{gate}; echo slow");
         let slow = tokio::spawn({
             let client = client.clone();
             async move { client.run(&order(&first, &wait)).await.unwrap().stdout }
@@ -113,7 +111,7 @@ async fn calls_of_one_client_do_not_wait_for_each_other() {
             "quick\n"
         );
         assert!(!slow.is_finished());
-        std::fs::write(&gate, "").unwrap();
+        gate.open();
         assert_eq!(slow.await.unwrap(), "slow\n");
     }
 }

@@ -15,6 +15,7 @@ mod core;
 mod defects;
 mod fuzz;
 mod fuzz_bodies;
+mod gate;
 mod holder;
 mod interactive;
 mod isolation;

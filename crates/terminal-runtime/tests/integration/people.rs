@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::process::{Command, Output, Stdio};
+use std::process::{ChildStdout, Command, Output, Stdio};
 
 use halter_exec::{Terminal, TerminalSize};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use crate::gate::Gate;
 use crate::plain::Plain;
 use crate::runtime::{Runtime, command, processes_with, unique_sleep, until};
 
@@ -25,6 +26,13 @@ fn said(output: &Output) -> (Option<i32>, String, String) {
         text(&output.stdout),
         text(&output.stderr),
     )
+}
+
+/// Waits for the first bytes of an output.
+fn expect_first(output: &mut ChildStdout, expected: &[u8]) {
+    let mut first = vec![0; expected.len()];
+    output.read_exact(&mut first).unwrap();
+    assert_eq!(first, expected);
 }
 
 #[test]
@@ -96,14 +104,7 @@ fn an_interrupt_cancels_the_command() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut first = [0; 3];
-    child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut first)
-        .unwrap();
-    assert_eq!(&first, b"on\n");
+    expect_first(child.stdout.as_mut().unwrap(), b"on\n");
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -121,11 +122,8 @@ fn attach_finds_the_command_that_runs_and_shows_it_from_its_beginning() {
     assert!(said(&nothing).2.contains("no command runs"));
     let mut plain = Plain::socket(&runtime.socket());
     let session = plain.session();
-    let gate = runtime.path("gate");
-    let line = format!(
-        "echo one; until [ -e {} ]; do sleep 0.01; done; echo two; exit 5",
-        gate.display()
-    );
+    let gate = Gate::at(runtime.path("gate"));
+    let line = format!("echo one; {gate}; echo two; exit 5");
     plain.ok(
         "exec.stream",
         json!({"session_id": session, "command": line, "exec_id": "seen"}),
@@ -135,15 +133,8 @@ fn attach_finds_the_command_that_runs_and_shows_it_from_its_beginning() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut first = [0; 4];
-    child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut first)
-        .unwrap();
-    assert_eq!(&first, b"one\n");
-    std::fs::write(&gate, "").unwrap();
+    expect_first(child.stdout.as_mut().unwrap(), b"one\n");
+    gate.open();
     let output = child.wait_with_output().unwrap();
     assert_eq!(
         (output.status.code(), output.stdout.as_slice()),
@@ -188,9 +179,7 @@ fn exec_gives_up_on_a_runtime_that_does_not_come_back() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut first = [0; 3];
-    let stdout = child.stdout.as_mut().unwrap();
-    stdout.read_exact(&mut first).unwrap();
+    expect_first(child.stdout.as_mut().unwrap(), b"on\n");
     runtime.signal(Signal::KILL);
     runtime.wait();
     until("the end of the client", || {

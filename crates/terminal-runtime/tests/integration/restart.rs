@@ -5,6 +5,7 @@ use serde_json::json;
 use terminal_runtime::client::{Client, OutputEvent};
 use terminal_runtime::protocol::{CreateParams, ExecParams};
 
+use crate::gate::Gate;
 use crate::plain::{Plain, request};
 use crate::runtime::{Plan, Runtime, until};
 
@@ -28,11 +29,8 @@ fn sessions_and_commands_are_found_again() {
         .to_owned();
     client.run(&session, "cd /usr; export MORE=yes");
     let before = client.ok("session.info", json!({"session_id": session}));
-    let gate = runtime.path("gate");
-    let command = format!(
-        "echo one; until [ -e {} ]; do sleep 0.01; done; echo two; exit 5",
-        gate.display()
-    );
+    let gate = Gate::at(runtime.path("gate"));
+    let command = format!("echo one; {gate}; echo two; exit 5");
     // Without a name: the daemon's death is no disconnect.
     client.send(&request(
         "lost",
@@ -68,7 +66,7 @@ fn sessions_and_commands_are_found_again() {
     );
     let busy = json!({"session_id": session, "command": "true"});
     assert_eq!(client.refused("exec.run", busy), "SESSION_BUSY");
-    std::fs::write(&gate, "").unwrap();
+    gate.open();
     let waited = client.ok("exec.wait", json!({"exec_id": exec_id, "timeout_s": 60}));
     let result = &waited["result"];
     assert_eq!(
@@ -85,11 +83,8 @@ fn what_ended_while_nobody_was_there_is_kept() {
     let runtime = Runtime::start();
     let mut client = Plain::socket(&runtime.socket());
     let session = client.session();
-    let gate = runtime.path("gate");
-    let command = format!(
-        "until [ -e {} ]; do sleep 0.01; done; echo alone; exit 3",
-        gate.display()
-    );
+    let gate = Gate::at(runtime.path("gate"));
+    let command = format!("{gate}; echo alone; exit 3");
     client.ok(
         "exec.stream",
         json!({"session_id": session, "command": command, "exec_id": "alone", "timeout_s": 0}),
@@ -97,7 +92,7 @@ fn what_ended_while_nobody_was_there_is_kept() {
     let mut runtime = runtime;
     runtime.signal(Signal::KILL);
     runtime.wait();
-    std::fs::write(&gate, "").unwrap();
+    gate.open();
     let directory = std::mem::replace(&mut runtime.directory, tempfile::tempdir().unwrap());
     let runtime = Runtime::within(directory, &Plan::default());
     let mut client = Plain::socket(&runtime.socket());

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rustix::process::Signal;
 use serde_json::json;
 
+use crate::gate::Gate;
 use crate::plain::{Plain, over_every_transport, request};
 use crate::runtime::{Plan, Runtime, processes_with, unique_sleep, until};
 
@@ -101,12 +102,9 @@ fn many_sessions_work_at_the_same_time() {
     let mut all = Plain::socket(&runtime.socket());
     let sessions: BTreeSet<String> = (0..12).map(|_| all.session()).collect();
     assert_eq!(sessions.len(), 12);
-    let marker = runtime.path("go");
+    let gate = Gate::at(runtime.path("go"));
     // All of them wait for one file: they end only if they run together.
-    let command = format!(
-        "until [ -e {} ]; do sleep 0.01; done; pwd",
-        marker.display()
-    );
+    let command = format!("{gate}; pwd");
     for session in &sessions {
         let params = json!({"session_id": session, "command": command});
         all.send(&request(session, "exec.run", &params));
@@ -115,7 +113,7 @@ fn many_sessions_work_at_the_same_time() {
         let mut other = Plain::socket(&runtime.socket());
         other.ok("system.stats", json!({}))["running_commands"] == 12
     });
-    std::fs::write(&marker, "").unwrap();
+    gate.open();
     let mut answered = BTreeSet::new();
     for _ in &sessions {
         let reply = all.receive().unwrap();
@@ -246,11 +244,8 @@ fn a_busy_session_says_so_unless_the_command_may_wait() {
     let runtime = Runtime::start();
     let mut client = Plain::socket(&runtime.socket());
     let session = client.session();
-    let gate = runtime.path("gate");
-    let wait = format!(
-        "until [ -e {} ]; do sleep 0.01; done; echo first",
-        gate.display()
-    );
+    let gate = Gate::at(runtime.path("gate"));
+    let wait = format!("{gate}; echo first");
     client.send(&request(
         "first",
         "exec.run",
@@ -282,7 +277,7 @@ fn a_busy_session_says_so_unless_the_command_may_wait() {
                 == 1
         });
     }
-    std::fs::write(&gate, "").unwrap();
+    gate.open();
     for name in ["first", "second", "third", "fourth"] {
         let reply = client.receive().unwrap();
         assert_eq!(reply["id"], name);
@@ -395,11 +390,8 @@ fn a_graceful_end_gives_commands_their_time_and_leaves_nothing() {
     });
     let mut client = Plain::socket(&runtime.socket());
     let session = client.session();
-    let gate = runtime.path("gate");
-    let command = format!(
-        "until [ -e {} ]; do sleep 0.01; done; echo done",
-        gate.display()
-    );
+    let gate = Gate::at(runtime.path("gate"));
+    let command = format!("{gate}; echo done");
     client.send(&request(
         "last",
         "exec.run",
@@ -413,7 +405,7 @@ fn a_graceful_end_gives_commands_their_time_and_leaves_nothing() {
     until("the refusal of new sessions", || {
         other.call("session.create", json!({}))["error"]["code"] == "SHUTTING_DOWN"
     });
-    std::fs::write(&gate, "").unwrap();
+    gate.open();
     let reply = client.receive().unwrap();
     assert_eq!(reply["data"]["stdout"], "done\n");
     assert_eq!(client.receive(), None);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use terminal_runtime::protocol::frame::{Frame, HEADER_BYTES};
 
+use crate::gate::Gate;
 use crate::plain::{Plain, bearer, post_bytes, request, tcp};
 use crate::runtime::{Plan, Runtime, processes_with, unique_sleep, until};
 
@@ -34,11 +35,8 @@ fn output_comes_while_the_command_runs_and_ends_with_its_exit() {
     let runtime = Runtime::start();
     let mut client = Plain::socket(&runtime.socket());
     let session = client.session();
-    let gate = runtime.path("gate");
-    let command = format!(
-        "echo early; until [ -e {} ]; do sleep 0.01; done; echo late >&2; exit 4",
-        gate.display()
-    );
+    let gate = Gate::at(runtime.path("gate"));
+    let command = format!("echo early; {gate}; echo late >&2; exit 4");
     let started = client.ok(
         "exec.stream",
         json!({"session_id": session, "command": command}),
@@ -48,7 +46,7 @@ fn output_comes_while_the_command_runs_and_ends_with_its_exit() {
         first,
         json!({"stream_id": started["stream_id"], "type": "stdout", "data": "early\n", "offset": 0})
     );
-    std::fs::write(&gate, "").unwrap();
+    gate.open();
     let rest = events(&mut client, &started["stream_id"]);
     assert_eq!(text(&rest, "stderr"), "late\n");
     let exit = rest.last().unwrap();
@@ -64,11 +62,8 @@ fn a_stream_over_http_comes_in_pieces() {
     let runtime = Runtime::start();
     let address = runtime.http();
     let session = Plain::Http { address }.session();
-    let gate = runtime.path("gate");
-    let command = format!(
-        "echo early; until [ -e {} ]; do sleep 0.01; done; echo late",
-        gate.display()
-    );
+    let gate = Gate::at(runtime.path("gate"));
+    let command = format!("echo early; {gate}; echo late");
     let line = request(
         "1",
         "exec.stream",
@@ -91,7 +86,7 @@ fn a_stream_over_http_comes_in_pieces() {
     };
     assert_eq!(next("{\"id\"")["ok"], true);
     assert_eq!(next("{\"stream_id\"")["data"], "early\n");
-    std::fs::write(&gate, "").unwrap();
+    gate.open();
     assert_eq!(next("{\"stream_id\"")["data"], "late\n");
     assert_eq!(next("{\"stream_id\"")["type"], "exit");
 }
@@ -147,11 +142,8 @@ fn reading_waits_for_what_is_yet_to_come() {
     let runtime = Runtime::start();
     let mut client = Plain::socket(&runtime.socket());
     let session = client.session();
-    let gate = runtime.path("gate");
-    let command = format!(
-        "until [ -e {} ]; do sleep 0.01; done; echo come",
-        gate.display()
-    );
+    let gate = Gate::at(runtime.path("gate"));
+    let command = format!("{gate}; echo come");
     let params = json!({"session_id": session, "command": command, "exec_id": "later"});
     client.send(&request("run", "exec.run", &params));
     let mut other = Plain::socket(&runtime.socket());
@@ -169,7 +161,7 @@ fn reading_waits_for_what_is_yet_to_come() {
         "exec.read",
         &json!({"exec_id": "later", "wait_ms": 60_000}),
     ));
-    std::fs::write(&gate, "").unwrap();
+    gate.open();
     assert_eq!(other.receive().unwrap()["data"]["data"], "come\n");
     assert_eq!(client.receive().unwrap()["data"]["stdout"], "come\n");
 }
@@ -350,11 +342,8 @@ fn a_command_with_a_name_outlives_its_client() {
     let runtime = Runtime::start();
     let mut client = Plain::socket(&runtime.socket());
     let session = client.session();
-    let gate = runtime.path("gate");
-    let command = format!(
-        "echo one; until [ -e {} ]; do sleep 0.01; done; echo two",
-        gate.display()
-    );
+    let gate = Gate::at(runtime.path("gate"));
+    let command = format!("echo one; {gate}; echo two");
     let params = json!({"session_id": session, "command": command, "exec_id": "kept"});
     let started = client.ok("exec.stream", params);
     assert_eq!(client.receive().unwrap()["stream_id"], started["stream_id"]);
@@ -366,12 +355,12 @@ fn a_command_with_a_name_outlives_its_client() {
         (&json!("kept"), &json!("running"))
     );
     let attached = back.ok("exec.attach", json!({"exec_id": "kept", "offset": 4}));
-    std::fs::write(&gate, "").unwrap();
+    gate.open();
     let rest = events(&mut back, &attached["stream_id"]);
     assert_eq!(text(&rest, "stdout"), "two\n");
     assert_eq!(rest.last().unwrap()["exit_code"], 0);
     // The same for whoever waited for the result.
-    std::fs::remove_file(&gate).unwrap();
+    gate.close();
     let mut client = Plain::socket(&runtime.socket());
     let params = json!({"session_id": session, "command": command, "exec_id": "waited"});
     client.send(&request("1", "exec.run", &params));
@@ -383,7 +372,7 @@ fn a_command_with_a_name_outlives_its_client() {
     // Long enough for a runtime that would end it to have done so.
     let still = back.ok("exec.wait", json!({"exec_id": "waited", "timeout_s": 0.3}));
     assert_eq!(still["state"], "running");
-    std::fs::write(&gate, "").unwrap();
+    gate.open();
     let result = &back.ok("exec.wait", json!({"exec_id": "waited"}))["result"];
     assert_eq!(
         (&result["stdout"], &result["cancelled"]),

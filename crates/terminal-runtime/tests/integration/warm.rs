@@ -8,6 +8,7 @@ use std::time::Duration;
 use terminal_runtime::exec::{Exec, ExecState, Stream};
 use terminal_runtime::session::SessionId;
 
+use crate::gate::Gate;
 use crate::support::{Finished, Runtime, all, at_least, command, finished, order, until};
 
 /// A command whose result nobody asks for twice.
@@ -83,11 +84,8 @@ async fn streams_pass_from_command_to_command_and_no_byte_with_them() {
 async fn streams_that_somebody_still_writes_to_are_left_to_their_command() {
     let runtime = Runtime::start().await;
     let session = warm(&runtime).await;
-    let gate = runtime.path().join("gate");
-    let late = format!(
-        "(until [ -e {} ]; do sleep 0.01; done; echo late; echo later >&2) & echo early",
-        gate.display()
-    );
+    let gate = Gate::at(runtime.path().join("gate"));
+    let late = format!("({gate}; echo late; echo later >&2) & echo early");
     let mut kept = order(command(&late));
     kept.kept = true;
     let kept = runtime.exec_order(session, kept).await.unwrap();
@@ -99,7 +97,7 @@ async fn streams_that_somebody_still_writes_to_are_left_to_their_command() {
         let done = run(&runtime, session, &format!("echo {number}")).await;
         assert_eq!(done.stdout, format!("{number}\n"));
     }
-    std::fs::write(&gate, "").unwrap();
+    gate.open();
     until("the late bytes are there", || {
         let mut reader = kept.reader(Stream::Stdout, 6);
         matches!(reader.try_next(100), Ok(Some(terminal_runtime::exec::Chunk::Data { bytes, .. }))
@@ -114,7 +112,7 @@ async fn streams_that_somebody_still_writes_to_are_left_to_their_command() {
         );
     }
     assert_eq!(all(&kept, Stream::Stderr).await, b"later\n");
-    std::fs::remove_file(gate).unwrap();
+    gate.close();
     runtime.shutdown().await;
 }
 
@@ -171,11 +169,8 @@ async fn much_output_and_slow_output_come_whole_in_a_warm_shell() {
 async fn a_command_of_the_journal_is_adopted() {
     let runtime = Runtime::start().await;
     let session = warm(&runtime).await;
-    let gate = runtime.path().join("gate");
-    let text = format!(
-        "cd /usr; A=1; echo early; until [ -e {} ]; do sleep 0.01; done; echo late; (exit 6)",
-        gate.display()
-    );
+    let gate = Gate::at(runtime.path().join("gate"));
+    let text = format!("cd /usr; A=1; echo early; {gate}; echo late; (exit 6)");
     let exec = start(&runtime, session, &text).await;
     at_least(&exec, Stream::Stdout, 6).await;
     let (runtime, adopted) = runtime.crash().await;
@@ -185,7 +180,7 @@ async fn a_command_of_the_journal_is_adopted() {
     // And again, now with a slot of its own.
     let (runtime, _) = runtime.crash().await;
     let found = runtime.core.find(exec.id()).expect("it must be adopted");
-    std::fs::write(&gate, "").unwrap();
+    gate.open();
     let done = finished(&found).await;
     assert_eq!(
         (done.code(), done.stdout.as_str()),
@@ -196,7 +191,7 @@ async fn a_command_of_the_journal_is_adopted() {
         run(&runtime, session, "echo $PWD $A").await.stdout,
         "/usr 1\n"
     );
-    std::fs::remove_file(gate).unwrap();
+    gate.close();
     runtime.shutdown().await;
 }
 
