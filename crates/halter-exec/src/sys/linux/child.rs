@@ -1,7 +1,7 @@
 //! The child's life between clone and exec, on memory it shares with the
 //! sleeping parent: no allocation, no locks, no panics.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
 
 use crate::launch::{LaunchStep, MAX_TARGET_FD};
@@ -18,6 +18,11 @@ pub(super) struct RawPlan {
     pub cwd: *const c_char,
     pub fds: *mut [c_int; 2],
     pub fds_len: usize,
+    /// The first descriptor that the child needs no copy of, where it shares
+    /// the parent's table of them; -1 where it has its own.
+    pub copy_below: c_int,
+    /// The flags of the call that makes the copy.
+    pub copy_flags: c_uint,
     /// The `cgroup.procs` to enter where the clone could not, or -1.
     pub cgroup_procs: c_int,
     /// Those of further cgroups.
@@ -67,6 +72,9 @@ fn errno() -> c_int {
     // SAFETY: the C library's errno location is always valid.
     unsafe { *libc::__errno_location() }
 }
+
+/// The entry of [`LaunchStep::Descriptors`] that stands for the table itself.
+pub(super) const WHOLE_TABLE: usize = u32::MAX as usize;
 
 /// The step that failed, and which of its entries.
 type Failed = (LaunchStep, usize);
@@ -138,9 +146,19 @@ unsafe fn confine(plan: &RawPlan) -> Result<(), Failed> {
 }
 
 unsafe fn arrange_descriptors(plan: &mut RawPlan) -> Result<(), Failed> {
-    // SAFETY: the array of pairs is the sleeping parent's; the calls act on
-    // our own copy of the descriptor table.
+    // SAFETY: the array of pairs is the sleeping parent's; the first call
+    // changes nothing of the parent's table, and the others act on our own.
     unsafe {
+        if plan.copy_below >= 0 {
+            let copied = libc::syscall(
+                libc::SYS_close_range,
+                plan.copy_below,
+                c_int::MAX,
+                plan.copy_flags,
+            );
+            let copied = if copied == 0 { 0 } else { -1 };
+            check(copied, LaunchStep::Descriptors, WHOLE_TABLE)?;
+        }
         // First away from the numbers that are about to be overwritten.
         for index in 0..plan.fds_len {
             let entry = &mut *plan.fds.add(index);

@@ -12,8 +12,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use super::cgroup::open_procs;
-use super::child::{RawLimit, RawPlan, child_main, ignores, sigprocmask};
+use super::child::{RawLimit, RawPlan, WHOLE_TABLE, child_main, ignores, sigprocmask};
 use super::pidfd::PidFd;
+use super::places::{Arranged, Places};
 use super::stack::{ChildStack, with_stack};
 use crate::launch::{LaunchFailure, LaunchStep, Launched, Rlimit};
 use crate::sys::ChildPlan;
@@ -25,7 +26,7 @@ pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Launched, LaunchFailure> {
         flags: SHARED | PIDFD,
         ignored: None,
     };
-    let born = spawn_by(plan, &manner, clone_child)?;
+    let born = spawn_by(plan, Arranged::copied(plan), &manner, clone_child)?;
     let handle = born.handle.ok_or_else(|| no_handle(LaunchStep::Clone))?;
     Ok(Launched {
         pid: born.pid,
@@ -41,6 +42,9 @@ fn no_handle(step: LaunchStep) -> LaunchFailure {
 #[derive(Debug)]
 pub(crate) struct Spawner {
     manner: Manner,
+    /// Where a child finds its descriptors without copying all others; `None`
+    /// where it has to copy them.
+    places: Option<Places>,
 }
 
 impl Spawner {
@@ -51,19 +55,38 @@ impl Spawner {
                 flags: SHARED | CLEAR_HANDLERS,
                 ignored: Some((1..=64).filter(|signal| ignores(*signal)).collect()),
             },
+            places: Places::reserve().ok(),
         }
     }
 
     /// Creates the process and says its number.
     pub(crate) fn spawn(&mut self, plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
-        let born = spawn_by(plan, &self.manner, clone_child);
+        let born = self.attempt(plan);
+        if self.places.is_some() && matches!(&born, Err(failure) if is_refused_copy(failure)) {
+            // A kernel or a filter that makes children copy everything.
+            self.places = None;
+            return self.attempt(plan);
+        }
+        born
+    }
+
+    fn attempt(&mut self, plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
+        let arranged = match &mut self.places {
+            Some(places) => places.fill(plan),
+            None => Arranged::copied(plan),
+        };
+        let born = spawn_by(plan, arranged, &self.manner, clone_child);
+        if let Some(places) = &mut self.places {
+            places.clear();
+        }
         if self.manner.ignored.is_some() && matches!(&born, Err(failure) if is_unknown(failure)) {
             // A kernel that does not know how to clear handlers.
             self.manner = Manner {
                 flags: SHARED,
                 ignored: None,
             };
-            return Ok(spawn_by(plan, &self.manner, clone_child)?.pid);
+            let arranged = Arranged::copied(plan);
+            return Ok(spawn_by(plan, arranged, &self.manner, clone_child)?.pid);
         }
         Ok(born?.pid)
     }
@@ -74,6 +97,11 @@ fn is_unknown(failure: &LaunchFailure) -> bool {
     failure.entry == 0
         && failure.errno == libc::EINVAL
         && matches!(failure.step, LaunchStep::Clone | LaunchStep::ControlGroup)
+}
+
+/// Whether the child could not get a part of the table of descriptors only.
+fn is_refused_copy(failure: &LaunchFailure) -> bool {
+    failure.step == LaunchStep::Descriptors && failure.entry as usize == WHOLE_TABLE
 }
 
 /// How a child is made.
@@ -94,16 +122,12 @@ struct Born {
 
 fn spawn_by(
     plan: &ChildPlan<'_>,
+    mut arranged: Arranged,
     manner: &Manner,
     clone: impl FnOnce(&mut RawPlan, &Manner, Option<&OwnedFd>) -> Result<Born, LaunchFailure>,
 ) -> Result<Born, LaunchFailure> {
     let argv = null_terminated(&plan.argv);
     let envp = null_terminated(&plan.envp);
-    let mut fds: Vec<[c_int; 2]> = plan
-        .fds
-        .iter()
-        .map(|(source, target)| [source.as_raw_fd(), *target])
-        .collect();
     let limits: Vec<RawLimit> = plan.rlimits.iter().map(raw_limit).collect();
     let joins: Vec<c_int> = plan.limit_groups.iter().map(|fd| fd.as_raw_fd()).collect();
     let ignored = manner.ignored.as_deref();
@@ -113,8 +137,10 @@ fn spawn_by(
         envp: envp.as_ptr(),
         root: plan.root.as_ref().map_or(ptr::null(), |root| root.as_ptr()),
         cwd: plan.cwd.as_ptr(),
-        fds: fds.as_mut_ptr(),
-        fds_len: fds.len(),
+        fds: arranged.pairs.as_mut_ptr(),
+        fds_len: arranged.pairs.len(),
+        copy_below: arranged.copy_below,
+        copy_flags: arranged.copy_flags,
         cgroup_procs: -1,
         joins: joins.as_ptr(),
         joins_len: joins.len(),
@@ -146,9 +172,13 @@ fn clone_child(
     cgroup: Option<&OwnedFd>,
 ) -> Result<Born, LaunchFailure> {
     let failed = |step, error| LaunchFailure::of(step, 0, &error);
+    let flags = match raw.copy_below {
+        -1 => manner.flags,
+        _ => manner.flags | SHARED_DESCRIPTORS,
+    };
     let cloned = with_stack(|stack| {
         let _masked = AllSignalsBlocked::new();
-        match clone3(raw, stack, manner.flags, cgroup.map(AsFd::as_fd)) {
+        match clone3(raw, stack, flags, cgroup.map(AsFd::as_fd)) {
             // Old kernels and common container filters answer like this; the
             // older call cannot place the child, so it moves itself.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
@@ -157,7 +187,7 @@ fn clone_child(
                     .transpose()
                     .map_err(|error| failed(LaunchStep::ControlGroup, error))?;
                 raw.cgroup_procs = procs.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-                Ok(clone_legacy(raw, stack, manner.flags))
+                Ok(clone_legacy(raw, stack, flags))
             }
             other => Ok(other),
         }
@@ -219,6 +249,7 @@ impl Drop for AllSignalsBlocked {
 
 const SHARED: u64 = libc::CLONE_VM as u64 | libc::CLONE_VFORK as u64;
 const PIDFD: u64 = libc::CLONE_PIDFD as u64;
+const SHARED_DESCRIPTORS: u64 = libc::CLONE_FILES as u64;
 /// Only the newer call takes it.
 const CLEAR_HANDLERS: u64 = 0x1_0000_0000;
 
@@ -351,6 +382,7 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::io::Read;
+    use std::sync::PoisonError;
 
     fn echo(stdout: BorrowedFd<'_>) -> ChildPlan<'_> {
         ChildPlan {
@@ -377,7 +409,7 @@ mod tests {
         let (read, write) = crate::sys::pipe().unwrap();
         let mut plan = echo(write.as_fd());
         edit(&mut plan);
-        let born = spawn_by(&plan, manner, clone).unwrap();
+        let born = spawn_by(&plan, Arranged::copied(&plan), manner, clone).unwrap();
         drop(plan);
         drop(write);
         let mut output = String::new();
@@ -458,6 +490,90 @@ mod tests {
             (spawner.manner.flags, &spawner.manner.ignored),
             (SHARED, &None)
         );
+    }
+
+    /// Held by tests that open many descriptors: the numbers of all others
+    /// depend on it.
+    static CROWDED: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    /// Many descriptors that a child must not have, one of them without the
+    /// flag that says so.
+    fn crowd() -> Vec<OwnedFd> {
+        let null = File::open("/dev/null").unwrap();
+        let mut crowd: Vec<OwnedFd> = (0..300).map(|_| null.try_clone().unwrap().into()).collect();
+        crowd.push(rustix::io::dup(&null).unwrap());
+        crowd
+    }
+
+    /// What a child of a spawner says about its own descriptors.
+    fn seen_by_child(spawner: &mut Spawner, question: &[&str]) -> String {
+        let _crowd = crowd();
+        let (read, write) = crate::sys::pipe().unwrap();
+        let null = File::open("/dev/null").unwrap();
+        let mut plan = echo(write.as_fd());
+        plan.fds.insert(0, (null.as_fd(), 0));
+        plan.fds.push((null.as_fd(), 2));
+        let words = question.iter().map(|word| CString::new(*word).unwrap());
+        plan.argv = words.collect();
+        plan.path = plan.argv.first().unwrap().clone();
+        let pid = spawner.spawn(&plan).unwrap();
+        drop(plan);
+        drop(write);
+        let mut output = String::new();
+        // Ends only if no place keeps an end open to write to.
+        File::from(read).read_to_string(&mut output).unwrap();
+        collect_failed(pid);
+        output
+    }
+
+    #[test]
+    fn a_child_has_its_descriptors_and_no_table_for_all_others() {
+        let _alone = CROWDED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spawner = Spawner::new();
+        for _ in 0..2 {
+            let listed = seen_by_child(&mut spawner, &["/bin/ls", "/proc/self/fd"]);
+            assert_eq!(listed, "0\n1\n2\n3\n");
+        }
+        let size = ["/bin/grep", "FDSize", "/proc/self/status"];
+        assert_eq!(seen_by_child(&mut spawner, &size), "FDSize:\t64\n");
+        // How it is without places, which is how the test can fail.
+        spawner.places = None;
+        assert_eq!(seen_by_child(&mut spawner, &size), "FDSize:\t512\n");
+        let listed = seen_by_child(&mut spawner, &["/bin/ls", "/proc/self/fd"]);
+        assert_eq!(listed, "0\n1\n2\n3\n");
+    }
+
+    #[test]
+    fn where_a_child_must_copy_all_descriptors_that_is_found_out_once() {
+        let _alone = CROWDED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spawner = Spawner::new();
+        // A flag that no kernel knows.
+        spawner.places.as_mut().unwrap().copy_flags |= 1 << 20;
+        let listed = seen_by_child(&mut spawner, &["/bin/ls", "/proc/self/fd"]);
+        assert_eq!(listed, "0\n1\n2\n3\n");
+        assert!(spawner.places.is_none());
+    }
+
+    #[test]
+    fn a_child_with_more_descriptors_than_places_copies_them() {
+        let _alone = CROWDED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spawner = Spawner::new();
+        let crowd = crowd();
+        let (read, write) = crate::sys::pipe().unwrap();
+        let mut plan = echo(write.as_fd());
+        let more = crowd
+            .iter()
+            .zip(3..15)
+            .map(|(fd, target)| (fd.as_fd(), target));
+        plan.fds.extend(more);
+        let pid = spawner.spawn(&plan).unwrap();
+        drop(plan);
+        drop(write);
+        let mut output = String::new();
+        File::from(read).read_to_string(&mut output).unwrap();
+        collect_failed(pid);
+        assert_eq!(output, "hello\n");
+        assert!(spawner.places.is_some());
     }
 
     #[test]

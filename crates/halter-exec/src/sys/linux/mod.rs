@@ -9,6 +9,7 @@ mod landlock;
 mod levels;
 mod limit_groups;
 mod pidfd;
+mod places;
 pub(crate) mod process_table;
 mod splice;
 mod stack;
