@@ -19,6 +19,9 @@ use tokio_util::sync::CancellationToken;
 const PROGRAMS: u32 = 1000;
 const BUILTINS: u32 = 5000;
 
+/// Shells that are kept warm beside what is measured.
+const CROWD: u32 = 400;
+
 /// Commands before anything is measured.
 const WARM_UP: u32 = 50;
 
@@ -134,6 +137,31 @@ pub async fn resident(setting: &Setting) -> anyhow::Result<()> {
     compare(what, unit, &library, Goal::AtLeast(90.0));
     let what = "exec.run by argv of a runtime with 1 GiB resident, against 10 MiB";
     compare(what, unit, &daemon, Goal::AtLeast(90.0));
+    Ok(())
+}
+
+/// The same programs in a runtime that holds many shells and in one that
+/// holds none: a spawn copies neither their memory nor their descriptors.
+pub fn crowded(setting: &Setting) -> anyhow::Result<()> {
+    let settings = [("TRL_MAX_SESSIONS", "1000"), ("TRL_MEMORY_PRESSURE_MB", "0")];
+    let start = || Runtime::start(&mut Command::new(&setting.program), &settings);
+    let (full, empty) = (start()?, start()?);
+    let mut line = full.connect()?;
+    for _ in 0..CROWD {
+        let session = line.session()?;
+        let command = json!({"session_id": session, "command": ":"});
+        line.ask(&request("exec.run", command))?;
+    }
+    let mut crowded = Repeated::new(&full, json!({"argv": ["/bin/true"]}))?;
+    let mut alone = Repeated::new(&empty, json!({"argv": ["/bin/true"]}))?;
+    let mut rates = Vec::new();
+    for _ in 0..ROUNDS {
+        let per_second = |cost: Cost| rate(PROGRAMS.into(), cost.cpu);
+        let with_many = per_second(crowded.cost(&full, PROGRAMS)?);
+        rates.push((with_many, per_second(alone.cost(&empty, PROGRAMS)?)));
+    }
+    let what = "exec.run by argv beside 400 warm shells, against none";
+    compare(what, "/CPU s", &rates, Goal::AtLeast(90.0));
     Ok(())
 }
 

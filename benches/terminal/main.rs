@@ -92,6 +92,9 @@ async fn bench(words: &[&str]) -> anyhow::Result<()> {
     if setting.wants("resident") {
         commands::resident(&setting).await?;
     }
+    if setting.wants("crowded") {
+        commands::crowded(&setting)?;
+    }
     if setting.wants("builtin") {
         commands::builtin(&setting).await?;
     }
