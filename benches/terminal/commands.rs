@@ -143,7 +143,10 @@ pub async fn resident(setting: &Setting) -> anyhow::Result<()> {
 /// The same programs in a runtime that holds many shells and in one that
 /// holds none: a spawn copies neither their memory nor their descriptors.
 pub fn crowded(setting: &Setting) -> anyhow::Result<()> {
-    let settings = [("TRL_MAX_SESSIONS", "1000"), ("TRL_MEMORY_PRESSURE_MB", "0")];
+    let settings = [
+        ("TRL_MAX_SESSIONS", "1000"),
+        ("TRL_MEMORY_PRESSURE_MB", "0"),
+    ];
     let start = || Runtime::start(&mut Command::new(&setting.program), &settings);
     let (full, empty) = (start()?, start()?);
     let mut line = full.connect()?;
