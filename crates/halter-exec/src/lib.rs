@@ -22,7 +22,7 @@
 //! | standard input by offset | [`InputSpool`] |
 //! | a pseudo-terminal | [`Terminal`] |
 //! | look at or kill a tree | [`list_descendants`], [`kill_tree`] |
-//! | the same calls on every system | [`system`] |
+//! | named pipes, peers of sockets, bytes between pipes and files, on any system | [`system`] |
 
 mod command;
 mod environment;
