@@ -380,6 +380,7 @@ fn born(result: i64, pidfd: c_int) -> io::Result<Born> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CString;
     use std::fs::File;
     use std::io::Read;
     use std::sync::PoisonError;
