@@ -4,6 +4,7 @@
 mod cgroup;
 mod child;
 mod clone;
+mod clone_call;
 mod handover;
 mod landlock;
 mod levels;
