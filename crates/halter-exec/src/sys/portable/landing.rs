@@ -19,6 +19,9 @@ use rustix::io::Errno;
 
 use crate::sys::Moved;
 
+/// What the system writes within so many bytes it writes as a whole.
+const PAGE_BYTES: u64 = 4096;
+
 /// Bytes that land at a time.
 const MOST_BYTES: usize = 64 * 1024;
 
@@ -140,9 +143,17 @@ impl Note {
     /// Makes a file longer, so that what was done can be told at any moment.
     fn make_room(&self, file: &File) -> io::Result<()> {
         let filler = FILLER.as_flattened().get(..self.length);
-        file.write_all_at(&self.encode(RoomState::Growing), self.place())?;
-        file.write_all_at(filler.unwrap_or_default(), self.offset)?;
-        file.write_all_at(&self.encode(RoomState::Ready), self.place())
+        let filler = filler.unwrap_or_default();
+        let place = self.place();
+        if self.offset / PAGE_BYTES == place / PAGE_BYTES {
+            let gap = place - self.offset - self.length as u64;
+            let gap = vec![0; usize::try_from(gap).unwrap_or(0)];
+            let whole = [filler, &gap, &self.encode(RoomState::Ready)].concat();
+            return file.write_all_at(&whole, self.offset);
+        }
+        file.write_all_at(&self.encode(RoomState::Growing), place)?;
+        file.write_all_at(filler, self.offset)?;
+        file.write_all_at(&self.encode(RoomState::Ready), place)
     }
 }
 
