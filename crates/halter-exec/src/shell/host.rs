@@ -121,6 +121,12 @@ pub trait ShellProcess: Send + Sync {
     /// Its number, as this program sees it.
     fn pid(&self) -> i32;
 
+    /// Whether that is only the number of a client of it, so that nothing can
+    /// be told from what this process does.
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
+
     /// Writes to its descriptor 0, all of it; what is sent always fits into
     /// an empty pipe.
     ///

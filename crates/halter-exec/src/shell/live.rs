@@ -6,11 +6,27 @@ use std::path::Path;
 use tokio::time::Instant;
 
 use super::dialect::{Dialect, Invocation};
-use super::host::ShellProcess;
+use super::host::{Bystanders, ShellProcess};
 use super::record::{EndRecord, RecordBuffer};
 use crate::error::ExecError;
-use crate::limits::{INTERRUPT_GRACE, POLL_PAUSE, SHELL_START_DEADLINE};
+use crate::limits::{INTERRUPT_GRACE, POLL_PAUSE, SHELL_ANSWER_LOOK, SHELL_START_DEADLINE};
 use crate::nonce;
+use crate::sys::process_table;
+
+/// A new shell that is idle as often in a row will never answer.
+const IDLE_LOOKS: u32 = 3;
+
+/// How a new shell does not answer.
+#[derive(Debug, thiserror::Error)]
+enum Silence {
+    #[error(
+        "no answer within {} s; it must be a POSIX shell",
+        SHELL_START_DEADLINE.as_secs()
+    )]
+    Late,
+    #[error("it has read its first lines and does nothing; it must be a POSIX shell")]
+    Idle,
+}
 
 /// A shell process that takes lines and answers records.
 #[derive(Debug)]
@@ -43,21 +59,48 @@ impl<P: ShellProcess> LiveShell<P> {
         };
         self.send(&self.dialect.prologue_lines(&nonce, prologue, invocation))
             .map_err(|error| failed(error.to_string()))?;
-        match tokio::time::timeout(SHELL_START_DEADLINE, self.ended(&nonce)).await {
-            Ok(Some(record)) if record.status == 0 => Ok(record),
-            Ok(Some(record)) => Err(failed(format!(
+        let answer = self.first_answer(&nonce).await;
+        match answer.map_err(|silence| failed(silence.to_string()))? {
+            Some(record) if record.status == 0 => Ok(record),
+            Some(record) => Err(failed(format!(
                 "preparing it ended with status {}; it must be able to open {}",
                 record.status,
                 prologue.display(),
             ))),
-            Ok(None) => Err(failed(
+            None => Err(failed(
                 "it exited at once; it must be a POSIX shell".to_owned(),
             )),
-            Err(_) => Err(failed(format!(
-                "no answer within {} s; it must be a POSIX shell",
-                SHELL_START_DEADLINE.as_secs()
-            ))),
         }
+    }
+
+    /// What a new shell says; `None` if it has ended.
+    async fn first_answer(&mut self, nonce: &str) -> Result<Option<EndRecord>, Silence> {
+        let until = Instant::now() + SHELL_START_DEADLINE;
+        let mut idle_looks = 0;
+        loop {
+            let look = until.min(Instant::now() + SHELL_ANSWER_LOOK);
+            if let Ok(answer) = tokio::time::timeout_at(look, self.ended(nonce)).await {
+                return Ok(answer);
+            }
+            if Instant::now() >= until {
+                return Err(Silence::Late);
+            }
+            idle_looks = if self.is_idle() { idle_looks + 1 } else { 0 };
+            if idle_looks == IDLE_LOOKS {
+                return Err(Silence::Idle);
+            }
+        }
+    }
+
+    /// Whether the shell has read all that it was sent and does nothing about
+    /// it. One that does not get to run, because others do, is not idle.
+    fn is_idle(&self) -> bool {
+        let process = &self.process;
+        let asleep = || process_table::stat(process.pid()).is_some_and(|stat| stat.state == 'S');
+        !process.is_elsewhere()
+            && process.unread().is_ok_and(|unread| unread == 0)
+            && asleep()
+            && process.count_others(&Bystanders::default()) == 0
     }
 
     /// Writes lines. They always fit: a shell is sent something only when it

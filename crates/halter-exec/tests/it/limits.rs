@@ -187,8 +187,6 @@ async fn a_shell_that_never_answers_is_given_up() {
     assert_eq!(error.code(), "shell_start");
     let elapsed = begun.elapsed();
     assert!(elapsed >= SHELL_START_DEADLINE, "{elapsed:?}");
-    assert!(
-        elapsed < SHELL_START_DEADLINE + Duration::from_secs(1),
-        "{elapsed:?}"
-    );
+    // While it is brought down, which takes real time, the clock runs ahead.
+    assert!(elapsed < SHELL_START_DEADLINE + KILL_WAIT, "{elapsed:?}");
 }

@@ -294,6 +294,24 @@ async fn a_command_that_bash_chokes_on_leaves_a_usable_shell() {
 }
 
 #[tokio::test]
+async fn what_reads_lines_and_does_nothing_is_given_up_before_its_time() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("reader");
+    std::fs::write(&program, "#!/bin/sh\nexec cat >/dev/null\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut config = ShellConfig::new(environment(), "/");
+    config.program = Some(program);
+    let mut shell = PersistentShell::new(config);
+    let error = shell
+        .run(ShellCommand::new("echo"), &CancellationToken::new(), &())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), "shell_start");
+    assert!(error.to_string().contains("does nothing"), "{error}");
+}
+
+#[tokio::test]
 async fn what_is_no_shell_is_named() {
     let mut config = ShellConfig::new(environment(), "/");
     config.program = Some("/bin/true".into());

@@ -571,6 +571,27 @@ fn any_program_that_takes_a_command_can_be_the_shell_of_a_fresh_one() {
 }
 
 #[test]
+fn a_program_that_reads_lines_and_does_nothing_is_named_with_the_way_out() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let runtime = Runtime::start();
+    let shell = runtime.path("mute-shell");
+    std::fs::write(&shell, "#!/bin/sh\nexec cat >/dev/null\n").unwrap();
+    std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.ok("session.create", json!({"shell": shell}))["session_id"].clone();
+    let run = json!({"session_id": session, "command": "say this"});
+    let reply = client.call("exec.run", run);
+    assert_eq!(reply["error"]["code"], "COMMAND_FAILED", "{reply}");
+    let message = reply["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("mute-shell`")
+            && message.contains("does nothing")
+            && message.contains("`fresh: true`"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_directory_that_is_deleted_under_a_session_is_named() {
     let runtime = Runtime::start();
     let mut client = Plain::socket(&runtime.socket());

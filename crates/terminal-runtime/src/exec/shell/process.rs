@@ -119,6 +119,10 @@ impl ShellProcess for HolderShell {
         self.pid
     }
 
+    fn is_elsewhere(&self) -> bool {
+        self.tree.contained_leader().is_some()
+    }
+
     fn send(&self, lines: &[u8]) -> io::Result<()> {
         self.ledger.say(self.key, &self.lines, lines)
     }
