@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use halter_exec::limits::{
     DEFAULT_GRACE, DEFAULT_OUTPUT_MEMORY_BYTES, DEFAULT_SPOOL_QUOTA_BYTES, DROP_WAIT,
-    INTERRUPT_GRACE, MAX_COMMAND_LINE_BYTES, SHELL_CLOSE_GRACE, SHELL_START_DEADLINE,
+    INTERRUPT_GRACE, KILL_WAIT, MAX_COMMAND_LINE_BYTES, SHELL_CLOSE_GRACE, SHELL_START_DEADLINE,
 };
 use halter_exec::{
     CommandOutcome, CommandSpec, OutputChunk, OutputLimits, PersistentShell, PidFd, Process,
