@@ -23,7 +23,7 @@ use super::order::{ExecEnd, Scope, Usage};
 use super::output::Flows;
 use super::record::{ExecRecord, Grip, StopReason};
 use super::session::ShellSeat;
-use super::stop::Stop;
+use super::stop::{Stop, Stopping};
 use super::tree::Tree;
 use super::trees::Past;
 use crate::holder::{EndWatch, Exit, ProcessEnd, Request};
@@ -159,8 +159,10 @@ impl Exec {
                 }
             }
             if let Some(stop) = stop {
-                let stopping = self.stop_process(stop, &end, &grip);
-                break flows.run_until(stopping).await;
+                let process = (&end, &grip);
+                break self
+                    .bring_down(stop, &mut flows, process, &mut wishes)
+                    .await;
             }
             let next = self.hear(end.wait(), &mut wishes, deadline, old);
             heard = flows.run_until(next).await;
@@ -207,7 +209,7 @@ impl Exec {
         self.inner.session.tree(pid, grip)
     }
 
-    async fn signal_process(&self, signal: Signal, scope: Scope, grip: &Grip) {
+    pub(super) async fn signal_process(&self, signal: Signal, scope: Scope, grip: &Grip) {
         match scope {
             Scope::Leader | Scope::Group if self.inner.session.container.is_some() => {
                 let leader = self
@@ -262,18 +264,24 @@ impl Exec {
             StopReason::TimedOut => Stop::TimedOut,
             StopReason::Cancelled => Stop::Cancelled(None),
         });
+        let mut stopped_since = None;
         let pulse = self.inner.core.upgrade();
         let pulse = pulse.map(|core| Arc::clone(&core.pulse));
         let result = loop {
             let (Some(driver), Some(pulse)) = (seat.as_mut(), &pulse) else {
                 break Err(lost());
             };
-            if let Some(stop) = stop {
-                let stopping = Box::pin(self.stop_in_shell(stop, driver));
-                let stopped = flows
-                    .watch_late_until(pulse, &self.inner.read, stopping)
-                    .await;
-                break self.end_in_shell(stopped);
+            if let Some(reason) = stop {
+                let since = *stopped_since.get_or_insert_with(Instant::now);
+                let stopping = Box::pin(self.stop_in_shell(reason, since, driver));
+                let attended = Box::pin(self.attend(stopping, reason, &mut wishes));
+                let heard = flows.watch_late_until(pulse, &self.inner.read, attended);
+                match heard.await {
+                    Stopping::Over(stopped) => break self.end_in_shell(stopped),
+                    Stopping::Signal(signal, _) => driver.signal(signal),
+                    Stopping::Harder(harder) => stop = Some(harder),
+                }
+                continue;
             }
             let heard = self.hear(driver.ended(), &mut wishes, deadline, None);
             match flows.watch_late_until(pulse, &self.inner.read, heard).await {

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use halter_exec::{CommandEnd, ExecError, ShellDriver, Signal};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::handle::Exec;
+use super::handle::{Exec, Wish};
+use super::order::Scope;
+use super::output::Flows;
 use super::record::{Grip, StopReason};
 use super::shell::HolderHost;
 use super::tree::Tree;
@@ -33,23 +36,94 @@ impl Stop {
         }
     }
 
+    /// Whether the command is given time before it is killed.
+    fn may_wait(self) -> bool {
+        !matches!(self, Self::Cancelled(Some(Signal::KILL)) | Self::Closed)
+    }
+
     /// What is sent before KILL, and how long each has to act.
     fn ladder(self, grace: Duration) -> Vec<(Signal, Duration)> {
         match self {
-            Self::TimedOut => vec![(Signal::TERM, grace)],
-            Self::Cancelled(Some(Signal::KILL)) | Self::Closed => Vec::new(),
-            Self::Cancelled(Some(Signal::TERM)) => vec![(Signal::TERM, grace)],
-            Self::Cancelled(first) => vec![
+            _ if !self.may_wait() => Vec::new(),
+            Self::Cancelled(first) if first != Some(Signal::TERM) => vec![
                 (first.unwrap_or(Signal::INT), CANCEL_GRACE),
                 (Signal::TERM, grace),
             ],
+            _ => vec![(Signal::TERM, grace)],
         }
     }
 }
 
+/// What is heard of a command while it is being brought to its end.
+pub(super) enum Stopping<End> {
+    Over(End),
+    /// Somebody sends it a signal meanwhile.
+    Signal(Signal, Scope),
+    /// It has less time than it was given.
+    Harder(Stop),
+}
+
 impl Exec {
+    /// Waits for a command that is being stopped, and for what else is wished
+    /// of it.
+    pub(super) async fn attend<End>(
+        &self,
+        stopping: impl Future<Output = End>,
+        stop: Stop,
+        wishes: &mut mpsc::UnboundedReceiver<Wish>,
+    ) -> Stopping<End> {
+        let mut stopping = std::pin::pin!(stopping);
+        let closed = &self.inner.session.closed;
+        loop {
+            let wish = tokio::select! {
+                biased;
+                end = stopping.as_mut() => return Stopping::Over(end),
+                () = closed.cancelled(), if stop.may_wait() => {
+                    return Stopping::Harder(Stop::Closed);
+                }
+                wish = wishes.recv() => wish,
+            };
+            match wish {
+                Some(Wish::Signal(signal, scope)) => return Stopping::Signal(signal, scope),
+                Some(Wish::Cancel(Some(Signal::KILL))) if stop.may_wait() => {
+                    return Stopping::Harder(Stop::Cancelled(Some(Signal::KILL)));
+                }
+                Some(Wish::Cancel(Some(signal))) if stop.may_wait() => {
+                    return Stopping::Signal(signal, Scope::Tree);
+                }
+                // It is being stopped already.
+                Some(Wish::Cancel(_)) => {}
+                // Nobody is left to wish for anything.
+                None => return Stopping::Over(stopping.await),
+            }
+        }
+    }
+
+    /// Brings a process and all that descends from it to its end.
+    pub(super) async fn bring_down(
+        &self,
+        mut stop: Stop,
+        flows: &mut Flows,
+        (end, grip): (&EndWatch, &Grip),
+        wishes: &mut mpsc::UnboundedReceiver<Wish>,
+    ) -> ProcessEnd {
+        loop {
+            let mut stopping = Box::pin(self.stop_process(stop, end, grip));
+            stop = loop {
+                let attended = self.attend(stopping.as_mut(), stop, wishes);
+                match flows.run_until(attended).await {
+                    Stopping::Over(ended) => return ended,
+                    Stopping::Signal(signal, scope) => {
+                        self.signal_process(signal, scope, grip).await;
+                    }
+                    Stopping::Harder(harder) => break harder,
+                }
+            };
+        }
+    }
+
     /// Signals the whole tree up to KILL until nothing is left of it.
-    pub(super) async fn stop_process(&self, stop: Stop, end: &EndWatch, grip: &Grip) -> ProcessEnd {
+    async fn stop_process(&self, stop: Stop, end: &EndWatch, grip: &Grip) -> ProcessEnd {
         let Some(tree) = self.tree(grip).await else {
             return end.wait().await;
         };
@@ -72,9 +146,11 @@ impl Exec {
         core.map_or(Duration::ZERO, |core| core.settings.grace)
     }
 
+    /// Stops a command in its shell that was first to be stopped then.
     pub(super) async fn stop_in_shell(
         &self,
         stop: Stop,
+        since: Instant,
         driver: &mut ShellDriver<HolderHost>,
     ) -> Result<CommandEnd, ExecError> {
         if matches!(stop, Stop::Closed) {
@@ -88,7 +164,7 @@ impl Exec {
         }
         let grace = match stop {
             Stop::Cancelled(Some(Signal::KILL)) => Duration::ZERO,
-            _ => self.grace(),
+            _ => self.grace().saturating_sub(since.elapsed()),
         };
         if let Stop::Cancelled(Some(signal)) = stop {
             driver.signal(signal);

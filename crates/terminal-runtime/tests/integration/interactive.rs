@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use terminal_runtime::limits::{FRAME_CHUNK_BYTES, MAX_FRAME_BYTES, STREAM_CHUNK_BYTES};
 
-use crate::plain::Plain;
-use crate::runtime::{Runtime, processes_with, unique_sleep, until};
+use crate::plain::{Plain, request};
+use crate::runtime::{Plan, Runtime, processes_with, unique_sleep, until};
 
 /// What a command has written so far, once that contains a text.
 fn output_with(client: &mut Plain, exec_id: &str, text: &str) -> String {
@@ -193,6 +193,58 @@ fn signals_reach_whom_they_are_meant_for() {
     until("both to be gone", || {
         processes_with(&far).is_empty() && processes_with(&near).is_empty()
     });
+}
+
+/// Says what it is sent, and goes on.
+const STUBBORN: &str = "trap 'echo int' INT; trap 'echo term' TERM; trap 'echo usr1' USR1; \
+                        echo ready; while :; do sleep 0.01; done";
+
+/// A command in a runtime that gives it very long to end, and that has been
+/// told to.
+fn being_stopped(runtime: &Runtime, what: Value) -> (Plain, String) {
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    start(runtime, &session, &session, what);
+    output_with(&mut client, &session, "ready");
+    let mut other = Plain::socket(&runtime.socket());
+    other.send(&request("end", "exec.cancel", &json!({"exec_id": session})));
+    output_with(&mut client, &session, "term");
+    (other, session)
+}
+
+#[test]
+fn a_command_that_is_being_stopped_still_hears_and_can_be_stopped_sooner() {
+    let runtime = Runtime::with(&Plan {
+        flags: &["--grace-sec", "600"],
+        ..Plan::default()
+    });
+    let ways = || {
+        [
+            json!({"argv": ["bash", "-c", STUBBORN]}),
+            json!({"command": STUBBORN, "fresh": true}),
+            json!({"command": format!("bash -c \"{STUBBORN}\"")}),
+        ]
+    };
+    for what in ways() {
+        let (mut waiting, exec) = being_stopped(&runtime, what);
+        let mut client = Plain::socket(&runtime.socket());
+        let signal = json!({"exec_id": exec, "signal": "USR1", "scope": "tree"});
+        client.ok("exec.signal", signal);
+        output_with(&mut client, &exec, "usr1");
+        client.ok("exec.cancel", json!({"exec_id": exec, "signal": "KILL"}));
+        assert_eq!(waiting.receive().unwrap()["ok"], true);
+        assert_eq!(ended(&mut client, &exec)["cancelled"], true);
+    }
+    // A session that goes does not wait for it either.
+    for what in ways() {
+        let (mut waiting, session) = being_stopped(&runtime, what);
+        let mut client = Plain::socket(&runtime.socket());
+        client.ok(
+            "session.destroy",
+            json!({"session_id": session, "force": true}),
+        );
+        assert_eq!(waiting.receive().unwrap()["ok"], true);
+    }
 }
 
 #[test]
