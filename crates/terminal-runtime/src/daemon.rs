@@ -1,6 +1,7 @@
 //! A whole runtime: its service, its transports, its end.
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::discovery::{FoundRuntime, Registration};
 use crate::exec::CoreError;
+use crate::inherited::when_free;
 use crate::limits::MAX_CONNECTIONS;
 use crate::private_dir::{PrivateDirError, private_dir};
 use crate::protocol::DescribedTransport;
@@ -112,16 +114,20 @@ impl Daemon {
                 "running as root: commands of clients have all rights; set TRL_ALLOW_ROOT=0 to refuse"
             );
         }
-        let unix = settings
-            .socket
-            .as_deref()
-            .map(UnixTransport::bind)
-            .transpose()?;
+        let unix = match settings.socket.as_deref() {
+            Some(path) => {
+                let in_use = |error: &SocketError| matches!(error, SocketError::InUse { .. });
+                Some(when_free(async || UnixTransport::bind(path), in_use).await?)
+            }
+            None => None,
+        };
         let http = match settings.http {
             Some(address) => Some(bind_http(address).await?),
             None => None,
         };
-        let state = StateDir::claim(&settings, http.as_ref())?;
+        let claim = async || StateDir::claim(&settings, http.as_ref());
+        let in_use = |error: &DaemonError| matches!(error, DaemonError::StateInUse { .. });
+        let state = when_free(claim, in_use).await?;
         let core = core_settings(&settings, environment, state.path.clone(), program);
         let service = Service::start(settings, core, Arc::new(SystemClock)).await?;
         let mut daemon = Self {
@@ -240,7 +246,8 @@ impl Daemon {
 }
 
 async fn bind_http(address: SocketAddr) -> Result<HttpTransport, DaemonError> {
-    HttpTransport::bind(address)
+    let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    when_free(async || HttpTransport::bind(address).await, in_use)
         .await
         .map_err(|source| DaemonError::Http { address, source })
 }

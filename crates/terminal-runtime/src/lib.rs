@@ -22,6 +22,8 @@ pub mod daemon;
 pub mod discovery;
 pub mod exec;
 pub mod holder;
+mod inherited;
+mod inherited;
 pub mod limits;
 mod lock;
 pub mod private_dir;

@@ -103,6 +103,10 @@ pub const HOLDER_LINGER: Duration = Duration::from_secs(600);
 /// How long the holder may take to bring down what is left when it ends.
 pub const HOLDER_END_WAIT: Duration = Duration::from_secs(10);
 
+/// How long the sockets and locks of a killed runtime may stay with a program
+/// that it was starting.
+pub const INHERITED_WAIT: Duration = Duration::from_millis(500);
+
 /// How long a holder may take to start and to answer.
 pub const HOLDER_START_DEADLINE: Duration = Duration::from_secs(10);
 
