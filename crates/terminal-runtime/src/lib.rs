@@ -23,7 +23,6 @@ pub mod discovery;
 pub mod exec;
 pub mod holder;
 mod inherited;
-mod inherited;
 pub mod limits;
 mod lock;
 pub mod private_dir;
