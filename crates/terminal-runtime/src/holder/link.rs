@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use halter_exec::watch_descriptor;
@@ -20,6 +20,7 @@ use super::socket::{self, Arriving, Outbox, Received, must_wait};
 use super::start::HolderError;
 use super::stock::{GivenUnit, Stock};
 use crate::limits::{LATER_REQUEST_WAIT, MAX_LATER_REQUESTS};
+use crate::lock::lock;
 
 /// Units the daemon makes itself are named from here on.
 const OWN_UNITS: u64 = 1 << 62;
@@ -62,10 +63,6 @@ struct Inner {
     pids: Mutex<HashMap<Key, Vec<oneshot::Sender<i32>>>>,
     stock: Stock,
     lost: watch::Sender<bool>,
-}
-
-fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl HolderLink {

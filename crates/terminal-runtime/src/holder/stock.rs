@@ -3,11 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::{Notify, futures::Notified};
 
 use super::message::{Unit, UnitKind};
+use crate::lock::lock;
 use crate::sys;
 
 /// A unit with the parts of it that are ours.
@@ -77,7 +78,7 @@ fn order_of(kind: UnitKind) -> (u64, u64) {
 
 impl Stock {
     fn spare(&self) -> MutexGuard<'_, HashMap<UnitKind, Spare>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.spare)
     }
 
     /// Ends when something has come, or will not come any more.
