@@ -163,8 +163,8 @@ pub fn crowded(setting: &Setting) -> anyhow::Result<()> {
         let with_many = per_second(crowded.cost(&full, PROGRAMS)?);
         rates.push((with_many, per_second(alone.cost(&empty, PROGRAMS)?)));
     }
-    let what = "exec.run by argv beside 400 warm shells, against none";
-    compare(what, "/CPU s", &rates, Goal::AtLeast(80.0));
+    let what = format!("exec.run by argv beside {CROWD} warm shells, against none");
+    compare(&what, "/CPU s", &rates, Goal::AtLeast(80.0));
     Ok(())
 }
 

@@ -84,15 +84,18 @@ impl Exec {
                 wish = wishes.recv() => wish,
             };
             match wish {
+                // What is being killed hears nothing, and its end must not be
+                // given up half-way.
+                Some(_) if !stop.may_wait() => {}
                 Some(Wish::Signal(signal, scope)) => return Stopping::Signal(signal, scope),
-                Some(Wish::Cancel(Some(Signal::KILL))) if stop.may_wait() => {
+                Some(Wish::Cancel(Some(Signal::KILL))) => {
                     return Stopping::Harder(Stop::Cancelled(Some(Signal::KILL)));
                 }
-                Some(Wish::Cancel(Some(signal))) if stop.may_wait() => {
+                Some(Wish::Cancel(Some(signal))) => {
                     return Stopping::Signal(signal, Scope::Tree);
                 }
                 // It is being stopped already.
-                Some(Wish::Cancel(_)) => {}
+                Some(Wish::Cancel(None)) => {}
                 // Nobody is left to wish for anything.
                 None => return Stopping::Over(stopping.await),
             }

@@ -52,8 +52,9 @@ impl Service {
 
     pub(super) async fn stream(&self, params: ExecParams) -> Result<Answer, WireError> {
         let may_queue = params.queue;
-        // Nobody attends to it: it goes on by itself.
-        let (job, _) = self.submit(params)?;
+        let (job, performance) = self.submit(params)?;
+        // Nobody awaits it here: it goes on by itself.
+        drop(performance);
         // A refusal is the answer itself, where that is known at once.
         if !may_queue && let JobState::Refused(error) = job.started().await {
             return Err(error);

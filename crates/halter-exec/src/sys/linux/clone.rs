@@ -65,13 +65,19 @@ impl Spawner {
 
     /// Creates the process and says its number.
     pub(crate) fn spawn(&mut self, plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
-        let born = self.attempt(plan);
-        if self.places.is_some() && matches!(&born, Err(failure) if is_refused_copy(failure)) {
-            // A kernel or a filter that makes children copy everything.
-            self.places = None;
-            return self.attempt(plan);
+        match self.attempt(plan) {
+            Err(failure) if is_refused_copy(&failure) => {
+                let places = self.places.take();
+                let born = self.attempt(plan);
+                let never = [libc::ENOSYS, libc::EPERM, libc::EINVAL];
+                if !never.contains(&failure.errno) {
+                    // It was short of something; the next one need not be.
+                    self.places = places;
+                }
+                born
+            }
+            other => other,
         }
-        born
     }
 
     fn attempt(&mut self, plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
