@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::sync::Arc;
 
 /// The variables a child sees. Values are secrets until proven otherwise:
-/// `Debug` shows the names only.
+/// `Debug` shows the names only. Cheap to clone until it is changed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment {
-    variables: BTreeMap<OsString, OsString>,
+    variables: Arc<BTreeMap<OsString, OsString>>,
 }
 
 impl Environment {
@@ -20,7 +21,7 @@ impl Environment {
 
     /// Sets a variable, replacing an earlier value.
     pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> &mut Self {
-        self.variables.insert(name.into(), value.into());
+        Arc::make_mut(&mut self.variables).insert(name.into(), value.into());
         self
     }
 
@@ -33,7 +34,9 @@ impl Environment {
 
     /// Removes a variable; nothing happens if it is not there.
     pub fn remove(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
-        self.variables.remove(name.as_ref());
+        if self.variables.contains_key(name.as_ref()) {
+            Arc::make_mut(&mut self.variables).remove(name.as_ref());
+        }
         self
     }
 
@@ -74,11 +77,12 @@ impl fmt::Debug for Environment {
 
 impl<Name: Into<OsString>, Value: Into<OsString>> FromIterator<(Name, Value)> for Environment {
     fn from_iter<Pairs: IntoIterator<Item = (Name, Value)>>(pairs: Pairs) -> Self {
+        let pairs = pairs.into_iter();
+        let variables: BTreeMap<_, _> = pairs
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
         Self {
-            variables: pairs
-                .into_iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
+            variables: Arc::new(variables),
         }
     }
 }
@@ -94,6 +98,18 @@ impl<Name: Into<OsString>, Value: Into<OsString>> Extend<(Name, Value)> for Envi
 #[cfg(test)]
 mod tests {
     use super::Environment;
+
+    #[test]
+    fn what_is_changed_in_a_copy_stays_there() {
+        let first = Environment::new().with("A", "1").with("B", "2");
+        let mut second = first.clone();
+        second.set("A", "3").remove("B").remove("C");
+        let values = |environment: &Environment| {
+            ["A", "B"].map(|name| environment.get(name).map(|value| value.to_owned()))
+        };
+        assert_eq!(values(&first), [Some("1".into()), Some("2".into())]);
+        assert_eq!(values(&second), [Some("3".into()), None]);
+    }
 
     #[test]
     fn debug_shows_names_and_no_values() {

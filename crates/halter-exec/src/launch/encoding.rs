@@ -14,6 +14,9 @@ use crate::sandbox::{FileAccess, FileRule};
 
 const VERSION: u8 = 1;
 
+/// Most plans fit into so many bytes.
+const ROOM: usize = 1024;
+
 /// Why bytes are no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -47,7 +50,8 @@ impl LaunchPlan {
     /// The plan as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer(vec![VERSION]);
+        let mut out = Writer(Vec::with_capacity(ROOM));
+        out.0.push(VERSION);
         out.path(&self.program);
         out.list(&self.arguments, |out, argument| {
             out.bytes(argument.as_bytes());

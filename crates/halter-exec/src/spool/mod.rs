@@ -12,11 +12,11 @@ mod storage;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 pub use reader::{SpoolChunk, SpoolReader};
 use storage::Storage;
@@ -63,9 +63,10 @@ struct Shared {
     /// Where readers find bytes without asking the writer.
     head: Arc<File>,
     head_bytes: u64,
-    overflow_path: Option<PathBuf>,
     overflow: std::sync::OnceLock<Arc<File>>,
-    progress: watch::Sender<Progress>,
+    progress: Mutex<Progress>,
+    /// Tells readers that wait of progress.
+    came: Notify,
 }
 
 /// How far a stream has come.
@@ -134,19 +135,19 @@ impl Spool {
             let _ = overflow.set(Arc::clone(file));
         }
         let stored = storage.stored();
-        let (progress, _) = watch::channel(Progress {
+        let progress = Progress {
             stored,
             total: stored + storage.dropped(),
             finished: false,
-        });
+        };
         Self {
             shared: Arc::new(Shared {
                 head: Arc::clone(storage.head()),
                 head_bytes: storage.head_bytes(),
-                overflow_path: storage.overflow_path().map(Path::to_owned),
                 storage: Mutex::new(storage),
                 overflow,
-                progress,
+                progress: Mutex::new(progress),
+                came: Notify::new(),
             }),
         }
     }
@@ -190,7 +191,7 @@ impl Spool {
                 let _ = self.shared.overflow.set(Arc::clone(file));
             }
             let stored = storage.stored();
-            self.shared.progress.send_modify(|progress| {
+            self.advance(|progress| {
                 progress.stored = stored;
                 progress.total += count;
             });
@@ -201,9 +202,7 @@ impl Spool {
     /// Counts bytes that came and went elsewhere. Nothing is kept after them.
     pub(crate) fn skip(&self, count: u64) {
         self.lock().note_dropped(count);
-        self.shared
-            .progress
-            .send_modify(|progress| progress.total += count);
+        self.advance(|progress| progress.total += count);
     }
 
     /// Whether the next bytes can no longer be kept.
@@ -224,15 +223,13 @@ impl Spool {
 
     /// Says that no more will come: readers at the end see it.
     pub fn finish(&self) {
-        self.shared
-            .progress
-            .send_modify(|progress| progress.finished = true);
+        self.advance(|progress| progress.finished = true);
     }
 
     /// How far the stream has come.
     #[must_use]
     pub fn progress(&self) -> SpoolProgress {
-        *self.shared.progress.borrow()
+        *lock(&self.shared.progress)
     }
 
     /// How many bytes came so far.
@@ -296,11 +293,12 @@ impl Spool {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn complete_file(&self, limit: u64) -> io::Result<Option<&Path>> {
-        let Some(path) = &self.shared.overflow_path else {
+    pub fn complete_file(&self, limit: u64) -> io::Result<Option<PathBuf>> {
+        let mut storage = self.lock();
+        let Some(path) = storage.overflow_path().map(ToOwned::to_owned) else {
             return Ok(None);
         };
-        let file = self.lock().complete_file(limit)?;
+        let file = storage.complete_file(limit)?;
         let _ = self.shared.overflow.set(file);
         Ok(Some(path))
     }
@@ -311,9 +309,10 @@ impl Spool {
     /// # Errors
     /// If it is there and stays.
     pub fn remove(&self) -> io::Result<()> {
+        let storage = self.lock();
         // Without a file in our hands there is none by that name.
-        let made = self.lock().overflow().is_some();
-        let Some(path) = self.shared.overflow_path.as_ref().filter(|_| made) else {
+        let made = storage.overflow().is_some();
+        let Some(path) = storage.overflow_path().filter(|_| made) else {
             return Ok(());
         };
         match std::fs::remove_file(path) {
@@ -322,14 +321,29 @@ impl Spool {
         }
     }
 
-    fn watch(&self) -> watch::Receiver<Progress> {
-        self.shared.progress.subscribe()
+    fn advance(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut lock(&self.shared.progress));
+        self.shared.came.notify_waiters();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Storage> {
-        self.shared
-            .storage
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Waits until `found` finds something.
+    async fn when<Found>(&self, mut found: impl FnMut() -> Option<Found>) -> Found {
+        loop {
+            let mut came = std::pin::pin!(self.shared.came.notified());
+            // From here on nothing that comes is missed.
+            came.as_mut().enable();
+            if let Some(found) = found() {
+                return found;
+            }
+            came.await;
+        }
     }
+
+    fn lock(&self) -> MutexGuard<'_, Storage> {
+        lock(&self.shared.storage)
+    }
+}
+
+fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

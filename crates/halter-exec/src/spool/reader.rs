@@ -4,9 +4,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
-use tokio::sync::watch;
 
-use super::{Progress, Spool, SpoolSegment};
+use super::{Spool, SpoolSegment};
 use crate::sys;
 
 /// The next piece of a stream.
@@ -36,18 +35,12 @@ pub enum SpoolChunk {
 #[derive(Debug, Clone)]
 pub struct SpoolReader {
     spool: Spool,
-    progress: watch::Receiver<Progress>,
     offset: u64,
 }
 
 impl SpoolReader {
     pub(super) fn new(spool: Spool, offset: u64) -> Self {
-        let progress = spool.watch();
-        Self {
-            spool,
-            progress,
-            offset,
-        }
+        Self { spool, offset }
     }
 
     /// Where the next byte it reads stands.
@@ -62,17 +55,15 @@ impl SpoolReader {
     /// # Errors
     /// If kept bytes cannot be read.
     pub async fn next(&mut self, limit: usize) -> io::Result<SpoolChunk> {
-        loop {
-            self.progress.borrow_and_update();
-            if let Some(segment) = self.spool.segment(self.offset, limit as u64) {
-                return self.read(segment).await;
-            }
-            if let Some(chunk) = self.without_bytes() {
-                return Ok(chunk);
-            }
-            if self.progress.changed().await.is_err() {
-                return Ok(SpoolChunk::End);
-            }
+        let spool = &self.spool;
+        let offset = self.offset;
+        let found = spool.when(|| match spool.segment(offset, limit as u64) {
+            Some(segment) => Some(Ok(segment)),
+            None => without_bytes(spool, offset).map(Err),
+        });
+        match found.await {
+            Ok(segment) => self.read(segment).await,
+            Err(chunk) => Ok(self.past(chunk)),
         }
     }
 
@@ -87,21 +78,17 @@ impl SpoolReader {
                 let (buffer, count) = read_waiting(&segment)?;
                 self.advance(buffer, count).map(Some)
             }
-            None => Ok(self.without_bytes()),
+            None => Ok(without_bytes(&self.spool, self.offset).map(|chunk| self.past(chunk))),
         }
     }
 
     /// Waits until there is something to read, a gap or the end.
-    pub async fn ready(&mut self) {
-        loop {
-            let progress = *self.progress.borrow_and_update();
-            if self.offset < progress.total || progress.finished {
-                return;
-            }
-            if self.progress.changed().await.is_err() {
-                return;
-            }
-        }
+    pub async fn ready(&self) {
+        let something = || {
+            let progress = self.spool.progress();
+            (self.offset < progress.total || progress.finished).then_some(())
+        };
+        self.spool.when(something).await;
     }
 
     /// Moves to where bytes that were taken otherwise end.
@@ -133,19 +120,25 @@ impl SpoolReader {
         })
     }
 
-    /// What there is to say where no byte can be read.
-    fn without_bytes(&mut self) -> Option<SpoolChunk> {
-        let progress = *self.progress.borrow();
-        if self.offset >= progress.stored && self.offset < progress.total {
-            let from = self.offset;
-            self.offset = progress.total;
-            return Some(SpoolChunk::Gap {
-                from,
-                to: progress.total,
-            });
+    /// Goes on after a piece that has no bytes.
+    fn past(&mut self, chunk: SpoolChunk) -> SpoolChunk {
+        if let SpoolChunk::Gap { to, .. } = chunk {
+            self.offset = to;
         }
-        (progress.finished && self.offset >= progress.total).then_some(SpoolChunk::End)
+        chunk
     }
+}
+
+/// What there is to say at an offset where no byte can be read.
+fn without_bytes(spool: &Spool, offset: u64) -> Option<SpoolChunk> {
+    let progress = spool.progress();
+    if offset >= progress.stored && offset < progress.total {
+        return Some(SpoolChunk::Gap {
+            from: offset,
+            to: progress.total,
+        });
+    }
+    (progress.finished && offset >= progress.total).then_some(SpoolChunk::End)
 }
 
 fn read_waiting(segment: &SpoolSegment) -> io::Result<(Vec<u8>, usize)> {
