@@ -51,7 +51,7 @@ pub use exit::{Exit, ExitStatus, ResourceUsage};
 pub use input::{Delivery, InputError, InputSpool, InputTarget};
 pub use launch::{
     DescriptorMapping, LaunchFailure, LaunchPlan, LaunchStep, Launched, Launcher, MAX_TARGET_FD,
-    PlanError, Resource, Rlimit, launch,
+    PlanError, PlanFrame, Resource, Rlimit, launch,
 };
 pub use output::{
     CapturedOutput, ChannelSink, OutputChunk, OutputLimits, OutputPipe, OutputSink, OutputStream,

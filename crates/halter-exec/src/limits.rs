@@ -96,6 +96,10 @@ pub(crate) const RELEASE_WAIT: Duration = Duration::from_secs(1);
 /// Control groups that a [`Launcher`](crate::Launcher) keeps open.
 pub const KEPT_GROUPS: usize = 48;
 
+/// Surroundings of processes that a [`Launcher`](crate::Launcher) keeps ready,
+/// and the most bytes of an encoded plan that it keeps them for.
+pub const KEPT_SURROUNDINGS: (usize, usize) = (8, 64 * 1024);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,7 +124,7 @@ mod tests {
         assert_eq!(DEFAULT_SPOOL_QUOTA_BYTES, 1 << 30);
         assert_eq!((SPOOL_HEAD_BYTES, SPLICE_BYTES), (64 << 10, 1 << 20));
         assert_eq!((MIN_CPU_MILLIS, MAX_FREEZE_ROUNDS), (10, 64));
-        assert_eq!(KEPT_GROUPS, 48);
+        assert_eq!((KEPT_GROUPS, KEPT_SURROUNDINGS), (48, (8, 64 << 10)));
         let millis = [
             (DEFAULT_GRACE, 2000),
             (INTERRUPT_GRACE, 500),

@@ -113,6 +113,10 @@ pub const HOLDER_START_DEADLINE: Duration = Duration::from_secs(10);
 /// Groups of processes that a session keeps for its next command.
 pub const SPARE_GROUPS: usize = 2;
 
+/// Groups of processes for which all sessions together keep ready what is said
+/// of every process in them, and the most bytes that may be.
+pub const KEPT_FRAMES: (usize, usize) = (8, 64 * 1024);
+
 /// Groups of processes that all sessions together keep open, so that the next
 /// command need not open them. Each takes two descriptors.
 pub const MAX_OPEN_GROUPS: usize = 128;

@@ -4,8 +4,8 @@
 //! and lists have their length before them; what may be absent has a byte
 //! that says so.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{DescriptorMapping, LaunchPlan, Resource, Rlimit};
@@ -14,8 +14,8 @@ use crate::sandbox::{FileAccess, FileRule};
 
 const VERSION: u8 = 1;
 
-/// Most plans fit into so many bytes.
-const ROOM: usize = 1024;
+/// Most programs and their arguments fit into so many bytes.
+const ROOM: usize = 512;
 
 /// Why bytes are no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,12 +50,17 @@ impl LaunchPlan {
     /// The plan as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::with_capacity(ROOM));
-        out.0.push(VERSION);
-        out.path(&self.program);
-        out.list(&self.arguments, |out, argument| {
+        let mut out = Writer::with_room(0);
+        out.head(&self.program, self.arguments.len());
+        for argument in &self.arguments {
             out.bytes(argument.as_bytes());
-        });
+        }
+        self.encode_rest(&mut out);
+        out.finish()
+    }
+
+    /// What follows the program and the arguments.
+    pub(super) fn encode_rest(&self, out: &mut Writer) {
         out.number(self.environment.len() as u64);
         for (name, value) in self.environment.iter() {
             out.bytes(name.as_bytes());
@@ -83,7 +88,6 @@ impl LaunchPlan {
                 out.0.push(access_number(rule.access));
             });
         });
-        out.0
     }
 
     /// The plan that was encoded as these bytes.
@@ -91,20 +95,20 @@ impl LaunchPlan {
     /// # Errors
     /// If they are no plan of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, PlanError> {
-        if bytes.len() > MAX_PLAN_BYTES {
-            return Err(PlanError::TooLarge {
-                actual: bytes.len(),
-            });
-        }
-        let mut input = Reader(bytes);
-        let found = input.byte()?;
-        if found != VERSION {
-            return Err(PlanError::Version { found });
-        }
+        let parts = PlanParts::of(bytes)?;
+        let mut plan = Self::decode_rest(parts.rest)?;
+        plan.program = parts.program.into();
+        plan.arguments = parts.arguments.into_iter().map(OsStr::to_owned).collect();
+        Ok(plan)
+    }
+
+    /// The plan without its program and arguments.
+    pub(super) fn decode_rest(rest: &[u8]) -> Result<Self, PlanError> {
+        let mut input = Reader(rest);
         // Fields are read in the order they are written here.
         let plan = Self {
-            program: input.path()?,
-            arguments: input.list(Reader::text)?,
+            program: PathBuf::new(),
+            arguments: Vec::new(),
             environment: input
                 .list(|input| Ok((input.text()?, input.text()?)))?
                 .into_iter()
@@ -140,6 +144,34 @@ impl LaunchPlan {
             return Err(PlanError::Length);
         }
         Ok(plan)
+    }
+}
+
+/// A plan as bytes, its parts still as they came.
+pub(super) struct PlanParts<'a> {
+    pub program: &'a OsStr,
+    pub arguments: Vec<&'a OsStr>,
+    /// The same for all processes that are started alike.
+    pub rest: &'a [u8],
+}
+
+impl<'a> PlanParts<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Result<Self, PlanError> {
+        if bytes.len() > MAX_PLAN_BYTES {
+            return Err(PlanError::TooLarge {
+                actual: bytes.len(),
+            });
+        }
+        let mut input = Reader(bytes);
+        let found = input.byte()?;
+        if found != VERSION {
+            return Err(PlanError::Version { found });
+        }
+        Ok(Self {
+            program: input.text()?,
+            arguments: input.list(Reader::text)?,
+            rest: input.0,
+        })
     }
 }
 
@@ -184,9 +216,29 @@ fn access(number: u8) -> Result<FileAccess, PlanError> {
     found.ok_or(PlanError::Value { field: "access" })
 }
 
-struct Writer(Vec<u8>);
+pub(super) struct Writer(Vec<u8>);
 
 impl Writer {
+    /// With room for so many bytes, and some more.
+    pub(super) fn with_room(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes + ROOM))
+    }
+
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// The beginning of a plan; its arguments follow.
+    pub(super) fn head(&mut self, program: &Path, arguments: usize) {
+        self.0.push(VERSION);
+        self.path(program);
+        self.number(arguments as u64);
+    }
+
+    pub(super) fn raw(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
     fn number(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push((value & 0x7f) as u8 | 0x80);
@@ -195,7 +247,7 @@ impl Writer {
         self.0.push(value as u8);
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
@@ -252,9 +304,9 @@ impl<'a> Reader<'a> {
         Number::try_from(self.number()?).map_err(|_| PlanError::Value { field })
     }
 
-    fn text(&mut self) -> Result<OsString, PlanError> {
+    fn text(&mut self) -> Result<&'a OsStr, PlanError> {
         let length = self.small("length")?;
-        Ok(OsString::from_vec(self.take(length)?.to_vec()))
+        Ok(OsStr::from_bytes(self.take(length)?))
     }
 
     fn path(&mut self) -> Result<PathBuf, PlanError> {
@@ -297,6 +349,9 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;

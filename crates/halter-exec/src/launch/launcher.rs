@@ -7,9 +7,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Groups, LaunchFailure, LaunchPlan, LaunchStep, child_plan};
-use crate::limits::KEPT_GROUPS;
-use crate::sys;
+use super::encoding::PlanParts;
+use super::{Groups, LaunchFailure, LaunchPlan, LaunchStep, child_plan, surroundings, unusable};
+use crate::limits::{KEPT_GROUPS, KEPT_SURROUNDINGS};
+use crate::sys::{self, Surroundings};
 
 /// Launches processes and keeps, from one to the next, what they have in
 /// common. For a program that collects its children by their numbers, with
@@ -36,6 +37,16 @@ use crate::sys;
 pub struct Launcher {
     spawner: sys::Spawner,
     groups: KeptGroups,
+    /// Those that were used last come last.
+    known: Vec<Known>,
+}
+
+/// What processes that are started alike have in common, made ready.
+#[derive(Debug)]
+struct Known {
+    encoded: Box<[u8]>,
+    plan: LaunchPlan,
+    surroundings: Surroundings,
 }
 
 impl Default for Launcher {
@@ -52,6 +63,7 @@ impl Launcher {
         Self {
             spawner: sys::Spawner::new(),
             groups: KeptGroups::default(),
+            known: Vec::new(),
         }
     }
 
@@ -65,13 +77,29 @@ impl Launcher {
         plan: &LaunchPlan,
         slots: &[BorrowedFd<'_>],
     ) -> Result<i32, LaunchFailure> {
-        let known = self.groups.knows_one_of(plan);
-        let launched = self.attempt(plan, slots);
+        self.launch_encoded(&plan.encode(), slots)
+    }
+
+    /// The same, for a plan that [was encoded](LaunchPlan::encode). What
+    /// follows its program and arguments is read only once for many that have
+    /// it in common.
+    ///
+    /// # Errors
+    /// As for [`launch`](Self::launch); the step is the input for bytes that
+    /// are no plan.
+    pub fn launch_encoded(
+        &mut self,
+        plan: &[u8],
+        slots: &[BorrowedFd<'_>],
+    ) -> Result<i32, LaunchFailure> {
+        let parts = PlanParts::of(plan).map_err(|_| unusable())?;
+        let open = self.groups.open.len();
+        let launched = self.attempt(&parts, slots);
         match launched {
             // A group that has been made anew is another one.
-            Err(failure) if known && failure.step == LaunchStep::ControlGroup => {
+            Err(failure) if open > 0 && failure.step == LaunchStep::ControlGroup => {
                 self.forget_groups();
-                self.attempt(plan, slots)
+                self.attempt(&parts, slots)
             }
             other => other,
         }
@@ -79,15 +107,54 @@ impl Launcher {
 
     fn attempt(
         &mut self,
-        plan: &LaunchPlan,
+        parts: &PlanParts<'_>,
         slots: &[BorrowedFd<'_>],
     ) -> Result<i32, LaunchFailure> {
-        let child = child_plan(plan, slots, &mut self.groups)?;
-        self.spawner.spawn(&child)
+        let place = self
+            .known
+            .iter()
+            .rposition(|known| *known.encoded == *parts.rest);
+        let known = match place {
+            Some(place) => self.known.remove(place),
+            None => self.get_to_know(parts.rest)?,
+        };
+        let words = parts.arguments.iter().copied();
+        let child = child_plan(
+            parts.program,
+            words,
+            &known.plan,
+            &known.surroundings,
+            slots,
+        );
+        let launched = child.and_then(|child| self.spawner.spawn(&child));
+        self.keep(known);
+        launched
+    }
+
+    fn get_to_know(&mut self, rest: &[u8]) -> Result<Known, LaunchFailure> {
+        let plan = LaunchPlan::decode_rest(rest).map_err(|_| unusable())?;
+        let surroundings = surroundings(&plan, &mut self.groups)?;
+        Ok(Known {
+            encoded: rest.into(),
+            plan,
+            surroundings,
+        })
+    }
+
+    fn keep(&mut self, known: Known) {
+        let (most, most_bytes) = KEPT_SURROUNDINGS;
+        if known.encoded.len() > most_bytes {
+            return;
+        }
+        if self.known.len() >= most {
+            self.known.remove(0);
+        }
+        self.known.push(known);
     }
 
     /// Closes the control groups that are kept open: some are gone.
     pub fn forget_groups(&mut self) {
+        self.known.clear();
         self.groups.open.clear();
     }
 }
@@ -106,11 +173,6 @@ struct Kept {
 }
 
 impl KeptGroups {
-    fn knows_one_of(&self, plan: &LaunchPlan) -> bool {
-        let mut paths = plan.cgroup.iter().chain(&plan.limit_groups);
-        paths.any(|path| self.open.contains_key(path.as_os_str()))
-    }
-
     fn find(
         &mut self,
         path: &Path,
@@ -155,6 +217,41 @@ impl Groups for KeptGroups {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn so_many_surroundings_are_kept_and_those_not_used_for_longest_go() {
+        let (most, most_bytes) = KEPT_SURROUNDINGS;
+        let mut launcher = Launcher::new();
+        let numbered = |number: &str| {
+            let mut plan = LaunchPlan::new("/nowhere/program", "/");
+            plan.environment.set("NUMBER", number);
+            plan
+        };
+        let launch = |launcher: &mut Launcher, number: &str| {
+            let failure = launcher.launch(&numbered(number), &[]).unwrap_err();
+            assert_eq!(failure.step, LaunchStep::Exec);
+        };
+        let kept = |launcher: &Launcher, number: &str| {
+            let value = |known: &Known| known.plan.environment.get("NUMBER").unwrap() == number;
+            launcher.known.iter().any(value)
+        };
+        for number in 0..most {
+            launch(&mut launcher, &number.to_string());
+        }
+        // Used again, the first is not the oldest any more.
+        launch(&mut launcher, "0");
+        assert_eq!(launcher.known.len(), most);
+        launch(&mut launcher, &most.to_string());
+        assert_eq!(launcher.known.len(), most);
+        assert!(kept(&launcher, "0") && !kept(&launcher, "1"));
+        let others = numbered("").frame().size() + 2;
+        let long = "x".repeat(most_bytes - others);
+        launch(&mut launcher, &long);
+        assert!(kept(&launcher, &long));
+        let longer = long + "x";
+        launch(&mut launcher, &longer);
+        assert!(!kept(&launcher, &longer));
+    }
 
     #[test]
     fn so_many_groups_are_kept_and_those_not_used_for_longest_go() {

@@ -7,23 +7,25 @@
 
 mod encoding;
 mod failure;
+mod frame;
 mod launcher;
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use encoding::PlanError;
 pub use failure::{LaunchFailure, LaunchStep};
+pub use frame::PlanFrame;
 pub use launcher::Launcher;
 
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::sandbox::FileRule;
-use crate::sys::{self, ChildPlan, PidFd};
+use crate::sys::{self, ChildPlan, PidFd, Surroundings};
 
 /// The highest descriptor number a plan may ask for in the child.
 pub const MAX_TARGET_FD: RawFd = 15;
@@ -165,7 +167,9 @@ pub struct Launched {
 /// The step that failed and what the system said about it; nothing is left of
 /// the process then.
 pub fn launch(plan: &LaunchPlan, slots: &[BorrowedFd<'_>]) -> Result<Launched, LaunchFailure> {
-    let child = child_plan(plan, slots, &mut Unkept)?;
+    let surroundings = surroundings(plan, &mut Unkept)?;
+    let words = plan.arguments.iter().map(OsString::as_os_str);
+    let child = child_plan(plan.program.as_os_str(), words, plan, &surroundings, slots)?;
     sys::spawn(&child)
 }
 
@@ -190,28 +194,26 @@ impl Groups for Unkept {
     }
 }
 
-fn child_plan<'a>(
+fn unusable() -> LaunchFailure {
+    LaunchFailure::new(LaunchStep::Input, libc::EINVAL)
+}
+
+fn text(value: &OsStr) -> Result<CString, LaunchFailure> {
+    CString::new(value.as_bytes()).map_err(|_| unusable())
+}
+
+/// What a plan says about the child's surroundings.
+fn surroundings(
     plan: &LaunchPlan,
-    slots: &[BorrowedFd<'a>],
     groups: &mut impl Groups,
-) -> Result<ChildPlan<'a>, LaunchFailure> {
-    let input = || LaunchFailure::new(LaunchStep::Input, libc::EINVAL);
-    let text = |value: &OsStr| CString::new(value.as_bytes()).map_err(|_| input());
-    let slot = |slot: u16| slots.get(usize::from(slot)).copied().ok_or_else(input);
-    let mut fds = Vec::with_capacity(plan.descriptors.len());
-    for mapping in &plan.descriptors {
-        if !(0..=MAX_TARGET_FD).contains(&mapping.target) {
-            return Err(input());
-        }
-        fds.push((slot(mapping.slot)?, mapping.target));
-    }
+) -> Result<Surroundings, LaunchFailure> {
     let mut envp = Vec::with_capacity(plan.environment.len());
     for (name, value) in plan.environment.iter() {
         let mut pair = Vec::with_capacity(name.len() + value.len() + 2);
         pair.extend_from_slice(name.as_bytes());
         pair.push(b'=');
         pair.extend_from_slice(value.as_bytes());
-        envp.push(text(&OsString::from_vec(pair))?);
+        envp.push(CString::new(pair).map_err(|_| unusable())?);
     }
     let refused =
         |entry| move |error: io::Error| LaunchFailure::of(LaunchStep::ControlGroup, entry, &error);
@@ -220,31 +222,43 @@ fn child_plan<'a>(
     for (path, entry) in plan.limit_groups.iter().zip(1..) {
         limit_groups.push(groups.further(path).map_err(refused(entry))?);
     }
-    Ok(ChildPlan {
-        path: text(plan.program.as_os_str())?,
-        argv: plan
-            .arguments
-            .iter()
-            .map(|argument| text(argument))
-            .collect::<Result<_, _>>()?,
+    let root = plan.root.as_ref().map(|root| text(root.as_os_str()));
+    Ok(Surroundings {
         envp,
-        root: plan
-            .root
-            .as_ref()
-            .map(|root| text(root.as_os_str()))
-            .transpose()?,
+        root: root.transpose()?,
         cwd: text(plan.cwd.as_os_str())?,
-        fds,
-        terminal: plan.terminal.map(slot).transpose()?,
         cgroup: cgroup.transpose().map_err(refused(0))?,
         limit_groups,
         rlimits: plan.rlimits.clone(),
         no_new_privileges: plan.no_new_privileges || plan.file_rules.is_some(),
-        ruleset: plan
-            .file_rules
-            .as_ref()
-            .map(|rules| sys::file_ruleset(rules, plan.root.as_deref(), &plan.cwd))
-            .transpose()?,
+    })
+}
+
+/// A child that runs this program, and otherwise is as planned.
+fn child_plan<'a, 'word>(
+    program: &OsStr,
+    arguments: impl Iterator<Item = &'word OsStr>,
+    plan: &LaunchPlan,
+    surroundings: &'a Surroundings,
+    slots: &[BorrowedFd<'a>],
+) -> Result<ChildPlan<'a>, LaunchFailure> {
+    let slot = |slot: u16| slots.get(usize::from(slot)).copied().ok_or_else(unusable);
+    let mut fds = Vec::with_capacity(plan.descriptors.len());
+    for mapping in &plan.descriptors {
+        if !(0..=MAX_TARGET_FD).contains(&mapping.target) {
+            return Err(unusable());
+        }
+        fds.push((slot(mapping.slot)?, mapping.target));
+    }
+    let rules = plan.file_rules.as_ref();
+    let ruleset = rules.map(|rules| sys::file_ruleset(rules, plan.root.as_deref(), &plan.cwd));
+    Ok(ChildPlan {
+        path: text(program)?,
+        argv: arguments.map(text).collect::<Result<_, _>>()?,
+        fds,
+        terminal: plan.terminal.map(slot).transpose()?,
+        ruleset: ruleset.transpose()?,
+        surroundings,
     })
 }
 

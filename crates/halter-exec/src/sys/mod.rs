@@ -34,7 +34,7 @@ pub(crate) use backend::{
     open_terminal, pipe, pipe_capacity, privileges_mechanism, process_table, punch_hole,
     read_cached, send_file, settle, spawn, splice, splice_terminal, tree_mechanism, widen_pipe,
 };
-pub(crate) use child_plan::ChildPlan;
+pub(crate) use child_plan::{ChildPlan, Surroundings};
 pub use moved::Moved;
 pub(crate) use peer::peer_user;
 pub(crate) use readiness::{set_nonblocking, waiting_in};

@@ -19,6 +19,7 @@ use super::order::{
     AdoptedSession, CoreSettings, CoreStats, ExecId, ExecInfo, ExecOrder, ExecState, ExecWhat,
     Isolation, SessionSpec,
 };
+use super::plan::Frames;
 use super::pulse::Pulse;
 use super::session::{Grounds, Session};
 use super::trees::{OpenGroups, SessionTrees, group_prefix};
@@ -45,6 +46,7 @@ pub(super) struct CoreInner {
     /// Whether the holder may go.
     pub ending: AtomicBool,
     open_groups: OpenGroups,
+    pub frames: Frames,
     pub pulse: Arc<Pulse>,
     isolation: std::sync::OnceLock<Isolation>,
 }
@@ -97,6 +99,7 @@ impl Core {
                 holder: Mutex::new(process),
                 ending: AtomicBool::new(false),
                 open_groups: OpenGroups::default(),
+                frames: Frames::default(),
                 pulse: Arc::new(Pulse::start(YOUTH_BEAT)),
                 isolation: std::sync::OnceLock::new(),
             }),
@@ -238,7 +241,7 @@ impl Core {
         }
         let begun = match (&order.what, order.pty) {
             (ExecWhat::Command(text), None) => {
-                let text = text.clone();
+                let text = Arc::clone(text);
                 // Much larger than the other, which must not carry it along.
                 Box::pin(self.start_in_shell(&session, order, &text)).await?
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use halter_exec::limits::SPOOL_HEAD_BYTES;
 use halter_exec::{CommandEnd, ExecError, PidFd, Signal};
 use rustix::process::{Pid, kill_process_group};
-use tokio::sync::{OwnedMutexGuard, mpsc};
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
 use super::core::CoreInner;
@@ -76,7 +76,6 @@ impl Exec {
     async fn hear<End>(
         &self,
         end: impl Future<Output = End>,
-        wishes: &mut mpsc::UnboundedReceiver<Wish>,
         deadline: Option<Instant>,
         old: Option<Instant>,
     ) -> Heard<End> {
@@ -84,10 +83,9 @@ impl Exec {
             biased;
             end = end => Heard::End(end),
             () = self.inner.session.closed.cancelled() => Heard::Stop(Stop::Closed),
-            wish = wishes.recv() => match wish {
-                Some(Wish::Signal(signal, scope)) => Heard::Signal(signal, scope),
-                Some(Wish::Cancel(signal)) => Heard::Stop(Stop::Cancelled(signal)),
-                None => Heard::Stop(Stop::Closed),
+            wish = self.inner.wishes.next() => match wish {
+                Wish::Signal(signal, scope) => Heard::Signal(signal, scope),
+                Wish::Cancel(signal) => Heard::Stop(Stop::Cancelled(signal)),
             },
             () = at(deadline) => Heard::Stop(Stop::TimedOut),
             () = at(old) => Heard::Old,
@@ -96,12 +94,7 @@ impl Exec {
 
     /// What happens to a process that has just been started. Most have ended
     /// before anybody had to look after their output or their time.
-    async fn hear_young(
-        &self,
-        end: &EndWatch,
-        wishes: &mut mpsc::UnboundedReceiver<Wish>,
-        deadline: Option<Instant>,
-    ) -> Heard<ProcessEnd> {
+    async fn hear_young(&self, end: &EndWatch, deadline: Option<Instant>) -> Heard<ProcessEnd> {
         let Some(core) = self.inner.core.upgrade() else {
             return Heard::Grown;
         };
@@ -111,7 +104,7 @@ impl Exec {
         }
         tokio::select! {
             biased;
-            heard = self.hear(end.wait(), wishes, None, None) => heard,
+            heard = self.hear(end.wait(), None, None) => heard,
             () = self.inner.read.notified() => Heard::Grown,
             () = core.pulse.pass() => Heard::Grown,
         }
@@ -126,13 +119,7 @@ impl Exec {
     }
 
     /// Drives a command that is a process of its own.
-    pub(super) async fn drive_process(
-        self,
-        mut flows: Flows,
-        end: EndWatch,
-        grip: Grip,
-        mut wishes: mpsc::UnboundedReceiver<Wish>,
-    ) {
+    pub(super) async fn drive_process(self, mut flows: Flows, end: EndWatch, grip: Grip) {
         let deadline = self.deadline();
         // One that was being stopped when its daemon died is stopped again.
         let mut stop = lock(&self.inner.record).stop.map(|reason| match reason {
@@ -140,7 +127,7 @@ impl Exec {
             StopReason::Cancelled => Stop::Cancelled(None),
         });
         let mut heard = match stop {
-            None => self.hear_young(&end, &mut wishes, deadline).await,
+            None => self.hear_young(&end, deadline).await,
             Some(_) => Heard::Grown,
         };
         let mut old = None;
@@ -160,11 +147,9 @@ impl Exec {
             }
             if let Some(stop) = stop {
                 let process = (&end, &grip);
-                break self
-                    .bring_down(stop, &mut flows, process, &mut wishes)
-                    .await;
+                break self.bring_down(stop, &mut flows, process).await;
             }
-            let next = self.hear(end.wait(), &mut wishes, deadline, old);
+            let next = self.hear(end.wait(), deadline, old);
             heard = flows.run_until(next).await;
         };
         flows.drain();
@@ -253,12 +238,7 @@ impl Exec {
     }
 
     /// Drives a command that was given to the session's shell.
-    pub(super) async fn drive_shell(
-        self,
-        mut flows: Flows,
-        mut seat: OwnedMutexGuard<ShellSeat>,
-        mut wishes: mpsc::UnboundedReceiver<Wish>,
-    ) {
+    pub(super) async fn drive_shell(self, mut flows: Flows, mut seat: OwnedMutexGuard<ShellSeat>) {
         let deadline = self.deadline();
         let mut stop = lock(&self.inner.record).stop.map(|reason| match reason {
             StopReason::TimedOut => Stop::TimedOut,
@@ -274,7 +254,7 @@ impl Exec {
             if let Some(reason) = stop {
                 let since = *stopped_since.get_or_insert_with(Instant::now);
                 let stopping = Box::pin(self.stop_in_shell(reason, since, driver));
-                let attended = Box::pin(self.attend(stopping, reason, &mut wishes));
+                let attended = Box::pin(self.attend(stopping, reason));
                 let heard = flows.watch_late_until(pulse, &self.inner.read, attended);
                 match heard.await {
                     Stopping::Over(stopped) => break self.end_in_shell(stopped),
@@ -283,7 +263,7 @@ impl Exec {
                 }
                 continue;
             }
-            let heard = self.hear(driver.ended(), &mut wishes, deadline, None);
+            let heard = self.hear(driver.ended(), deadline, None);
             match flows.watch_late_until(pulse, &self.inner.read, heard).await {
                 Heard::End(end) => break self.end_in_shell(end),
                 Heard::Stop(reason) => {

@@ -1,12 +1,13 @@
 //! One command, for whoever asks about it.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use halter_exec::{InputError, InputSpool, Signal, Spool, SpoolChunk, Terminal};
-use tokio::sync::{Notify, SetOnce, mpsc};
+use tokio::sync::{Notify, SetOnce};
 
 use super::core::CoreInner;
 use super::error::CoreError;
@@ -30,6 +31,31 @@ pub(super) enum Wish {
     Signal(Signal, Scope),
 }
 
+/// What is wished of one command, in order. Whoever drives it hears them.
+#[derive(Debug, Default)]
+pub(super) struct Wishes {
+    waiting: Mutex<VecDeque<Wish>>,
+    came: Notify,
+}
+
+impl Wishes {
+    fn add(&self, wish: Wish) {
+        lock(&self.waiting).push_back(wish);
+        self.came.notify_one();
+    }
+
+    /// The next one. It is not lost if the future is dropped.
+    pub(super) async fn next(&self) -> Wish {
+        loop {
+            let next = lock(&self.waiting).pop_front();
+            if let Some(wish) = next {
+                return wish;
+            }
+            self.came.notified().await;
+        }
+    }
+}
+
 pub(super) struct ExecInner {
     pub core: Weak<CoreInner>,
     pub session: Arc<Session>,
@@ -44,7 +70,7 @@ pub(super) struct ExecInner {
     pub terminal: Option<Terminal>,
     /// Its first process; 0 while that is not known.
     pub pid: AtomicI32,
-    pub wishes: mpsc::UnboundedSender<Wish>,
+    pub wishes: Wishes,
     pub end: SetOnce<Result<ExecEnd, CoreError>>,
     pub forgotten: AtomicBool,
     /// Somebody reads its output as it comes.
@@ -200,8 +226,8 @@ impl Exec {
         if self.inner.has_ended() {
             return Err(CoreError::Ended);
         }
-        let wish = Wish::Signal(signal, scope);
-        self.inner.wishes.send(wish).map_err(|_| CoreError::Ended)
+        self.inner.wishes.add(Wish::Signal(signal, scope));
+        Ok(())
     }
 
     /// Ends it: this signal (INT without one), then TERM, then KILL to
@@ -209,7 +235,7 @@ impl Exec {
     /// ended.
     pub async fn cancel(&self, signal: Option<Signal>) {
         // One that has ended needs no cancelling.
-        let _ = self.inner.wishes.send(Wish::Cancel(signal));
+        self.inner.wishes.add(Wish::Cancel(signal));
         let _ = self.ended().await;
     }
 

@@ -15,6 +15,7 @@ mod kept;
 mod ledger;
 mod order;
 mod output;
+mod plan;
 mod pulse;
 mod record;
 mod session;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ const MAX_EXEC_ID_BYTES: usize = 64;
 /// also the name of files, so it holds letters, digits, `.`, `_` and `-` only
 /// and does not start with a dot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ExecId(std::sync::Arc<str>);
+pub struct ExecId(Arc<str>);
 
 impl ExecId {
     /// Reads a name; `None` if it is too long or has other characters.
@@ -126,11 +127,11 @@ pub struct AdoptedSession {
 #[derive(Clone, PartialEq, Eq)]
 pub enum ExecWhat {
     /// A line for the session's persistent shell.
-    Command(String),
+    Command(Arc<str>),
     /// A line for a new shell: `shell -c`.
-    Fresh(String),
+    Fresh(Arc<str>),
     /// A program with its arguments, without a shell.
-    Argv(Vec<String>),
+    Argv(Arc<[String]>),
 }
 
 impl fmt::Debug for ExecWhat {

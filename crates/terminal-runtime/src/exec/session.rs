@@ -101,7 +101,7 @@ impl Session {
         };
         let marker = self.trees.new_mark();
         container.enter(settings, plan, &marker, terminal)?;
-        Ok(Grip::Marker(marker))
+        Ok(Grip::Marker(marker.into()))
     }
 
     /// Makes sure that there is a place to run something in.

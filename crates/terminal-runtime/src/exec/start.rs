@@ -2,6 +2,7 @@
 //! that makes it so.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,22 +10,20 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
 
 use halter_exec::{
-    CommandStreams, CommandText, Environment, InputSpool, InputTarget, LaunchFailure, LaunchPlan,
-    ShellDriver, Spool, Terminal, find_program_in,
+    CommandStreams, CommandText, InputSpool, InputTarget, ShellDriver, Spool, Terminal,
 };
-use tokio::sync::{Notify, SetOnce, mpsc};
+use tokio::sync::{Notify, SetOnce};
 
 use super::core::{Core, CoreInner};
-use super::docker;
 use super::drive::Drive;
 use super::error::CoreError;
-use super::handle::{Exec, ExecInner, Wish, terminal_size};
-use super::order::{ExecOrder, ExecStdin, ExecWhat, TerminalSize};
+use super::handle::{Exec, ExecInner, Wishes, terminal_size};
+use super::order::{ExecOrder, ExecStdin, TerminalSize};
 use super::output::{Flow, Flows};
-use super::record::{ExecRecord, Place, Record};
+use super::plan::new_record;
+use super::record::{ExecRecord, Place};
 use super::session::Session;
 use super::sets::{Loan, StreamSet};
 use super::shell::HolderHost;
@@ -63,7 +62,13 @@ fn part(unit: usize, part: u8) -> Source {
 
 /// The file a stream overflows to.
 pub(super) fn spool_path(spool_dir: &Path, key: Key, stream: &str) -> PathBuf {
-    spool_dir.join(format!("{key}.{stream}"))
+    let directory = spool_dir.as_os_str();
+    // One for every stream of every command: made in one piece.
+    let mut path = OsString::with_capacity(directory.len() + stream.len() + 22);
+    path.push(directory);
+    // Writing to memory does not fail.
+    let _ = write!(path, "/{key}.{stream}");
+    path.into()
 }
 
 impl CoreInner {
@@ -166,29 +171,25 @@ impl Core {
     ) -> Result<(Exec, Drive), CoreError> {
         let core = &self.inner;
         let key = core.link.new_key();
-        let mut plan = core.plan(session, &order)?;
+        let planned = core.planned(session, &order)?;
         let streams = core.streams(key, &order).await?;
-        if order.pty.is_some() {
-            plan.terminal = Some(0);
-        }
-        let terminal = order.pty.is_some();
-        let grip = session.plant(&core.settings, &mut plan, terminal)?;
+        let (plan, grip) = core.planted(session, &order, planned)?;
         let record = new_record(session, &order, Place::Process(grip.clone()));
         let end = core.link.end_of(key);
         core.link.send(&[
             session.count_request(),
             Request::Spawn(Birth {
                 key,
-                record: Record::Exec(record.clone()).encode(),
+                record: record.encode(),
                 units: streams.units.clone(),
                 role: Role::Command,
                 slots: streams.slots.to_vec(),
-                plan: plan.encode(),
+                plan,
             }),
         ]);
-        let (exec, flows, wishes) = self.new_exec(session, key, record, streams, order.kept);
+        let (exec, flows) = self.new_exec(session, key, record, streams, order.kept);
         core.introduce(&exec);
-        let drive = exec.clone().drive_process(flows, end, grip, wishes);
+        let drive = exec.clone().drive_process(flows, end, grip);
         Ok((exec, Box::pin(drive)))
     }
 
@@ -227,7 +228,7 @@ impl Core {
         let record = new_record(session, &order, Place::Shell(driver.host().key()));
         let start = Start {
             key,
-            record: Record::Exec(record.clone()).encode(),
+            record: record.encode(),
             units: units.unwrap_or_else(|| streams.units.clone()),
         };
         driver.host().ledger().announce(start, direct);
@@ -258,12 +259,12 @@ impl Core {
         if !lent {
             streams.loan = None;
         }
-        let (exec, flows, wishes) = self.new_exec(session, key, record, streams, order.kept);
+        let (exec, flows) = self.new_exec(session, key, record, streams, order.kept);
         if lent {
             driver.host_mut().lend_to(&exec);
         }
         core.introduce(&exec);
-        let drive = exec.clone().drive_shell(flows, seat, wishes);
+        let drive = exec.clone().drive_shell(flows, seat);
         Ok((exec, Box::pin(drive)))
     }
 
@@ -275,8 +276,7 @@ impl Core {
         record: ExecRecord,
         streams: Streams,
         kept: bool,
-    ) -> (Exec, Flows, mpsc::UnboundedReceiver<Wish>) {
-        let (wishes, heard) = mpsc::unbounded_channel();
+    ) -> (Exec, Flows) {
         let inner = ExecInner {
             core: Arc::downgrade(&self.inner),
             session: Arc::clone(session),
@@ -288,7 +288,7 @@ impl Core {
             input: Mutex::new(streams.input.map(Arc::new)),
             terminal: streams.terminal,
             pid: AtomicI32::new(0),
-            wishes,
+            wishes: Wishes::default(),
             end: SetOnce::new(),
             forgotten: AtomicBool::new(false),
             read: Notify::new(),
@@ -303,7 +303,7 @@ impl Core {
         if let Some(input) = super::lock(&exec.inner.input).clone() {
             tokio::spawn(exec.clone().feed(input));
         }
-        (exec, streams.flows, heard)
+        (exec, streams.flows)
     }
 }
 
@@ -335,101 +335,5 @@ impl CoreInner {
     pub(super) fn shell_host(&self, session: &Arc<Session>, key: Key) -> HolderHost {
         let settings = Arc::clone(&self.settings);
         HolderHost::new(self.link.clone(), settings, Arc::clone(session), key)
-    }
-
-    /// The process of a command that is not given to the persistent shell. A
-    /// terminal is led by a process of its own, so a line for the shell runs
-    /// in a new one there.
-    fn plan(&self, session: &Session, order: &ExecOrder) -> Result<LaunchPlan, CoreError> {
-        let spec = &session.spec;
-        let environment = match session.container {
-            Some(_) => docker::environment(spec, order),
-            None => {
-                let mut environment = session.environment(&self.settings);
-                environment.extend(order.environment.iter());
-                environment
-            }
-        };
-        let shell = || spec.shell.clone().into_os_string();
-        let arguments: Vec<OsString> = match &order.what {
-            ExecWhat::Command(text) | ExecWhat::Fresh(text) => {
-                vec![shell(), "-c".into(), text.into()]
-            }
-            ExecWhat::Argv(words) => words.iter().map(OsString::from).collect(),
-        };
-        if session.container.is_some() {
-            // Looked for inside, by the one who runs it there.
-            let mut plan = LaunchPlan::new("", &spec.working_dir).standard_streams();
-            plan.arguments = arguments;
-            plan.environment = environment;
-            return Ok(plan);
-        }
-        let program = find(
-            spec.chroot.as_deref(),
-            &arguments,
-            &environment,
-            &spec.working_dir,
-        )?;
-        let mut plan = LaunchPlan::new(program, &spec.working_dir).standard_streams();
-        plan.arguments = arguments;
-        plan.environment = environment;
-        Ok(plan)
-    }
-}
-
-fn find(
-    root: Option<&Path>,
-    arguments: &[OsString],
-    environment: &Environment,
-    cwd: &Path,
-) -> Result<PathBuf, CoreError> {
-    let program = arguments.first().cloned().unwrap_or_default();
-    Ok(find_program_in(root, &program, environment, cwd)?)
-}
-
-fn new_record(session: &Session, order: &ExecOrder, place: Place) -> ExecRecord {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.unwrap_or(Duration::ZERO).as_millis();
-    ExecRecord {
-        id: order.id.clone(),
-        session: session.id,
-        what: order.what.clone(),
-        note: order.note.clone(),
-        started_ms: u64::try_from(now).unwrap_or(u64::MAX),
-        started_us: crate::clock::now_us(),
-        timeout: order.timeout,
-        place,
-        stop: None,
-        input_ended: false,
-        forgotten: false,
-        end: None,
-    }
-}
-
-impl Exec {
-    /// Why it could not be started, in words.
-    pub(super) fn explain(&self, failure: LaunchFailure) -> CoreError {
-        let Some(core) = self.inner.core.upgrade() else {
-            return super::drive::lost();
-        };
-        let what = super::lock(&self.inner.record).what.clone();
-        let order = ExecOrder {
-            id: self.inner.id.clone(),
-            what,
-            environment: Environment::new(),
-            stdin: ExecStdin::Null,
-            timeout: None,
-            pty: None,
-            kept: false,
-            note: bytes::Bytes::new(),
-        };
-        match core.plan(&self.inner.session, &order) {
-            Ok(mut plan) => {
-                plan.root.clone_from(&self.inner.session.spec.chroot);
-                let program = plan.arguments.first().cloned().unwrap_or_default();
-                failure.explain(&plan, &program.to_string_lossy()).into()
-            }
-            Err(error) => error,
-        }
     }
 }

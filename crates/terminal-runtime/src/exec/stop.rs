@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use halter_exec::{CommandEnd, ExecError, ShellDriver, Signal};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::handle::{Exec, Wish};
@@ -70,7 +69,6 @@ impl Exec {
         &self,
         stopping: impl Future<Output = End>,
         stop: Stop,
-        wishes: &mut mpsc::UnboundedReceiver<Wish>,
     ) -> Stopping<End> {
         let mut stopping = std::pin::pin!(stopping);
         let closed = &self.inner.session.closed;
@@ -81,23 +79,19 @@ impl Exec {
                 () = closed.cancelled(), if stop.may_wait() => {
                     return Stopping::Harder(Stop::Closed);
                 }
-                wish = wishes.recv() => wish,
+                wish = self.inner.wishes.next() => wish,
             };
             match wish {
                 // What is being killed hears nothing, and its end must not be
                 // given up half-way.
-                Some(_) if !stop.may_wait() => {}
-                Some(Wish::Signal(signal, scope)) => return Stopping::Signal(signal, scope),
-                Some(Wish::Cancel(Some(Signal::KILL))) => {
+                _ if !stop.may_wait() => {}
+                Wish::Signal(signal, scope) => return Stopping::Signal(signal, scope),
+                Wish::Cancel(Some(Signal::KILL)) => {
                     return Stopping::Harder(Stop::Cancelled(Some(Signal::KILL)));
                 }
-                Some(Wish::Cancel(Some(signal))) => {
-                    return Stopping::Signal(signal, Scope::Tree);
-                }
+                Wish::Cancel(Some(signal)) => return Stopping::Signal(signal, Scope::Tree),
                 // It is being stopped already.
-                Some(Wish::Cancel(None)) => {}
-                // Nobody is left to wish for anything.
-                None => return Stopping::Over(stopping.await),
+                Wish::Cancel(None) => {}
             }
         }
     }
@@ -108,12 +102,11 @@ impl Exec {
         mut stop: Stop,
         flows: &mut Flows,
         (end, grip): (&EndWatch, &Grip),
-        wishes: &mut mpsc::UnboundedReceiver<Wish>,
     ) -> ProcessEnd {
         loop {
             let mut stopping = Box::pin(self.stop_process(stop, end, grip));
             stop = loop {
-                let attended = self.attend(stopping.as_mut(), stop, wishes);
+                let attended = self.attend(stopping.as_mut(), stop);
                 match flows.run_until(attended).await {
                     Stopping::Over(ended) => return ended,
                     Stopping::Signal(signal, scope) => {

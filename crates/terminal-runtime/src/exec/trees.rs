@@ -29,13 +29,13 @@ pub(super) struct SessionTrees {
     open: Mutex<Vec<SpareGroup>>,
     open_groups: OpenGroups,
     /// Marked trees of which something was left when they ended.
-    remnants: Mutex<Vec<(i32, String)>>,
+    remnants: Mutex<Vec<(i32, Arc<str>)>>,
 }
 
 /// A group by its name, and open if few enough are.
 #[derive(Debug)]
 struct SpareGroup {
-    name: String,
+    name: Arc<str>,
     group: Option<OpenGroup>,
 }
 
@@ -138,36 +138,52 @@ impl SessionTrees {
         spec: &SessionSpec,
         plan: &mut LaunchPlan,
     ) -> Result<Grip, CoreError> {
+        let grip = self.new_grip(spec)?;
+        self.confine(spec, plan, &grip)?;
+        Ok(grip)
+    }
+
+    /// Confines the process of a plan, and puts it into the tree of this grip.
+    pub(super) fn confine(
+        &self,
+        spec: &SessionSpec,
+        plan: &mut LaunchPlan,
+        grip: &Grip,
+    ) -> Result<(), CoreError> {
         let ground = self.ground(spec)?;
-        let grip = self.new_grip(&ground);
-        match (&grip, &ground.group) {
-            (Grip::Cgroup(name), Some(group)) => plan.cgroup = Some(group.join(name)),
+        match (grip, &ground.group) {
+            (Grip::Cgroup(name), Some(group)) => plan.cgroup = Some(group.join(&**name)),
             (Grip::Marker(marker), _) => mark(&mut plan.environment, marker),
             (Grip::Cgroup(_), None) => {}
         }
         ground.sandbox.confine(plan);
-        Ok(grip)
+        Ok(())
     }
 
-    fn new_grip(&self, ground: &Ground) -> Grip {
+    /// How the tree of the next process will be found again.
+    pub(super) fn new_grip(&self, spec: &SessionSpec) -> Result<Grip, CoreError> {
+        let ground = self.ground(spec)?;
         if let Some(group) = &ground.group {
             let spare = lock(&self.spare).pop();
             if let Some(spare) = spare.or_else(|| self.new_group(group)) {
-                let name = spare.name.clone();
+                let name = Arc::clone(&spare.name);
                 if spare.group.is_some() {
                     lock(&self.open).push(spare);
                 }
-                return Grip::Cgroup(name);
+                return Ok(Grip::Cgroup(name));
             }
         }
-        Grip::Marker(self.new_mark())
+        Ok(Grip::Marker(self.new_mark().into()))
     }
 
     fn new_group(&self, parent: &Path) -> Option<SpareGroup> {
         let name = format!("t{}", self.next.fetch_add(1, Ordering::Relaxed));
         let group = Cgroup::create(parent, &name).ok()?;
         let group = self.open_groups.keep(group);
-        Some(SpareGroup { name, group })
+        Some(SpareGroup {
+            name: name.into(),
+            group,
+        })
     }
 
     /// A mark for a process that is held together by nothing else.
@@ -179,10 +195,10 @@ impl SessionTrees {
     /// The tree of a process, found by its grip.
     pub(super) fn tree(&self, spec: &SessionSpec, pid: i32, grip: &Grip) -> Option<HeldTree> {
         match grip {
-            Grip::Marker(marker) => Some(HeldTree::marked(pid, marker)),
+            Grip::Marker(marker) => Some(HeldTree::marked(pid, &**marker)),
             Grip::Cgroup(name) => {
                 let ground = self.ground(spec).ok()?;
-                let cgroup = Cgroup::open(ground.group.as_ref()?.join(name)).ok()?;
+                let cgroup = Cgroup::open(ground.group.as_ref()?.join(&**name)).ok()?;
                 Some(HeldTree::in_cgroup(pid, cgroup))
             }
         }
@@ -191,7 +207,7 @@ impl SessionTrees {
     /// The group of a tree, open if it can be kept so.
     fn take_group(&self, spec: &SessionSpec, name: &str) -> Option<Result<OpenGroup, Cgroup>> {
         let mut open = lock(&self.open);
-        if let Some(place) = open.iter().position(|kept| kept.name == name) {
+        if let Some(place) = open.iter().position(|kept| *kept.name == *name) {
             return open.swap_remove(place).group.map(Ok);
         }
         drop(open);
@@ -218,7 +234,7 @@ impl SessionTrees {
                 }
                 let mut spare = lock(&self.spare);
                 if may_keep(&spare, name, past) {
-                    let name = name.clone();
+                    let name = Arc::clone(name);
                     let group = found.ok();
                     spare.push(SpareGroup { name, group });
                 } else {
@@ -227,9 +243,9 @@ impl SessionTrees {
             }
             Grip::Marker(marker) => {
                 if let Some(pid) = pid
-                    && !HeldTree::marked(pid, marker).is_gone()
+                    && !HeldTree::marked(pid, &**marker).is_gone()
                 {
-                    lock(&self.remnants).push((pid, marker.clone()));
+                    lock(&self.remnants).push((pid, Arc::clone(marker)));
                 }
             }
         }
@@ -242,7 +258,7 @@ impl SessionTrees {
         lock(&self.spare).clear();
         lock(&self.open).clear();
         for (pid, marker) in remnants {
-            HeldTree::marked(pid, marker).kill_until_gone().await;
+            HeldTree::marked(pid, &*marker).kill_until_gone().await;
         }
         let Some(ground) = ground else { return };
         let ended = tokio::task::spawn_blocking(move || {
@@ -262,7 +278,7 @@ impl SessionTrees {
 fn may_keep(spare: &[SpareGroup], name: &str, past: Past) -> bool {
     past == Past::Peaceful
         && spare.len() < SPARE_GROUPS
-        && spare.iter().all(|kept| kept.name != name)
+        && spare.iter().all(|kept| *kept.name != *name)
 }
 
 /// Kills what lives in a group and removes it with all below it.
@@ -317,7 +333,10 @@ mod tests {
             let name = format!("t{number}");
             assert!(may_keep(&spare, &name, Past::Peaceful));
             let group = None;
-            spare.push(SpareGroup { name, group });
+            spare.push(SpareGroup {
+                name: name.into(),
+                group,
+            });
             assert!(!may_keep(&spare, &format!("t{number}"), Past::Peaceful));
         }
         assert!(!may_keep(&spare, "more", Past::Peaceful));

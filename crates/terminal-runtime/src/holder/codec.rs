@@ -45,11 +45,19 @@ impl CodecError {
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
 
+/// Most messages fit into so many bytes.
+const ROOM: usize = 128;
+
 impl Writer {
     /// An empty message.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Makes room for so many bytes, and some more.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.0.reserve(bytes + ROOM);
     }
 
     /// The message.

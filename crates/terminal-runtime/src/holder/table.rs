@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use halter_exec::{LaunchFailure, LaunchPlan, LaunchStep, Launcher, MAX_TARGET_FD, PidFd, Signal};
+use halter_exec::{LaunchFailure, LaunchStep, Launcher, MAX_TARGET_FD, PidFd, Signal};
 use rustix::io::fcntl_dupfd_cloexec;
 
 use super::message::{Birth, Exit, Key, ProcessState, Role, Source, Start, UnitKind};
@@ -189,7 +189,6 @@ impl Table {
             errno: rustix::io::Errno::INVAL.raw_os_error(),
             entry: 0,
         };
-        let plan = LaunchPlan::decode(plan).map_err(|_| unusable())?;
         let mut slots: Vec<BorrowedFd<'_>> = Vec::with_capacity(sources.len());
         for source in sources {
             slots.push(match source {
@@ -200,7 +199,7 @@ impl Table {
                     .ok_or_else(unusable)?,
             });
         }
-        self.launcher.launch(&plan, &slots)
+        self.launcher.launch_encoded(plan, &slots)
     }
 
     /// Says something to a slot's process, and keeps the command that this

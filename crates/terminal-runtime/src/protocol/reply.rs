@@ -54,9 +54,13 @@ pub fn failure(id: &RequestId, error: &WireError) -> Vec<u8> {
     line(&reply).unwrap_or_default()
 }
 
+/// Most lines fit into so many bytes.
+const LINE_ROOM: usize = 512;
+
 /// A value as one line; `None` if it has no JSON form.
 pub(crate) fn line<Value: Serialize>(value: &Value) -> Option<Vec<u8>> {
-    let mut bytes = serde_json::to_vec(value).ok()?;
+    let mut bytes = Vec::with_capacity(LINE_ROOM);
+    serde_json::to_writer(&mut bytes, value).ok()?;
     bytes.push(b'\n');
     Some(bytes)
 }

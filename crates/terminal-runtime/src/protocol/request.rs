@@ -1,5 +1,7 @@
 //! Requests as they come: bytes from anyone, read at a bounded cost.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -38,7 +40,7 @@ pub struct Request<'line> {
     /// What the reply is known by.
     pub id: RequestId,
     /// What is asked for.
-    pub method: String,
+    pub method: Cow<'line, str>,
     /// The parameters: an object.
     pub params: &'line str,
 }
@@ -55,7 +57,8 @@ pub struct Rejection {
 #[derive(Deserialize)]
 struct Envelope<'line> {
     id: RequestId,
-    method: String,
+    #[serde(borrow)]
+    method: Cow<'line, str>,
     #[serde(borrow, default)]
     params: Option<&'line RawValue>,
 }
@@ -210,7 +213,7 @@ mod tests {
         let request = decode(line).unwrap();
         assert_eq!(request.id, RequestId::Text("1".to_owned()));
         assert_eq!(
-            (request.method.as_str(), request.params),
+            (&*request.method, request.params),
             ("system.ping", r#"{"a":[1]}"#)
         );
     }

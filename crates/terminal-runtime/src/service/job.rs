@@ -130,7 +130,10 @@ impl Job {
 /// A command as a person would type it.
 fn shown(what: &ExecWhat) -> Arc<str> {
     match what {
-        ExecWhat::Command(text) | ExecWhat::Fresh(text) => text.as_str().into(),
-        ExecWhat::Argv(words) => words.join(" ").into(),
+        ExecWhat::Command(text) | ExecWhat::Fresh(text) => Arc::clone(text),
+        ExecWhat::Argv(words) => match &**words {
+            [word] => word.as_str().into(),
+            words => words.join(" ").into(),
+        },
     }
 }

@@ -23,9 +23,9 @@ impl Service {
             }
         };
         let what = match (params.command, params.argv, params.fresh) {
-            (Some(command), None, false) => ExecWhat::Command(command),
-            (Some(command), None, true) => ExecWhat::Fresh(command),
-            (None, Some(argv), false) if !argv.is_empty() => ExecWhat::Argv(argv),
+            (Some(command), None, false) => ExecWhat::Command(command.into()),
+            (Some(command), None, true) => ExecWhat::Fresh(command.into()),
+            (None, Some(argv), false) if !argv.is_empty() => ExecWhat::Argv(argv.into()),
             (None, Some(_), false) => {
                 return Err(WireError::invalid("argv must name a program at least"));
             }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
 /// How much is read at a time: little, and more while there is more.
-const READ_BYTES: (usize, usize) = (4 * 1024, 64 * 1024);
+const READ_BYTES: (usize, usize) = (1024, 64 * 1024);
 
 /// Writes in a row that found room before it is no longer watched for.
 const CALM_WRITES: u32 = 16;
@@ -57,9 +57,9 @@ impl AsyncRead for ReadHalf {
     ) -> Poll<io::Result<()>> {
         let Self { socket, most } = self.get_mut();
         let room = target.remaining().min(*most);
-        let place = target.initialize_unfilled_to(room);
         loop {
             let mut ready = ready!(socket.poll_read_ready(context))?;
+            let place = target.initialize_unfilled_to(room);
             match rustix::io::retry_on_intr(|| rustix::io::read(socket.get_ref(), &mut *place)) {
                 Ok(count) => {
                     if (1..room).contains(&count) {

@@ -168,7 +168,7 @@ impl Runtime {
     }
 
     pub async fn run(&self, session: SessionId, text: &str) -> Finished {
-        let exec = self.exec(session, ExecWhat::Command(text.to_owned()));
+        let exec = self.exec(session, ExecWhat::Command(text.into()));
         finished(&exec.await).await
     }
 
@@ -203,11 +203,11 @@ pub fn argv(words: &[&str]) -> ExecWhat {
 }
 
 pub fn fresh(text: &str) -> ExecWhat {
-    ExecWhat::Fresh(text.to_owned())
+    ExecWhat::Fresh(text.into())
 }
 
 pub fn command(text: &str) -> ExecWhat {
-    ExecWhat::Command(text.to_owned())
+    ExecWhat::Command(text.into())
 }
 
 #[derive(Debug)]

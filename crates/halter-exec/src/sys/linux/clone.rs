@@ -129,17 +129,22 @@ fn spawn_by(
     manner: &Manner,
     clone: impl FnOnce(&mut RawPlan, &Manner, Option<&OwnedFd>) -> Result<Born, LaunchFailure>,
 ) -> Result<Born, LaunchFailure> {
+    let around = plan.surroundings;
     let argv = null_terminated(&plan.argv);
-    let envp = null_terminated(&plan.envp);
-    let limits: Vec<RawLimit> = plan.rlimits.iter().map(raw_limit).collect();
-    let joins: Vec<c_int> = plan.limit_groups.iter().map(|fd| fd.as_raw_fd()).collect();
+    let envp = null_terminated(&around.envp);
+    let limits: Vec<RawLimit> = around.rlimits.iter().map(raw_limit).collect();
+    let joins = around.limit_groups.iter().map(|fd| fd.as_raw_fd());
+    let joins: Vec<c_int> = joins.collect();
     let ignored = manner.ignored.as_deref();
     let mut raw = RawPlan {
         path: plan.path.as_ptr(),
         argv: argv.as_ptr(),
         envp: envp.as_ptr(),
-        root: plan.root.as_ref().map_or(ptr::null(), |root| root.as_ptr()),
-        cwd: plan.cwd.as_ptr(),
+        root: around
+            .root
+            .as_ref()
+            .map_or(ptr::null(), |root| root.as_ptr()),
+        cwd: around.cwd.as_ptr(),
         fds: arranged.pairs.as_mut_ptr(),
         fds_len: arranged.pairs.len(),
         copy_below: arranged.copy_below,
@@ -150,7 +155,7 @@ fn spawn_by(
         terminal: plan.terminal.map_or(-1, |terminal| terminal.as_raw_fd()),
         limits: limits.as_ptr(),
         limits_len: limits.len(),
-        no_new_privileges: plan.no_new_privileges,
+        no_new_privileges: around.no_new_privileges,
         ruleset: plan.ruleset.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         ignored: ignored.map_or(ptr::null(), <[c_int]>::as_ptr),
         ignored_len: ignored.map_or(0, <[c_int]>::len),
@@ -158,7 +163,7 @@ fn spawn_by(
         failed_entry: 0,
         failed_errno: 0,
     };
-    let born = clone(&mut raw, manner, plan.cgroup.as_deref())?;
+    let born = clone(&mut raw, manner, around.cgroup.as_deref())?;
     match raw.failed_step {
         None => Ok(born),
         Some(step) => {
@@ -230,26 +235,27 @@ fn raw_limit(limit: &Rlimit) -> RawLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::Surroundings;
     use std::ffi::CString;
     use std::fs::File;
     use std::io::Read;
     use std::os::fd::BorrowedFd;
-    use std::sync::PoisonError;
+    use std::sync::{LazyLock, PoisonError};
+
+    /// No variables, and the root as the working directory.
+    static NOTHING: LazyLock<Surroundings> = LazyLock::new(|| Surroundings {
+        cwd: c"/".to_owned(),
+        ..Surroundings::default()
+    });
 
     fn echo(stdout: BorrowedFd<'_>) -> ChildPlan<'_> {
         ChildPlan {
             path: c"/bin/echo".to_owned(),
             argv: vec![c"echo".to_owned(), c"hello".to_owned()],
-            envp: Vec::new(),
-            root: None,
-            cwd: c"/".to_owned(),
             fds: vec![(stdout, 1)],
             terminal: None,
-            cgroup: None,
-            limit_groups: Vec::new(),
-            rlimits: Vec::new(),
-            no_new_privileges: false,
             ruleset: None,
+            surroundings: &NOTHING,
         }
     }
 
@@ -441,7 +447,11 @@ mod tests {
         let failure = spawn(&missing).unwrap_err();
         assert_eq!(failure.step, LaunchStep::Exec);
         assert_eq!(failure.errno, libc::ENOENT);
-        missing.cwd = c"/no/such/directory".to_owned();
+        let nowhere = Surroundings {
+            cwd: c"/no/such/directory".to_owned(),
+            ..Surroundings::default()
+        };
+        missing.surroundings = &nowhere;
         let failure = spawn(&missing).unwrap_err();
         assert_eq!(failure.step, LaunchStep::WorkingDirectory);
     }

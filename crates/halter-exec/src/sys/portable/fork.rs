@@ -56,13 +56,13 @@ fn fork_child(plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
     let mut prepared = Prepared {
         plan,
         argv: null_terminated(&plan.argv),
-        envp: null_terminated(&plan.envp),
+        envp: null_terminated(&plan.surroundings.envp),
         fds: plan
             .fds
             .iter()
             .map(|(source, target)| [source.as_raw_fd(), *target])
             .collect(),
-        limits: plan.rlimits.iter().map(raw_limit).collect(),
+        limits: plan.surroundings.rlimits.iter().map(raw_limit).collect(),
         last_descriptor: last_descriptor(),
     };
     let (report, failure) = pipe().map_err(failed)?;
@@ -91,11 +91,12 @@ fn fork_child(plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
 
 /// Nothing is started with less than was asked for.
 fn refuse_what_is_absent(plan: &ChildPlan<'_>) -> Result<(), LaunchFailure> {
+    let around = plan.surroundings;
     let refused = [
-        (plan.cgroup.is_some(), LaunchStep::ControlGroup),
-        (!plan.limit_groups.is_empty(), LaunchStep::ControlGroup),
+        (around.cgroup.is_some(), LaunchStep::ControlGroup),
+        (!around.limit_groups.is_empty(), LaunchStep::ControlGroup),
         (plan.ruleset.is_some(), LaunchStep::FileRules),
-        (plan.no_new_privileges, LaunchStep::NoNewPrivileges),
+        (around.no_new_privileges, LaunchStep::NoNewPrivileges),
     ];
     match refused.into_iter().find(|(asked, _)| *asked) {
         Some((_, step)) => Err(LaunchFailure::new(step, libc::ENOSYS)),
@@ -154,11 +155,11 @@ unsafe fn child_steps(
             let taken = libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY as _, 0);
             check(taken, LaunchStep::Terminal, 0)?;
         }
-        if let Some(root) = &plan.root {
+        if let Some(root) = &plan.surroundings.root {
             check(libc::chroot(root.as_ptr()), LaunchStep::Root, 0)?;
         }
         check(
-            libc::chdir(plan.cwd.as_ptr()),
+            libc::chdir(plan.surroundings.cwd.as_ptr()),
             LaunchStep::WorkingDirectory,
             0,
         )?;

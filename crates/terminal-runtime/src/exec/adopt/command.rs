@@ -26,7 +26,7 @@ impl Core {
         let ended = record.end.clone();
         let forgotten = record.forgotten;
         let place = record.place.clone();
-        let (exec, mut flows, wishes) = self.new_exec(session, key, record, streams, true);
+        let (exec, mut flows) = self.new_exec(session, key, record, streams, true);
         if let ProcessState::Running { pid } | ProcessState::Exited { pid, .. } = slot.process {
             exec.inner.pid.store(pid, Ordering::Relaxed);
         }
@@ -51,14 +51,14 @@ impl Core {
                 let end = slot
                     .end
                     .unwrap_or_else(|| EndWatch::ended(ProcessEnd::Lost));
-                tokio::spawn(exec.clone().drive_process(flows, end, grip, wishes));
+                tokio::spawn(exec.clone().drive_process(flows, end, grip));
             }
             Place::Shell(_) => {
                 let seat = Arc::clone(&session.shell);
                 let driven = exec.clone();
                 tokio::spawn(async move {
                     let seat = seat.lock_owned().await;
-                    driven.drive_shell(flows, seat, wishes).await;
+                    driven.drive_shell(flows, seat).await;
                 });
             }
         }

@@ -30,10 +30,7 @@ impl Record {
                 writer.number(record.sequence);
                 writer.bytes(&record.state);
             }
-            Self::Exec(record) => {
-                writer.byte(3);
-                write_exec(&mut writer, record);
-            }
+            Self::Exec(record) => return record.encode(),
             Self::ShellProcess(record) => {
                 writer.byte(4);
                 writer.number(record.session.number().into());
@@ -74,6 +71,17 @@ impl Record {
         };
         reader.finish()?;
         Ok(record)
+    }
+}
+
+impl ExecRecord {
+    /// As a [`Record`] of its kind.
+    pub(in crate::exec) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.reserve(0);
+        writer.byte(3);
+        write_exec(&mut writer, self);
+        writer.finish()
     }
 }
 
@@ -237,7 +245,7 @@ fn write_what(writer: &mut Writer, what: &ExecWhat) {
         ExecWhat::Argv(words) => {
             writer.byte(3);
             writer.number(words.len() as u64);
-            for word in words {
+            for word in &**words {
                 writer.bytes(word.as_bytes());
             }
         }
@@ -247,8 +255,8 @@ fn write_what(writer: &mut Writer, what: &ExecWhat) {
 fn read_what(reader: &mut Reader<'_>) -> Result<ExecWhat, CodecError> {
     let what = "a command";
     Ok(match reader.byte(what)? {
-        1 => ExecWhat::Command(text(reader.bytes(what)?)),
-        2 => ExecWhat::Fresh(text(reader.bytes(what)?)),
+        1 => ExecWhat::Command(text(reader.bytes(what)?).into()),
+        2 => ExecWhat::Fresh(text(reader.bytes(what)?).into()),
         3 => {
             let count = reader.count(what)?;
             let words = (0..count).map(|_| reader.bytes(what).map(text));
@@ -269,7 +277,7 @@ fn write_grip(writer: &mut Writer, grip: &Grip) {
 
 fn read_grip(reader: &mut Reader<'_>) -> Result<Grip, CodecError> {
     let kind = reader.byte("a tree")?;
-    let name = text(reader.bytes("a tree")?);
+    let name = text(reader.bytes("a tree")?).into();
     match kind {
         1 => Ok(Grip::Cgroup(name)),
         2 => Ok(Grip::Marker(name)),
@@ -416,8 +424,8 @@ mod tests {
             }),
             cwd: Some("/tmp/ä".into()),
         };
-        let argv = ExecWhat::Argv(vec!["a".to_owned(), String::new()]);
-        let grip = Grip::Cgroup("e1".to_owned());
+        let argv = ExecWhat::Argv(["a".to_owned(), String::new()].into());
+        let grip = Grip::Cgroup("e1".into());
         vec![
             Record::Session(session()),
             Record::Count(CountRecord {
@@ -432,16 +440,16 @@ mod tests {
             Record::ShellProcess(ShellProcessRecord {
                 session: SessionId::from_number(0),
                 shell: 5,
-                grip: Grip::Marker("m".to_owned()),
+                grip: Grip::Marker("m".into()),
                 retired: true,
             }),
             Record::Exec(exec(argv, Place::Process(grip), Some(end))),
             Record::Exec(exec(
-                ExecWhat::Command("ls".to_owned()),
+                ExecWhat::Command("ls".into()),
                 Place::Shell(u64::MAX),
                 None,
             )),
-            Record::Exec(exec(ExecWhat::Fresh(String::new()), Place::Shell(0), None)),
+            Record::Exec(exec(ExecWhat::Fresh("".into()), Place::Shell(0), None)),
         ]
     }
 

@@ -4,6 +4,7 @@
 
 mod encoding;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -74,9 +75,9 @@ pub(super) struct ShellProcessRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Grip {
     /// By a control group of this name in the session's.
-    Cgroup(String),
+    Cgroup(Arc<str>),
     /// By the value of a variable.
-    Marker(String),
+    Marker(Arc<str>),
 }
 
 /// A command.

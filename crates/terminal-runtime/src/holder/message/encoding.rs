@@ -28,9 +28,19 @@ impl Request {
     pub fn encode_all<'a>(requests: impl IntoIterator<Item = &'a Self>) -> Vec<u8> {
         let mut writer = Writer::new();
         for request in requests {
+            writer.reserve(request.payload_bytes());
             request.encode(&mut writer);
         }
         writer.finish()
+    }
+
+    /// How many bytes it carries for others.
+    fn payload_bytes(&self) -> usize {
+        match self {
+            Self::Spawn(birth) => birth.record.len() + birth.plan.len(),
+            Self::Tell { lines, .. } => lines.len(),
+            _ => 0,
+        }
     }
 
     fn encode(&self, writer: &mut Writer) {
