@@ -96,6 +96,11 @@ pub const YOUTH_BEAT: Duration = Duration::from_millis(4);
 /// Groups of descriptors that the holder makes for one request.
 pub const MAX_UNITS_AHEAD: u64 = 64;
 
+/// Pairs of output streams that all sessions together keep for their next
+/// command, each at most one. Each takes four descriptors, here and in the
+/// holder.
+pub const MAX_KEPT_PAIRS: usize = 16;
+
 /// How long a holder without a daemon, and with nothing at work, waits for
 /// the next one.
 pub const HOLDER_LINGER: Duration = Duration::from_secs(600);

@@ -156,15 +156,22 @@ impl Spool {
     /// more: no reader, and nobody who still sends a part of it.
     #[must_use]
     pub fn reclaim(self) -> Option<File> {
-        let Shared { storage, head, .. } = Arc::into_inner(self.shared)?;
-        let storage = storage.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let used = storage.stored() > 0 || storage.dropped() > 0;
-        drop(storage);
-        let memory = Arc::into_inner(head)?;
+        let (memory, used) = self.into_memory()?;
         if used {
             memory.set_len(0).ok()?;
         }
         Some(memory)
+    }
+
+    /// Gives the memory file back as it is, and says whether something is in
+    /// it, if nobody else has this stream any more.
+    #[must_use]
+    pub fn into_memory(self) -> Option<(File, bool)> {
+        let Shared { storage, head, .. } = Arc::into_inner(self.shared)?;
+        let storage = storage.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let used = storage.stored() > 0 || storage.dropped() > 0;
+        drop(storage);
+        Some((Arc::into_inner(head)?, used))
     }
 
     /// An empty memory file for a new spool.

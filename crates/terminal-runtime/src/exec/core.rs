@@ -21,6 +21,7 @@ use super::order::{
 };
 use super::plan::Frames;
 use super::pulse::Pulse;
+use super::recycled::Recycling;
 use super::session::{Grounds, Session};
 use super::trees::{OpenGroups, SessionTrees, group_prefix};
 use crate::holder::{FoundHolder, HolderLink, Request, connect_or_start};
@@ -48,6 +49,7 @@ pub(super) struct CoreInner {
     open_groups: OpenGroups,
     pub frames: Frames,
     pub pulse: Arc<Pulse>,
+    pub recycling: Recycling,
     isolation: std::sync::OnceLock<Isolation>,
 }
 
@@ -101,11 +103,13 @@ impl Core {
                 open_groups: OpenGroups::default(),
                 frames: Frames::default(),
                 pulse: Arc::new(Pulse::start(YOUTH_BEAT)),
+                recycling: Recycling::default(),
                 isolation: std::sync::OnceLock::new(),
             }),
         };
         let adopted = core.adopt(slots).await;
         core.tidy();
+        core.inner.recycling.attend(&core.inner);
         let aging = Arc::downgrade(&core.inner);
         tokio::spawn(async move {
             loop {
@@ -203,6 +207,7 @@ impl Core {
             exec.remove();
         }
         forget.extend([session.key, session.count_key].map(|key| Request::Forget { key }));
+        forget.extend(self.inner.recycling.clear(*id));
         forget.push(Request::ForgetGroups);
         self.inner.link.send(&forget);
         Ok(())

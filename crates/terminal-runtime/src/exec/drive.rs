@@ -161,6 +161,9 @@ impl Exec {
         {
             tree.kill_until_gone().await;
         }
+        if stop.is_some() || !matches!(ended, ProcessEnd::Exited(_)) {
+            self.keep_streams(ended);
+        }
         let session = &self.inner.session;
         let trees = &session.trees;
         let past = match stop {
@@ -379,7 +382,7 @@ impl Exec {
                 () = closed.cancelled() => {}
             }
         }
-        drop(flows);
+        self.inner.return_pipes(flows);
         self.inner.flowing.store(false, Ordering::Release);
         if lock(&self.inner.record).forgotten {
             self.let_go();

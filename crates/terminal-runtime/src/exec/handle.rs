@@ -14,6 +14,7 @@ use super::error::CoreError;
 use super::lock;
 use super::order::{Chunk, ExecEnd, ExecId, ExecInfo, ExecState, Scope, Stream, TerminalSize};
 use super::record::{ExecRecord, Record, StopReason};
+use super::recycled::Reuse;
 use super::session::Session;
 use super::sets::Loan;
 use crate::holder::{Key, Request};
@@ -84,6 +85,8 @@ pub(super) struct ExecInner {
     /// What it has of its shell's set of streams, while it has no slot of its
     /// own with the holder.
     pub loan: Mutex<Option<Loan>>,
+    /// What becomes of streams of its own.
+    pub reuse: Mutex<Reuse>,
 }
 
 impl ExecInner {
@@ -276,6 +279,7 @@ impl Exec {
         let key = self.inner.key;
         match &*lock(&self.inner.loan) {
             Some(loan) => loan.ledger.strike(key),
+            None if self.leave_streams(&core) => {}
             None => core.link.send_later(Request::Forget { key }),
         }
     }

@@ -18,6 +18,7 @@ mod output;
 mod plan;
 mod pulse;
 mod record;
+mod recycled;
 mod session;
 mod sets;
 mod shell;

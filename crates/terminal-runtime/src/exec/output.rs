@@ -21,9 +21,10 @@ const LOOK_PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct Flow {
     source: FlowSource,
     spool: Spool,
-    /// Whether the pipe is used again, and its end may come before anybody has
-    /// opened it to write.
+    /// Whether the pipe is used again.
     lent: bool,
+    /// Whether its end may come before anybody has opened it to write.
+    unopened: bool,
     /// An end to write to that nobody writes to. While it is there, that
     /// nobody writes does not mean that nobody will.
     held_open: Option<OwnedFd>,
@@ -59,6 +60,7 @@ impl Flow {
             source: FlowSource::Unwatched(pipe),
             spool,
             lent: false,
+            unopened: false,
             held_open: None,
             relay: None,
             enlarged: false,
@@ -70,6 +72,7 @@ impl Flow {
     pub(super) fn lent(pipe: OwnedFd, spool: Spool) -> Self {
         Self {
             lent: true,
+            unopened: true,
             ..Self::of_pipe(pipe, spool)
         }
     }
@@ -116,6 +119,7 @@ impl Flow {
             source: FlowSource::Unwatched(terminal.try_clone()?.into()),
             spool,
             lent: false,
+            unopened: false,
             held_open: None,
             relay,
             enlarged: true,
@@ -167,7 +171,7 @@ impl Flow {
         }
         let source = std::mem::replace(&mut self.source, FlowSource::Closed);
         if let FlowSource::Unwatched(pipe) = source {
-            if self.lent {
+            if self.unopened {
                 self.held_open = sys::way_into(&pipe).ok().flatten();
             }
             self.source = match try_watch_descriptor(pipe, Interest::READABLE) {
@@ -226,6 +230,14 @@ pub(super) struct Flows {
 }
 
 impl Flows {
+    /// Keeps the pipes when they are at their end.
+    pub(super) fn keep_pipes(&mut self) {
+        self.stdout.lent = true;
+        if let Some(stderr) = &mut self.stderr {
+            stderr.lent = true;
+        }
+    }
+
     /// Moves output until the future is done.
     pub(super) async fn run_until<Output>(
         &mut self,

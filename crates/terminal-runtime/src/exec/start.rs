@@ -45,7 +45,7 @@ pub(super) struct Streams {
     pub loan: Option<Loan>,
 }
 
-fn internal(action: &'static str) -> impl Fn(io::Error) -> CoreError {
+pub(super) fn internal(action: &'static str) -> impl Fn(io::Error) -> CoreError {
     move |error| CoreError::Internal {
         message: format!("{action} failed: {error}"),
     }
@@ -55,7 +55,7 @@ fn missing() -> io::Error {
     io::ErrorKind::BrokenPipe.into()
 }
 
-fn part(unit: usize, part: u8) -> Source {
+pub(super) fn part(unit: usize, part: u8) -> Source {
     let unit = u8::try_from(unit).unwrap_or(u8::MAX);
     Source::Part { unit, part }
 }
@@ -100,6 +100,17 @@ impl CoreInner {
             terminal: None,
             loan: None,
         };
+        self.add_input(&mut streams, stdin).await?;
+        Ok(streams)
+    }
+
+    /// Gives a command with outputs its input.
+    pub(super) async fn add_input(
+        &self,
+        streams: &mut Streams,
+        stdin: &ExecStdin,
+    ) -> io::Result<()> {
+        let holder = self.link.holder();
         let [source, _, _] = &mut streams.slots;
         let [path, _, _] = &mut streams.paths;
         match stdin {
@@ -124,7 +135,7 @@ impl CoreInner {
                 streams.units.extend([log.unit.id, pipe.unit.id]);
             }
         }
-        Ok(streams)
+        Ok(())
     }
 
     /// A terminal for a command.
@@ -153,7 +164,7 @@ impl CoreInner {
         })
     }
 
-    async fn streams(&self, key: Key, order: &ExecOrder) -> Result<Streams, CoreError> {
+    pub(super) async fn streams(&self, key: Key, order: &ExecOrder) -> Result<Streams, CoreError> {
         let made = match order.pty {
             Some(size) => self.terminal(key, size).await,
             None => self.pipes(key, &order.stdin).await,
@@ -172,8 +183,10 @@ impl Core {
         let core = &self.inner;
         let key = core.link.new_key();
         let planned = core.planned(session, &order)?;
-        let streams = core.streams(key, &order).await?;
-        let (plan, grip) = core.planted(session, &order, planned)?;
+        let streams = core.process_streams(session.id, key, &order).await?;
+        let reuse = core.reuse_of(&order, &streams);
+        let planted = core.planted(session, &order, planned);
+        let (plan, grip) = planted.inspect_err(|_| core.drop_units(&streams.units))?;
         let record = new_record(session, &order, Place::Process(grip.clone()));
         let end = core.link.end_of(key);
         core.link.send(&[
@@ -188,6 +201,7 @@ impl Core {
             }),
         ]);
         let (exec, flows) = self.new_exec(session, key, record, streams, order.kept);
+        *super::lock(&exec.inner.reuse) = reuse;
         core.introduce(&exec);
         let drive = exec.clone().drive_process(flows, end, grip);
         Ok((exec, Box::pin(drive)))
@@ -296,6 +310,7 @@ impl Core {
             removed: AtomicBool::new(false),
             kept,
             loan: Mutex::new(streams.loan),
+            reuse: Mutex::default(),
         };
         let exec = Exec {
             inner: Arc::new(inner),

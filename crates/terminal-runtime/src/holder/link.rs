@@ -396,10 +396,10 @@ impl Inner {
     }
 }
 
-/// Adds a request to those that have time. A slot that is forgotten need not
-/// be settled.
+/// Adds a request to those that have time. A slot that goes need not be
+/// settled.
 fn add_later(later: &mut Vec<Request>, request: Request) {
-    if let Request::Forget { key } = request {
+    if let Request::Forget { key } | Request::Recycle { key, .. } = request {
         later.retain(|waiting| *waiting != Request::Settle { key });
     }
     later.push(request);
@@ -439,12 +439,19 @@ mod tests {
         let (link, holder) = link();
         link.send_later(Request::Settle { key: 1 });
         link.send_later(Request::Settle { key: 2 });
+        link.send_later(Request::Settle { key: 4 });
         link.send_later(Request::Forget { key: 1 });
+        let recycle = Request::Recycle {
+            key: 4,
+            written: true,
+        };
+        link.send_later(recycle.clone());
         assert_eq!(told(&holder), None);
         link.send(&[Request::Show { key: 3 }]);
         let all = [
             Request::Settle { key: 2 },
             Request::Forget { key: 1 },
+            recycle,
             Request::Show { key: 3 },
         ];
         assert_eq!(told(&holder).unwrap(), all);

@@ -198,6 +198,7 @@ impl Holder {
             Request::Settle { key } => self.table.settle(key),
             Request::CloseInput { key } => self.table.close_input(key),
             Request::Forget { key } => self.table.forget(key),
+            Request::Recycle { key, written } => self.table.recycle(key, written),
             Request::ForgetGroups => self.table.launcher.forget_groups(),
             Request::Drop { units } => self.table.drop_units(&units),
             Request::Signal { key, signal } => self.table.signal(key, signal),

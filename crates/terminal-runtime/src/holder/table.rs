@@ -158,7 +158,8 @@ impl Table {
     pub(super) fn spawn(&mut self, birth: Birth) -> Result<(), LaunchFailure> {
         let units = self.take_units(&birth.units);
         let mut slot = Slot::new(birth.record, units);
-        let launched = self.launch(&slot.units, &birth.slots, &birth.plan);
+        let launched = reopen(&mut slot.units)
+            .and_then(|()| self.launch(&slot.units, &birth.slots, &birth.plan));
         for unit in &mut slot.units {
             unit.close_process_part();
         }
@@ -262,6 +263,18 @@ impl Table {
         self.slots.remove(&key);
     }
 
+    /// Drops a slot but for its outputs, which are spare from now on.
+    pub(super) fn recycle(&mut self, key: Key, written: bool) {
+        let units = self.slots.remove(&key).map(|slot| slot.units);
+        for mut unit in units.into_iter().flatten() {
+            unit.close_process_part();
+            let is_output = unit.kind == UnitKind::Output;
+            if is_output && (!written || unit.empty().is_ok()) {
+                self.units.insert(unit.id, unit);
+            }
+        }
+    }
+
     pub(super) fn drop_units(&mut self, ids: &[u64]) {
         for id in ids {
             self.units.remove(id);
@@ -305,6 +318,18 @@ impl Table {
     }
 }
 
+/// Gives outputs that an earlier process had an end to write to.
+fn reopen(units: &mut [HeldUnit]) -> Result<(), LaunchFailure> {
+    for (entry, unit) in units.iter_mut().enumerate() {
+        unit.reopen_process_part().map_err(|error| LaunchFailure {
+            step: LaunchStep::Descriptors,
+            errno: error.raw_os_error().unwrap_or_default(),
+            entry: u32::try_from(entry).unwrap_or(u32::MAX),
+        })?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,5 +365,57 @@ mod tests {
         assert!(slot.units.iter().all(|unit| unit.part(1).is_none()));
         table.forget(2);
         assert_eq!(table.slots.get(&1).map(|slot| slot.units.len()), Some(1));
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(halter_portable)))]
+    fn outputs_are_spare_again_without_a_byte_and_are_opened_for_the_next() {
+        use std::fs::File;
+        use std::io::Read;
+
+        // The size of the file, and whether somebody can write to the pipe.
+        let looks = |unit: &HeldUnit| {
+            let file = unit.part(2).unwrap().try_clone_to_owned().unwrap();
+            let size = File::from(file).metadata().unwrap().len();
+            (size, unit.part(1).is_some())
+        };
+        let mut table = Table::new().unwrap();
+        let outputs = [UnitKind::Output, UnitKind::Output].map(|kind| table.make(kind).unwrap());
+        let input = table.make(UnitKind::Input).unwrap();
+        let [first, second] = outputs;
+        table.put(1, Vec::new(), &[first, second, input]);
+        let file = |slot: &Slot| {
+            let file = slot.units.first().and_then(|unit| unit.part(2));
+            File::from(file.unwrap().try_clone_to_owned().unwrap())
+        };
+        file(table.slots.get(&1).unwrap()).set_len(7).unwrap();
+        table.recycle(1, true);
+        assert!(table.slots.is_empty() && table.unit(input).is_none());
+        for id in outputs {
+            assert_eq!(looks(table.unit(id).unwrap()), (0, false));
+        }
+        // What is empty is not emptied, and what is not there not recycled.
+        table.put(2, Vec::new(), &outputs);
+        file(table.slots.get(&2).unwrap()).set_len(7).unwrap();
+        table.recycle(2, false);
+        table.recycle(2, false);
+        assert_eq!(looks(table.unit(first).unwrap()), (7, false));
+
+        let mut units = table.take_units(&outputs);
+        reopen(&mut units).unwrap();
+        let [unit, _] = units.as_mut_slice() else {
+            panic!("there are two");
+        };
+        let part = |unit: &HeldUnit, index: usize| {
+            let part = unit.part(index).unwrap();
+            File::from(part.try_clone_to_owned().unwrap())
+        };
+        let flags = rustix::fs::fcntl_getfl(part(unit, 1)).unwrap();
+        assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK));
+        rustix::io::write(part(unit, 1), b"next").unwrap();
+        unit.close_process_part();
+        let mut found = String::new();
+        part(unit, 0).read_to_string(&mut found).unwrap();
+        assert_eq!(found, "next");
     }
 }

@@ -4,13 +4,17 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use halter_exec::Spool;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, ftruncate};
 
 use super::journal::read;
 use super::message::{Unit, UnitKind};
+use crate::sys;
 
 /// The part that a process is given.
 pub(super) const PROCESS_PART: usize = 1;
+
+/// The part that an output is kept in.
+const FILE_PART: usize = 2;
 
 /// One group. A part that is closed is `None`.
 #[derive(Debug)]
@@ -70,6 +74,21 @@ impl HeldUnit {
         if let Some(part) = self.parts.get_mut(PROCESS_PART) {
             *part = None;
         }
+    }
+
+    /// Opens what the process needs, if it was closed after an earlier one.
+    pub(super) fn reopen_process_part(&mut self) -> io::Result<()> {
+        let [Some(read), write @ None, _] = self.parts.as_mut_slice() else {
+            return Ok(());
+        };
+        *write = Some(sys::new_write_end(read.as_fd())?);
+        Ok(())
+    }
+
+    /// Takes away what an output has kept.
+    pub(super) fn empty(&self) -> io::Result<()> {
+        self.part(FILE_PART)
+            .map_or(Ok(()), |file| Ok(ftruncate(file, 0)?))
     }
 
     /// Closes the end that is written to.

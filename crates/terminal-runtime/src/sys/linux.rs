@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
     socket_with,
@@ -137,10 +138,19 @@ pub(crate) fn descriptor_path(pid: i32, number: i32) -> Option<PathBuf> {
 /// Another way into a pipe whose read end this is: bytes of a terminal pass
 /// through it without ever being in the memory of this program.
 pub(crate) fn way_into(pipe: &OwnedFd) -> io::Result<Option<OwnedFd>> {
-    use rustix::fs::{Mode, OFlags, open};
+    open_to_write(pipe.as_fd(), OFlags::NONBLOCK).map(Some)
+}
+
+/// A new write end, for a process, of a pipe whose read end this is.
+pub(crate) fn new_write_end(pipe: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // There is somebody who reads: this does not wait.
+    open_to_write(pipe, OFlags::empty())
+}
+
+fn open_to_write(pipe: BorrowedFd<'_>, more: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Ok(Some(open(path, flags, Mode::empty())?))
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | more;
+    Ok(open(path, flags, Mode::empty())?)
 }
 
 /// After which time the number of a command's process is asked for: its tree

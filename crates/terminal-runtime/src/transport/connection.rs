@@ -176,6 +176,8 @@ impl<Sink: AsyncWrite + Unpin + Send + 'static> Connection<Sink> {
                 // Its output is taken into memory only when it can go out.
                 let mut sink = self.sender.sink.lock().await;
                 let line = self.service.result_line(id, &order);
+                // However slow the client: nothing of it is needed any more.
+                drop(order);
                 sink.write_all(&line).await?;
                 sink.flush().await
             }

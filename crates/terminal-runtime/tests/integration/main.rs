@@ -25,6 +25,7 @@ mod people;
 mod places;
 mod plain;
 mod privileges;
+mod recycled;
 mod restart;
 mod runtime;
 mod schema;

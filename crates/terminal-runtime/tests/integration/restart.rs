@@ -10,7 +10,7 @@ use crate::plain::{Plain, request};
 use crate::runtime::{Plan, Runtime, until};
 
 /// Kills a runtime and starts it again where it was.
-fn crash(mut runtime: Runtime) -> Runtime {
+pub fn crash(mut runtime: Runtime) -> Runtime {
     runtime.signal(Signal::KILL);
     runtime.wait();
     let directory = std::mem::replace(&mut runtime.directory, tempfile::tempdir().unwrap());

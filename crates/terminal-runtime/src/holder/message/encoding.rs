@@ -126,6 +126,11 @@ impl Request {
                 write_numbers(writer, units);
                 writer.byte((*working).into());
             }
+            Self::Recycle { key, written } => {
+                writer.byte(17);
+                writer.number(*key);
+                writer.byte((*written).into());
+            }
         }
     }
 
@@ -204,6 +209,10 @@ impl Request {
                 record: reader.bytes("a record")?.to_vec(),
                 units: read_numbers(reader)?,
                 working: reader.byte("a flag")? != 0,
+            },
+            17 => Self::Recycle {
+                key: reader.number("a slot")?,
+                written: reader.byte("a flag")? != 0,
             },
             other => {
                 return Err(CodecError::Unknown {

@@ -10,7 +10,7 @@ use halter_exec::LaunchFailure;
 
 /// The version of this vocabulary. `Hello`, `Welcome` and `Refused` stay
 /// readable for every later version.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// The name of a slot, chosen by the daemon.
 pub type Key = u64;
@@ -236,9 +236,17 @@ pub enum Request {
         /// The slot.
         key: Key,
     },
+    /// Drop a slot, and keep its outputs for one that is to come: without an
+    /// end to write to, which the next process gets anew.
+    Recycle {
+        /// The slot, whose process has ended and whose pipes nobody writes to.
+        key: Key,
+        /// Whether there is something in the files, which are emptied then.
+        written: bool,
+    },
     /// Close what is kept open of control groups, since some of them go.
     ForgetGroups,
-    /// Drop units that were never used.
+    /// Drop units that are in no slot.
     Drop {
         /// Which.
         units: Vec<u64>,

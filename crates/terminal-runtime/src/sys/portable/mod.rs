@@ -5,7 +5,7 @@ mod framing;
 mod place;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -73,6 +73,11 @@ pub(crate) fn descriptor_path(_: i32, _: i32) -> Option<PathBuf> {
 /// A terminal's bytes go to their file without a detour.
 pub(crate) fn way_into(_: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(None)
+}
+
+/// Descriptors have no names by which they could be opened again.
+pub(crate) fn new_write_end(_: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// After which time the number of a command's process is asked for: nothing

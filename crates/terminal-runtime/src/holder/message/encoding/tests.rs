@@ -64,6 +64,7 @@ fn request() -> impl Strategy<Value = Request> {
         any::<u64>().prop_map(|key| Request::Settle { key }),
         any::<u64>().prop_map(|key| Request::CloseInput { key }),
         any::<u64>().prop_map(|key| Request::Forget { key }),
+        (any::<u64>(), any::<bool>()).prop_map(|(key, written)| Request::Recycle { key, written }),
         vec(any::<u64>(), 0..5).prop_map(|units| Request::Drop { units }),
         (any::<u64>(), any::<i32>()).prop_map(|(key, signal)| Request::Signal { key, signal }),
         any::<u64>().prop_map(|key| Request::Show { key }),
