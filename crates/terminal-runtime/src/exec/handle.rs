@@ -274,7 +274,11 @@ impl Exec {
         if self.inner.flowing.load(Ordering::Acquire) {
             lock(&self.inner.record).forgotten = true;
             self.put_record();
-            return;
+            // Whoever moves its output looks at that once it has come to its
+            // end, which may have been just now.
+            if self.inner.flowing.load(Ordering::Acquire) {
+                return;
+            }
         }
         let key = self.inner.key;
         match &*lock(&self.inner.loan) {
