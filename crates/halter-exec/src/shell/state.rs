@@ -87,7 +87,12 @@ impl ShellState {
     /// The state as bytes; see [`decode`](Self::decode).
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer(vec![VERSION]);
+        let lines = self
+            .running
+            .as_ref()
+            .map_or(0, |running| running.lines.len());
+        let mut writer = Writer(Vec::with_capacity(lines + ROOM));
+        writer.0.push(VERSION);
         writer.bytes(self.program.as_os_str().as_bytes());
         writer.flag(self.script);
         writer.bytes(self.cwd.as_os_str().as_bytes());
@@ -215,6 +220,9 @@ impl RunningState {
 
 /// Grows with every change of the encoding.
 const VERSION: u8 = 2;
+
+/// Most states fit into so many bytes, but for the lines of the command.
+const ROOM: usize = 256;
 
 struct Writer(Vec<u8>);
 

@@ -20,7 +20,8 @@ pub(super) fn word(path: &Path) -> Cow<'_, OsStr> {
 
 /// In single quotes, where only the single quote itself means anything.
 pub(super) fn quote(value: &OsStr) -> OsString {
-    let mut quoted = vec![b'\''];
+    let mut quoted = Vec::with_capacity(value.len() + 2);
+    quoted.push(b'\'');
     for byte in value.as_bytes() {
         match byte {
             b'\'' => quoted.extend_from_slice(b"'\\''"),

@@ -253,6 +253,9 @@ impl ProcessTree {
         let leader = self.leader.pid;
         match &self.grip {
             TreeGrip::Cgroup(cgroup) | TreeGrip::Lent(cgroup) => {
+                if cgroup.has_only(leader) {
+                    return Vec::new();
+                }
                 let pids = cgroup.members().into_iter();
                 living(cgroup, pids.filter(|pid| *pid != leader))
             }

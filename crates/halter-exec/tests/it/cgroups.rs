@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use halter_exec::{Cgroup, Launcher, PidFd, Signal, launch};
+use halter_exec::{Bystanders, Cgroup, HeldTree, Launcher, PidFd, Signal, launch};
 
 use crate::launch::{end_of, on_null, sh_plan};
 use crate::support::eventually;
@@ -74,6 +74,40 @@ fn a_signal_reaches_every_member() {
     assert_eq!(group.signal(Signal::TERM), 2);
     assert!(group.gone_within(LONG));
     assert_eq!(end_of(&child).status.signal, Some(15));
+}
+
+#[test]
+fn who_follows_a_leader_is_seen_time_and_again_also_in_a_group_below() {
+    let Some(place) = Place::new() else { return };
+    let group = Cgroup::create(&place.0, "one").unwrap();
+    let sleeper = |group: &Cgroup| {
+        let mut plan = sh_plan("exec sleep 300");
+        plan.cgroup = Some(group.path().to_owned());
+        on_null(|slots| launch(&plan, slots)).unwrap()
+    };
+    let end = |child: &halter_exec::Launched| {
+        child.pidfd.send(Signal::KILL).unwrap();
+        end_of(child);
+    };
+    let leader = sleeper(&group);
+    let tree = HeldTree::in_cgroup(leader.pid, Cgroup::open(group.path()).unwrap());
+    let nobody = Bystanders::default();
+    for _ in 0..2 {
+        assert_eq!(tree.followers(), nobody);
+        let beside = sleeper(&group);
+        assert_ne!(tree.followers(), nobody);
+        end(&beside);
+        assert_eq!(tree.followers(), nobody);
+        let inner = Cgroup::create(group.path(), "inner").unwrap();
+        let below = sleeper(&inner);
+        assert_ne!(tree.followers(), nobody);
+        end(&below);
+        assert_eq!(tree.followers(), nobody);
+        assert!(inner.gone_within(LONG));
+        inner.remove().unwrap();
+    }
+    end(&leader);
+    assert_eq!(tree.followers(), nobody);
 }
 
 #[test]

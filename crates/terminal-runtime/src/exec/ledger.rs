@@ -32,6 +32,8 @@ pub(super) struct JournalRecord {
 impl JournalRecord {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
+        let command = self.command.as_ref().map_or(0, |start| start.record.len());
+        writer.reserve(self.state.len() + command);
         writer.number(self.commands);
         writer.bytes(&self.state);
         writer.byte(self.command.is_some().into());

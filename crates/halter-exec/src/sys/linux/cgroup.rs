@@ -23,6 +23,7 @@ const MOUNT_POINTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
 const KILL: &str = "cgroup.kill";
 const EVENTS: &str = "cgroup.events";
+const PROCS: &str = "cgroup.procs";
 
 /// How long a freeze may take before the kill goes on without it.
 const FREEZE_WAIT: Duration = Duration::from_millis(100);
@@ -42,6 +43,8 @@ pub struct Cgroup {
     directory: File,
     /// Says what happens in it; opened when that is first asked.
     events: OnceLock<File>,
+    /// Says who is in it; the same.
+    procs: OnceLock<File>,
 }
 
 impl Cgroup {
@@ -86,6 +89,7 @@ impl Cgroup {
             path,
             directory,
             events: OnceLock::new(),
+            procs: OnceLock::new(),
         })
     }
 
@@ -116,6 +120,31 @@ impl Cgroup {
     #[must_use]
     pub fn members(&self) -> Vec<i32> {
         members_of(&self.path)
+    }
+
+    /// Whether this process is the only member, as far as that can be seen at
+    /// little cost, time and again.
+    pub(crate) fn has_only(&self, pid: i32) -> bool {
+        let only = format!("{pid}\n");
+        let mut text = [0; 32];
+        let read = self
+            .file(&self.procs, PROCS)
+            .and_then(|procs| procs.read_at(&mut text, 0));
+        let read = read.ok().and_then(|length| text.get(..length));
+        read == Some(only.as_bytes())
+            && self
+                .directory
+                .metadata()
+                .is_ok_and(|found| has_no_directories(&found))
+    }
+
+    /// One of its files, opened once.
+    fn file<'a>(&self, place: &'a OnceLock<File>, name: &str) -> io::Result<&'a File> {
+        if let Some(file) = place.get() {
+            return Ok(file);
+        }
+        let opened = File::open(self.path.join(name))?;
+        Ok(place.get_or_init(|| opened))
     }
 
     /// Whether this process is (still) a member.
@@ -175,13 +204,7 @@ impl Cgroup {
 
     /// Whether its events have this line now.
     fn events_have(&self, line: &str) -> io::Result<bool> {
-        let events = match self.events.get() {
-            Some(events) => events,
-            None => {
-                let opened = File::open(self.path.join(EVENTS))?;
-                self.events.get_or_init(|| opened)
-            }
-        };
+        let events = self.file(&self.events, EVENTS)?;
         // Read from the start it shows what is so now.
         let mut text = [0; MAX_EVENTS_BYTES];
         let length = events.read_at(&mut text, 0)?;
@@ -315,7 +338,7 @@ pub(crate) fn open_limit_group(path: &Path) -> io::Result<OwnedFd> {
 pub(crate) fn open_procs(directory: impl AsFd) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags, openat};
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    Ok(openat(directory, "cgroup.procs", flags, Mode::empty())?)
+    Ok(openat(directory, PROCS, flags, Mode::empty())?)
 }
 
 /// Living members of the group with this directory, of either version.
@@ -326,7 +349,7 @@ pub(super) fn members_of(path: &Path) -> Vec<i32> {
 }
 
 fn collect_members(path: &Path, pids: &mut Vec<i32>) {
-    if let Ok(text) = fs::read_to_string(path.join("cgroup.procs")) {
+    if let Ok(text) = fs::read_to_string(path.join(PROCS)) {
         pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
     }
     for below in directories_in(path) {
@@ -344,9 +367,13 @@ pub(super) fn remove_recursively(path: &Path) -> io::Result<()> {
     }
 }
 
+/// A directory's link count is two and one for each directory in it.
+fn has_no_directories(directory: &fs::Metadata) -> bool {
+    directory.nlink() == 2
+}
+
 fn directories_in(path: &Path) -> Vec<PathBuf> {
-    // A directory's link count is two and one for each directory in it.
-    if fs::metadata(path).is_ok_and(|found| found.nlink() == 2) {
+    if fs::metadata(path).is_ok_and(|found| has_no_directories(&found)) {
         return Vec::new();
     }
     let Ok(entries) = fs::read_dir(path) else {

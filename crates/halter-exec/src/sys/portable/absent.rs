@@ -56,6 +56,10 @@ impl Cgroup {
         match self.0 {}
     }
 
+    pub(crate) fn has_only(&self, _: i32) -> bool {
+        match self.0 {}
+    }
+
     /// Whether this process is a member.
     #[must_use]
     pub fn contains(&self, _: i32) -> bool {
