@@ -5,6 +5,7 @@
 //! Every figure is a ratio against a floor, or a size, measured in the same
 //! run: interleaved, in processes of their own, the median of several.
 
+pub mod core;
 pub mod cost;
 pub mod measure;
 pub mod provider;

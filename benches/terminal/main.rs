@@ -58,7 +58,7 @@ fn main() -> anyhow::Result<()> {
             tell(&block_on(spawned)?)
         }
         ["--child", "runtime", ballast] => block_on(commands::runtime(ballast.parse()?)),
-        ["--child", "raw-shell", count] => tell(&raw_shell::run(count.parse()?)?),
+        ["--child", "raw-shell", count, command] => tell(&raw_shell::run(count.parse()?, command)?),
         ["--child", "raw-pipe", count] => tell(&bytes::raw_pipe(count.parse()?)?),
         ["--child", "stream", socket, count] => {
             tell(&block_on(bytes::stream(socket, count.parse()?))?)
@@ -115,7 +115,13 @@ fn rate(count: f64, time: Duration) -> f64 {
     count / time.as_secs_f64()
 }
 
-/// Prints a claim about two rates, round by round: ours and the floor's.
+/// The middle ratio of two rates, round by round: ours and the floor's.
+fn percent(rates: &[(f64, f64)]) -> f64 {
+    let ratio = |(ours, floor): &(f64, f64)| 100.0 * ours / floor;
+    median(rates.iter().map(ratio).collect())
+}
+
+/// Prints a claim about two rates.
 fn compare(what: &str, unit: &str, rates: &[(f64, f64)], goal: Goal) {
     let middle = |value: fn(&(f64, f64)) -> f64| median(rates.iter().map(value).collect());
     Ratio {
@@ -123,7 +129,7 @@ fn compare(what: &str, unit: &str, rates: &[(f64, f64)], goal: Goal) {
         measured: middle(|(ours, _)| *ours),
         floor: middle(|(_, floor)| *floor),
         unit,
-        percent: middle(|(ours, floor)| 100.0 * ours / floor),
+        percent: percent(rates),
         goal,
     }
     .print();

@@ -17,13 +17,13 @@ struct Shell {
     records: BufReader<File>,
 }
 
-/// Runs so many commands of a shell itself.
-pub fn run(count: u32) -> anyhow::Result<Cost> {
+/// Runs a command so many times.
+pub fn run(count: u32, command: &str) -> anyhow::Result<Cost> {
     let mut shell = Shell::start()?;
-    shell.command()?;
+    shell.command(command)?;
     let (before, started) = (own_cpu()?, Instant::now());
     for _ in 0..count {
-        shell.command()?;
+        shell.command(command)?;
     }
     let wall = started.elapsed();
     // Its time is ours to count once it is collected.
@@ -56,11 +56,11 @@ impl Shell {
         })
     }
 
-    fn command(&mut self) -> anyhow::Result<()> {
+    fn command(&mut self, command: &str) -> anyhow::Result<()> {
         let (stdout, to_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr, to_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
         let line = format!(
-            "{{ eval ':'; }} </dev/null >/proc/{own}/fd/{out} 2>/proc/{own}/fd/{err} 9>&-; \
+            "{{ eval '{command}'; }} </dev/null >/proc/{own}/fd/{out} 2>/proc/{own}/fd/{err} 9>&-; \
              printf '%d %s\\0' \"$?\" \"$PWD\" >&9\n",
             own = std::process::id(),
             out = to_stdout.as_raw_fd(),

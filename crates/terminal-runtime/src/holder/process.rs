@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use halter_exec::{Signal, reap_any};
+use halter_exec::{Launcher, Signal, reap_any};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid, getuid, kill_process_group};
@@ -39,7 +39,7 @@ pub fn run(path: &Path) -> io::Result<()> {
         ends: ChildEnds::watch()?,
         daemon: None,
         outbox: Outbox::default(),
-        table: Table::new()?,
+        table: Table::new(Launcher::instead_of_own_streams())?,
         arriving: Arriving::default(),
         alone_since: Instant::now(),
     };
@@ -389,7 +389,7 @@ mod tests {
             ends: ChildEnds::watch().unwrap(),
             daemon: Some(daemon),
             outbox: Outbox::default(),
-            table: Table::new().unwrap(),
+            table: Table::new(Launcher::new()).unwrap(),
             arriving: Arriving::default(),
             alone_since: Instant::now(),
         };

@@ -72,7 +72,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(launcher: Launcher) -> io::Result<Self> {
         let null = std::fs::File::options()
             .read(true)
             .write(true)
@@ -84,7 +84,7 @@ impl Table {
             keys_by_pid: HashMap::new(),
             // Above the numbers a child is given, so that it need not move it.
             null: fcntl_dupfd_cloexec(null, MAX_TARGET_FD + 1)?,
-            launcher: Launcher::new(),
+            launcher,
             untold: Vec::new(),
         })
     }
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_journal_tells_of_work_as_long_as_its_streams_are_there() {
-        let mut table = Table::new().unwrap();
+        let mut table = Table::new(Launcher::new()).unwrap();
         let journal = table.make(UnitKind::Journal).unwrap();
         let streams = [UnitKind::Output, UnitKind::Output].map(|kind| table.make(kind).unwrap());
         let file = table.unit(journal).and_then(|unit| unit.part(0)).unwrap();
@@ -379,7 +379,7 @@ mod tests {
             let size = File::from(file).metadata().unwrap().len();
             (size, unit.part(1).is_some())
         };
-        let mut table = Table::new().unwrap();
+        let mut table = Table::new(Launcher::new()).unwrap();
         let outputs = [UnitKind::Output, UnitKind::Output].map(|kind| table.make(kind).unwrap());
         let input = table.make(UnitKind::Input).unwrap();
         let [first, second] = outputs;

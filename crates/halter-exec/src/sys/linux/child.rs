@@ -4,6 +4,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
 
+use super::places::OWN_STREAMS;
 use crate::launch::{LaunchStep, MAX_TARGET_FD};
 
 /// The plan as the child sees it: raw pointers into memory that the parent,
@@ -170,7 +171,9 @@ unsafe fn arrange_descriptors(plan: &mut RawPlan) -> Result<(), Failed> {
                 )?;
             }
         }
-        close_on_exec_from(3);
+        if plan.copy_below != OWN_STREAMS {
+            close_on_exec_from(OWN_STREAMS);
+        }
         for index in 0..plan.fds_len {
             let [source, target] = *plan.fds.add(index);
             check(libc::dup2(source, target), LaunchStep::Descriptors, index)?;

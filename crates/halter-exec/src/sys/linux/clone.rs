@@ -52,14 +52,15 @@ pub(crate) struct Spawner {
 }
 
 impl Spawner {
-    /// Takes note of the signals that are ignored now.
-    pub(crate) fn new() -> Self {
+    /// Takes note of the signals that are ignored now. Children may be handed
+    /// their standard streams in place of ours if these are of no use.
+    pub(crate) fn new(streams_of_no_use: bool) -> Self {
         Self {
             manner: Manner {
                 flags: SHARED | CLEAR_HANDLERS,
                 ignored: Some((1..=64).filter(|signal| ignores(*signal)).collect()),
             },
-            places: Places::reserve().ok(),
+            places: Places::reserve(streams_of_no_use).ok(),
         }
     }
 
@@ -301,7 +302,7 @@ mod tests {
     #[test]
     fn the_older_clone_call_works_alike() {
         for manner in [
-            Spawner::new().manner,
+            Spawner::new(false).manner,
             Manner {
                 flags: SHARED | PIDFD,
                 ignored: None,
@@ -316,7 +317,7 @@ mod tests {
     #[test]
     fn a_child_ignores_nothing_however_it_is_made() {
         // Rust programs ignore writes to nobody from the start.
-        let spawner = Spawner::new();
+        let spawner = Spawner::new(false);
         assert!(
             spawner
                 .manner
@@ -338,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_cannot_clear_handlers_is_asked_once() {
-        let mut spawner = Spawner::new();
+        let mut spawner = Spawner::new(false);
         // A flag that no kernel knows.
         spawner.manner.flags |= 1 << 62;
         let null = File::open("/dev/null").unwrap();
@@ -397,7 +398,7 @@ mod tests {
     #[test]
     fn a_child_has_its_descriptors_and_no_table_for_all_others() {
         let _alone = CROWDED.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut spawner = Spawner::new();
+        let mut spawner = Spawner::new(false);
         let table_size = |spawner: &mut Spawner| {
             let _crowd = crowd();
             let size = ["/bin/grep", "FDSize", "/proc/self/status"];
@@ -421,7 +422,7 @@ mod tests {
     #[test]
     fn where_a_child_must_copy_all_descriptors_that_is_found_out_once() {
         let _alone = CROWDED.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut spawner = Spawner::new();
+        let mut spawner = Spawner::new(false);
         // A flag that no kernel knows.
         spawner.places.as_mut().unwrap().copy_flags |= 1 << 20;
         assert_eq!(descriptors_of_child(&mut spawner), "0\n1\n2\n3\n");
@@ -431,7 +432,7 @@ mod tests {
     #[test]
     fn a_child_with_more_descriptors_than_places_copies_them() {
         let _alone = CROWDED.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut spawner = Spawner::new();
+        let mut spawner = Spawner::new(false);
         let crowd = crowd();
         let more: Vec<_> = crowd.iter().map(AsFd::as_fd).zip(3..15).collect();
         let said = said_by_child(&mut spawner, &more, &["/bin/echo", "hello"]);

@@ -4,7 +4,9 @@
 //! parent's descriptors, only to close nearly all of them: thousands, in a
 //! program that holds the streams of many others. A child made here shares
 //! the table until it copies the beginning of it, where it finds what it is
-//! to have. It changes nothing before that.
+//! to have. It changes nothing before that. Where this program has no use for
+//! its own standard streams, the child finds its own in their place, and
+//! copies nothing else.
 
 use std::ffi::{c_int, c_uint};
 use std::fs::File;
@@ -12,6 +14,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::{DupFlags, dup3, fcntl_dupfd_cloexec};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::launch::MAX_TARGET_FD;
 use crate::sys::ChildPlan;
@@ -19,6 +22,9 @@ use crate::sys::ChildPlan;
 /// How many places are reserved. A child that is given more descriptors
 /// copies everything.
 const PLACES: usize = 8;
+
+/// The first descriptor that is no standard stream.
+pub(super) const OWN_STREAMS: c_int = 3;
 
 /// Which descriptors of ours become which of the child's.
 #[derive(Debug)]
@@ -52,18 +58,25 @@ pub(super) struct Places {
     places: Vec<OwnedFd>,
     /// How many of them are not.
     taken: usize,
+    /// Whether our standard streams are places, too.
+    streams: bool,
+    /// Whether they are a child's now.
+    streams_taken: bool,
     pub copy_flags: c_uint,
 }
 
 impl Places {
-    /// Takes the lowest numbers that are free now and not a child's own.
-    pub(super) fn reserve() -> io::Result<Self> {
+    /// Takes the lowest numbers that are free now and not a child's own, and
+    /// the standard streams if they are to be `streams` of children.
+    pub(super) fn reserve(streams: bool) -> io::Result<Self> {
         let null = File::options().read(true).write(true).open("/dev/null")?;
         let place = |_| fcntl_dupfd_cloexec(&null, MAX_TARGET_FD + 1);
         Ok(Self {
             places: (0..PLACES).map(place).collect::<Result<_, _>>()?,
             null,
             taken: 0,
+            streams,
+            streams_taken: false,
             copy_flags: libc::CLOSE_RANGE_UNSHARE,
         })
     }
@@ -76,6 +89,19 @@ impl Places {
     }
 
     fn try_fill(&mut self, plan: &ChildPlan<'_>) -> io::Result<Arranged> {
+        if self.streams
+            && let [(input, 0), (output, 1), (error, 2)] = plan.fds.as_slice()
+        {
+            self.streams_taken = true;
+            dup2_stdin(input)?;
+            dup2_stdout(output)?;
+            dup2_stderr(error)?;
+            return Ok(Arranged {
+                pairs: Vec::new(),
+                copy_below: OWN_STREAMS,
+                copy_flags: self.copy_flags,
+            });
+        }
         let highest = self.places.iter().map(AsRawFd::as_raw_fd).max();
         let highest = highest.ok_or(io::ErrorKind::NotFound)?;
         let mut pairs = Vec::with_capacity(plan.fds.len());
@@ -99,6 +125,11 @@ impl Places {
 
     /// Frees the places: the child has what was in them.
     pub(super) fn clear(&mut self) {
+        if std::mem::take(&mut self.streams_taken) {
+            let _ = dup2_stdin(&self.null);
+            let _ = dup2_stdout(&self.null);
+            let _ = dup2_stderr(&self.null);
+        }
         for place in self.places.iter_mut().take(self.taken) {
             // A number that is open can always be made another's.
             let _ = dup3(&self.null, place, DupFlags::CLOEXEC);

@@ -40,7 +40,7 @@ pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Launched, LaunchFailure> {
 pub(crate) struct Spawner {}
 
 impl Spawner {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(_: bool) -> Self {
         Self {}
     }
 
