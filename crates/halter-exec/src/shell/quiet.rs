@@ -9,6 +9,8 @@
 pub(super) struct Effects {
     /// The shell's state is afterwards what it was.
     pub keeps_state: bool,
+    /// Functions or aliases may be others afterwards.
+    pub defines_code: bool,
     /// Something may be left running.
     pub starts_processes: bool,
     /// It may be a syntax error that Bash does not survive for long: after
@@ -26,9 +28,14 @@ impl Effects {
         let separators = |text: &str| text.replace("&&", ";").replace("||", ";");
         let parts = separators(joined.trim_end_matches([' ', '\n']));
         let mut kinds = parts.split([';', '|', '\n']).map(Kind::of);
-        let keeps_state = is_plain(&joined) && kinds.clone().all(|kind| kind != Kind::Anything);
+        let plain = is_plain(&joined);
+        let keeps_state = plain
+            && kinds
+                .clone()
+                .all(|kind| matches!(kind, Kind::Harmless | Kind::Program));
         Self {
             keeps_state,
+            defines_code: !plain || kinds.clone().any(|kind| kind == Kind::Anything),
             starts_processes: !(keeps_state
                 && kinds.next() == Some(Kind::Harmless)
                 && kinds.next().is_none()),
@@ -69,6 +76,8 @@ enum Kind {
     Harmless,
     /// A program, which cannot reach the shell.
     Program,
+    /// A builtin that changes the state, but defines no code.
+    Change,
     /// Anything else.
     Anything,
 }
@@ -79,6 +88,9 @@ impl Kind {
         let Some(first) = words.next() else {
             return Self::Anything;
         };
+        if is_assignment(first) && words.next().is_none() && !part.contains('&') {
+            return Self::Change;
+        }
         // A lone `&` would start a job; a first word that is quoted, assigns,
         // redirects or is a variable is not worth understanding.
         if part.contains('&') || first.contains(['=', '\'', '"', '$', '<', '>', '*', '?']) {
@@ -87,15 +99,32 @@ impl Kind {
         if HARMLESS_BUILTINS.contains(&first) {
             return Self::Harmless;
         }
-        if first.contains('/') || !SHELL_WORDS.contains(&first) {
+        if CHANGING_BUILTINS.contains(&first) {
+            return Self::Change;
+        }
+        let known = SHELL_WORDS.contains(&first) || OTHER_SHELLS_WORDS.contains(&first);
+        if first.contains('/') || !known {
             return Self::Program;
         }
         Self::Anything
     }
 }
 
+/// Whether a word gives a variable a value.
+fn is_assignment(word: &str) -> bool {
+    let name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    word.split_once('=').is_some_and(|(before, _)| {
+        !before.is_empty()
+            && before.bytes().all(name)
+            && !before.starts_with(|first: char| first.is_ascii_digit())
+    })
+}
+
 /// Builtins that change nothing, whatever plain words follow.
 const HARMLESS_BUILTINS: &[&str] = &[":", "[", "echo", "false", "pwd", "test", "true"];
+
+/// Builtins that change only directory, variables and such.
+const CHANGING_BUILTINS: &[&str] = &["cd", "chdir", "export", "umask"];
 
 /// True if the state holds something that could run instead of, or besides, a
 /// program: functions, aliases, traps of the user's own.
@@ -107,6 +136,47 @@ pub(super) fn defines_code(snapshot: &[u8]) -> bool {
             || (line.starts_with(b"trap -- ") && !own(line))
     })
 }
+
+/// Builtins and keywords of other shells that may change their state, and that
+/// Bash does not have.
+const OTHER_SHELLS_WORDS: &[&str] = &[
+    "-",
+    "array",
+    "autoload",
+    "bindkey",
+    "bye",
+    "chdir",
+    "emulate",
+    "end",
+    "float",
+    "foreach",
+    "functions",
+    "global",
+    "integer",
+    "limit",
+    "nameref",
+    "nocorrect",
+    "noglob",
+    "print",
+    "private",
+    "r",
+    "rehash",
+    "rename",
+    "repeat",
+    "sched",
+    "setopt",
+    "ttyctl",
+    "unfunction",
+    "unhash",
+    "unlimit",
+    "unsetopt",
+    "vared",
+    "whence",
+    "zcompile",
+    "zle",
+    "zmodload",
+    "zstyle",
+];
 
 /// Bash's builtins and keywords: what `compgen -b; compgen -k` lists.
 const SHELL_WORDS: &[&str] = &[
@@ -212,6 +282,39 @@ mod tests {
         ] {
             assert!(Effects::of(text).keeps_state, "{text}");
             assert!(Effects::of(text).starts_processes, "{text}");
+            assert!(!Effects::of(text).defines_code, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_changes_the_state_need_not_define_code() {
+        for text in [
+            "cd /tmp",
+            "cd src && make",
+            "chdir src",
+            "export A=1; umask 022",
+            "A=1",
+            "A=$b; make",
+        ] {
+            let effects = Effects::of(text);
+            assert!(!effects.keeps_state && !effects.defines_code, "{text}");
+        }
+        for text in [
+            "alias ls=cd",
+            "f() { :; }",
+            "function f { :; }",
+            "eval x",
+            ". file",
+            "autoload f",
+            "trap 'alias ls=cd' EXIT",
+            "cd src; alias ls=cd",
+            "A=1 eval x",
+            "A=1&alias ls=cd",
+            "1=2",
+            "set -e",
+            "$command",
+        ] {
+            assert!(Effects::of(text).defines_code, "{text}");
         }
     }
 

@@ -30,6 +30,9 @@ pub struct ShellState {
     pub(super) next_turn: u64,
     /// What was said about traps.
     pub(super) traps: TrapTalk,
+    /// Whether the running shell may have functions or aliases that are not
+    /// ours.
+    pub(super) code: bool,
     /// Whether the shell has been told to exit, to be followed by another.
     pub(super) leaving: bool,
     /// The command that has the shell.
@@ -67,6 +70,7 @@ impl ShellState {
             last_status: 0,
             next_turn: 1,
             traps: TrapTalk::None,
+            code: false,
             leaving: false,
             running: None,
         }
@@ -101,6 +105,7 @@ impl ShellState {
         writer.number(self.next_turn);
         writer.flag(self.traps >= TrapTalk::Some);
         writer.flag(self.traps == TrapTalk::Debug);
+        writer.flag(self.code);
         writer.flag(self.leaving);
         match &self.running {
             None => writer.flag(false),
@@ -145,6 +150,7 @@ impl ShellState {
                 (true, true) => TrapTalk::Debug,
                 (false, true) => return None,
             },
+            code: reader.flag()?,
             leaving: reader.flag()?,
             running: if reader.flag()? {
                 Some(RunningState::read(reader)?)
@@ -219,7 +225,7 @@ impl RunningState {
 }
 
 /// Grows with every change of the encoding.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// Most states fit into so many bytes, but for the lines of the command.
 const ROOM: usize = 256;
@@ -304,6 +310,7 @@ mod tests {
             last_status: -1,
             next_turn: 7,
             traps: TrapTalk::Debug,
+            code: true,
             leaving: true,
             running: Some(RunningState {
                 nonce: "n0nce".to_owned(),

@@ -412,6 +412,43 @@ async fn a_posix_shell_does_as_far_as_it_can() {
 }
 
 #[tokio::test]
+async fn a_posix_shell_keeps_what_its_functions_and_aliases_did() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("env");
+    std::fs::write(&file, "h() { cd /var; }\n").unwrap();
+    let plain = environment();
+    // Interactive shells read the file that this names.
+    let with_file = environment().with("ENV", &file);
+    for (environment, texts, place) in [
+        (&plain, &["f() { cd /usr; }", "/bin/true", "f"][..], "/usr"),
+        (&plain, &["/bin/true", "alias g='cd /etc'", "g"], "/etc"),
+        (
+            &plain,
+            &["cd /tmp", "/bin/true", "ls / | head -n 1"],
+            "/tmp",
+        ),
+        (
+            &plain,
+            &["x=1", "cd /usr", "eval 'cd /etc'", "/bin/true"],
+            "/etc",
+        ),
+        (&with_file, &["/bin/true", "h"], "/var"),
+    ] {
+        let mut config = ShellConfig::new(environment.clone(), "/");
+        config.program = Some("sh".into());
+        let mut shell = PersistentShell::new(config);
+        for text in texts {
+            run(&mut shell, text).await;
+        }
+        let outcome = run(&mut shell, "kill -9 $$").await;
+        assert!(outcome.shell_restarted);
+        let outcome = run(&mut shell, "pwd").await;
+        assert_eq!(outcome.stdout.to_text(), format!("{place}\n"), "{texts:?}");
+        shell.close().await;
+    }
+}
+
+#[tokio::test]
 async fn a_shell_that_follows_one_whose_directory_is_gone_says_where_it_is() {
     for program in ["bash", "sh"] {
         let home = tempfile::tempdir().unwrap();

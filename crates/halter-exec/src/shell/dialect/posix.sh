@@ -32,7 +32,8 @@ __halter_save() {
   {
     printf '%s\000' "$PWD"
     export -p
-    printf 'cd -- "$PWD" || cd -P .\numask %s\n' "$(umask)"
+    printf 'cd -- "$PWD" || cd -P .\numask '
+    umask
     trap
     __halter_options
     printf '#complete %s\n' "$1"

@@ -83,6 +83,10 @@ impl<H: ShellHost> ShellDriver<H> {
                     self.state.cwd = record.cwd;
                     self.state.program = program;
                     self.state.script = *invocation == Invocation::Script;
+                    // Of what a shell is given of its predecessor only Bash's
+                    // part has code, which is looked for there. Others that
+                    // are interactive read the file that this one names.
+                    self.state.code = environment.get("ENV").is_some();
                     return Ok(live);
                 }
                 Err(error) => failure = error,

@@ -77,6 +77,7 @@ impl<H: ShellHost> ShellDriver<H> {
         let sent_to = self.directory_for(command.cwd)?;
         self.state.running = Some(self.running(command, sent_to, streams)?);
         self.state.traps = self.state.traps.and(command.text);
+        self.state.code |= Effects::of(command.text).defines_code;
         self.handover = Handover::Certain;
         self.deaf_looks = 0;
         self.host.remember(&self.state);
@@ -116,10 +117,12 @@ impl<H: ShellHost> ShellDriver<H> {
             None => live.process.followers(),
         };
         let is_bash = dialect == Dialect::Bash;
+        // Other shells do not say what functions they have.
+        let literal = is_bash || !self.state.code;
         Ok(RunningState {
             nonce,
             sent_to,
-            keeps_state: is_bash && command.cwd.is_none() && effects.keeps_state,
+            keeps_state: literal && command.cwd.is_none() && effects.keeps_state,
             starts_processes: effects.starts_processes,
             may_damage: is_bash && effects.may_damage,
             state_lost: self.state_lost,
