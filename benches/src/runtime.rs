@@ -149,9 +149,17 @@ impl Line {
         data.with_context(|| format!("{method}: {answer}"))
     }
 
-    /// A new session with a Bash, and its name.
+    /// Opens a session with Bash.
     pub fn session(&mut self) -> anyhow::Result<String> {
-        let params = json!({"shell": "/bin/bash", "working_dir": "/tmp"});
+        self.open(json!({"shell": "/bin/bash", "working_dir": "/tmp"}))
+    }
+
+    /// Opens a session with the shell it has if nobody asks for one.
+    pub fn default_session(&mut self) -> anyhow::Result<String> {
+        self.open(json!({"working_dir": "/tmp"}))
+    }
+
+    fn open(&mut self, params: Value) -> anyhow::Result<String> {
         let created = self.call("session.create", params)?;
         let id = created.get("session_id").and_then(Value::as_str);
         Ok(id.context("session_id")?.to_owned())
