@@ -1,9 +1,10 @@
-use halter_exec::LaunchStep;
+use halter_exec::{LaunchFailure, LaunchStep};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
+use crate::holder::message::{Exit, ProcessState, Reply, Unit};
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..40)
