@@ -75,9 +75,10 @@ impl<H: ShellHost> ShellDriver<H> {
             Box::pin(self.calm_down()).await?;
         }
         let sent_to = self.directory_for(command.cwd)?;
-        self.state.running = Some(self.running(command, sent_to, streams)?);
+        let effects = Effects::of(command.text);
+        self.state.running = Some(self.running(command, effects, sent_to, streams)?);
         self.state.traps = self.state.traps.and(command.text);
-        self.state.code |= Effects::of(command.text).defines_code;
+        self.state.code |= effects.defines_code;
         self.handover = Handover::Certain;
         self.deaf_looks = 0;
         self.host.remember(&self.state);
@@ -88,6 +89,7 @@ impl<H: ShellHost> ShellDriver<H> {
     fn running(
         &mut self,
         command: &CommandText<'_>,
+        effects: Effects,
         sent_to: Option<PathBuf>,
         streams: &CommandStreams<'_>,
     ) -> Result<RunningState, ExecError> {
@@ -109,7 +111,6 @@ impl<H: ShellHost> ShellDriver<H> {
             mailbox.write(&script).map_err(failed)?;
             Script::Mailbox(mailbox.path())
         };
-        let effects = Effects::of(command.text);
         let handling = self.handling(command.text, effects, streams.stdin);
         let lines = dialect.command_lines(&nonce, &script, streams, &handling);
         let bystanders = match self.followers.take() {
