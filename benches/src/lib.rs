@@ -5,9 +5,9 @@
 //! Every figure is a ratio against a floor, or a size, measured in the same
 //! run: interleaved, in processes of their own, the median of several.
 
-pub mod core;
 pub mod cost;
 pub mod measure;
+pub mod one_core;
 pub mod provider;
 pub mod report;
 pub mod runtime;

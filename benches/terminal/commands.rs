@@ -1,9 +1,9 @@
 //! What a command costs.
 
 use crate::{Cost, MIB, ROUNDS, Setting, compare, percent, rate};
-use halter_bench::core::OneCore;
 use halter_bench::cost::own_cpu;
 use halter_bench::measure::run_child;
+use halter_bench::one_core::OneCore;
 use halter_bench::report::{Goal, remark};
 use halter_bench::runtime::{Line, Runtime, request};
 use halter_exec::{CommandSpec, Environment, run};
@@ -89,9 +89,9 @@ pub async fn spawn(setting: &Setting) -> anyhow::Result<()> {
     compare(what, unit, &on_one.argv, Goal::AtLeast(85.0));
     let what = "exec.run of /bin/true by command, against a bare spawn with pipes";
     compare(what, unit, &on_one.command, Goal::AtLeast(65.0));
-    for (where_, spawns) in [("on one core", &on_one), ("on all cores", &on_all)] {
+    for (cores, spawns) in [("on one core", &on_one), ("on all cores", &on_all)] {
         remark(&format!(
-            "  {where_}: by argv {:.1} %, by command {:.1} %, by command in Bash {:.1} %, \
+            "  {cores}: by argv {:.1} %, by command {:.1} %, by command in Bash {:.1} %, \
              by Bash without a runtime {:.1} %",
             percent(&spawns.argv),
             percent(&spawns.command),

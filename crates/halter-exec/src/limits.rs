@@ -93,7 +93,8 @@ pub(crate) const UNCLEAR_WAIT: Duration = Duration::from_millis(500);
 /// Time a cgroup whose members have died gets to notice.
 pub(crate) const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
-/// Control groups that a [`Launcher`](crate::Launcher) keeps open.
+/// Control groups that a [`Launcher`](crate::Launcher) keeps open, besides those
+/// of the surroundings it keeps.
 pub const KEPT_GROUPS: usize = 48;
 
 /// Surroundings of processes that a [`Launcher`](crate::Launcher) keeps ready,

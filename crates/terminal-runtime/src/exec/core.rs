@@ -208,6 +208,7 @@ impl Core {
         }
         forget.extend([session.key, session.count_key].map(|key| Request::Forget { key }));
         forget.extend(self.inner.recycling.clear(*id));
+        self.inner.frames.forget(*id);
         forget.push(Request::ForgetGroups);
         self.inner.link.send(&forget);
         Ok(())

@@ -237,8 +237,10 @@ impl Exec {
     /// everything it started. The session's shell stays. Returns when it has
     /// ended.
     pub async fn cancel(&self, signal: Option<Signal>) {
-        // One that has ended needs no cancelling.
-        self.inner.wishes.add(Wish::Cancel(signal));
+        // Nobody hears what is wished of one that has ended.
+        if !self.inner.has_ended() {
+            self.inner.wishes.add(Wish::Cancel(signal));
+        }
         let _ = self.ended().await;
     }
 

@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
 
 use halter_exec::{Environment, LaunchFailure, LaunchPlan, PlanFrame, find_program_in};
 
@@ -13,7 +12,7 @@ use super::error::CoreError;
 use super::handle::Exec;
 use super::lock;
 use super::order::{ExecOrder, ExecStdin, ExecWhat};
-use super::record::{ExecRecord, Grip, Place};
+use super::record::Grip;
 use super::session::Session;
 use crate::limits::KEPT_FRAMES;
 use crate::session::SessionId;
@@ -56,6 +55,11 @@ impl Frames {
             kept.remove(0);
         }
         kept.push((session, Arc::clone(group), frame));
+    }
+
+    /// Drops those of a session that is closed: its variables are in them.
+    pub(super) fn forget(&self, session: SessionId) {
+        lock(&self.kept).retain(|(of, ..)| *of != session);
     }
 }
 
@@ -110,9 +114,8 @@ impl CoreInner {
         {
             return Ok((frame.encode(&program, words), grip));
         }
-        let mut plan = LaunchPlan::new(program, &session.spec.working_dir).standard_streams();
-        plan.arguments = words.into_iter().map(OsString::from).collect();
-        plan.environment = session.environment(&self.settings);
+        let environment = session.environment(&self.settings);
+        let mut plan = process(session, program, &words, environment);
         trees.confine(&session.spec, &mut plan, &grip)?;
         if let Grip::Cgroup(group) = &grip {
             self.frames.keep(session.id, group, plan.frame());
@@ -134,22 +137,30 @@ impl CoreInner {
             }
         };
         let words = words(session, &order.what);
-        let arguments: Vec<OsString> = words.iter().map(OsString::from).collect();
-        if session.container.is_some() {
+        let program = match session.container {
             // Looked for inside, by the one who runs it there.
-            let mut plan = LaunchPlan::new("", &spec.working_dir).standard_streams();
-            plan.arguments = arguments;
-            plan.environment = environment;
-            return Ok(plan);
-        }
-        let program = words.first().copied().unwrap_or_default();
-        let root = spec.chroot.as_deref();
-        let program = find_program_in(root, program, &environment, &spec.working_dir)?;
-        let mut plan = LaunchPlan::new(program, &spec.working_dir).standard_streams();
-        plan.arguments = arguments;
-        plan.environment = environment;
-        Ok(plan)
+            Some(_) => PathBuf::new(),
+            None => {
+                let program = words.first().copied().unwrap_or_default();
+                let root = spec.chroot.as_deref();
+                find_program_in(root, program, &environment, &spec.working_dir)?
+            }
+        };
+        Ok(process(session, program, &words, environment))
     }
+}
+
+/// A process of a session that is in no tree yet.
+fn process(
+    session: &Session,
+    program: PathBuf,
+    words: &[&OsStr],
+    environment: Environment,
+) -> LaunchPlan {
+    let mut plan = LaunchPlan::new(program, &session.spec.working_dir).standard_streams();
+    plan.arguments = words.iter().map(OsString::from).collect();
+    plan.environment = environment;
+    plan
 }
 
 /// A command as the words of its process.
@@ -163,25 +174,6 @@ fn words<'a>(session: &'a Session, what: &'a ExecWhat) -> Vec<&'a OsStr> {
             ]
         }
         ExecWhat::Argv(words) => words.iter().map(AsRef::as_ref).collect(),
-    }
-}
-
-pub(super) fn new_record(session: &Session, order: &ExecOrder, place: Place) -> ExecRecord {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.unwrap_or(Duration::ZERO).as_millis();
-    ExecRecord {
-        id: order.id.clone(),
-        session: session.id,
-        what: order.what.clone(),
-        note: order.note.clone(),
-        started_ms: u64::try_from(now).unwrap_or(u64::MAX),
-        started_us: crate::clock::now_us(),
-        timeout: order.timeout,
-        place,
-        stop: None,
-        input_ended: false,
-        forgotten: false,
-        end: None,
     }
 }
 
@@ -249,5 +241,8 @@ mod tests {
         assert!(frames.find(session(0), &group).is_some());
         assert!(frames.find(session(1), &group).is_none());
         assert!(frames.find(session(most), &group).is_some());
+        frames.forget(session(most));
+        assert!(frames.find(session(most), &group).is_none());
+        assert!(frames.find(session(0), &group).is_some());
     }
 }

@@ -20,8 +20,8 @@ use super::error::CoreError;
 use super::handle::{Exec, ExecInner};
 use super::lock;
 use super::order::ExecOrder;
-use super::output::{Flow, Flows};
-use super::start::{Streams, internal, part, spool_path};
+use super::output::Flows;
+use super::start::{Streams, internal, part};
 use crate::holder::{Key, ProcessEnd, Request, Source};
 use crate::limits::{LARGE_PIPE_BYTES, LATER_REQUEST_WAIT, MAX_KEPT_PAIRS, MAX_LATER_REQUESTS};
 use crate::session::SessionId;
@@ -302,29 +302,11 @@ impl Pair {
 
     /// The streams of one command, without input.
     fn lend(self, core: &CoreInner, key: Key) -> Streams {
-        let Pipes {
-            units,
-            pipes: [out, err],
-        } = self.pipes;
-        let [out_memory, err_memory] = self.memory;
-        let spool = |memory: File, stream: &str| {
-            let path = spool_path(&core.spool_dir, key, stream);
-            Spool::begin(memory, path, core.settings.spool_quota_bytes)
-        };
-        let (stdout, stderr) = (spool(out_memory, "out"), spool(err_memory, "err"));
+        let Pipes { units, pipes } = self.pipes;
         Streams {
             units: units.to_vec(),
             slots: [Source::Null, part(0, 1), part(1, 1)],
-            paths: Default::default(),
-            flows: Flows {
-                stdout: Flow::lent(out, stdout.clone()),
-                stderr: Some(Flow::lent(err, stderr.clone())),
-            },
-            stdout,
-            stderr: Some(stderr),
-            input: None,
-            terminal: None,
-            loan: None,
+            ..Streams::used(core, key, pipes, self.memory)
         }
     }
 }

@@ -19,9 +19,8 @@ use super::core::CoreInner;
 use super::handle::{Exec, ExecInner};
 use super::ledger::Ledger;
 use super::lock;
-use super::output::{Flow, Flows};
-use super::start::{Streams, spool_path};
-use crate::holder::{HolderLink, Key, Request, Source, UnitKind};
+use super::start::Streams;
+use crate::holder::{HolderLink, Key, Request, UnitKind};
 
 /// The two streams of a command that are written.
 pub(super) struct StreamSet {
@@ -65,33 +64,19 @@ impl StreamSet {
         let Self {
             units,
             paths,
-            pipes: [out, err],
-            memory: [out_memory, err_memory],
+            pipes,
+            memory,
         } = self;
-        let spool = |memory: File, stream: &str| {
-            let path = spool_path(&core.spool_dir, key, stream);
-            Spool::begin(memory, path, core.settings.spool_quota_bytes)
-        };
-        let (stdout, stderr) = (spool(out_memory, "out"), spool(err_memory, "err"));
         let [out_path, err_path] = paths.clone();
         Streams {
-            units: Vec::new(),
-            slots: [Source::Null; 3],
             paths: ["/dev/null".into(), out_path, err_path],
-            flows: Flows {
-                stdout: Flow::lent(out, stdout.clone()),
-                stderr: Some(Flow::lent(err, stderr.clone())),
-            },
-            stdout,
-            stderr: Some(stderr),
-            input: None,
-            terminal: None,
             loan: Some(Loan {
                 ledger: Arc::clone(ledger),
                 units,
                 paths,
                 pipes: None,
             }),
+            ..Streams::used(core, key, pipes, memory)
         }
     }
 }

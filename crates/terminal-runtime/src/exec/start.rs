@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use halter_exec::{
     CommandStreams, CommandText, InputSpool, InputTarget, ShellDriver, Spool, Terminal,
@@ -22,7 +23,6 @@ use super::error::CoreError;
 use super::handle::{Exec, ExecInner, Wishes, terminal_size};
 use super::order::{ExecOrder, ExecStdin, TerminalSize};
 use super::output::{Flow, Flows};
-use super::plan::new_record;
 use super::record::{ExecRecord, Place};
 use super::session::Session;
 use super::sets::{Loan, StreamSet};
@@ -43,6 +43,37 @@ pub(super) struct Streams {
     pub terminal: Option<Terminal>,
     /// Where they are from, if they are used again.
     pub loan: Option<Loan>,
+}
+
+impl Streams {
+    /// The outputs of one command, from pipes and empty memory files that
+    /// another had before it. Nobody has them open to write yet.
+    pub(super) fn used(
+        core: &CoreInner,
+        key: Key,
+        [out, err]: [OwnedFd; 2],
+        [out_memory, err_memory]: [File; 2],
+    ) -> Self {
+        let spool = |memory: File, stream: &str| {
+            let path = spool_path(&core.spool_dir, key, stream);
+            Spool::begin(memory, path, core.settings.spool_quota_bytes)
+        };
+        let (stdout, stderr) = (spool(out_memory, "out"), spool(err_memory, "err"));
+        Self {
+            units: Vec::new(),
+            slots: [Source::Null; 3],
+            paths: Default::default(),
+            flows: Flows {
+                stdout: Flow::lent(out, stdout.clone()),
+                stderr: Some(Flow::lent(err, stderr.clone())),
+            },
+            stdout,
+            stderr: Some(stderr),
+            input: None,
+            terminal: None,
+            loan: None,
+        }
+    }
 }
 
 pub(super) fn internal(action: &'static str) -> impl Fn(io::Error) -> CoreError {
@@ -350,5 +381,24 @@ impl CoreInner {
     pub(super) fn shell_host(&self, session: &Arc<Session>, key: Key) -> HolderHost {
         let settings = Arc::clone(&self.settings);
         HolderHost::new(self.link.clone(), settings, Arc::clone(session), key)
+    }
+}
+
+fn new_record(session: &Session, order: &ExecOrder, place: Place) -> ExecRecord {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.unwrap_or(Duration::ZERO).as_millis();
+    ExecRecord {
+        id: order.id.clone(),
+        session: session.id,
+        what: order.what.clone(),
+        note: order.note.clone(),
+        started_ms: u64::try_from(now).unwrap_or(u64::MAX),
+        started_us: crate::clock::now_us(),
+        timeout: order.timeout,
+        place,
+        stop: None,
+        input_ended: false,
+        forgotten: false,
+        end: None,
     }
 }
