@@ -1,5 +1,6 @@
 //! Many processes, one after the other, by a program that does little else.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
@@ -11,6 +12,7 @@ use super::encoding::PlanParts;
 use super::{Groups, LaunchFailure, LaunchPlan, LaunchStep, child_plan, surroundings, unusable};
 use crate::limits::{KEPT_GROUPS, KEPT_SURROUNDINGS};
 use crate::sys::{self, Surroundings};
+use crate::system::out_of_the_way;
 
 /// Launches processes and keeps, from one to the next, what they have in
 /// common. For a program that collects its children by their numbers, with
@@ -204,11 +206,16 @@ impl Launcher {
 struct KeptGroups {
     open: HashMap<OsString, Kept>,
     uses: u64,
+    /// What is kept open beside this program's own group, which is asked, too,
+    /// whenever a process is born in a group below it.
+    own: OnceCell<Option<OwnedFd>>,
 }
 
 #[derive(Debug)]
 struct Kept {
     group: Arc<OwnedFd>,
+    /// What is kept open beside it.
+    _pin: Option<OwnedFd>,
     used: u64,
 }
 
@@ -217,6 +224,7 @@ impl KeptGroups {
         &mut self,
         path: &Path,
         open: impl FnOnce(&Path) -> io::Result<OwnedFd>,
+        pin: impl FnOnce(&Path) -> Option<OwnedFd>,
     ) -> io::Result<Arc<OwnedFd>> {
         self.uses += 1;
         let used = self.uses;
@@ -224,12 +232,13 @@ impl KeptGroups {
             kept.used = used;
             return Ok(Arc::clone(&kept.group));
         }
-        let group = Arc::new(open(path)?);
+        let group = Arc::new(out_of_the_way(open(path)?));
         if self.open.len() >= KEPT_GROUPS {
             self.drop_oldest();
         }
         let kept = Kept {
             group: Arc::clone(&group),
+            _pin: pin(path).map(out_of_the_way),
             used,
         };
         self.open.insert(path.as_os_str().to_owned(), kept);
@@ -246,11 +255,15 @@ impl KeptGroups {
 
 impl Groups for KeptGroups {
     fn first(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>> {
-        self.find(path, sys::open_cgroup)
+        self.own.get_or_init(|| {
+            let own = sys::Cgroup::own().ok()?;
+            sys::pin_cgroup(&own).map(out_of_the_way)
+        });
+        self.find(path, sys::open_cgroup, sys::pin_cgroup)
     }
 
     fn further(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>> {
-        self.find(path, sys::open_limit_group)
+        self.find(path, sys::open_limit_group, |_| None)
     }
 }
 
@@ -303,7 +316,8 @@ mod tests {
                 opened.push(path.to_owned());
                 std::fs::File::open("/dev/null").map(OwnedFd::from)
             };
-            groups.find(Path::new(&format!("/{number}")), open).unwrap();
+            let path = format!("/{number}");
+            groups.find(Path::new(&path), open, |_| None).unwrap();
             opened.len()
         };
         for number in 0..KEPT_GROUPS {
@@ -315,5 +329,22 @@ mod tests {
         assert_eq!(groups.open.len(), KEPT_GROUPS);
         assert_eq!(find(&mut groups, 0), KEPT_GROUPS + 1);
         assert_eq!(find(&mut groups, 1), KEPT_GROUPS + 2);
+    }
+
+    #[test]
+    fn a_group_that_is_kept_is_pinned_and_can_still_be_removed() {
+        let Ok(group) = sys::Cgroup::create_numbered() else {
+            return;
+        };
+        let mut plan = LaunchPlan::new("/nowhere/program", "/");
+        plan.cgroup = Some(group.path().to_owned());
+        let mut launcher = Launcher::new();
+        let failure = launcher.launch(&plan, &[]).unwrap_err();
+        assert_eq!(failure.step, LaunchStep::Exec);
+        let groups = &launcher.groups;
+        assert!(groups.open.values().all(|kept| kept._pin.is_some()));
+        assert_eq!(groups.open.len(), 1);
+        assert!(matches!(groups.own.get(), Some(Some(_))));
+        group.remove().unwrap();
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Surroundings {
     pub cwd: CString,
     /// The directory of the cgroup to be born in.
     pub cgroup: Option<Arc<OwnedFd>>,
-    /// The `cgroup.procs` files of the cgroups to enter.
+    /// The `tasks` files of the cgroups to enter.
     pub limit_groups: Vec<Arc<OwnedFd>>,
     pub rlimits: Vec<Rlimit>,
     pub no_new_privileges: bool,

@@ -81,14 +81,22 @@ impl Exec {
     ) -> Heard<End> {
         tokio::select! {
             biased;
+            heard = self.hear_anyone(end) => heard,
+            () = at(deadline) => Heard::Stop(Stop::TimedOut),
+            () = at(old) => Heard::Old,
+        }
+    }
+
+    /// The same, however long it takes.
+    async fn hear_anyone<End>(&self, end: impl Future<Output = End>) -> Heard<End> {
+        tokio::select! {
+            biased;
             end = end => Heard::End(end),
             () = self.inner.session.closed.cancelled() => Heard::Stop(Stop::Closed),
             wish = self.inner.wishes.next() => match wish {
                 Wish::Signal(signal, scope) => Heard::Signal(signal, scope),
                 Wish::Cancel(signal) => Heard::Stop(Stop::Cancelled(signal)),
             },
-            () = at(deadline) => Heard::Stop(Stop::TimedOut),
-            () = at(old) => Heard::Old,
         }
     }
 
@@ -104,7 +112,7 @@ impl Exec {
         }
         tokio::select! {
             biased;
-            heard = self.hear(end.wait(), None, None) => heard,
+            heard = self.hear_anyone(end.wait()) => heard,
             () = self.inner.read.notified() => Heard::Grown,
             () = core.pulse.pass() => Heard::Grown,
         }
@@ -138,19 +146,19 @@ impl Exec {
                     self.note_stop(reason.reason());
                     stop = Some(reason);
                 }
-                Heard::Signal(signal, scope) => self.signal_process(signal, scope, &grip).await,
+                Heard::Signal(signal, scope) => {
+                    Box::pin(self.signal_process(signal, scope, &grip)).await;
+                }
                 Heard::Grown => old = Some(Instant::now() + sys::NUMBER_NEEDED_AFTER),
                 Heard::Old => {
                     old = None;
-                    self.learn_pid().await;
+                    Box::pin(self.learn_pid()).await;
                 }
             }
             if let Some(stop) = stop {
-                let process = (&end, &grip);
-                break self.bring_down(stop, &mut flows, process).await;
+                break Box::pin(self.bring_down(stop, &mut flows, (&end, &grip))).await;
             }
-            let next = self.hear(end.wait(), deadline, old);
-            heard = flows.run_until(next).await;
+            heard = Box::pin(flows.run_until(self.hear(end.wait(), deadline, old))).await;
         };
         flows.drain();
         let pid = self.inner.pid.load(Ordering::Relaxed);
@@ -159,7 +167,7 @@ impl Exec {
             && self.inner.core.upgrade().as_deref().is_some_and(unexpected)
             && let Some(tree) = self.inner.session.tree(pid, &grip)
         {
-            tree.kill_until_gone().await;
+            Box::pin(tree.kill_until_gone()).await;
         }
         if stop.is_some() || !matches!(ended, ProcessEnd::Exited(_)) {
             self.keep_streams(ended);
@@ -178,7 +186,10 @@ impl Exec {
             None => self.finish(result, Herald::Holder),
             Some(_) => self.finish(result, Herald::Daemon(Vec::new())),
         }
-        self.follow(flows).await;
+        match flows.is_open() {
+            true => Box::pin(self.follow(flows)).await,
+            false => self.cease(flows),
+        }
     }
 
     async fn learn_pid(&self) -> Option<i32> {
@@ -371,7 +382,8 @@ impl Exec {
         }
     }
 
-    /// Goes on moving what the command's background processes write.
+    /// Goes on moving what the command's background processes write, until
+    /// nobody writes any more or the session is closed.
     pub(super) async fn follow(self, mut flows: Flows) {
         let closed = self.inner.session.closed.clone();
         while flows.is_open() && !closed.is_cancelled() {
@@ -382,6 +394,11 @@ impl Exec {
                 () = closed.cancelled() => {}
             }
         }
+        self.cease(flows);
+    }
+
+    /// Nothing is moved any more.
+    fn cease(&self, flows: Flows) {
         self.inner.return_pipes(flows);
         self.inner.flowing.store(false, Ordering::Release);
         if lock(&self.inner.record).forgotten {

@@ -19,7 +19,7 @@ use super::core::CoreInner;
 use super::error::CoreError;
 use super::handle::{Exec, ExecInner};
 use super::lock;
-use super::order::ExecOrder;
+use super::order::{ExecOrder, ExecStdin};
 use super::output::Flows;
 use super::start::{Streams, internal, part};
 use crate::holder::{Key, ProcessEnd, Request, Source};
@@ -169,17 +169,19 @@ impl CoreInner {
         order: &ExecOrder,
     ) -> Result<Streams, CoreError> {
         if !self.may_reuse(order) {
-            return self.streams(key, order).await;
+            return Box::pin(self.streams(key, order)).await;
         }
         let Some(pair) = self.take_pair(session) else {
-            let mut streams = self.streams(key, order).await?;
+            let mut streams = Box::pin(self.streams(key, order)).await?;
             streams.flows.keep_pipes();
             return Ok(streams);
         };
         let mut streams = pair.lend(self, key);
-        let fed = self.add_input(&mut streams, &order.stdin).await;
-        fed.inspect_err(|_| self.drop_units(&streams.units))
-            .map_err(internal("making the command's streams"))?;
+        if !matches!(order.stdin, ExecStdin::Null) {
+            let fed = Box::pin(self.add_input(&mut streams, &order.stdin)).await;
+            fed.inspect_err(|_| self.drop_units(&streams.units))
+                .map_err(internal("making the command's streams"))?;
+        }
         Ok(streams)
     }
 

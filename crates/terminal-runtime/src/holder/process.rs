@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use halter_exec::system::out_of_the_way;
 use halter_exec::{Launcher, Signal, reap_any};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -30,7 +31,7 @@ const RETRY_TICK: Duration = Duration::from_millis(5);
 /// # Errors
 /// If it cannot become what it has to be.
 pub fn run(path: &Path) -> io::Result<()> {
-    let listener = io::stdin().as_fd().try_clone_to_owned()?;
+    let listener = out_of_the_way(io::stdin().as_fd().try_clone_to_owned()?);
     sys::take_in_orphans()?;
     let mut holder = Holder {
         identity: identity(path),
@@ -298,7 +299,7 @@ impl Holder {
             let _ = Outbox::default().post(&caller, refusal, &[]);
             return;
         }
-        self.daemon = Some(caller);
+        self.daemon = Some(out_of_the_way(caller));
     }
 
     fn lose_daemon(&mut self) {

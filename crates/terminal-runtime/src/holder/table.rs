@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use halter_exec::{LaunchFailure, LaunchStep, Launcher, MAX_TARGET_FD, PidFd, Signal};
-use rustix::io::fcntl_dupfd_cloexec;
+use halter_exec::system::out_of_the_way;
+use halter_exec::{LaunchFailure, LaunchStep, Launcher, PidFd, Signal};
 
 use super::message::{Birth, Exit, Key, ProcessState, Role, Source, Start, UnitKind};
 use super::units::HeldUnit;
@@ -82,8 +82,7 @@ impl Table {
             units: HashMap::new(),
             next_unit: 0,
             keys_by_pid: HashMap::new(),
-            // Above the numbers a child is given, so that it need not move it.
-            null: fcntl_dupfd_cloexec(null, MAX_TARGET_FD + 1)?,
+            null: out_of_the_way(null.into()),
             launcher,
             untold: Vec::new(),
         })

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use halter_exec::Spool;
+use halter_exec::system::out_of_the_way;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, ftruncate};
 
 use super::journal::read;
@@ -51,7 +52,7 @@ impl HeldUnit {
     }
 
     fn of(id: u64, kind: UnitKind, parts: Vec<OwnedFd>) -> Self {
-        let parts = parts.into_iter().map(Some).collect();
+        let parts = parts.into_iter().map(out_of_the_way).map(Some).collect();
         Self { id, kind, parts }
     }
 

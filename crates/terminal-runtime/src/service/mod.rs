@@ -140,12 +140,12 @@ impl Service {
             Call::SessionCreate(params) => line(id, Box::pin(self.create(*params)).await),
             Call::SessionDestroy(params) => line(id, Box::pin(self.destroy(&params)).await),
             Call::ExecRun(params) => self.run(*params, client).await,
-            Call::ExecStream(params) => self.stream(*params).await,
-            Call::ExecWait(params) => self.wait(&params, client).await,
-            Call::ExecRead(params) => line(id, self.read(&params, client).await),
+            Call::ExecStream(params) => Box::pin(self.stream(*params)).await,
+            Call::ExecWait(params) => Box::pin(self.wait(&params, client)).await,
+            Call::ExecRead(params) => line(id, Box::pin(self.read(&params, client)).await),
             Call::ExecAttach(params) => self.attach(&params),
-            Call::ExecWrite(params) => line(id, self.write(&params).await),
-            Call::ExecCancel(params) => line(id, self.cancel(&params).await),
+            Call::ExecWrite(params) => line(id, Box::pin(self.write(&params)).await),
+            Call::ExecCancel(params) => line(id, Box::pin(self.cancel(&params)).await),
             quick => Ok(self.call_now(id, quick, client)),
         };
         answer.unwrap_or_else(|error| Answer::Line(failure(id, &error)))

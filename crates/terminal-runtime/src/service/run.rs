@@ -30,7 +30,7 @@ impl Service {
             biased;
             state = over => state,
             () = client.gone().cancelled() => {
-                self.leave(&job).await;
+                Box::pin(self.leave(&job)).await;
                 return Ok(Answer::Nobody);
             }
         };
@@ -162,19 +162,9 @@ impl Service {
         turn: Option<Turn>,
     ) -> Result<(Exec, Drive, Turn), WireError> {
         let session = &job.session;
-        let withdrawn = || {
-            WireError::new(
-                ErrorCode::CommandFailed,
-                "the command was cancelled before it started",
-            )
-            .with_reason("cancelled")
-        };
         let turn = match turn {
             Some(turn) => turn,
-            None => tokio::select! {
-                turn = session.turn() => turn.map_err(|error| pool_error(&error))?,
-                () = job.withdrawn.cancelled() => return Err(withdrawn()),
-            },
+            None => Box::pin(turn_of(job)).await?,
         };
         self.fail_if_draining()?;
         let now = self.inner.clock.now();
@@ -218,5 +208,17 @@ impl Service {
         if let Some(exec) = job.exec() {
             exec.forget();
         }
+    }
+}
+
+/// The turn of a job that has to wait for it.
+async fn turn_of(job: &Job) -> Result<Turn, WireError> {
+    tokio::select! {
+        turn = job.session.turn() => turn.map_err(|error| pool_error(&error)),
+        () = job.withdrawn.cancelled() => Err(WireError::new(
+            ErrorCode::CommandFailed,
+            "the command was cancelled before it started",
+        )
+        .with_reason("cancelled")),
     }
 }

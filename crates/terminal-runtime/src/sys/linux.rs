@@ -5,13 +5,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, open};
+use halter_exec::system::{child_ends, clear_child_ends, out_of_the_way};
+use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
     socket_with,
 };
+use rustix::path::DecInt;
 use tokio::io::{Interest, Ready};
 
 use super::{Guarantee, ProcessStat, rights};
@@ -109,12 +112,12 @@ pub(crate) struct ChildEnds(OwnedFd);
 impl ChildEnds {
     /// In a program with one thread.
     pub(crate) fn watch() -> io::Result<Self> {
-        halter_exec::system::child_ends().map(Self)
+        child_ends().map(|ends| Self(out_of_the_way(ends)))
     }
 
     /// Before the children that have ended are collected.
     pub(crate) fn clear(&self) {
-        halter_exec::system::clear_child_ends(&self.0);
+        clear_child_ends(&self.0);
     }
 }
 
@@ -148,9 +151,21 @@ pub(crate) fn new_write_end(pipe: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 fn open_to_write(pipe: BorrowedFd<'_>, more: OFlags) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | more;
-    Ok(open(path, flags, Mode::empty())?)
+    let number = DecInt::from_fd(pipe);
+    Ok(openat(own_descriptors()?, number, flags, Mode::empty())?)
+}
+
+/// The directory of this process's descriptors. The way to it is longer than
+/// all that is done there, so it is kept open.
+fn own_descriptors() -> io::Result<BorrowedFd<'static>> {
+    static DIRECTORY: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(directory) = DIRECTORY.get() {
+        return Ok(directory.as_fd());
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = out_of_the_way(open("/proc/self/fd", flags, Mode::empty())?);
+    Ok(DIRECTORY.get_or_init(|| directory).as_fd())
 }
 
 /// After which time the number of a command's process is asked for: its tree

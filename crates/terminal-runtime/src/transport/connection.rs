@@ -153,13 +153,15 @@ impl<Sink: AsyncWrite + Unpin + Send + 'static> Connection<Sink> {
             Err(error) => return self.refuse(Rejection { id, error }).await,
         };
         let connection = self.clone();
-        waiting.spawn(async move {
+        let answering = async move {
             let answer = connection.service.call(&id, call, &connection.client).await;
             if connection.deliver(&id, answer).await.is_err() {
                 connection.client.gone().cancel();
             }
             drop(place);
-        });
+        };
+        // Tasks are moved about before they are polled: this one is large.
+        waiting.spawn(Box::pin(answering));
         Ok(())
     }
 
@@ -186,9 +188,8 @@ impl<Sink: AsyncWrite + Unpin + Send + 'static> Connection<Sink> {
                 if first.is_err() {
                     self.client.gone().cancel();
                 }
-                self.service
-                    .send_stream(order, &self.client, &*self.sender)
-                    .await;
+                let rest = self.service.send_stream(order, &self.client, &*self.sender);
+                Box::pin(rest).await;
                 first
             }
             Answer::Nobody => Ok(()),

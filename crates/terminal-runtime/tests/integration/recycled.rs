@@ -107,6 +107,35 @@ fn programs_of_a_session_use_the_same_two_pipes() {
     }
 }
 
+/// Every program copies the first descriptors of the holder, and closes again
+/// what is not its own.
+#[test]
+#[cfg_attr(halter_portable, ignore = "a program copies all descriptors")]
+fn the_holder_has_nothing_where_every_program_would_copy_it() {
+    let runtime = Runtime::start();
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    let kinds = [
+        json!({"argv": ["true"]}),
+        json!({"command": "true", "fresh": true}),
+        json!({"command": "true"}),
+        json!({"argv": ["cat"], "stdin": "bytes"}),
+        json!({"argv": ["true"], "pty": {"cols": 80, "rows": 24}}),
+        json!({"argv": ["true"], "exec_id": "named"}),
+    ];
+    for mut order in kinds {
+        order["session_id"] = session.as_str().into();
+        assert_eq!(client.ok("exec.run", order)["exit_code"], 0);
+    }
+    let numbers = fs::read_dir(format!("/proc/{}/fd", holder(&runtime))).unwrap();
+    let numbers = numbers.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let low: Vec<u32> = numbers
+        .map(|name| name.parse().unwrap())
+        .filter(|number| (3..64).contains(number))
+        .collect();
+    assert_eq!(low, [0; 0]);
+}
+
 #[test]
 fn streams_that_somebody_still_writes_to_are_not_passed_on() {
     let runtime = Runtime::start();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustix::fs::statfs;
+use rustix::fs::{Mode, OFlags, open, openat, statfs};
 
 use super::pidfd::PidFd;
 use crate::limits::KILL_WAIT;
@@ -24,6 +24,8 @@ const CGROUP2_MAGIC: u64 = 0x6367_7270;
 const KILL: &str = "cgroup.kill";
 const EVENTS: &str = "cgroup.events";
 const PROCS: &str = "cgroup.procs";
+/// The threads in a group of version 1.
+const TASKS: &str = "tasks";
 
 /// How long a freeze may take before the kill goes on without it.
 const FREEZE_WAIT: Duration = Duration::from_millis(100);
@@ -329,14 +331,24 @@ pub(crate) fn open_cgroup(path: &Path) -> io::Result<OwnedFd> {
     File::open(path).map(OwnedFd::from)
 }
 
-/// What a child enters another group by.
+/// What makes births into a group cheaper as long as it is open: the file
+/// that says whether they are allowed, which the kernel would make anew for
+/// each of them.
+pub(crate) fn pin_cgroup(path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    open(path.join(PROCS), flags, Mode::empty()).ok()
+}
+
+/// What a child enters a group of version 1 by: alone, since it has but one
+/// thread. To move a process with all its threads is to stop every fork and
+/// exit on the system.
 pub(crate) fn open_limit_group(path: &Path) -> io::Result<OwnedFd> {
-    File::open(path).and_then(open_procs)
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    Ok(open(path.join(TASKS), flags, Mode::empty())?)
 }
 
 /// The file whose writer moves itself into the group.
 pub(crate) fn open_procs(directory: impl AsFd) -> io::Result<OwnedFd> {
-    use rustix::fs::{Mode, OFlags, openat};
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     Ok(openat(directory, PROCS, flags, Mode::empty())?)
 }

@@ -26,7 +26,7 @@ pub(super) struct RawPlan {
     pub copy_flags: c_uint,
     /// The `cgroup.procs` to enter where the clone could not, or -1.
     pub cgroup_procs: c_int,
-    /// Those of further cgroups.
+    /// The `tasks` of further cgroups to enter.
     pub joins: *const c_int,
     pub joins_len: usize,
     /// The controlling terminal, or -1.

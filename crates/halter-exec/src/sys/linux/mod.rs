@@ -17,7 +17,7 @@ mod stack;
 mod terminal;
 
 pub use cgroup::Cgroup;
-pub(crate) use cgroup::{numbered_name, open_cgroup, open_limit_group};
+pub(crate) use cgroup::{numbered_name, open_cgroup, open_limit_group, pin_cgroup};
 pub(crate) use clone::{Spawner, spawn};
 pub(crate) use handover::{Handover, fill_random, make_fifo, pipe, pipe_capacity, widen_pipe};
 pub(crate) use landlock::{file_ruleset, open_place};

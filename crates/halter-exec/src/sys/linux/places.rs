@@ -18,6 +18,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::launch::MAX_TARGET_FD;
 use crate::sys::ChildPlan;
+use crate::system::out_of_the_way;
 
 /// How many places are reserved. A child that is given more descriptors
 /// copies everything.
@@ -54,7 +55,9 @@ impl Arranged {
 #[derive(Debug)]
 pub(super) struct Places {
     /// What is in a place that is free.
-    null: File,
+    null: OwnedFd,
+    /// Where our standard streams are places these are rarely needed, and
+    /// reserved each time: every child would copy them.
     places: Vec<OwnedFd>,
     /// How many of them are not.
     taken: usize,
@@ -70,15 +73,24 @@ impl Places {
     /// the standard streams if they are to be `streams` of children.
     pub(super) fn reserve(streams: bool) -> io::Result<Self> {
         let null = File::options().read(true).write(true).open("/dev/null")?;
-        let place = |_| fcntl_dupfd_cloexec(&null, MAX_TARGET_FD + 1);
-        Ok(Self {
-            places: (0..PLACES).map(place).collect::<Result<_, _>>()?,
-            null,
+        let mut places = Self {
+            null: out_of_the_way(null.into()),
+            places: Vec::new(),
             taken: 0,
             streams,
             streams_taken: false,
             copy_flags: libc::CLOSE_RANGE_UNSHARE,
-        })
+        };
+        if !streams {
+            places.reserve_numbers()?;
+        }
+        Ok(places)
+    }
+
+    fn reserve_numbers(&mut self) -> io::Result<()> {
+        let place = |_| fcntl_dupfd_cloexec(&self.null, MAX_TARGET_FD + 1);
+        self.places = (0..PLACES).map(place).collect::<Result<_, _>>()?;
+        Ok(())
     }
 
     /// Puts what a child is to have into places. If that cannot be done, the
@@ -101,6 +113,9 @@ impl Places {
                 copy_below: OWN_STREAMS,
                 copy_flags: self.copy_flags,
             });
+        }
+        if self.places.is_empty() {
+            self.reserve_numbers()?;
         }
         let highest = self.places.iter().map(AsRawFd::as_raw_fd).max();
         let highest = highest.ok_or(io::ErrorKind::NotFound)?;
@@ -129,6 +144,9 @@ impl Places {
             let _ = dup2_stdin(&self.null);
             let _ = dup2_stdout(&self.null);
             let _ = dup2_stderr(&self.null);
+        }
+        if self.streams {
+            self.places.clear();
         }
         for place in self.places.iter_mut().take(self.taken) {
             // A number that is open can always be made another's.

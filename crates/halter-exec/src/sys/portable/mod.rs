@@ -17,7 +17,7 @@ pub(crate) mod process_table;
 pub use absent::Cgroup;
 pub(crate) use absent::{
     chroot_mechanism, file_rules_mechanism, file_ruleset, numbered_name, open_cgroup,
-    open_limit_group, open_place, privileges_mechanism, tree_mechanism,
+    open_limit_group, open_place, pin_cgroup, privileges_mechanism, tree_mechanism,
 };
 pub(crate) use bytes::{
     memory_file, open_terminal, punch_hole, read_cached, send_file, splice, splice_terminal,
