@@ -68,7 +68,7 @@ pub use shell::{
     ShellLaunch, ShellProcess, ShellState,
 };
 pub use spawn::{find_program, find_program_in};
-pub use spool::{Spool, SpoolChunk, SpoolProgress, SpoolReader, SpoolSegment};
+pub use spool::{Spool, SpoolChunk, SpoolPart, SpoolProgress, SpoolReader, SpoolSegment};
 pub use streams::ProcessStreams;
 pub use sys::{
     Cgroup, Moved, PidFd, Signal, SignalError, reap_any, try_watch_descriptor, watch_descriptor,

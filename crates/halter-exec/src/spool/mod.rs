@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-pub use reader::{SpoolChunk, SpoolReader};
+pub use reader::{SpoolChunk, SpoolPart, SpoolReader};
 use storage::Storage;
 
 use crate::limits::SPOOL_HEAD_BYTES;

@@ -1,12 +1,13 @@
 //! Reading a stream from an offset.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
 
 use super::{Spool, SpoolSegment};
-use crate::sys;
+use crate::sys::{self, Moved};
 
 /// The next piece of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,23 @@ pub enum SpoolChunk {
         /// They themselves.
         bytes: Bytes,
     },
+    /// Bytes that came and were not kept; there may be more after them.
+    Gap {
+        /// The first that is missing.
+        from: u64,
+        /// The first after them.
+        to: u64,
+    },
+    /// There is nothing more, and nothing will come.
+    End,
+}
+
+/// The next piece of a stream, for those who need not look at it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum SpoolPart {
+    /// Where its bytes lie.
+    Segment(SpoolSegment),
     /// Bytes that came and were not kept; there may be more after them.
     Gap {
         /// The first that is missing.
@@ -55,16 +73,49 @@ impl SpoolReader {
     /// # Errors
     /// If kept bytes cannot be read.
     pub async fn next(&mut self, limit: usize) -> io::Result<SpoolChunk> {
-        let spool = &self.spool;
-        let offset = self.offset;
-        let found = spool.when(|| match spool.segment(offset, limit as u64) {
-            Some(segment) => Some(Ok(segment)),
-            None => without_bytes(spool, offset).map(Err),
-        });
-        match found.await {
-            Ok(segment) => self.read(segment).await,
-            Err(chunk) => Ok(self.past(chunk)),
+        match self.find(limit).await {
+            SpoolPart::Segment(segment) => self.read(segment).await,
+            SpoolPart::Gap { from, to } => {
+                self.offset = to;
+                Ok(SpoolChunk::Gap { from, to })
+            }
+            SpoolPart::End => Ok(SpoolChunk::End),
         }
+    }
+
+    /// The same piece as [`next`](Self::next) would return, as it lies. To
+    /// [send](SpoolSegment::send_to) it does not wait for the disk, unless
+    /// memory is very scarce.
+    ///
+    /// # Errors
+    /// If kept bytes cannot be read.
+    pub async fn next_part(&mut self, limit: usize) -> io::Result<SpoolPart> {
+        let part = self.find(limit).await;
+        match &part {
+            SpoolPart::Segment(segment) => {
+                if !segment.is_cached()? {
+                    let copy = segment.clone();
+                    let read = move || read_waiting(&copy).map(drop);
+                    let read = tokio::task::spawn_blocking(read);
+                    read.await.map_err(io::Error::other)??;
+                }
+                self.offset += segment.length;
+            }
+            SpoolPart::Gap { to, .. } => self.offset = *to,
+            SpoolPart::End => {}
+        }
+        Ok(part)
+    }
+
+    /// Waits until there is a piece.
+    async fn find(&self, limit: usize) -> SpoolPart {
+        let (spool, offset) = (&self.spool, self.offset);
+        spool
+            .when(|| match spool.segment(offset, limit as u64) {
+                Some(segment) => Some(SpoolPart::Segment(segment)),
+                None => without_bytes(spool, offset),
+            })
+            .await
     }
 
     /// The next piece that is there already; `None` if that is none. May wait
@@ -78,7 +129,14 @@ impl SpoolReader {
                 let (buffer, count) = read_waiting(&segment)?;
                 self.advance(buffer, count).map(Some)
             }
-            None => Ok(without_bytes(&self.spool, self.offset).map(|chunk| self.past(chunk))),
+            None => Ok(match without_bytes(&self.spool, self.offset) {
+                Some(SpoolPart::Gap { from, to }) => {
+                    self.offset = to;
+                    Some(SpoolChunk::Gap { from, to })
+                }
+                Some(_) => Some(SpoolChunk::End),
+                None => None,
+            }),
         }
     }
 
@@ -119,26 +177,56 @@ impl SpoolReader {
             bytes: buffer.into(),
         })
     }
+}
 
-    /// Goes on after a piece that has no bytes.
-    fn past(&mut self, chunk: SpoolChunk) -> SpoolChunk {
-        if let SpoolChunk::Gap { to, .. } = chunk {
-            self.offset = to;
+impl SpoolSegment {
+    /// Whether its ends are in memory, and so probably all of it.
+    fn is_cached(&self) -> io::Result<bool> {
+        let last = self.offset + self.length.saturating_sub(1);
+        for offset in [last, self.offset] {
+            if sys::read_cached(&self.file, &mut [0], offset)?.is_none() {
+                return Ok(false);
+            }
         }
-        chunk
+        Ok(true)
+    }
+
+    /// Sends as much to a socket that does not block as it has room for now,
+    /// after the first `sent` bytes.
+    ///
+    /// # Errors
+    /// `Unsupported` where bytes have to be read to be sent; otherwise what
+    /// the system says.
+    pub fn send_to(&self, socket: impl AsFd, sent: u64) -> io::Result<Moved> {
+        let limit = self.length.saturating_sub(sent);
+        match sys::send_part(&self.file, self.offset + sent, socket, limit)? {
+            Moved::End if limit > 0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            moved => Ok(moved),
+        }
+    }
+
+    /// What comes after the first `sent` bytes, in memory.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read_after(&self, sent: u64) -> io::Result<Bytes> {
+        let length = self.length.saturating_sub(sent);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        self.file.read_exact_at(&mut bytes, self.offset + sent)?;
+        Ok(bytes.into())
     }
 }
 
 /// What there is to say at an offset where no byte can be read.
-fn without_bytes(spool: &Spool, offset: u64) -> Option<SpoolChunk> {
+fn without_bytes(spool: &Spool, offset: u64) -> Option<SpoolPart> {
     let progress = spool.progress();
     if offset >= progress.stored && offset < progress.total {
-        return Some(SpoolChunk::Gap {
+        return Some(SpoolPart::Gap {
             from: offset,
             to: progress.total,
         });
     }
-    (progress.finished && offset >= progress.total).then_some(SpoolChunk::End)
+    (progress.finished && offset >= progress.total).then_some(SpoolPart::End)
 }
 
 fn read_waiting(segment: &SpoolSegment) -> io::Result<(Vec<u8>, usize)> {

@@ -1,11 +1,12 @@
 //! Streams that are kept: by offset, within a quota, across a crash.
 
 use std::fs::File;
-use std::io::{PipeReader, PipeWriter, Write};
+use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use halter_exec::limits::{SPLICE_BYTES, SPOOL_HEAD_BYTES};
-use halter_exec::{Moved, Spool, SpoolChunk, SpoolReader};
+use halter_exec::{Moved, Spool, SpoolChunk, SpoolPart, SpoolReader};
 use proptest::prelude::*;
 
 use crate::support::eventually;
@@ -168,6 +169,66 @@ async fn a_reader_waits_for_bytes_and_for_the_end() {
         other.next(2).await.unwrap(),
         SpoolChunk::Data { offset: 0, .. }
     ));
+}
+
+/// What a reader's parts hold when they are sent, and what is missing.
+async fn sent_parts(reader: &mut SpoolReader, limit: usize) -> (Vec<u8>, Option<(u64, u64)>) {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let taking = std::thread::spawn(move || {
+        let mut taken = Vec::new();
+        theirs.read_to_end(&mut taken).unwrap();
+        taken
+    });
+    let mut gap = None;
+    loop {
+        let segment = match reader.next_part(limit).await.unwrap() {
+            SpoolPart::Segment(segment) => segment,
+            SpoolPart::Gap { from, to } => {
+                gap = Some((from, to));
+                continue;
+            }
+            _ => break,
+        };
+        assert!(segment.length <= limit as u64);
+        let mut sent = 0;
+        while sent < segment.length {
+            match segment.send_to(&ours, sent) {
+                Ok(Moved::Bytes(count)) => sent += count,
+                Ok(_) => std::thread::yield_now(),
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    ours.set_nonblocking(false).unwrap();
+                    let rest = segment.read_after(sent).unwrap();
+                    (&ours).write_all(&rest).unwrap();
+                    sent = segment.length;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(segment.offset + sent, reader.offset());
+    }
+    drop(ours);
+    (taking.join().unwrap(), gap)
+}
+
+#[tokio::test]
+async fn parts_are_sent_as_they_lie() {
+    let mut stream = Stream::new(600_000);
+    stream.feed(700_000);
+    stream.end();
+    for offset in [0_u32, 65_535, 65_536, 70_000, 599_999, 600_000] {
+        for limit in [4096, 1 << 20] {
+            let mut reader = stream.spool.reader(offset.into());
+            let (bytes, gap) = sent_parts(&mut reader, limit).await;
+            assert!(bytes == stream.written[offset as usize..600_000]);
+            assert_eq!(gap, Some((600_000, 700_000)));
+        }
+    }
+    let segment = stream.spool.segment(70_000, 1000).unwrap();
+    assert_eq!(
+        segment.read_after(400).unwrap(),
+        stream.written[70_400..71_000]
+    );
 }
 
 #[test]

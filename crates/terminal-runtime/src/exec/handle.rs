@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use halter_exec::{InputError, InputSpool, Signal, Spool, SpoolChunk, Terminal};
+use halter_exec::{InputError, InputSpool, Signal, Spool, SpoolChunk, SpoolPart, Terminal};
 use tokio::sync::{Notify, SetOnce};
 
 use super::core::CoreInner;
@@ -363,6 +363,17 @@ impl SpoolReader {
                 let found = reader.next(max).await.map_err(unreadable)?;
                 Ok(chunk(found, reader.offset()))
             }
+        }
+    }
+
+    /// The next piece as it lies; waits for it.
+    ///
+    /// # Errors
+    /// If the spool cannot be read.
+    pub async fn next_part(&mut self, max: usize) -> Result<SpoolPart, CoreError> {
+        match &mut self.reader {
+            None => Ok(SpoolPart::End),
+            Some(reader) => reader.next_part(max).await.map_err(unreadable),
         }
     }
 

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
+use halter_exec::{SpoolPart, SpoolSegment};
+
 use super::Service;
 use super::answer::Client;
 use super::job::{Job, JobState};
@@ -19,6 +21,15 @@ use crate::protocol::{
 pub trait Outlet: Send + Sync {
     /// Sends these bytes, one after the other, and nothing in between.
     fn send(&self, head: &[u8], body: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// The same for bytes that lie in a file.
+    fn send_segment(
+        &self,
+        head: &[u8],
+        body: &SpoolSegment,
+    ) -> impl Future<Output = io::Result<()>> + Send {
+        async { self.send(head, &body.read_after(0)?).await }
+    }
 }
 
 /// A stream that is yet to be sent.
@@ -96,10 +107,28 @@ impl Lane {
         }
     }
 
-    async fn next(&mut self, max: usize) -> Result<Chunk, WireError> {
-        let chunk = self.reader.next(max).await;
-        chunk.map_err(|error| super::order::core_error(&error))
+    /// What is sent next: in frames nobody looks at the bytes.
+    async fn next(&mut self, frames: bool) -> Result<Next, WireError> {
+        let found = match frames {
+            false => self.reader.next(STREAM_CHUNK_BYTES).await.map(Next::Chunk),
+            true => match self.reader.next_part(FRAME_CHUNK_BYTES).await {
+                Ok(SpoolPart::Segment(segment)) => Ok(Next::Segment(segment)),
+                Ok(SpoolPart::Gap { from, to }) => Ok(Next::Chunk(Chunk::Gap { from, to })),
+                Ok(_) => {
+                    let offset = self.reader.offset();
+                    Ok(Next::Chunk(Chunk::End { offset }))
+                }
+                Err(error) => Err(error),
+            },
+        };
+        found.map_err(|error| super::order::core_error(&error))
     }
+}
+
+/// The next piece of a stream: as it lies, or with its bytes if it has some.
+enum Next {
+    Segment(SpoolSegment),
+    Chunk(Chunk),
 }
 
 async fn send<Out: Outlet>(order: &StreamOrder, frames: bool, outlet: &Out) -> io::Result<()> {
@@ -112,27 +141,22 @@ async fn send<Out: Outlet>(order: &StreamOrder, frames: bool, outlet: &Out) -> i
     let [first, second] = order.offsets;
     let mut stdout = Lane::new(&exec, Stream::Stdout, first);
     let mut stderr = Lane::new(&exec, Stream::Stderr, second);
-    let max = if frames {
-        FRAME_CHUNK_BYTES
-    } else {
-        STREAM_CHUNK_BYTES
-    };
     while !(stdout.done && stderr.done) {
-        let (lane, chunk) = tokio::select! {
-            chunk = stdout.next(max), if !stdout.done => (&mut stdout, chunk),
-            chunk = stderr.next(max), if !stderr.done => (&mut stderr, chunk),
+        let (lane, next) = tokio::select! {
+            next = stdout.next(frames), if !stdout.done => (&mut stdout, next),
+            next = stderr.next(frames), if !stderr.done => (&mut stderr, next),
         };
-        match chunk {
-            Ok(Chunk::Data { offset, bytes }) if frames => {
+        match next {
+            Ok(Next::Segment(segment)) => {
                 let header = FrameHeader {
                     stream_number: order.number,
                     stream: lane.stream,
-                    offset,
-                    length: bytes.len(),
+                    offset: segment.offset,
+                    length: usize::try_from(segment.length).unwrap_or(usize::MAX),
                 };
-                outlet.send(&header.encode(), &bytes).await?;
+                outlet.send_segment(&header.encode(), &segment).await?;
             }
-            Ok(chunk) => send_chunk(&id, lane, chunk, outlet).await?,
+            Ok(Next::Chunk(chunk)) => send_chunk(&id, lane, chunk, outlet).await?,
             Err(error) => return send_event(&id, failed(error), outlet).await,
         }
     }

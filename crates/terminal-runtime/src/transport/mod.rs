@@ -10,6 +10,7 @@ mod hangup;
 mod http;
 mod lines;
 mod room;
+mod sink;
 mod socket;
 mod stdio;
 mod unix;

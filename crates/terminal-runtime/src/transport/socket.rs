@@ -8,11 +8,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use halter_exec::watch_descriptor;
+use halter_exec::{Moved, SpoolSegment, watch_descriptor};
 use rustix::net::{Shutdown, shutdown};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
+
+use super::sink::Sink;
 
 /// How much is read at a time: little, and more while there is more.
 const READ_BYTES: (usize, usize) = (1024, 64 * 1024);
@@ -88,31 +90,32 @@ pub(super) struct WriteHalf {
     calm: u32,
 }
 
-impl AsyncWrite for WriteHalf {
-    fn poll_write(
-        self: Pin<&mut Self>,
+impl WriteHalf {
+    /// Sends something, as soon as there is room.
+    fn poll_with(
+        &mut self,
         context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
+        send: impl Fn(&OwnedFd) -> io::Result<Moved>,
+    ) -> Poll<io::Result<u64>> {
         loop {
-            let sent = rustix::io::retry_on_intr(|| rustix::io::write(&this.socket, bytes));
-            match sent {
-                Ok(count) => {
-                    this.calm += 1;
-                    if this.calm >= CALM_WRITES {
-                        this.room = None;
-                    }
-                    return Poll::Ready(Ok(count));
+            let sent = match send(&self.socket)? {
+                Moved::Bytes(count) => Some(count),
+                Moved::End => Some(0),
+                Moved::WouldBlock => None,
+            };
+            if let Some(count) = sent {
+                self.calm += 1;
+                if self.calm >= CALM_WRITES {
+                    self.room = None;
                 }
-                Err(rustix::io::Errno::AGAIN) => this.calm = 0,
-                Err(error) => return Poll::Ready(Err(error.into())),
+                return Poll::Ready(Ok(count));
             }
-            let room = match &this.room {
+            self.calm = 0;
+            let room = match &self.room {
                 Some(room) => room,
                 None => {
-                    let copy = this.socket.try_clone()?;
-                    this.room
+                    let copy = self.socket.try_clone()?;
+                    self.room
                         .insert(watch_descriptor(copy, Interest::WRITABLE)?)
                 }
             };
@@ -120,6 +123,34 @@ impl AsyncWrite for WriteHalf {
             // It may have been full again since: then the next time counts.
             ready.clear_ready();
         }
+    }
+}
+
+impl Sink for WriteHalf {
+    fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        segment: &SpoolSegment,
+        sent: u64,
+    ) -> Poll<io::Result<u64>> {
+        self.poll_with(context, |socket| segment.send_to(socket, sent))
+    }
+}
+
+impl AsyncWrite for WriteHalf {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = self.get_mut().poll_with(context, |socket| {
+            match rustix::io::retry_on_intr(|| rustix::io::write(socket, bytes)) {
+                Ok(count) => Ok(Moved::Bytes(count as u64)),
+                Err(rustix::io::Errno::AGAIN) => Ok(Moved::WouldBlock),
+                Err(error) => Err(error.into()),
+            }
+        });
+        written.map_ok(|count| usize::try_from(count).unwrap_or(usize::MAX))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

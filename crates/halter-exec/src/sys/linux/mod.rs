@@ -27,5 +27,7 @@ pub(crate) use levels::{
 pub(crate) use limit_groups::LimitGroups;
 pub use pidfd::PidFd;
 pub(crate) use pidfd::child_ends;
-pub(crate) use splice::{memory_file, punch_hole, read_cached, send_file, settle, splice};
+pub(crate) use splice::{
+    memory_file, punch_hole, read_cached, send_file, send_part, settle, splice,
+};
 pub(crate) use terminal::{open_terminal, splice_terminal};

@@ -77,6 +77,24 @@ pub(crate) fn read_cached(
     }
 }
 
+/// Sends bytes of a file, from `offset` on, to a socket that does not block.
+pub(crate) fn send_part(
+    from: &File,
+    mut offset: u64,
+    to: impl AsFd,
+    limit: u64,
+) -> io::Result<Moved> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    match rustix::io::retry_on_intr(|| rustix::fs::sendfile(&to, from, Some(&mut offset), limit)) {
+        Ok(0) => Ok(Moved::End),
+        Ok(count) => Ok(Moved::Bytes(count as u64)),
+        Err(Errno::AGAIN) => Ok(Moved::WouldBlock),
+        // Not every file system can, nor every filter of system calls lets it.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => Err(io::ErrorKind::Unsupported.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Moves bytes from where a file stands to a pipe or terminal that does not
 /// block. Where the file stands afterwards is exactly what was taken, for
 /// every handle to it.
