@@ -17,6 +17,10 @@ pub const SPOOL_HEAD_BYTES: u64 = 64 * 1024;
 /// Bytes moved into a spool at a time.
 pub const SPLICE_BYTES: u64 = 1024 * 1024;
 
+/// Bytes of disk space that are reserved ahead of a long stream, at least and
+/// at most. Shorter ones than the first reserve nothing.
+pub const RESERVED_BYTES: (u64, u64) = (4 * 1024 * 1024, 64 * 1024 * 1024);
+
 /// The size of a pipe's first reads, in bytes.
 pub const FIRST_READ_BYTES: usize = 4 * 1024;
 

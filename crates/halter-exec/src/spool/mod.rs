@@ -230,6 +230,7 @@ impl Spool {
 
     /// Says that no more will come: readers at the end see it.
     pub fn finish(&self) {
+        self.lock().give_back_space();
         self.advance(|progress| progress.finished = true);
     }
 

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use halter_exec::limits::{SPLICE_BYTES, SPOOL_HEAD_BYTES};
+use halter_exec::limits::{RESERVED_BYTES, SPLICE_BYTES, SPOOL_HEAD_BYTES};
 use halter_exec::{Moved, Spool, SpoolChunk, SpoolPart, SpoolReader};
 use proptest::prelude::*;
 
@@ -169,6 +169,52 @@ async fn a_reader_waits_for_bytes_and_for_the_end() {
         other.next(2).await.unwrap(),
         SpoolChunk::Data { offset: 0, .. }
     ));
+}
+
+/// Bytes of disk that the overflow file of a stream takes.
+fn taken(stream: &Stream) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(stream.overflow()).unwrap().blocks() * 512
+}
+
+#[test]
+#[cfg_attr(halter_portable, ignore = "no space is reserved")]
+fn a_long_stream_has_space_ahead_and_gives_back_what_it_does_not_need() {
+    assert_eq!(RESERVED_BYTES, (4 << 20, 64 << 20));
+    let (least, _) = RESERVED_BYTES;
+    let mut stream = Stream::new(1 << 30);
+    stream.feed(usize::try_from(least).unwrap() - 1);
+    assert!(taken(&stream) <= least);
+    stream.feed(4097);
+    if taken(&stream) <= least {
+        return println!("skipped: needs a file system that reserves space");
+    }
+    // As much again, but for a page, and the beginning is in memory.
+    let all = 2 * least - SPOOL_HEAD_BYTES;
+    assert!((all - 100_000..all + 100_000).contains(&taken(&stream)));
+    let size = std::fs::metadata(stream.overflow()).unwrap().len();
+    assert_eq!(size, least + 4096);
+    stream.end();
+    assert!(taken(&stream) <= least + 100_000);
+    let (bytes, gap) = all_of(&stream);
+    assert!(bytes == stream.written && gap.is_none());
+    // Whatever comes late is kept as well.
+    let (read, write) = std::io::pipe().unwrap();
+    (stream.read, stream.write) = (read, Some(write));
+    stream.feed(200_000);
+    let (bytes, _) = all_of(&stream);
+    assert!(bytes == stream.written);
+    stream.end();
+    assert!(taken(&stream) <= least + 400_000);
+
+    // Never beyond what may be kept.
+    let mut stream = Stream::new(least + 50_000);
+    stream.feed(usize::try_from(least).unwrap() + 4096);
+    assert!(taken(&stream) <= least + 50_000);
+}
+
+fn all_of(stream: &Stream) -> (Vec<u8>, Option<(u64, u64)>) {
+    all(&mut stream.spool.reader(0), 1 << 20)
 }
 
 /// What a reader's parts hold when they are sent, and what is missing.

@@ -28,6 +28,6 @@ pub(crate) use limit_groups::LimitGroups;
 pub use pidfd::PidFd;
 pub(crate) use pidfd::child_ends;
 pub(crate) use splice::{
-    memory_file, punch_hole, read_cached, send_file, send_part, settle, splice,
+    memory_file, punch_hole, read_cached, reserve_space, send_file, send_part, settle, splice,
 };
 pub(crate) use terminal::{open_terminal, splice_terminal};

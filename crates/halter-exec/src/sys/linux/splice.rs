@@ -51,6 +51,15 @@ pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) {
     }
 }
 
+/// Reserves space for a part of a file, keeping its size; `false` where that
+/// cannot be done, or is all the work there is.
+pub(crate) fn reserve_space(file: &File, offset: u64, length: u64) -> bool {
+    use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+    const IN_MEMORY: u64 = 0x0102_1994;
+    let in_memory = fstatfs(file).is_ok_and(|found| found.f_type as u64 == IN_MEMORY);
+    !in_memory && fallocate(file, FallocateFlags::KEEP_SIZE, offset, length).is_ok()
+}
+
 /// An empty file in memory, closed on exec; it vanishes with its last handle.
 pub(crate) fn memory_file(name: &str) -> io::Result<File> {
     Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())

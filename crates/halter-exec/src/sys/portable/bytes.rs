@@ -124,6 +124,11 @@ pub(crate) fn send_file(mut from: &File, to: impl AsFd, limit: u64) -> io::Resul
     }
 }
 
+/// Every system reserves space in another way.
+pub(crate) fn reserve_space(_: &File, _: u64, _: u64) -> bool {
+    false
+}
+
 /// Bytes of a file have to be read to be sent.
 pub(crate) fn send_part(_: &File, _: u64, _: impl AsFd, _: u64) -> io::Result<Moved> {
     Err(io::ErrorKind::Unsupported.into())

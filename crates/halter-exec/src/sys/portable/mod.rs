@@ -20,8 +20,8 @@ pub(crate) use absent::{
     open_limit_group, open_place, pin_cgroup, privileges_mechanism, tree_mechanism,
 };
 pub(crate) use bytes::{
-    memory_file, open_terminal, punch_hole, read_cached, send_file, send_part, splice,
-    splice_terminal,
+    memory_file, open_terminal, punch_hole, read_cached, reserve_space, send_file, send_part,
+    splice, splice_terminal,
 };
 pub(crate) use fork::{Spawner, spawn};
 pub use handle::PidFd;
