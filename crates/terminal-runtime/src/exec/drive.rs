@@ -272,7 +272,10 @@ impl Exec {
                 let heard = flows.watch_late_until(pulse, &self.inner.read, attended);
                 match heard.await {
                     Stopping::Over(stopped) => break self.end_in_shell(stopped),
-                    Stopping::Signal(signal, _) => driver.signal(signal),
+                    Stopping::Signal(signal, _) => {
+                        driver.signal(signal);
+                        stop = Some(reason.begun());
+                    }
                     Stopping::Harder(harder) => stop = Some(harder),
                 }
                 continue;

@@ -35,6 +35,15 @@ impl Stop {
         }
     }
 
+    /// The same for a command that has had its first signal: what it was told
+    /// once it is not told again.
+    pub(super) fn begun(self) -> Self {
+        match self {
+            Self::Cancelled(Some(_)) if self.may_wait() => Self::Cancelled(None),
+            other => other,
+        }
+    }
+
     /// Whether the command is given time before it is killed.
     fn may_wait(self) -> bool {
         !matches!(self, Self::Cancelled(Some(Signal::KILL)) | Self::Closed)
@@ -203,5 +212,15 @@ mod tests {
         assert_eq!(ladder(Stop::TimedOut), [term]);
         assert_eq!(ladder(Stop::Cancelled(Some(Signal::KILL))), []);
         assert_eq!(ladder(Stop::Closed), []);
+    }
+
+    #[test]
+    fn what_a_command_was_told_first_it_is_told_once() {
+        let first = Stop::Cancelled(Some(Signal::HUP));
+        assert!(matches!(first.begun(), Stop::Cancelled(None)));
+        let kill = Stop::Cancelled(Some(Signal::KILL));
+        assert!(matches!(kill.begun(), Stop::Cancelled(Some(Signal::KILL))));
+        assert!(matches!(Stop::TimedOut.begun(), Stop::TimedOut));
+        assert!(matches!(Stop::Closed.begun(), Stop::Closed));
     }
 }

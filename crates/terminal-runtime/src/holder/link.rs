@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,9 +14,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::end::{EndWatch, ProcessEnd};
-use super::message::{Key, ProcessState, Reply, Request, UnitKind, VERSION};
+use super::message::{Key, Reply, Request, UnitKind};
 use super::socket::{self, Arriving, Outbox, Received, must_wait};
-use super::start::HolderError;
 use super::stock::{GivenUnit, Stock};
 use crate::limits::{LATER_REQUEST_WAIT, MAX_LATER_REQUESTS};
 use crate::lock::lock;
@@ -27,21 +25,6 @@ const OWN_UNITS: u64 = 1 << 62;
 
 /// How soon is tried again what was too much for the system.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
-
-/// A slot as an earlier daemon has left it.
-#[derive(Debug)]
-pub struct FoundSlot {
-    /// Its name.
-    pub key: Key,
-    /// Its record.
-    pub record: Vec<u8>,
-    /// Its units with all parts that are open.
-    pub units: Vec<GivenUnit>,
-    /// Its process.
-    pub process: ProcessState,
-    /// The end of its process, if it has or had one.
-    pub end: Option<EndWatch>,
-}
 
 /// The connection. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -66,77 +49,7 @@ struct Inner {
 }
 
 impl HolderLink {
-    /// Introduces us and takes over what is there.
-    pub(super) async fn meet(
-        socket: OwnedFd,
-        state_dir: &Path,
-    ) -> Result<(Self, Vec<FoundSlot>), HolderError> {
-        let io = |source| HolderError::Io {
-            action: "talking to the holder",
-            path: state_dir.to_owned(),
-            source,
-        };
-        let hello = Request::encode_all([&Request::Hello { version: VERSION }]);
-        let mut outbox = Outbox::default();
-        outbox.post(&socket, hello, &[]).map_err(io)?;
-        let socket = watch_descriptor(socket, Interest::READABLE).map_err(io)?;
-        let mut arriving = Arriving::default();
-        let mut holder = 0;
-        let mut slots = Vec::new();
-        loop {
-            let received = next(&socket, &mut arriving).await.map_err(io)?;
-            let silent = || HolderError::Silent {
-                path: state_dir.to_owned(),
-            };
-            let Some(received) = received else {
-                return Err(silent());
-            };
-            match Reply::decode(&received.message).map_err(|_| silent())? {
-                Reply::Welcome { pid, .. } => holder = pid,
-                Reply::Refused { version } => {
-                    return Err(HolderError::Refused {
-                        path: state_dir.to_owned(),
-                        found: version,
-                        ours: VERSION,
-                    });
-                }
-                Reply::Slot {
-                    key,
-                    record,
-                    units,
-                    process,
-                } => slots.push(FoundSlot {
-                    key,
-                    record,
-                    units: GivenUnit::with_all_parts(units, received.fds),
-                    process,
-                    end: None,
-                }),
-                Reply::Ready => break,
-                // The end of something whose slot comes with its end.
-                _ => {}
-            }
-        }
-        let next_name = slots.iter().map(|slot| slot.key + 1).max().unwrap_or(0);
-        let link = Self::new(socket, holder, next_name);
-        // Before anything more is heard, so that no end is missed.
-        for slot in &mut slots {
-            slot.end = match &slot.process {
-                ProcessState::Absent => None,
-                ProcessState::Running { .. } => Some(link.end_of(slot.key)),
-                ProcessState::Exited { exit, .. } => {
-                    Some(EndWatch::ended(ProcessEnd::Exited(*exit)))
-                }
-                ProcessState::Failed(failure) => {
-                    Some(EndWatch::ended(ProcessEnd::Failed(*failure)))
-                }
-            };
-        }
-        link.begin();
-        Ok((link, slots))
-    }
-
-    fn new(socket: AsyncFd<OwnedFd>, holder: i32, next_name: u64) -> Self {
+    pub(super) fn new(socket: AsyncFd<OwnedFd>, holder: i32, next_name: u64) -> Self {
         Self {
             inner: Arc::new(Inner {
                 socket,
@@ -155,7 +68,7 @@ impl HolderLink {
     }
 
     /// Begins to listen, and to send what did not fit or had time.
-    fn begin(&self) {
+    pub(super) fn begin(&self) {
         let reading = Arc::clone(&self.inner);
         tokio::spawn(async move {
             let mut arriving = Arriving::default();
@@ -405,7 +318,11 @@ fn add_later(later: &mut Vec<Request>, request: Request) {
     later.push(request);
 }
 
-async fn next(socket: &AsyncFd<OwnedFd>, arriving: &mut Arriving) -> io::Result<Option<Received>> {
+/// The next message of the holder; `None` if it has hung up.
+pub(super) async fn next(
+    socket: &AsyncFd<OwnedFd>,
+    arriving: &mut Arriving,
+) -> io::Result<Option<Received>> {
     loop {
         let mut ready = socket.readable().await?;
         match socket::receive(socket.get_ref(), arriving) {

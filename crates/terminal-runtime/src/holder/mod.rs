@@ -16,6 +16,7 @@ mod codec;
 mod end;
 mod journal;
 mod link;
+mod meeting;
 mod message;
 mod process;
 mod socket;
@@ -27,7 +28,8 @@ mod units;
 pub use codec::{CodecError, Reader, Writer};
 pub use end::{EndWatch, ProcessEnd};
 pub use journal::{Entry, Journal, read as read_journal};
-pub use link::{FoundSlot, HolderLink};
+pub use link::HolderLink;
+pub use meeting::FoundSlot;
 pub use message::{
     Birth, Exit, Key, ProcessState, Reply, Request, Role, Source, Start, Unit, UnitKind, VERSION,
 };

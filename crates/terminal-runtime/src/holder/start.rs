@@ -11,7 +11,8 @@ use halter_exec::{LaunchPlan, PidFd, launch};
 use rustix::net::{SocketAddrUnix, bind, connect, listen};
 use thiserror::Error;
 
-use super::link::{FoundSlot, HolderLink};
+use super::link::HolderLink;
+use super::meeting::FoundSlot;
 use crate::limits::HOLDER_START_DEADLINE;
 use crate::sys;
 

@@ -200,70 +200,8 @@ impl Exchange {
 
     /// The body of a request that may come in.
     async fn receive(&self, request: Request<Incoming>) -> Result<Bytes, Refusal> {
-        // Said twice it could mean one thing here and another on the way.
-        for name in [HOST, ORIGIN, AUTHORIZATION] {
-            if request.headers().get_all(&name).iter().nth(1).is_some() {
-                return Err(Refusal::new(
-                    StatusCode::BAD_REQUEST,
-                    ErrorCode::AuthFailed,
-                    format!("the header `{name}` may be sent once only"),
-                ));
-            }
-        }
-        let header = |name: HeaderName| request.headers().get(name).map(HeaderValue::as_bytes);
-        // A target in absolute form carries the host itself.
-        let authority = request
-            .uri()
-            .authority()
-            .map(|authority| authority.as_str().as_bytes());
-        let verdict = self.guard.judge(
-            authority.or(header(HOST)),
-            header(ORIGIN),
-            header(AUTHORIZATION),
-        );
-        match verdict {
-            Verdict::Welcome => {}
-            Verdict::WrongHost => {
-                return Err(Refusal::new(
-                    StatusCode::FORBIDDEN,
-                    ErrorCode::AuthFailed,
-                    "this Host is not served here; use the address the runtime listens on, or --allowed-hosts",
-                ));
-            }
-            Verdict::WrongOrigin => {
-                return Err(Refusal::new(
-                    StatusCode::FORBIDDEN,
-                    ErrorCode::AuthFailed,
-                    "requests of web pages are refused; list the Origin with --allowed-origins",
-                ));
-            }
-            Verdict::WrongToken => {
-                tracing::warn!("a request without the right token was refused");
-                let mut refusal = Refusal::new(
-                    StatusCode::UNAUTHORIZED,
-                    ErrorCode::AuthFailed,
-                    "the token is missing or wrong; send `Authorization: Bearer` with TRL_AUTH_TOKEN",
-                );
-                refusal.header = Some((WWW_AUTHENTICATE, "Bearer"));
-                return Err(refusal);
-            }
-        }
-        if request.method() != Method::POST {
-            let mut refusal = Refusal::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                ErrorCode::InvalidParams,
-                "send requests by POST",
-            );
-            refusal.header = Some((ALLOW, "POST"));
-            return Err(refusal);
-        }
-        if request.uri().path() != "/" {
-            return Err(Refusal::new(
-                StatusCode::NOT_FOUND,
-                ErrorCode::InvalidParams,
-                "send requests to `/`",
-            ));
-        }
+        self.admit(&request)?;
+        find_place(&request)?;
         let deadline = self.service.settings().request_deadline;
         let body = Limited::new(request.into_body(), MAX_REQUEST_BYTES);
         match tokio::time::timeout(deadline, body.collect()).await {
@@ -288,6 +226,52 @@ impl Exchange {
                     deadline.as_secs_f64()
                 ),
             )),
+        }
+    }
+
+    /// Whether whoever sent this may ask at all.
+    fn admit(&self, request: &Request<Incoming>) -> Result<(), Refusal> {
+        // Said twice it could mean one thing here and another on the way.
+        for name in [HOST, ORIGIN, AUTHORIZATION] {
+            if request.headers().get_all(&name).iter().nth(1).is_some() {
+                return Err(Refusal::new(
+                    StatusCode::BAD_REQUEST,
+                    ErrorCode::AuthFailed,
+                    format!("the header `{name}` may be sent once only"),
+                ));
+            }
+        }
+        let header = |name: HeaderName| request.headers().get(name).map(HeaderValue::as_bytes);
+        // A target in absolute form carries the host itself.
+        let authority = request
+            .uri()
+            .authority()
+            .map(|authority| authority.as_str().as_bytes());
+        let verdict = self.guard.judge(
+            authority.or(header(HOST)),
+            header(ORIGIN),
+            header(AUTHORIZATION),
+        );
+        let refused = |status, message| Refusal::new(status, ErrorCode::AuthFailed, message);
+        match verdict {
+            Verdict::Welcome => Ok(()),
+            Verdict::WrongHost => Err(refused(
+                StatusCode::FORBIDDEN,
+                "this Host is not served here; use the address the runtime listens on, or --allowed-hosts",
+            )),
+            Verdict::WrongOrigin => Err(refused(
+                StatusCode::FORBIDDEN,
+                "requests of web pages are refused; list the Origin with --allowed-origins",
+            )),
+            Verdict::WrongToken => {
+                tracing::warn!("a request without the right token was refused");
+                let mut refusal = refused(
+                    StatusCode::UNAUTHORIZED,
+                    "the token is missing or wrong; send `Authorization: Bearer` with TRL_AUTH_TOKEN",
+                );
+                refusal.header = Some((WWW_AUTHENTICATE, "Bearer"));
+                Err(refusal)
+            }
         }
     }
 
@@ -354,6 +338,27 @@ impl Exchange {
             () = watching => {}
         }
     }
+}
+
+/// Whether this was sent to where requests go.
+fn find_place(request: &Request<Incoming>) -> Result<(), Refusal> {
+    if request.method() != Method::POST {
+        let mut refusal = Refusal::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            ErrorCode::InvalidParams,
+            "send requests by POST",
+        );
+        refusal.header = Some((ALLOW, "POST"));
+        return Err(refusal);
+    }
+    if request.uri().path() != "/" {
+        return Err(Refusal::new(
+            StatusCode::NOT_FOUND,
+            ErrorCode::InvalidParams,
+            "send requests to `/`",
+        ));
+    }
+    Ok(())
 }
 
 /// A response whose body comes piece by piece.

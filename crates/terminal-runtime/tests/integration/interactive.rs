@@ -197,7 +197,7 @@ fn signals_reach_whom_they_are_meant_for() {
 
 /// Says what it is sent, and goes on.
 const STUBBORN: &str = "trap 'echo int' INT; trap 'echo term' TERM; trap 'echo usr1' USR1; \
-                        echo ready; while :; do sleep 0.01; done";
+                        trap 'echo hup' HUP; echo ready; while :; do sleep 0.01; done";
 
 /// A command in a runtime that gives it very long to end, and that has been
 /// told to.
@@ -244,6 +244,38 @@ fn a_command_that_is_being_stopped_still_hears_and_can_be_stopped_sooner() {
             json!({"session_id": session, "force": true}),
         );
         assert_eq!(waiting.receive().unwrap()["ok"], true);
+    }
+}
+
+#[test]
+fn the_signal_that_a_command_is_cancelled_with_comes_once() {
+    let runtime = Runtime::with(&Plan {
+        flags: &["--grace-sec", "600"],
+        ..Plan::default()
+    });
+    let ways = [
+        json!({"argv": ["bash", "-c", STUBBORN]}),
+        json!({"command": format!("bash -c \"{STUBBORN}\"")}),
+    ];
+    for what in ways {
+        let mut client = Plain::socket(&runtime.socket());
+        let session = client.session();
+        start(&runtime, &session, &session, what);
+        output_with(&mut client, &session, "ready");
+        let mut other = Plain::socket(&runtime.socket());
+        let cancel = json!({"exec_id": session, "signal": "HUP"});
+        other.send(&request("end", "exec.cancel", &cancel));
+        output_with(&mut client, &session, "hup");
+        let signal = json!({"exec_id": session, "signal": "USR1", "scope": "tree"});
+        client.ok("exec.signal", signal);
+        // It goes on to be stopped.
+        output_with(&mut client, &session, "usr1");
+        output_with(&mut client, &session, "term");
+        client.ok("exec.cancel", json!({"exec_id": session, "signal": "KILL"}));
+        assert_eq!(other.receive().unwrap()["ok"], true);
+        let result = ended(&mut client, &session);
+        let output = result["stdout"].as_str().unwrap();
+        assert_eq!(output.matches("hup").count(), 1, "{output}");
     }
 }
 

@@ -1,0 +1,114 @@
+//! The first words between a daemon and its holder, and what is handed over.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use halter_exec::watch_descriptor;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::end::{EndWatch, ProcessEnd};
+use super::link::{HolderLink, next};
+use super::message::{Key, ProcessState, Reply, Request, VERSION};
+use super::socket::{Arriving, Outbox};
+use super::start::HolderError;
+use super::stock::GivenUnit;
+
+/// A slot as an earlier daemon has left it.
+#[derive(Debug)]
+pub struct FoundSlot {
+    /// Its name.
+    pub key: Key,
+    /// Its record.
+    pub record: Vec<u8>,
+    /// Its units with all parts that are open.
+    pub units: Vec<GivenUnit>,
+    /// Its process.
+    pub process: ProcessState,
+    /// The end of its process, if it has or had one.
+    pub end: Option<EndWatch>,
+}
+
+impl HolderLink {
+    /// Introduces us and takes over what is there.
+    pub(super) async fn meet(
+        socket: OwnedFd,
+        state_dir: &Path,
+    ) -> Result<(Self, Vec<FoundSlot>), HolderError> {
+        let io = |source: io::Error| HolderError::Io {
+            action: "talking to the holder",
+            path: state_dir.to_owned(),
+            source,
+        };
+        let hello = Request::encode_all([&Request::Hello { version: VERSION }]);
+        let mut outbox = Outbox::default();
+        outbox.post(&socket, hello, &[]).map_err(io)?;
+        let socket = watch_descriptor(socket, Interest::READABLE).map_err(io)?;
+        let (holder, mut slots) = hear_out(&socket, state_dir).await?;
+        let next_name = slots.iter().map(|slot| slot.key + 1).max().unwrap_or(0);
+        let link = Self::new(socket, holder, next_name);
+        // Before anything more is heard, so that no end is missed.
+        for slot in &mut slots {
+            slot.end = match &slot.process {
+                ProcessState::Absent => None,
+                ProcessState::Running { .. } => Some(link.end_of(slot.key)),
+                ProcessState::Exited { exit, .. } => {
+                    Some(EndWatch::ended(ProcessEnd::Exited(*exit)))
+                }
+                ProcessState::Failed(failure) => {
+                    Some(EndWatch::ended(ProcessEnd::Failed(*failure)))
+                }
+            };
+        }
+        link.begin();
+        Ok((link, slots))
+    }
+}
+
+/// Who the holder is, and all it has.
+async fn hear_out(
+    socket: &AsyncFd<OwnedFd>,
+    state_dir: &Path,
+) -> Result<(i32, Vec<FoundSlot>), HolderError> {
+    let io = |source: io::Error| HolderError::Io {
+        action: "hearing the holder out",
+        path: state_dir.to_owned(),
+        source,
+    };
+    let silent = || HolderError::Silent {
+        path: state_dir.to_owned(),
+    };
+    let mut arriving = Arriving::default();
+    let mut holder = 0;
+    let mut slots = Vec::new();
+    loop {
+        let received = next(socket, &mut arriving).await.map_err(io)?;
+        let received = received.ok_or_else(silent)?;
+        match Reply::decode(&received.message).map_err(|_| silent())? {
+            Reply::Welcome { pid, .. } => holder = pid,
+            Reply::Refused { version } => {
+                return Err(HolderError::Refused {
+                    path: state_dir.to_owned(),
+                    found: version,
+                    ours: VERSION,
+                });
+            }
+            Reply::Slot {
+                key,
+                record,
+                units,
+                process,
+            } => slots.push(FoundSlot {
+                key,
+                record,
+                units: GivenUnit::with_all_parts(units, received.fds),
+                process,
+                end: None,
+            }),
+            Reply::Ready => return Ok((holder, slots)),
+            // The end of something whose slot comes with its end.
+            _ => {}
+        }
+    }
+}
