@@ -36,14 +36,10 @@ impl HolderLink {
         socket: OwnedFd,
         state_dir: &Path,
     ) -> Result<(Self, Vec<FoundSlot>), HolderError> {
-        let io = |source: io::Error| HolderError::Io {
-            action: "talking to the holder",
-            path: state_dir.to_owned(),
-            source,
-        };
+        let io = trouble(state_dir);
         let hello = Request::encode_all([&Request::Hello { version: VERSION }]);
         let mut outbox = Outbox::default();
-        outbox.post(&socket, hello, &[]).map_err(io)?;
+        outbox.post(&socket, hello, &[]).map_err(&io)?;
         let socket = watch_descriptor(socket, Interest::READABLE).map_err(io)?;
         let (holder, mut slots) = hear_out(&socket, state_dir).await?;
         let next_name = slots.iter().map(|slot| slot.key + 1).max().unwrap_or(0);
@@ -66,16 +62,20 @@ impl HolderLink {
     }
 }
 
+fn trouble(state_dir: &Path) -> impl Fn(io::Error) -> HolderError {
+    move |source| HolderError::Io {
+        action: "talking to the holder",
+        path: state_dir.to_owned(),
+        source,
+    }
+}
+
 /// Who the holder is, and all it has.
 async fn hear_out(
     socket: &AsyncFd<OwnedFd>,
     state_dir: &Path,
 ) -> Result<(i32, Vec<FoundSlot>), HolderError> {
-    let io = |source: io::Error| HolderError::Io {
-        action: "hearing the holder out",
-        path: state_dir.to_owned(),
-        source,
-    };
+    let io = trouble(state_dir);
     let silent = || HolderError::Silent {
         path: state_dir.to_owned(),
     };
@@ -83,7 +83,7 @@ async fn hear_out(
     let mut holder = 0;
     let mut slots = Vec::new();
     loop {
-        let received = next(socket, &mut arriving).await.map_err(io)?;
+        let received = next(socket, &mut arriving).await.map_err(&io)?;
         let received = received.ok_or_else(silent)?;
         match Reply::decode(&received.message).map_err(|_| silent())? {
             Reply::Welcome { pid, .. } => holder = pid,
