@@ -161,7 +161,7 @@ impl Core {
     pub async fn open(&self, id: &SessionId, spec: SessionSpec) -> Result<(), CoreError> {
         let link = &self.inner.link;
         let keys = (link.new_key(), link.new_key());
-        let session = Session::new(&self.grounds(), *id, keys, spec, self.trees(*id, 0));
+        let session = Session::new(&self.grounds(), *id, keys, spec, self.trees(*id, None));
         link.send(&[session.put_request()]);
         lock(&self.inner.sessions).insert(*id, Arc::new(session));
         Ok(())
@@ -174,7 +174,7 @@ impl Core {
         }
     }
 
-    pub(super) fn trees(&self, id: SessionId, taken: u64) -> SessionTrees {
+    pub(super) fn trees(&self, id: SessionId, taken: Option<u64>) -> SessionTrees {
         let groups = self.inner.open_groups.clone();
         SessionTrees::new(format!("{}{id}", self.inner.prefix), taken, groups)
     }

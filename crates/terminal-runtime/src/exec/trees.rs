@@ -2,6 +2,7 @@
 //! within one for the session where that is possible, else a mark on each
 //! process.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,6 +31,8 @@ pub(super) struct SessionTrees {
     open_groups: OpenGroups,
     /// Marked trees of which something was left when they ended.
     remnants: Mutex<Vec<(i32, Arc<str>)>>,
+    /// Whether an earlier runtime may have made groups for it.
+    inherited: bool,
 }
 
 /// A group by its name, and open if few enough are.
@@ -96,15 +99,16 @@ pub(super) fn group_prefix(state_dir: &Path) -> String {
 }
 
 impl SessionTrees {
-    /// The trees of the session with this group name. `taken` is the highest
-    /// number that a group of it has.
-    pub(super) fn new(name: String, taken: u64, open_groups: OpenGroups) -> Self {
+    /// The trees of the session with this group name. If an earlier runtime
+    /// had it and made some, `taken` is the highest number that is in use.
+    pub(super) fn new(name: String, taken: Option<u64>, open_groups: OpenGroups) -> Self {
         Self {
             open_groups,
             open: Mutex::default(),
             name,
             ground: Mutex::default(),
-            next: AtomicU64::new(taken + 1),
+            inherited: taken.is_some(),
+            next: AtomicU64::new(taken.unwrap_or(0) + 1),
             spare: Mutex::default(),
             remnants: Mutex::default(),
         }
@@ -177,8 +181,14 @@ impl SessionTrees {
     }
 
     fn new_group(&self, parent: &Path) -> Option<SpareGroup> {
-        let name = format!("t{}", self.next.fetch_add(1, Ordering::Relaxed));
-        let group = Cgroup::create(parent, &name).ok()?;
+        let (name, group) = loop {
+            let name = format!("t{}", self.next.fetch_add(1, Ordering::Relaxed));
+            match Cgroup::create(parent, &name) {
+                // Something lives there that an earlier runtime has started.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => break (name, made.ok()?),
+            }
+        };
         let group = self.open_groups.keep(group);
         Some(SpareGroup {
             name: name.into(),
@@ -260,16 +270,37 @@ impl SessionTrees {
         for (pid, marker) in remnants {
             HeldTree::marked(pid, &*marker).kill_until_gone().await;
         }
-        let Some(ground) = ground else { return };
-        let ended = tokio::task::spawn_blocking(move || {
-            if let Some(path) = &ground.group {
-                bring_down(path);
-            }
-            if let Err(error) = ground.sandbox.remove() {
-                tracing::warn!(%error, "a session's groups stay");
-            }
+        let name = match ground {
+            None if !self.inherited => return,
+            _ => self.name.clone(),
+        };
+        let ended = tokio::task::spawn_blocking(move || match ground {
+            Some(ground) => ground.end(),
+            None => bring_down_inherited(&name),
         });
         let _ = ended.await;
+    }
+}
+
+impl Ground {
+    /// Kills what stands on it and takes it away.
+    fn end(&self) {
+        if let Some(path) = &self.group {
+            bring_down(path);
+        }
+        if let Err(error) = self.sandbox.remove() {
+            tracing::warn!(%error, "a session's groups stay");
+        }
+    }
+}
+
+/// The same for groups of an earlier runtime, of which only the name is known.
+fn bring_down_inherited(name: &str) {
+    if let Ok(own) = Cgroup::own() {
+        bring_down(&own.join(name));
+    }
+    for left in Sandbox::sweep(name, |found| found != name) {
+        tracing::warn!(group = %left.display(), "a session's group stays");
     }
 }
 

@@ -7,7 +7,7 @@ use terminal_runtime::protocol::{CreateParams, ExecParams};
 
 use crate::gate::Gate;
 use crate::plain::{Plain, request};
-use crate::runtime::{Plan, Runtime, until};
+use crate::runtime::{Plan, Runtime, processes_with, unique_sleep, until};
 
 /// Kills a runtime and starts it again where it was.
 pub fn crash(mut runtime: Runtime) -> Runtime {
@@ -146,4 +146,64 @@ async fn a_follower_gets_every_byte_over_a_crash() {
     };
     let expected: String = (1..=300).map(|n| format!("line {n}\n")).collect();
     assert_eq!((text, code, killed), (expected, 8, 2));
+}
+
+/// The control groups, of either version, that a session has.
+fn groups_of(session: &str) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    let mut places = vec![std::path::PathBuf::from("/sys/fs/cgroup")];
+    while let Some(place) = places.pop() {
+        for entry in std::fs::read_dir(&place).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if entry.file_name().to_string_lossy().ends_with(session) {
+                found.push(entry.path());
+            }
+            places.push(entry.path());
+        }
+    }
+    found
+}
+
+#[test]
+#[cfg_attr(
+    halter_portable,
+    ignore = "only control groups hold what lost its parent"
+)]
+fn a_session_that_is_found_again_goes_with_all_it_ever_started() {
+    // Something may have been started in it since, or nothing.
+    for lines_after in [0, 3] {
+        let runtime = Runtime::start();
+        let mut client = Plain::socket(&runtime.socket());
+        let session = client.session();
+        let mut sleeps = Vec::new();
+        let mut leave = |client: &mut Plain| {
+            let sleep = unique_sleep();
+            let line = format!("setsid sleep {sleep} >/dev/null 2>&1 &");
+            let params = json!({"session_id": session, "command": line, "fresh": true});
+            client.ok("exec.run", params);
+            sleeps.push(sleep);
+        };
+        for _ in 0..3 {
+            leave(&mut client);
+        }
+        if groups_of(&session).is_empty() {
+            return println!("skipped: needs control groups");
+        }
+        let runtime = crash(runtime);
+        let mut client = Plain::socket(&runtime.socket());
+        for _ in 0..lines_after {
+            leave(&mut client);
+        }
+        for sleep in &sleeps {
+            until("the start of a sleep", || processes_with(sleep).len() == 1);
+        }
+        let destroy = json!({"session_id": session, "force": true});
+        client.ok("session.destroy", destroy);
+        for sleep in &sleeps {
+            assert_eq!(processes_with(sleep), [0; 0]);
+        }
+        assert_eq!(groups_of(&session), Vec::<std::path::PathBuf>::new());
+    }
 }

@@ -76,9 +76,10 @@ impl Core {
             self.forget(estate.keys());
             return None;
         };
-        let trees = self.trees(record.id, estate.highest_group());
         let (count_key, counted) = estate.count.unwrap_or_else(|| (link.new_key(), 0));
         let commands = counted.max(estate.noted_commands);
+        let taken = estate.highest_group();
+        let trees = self.trees(record.id, (commands > 0 || taken > 0).then_some(taken));
         let keys = (key, count_key);
         let spec = record.spec.clone();
         let grounds = self.grounds();
