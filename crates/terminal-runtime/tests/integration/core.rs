@@ -372,4 +372,5 @@ async fn without_its_holder_the_runtime_says_so_and_leaves_nothing_running() {
     let refused = runtime.exec_order(session, order(fresh("true"))).await;
     assert!(refused.unwrap_err().to_string().contains("holder"));
     all_gone(pids).await;
+    runtime.shutdown().await;
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::gate::Gate;
 use crate::plain::Plain;
+use crate::restart::restarted;
 use crate::runtime::{Runtime, command, processes_with, unique_sleep, until};
 
 fn client(runtime: &Runtime) -> Command {
@@ -188,6 +189,8 @@ fn exec_gives_up_on_a_runtime_that_does_not_come_back() {
     let (code, _, error) = said(&child.wait_with_output().unwrap());
     assert_eq!(code, Some(125), "{error}");
     assert!(error.contains("has died and left its socket"), "{error}");
+    // What was running is ended by the next one.
+    drop(restarted(runtime));
 }
 
 #[test]

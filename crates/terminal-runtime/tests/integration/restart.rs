@@ -13,6 +13,11 @@ use crate::runtime::{Plan, Runtime, processes_with, unique_sleep, until};
 pub fn crash(mut runtime: Runtime) -> Runtime {
     runtime.signal(Signal::KILL);
     runtime.wait();
+    restarted(runtime)
+}
+
+/// Starts a runtime that has ended again where it was.
+pub fn restarted(mut runtime: Runtime) -> Runtime {
     let directory = std::mem::replace(&mut runtime.directory, tempfile::tempdir().unwrap());
     Runtime::within(directory, &Plan::default())
 }
