@@ -17,6 +17,7 @@ use super::lock;
 use super::order::SessionSpec;
 use super::record::Grip;
 use crate::limits::{MAX_OPEN_GROUPS, SPARE_GROUPS, TREE_END_WAIT};
+use crate::sys;
 
 /// The trees of one session. Nothing is made before the first process.
 #[derive(Debug)]
@@ -264,7 +265,10 @@ impl SessionTrees {
     /// Kills everything of the session and removes its groups.
     pub(super) async fn end(&self) {
         let ground = lock(&self.ground).take();
-        let remnants = std::mem::take(&mut *lock(&self.remnants));
+        let mut remnants = std::mem::take(&mut *lock(&self.remnants));
+        if self.inherited && !has_group(&self.name) {
+            remnants.extend(inherited_remnants(&self.name));
+        }
         lock(&self.spare).clear();
         lock(&self.open).clear();
         for (pid, marker) in remnants {
@@ -302,6 +306,25 @@ fn bring_down_inherited(name: &str) {
     for left in Sandbox::sweep(name, |found| found != name) {
         tracing::warn!(group = %left.display(), "a session's group stays");
     }
+}
+
+/// Whether there is a group of this name.
+fn has_group(name: &str) -> bool {
+    Cgroup::own().is_ok_and(|own| own.join(name).exists())
+}
+
+/// Processes with marks of a session that an earlier runtime gave them.
+fn inherited_remnants(name: &str) -> Vec<(i32, Arc<str>)> {
+    let variable = format!("{TREE_MARKER}={name}-");
+    let marked = |pid: i32| {
+        let environment = sys::environment_of(pid).ok()?;
+        let number = environment
+            .split(|byte| *byte == 0)
+            .find_map(|one| one.strip_prefix(variable.as_bytes()))?;
+        let number = std::str::from_utf8(number).ok()?;
+        Some((pid, format!("{name}-{number}").into()))
+    };
+    sys::processes().into_iter().filter_map(marked).collect()
 }
 
 /// Whether an empty group is kept for the next process. One that waits for it
