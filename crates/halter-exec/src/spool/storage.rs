@@ -31,8 +31,8 @@ pub(super) struct Storage {
     in_hole: u64,
     /// Those that could not.
     uncounted: u64,
-    /// Up to where the overflow file has space; `None` if that cannot be
-    /// reserved.
+    /// Up to where the overflow file has space; `None` if none is reserved any
+    /// more, or can be.
     reserved: Option<u64>,
     problem: Option<String>,
     nowhere: Option<File>,
@@ -226,11 +226,11 @@ impl Storage {
         self.reserved = done.then_some(until);
     }
 
-    /// Gives back the space that was reserved and not used.
+    /// Gives back the space that was reserved and not used. Nobody would give
+    /// it back for what comes later, so that reserves none.
     pub(super) fn give_back_space(&mut self) {
-        let until = self.reserved.filter(|until| *until > self.stored);
+        let until = self.reserved.take().filter(|until| *until > self.stored);
         if let (Some(file), Some(_)) = (&self.overflow, until) {
-            self.reserved = Some(0);
             // To cut a file where it ends takes away what lies behind.
             let cut = file.metadata().and_then(|found| file.set_len(found.len()));
             if let Err(error) = cut {

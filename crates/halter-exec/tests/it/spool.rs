@@ -198,13 +198,12 @@ fn a_long_stream_has_space_ahead_and_gives_back_what_it_does_not_need() {
     assert!(taken(&stream) <= least + 100_000);
     let (bytes, gap) = all_of(&stream);
     assert!(bytes == stream.written && gap.is_none());
-    // Whatever comes late is kept as well.
+    // Whatever comes late is kept as well, and nothing is reserved for it.
     let (read, write) = std::io::pipe().unwrap();
     (stream.read, stream.write) = (read, Some(write));
     stream.feed(200_000);
     let (bytes, _) = all_of(&stream);
     assert!(bytes == stream.written);
-    stream.end();
     assert!(taken(&stream) <= least + 400_000);
 
     // Never beyond what may be kept.
@@ -270,6 +269,13 @@ async fn parts_are_sent_as_they_lie() {
             assert_eq!(gap, Some((600_000, 700_000)));
         }
     }
+    // Also those that only the disk has.
+    let file = File::open(stream.overflow()).unwrap();
+    file.sync_all().unwrap();
+    #[cfg(target_os = "linux")]
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let (bytes, _) = sent_parts(&mut stream.spool.reader(0), 1 << 20).await;
+    assert!(bytes == stream.written[..600_000]);
     let segment = stream.spool.segment(70_000, 1000).unwrap();
     assert_eq!(
         segment.read_after(400).unwrap(),
