@@ -17,14 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub fn program() -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package"])
+        .args(["build", "--quiet", "--profile", "dist", "--package"])
         .arg("terminal-runtime")
         .status()
         .context("cargo")?;
     anyhow::ensure!(built.success(), "terminal-runtime does not build");
     let own = std::env::current_exe()?;
-    let release = own.ancestors().nth(2).context("where this was built")?;
-    Ok(release.join("terminal-runtime"))
+    let target = own.ancestors().nth(3).context("where this was built")?;
+    Ok(target.join("dist/terminal-runtime"))
 }
 
 /// A runtime that ends when this is dropped.
