@@ -11,6 +11,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`event`] | the envelope of the event stream and its payloads |
+//! | [`capability`] | what models take and providers do |
 //! | [`content`] | text, images and documents in messages and results |
 //! | [`media`] | what images and documents are by their bytes |
 //! | [`limits`] | what they may have at most |
@@ -25,6 +26,7 @@
 //! | [`resource`] | skills and plugins as the prompt sees them |
 //! | [`schema`] | the JSON Schema of the event stream |
 
+pub mod capability;
 pub mod content;
 pub mod encoding;
 pub mod event;
@@ -47,6 +49,7 @@ pub mod transcript;
 pub mod turn;
 pub mod usage;
 
+pub use capability::{MediaLimits, ProviderCapabilities};
 pub use content::ContentPart;
 pub use event::{
     CacheBreakReason, Delivery, DeltaItem, NotificationItem, PendingEvent, SCHEMA_VERSION,

@@ -13,3 +13,17 @@ pub const IMAGE_SIDE_PIXELS: u32 = 8_000;
 
 /// Bytes of a document.
 pub const DOCUMENT_BYTES: usize = 10 * 1024 * 1024;
+
+/// Images and documents of one conversation.
+pub const ATTACHMENTS: usize = 100;
+
+/// Bytes of all images and documents of one conversation.
+pub const ATTACHMENTS_BYTES: usize = 20 * 1024 * 1024;
+
+/// Images of a conversation up to which one may be larger than
+/// [`MANY_IMAGES_SIDE_PIXELS`].
+pub const MANY_IMAGES: usize = 20;
+
+/// Pixels of each side of an image in a conversation of more than
+/// [`MANY_IMAGES`].
+pub const MANY_IMAGES_SIDE_PIXELS: u32 = 2_000;

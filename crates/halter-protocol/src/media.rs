@@ -4,8 +4,9 @@
 //! A name or a declared type may be wrong, and a service refuses what does not
 //! fit its type; so the first bytes decide.
 
+use crate::capability::MediaLimits;
 use crate::content::ContentPart;
-use crate::limits::{DOCUMENT_BYTES, IMAGE_BYTES, IMAGE_SIDE_PIXELS};
+use crate::limits::{DOCUMENT_BYTES, IMAGE_BYTES};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ impl MediaFormat {
     /// Bytes at the start of a file that are enough for [`detect`](Self::detect).
     pub const SNIFF_BYTES: usize = 16;
 
-    const ALL: [Self; 5] = [Self::Png, Self::Jpeg, Self::Gif, Self::WebP, Self::Pdf];
+    /// Every format.
+    pub const ALL: [Self; 5] = [Self::Png, Self::Jpeg, Self::Gif, Self::WebP, Self::Pdf];
 
     /// The format of a file by its first bytes.
     ///
@@ -69,7 +71,7 @@ impl MediaFormat {
 
     /// The format that a media type names.
     pub fn of_media_type(media_type: &str) -> Option<Self> {
-        let essence = media_type.split(';').next().unwrap_or_default().trim();
+        let essence = essence(media_type);
         let named = |format: &Self| format.media_type().eq_ignore_ascii_case(essence);
         Self::ALL.into_iter().find(named)
     }
@@ -111,6 +113,11 @@ impl fmt::Display for MediaFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.media_type())
     }
+}
+
+/// A media type without its parameters.
+pub(crate) fn essence(media_type: &str) -> &str {
+    media_type.split(';').next().unwrap_or_default().trim()
 }
 
 /// Whether the rest of a GIF's header is no text. The last of its bytes, or the
@@ -167,7 +174,7 @@ pub enum MediaProblem {
     },
     /// It is too wide or too high.
     #[error(
-        "it has {width}x{height} pixels, and an image may have {IMAGE_SIDE_PIXELS} on each side; \
+        "it has {width}x{height} pixels, and an image may have {limit} on each side; \
          scale it down or take a part of it"
     )]
     TooManyPixels {
@@ -175,6 +182,8 @@ pub enum MediaProblem {
         width: u32,
         /// Its height.
         height: u32,
+        /// The most each side may have.
+        limit: u32,
     },
     /// It is something else than it is said to be.
     #[error("it is said to be {said} and is not{}", found.map_or(String::new(), |found| format!("; it is {found}")))]
@@ -240,45 +249,20 @@ impl ContentPart {
         is_text.then(|| Self::document(text_type(name), data))
     }
 
-    /// Checks what model services would refuse: size, and for the formats they
-    /// look at, type and header. Text is always fine.
+    /// Checks what some model service would refuse: [`MediaLimits::check`] with
+    /// the limits that every known service keeps.
+    ///
+    /// # Errors
+    /// If a service would refuse it.
     pub fn check(&self) -> Result<(), MediaProblem> {
-        let (media_type, data, limit) = match self {
-            Self::Text { .. } => return Ok(()),
-            Self::Image { media_type, data } => (media_type, data, IMAGE_BYTES),
-            Self::Document { media_type, data } => (media_type, data, DOCUMENT_BYTES),
-        };
-        if data.len() > limit {
-            return Err(MediaProblem::TooLarge {
-                media_type: media_type.clone(),
-                bytes: data.len(),
-                limit,
-            });
-        }
-        let Some(format) = MediaFormat::of_media_type(media_type) else {
-            return Ok(());
-        };
-        let found = MediaFormat::detect(data);
-        if found != Some(format) {
-            return Err(MediaProblem::WrongType {
-                said: media_type.clone(),
-                found,
-            });
-        }
-        match pixels(data) {
-            _ if !format.is_image() => Ok(()),
-            None | Some((0, _) | (_, 0)) => Err(MediaProblem::Damaged { format }),
-            Some((width, height)) if width.max(height) > IMAGE_SIDE_PIXELS => {
-                Err(MediaProblem::TooManyPixels { width, height })
-            }
-            Some(_) => Ok(()),
-        }
+        MediaLimits::default().check(self)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::IMAGE_SIDE_PIXELS;
 
     fn png(width: u32, height: u32) -> Vec<u8> {
         let mut data = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();

@@ -9,6 +9,8 @@ use halter_protocol::{
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
+pub use halter_protocol::ProviderCapabilities;
+
 /// An answer as it arrives. See [`StreamEvent`] for its grammar.
 pub type EventStream = BoxStream<'static, Result<StreamEvent, ProviderError>>;
 
@@ -28,38 +30,19 @@ pub trait Provider: Send + Sync {
     /// What the harness must know about the service beyond the protocol.
     fn capabilities(&self) -> ProviderCapabilities;
 
+    /// The same for one of its models, where models differ. A provider that
+    /// wraps another passes the question on.
+    fn model_capabilities(&self, model: &ResolvedModel) -> ProviderCapabilities {
+        let _ = model;
+        self.capabilities()
+    }
+
     /// Asks for one answer.
     async fn stream(
         &self,
         request: ProviderRequest,
         cancel: CancellationToken,
     ) -> anyhow::Result<EventStream>;
-}
-
-/// What differs between providers in a way the harness acts on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProviderCapabilities {
-    /// It sees to [`ProviderRequest::response_schema`] itself. Of others the
-    /// harness asks for structured answers with a tool of its own, and their
-    /// requests have no schema.
-    pub structured_output: bool,
-}
-
-impl ProviderCapabilities {
-    /// The capabilities of a provider that does what the protocol says.
-    pub const fn new() -> Self {
-        Self {
-            structured_output: false,
-        }
-    }
-
-    /// The provider sees to structured answers itself.
-    #[must_use]
-    pub const fn with_structured_output(mut self) -> Self {
-        self.structured_output = true;
-        self
-    }
 }
 
 /// One request to a model. Cheap to clone: everything long is shared.

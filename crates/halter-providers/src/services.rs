@@ -20,7 +20,7 @@ use crate::wire::chat::{Chat, Dialect};
 use crate::wire::gemini::GeminiWire;
 use crate::wire::responses::ResponsesWire;
 use async_trait::async_trait;
-use halter_protocol::{ProviderError, ProviderErrorKind};
+use halter_protocol::{ProviderError, ProviderErrorKind, ResolvedModel};
 use secrecy::SecretString;
 use serde::Serialize;
 use std::fmt;
@@ -175,6 +175,10 @@ macro_rules! service {
         impl Provider for $name {
             fn capabilities(&self) -> ProviderCapabilities {
                 self.0.capabilities()
+            }
+
+            fn model_capabilities(&self, model: &ResolvedModel) -> ProviderCapabilities {
+                self.0.model_capabilities(model)
             }
 
             async fn stream(

@@ -335,7 +335,18 @@ impl fmt::Debug for HttpProvider {
 #[async_trait]
 impl Provider for HttpProvider {
     fn capabilities(&self) -> ProviderCapabilities {
-        ProviderCapabilities::new().with_structured_output()
+        ProviderCapabilities::new()
+            .with_structured_output()
+            .with_media(self.wire.media_limits())
+    }
+
+    fn model_capabilities(&self, model: &ResolvedModel) -> ProviderCapabilities {
+        let mut capabilities = self.capabilities();
+        if !self.catalog.takes_images(model) {
+            let types = &mut capabilities.media.media_types;
+            types.retain(|known| !known.starts_with("image/"));
+        }
+        capabilities
     }
 
     async fn stream(

@@ -4,7 +4,7 @@ use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderReque
 use crate::resilience::ProviderErrorClassifier;
 use async_trait::async_trait;
 use futures::StreamExt as _;
-use halter_protocol::{ProviderError, ProviderErrorKind};
+use halter_protocol::{ProviderError, ProviderErrorKind, ResolvedModel};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +33,10 @@ fn judged(classifier: &dyn ProviderErrorClassifier, mut error: ProviderError) ->
 impl Provider for Classified {
     fn capabilities(&self) -> ProviderCapabilities {
         self.inner.capabilities()
+    }
+
+    fn model_capabilities(&self, model: &ResolvedModel) -> ProviderCapabilities {
+        self.inner.model_capabilities(model)
     }
 
     async fn stream(

@@ -102,6 +102,10 @@ impl Provider for RateLimited {
         self.inner.capabilities()
     }
 
+    fn model_capabilities(&self, model: &ResolvedModel) -> ProviderCapabilities {
+        self.inner.model_capabilities(model)
+    }
+
     async fn stream(
         &self,
         request: ProviderRequest,

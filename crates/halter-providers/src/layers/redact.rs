@@ -4,7 +4,7 @@ use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderReque
 use crate::secrets::Secrets;
 use async_trait::async_trait;
 use futures::StreamExt as _;
-use halter_protocol::ProviderError;
+use halter_protocol::{ProviderError, ResolvedModel};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +28,10 @@ impl Redacted {
 impl Provider for Redacted {
     fn capabilities(&self) -> ProviderCapabilities {
         self.inner.capabilities()
+    }
+
+    fn model_capabilities(&self, model: &ResolvedModel) -> ProviderCapabilities {
+        self.inner.model_capabilities(model)
     }
 
     async fn stream(

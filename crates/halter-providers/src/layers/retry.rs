@@ -5,7 +5,7 @@ use crate::limits::RETRY_HELD_EVENTS;
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use async_trait::async_trait;
 use futures::StreamExt as _;
-use halter_protocol::{ProviderError, ProviderErrorKind, StreamEvent, Usage};
+use halter_protocol::{ProviderError, ProviderErrorKind, ResolvedModel, StreamEvent, Usage};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -115,6 +115,10 @@ impl Retry {
 impl Provider for Retry {
     fn capabilities(&self) -> ProviderCapabilities {
         self.inner.capabilities()
+    }
+
+    fn model_capabilities(&self, model: &ResolvedModel) -> ProviderCapabilities {
+        self.inner.model_capabilities(model)
     }
 
     async fn stream(

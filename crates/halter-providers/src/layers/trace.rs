@@ -4,7 +4,7 @@
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use async_trait::async_trait;
 use futures::StreamExt as _;
-use halter_protocol::{ProviderError, StreamEvent, Usage};
+use halter_protocol::{ProviderError, ResolvedModel, StreamEvent, Usage};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,10 @@ impl Traced {
 impl Provider for Traced {
     fn capabilities(&self) -> ProviderCapabilities {
         self.inner.capabilities()
+    }
+
+    fn model_capabilities(&self, model: &ResolvedModel) -> ProviderCapabilities {
+        self.inner.model_capabilities(model)
     }
 
     async fn stream(

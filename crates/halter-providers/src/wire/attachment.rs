@@ -5,21 +5,14 @@ use super::ImageInput;
 use super::body::Warnings;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use halter_protocol::{ContentPart, ToolMessage, ToolResult};
+use halter_protocol::{ContentPart, MediaFormat, MediaLimits, ToolMessage, ToolResult};
 use std::borrow::Cow;
 
-/// The image types that nearly every service takes.
-pub(super) const COMMON_IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
-
-/// What a service takes besides text.
-#[derive(Debug, Clone, Copy)]
+/// What a model takes besides text.
+#[derive(Debug, Clone)]
 pub(super) struct Intake {
-    /// The media types of images.
-    images: &'static [&'static str],
+    limits: MediaLimits,
     image_input: ImageInput,
-    /// The most base64 characters of one image, where the service has a limit.
-    image_chars: Option<usize>,
-    pdfs: bool,
 }
 
 /// A part as it goes out.
@@ -56,30 +49,16 @@ impl Blob<'_> {
 }
 
 impl Intake {
-    /// Images of these types, and PDF documents.
-    pub const fn new(images: &'static [&'static str], image_input: ImageInput) -> Self {
+    /// Images and documents within the limits; images only if the model takes any.
+    pub fn new(limits: MediaLimits, image_input: ImageInput) -> Self {
         Self {
-            images,
+            limits,
             image_input,
-            image_chars: None,
-            pdfs: true,
         }
     }
 
-    /// Takes only images of so many characters of base64.
-    pub const fn with_image_chars(mut self, most: usize) -> Self {
-        self.image_chars = Some(most);
-        self
-    }
-
-    /// Takes PDF documents or not.
-    pub const fn with_pdfs(mut self, pdfs: bool) -> Self {
-        self.pdfs = pdfs;
-        self
-    }
-
     /// How a part goes out; none for an empty text.
-    pub fn carry<'a>(self, part: &'a ContentPart, warnings: &mut Warnings) -> Option<Carried<'a>> {
+    pub fn carry<'a>(&self, part: &'a ContentPart, warnings: &mut Warnings) -> Option<Carried<'a>> {
         match part {
             ContentPart::Text { text } => {
                 (!text.is_empty()).then_some(Carried::Text(Cow::Borrowed(text)))
@@ -95,16 +74,13 @@ impl Intake {
         }
     }
 
-    fn image<'a>(self, media_type: &str, data: &'a [u8], warnings: &mut Warnings) -> Carried<'a> {
+    fn image<'a>(&self, media_type: &str, data: &'a [u8], warnings: &mut Warnings) -> Carried<'a> {
         let blob = Blob::new(media_type, data);
         let reason = if self.image_input == ImageInput::LeftOut {
             "this model takes no images"
-        } else if !self.images.contains(&blob.media_type.as_str()) {
+        } else if !self.limits.takes(&blob.media_type) {
             UNKNOWN_TYPE
-        } else if self
-            .image_chars
-            .is_some_and(|most| base64_chars(data) > most)
-        {
+        } else if data.len() > self.limits.image_bytes {
             "it is larger than this model service takes"
         } else {
             return Carried::Image(blob);
@@ -113,13 +89,15 @@ impl Intake {
     }
 
     fn document<'a>(
-        self,
+        &self,
         media_type: &str,
         data: &'a [u8],
         warnings: &mut Warnings,
     ) -> Option<Carried<'a>> {
         match Document::of(media_type, data) {
-            Document::Pdf if self.pdfs => Some(Carried::Pdf(Blob::new(media_type, data))),
+            Document::Pdf if self.limits.takes(PDF) => {
+                Some(Carried::Pdf(Blob::new(media_type, data)))
+            }
             Document::Text(text) => (!text.is_empty()).then_some(Carried::TextDocument(text)),
             _ => Some(left_out(
                 "document",
@@ -131,6 +109,8 @@ impl Intake {
         }
     }
 }
+
+const PDF: &str = MediaFormat::Pdf.media_type();
 
 const UNKNOWN_TYPE: &str = "this model service does not take the type";
 
@@ -177,11 +157,6 @@ fn left_out<'a>(
     )))
 }
 
-/// The characters of the bytes as base64.
-fn base64_chars(data: &[u8]) -> usize {
-    data.len().div_ceil(3).saturating_mul(4)
-}
-
 /// A document by how a model can read it.
 #[derive(Debug, PartialEq, Eq)]
 enum Document<'a> {
@@ -197,7 +172,7 @@ impl<'a> Document<'a> {
     /// Looks at the media type and, for text, at the bytes.
     fn of(media_type: &str, data: &'a [u8]) -> Self {
         let essence = essence(media_type);
-        if essence == "application/pdf" {
+        if essence == PDF {
             return Self::Pdf;
         }
         match std::str::from_utf8(data) {
@@ -237,9 +212,16 @@ fn is_text(essence: &str) -> bool {
 mod tests {
     use super::*;
 
-    const ALL: Intake = Intake::new(COMMON_IMAGES, ImageInput::Taken);
+    fn taking(media_types: &[&'static str], image_bytes: usize) -> Intake {
+        let limits = MediaLimits {
+            media_types: media_types.iter().map(|known| (*known).into()).collect(),
+            image_bytes,
+            ..MediaLimits::default()
+        };
+        Intake::new(limits, ImageInput::Taken)
+    }
 
-    fn carried(intake: Intake, part: &ContentPart) -> (Option<Carried<'_>>, Vec<String>) {
+    fn carried<'a>(intake: &Intake, part: &'a ContentPart) -> (Option<Carried<'a>>, Vec<String>) {
         let mut warnings = Warnings::default();
         let carried = intake.carry(part, &mut warnings);
         (carried, warnings.take_new())
@@ -259,7 +241,7 @@ mod tests {
     #[test]
     fn what_is_taken_goes_out_without_a_word() {
         let image = ContentPart::image("Image/PNG; x=y", *b"\x89PNG");
-        let (sent, warnings) = carried(ALL, &image);
+        let (sent, warnings) = carried(&taking(&["image/png"], 7), &image);
         assert!(warnings.is_empty());
         let Some(Carried::Image(blob)) = sent else {
             panic!("{sent:?}");
@@ -271,16 +253,16 @@ mod tests {
     fn what_is_left_out_is_told_to_model_and_user_with_the_reason() {
         let image = ContentPart::image("image/png", vec![0; 7]);
         let pdf = ContentPart::document("application/pdf", *b"%PDF");
-        let blind = Intake::new(COMMON_IMAGES, ImageInput::LeftOut);
+        let blind = Intake::new(MediaLimits::default(), ImageInput::LeftOut);
         for (intake, part, reason) in [
-            (blind, &image, "this model takes no images"),
+            (&blind, &image, "this model takes no images"),
             (
-                ALL.with_image_chars(11),
+                &taking(&["image/png"], 6),
                 &image,
                 "it is larger than this model service takes",
             ),
-            (Intake::new(&[], ImageInput::Taken), &image, UNKNOWN_TYPE),
-            (ALL.with_pdfs(false), &pdf, UNKNOWN_TYPE),
+            (&taking(&[PDF], 7), &image, UNKNOWN_TYPE),
+            (&taking(&["image/png"], 7), &pdf, UNKNOWN_TYPE),
         ] {
             let (told, warnings) = carried(intake, part);
             let Some(Carried::Text(told)) = told else {
@@ -289,7 +271,8 @@ mod tests {
             assert!(told.ends_with(&format!("left out: {reason}]")), "{told}");
             assert!(warnings[0].ends_with(reason), "{warnings:?}");
         }
-        let fits = carried(ALL.with_image_chars(12), &image).0;
+        let intake = taking(&["image/png"], 7);
+        let fits = carried(&intake, &image).0;
         assert!(matches!(fits, Some(Carried::Image(_))), "{fits:?}");
     }
 }

@@ -27,8 +27,8 @@ mod strict;
 mod structured;
 
 use halter_protocol::{
-    AssembledPrompt, Message, ProviderError, ResolvedModel, ResponseSchema, StreamEvent, ToolName,
-    ToolSpec,
+    AssembledPrompt, MediaLimits, Message, ProviderError, ResolvedModel, ResponseSchema,
+    StreamEvent, ToolName, ToolSpec,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +43,11 @@ pub trait Wire: Send + Sync + 'static {
 
     /// The headers of a request, secrets included.
     fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)>;
+
+    /// The images and documents that the service takes.
+    fn media_limits(&self) -> MediaLimits {
+        MediaLimits::default()
+    }
 
     /// A fresh encoder of one conversation with one model, which takes images
     /// or not.

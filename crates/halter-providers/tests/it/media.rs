@@ -6,7 +6,7 @@ use crate::wire_kit::{
     with_media,
 };
 use halter_protocol::{Message, ProviderKind, ResolvedModel, ToolResult, UserPart};
-use halter_providers::wire::anthropic::{Anthropic, limits::IMAGE_CHARS};
+use halter_providers::wire::anthropic::Anthropic;
 use halter_providers::wire::chat::{Chat, Dialect};
 use halter_providers::wire::gemini::GeminiWire;
 use halter_providers::wire::responses::ResponsesWire;
@@ -192,7 +192,8 @@ fn an_image_that_the_service_would_refuse_for_its_size_is_left_out() {
         let kind = elements[2]["content"][0]["content"][0]["type"].clone();
         (kind, warnings.len())
     };
-    let most = IMAGE_CHARS / 4 * 3;
+    let most = anthropic.wire.media_limits().image_bytes;
+    assert_eq!(most.div_ceil(3) * 4, 5 * 1024 * 1024, "in base64");
     assert_eq!(image_of(most), (json!("image"), 0));
     assert_eq!(image_of(most + 1), (json!("text"), 1));
 }

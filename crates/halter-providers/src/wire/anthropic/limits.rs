@@ -16,6 +16,3 @@ pub const MIN_THINKING_BUDGET_TOKENS: u32 = 1_024;
 /// Bytes of a call's id; longer ids of other services are replaced by short
 /// ones.
 pub const CALL_ID_BYTES: usize = 256;
-
-/// Characters of base64 of an image that the service takes.
-pub const IMAGE_CHARS: usize = 5 * 1024 * 1024;

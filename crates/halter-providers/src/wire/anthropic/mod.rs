@@ -17,7 +17,7 @@
 //! | assistant message | its own blocks byte for byte if this wire and the same model wrote them, else text and calls without reasoning |
 //! | tool messages of a step | the first blocks of the next user message |
 //! | PDF and text documents, JPEG, PNG, GIF and WebP images | `document` and `image` blocks with the data inside, in user messages and in `tool_result` |
-//! | other documents and images, images of more than [`limits::IMAGE_CHARS`] | a text block that says what was left out |
+//! | other documents and images, images that are too large | a text block that says what was left out |
 //!
 //! A note of the harness is a block of a user message for every model. Some
 //! models take messages of the role `system`, but only after a user turn and
@@ -75,6 +75,7 @@ use super::address::versioned;
 use super::{
     ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
 };
+use crate::wire::attachment::Intake;
 use halter_protocol::{ProviderError, ResolvedModel};
 
 /// The wire's name, as opaque parts carry it.
@@ -147,7 +148,10 @@ impl Wire for Anthropic {
     }
 
     fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {
-        Box::new(encode::MessagesEncoder::new(model, images))
+        Box::new(encode::MessagesEncoder::new(
+            model,
+            Intake::new(self.media_limits(), images),
+        ))
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

@@ -69,7 +69,7 @@ impl Part {
 /// What a user said.
 pub(super) fn user_content(
     parts: &[ContentPart],
-    intake: Intake,
+    intake: &Intake,
     warnings: &mut Warnings,
 ) -> Content {
     if let [ContentPart::Text { text }] = parts {
@@ -110,7 +110,7 @@ impl From<Carried<'_>> for Part {
 /// message of the user, for a tool's holds text alone.
 pub(super) fn result_content(
     result: &ToolMessage,
-    intake: Intake,
+    intake: &Intake,
     warnings: &mut Warnings,
 ) -> (String, Vec<Part>) {
     let Some(parts) = parts_of(result) else {

@@ -3,12 +3,12 @@
 use super::content::{CacheMark, Content, Part, result_content, user_content};
 use super::dialect::{Dialect, HarnessRole};
 use super::message::{Answer, Names, PlainMessage, ResultMessage};
-use crate::wire::attachment::{COMMON_IMAGES, Intake, returned_by};
+use crate::wire::attachment::{Intake, returned_by};
 use crate::wire::body::{Elements, ObjectWriter, Warnings};
 use crate::wire::common::Given;
 use crate::wire::schema::{function_parameters, object_root};
 use crate::wire::structured::{Asked, NamedSchema, openai_schema};
-use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings};
+use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, Message, ProviderError, ResolvedModel, SystemMessage, ToolMessage, ToolName,
     ToolSpec,
@@ -67,7 +67,7 @@ struct StreamOptions {
 }
 
 impl ChatEncoder {
-    pub fn new(dialect: Dialect, model: ResolvedModel, images: ImageInput) -> Self {
+    pub fn new(dialect: Dialect, model: ResolvedModel, intake: Intake) -> Self {
         Self {
             names: Names::new(&model),
             dialect,
@@ -76,7 +76,7 @@ impl ChatEncoder {
             encoded_prompt: Elements::default(),
             encoded_tools: Elements::default(),
             messages: Elements::default(),
-            intake: Intake::new(COMMON_IMAGES, images).with_pdfs(dialect.files),
+            intake,
             media: Elements::default(),
             warnings: Warnings::default(),
         }
@@ -125,7 +125,7 @@ impl ChatEncoder {
     }
 
     fn push_result(&mut self, result: &ToolMessage) {
-        let (text, media) = result_content(result, self.intake, &mut self.warnings);
+        let (text, media) = result_content(result, &self.intake, &mut self.warnings);
         self.messages
             .push(&ResultMessage::new(&result.call_id, text, &self.names));
         if !media.is_empty() {
@@ -205,7 +205,7 @@ impl ConversationEncoder for ChatEncoder {
             Message::System(note) => self.push_note(note),
             Message::User(user) => self.messages.push(&PlainMessage {
                 role: "user",
-                content: user_content(&user.parts, self.intake, &mut self.warnings),
+                content: user_content(&user.parts, &self.intake, &mut self.warnings),
             }),
             Message::Assistant(assistant) => {
                 if let Some(answer) = Answer::new(assistant, &self.model, &mut self.names) {

@@ -70,9 +70,10 @@ pub use dialect::{Dialect, HarnessRole, OutputLimit, ReasoningRequest};
 use super::{
     ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
 };
+use crate::wire::attachment::Intake;
 use crate::wire::common::{bearer, stream_headers};
 use crate::wire::failure::duration;
-use halter_protocol::{ProviderError, ResolvedModel};
+use halter_protocol::{MediaLimits, ProviderError, ResolvedModel};
 
 /// The wire's name, as opaque parts carry it.
 pub const NAME: &str = "chat";
@@ -118,11 +119,21 @@ impl Wire for Chat {
         stream_headers(api_key.map(bearer))
     }
 
+    fn media_limits(&self) -> MediaLimits {
+        let mut limits = MediaLimits::default();
+        if !self.dialect.files {
+            limits
+                .media_types
+                .retain(|known| known.starts_with("image/"));
+        }
+        limits
+    }
+
     fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {
         Box::new(encode::ChatEncoder::new(
             self.dialect,
             model.clone(),
-            images,
+            Intake::new(self.media_limits(), images),
         ))
     }
 

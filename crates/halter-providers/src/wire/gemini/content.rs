@@ -8,13 +8,14 @@ use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// The image types that the service takes.
-pub(super) const IMAGES: &[&str] = &[
+/// The types that the service looks at itself.
+pub(super) const MEDIA_TYPES: &[&str] = &[
     "image/png",
     "image/jpeg",
     "image/webp",
     "image/heic",
     "image/heif",
+    "application/pdf",
 ];
 
 /// Types of images and documents that a response may hold.
@@ -89,7 +90,7 @@ impl<'a> Answered<'a> {
     /// its place.
     pub fn of(
         message: &'a ToolMessage,
-        intake: Intake,
+        intake: &Intake,
         takes_parts: bool,
         warnings: &mut Warnings,
     ) -> Self {
@@ -159,7 +160,7 @@ impl<'a> Part<'a> {
     }
 
     /// What a user attached or wrote, part by part.
-    pub fn all(parts: &'a [ContentPart], intake: Intake, warnings: &mut Warnings) -> Vec<Self> {
+    pub fn all(parts: &'a [ContentPart], intake: &Intake, warnings: &mut Warnings) -> Vec<Self> {
         parts
             .iter()
             .filter_map(|part| intake.carry(part, warnings))

@@ -5,7 +5,7 @@
 //! written, so that nothing written changes later.
 
 use super::chunk::kept_calls;
-use super::content::{Answered, Content, FunctionCall, FunctionResponse, IMAGES, Part};
+use super::content::{Answered, Content, FunctionCall, FunctionResponse, Part};
 use super::thinking::{LevelRefused, Thinking, ThinkingConfig};
 use crate::limits::{GEMINI_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
 use crate::wire::attachment::Intake;
@@ -14,7 +14,7 @@ use crate::wire::common::{Given, is_own};
 use crate::wire::names::{CallIds, ToolNames};
 use crate::wire::schema::object_root;
 use crate::wire::structured::Asked;
-use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings};
+use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, AssistantMessage, AssistantPart, Message, OpaquePart, ProviderError,
     ResolvedModel, ToolCallId, ToolMessage, ToolName, ToolSpec, UserMessage,
@@ -101,11 +101,11 @@ struct GenerationConfig<'a> {
 }
 
 impl Encoder {
-    pub fn new(model: &ResolvedModel, images: ImageInput) -> Self {
+    pub fn new(model: &ResolvedModel, intake: Intake) -> Self {
         Self {
             model: model.clone(),
             thinking: Thinking::of(&model.model),
-            intake: Intake::new(IMAGES, images),
+            intake,
             given: Given::default(),
             system_instruction: None,
             encoded_tools: None,
@@ -170,7 +170,7 @@ impl Encoder {
     }
 
     fn push_user(&mut self, message: &UserMessage) {
-        let parts = Part::all(&message.parts, self.intake, &mut self.warnings);
+        let parts = Part::all(&message.parts, &self.intake, &mut self.warnings);
         self.push_parts("user", parts);
     }
 
@@ -256,7 +256,7 @@ impl Encoder {
             .position(|call| call.id == message.call_id);
         let call = place.and_then(|place| self.open_calls.get(place));
         let takes_parts = self.thinking.is_third_generation();
-        let answered = Answered::of(message, self.intake, takes_parts, &mut self.warnings);
+        let answered = Answered::of(message, &self.intake, takes_parts, &mut self.warnings);
         let part = Part::FunctionResponse {
             function_response: FunctionResponse {
                 id: match call {

@@ -42,8 +42,9 @@ use super::{
     ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
     address,
 };
+use crate::wire::attachment::Intake;
 use crate::wire::common::stream_headers;
-use halter_protocol::{ProviderError, ResolvedModel};
+use halter_protocol::{MediaLimits, ProviderError, ResolvedModel};
 
 /// The name that opaque parts of this wire carry.
 const NAME: &str = "gemini";
@@ -78,8 +79,21 @@ impl Wire for GeminiWire {
         stream_headers(api_key.map(|key| ("x-goog-api-key", key.to_owned())))
     }
 
+    fn media_limits(&self) -> MediaLimits {
+        MediaLimits {
+            media_types: content::MEDIA_TYPES
+                .iter()
+                .map(|known| (*known).into())
+                .collect(),
+            ..MediaLimits::default()
+        }
+    }
+
     fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {
-        Box::new(encode::Encoder::new(model, images))
+        Box::new(encode::Encoder::new(
+            model,
+            Intake::new(self.media_limits(), images),
+        ))
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

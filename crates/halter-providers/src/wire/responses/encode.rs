@@ -9,12 +9,12 @@ use super::abilities::Abilities;
 use super::items::{Content, InputItem, InputPart, Output, Replay, replay_of};
 use super::tools::FunctionTool;
 use crate::limits::{RESPONSES_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
-use crate::wire::attachment::{COMMON_IMAGES, Intake};
+use crate::wire::attachment::Intake;
 use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
 use crate::wire::common::{Given, is_own};
 use crate::wire::names::{CallIds, ToolNames};
 use crate::wire::structured::{Asked, NamedSchema, openai_schema};
-use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings};
+use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, AssistantMessage, AssistantPart, Message, PromptSegment, ProviderError,
     ReasoningEffort, ResolvedModel, ToolMessage, ToolName, ToolSpec, UserMessage,
@@ -60,11 +60,11 @@ struct Reasoning {
 }
 
 impl Encoder {
-    pub fn new(model: &ResolvedModel, images: ImageInput) -> Self {
+    pub fn new(model: &ResolvedModel, intake: Intake) -> Self {
         Self {
             model: model.clone(),
             abilities: Abilities::of(&model.model),
-            intake: Intake::new(COMMON_IMAGES, images),
+            intake,
             given: Given::default(),
             instructions: None,
             functions: Elements::default(),
@@ -95,7 +95,7 @@ impl Encoder {
     }
 
     fn push_user(&mut self, message: &UserMessage) {
-        let parts = InputPart::all(&message.parts, self.intake, &mut self.warnings);
+        let parts = InputPart::all(&message.parts, &self.intake, &mut self.warnings);
         if !parts.is_empty() {
             self.input.push(&InputItem::Message {
                 role: "user",
@@ -156,7 +156,7 @@ impl Encoder {
     fn push_result(&mut self, message: &ToolMessage) {
         self.input.push(&InputItem::FunctionCallOutput {
             call_id: self.call_ids.written(&message.call_id),
-            output: Output::of(message, self.intake, &mut self.warnings),
+            output: Output::of(message, &self.intake, &mut self.warnings),
         });
     }
 

@@ -57,7 +57,7 @@ pub(super) enum Output<'a> {
 
 impl<'a> Output<'a> {
     /// What a call came to.
-    pub fn of(result: &'a ToolMessage, intake: Intake, warnings: &mut Warnings) -> Self {
+    pub fn of(result: &'a ToolMessage, intake: &Intake, warnings: &mut Warnings) -> Self {
         let parts = parts_of(result).map(|parts| InputPart::all(parts, intake, warnings));
         match parts {
             Some(parts) if !parts.is_empty() => Self::Parts(parts),
@@ -91,7 +91,7 @@ impl<'a> InputPart<'a> {
     }
 
     /// What a user attached or wrote, or a tool returned, part by part.
-    pub fn all(parts: &'a [ContentPart], intake: Intake, warnings: &mut Warnings) -> Vec<Self> {
+    pub fn all(parts: &'a [ContentPart], intake: &Intake, warnings: &mut Warnings) -> Vec<Self> {
         parts
             .iter()
             .filter_map(|part| intake.carry(part, warnings))

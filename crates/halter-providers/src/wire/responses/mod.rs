@@ -40,8 +40,10 @@ use super::{
     ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
     address,
 };
+use crate::wire::attachment::Intake;
 use crate::wire::common::{bearer, stream_headers};
-use halter_protocol::{ProviderError, ResolvedModel};
+use halter_protocol::limits::ATTACHMENTS_BYTES;
+use halter_protocol::{MediaLimits, ProviderError, ResolvedModel};
 
 /// The name that opaque parts of this wire carry.
 const NAME: &str = "responses";
@@ -67,8 +69,19 @@ impl Wire for ResponsesWire {
         stream_headers(api_key.map(bearer))
     }
 
+    fn media_limits(&self) -> MediaLimits {
+        // The service limits a request as a whole and scales images down.
+        MediaLimits {
+            image_bytes: ATTACHMENTS_BYTES,
+            ..MediaLimits::default()
+        }
+    }
+
     fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {
-        Box::new(encode::Encoder::new(model, images))
+        Box::new(encode::Encoder::new(
+            model,
+            Intake::new(self.media_limits(), images),
+        ))
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

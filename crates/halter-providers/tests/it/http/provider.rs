@@ -8,6 +8,7 @@ use crate::wire_kit;
 use halter_protocol::{
     ProviderError, ProviderErrorKind, ReasoningEffort, ResponseSchema, StreamEvent,
 };
+use halter_providers::Provider as _;
 use halter_providers::catalog::{Catalog, Source, read_models};
 use halter_providers::http::{Endpoint, HttpProvider, TransportError};
 use halter_providers::layers::RateLimiter;
@@ -311,6 +312,8 @@ async fn images_the_model_refuses_are_described_from_then_on() {
         .map(|body| (body.contains("image_url"), body.contains("takes no images")))
         .collect();
     assert_eq!(sent, [(true, false), (false, true), (false, true)]);
+    let media = provider.model_capabilities(&request.model).media;
+    assert!(!media.takes("image/png"), "{media:?}");
     let images = catalog.facts(&request.model).images.unwrap();
     assert_eq!((images.value, images.source), (false, Source::Learned));
 }

@@ -13,13 +13,13 @@ mod user;
 use self::json::put;
 use self::log::{MessageLog, Role};
 use self::prefix::Prefix;
-use super::limits::{CACHE_LOOKBACK_BLOCKS, CALL_ID_BYTES, IMAGE_CHARS, TOOL_NAME_BYTES};
+use super::limits::{CACHE_LOOKBACK_BLOCKS, CALL_ID_BYTES, TOOL_NAME_BYTES};
 use super::model::{ModelTraits, ReasoningMembers, Thinking};
-use crate::wire::attachment::{COMMON_IMAGES, Intake};
+use crate::wire::attachment::Intake;
 use crate::wire::body::{ObjectWriter, Warnings};
 use crate::wire::names::{CallIds, ToolNames};
 use crate::wire::structured::{Asked, closed};
-use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings};
+use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, AssistantMessage, Message, ProviderError, ProviderErrorKind, ResolvedModel,
     ToolCallId, ToolMessage, ToolName, ToolSpec,
@@ -81,7 +81,7 @@ struct TurnMarks {
 }
 
 impl MessagesEncoder {
-    pub fn new(model: &ResolvedModel, images: ImageInput) -> Self {
+    pub fn new(model: &ResolvedModel, intake: Intake) -> Self {
         let traits = ModelTraits::of(&model.model);
         let reasoning = traits.reasoning(model);
         let mut warnings = Warnings::default();
@@ -93,7 +93,7 @@ impl MessagesEncoder {
             max_tokens: traits.max_tokens(model),
             traits,
             reasoning,
-            intake: Intake::new(COMMON_IMAGES, images).with_image_chars(IMAGE_CHARS),
+            intake,
             prefix: Prefix::default(),
             names: ToolNames::new(model.provider_kind.clone(), TOOL_NAME_BYTES),
             log: MessageLog::default(),
@@ -115,7 +115,7 @@ impl MessagesEncoder {
                 if !self.turn.in_tool_use {
                     self.turn.began_with_thinking = false;
                 }
-                user::push(&mut self.log, message, self.intake, &mut self.warnings);
+                user::push(&mut self.log, message, &self.intake, &mut self.warnings);
             }
             Message::System(message) => user::push_note(&mut self.log, &message.text),
             _ => {}
@@ -168,7 +168,7 @@ impl MessagesEncoder {
             &mut self.log,
             self.ids.written(&call),
             result,
-            self.intake,
+            &self.intake,
             &mut self.warnings,
         );
         if self.open_calls.is_empty() {

@@ -14,7 +14,7 @@ pub(super) const OPENING: &str = "(The beginning of this conversation is not sho
 pub(super) fn push(
     log: &mut MessageLog,
     message: &UserMessage,
-    intake: Intake,
+    intake: &Intake,
     warnings: &mut Warnings,
 ) {
     for part in blocks(&message.parts, intake, warnings) {
@@ -42,7 +42,7 @@ pub(super) fn push_result(
     log: &mut MessageLog,
     call: &str,
     result: &ToolMessage,
-    intake: Intake,
+    intake: &Intake,
     warnings: &mut Warnings,
 ) {
     log.append(Role::User, true, |out| {
@@ -68,7 +68,7 @@ pub(super) fn push_result(
 /// The parts that become blocks: the service refuses blank ones.
 fn blocks<'a>(
     parts: &'a [ContentPart],
-    intake: Intake,
+    intake: &Intake,
     warnings: &mut Warnings,
 ) -> Vec<Carried<'a>> {
     parts
