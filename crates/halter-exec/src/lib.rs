@@ -71,7 +71,8 @@ pub use spawn::{find_program, find_program_in};
 pub use spool::{Spool, SpoolChunk, SpoolPart, SpoolProgress, SpoolReader, SpoolSegment};
 pub use streams::ProcessStreams;
 pub use sys::{
-    Cgroup, Moved, PidFd, Signal, SignalError, reap_any, try_watch_descriptor, watch_descriptor,
+    Cgroup, Moved, OwnGroup, PidFd, Signal, SignalError, reap_any, try_watch_descriptor,
+    watch_descriptor,
 };
 pub use terminal::{Terminal, TerminalSize};
 pub use tree::{

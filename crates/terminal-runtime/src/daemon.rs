@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::discovery::{FoundRuntime, Registration};
+use crate::discovery::Registration;
 use crate::exec::CoreError;
 use crate::inherited::when_free;
 use crate::limits::MAX_CONNECTIONS;
@@ -162,22 +162,16 @@ impl Daemon {
             self.service
                 .reachable_by(DescribedTransport::Http { address });
         }
-        let description = self.service.describe();
+        let runtime = self.service.found();
         if self.service.settings().stdin {
             self.service.reachable_by(DescribedTransport::Stdin {});
         }
         let Some(directory) = &self.service.settings().discovery_dir else {
             return;
         };
-        if description.transports.is_empty() {
+        if runtime.transports.is_empty() {
             return;
         }
-        let runtime = FoundRuntime {
-            version: description.version,
-            pid: description.pid,
-            started_at: description.started_at,
-            transports: description.transports,
-        };
         match Registration::announce(directory, &runtime) {
             Ok(registration) => self.registration = Some(registration),
             Err(error) => tracing::warn!(%error, "clients cannot find this runtime by themselves"),

@@ -151,5 +151,9 @@ pub const MAX_RECORD_FILE_BYTES: u64 = 64 * 1024;
 /// TERM.
 pub const CANCEL_GRACE: Duration = Duration::from_millis(500);
 
+/// How long the engine of containers may take to answer when it is asked
+/// whether it is there.
+pub const CONTAINER_PROBE_DEADLINE: Duration = Duration::from_secs(5);
+
 /// How long one call of the `docker`-compatible program may take.
 pub const CONTAINER_DEADLINE: Duration = Duration::from_secs(120);

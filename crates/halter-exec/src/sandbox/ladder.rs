@@ -1,6 +1,6 @@
 //! Which levels of isolation this host grants to this program.
 
-use super::{LimitKind, LimitMechanism, ResourceLimits, Sandbox, SandboxSpec};
+use super::{LimitKind, LimitMechanism, LimitReport, ResourceLimits, Sandbox, SandboxSpec};
 use crate::error::ExecError;
 use crate::sys;
 
@@ -14,6 +14,15 @@ pub struct IsolationLevel {
     pub state: LevelState,
 }
 
+impl IsolationLevel {
+    /// A level that something keeps, or that cannot be had for a reason.
+    #[must_use]
+    pub fn new(name: &'static str, found: Result<String, String>) -> Self {
+        let state = state(found);
+        Self { name, state }
+    }
+}
+
 /// Whether a level can be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -22,6 +31,13 @@ pub enum LevelState {
     Enforced {
         /// By what.
         by: String,
+    },
+    /// What holds when it is asked for is less than its name says.
+    Weaker {
+        /// By what.
+        by: String,
+        /// What is missing.
+        reason: String,
     },
     /// It cannot be had; asking for it is an error.
     Unavailable {
@@ -36,10 +52,13 @@ pub enum LevelState {
 #[must_use]
 pub fn isolation_ladder() -> Vec<IsolationLevel> {
     let mut levels = vec![
-        level("process_tree", sys::tree_mechanism()),
-        level("chroot", sys::chroot_mechanism()),
-        level("no_new_privileges", sys::privileges_mechanism()),
-        level("landlock", sys::file_rules_mechanism()),
+        IsolationLevel::new("process_tree", sys::tree_mechanism()),
+        IsolationLevel {
+            name: "chroot",
+            state: chroot(),
+        },
+        IsolationLevel::new("no_new_privileges", sys::privileges_mechanism()),
+        IsolationLevel::new("landlock", sys::file_rules_mechanism()),
     ];
     let kinds = [
         LimitKind::Memory,
@@ -47,20 +66,33 @@ pub fn isolation_ladder() -> Vec<IsolationLevel> {
         LimitKind::Cpu,
         LimitKind::CpuTime,
     ];
-    levels.extend(kinds.map(|kind| level(kind.level(), limit_mechanism(kind))));
+    levels.extend(kinds.map(|kind| IsolationLevel {
+        name: kind.level(),
+        state: limit(kind),
+    }));
     levels
 }
 
-fn level(name: &'static str, found: Result<String, String>) -> IsolationLevel {
-    let state = match found {
+fn chroot() -> LevelState {
+    match sys::chroot_mechanism() {
+        // A second chroot, a mount or a device leads out of the first.
+        Ok(by) if rustix::process::geteuid().is_root() => LevelState::Weaker {
+            by,
+            reason: "not a boundary for programs of root, who can leave it".to_owned(),
+        },
+        other => state(other),
+    }
+}
+
+fn state(found: Result<String, String>) -> LevelState {
+    match found {
         Ok(by) => LevelState::Enforced { by },
         Err(reason) => LevelState::Unavailable { reason },
-    };
-    IsolationLevel { name, state }
+    }
 }
 
 /// Sets a limit that bounds nothing, and takes it back.
-fn limit_mechanism(kind: LimitKind) -> Result<String, String> {
+fn limit(kind: LimitKind) -> LevelState {
     let mut limits = ResourceLimits::default();
     match kind {
         LimitKind::Memory => limits.memory_bytes = Some(1 << 40),
@@ -81,9 +113,18 @@ fn limit_mechanism(kind: LimitKind) -> Result<String, String> {
             }
             let mechanism = sandbox.limits().first().map(|report| report.mechanism);
             let mechanism = mechanism.unwrap_or(LimitMechanism::Rlimit);
-            Ok(mechanism.name().to_owned())
+            let by = mechanism.name().to_owned();
+            match LimitReport::new(kind, mechanism).weakness() {
+                Some(reason) => LevelState::Weaker {
+                    by,
+                    reason: reason.to_owned(),
+                },
+                None => LevelState::Enforced { by },
+            }
         }
-        Err(ExecError::SandboxUnavailable { reason, .. }) => Err(reason),
-        Err(error) => Err(error.to_string()),
+        Err(ExecError::SandboxUnavailable { reason, .. }) => LevelState::Unavailable { reason },
+        Err(error) => LevelState::Unavailable {
+            reason: error.to_string(),
+        },
     }
 }

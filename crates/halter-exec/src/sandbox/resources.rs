@@ -124,6 +124,23 @@ impl LimitReport {
     pub(crate) fn new(kind: LimitKind, mechanism: LimitMechanism) -> Self {
         Self { kind, mechanism }
     }
+
+    /// In what the limit is less than it says, if it is.
+    #[must_use]
+    pub fn weakness(&self) -> Option<&'static str> {
+        match (self.kind, self.mechanism) {
+            (LimitKind::Memory, LimitMechanism::Rlimit) => Some(
+                "no control group can carry it, so it bounds the address space of each process: \
+                 many processes use more together, and programs that reserve much address space, \
+                 such as node and java, do not start",
+            ),
+            (LimitKind::Processes, LimitMechanism::Rlimit) => Some(
+                "no control group can carry it, so it counts all processes of the user, \
+                 other programs' included",
+            ),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

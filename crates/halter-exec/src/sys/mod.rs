@@ -27,7 +27,7 @@ use portable as backend;
 
 #[cfg(all(target_os = "linux", not(halter_portable)))]
 pub(crate) use backend::child_ends;
-pub use backend::{Cgroup, PidFd};
+pub use backend::{Cgroup, OwnGroup, PidFd};
 pub(crate) use backend::{
     Handover, LimitGroups, Spawner, chroot_mechanism, file_rules_mechanism, file_ruleset,
     fill_random, make_fifo, memory_file, numbered_name, open_cgroup, open_limit_group, open_place,

@@ -11,12 +11,18 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::failure::Failure;
 
+/// The beginning of the name of the control group that the daemon and the
+/// holder move into.
+const GROUP_PREFIX: &str = "terminal-runtime-";
+
 pub fn run(sources: &Sources) -> Result<u8, Failure> {
     let settings = sources.settings()?;
     let environment = sources.child_environment();
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(format!("this program cannot find itself: {error}")))?;
     start_log(&settings);
+    // Before anything is started, and given back after everything has ended.
+    let _group = halter_exec::OwnGroup::claim(GROUP_PREFIX);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

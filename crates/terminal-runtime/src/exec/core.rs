@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use halter_exec::PidFd;
+use halter_exec::{IsolationLevel, PidFd};
 
 use super::drive::Drive;
 use super::error::CoreError;
@@ -17,7 +17,7 @@ use super::kept::Kept;
 use super::lock;
 use super::order::{
     AdoptedSession, CoreSettings, CoreStats, ExecId, ExecInfo, ExecOrder, ExecState, ExecWhat,
-    Isolation, SessionSpec,
+    SessionSpec,
 };
 use super::plan::Frames;
 use super::pulse::Pulse;
@@ -50,7 +50,7 @@ pub(super) struct CoreInner {
     pub frames: Frames,
     pub pulse: Arc<Pulse>,
     pub recycling: Recycling,
-    isolation: std::sync::OnceLock<Isolation>,
+    isolation: tokio::sync::OnceCell<Vec<IsolationLevel>>,
 }
 
 /// The commands that are known by name.
@@ -104,7 +104,7 @@ impl Core {
                 frames: Frames::default(),
                 pulse: Arc::new(Pulse::start(YOUTH_BEAT)),
                 recycling: Recycling::default(),
-                isolation: std::sync::OnceLock::new(),
+                isolation: tokio::sync::OnceCell::new(),
             }),
         };
         let adopted = core.adopt(slots).await;
@@ -131,12 +131,10 @@ impl Core {
         Ok((core, adopted))
     }
 
-    /// What holds sessions together here.
-    #[must_use]
-    pub fn describe(&self) -> Isolation {
-        let docker = &self.inner.settings.docker;
-        let look = || isolation::look(docker);
-        self.inner.isolation.get_or_init(look).clone()
+    /// What holds sessions together here, looked at once.
+    pub async fn isolation(&self) -> &[IsolationLevel] {
+        let look = || isolation::levels(&self.inner.settings);
+        self.inner.isolation.get_or_init(look).await
     }
 
     /// Numbers about the runtime.

@@ -1,56 +1,21 @@
 //! What holds sessions and commands together on this machine.
 
-use halter_exec::{LevelState, isolation_ladder};
+use halter_exec::{IsolationLevel, isolation_ladder};
 
-use super::order::{DockerSettings, Isolation, IsolationLevel, IsolationState};
+use super::docker;
+use super::order::CoreSettings;
 use crate::sys;
 
-/// Looks at every level.
-pub(super) fn look(docker: &DockerSettings) -> Isolation {
-    let mut levels: Vec<IsolationLevel> = isolation_ladder()
-        .into_iter()
-        .map(|level| IsolationLevel {
-            name: level.name,
-            state: match level.state {
-                LevelState::Enforced { by } => IsolationState::Enforced { by },
-                LevelState::Unavailable { reason } => IsolationState::Unavailable { reason },
-                _ => IsolationState::Unavailable {
-                    reason: "not known to this version".to_owned(),
-                },
-            },
-        })
-        .collect();
-    levels.extend(sys::guarantees().map(|(name, found)| IsolationLevel {
-        name,
-        state: state(found.map(str::to_owned).map_err(str::to_owned)),
+/// Tries out every level; that of containers by asking their engine.
+pub(super) async fn levels(settings: &CoreSettings) -> Vec<IsolationLevel> {
+    // Makes and removes groups and reads files.
+    let ladder = tokio::task::spawn_blocking(isolation_ladder).await;
+    let mut levels = ladder.unwrap_or_default();
+    levels.extend(sys::guarantees().map(|(name, found)| {
+        let found = found.map(str::to_owned).map_err(str::to_owned);
+        IsolationLevel::new(name, found)
     }));
-    levels.push(IsolationLevel {
-        name: "container",
-        state: container(docker),
-    });
-    Isolation { levels }
-}
-
-fn container(docker: &DockerSettings) -> IsolationState {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let environment = halter_exec::Environment::new().with("PATH", path);
-    let program = docker.program.as_os_str();
-    let found =
-        sys::sees_containers().map_err(str::to_owned).and_then(
-            |()| match halter_exec::find_program(program, &environment, "/".as_ref()) {
-                Ok(found) if found.exists() => Ok(found.display().to_string()),
-                _ => Err(format!(
-                    "there is no program `{}`",
-                    docker.program.display()
-                )),
-            },
-        );
-    state(found)
-}
-
-fn state(found: Result<String, String>) -> IsolationState {
-    match found {
-        Ok(by) => IsolationState::Enforced { by },
-        Err(reason) => IsolationState::Unavailable { reason },
-    }
+    let container = docker::probe(settings).await;
+    levels.push(IsolationLevel::new("container", container));
+    levels
 }

@@ -35,6 +35,6 @@ pub use error::{CoreError, StartFailure};
 pub use handle::{Exec, SpoolReader};
 pub use order::{
     AdoptedSession, Chunk, CoreSettings, CoreStats, DockerSettings, ExecEnd, ExecId, ExecInfo,
-    ExecOrder, ExecState, ExecStdin, ExecWhat, Isolation, IsolationLevel, IsolationState, Limits,
-    Scope, SessionSpec, Stream, TerminalSize, Usage,
+    ExecOrder, ExecState, ExecStdin, ExecWhat, Limits, Scope, SessionSpec, Stream, TerminalSize,
+    Usage,
 };

@@ -302,49 +302,6 @@ pub enum Chunk {
     },
 }
 
-/// What holds sessions and commands together here, step by step.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Isolation {
-    /// Each mechanism, strongest last.
-    pub levels: Vec<IsolationLevel>,
-}
-
-impl Isolation {
-    /// What enforces the level of this name, if anything does.
-    #[must_use]
-    pub fn enforced_by(&self, name: &str) -> Option<&str> {
-        let level = self.levels.iter().find(|level| level.name == name)?;
-        match &level.state {
-            IsolationState::Enforced { by } => Some(by),
-            IsolationState::Unavailable { .. } => None,
-        }
-    }
-}
-
-/// One mechanism.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IsolationLevel {
-    /// Its stable name.
-    pub name: &'static str,
-    /// Whether it holds.
-    pub state: IsolationState,
-}
-
-/// Whether a mechanism holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IsolationState {
-    /// It is in force, or will be when it is asked for.
-    Enforced {
-        /// By what.
-        by: String,
-    },
-    /// It is not there, for this reason; asking for it is an error.
-    Unavailable {
-        /// Why.
-        reason: String,
-    },
-}
-
 /// Numbers about the runtime.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CoreStats {

@@ -111,7 +111,6 @@ impl Call {
             Self::Hello(_)
                 | Self::Ping
                 | Self::Stats
-                | Self::Describe
                 | Self::SessionList
                 | Self::SessionInfo(_)
                 | Self::ExecResize(_)

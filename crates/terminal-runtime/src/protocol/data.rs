@@ -77,6 +77,9 @@ pub struct SessionCreated {
     pub state: String,
     /// When it was created (RFC 3339).
     pub created_at: String,
+    /// What was asked for and is kept only in part here, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weaker: Vec<String>,
 }
 
 /// `session.info`, and one entry of `session.list`.
@@ -422,12 +425,12 @@ pub enum DescribedTransport {
 pub struct DescribedLevel {
     /// Its name.
     pub name: String,
-    /// `enforced` or `unavailable`.
+    /// `enforced`, `weaker` or `unavailable`.
     pub state: String,
-    /// By what it is enforced.
+    /// By what it is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why it is unavailable, and what there is instead.
+    /// Why it is weaker or unavailable, and what there is instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

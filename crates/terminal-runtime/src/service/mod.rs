@@ -20,7 +20,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use halter_exec::{LimitKind, LimitMechanism};
+use halter_exec::{IsolationLevel, LevelState};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,7 +28,8 @@ pub use answer::{Answer, Client};
 pub use stream::{Outlet, StreamOrder};
 
 use self::job::Job;
-use crate::exec::{Core, CoreError, CoreSettings, DockerSettings, ExecId, IsolationState};
+use crate::discovery::FoundRuntime;
+use crate::exec::{Core, CoreError, CoreSettings, DockerSettings, ExecId};
 use crate::lock::lock;
 use crate::protocol::{
     Call, DescribedLevel, DescribedLimits, DescribedTransport, Description, ErrorCode, Greeting,
@@ -57,8 +58,6 @@ struct Inner {
     /// Makes the names of commands and streams.
     names: RandomState,
     named: AtomicU64,
-    /// Whether the processes of one session can be counted.
-    counts_processes: bool,
     draining: AtomicBool,
     memory: Mutex<Option<(Moment, u64)>>,
     /// Everything that runs commands, however their clients fare.
@@ -81,16 +80,12 @@ impl Service {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, CoreError> {
         let (core, adopted) = Core::start(core).await?;
-        let isolation = core.describe();
-        let counting = isolation.enforced_by(LimitKind::Processes.level());
-        let counts_processes = counting.is_some_and(|by| by != LimitMechanism::Rlimit.name());
         let service = Self {
             inner: Arc::new(Inner {
                 pool: SessionPool::new(settings.max_sessions, Arc::clone(&clock)),
                 settings,
                 transports: Mutex::default(),
                 core,
-                counts_processes,
                 jobs: Mutex::default(),
                 started: clock.now(),
                 clock,
@@ -146,6 +141,7 @@ impl Service {
             Call::ExecAttach(params) => self.attach(&params),
             Call::ExecWrite(params) => line(id, Box::pin(self.write(&params)).await),
             Call::ExecCancel(params) => line(id, Box::pin(self.cancel(&params)).await),
+            Call::Describe => line(id, Ok(Box::pin(self.describe()).await)),
             quick => Ok(self.call_now(id, quick, client)),
         };
         answer.unwrap_or_else(|error| Answer::Line(failure(id, &error)))
@@ -165,7 +161,6 @@ impl Service {
                 line(id, Ok(greeting))
             }
             Call::Stats => line(id, Ok(self.stats())),
-            Call::Describe => line(id, Ok(self.describe())),
             Call::SessionList => line(id, Ok(self.list_sessions())),
             Call::SessionInfo(params) => line(id, self.session_info(&params)),
             Call::ExecResize(params) => line(id, self.resize(&params)),
@@ -202,37 +197,35 @@ impl Service {
         }
     }
 
-    /// What a client learns about this runtime.
+    /// What a client that looks for runtimes finds of this one.
     #[must_use]
-    pub fn describe(&self) -> Description {
-        let settings = &self.inner.settings;
-        let level = |level: crate::exec::IsolationLevel| {
-            let (state, by, reason) = match level.state {
-                IsolationState::Enforced { by } => ("enforced", Some(by), None),
-                IsolationState::Unavailable { reason } => ("unavailable", None, Some(reason)),
-            };
-            DescribedLevel {
-                name: level.name.to_owned(),
-                state: state.to_owned(),
-                by,
-                reason,
-            }
-        };
-        let seconds = |span: Option<std::time::Duration>| span.map_or(0, |span| span.as_secs());
-        Description {
+    pub fn found(&self) -> FoundRuntime {
+        FoundRuntime {
             version: VERSION.to_owned(),
-            platform: std::env::consts::OS.to_owned(),
             pid: std::process::id(),
             started_at: self.inner.started.shown(),
             transports: lock(&self.inner.transports).clone(),
-            isolation: self
-                .inner
-                .core
-                .describe()
-                .levels
-                .into_iter()
-                .map(level)
-                .collect(),
+        }
+    }
+
+    /// What a client learns about this runtime.
+    pub async fn describe(&self) -> Description {
+        let settings = &self.inner.settings;
+        let isolation = self.inner.core.isolation().await;
+        let FoundRuntime {
+            version,
+            pid,
+            started_at,
+            transports,
+        } = self.found();
+        let seconds = |span: Option<std::time::Duration>| span.map_or(0, |span| span.as_secs());
+        Description {
+            version,
+            platform: std::env::consts::OS.to_owned(),
+            pid,
+            started_at,
+            transports,
+            isolation: isolation.iter().map(described).collect(),
             limits: DescribedLimits {
                 max_sessions: settings.max_sessions as u64,
                 session_max_commands: settings.session_max_commands.unwrap_or(0),
@@ -245,7 +238,7 @@ impl Service {
                 max_idle_s: seconds(settings.max_idle),
                 session_ttl_s: seconds(settings.session_ttl),
                 child_memory_bytes: settings.limits.memory_bytes.unwrap_or(0),
-                child_processes: self.default_limits(None).processes.unwrap_or(0),
+                child_processes: settings.limits.processes.unwrap_or(0),
                 child_cpu_s: settings.limits.cpu_seconds.unwrap_or(0),
             },
         }
@@ -288,6 +281,21 @@ pub fn core_settings(
         docker: DockerSettings {
             program: settings.docker_program.clone(),
         },
+    }
+}
+
+fn described(level: &IsolationLevel) -> DescribedLevel {
+    let (state, by, reason) = match &level.state {
+        LevelState::Enforced { by } => ("enforced", Some(by), None),
+        LevelState::Weaker { by, reason } => ("weaker", Some(by), Some(reason)),
+        LevelState::Unavailable { reason } => ("unavailable", None, Some(reason)),
+        _ => ("unavailable", None, None),
+    };
+    DescribedLevel {
+        name: level.name.to_owned(),
+        state: state.to_owned(),
+        by: by.cloned(),
+        reason: reason.cloned(),
     }
 }
 

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use halter_exec::{LevelState, LimitKind};
 use serde::{Deserialize, Serialize};
 
 use super::order::{core_error, pool_error};
 use super::{Service, lock};
-use crate::exec::{Limits, SessionSpec};
+use crate::exec::{CoreError, Limits, SessionSpec, StartFailure};
 use crate::protocol::{
     CreateParams, DestroyParams, ErrorCode, LimitParams, RunningCommand, SessionCreated,
     SessionDestroyed, SessionInfo, SessionListing, SessionParams, WireError,
@@ -64,11 +65,12 @@ impl Service {
             environment,
             working_dir: PathBuf::from(text("working_dir", params.working_dir, DEFAULT_DIRECTORY)?),
             chroot: params.chroot.map(PathBuf::from),
-            limits: self.limits(params.limits, image.as_deref()),
+            limits: self.limits(params.limits),
             container_image: image,
             note: Bytes::new(),
         };
         check_paths(&spec)?;
+        let weaker = self.kept_in_part(&spec).await?;
         let birth = birth(&spec, params.name, timeout);
         let session = self
             .inner
@@ -89,22 +91,55 @@ impl Service {
             working_dir: session.birth.working_dir.to_string(),
             state: session.state().name().to_owned(),
             created_at: session.created.shown(),
+            weaker,
         })
     }
 
-    /// What the commands of a session may use that asks for nothing else.
-    pub(super) fn default_limits(&self, image: Option<&str>) -> Limits {
-        let settings = &self.inner.settings;
-        let mut limits = settings.limits;
-        // What other programs of this user run must not count.
-        if image.is_none() && settings.processes_by_default && !self.inner.counts_processes {
-            limits.processes = None;
+    /// Refuses what cannot be had here, and returns what can be had only in
+    /// part. In a container both are the engine's business.
+    async fn kept_in_part(&self, spec: &SessionSpec) -> Result<Vec<String>, WireError> {
+        let asked = [
+            (
+                LimitKind::Memory.level(),
+                spec.limits.memory_bytes.is_some(),
+            ),
+            (
+                LimitKind::Processes.level(),
+                spec.limits.processes.is_some(),
+            ),
+            (
+                LimitKind::CpuTime.level(),
+                spec.limits.cpu_seconds.is_some(),
+            ),
+            ("chroot", spec.chroot.is_some()),
+        ];
+        let mut weaker = Vec::new();
+        if spec.container_image.is_some() || !asked.iter().any(|(_, asked)| *asked) {
+            return Ok(weaker);
         }
-        limits
+        for level in self.inner.core.isolation().await {
+            if !asked.contains(&(level.name, true)) {
+                continue;
+            }
+            match &level.state {
+                LevelState::Unavailable { reason } => {
+                    return Err(core_error(&CoreError::StartFailed {
+                        reason: StartFailure::IsolationUnavailable,
+                        message: format!("`{}` cannot be had here: {reason}", level.name),
+                    }));
+                }
+                LevelState::Weaker { by, reason } => {
+                    tracing::warn!(level = level.name, by, reason, "kept only in part");
+                    weaker.push(format!("{} (by {by}): {reason}", level.name));
+                }
+                _ => {}
+            }
+        }
+        Ok(weaker)
     }
 
-    fn limits(&self, given: Option<LimitParams>, image: Option<&str>) -> Limits {
-        let defaults = self.default_limits(image);
+    fn limits(&self, given: Option<LimitParams>) -> Limits {
+        let defaults = self.inner.settings.limits;
         let given = given.unwrap_or_default();
         let choose = |given: Option<u64>, default: Option<u64>| match given {
             Some(0) => None,

@@ -93,9 +93,6 @@ pub struct Settings {
     pub memory_pressure_bytes: Option<u64>,
     /// What the commands of a session may use.
     pub limits: Limits,
-    /// Whether nobody chose how many processes a session may have: then it is
-    /// as many as it likes where the system can only count those of a user.
-    pub processes_by_default: bool,
     /// Whether the runtime may run as root.
     pub allow_root: bool,
     /// Where the runtime keeps what survives its crash; chosen by the

@@ -7,7 +7,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::sources::read_bounded;
 use super::table::DEFAULT_SOCKET;
-use super::{LogFormat, Settings, SettingsError, Source, Sources, Token};
+use super::{LogFormat, Settings, SettingsError, Sources, Token};
 use crate::exec::Limits;
 
 impl Sources {
@@ -130,7 +130,6 @@ impl Sources {
                 processes: self.limit("child-nproc")?,
                 cpu_seconds: self.limit("child-cpu-sec")?,
             },
-            processes_by_default: matches!(self.lookup("child-nproc").1, Source::Default),
             allow_root: self.switch("allow-root")?,
             state_dir: self.path("state-dir"),
             discovery_dir: self.discovery_dir(),
@@ -165,10 +164,7 @@ mod tests {
         assert_eq!(settings.session_max_commands, Some(1000));
         assert_eq!(settings.fd_warning_threshold, Some(5000));
         assert_eq!(settings.memory_pressure_bytes, Some(500 * 1024 * 1024));
-        assert_eq!(settings.limits.cpu_seconds, Some(300));
-        assert_eq!(settings.limits.memory_bytes, Some(512 * 1024 * 1024));
-        assert_eq!(settings.limits.processes, Some(64));
-        assert!(settings.processes_by_default);
+        assert_eq!(settings.limits, Limits::default());
         assert_eq!(settings.grace, Duration::from_secs(5));
         assert!(settings.allow_root);
     }
@@ -183,7 +179,6 @@ mod tests {
         assert_eq!(settings.max_sessions, 3);
         assert_eq!(settings.session_max_commands, Some(2));
         assert_eq!(settings.limits.processes, Some(1));
-        assert!(!settings.processes_by_default);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod defects;
 mod fuzz;
 mod fuzz_bodies;
 mod gate;
+mod groups;
 mod holder;
 mod interactive;
 mod isolation;

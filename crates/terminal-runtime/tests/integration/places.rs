@@ -149,6 +149,7 @@ fn runtimes_are_found_and_described() {
             .iter()
             .all(|level| match level["state"].as_str().unwrap() {
                 "enforced" => level["by"].is_string() && level["reason"].is_null(),
+                "weaker" => level["by"].is_string() && level["reason"].is_string(),
                 _ => level["by"].is_null() && level["reason"].is_string(),
             })
     );

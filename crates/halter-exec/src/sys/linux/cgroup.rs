@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustix::fs::{Mode, OFlags, open, openat, statfs};
+use rustix::fs::{Access, Mode, OFlags, access, open, openat, statfs};
 
 use super::pidfd::PidFd;
 use crate::limits::KILL_WAIT;
@@ -50,12 +50,20 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// The directory of the group this program is in, below which it may be
-    /// able to make others.
+    /// The directory of the group this program was started in, below which it
+    /// may be able to make others.
     ///
     /// # Errors
     /// If there is no version 2 hierarchy.
     pub fn own() -> io::Result<PathBuf> {
+        match super::own_group::claimed() {
+            Some(path) => Ok(path.to_owned()),
+            None => Self::current(),
+        }
+    }
+
+    /// The directory of the group this program is in now.
+    pub(super) fn current() -> io::Result<PathBuf> {
         let text = fs::read_to_string("/proc/self/cgroup")?;
         let own = text
             .lines()
@@ -68,11 +76,19 @@ impl Cgroup {
     ///
     /// # Errors
     /// If it exists, the directory is not writable or not of a version 2
-    /// hierarchy, or the kernel is too old to kill a group as a whole.
+    /// hierarchy, no process can be started in it, or the kernel is too old to
+    /// kill a group as a whole.
     pub fn create(parent: &Path, name: impl AsRef<Path>) -> io::Result<Self> {
         let path = parent.join(name);
+        // To enter a group takes the right to write this file of the group
+        // that it shares with the process's own.
+        access(parent.join(PROCS), Access::WRITE_OK)?;
         fs::create_dir(&path)?;
-        Self::open(&path).inspect_err(|_| {
+        let checked = Self::open(&path).and_then(|group| {
+            expect_domain(&path)?;
+            Ok(group)
+        });
+        checked.inspect_err(|_| {
             let _ = fs::remove_dir(&path);
         })
     }
@@ -326,6 +342,38 @@ fn mount_point() -> io::Result<&'static Path> {
     Ok(mount.ok_or(io::ErrorKind::Unsupported)?)
 }
 
+/// Below a threaded group the kernel makes groups that take no process.
+fn expect_domain(path: &Path) -> io::Result<()> {
+    match kind(path)?.as_str() {
+        "domain" => Ok(()),
+        other => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!(
+                "a new group is `{other}` and takes no process: the group above it is in \
+                 threaded mode"
+            ),
+        )),
+    }
+}
+
+/// The kind of a group, as `cgroup.type` says it.
+pub(super) fn kind(path: &Path) -> io::Result<String> {
+    Ok(fs::read_to_string(path.join("cgroup.type"))?
+        .trim()
+        .to_owned())
+}
+
+/// The processes in the group itself, not in those below it.
+pub(super) fn direct_members(path: &Path) -> io::Result<Vec<i32>> {
+    let text = fs::read_to_string(path.join(PROCS))?;
+    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+}
+
+/// Moves this program into a group.
+pub(super) fn enter(path: &Path) -> io::Result<()> {
+    fs::write(path.join(PROCS), "0")
+}
+
 /// What a child is born into a group by, given the group's directory.
 pub(crate) fn open_cgroup(path: &Path) -> io::Result<OwnedFd> {
     File::open(path).map(OwnedFd::from)
@@ -361,9 +409,7 @@ pub(super) fn members_of(path: &Path) -> Vec<i32> {
 }
 
 fn collect_members(path: &Path, pids: &mut Vec<i32>) {
-    if let Ok(text) = fs::read_to_string(path.join(PROCS)) {
-        pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
-    }
+    pids.extend(direct_members(path).unwrap_or_default());
     for below in directories_in(path) {
         collect_members(&below, pids);
     }

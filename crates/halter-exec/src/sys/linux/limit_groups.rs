@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::cgroup::Cgroup;
+use super::cgroup::{Cgroup, direct_members, kind};
 use super::pidfd::PidFd;
 use crate::error::ExecError;
 use crate::launch::{Resource, Rlimit};
@@ -16,6 +16,12 @@ use crate::sys::Signal;
 
 /// Microseconds of the window in which a share of the CPU is counted.
 const CPU_PERIOD: u64 = 100_000;
+
+/// The controllers that carry limits.
+pub(super) const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
+
+/// The file that says which controllers the groups below a group are under.
+pub(super) const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 
 /// The groups that carry the limits of one sandbox, and the limits that are
 /// left to each process.
@@ -148,7 +154,7 @@ impl LimitGroups {
 
     fn by_version2(&mut self, wanted: &Wanted, name: &str) -> io::Result<()> {
         let own = Cgroup::own()?;
-        grant(&own, wanted.controller)?;
+        enable(&own, wanted.controller)?;
         let group = own.join(name);
         apply(&group, &wanted.version2)?;
         self.version2 = Some(group);
@@ -197,8 +203,7 @@ impl LimitGroups {
         if let Ok(own) = Cgroup::own() {
             left.extend(Cgroup::sweep(&own, prefix, &mut keep).unwrap_or_default());
         }
-        let controllers = ["memory", "pids", "cpu"];
-        let mut parents: Vec<PathBuf> = controllers
+        let mut parents: Vec<PathBuf> = CONTROLLERS
             .iter()
             .filter_map(|controller| own_version1(controller).ok())
             .collect();
@@ -222,22 +227,43 @@ impl LimitGroups {
     }
 }
 
-/// Has the groups below `own` be under a controller.
-fn grant(own: &Path, controller: &str) -> io::Result<()> {
-    let lists = |file: &str| {
-        fs::read_to_string(own.join(file))
-            .map(|text| text.split_ascii_whitespace().any(|one| one == controller))
-    };
-    if !lists("cgroup.controllers")? {
-        return Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            format!("the controller `{controller}` is not in this hierarchy"),
+/// Puts the groups below `parent` under a controller, unless that would change
+/// what the processes in `parent` itself are under.
+fn enable(parent: &Path, controller: &str) -> io::Result<()> {
+    let refuse = |reason: String| Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    if lists(parent, SUBTREE_CONTROL, controller)? {
+        return Ok(());
+    }
+    if !lists(parent, "cgroup.controllers", controller)? {
+        return refuse(format!(
+            "the controller `{controller}` is not there in the group {}",
+            parent.display()
         ));
     }
-    if !lists("cgroup.subtree_control")? {
-        fs::write(own.join("cgroup.subtree_control"), format!("+{controller}"))?;
+    // The kernel refuses `memory` for a group with processes of its own, and
+    // takes the others by making the group threaded: no process can be
+    // started below it from then on.
+    if !direct_members(parent)?.is_empty() {
+        return refuse(format!(
+            "processes are in the group {} itself; start this program in a group of its own, \
+             such as by `systemd-run --user --scope -p Delegate=yes`",
+            parent.display()
+        ));
+    }
+    let control = parent.join(SUBTREE_CONTROL);
+    fs::write(&control, format!("+{controller}"))?;
+    if kind(parent)? != "domain" {
+        // A process has come into it meanwhile.
+        let _ = fs::write(&control, format!("-{controller}"));
+        return refuse(format!("the group {} is in use", parent.display()));
     }
     Ok(())
+}
+
+/// Whether a file of a group names this controller.
+pub(super) fn lists(group: &Path, file: &str, controller: &str) -> io::Result<bool> {
+    let text = fs::read_to_string(group.join(file))?;
+    Ok(text.split_ascii_whitespace().any(|one| one == controller))
 }
 
 /// Makes the group unless it is there, and sets it up; what was made is taken

@@ -9,6 +9,7 @@ mod handover;
 mod landlock;
 mod levels;
 mod limit_groups;
+mod own_group;
 mod pidfd;
 mod places;
 pub(crate) mod process_table;
@@ -25,6 +26,7 @@ pub(crate) use levels::{
     chroot_mechanism, file_rules_mechanism, privileges_mechanism, tree_mechanism,
 };
 pub(crate) use limit_groups::LimitGroups;
+pub use own_group::OwnGroup;
 pub use pidfd::PidFd;
 pub(crate) use pidfd::child_ends;
 pub(crate) use splice::{

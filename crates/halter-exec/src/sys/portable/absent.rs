@@ -17,6 +17,17 @@ use crate::sys::Signal;
 #[derive(Debug)]
 pub struct Cgroup(Infallible);
 
+/// The control group of this program. This system has none.
+#[derive(Debug)]
+pub struct OwnGroup(Infallible);
+
+impl OwnGroup {
+    /// `None`, on this system.
+    pub fn claim(_: &str) -> Option<Self> {
+        None
+    }
+}
+
 impl Cgroup {
     /// # Errors
     /// Always, on this system.

@@ -22,7 +22,7 @@ pub(super) use tree::ContainerTree;
 
 use super::error::{CoreError, StartFailure};
 use super::order::{CoreSettings, ExecOrder, Limits, SessionSpec};
-use crate::limits::CONTAINER_DEADLINE;
+use crate::limits::{CONTAINER_DEADLINE, CONTAINER_PROBE_DEADLINE};
 use crate::sys;
 
 /// Where the directory shared with a container is inside of it.
@@ -204,6 +204,18 @@ fn program(settings: &CoreSettings) -> Result<PathBuf, CoreError> {
     )?)
 }
 
+/// Asks the engine of containers for anything at all: the program alone makes
+/// no container. Returns the program.
+pub(super) async fn probe(settings: &CoreSettings) -> Result<String, String> {
+    sys::sees_containers().map_err(str::to_owned)?;
+    let program = program(settings).map_err(|error| error.to_string())?;
+    let words = ["ps", "-q"].map(OsString::from).to_vec();
+    let asked = client(&program, settings.environment.clone(), words);
+    let answer = outcome(asked.deadline(CONTAINER_PROBE_DEADLINE)).await;
+    answer.map_err(|error| error.to_string())?;
+    Ok(program.display().to_string())
+}
+
 /// Runs the command line and returns what it printed.
 async fn call(settings: &CoreSettings, words: Vec<OsString>) -> Result<String, CoreError> {
     let program = program(settings)?;
@@ -250,6 +262,7 @@ mod tests {
         let spec = client(Path::new("/bin/sh"), Environment::new(), words);
         assert_eq!(CONTAINER_DEADLINE, Duration::from_secs(120));
         assert_eq!(spec.deadline, Some(CONTAINER_DEADLINE));
+        assert_eq!(CONTAINER_PROBE_DEADLINE, Duration::from_secs(5));
         let error = outcome(spec.deadline(Duration::from_millis(20))).await;
         let message = error.unwrap_err().to_string();
         assert!(message.contains("did not answer in time"), "{message}");
