@@ -1,6 +1,7 @@
 //! The lifecycle events hooks can be bound to.
 
 use crate::error::HookError;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -17,7 +18,7 @@ use std::str::FromStr;
 /// assert_eq!(event.to_string(), "PreToolUse");
 /// # Ok::<(), halter_hooks::HookError>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum HookEventName {
     /// A session starts or is resumed.

@@ -15,6 +15,7 @@
 //! | [`hook`] | a hook and its settings |
 //! | [`input`] | what a hook is told |
 //! | [`response`] | what a hook answers |
+//! | [`point`] | what happens when hooks run |
 //! | [`payload`] | the payload of each event |
 //! | [`registry`] | hooks in order, with stable ids |
 //! | [`dispatch`] | running the hooks of an event |
@@ -30,6 +31,7 @@ pub mod input;
 pub mod limits;
 mod merge;
 pub mod payload;
+pub mod point;
 pub mod registry;
 pub mod response;
 mod session;
@@ -41,7 +43,8 @@ pub use error::HookError;
 pub use event::HookEventName;
 pub use hook::Hook;
 pub use input::HookInput;
-pub use payload::{HookPayload, SessionStartSource, StopHookActive};
+pub use payload::HookPayload;
+pub use point::{HookPoint, SessionStartSource};
 pub use registry::{Hooks, RegisteredHookPriority};
 pub use response::{HookOutput, HookResponse, IntoHookResponse, PermissionDecision};
 pub use session::SessionHooks;

@@ -25,19 +25,17 @@
 //! in base64 for something else.
 
 use crate::event::HookEventName;
+use crate::point::HookPoint;
 use halter_protocol::encoding::escape_path;
-use halter_protocol::{
-    ContentPart, ModelId, NotificationItem, SessionId, ToolCall, ToolError, ToolResult, TurnId,
-    UserMessage,
-};
+use halter_protocol::{ContentPart, ModelId, SessionId, ToolCall, ToolResult, TurnId, UserMessage};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
 /// The version of the payloads, sent as `halter_version`.
 pub const PAYLOAD_VERSION: u32 = 1;
 
-/// What the payloads of a session's events have in common; its methods add
-/// what each event is about.
+/// What the payloads of a session's events have in common; [`of`](Self::of)
+/// adds what each event is about.
 #[derive(Debug, Clone, Copy)]
 pub struct HookPayload<'a> {
     /// The session.
@@ -50,99 +48,43 @@ pub struct HookPayload<'a> {
     pub model: &'a ModelId,
 }
 
-/// How a session came to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SessionStartSource {
-    /// It is new.
-    Startup,
-    /// It was read back from a store.
-    Resume,
-}
-
-impl SessionStartSource {
-    /// The value as payloads and matchers see it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Startup => "startup",
-            Self::Resume => "resume",
-        }
-    }
-}
-
 impl HookPayload<'_> {
-    /// The payload of [`HookEventName::SessionStart`].
-    pub fn session_start(&self, source: SessionStartSource) -> Value {
-        self.with(
-            HookEventName::SessionStart,
-            [
+    /// The payload of what happens at a point. A text result of a tool is a
+    /// string, a structured one its JSON, an empty one `null`, one with images
+    /// a list of its parts.
+    pub fn of(&self, point: &HookPoint) -> Value {
+        let fields: Vec<(&str, Value)> = match point {
+            HookPoint::SessionStart { source } => vec![
                 ("source", json!(source.as_str())),
                 ("working_dir", json!(escape_path(self.cwd))),
             ],
-        )
-    }
-
-    /// The payload of [`HookEventName::SessionEnd`].
-    pub fn session_end(&self, reason: &str) -> Value {
-        self.with(HookEventName::SessionEnd, [("reason", json!(reason))])
-    }
-
-    /// The payload of [`HookEventName::UserPromptSubmit`].
-    pub fn user_prompt_submit(&self, message: &UserMessage) -> Value {
-        let prompt = ("prompt", json!(message.plain_text()));
-        let attached: Vec<Value> = message.attachments().map(part_value).collect();
-        let attached = (!attached.is_empty()).then(|| ("attachments", Value::Array(attached)));
-        let fields = [prompt].into_iter().chain(attached);
-        self.with(HookEventName::UserPromptSubmit, fields)
-    }
-
-    /// The payload of [`HookEventName::PreToolUse`].
-    pub fn pre_tool_use(&self, call: &ToolCall) -> Value {
-        self.with(HookEventName::PreToolUse, call_fields(call))
-    }
-
-    /// The payload of [`HookEventName::PostToolUse`]. A text result is a
-    /// string, a structured one its JSON, an empty one `null`, one with images
-    /// a list of its parts.
-    pub fn post_tool_use(&self, call: &ToolCall, result: &ToolResult) -> Value {
-        let response = ("tool_response", response_value(result));
-        self.with(
-            HookEventName::PostToolUse,
-            call_fields(call).into_iter().chain([response]),
-        )
-    }
-
-    /// The payload of [`HookEventName::PostToolUseFailure`].
-    pub fn post_tool_use_failure(&self, call: &ToolCall, error: &ToolError) -> Value {
-        let error = json!({"code": error.code.as_str(), "message": error.message});
-        self.with(
-            HookEventName::PostToolUseFailure,
-            call_fields(call).into_iter().chain([("error", error)]),
-        )
-    }
-
-    /// The payload of [`HookEventName::Notification`].
-    pub fn notification(&self, notification: &NotificationItem) -> Value {
-        self.with(
-            HookEventName::Notification,
-            [
+            HookPoint::SessionEnd { reason } => vec![("reason", json!(reason))],
+            HookPoint::UserPromptSubmit { message } => prompt_fields(message),
+            HookPoint::PreToolUse { call } => call_fields(call),
+            HookPoint::PostToolUse { call, result } => {
+                let mut fields = call_fields(call);
+                fields.push(("tool_response", response_value(result)));
+                fields
+            }
+            HookPoint::PostToolUseFailure { call, error } => {
+                let error = json!({"code": error.code.as_str(), "message": error.message});
+                let mut fields = call_fields(call);
+                fields.push(("error", error));
+                fields
+            }
+            HookPoint::Notification(notification) => vec![
                 ("notification_type", json!(notification.notification_type)),
                 ("message", json!(notification.message)),
             ],
-        )
-    }
-
-    /// The payload of [`HookEventName::Stop`]. `continued` says whether the
-    /// turn already goes on because a Stop hook blocked its end, so that a
-    /// hook can avoid asking for ever.
-    pub fn stop(&self, last_assistant_message: &str, continued: StopHookActive) -> Value {
-        self.with(
-            HookEventName::Stop,
-            [
-                ("stop_hook_active", json!(continued == StopHookActive::Yes)),
+            HookPoint::Stop {
+                active,
+                last_assistant_message,
+            } => vec![
+                ("stop_hook_active", json!(active)),
                 ("last_assistant_message", json!(last_assistant_message)),
             ],
-        )
+        };
+        self.with(point.event(), fields)
     }
 
     fn with<'f>(
@@ -167,15 +109,6 @@ impl HookPayload<'_> {
     }
 }
 
-/// Whether a turn already goes on because a Stop hook blocked its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StopHookActive {
-    /// No Stop hook has blocked in this turn.
-    No,
-    /// One has.
-    Yes,
-}
-
 /// A hook rewrote a result of parts, and one of them cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("part {index} of the rewritten result cannot be used: {reason}")]
@@ -187,7 +120,7 @@ pub struct UnusablePart {
 }
 
 /// The tool result that a hook's rewritten output stands for: the reverse of
-/// how [`HookPayload::post_tool_use`] writes `given`, the result that the hook
+/// how [`HookPayload::of`] writes `given`, the result that the hook
 /// was shown.
 ///
 /// # Errors
@@ -255,8 +188,17 @@ fn part_value(part: &ContentPart) -> Value {
     }
 }
 
-fn call_fields(call: &ToolCall) -> [(&'static str, Value); 3] {
-    [
+fn prompt_fields(message: &UserMessage) -> Vec<(&'static str, Value)> {
+    let mut fields = vec![("prompt", json!(message.plain_text()))];
+    let attached: Vec<Value> = message.attachments().map(part_value).collect();
+    if !attached.is_empty() {
+        fields.push(("attachments", Value::Array(attached)));
+    }
+    fields
+}
+
+fn call_fields(call: &ToolCall) -> Vec<(&'static str, Value)> {
+    vec![
         ("tool_name", json!(call.name)),
         ("tool_input", call.arguments.clone()),
         ("tool_use_id", json!(call.id)),
@@ -266,7 +208,8 @@ fn call_fields(call: &ToolCall) -> [(&'static str, Value); 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use halter_protocol::ToolErrorCode;
+    use crate::point::SessionStartSource;
+    use halter_protocol::{NotificationItem, ToolError, ToolErrorCode};
 
     fn check(event: HookEventName, payload: &Value, own: Value) {
         let mut expected = json!({
@@ -300,53 +243,67 @@ mod tests {
         let error = ToolError::new(ToolErrorCode::Failed, "gone");
         check(
             HookEventName::SessionStart,
-            &base.session_start(SessionStartSource::Resume),
+            &base.of(&HookPoint::SessionStart {
+                source: SessionStartSource::Resume,
+            }),
             json!({"source": "resume", "working_dir": "/project"}),
         );
         check(
             HookEventName::SessionEnd,
-            &base.session_end("shutdown"),
+            &base.of(&HookPoint::SessionEnd {
+                reason: "shutdown".into(),
+            }),
             json!({"reason": "shutdown"}),
         );
         check(
             HookEventName::UserPromptSubmit,
-            &base.user_prompt_submit(&UserMessage::text("hello")),
+            &base.of(&HookPoint::UserPromptSubmit {
+                message: UserMessage::text("hello"),
+            }),
             json!({"prompt": "hello"}),
         );
         check(
             HookEventName::UserPromptSubmit,
-            &base.user_prompt_submit(&UserMessage::text("look").with_image("image/png", [1, 2])),
+            &base.of(&HookPoint::UserPromptSubmit {
+                message: UserMessage::text("look").with_image("image/png", [1, 2]),
+            }),
             json!({"prompt": "look",
                    "attachments": [{"kind": "image", "media_type": "image/png", "bytes": 2}]}),
         );
         check(
             HookEventName::PreToolUse,
-            &base.pre_tool_use(&call),
+            &base.of(&HookPoint::PreToolUse { call: call.clone() }),
             json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1"}),
         );
         check(
             HookEventName::PostToolUse,
-            &base.post_tool_use(&call, &ToolResult::text("hi")),
+            &base.of(&HookPoint::PostToolUse {
+                call: call.clone(),
+                result: ToolResult::text("hi"),
+            }),
             json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1",
                    "tool_response": "hi"}),
         );
         check(
             HookEventName::PostToolUseFailure,
-            &base.post_tool_use_failure(&call, &error),
+            &base.of(&HookPoint::PostToolUseFailure { call, error }),
             json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1",
                    "error": {"code": "tool_failed", "message": "gone"}}),
         );
         check(
             HookEventName::Notification,
-            &base.notification(&NotificationItem {
+            &base.of(&HookPoint::Notification(NotificationItem {
                 notification_type: "idle".into(),
                 message: "waiting".into(),
-            }),
+            })),
             json!({"notification_type": "idle", "message": "waiting"}),
         );
         check(
             HookEventName::Stop,
-            &base.stop("done", StopHookActive::Yes),
+            &base.of(&HookPoint::Stop {
+                active: true,
+                last_assistant_message: "done".into(),
+            }),
             json!({"stop_hook_active": true, "last_assistant_message": "done"}),
         );
     }
@@ -360,7 +317,9 @@ mod tests {
             cwd: Path::new("/"),
             model: &model,
         };
-        let payload = base.session_start(SessionStartSource::Startup);
+        let payload = base.of(&HookPoint::SessionStart {
+            source: SessionStartSource::Startup,
+        });
         assert_eq!(payload.get("turn_id"), None);
         let field = HookEventName::SessionStart.matcher_field().unwrap();
         assert_eq!(payload.get(field), Some(&json!("startup")));

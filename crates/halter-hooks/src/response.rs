@@ -1,10 +1,14 @@
 //! What a hook answers.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What a hook has to say about a tool call's permission. Ordered by strength:
 /// when several hooks answer, the strongest wins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PermissionDecision {
     /// No opinion.

@@ -1,6 +1,7 @@
 //! What the answers of an event's hooks add up to.
 
 use crate::response::PermissionDecision;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 
@@ -18,7 +19,8 @@ use std::fmt;
 /// | `PostToolUse` | `block`, `stop`, `updated_output`, messages, context |
 /// | `PostToolUseFailure` | `block`, `stop`, messages, context |
 /// | `Stop` | `block` (the turn goes on), `stop` (it ends all the same), messages, context |
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct HookVerdict {
     /// Why what the event announces must not happen: every blocking hook's
@@ -49,6 +51,21 @@ pub struct HookVerdict {
 }
 
 impl HookVerdict {
+    /// What the hooks want said to the model, in the order they ran.
+    pub fn words(&self) -> impl Iterator<Item = String> + '_ {
+        let words = self.system_messages.iter().chain(&self.additional_context);
+        words.cloned()
+    }
+
+    /// What the hooks object to, a stop aside: it ends the turn and hides
+    /// nothing.
+    pub fn objection(&self) -> Option<String> {
+        match &self.stop {
+            Some(_) => self.block.clone(),
+            None => self.denial(),
+        }
+    }
+
     /// Why what a blocking event announces must not happen, or `None` if no
     /// hook objects. Counts, in this order, `stop`, `block` (which includes
     /// failed hooks, conflicts and cancellation) and a permission of deny or
@@ -70,7 +87,8 @@ impl HookVerdict {
 }
 
 /// What competing hooks both rewrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RewriteTarget {
     /// A tool's input.
@@ -98,7 +116,7 @@ impl fmt::Display for RewriteTarget {
 }
 
 /// Two hooks of equal priority rewrote the same thing differently.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error(
     "the hooks `{first}` and `{second}` both rewrote the {target} of this call, differently and \
      with equal priority; give one of them another priority or let only one rewrite"

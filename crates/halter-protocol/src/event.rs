@@ -97,7 +97,7 @@ impl SessionEvent {
 }
 
 /// An event that has no place in the log yet.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingEvent {
     /// The session it belongs to.
     pub session_id: SessionId,

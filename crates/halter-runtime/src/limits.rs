@@ -66,6 +66,10 @@ pub const SESSION_INBOX: usize = 256;
 /// waits for a place.
 pub const MODEL_QUEUE_EVENTS: usize = 64;
 
+/// Appends that may wait for the one under way before the session stops
+/// listening to the model.
+pub const WAITING_APPENDS: usize = 64;
+
 /// Events a subscriber fetches from the store at a time.
 pub const CATCH_UP_PAGE: usize = 256;
 

@@ -8,10 +8,8 @@ use crate::init::SessionInit;
 use crate::limits::END_DEADLINE;
 use crate::services::{Resources, RuntimeServices};
 use crate::session::{SessionCore, SessionHandle, shutting_down};
-use halter_protocol::{
-    ModelId, ModelRole, PendingEvent, SessionBlueprint, SessionEventPayload, SessionId, Timestamp,
-};
-use halter_session::{Durability, PageRequest, SessionLog, SessionPage, StoreError, TraceStart};
+use halter_protocol::{ModelId, ModelRole, SessionBlueprint, SessionId, Timestamp};
+use halter_session::{PageRequest, SessionLog, SessionPage, StoreError, TraceStart};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,34 +103,15 @@ impl SessionRuntime {
         self.refuse_when_shutting_down()?;
         let resources = self.services.resources.get();
         let blueprint = self.blueprint(init, &resources).await?;
-        let started = SessionEventPayload::SessionStarted {
-            parent_session_id: blueprint.parent_session_id.clone(),
-            working_dir: blueprint.working_dir.clone(),
-            model: blueprint.default_model.clone(),
-        };
-        let warnings = resources
-            .warnings
-            .iter()
-            .map(|message| SessionEventPayload::Warning {
-                message: message.clone(),
-            });
-        let events: Vec<PendingEvent> = std::iter::once(started)
-            .chain(warnings)
-            .map(|payload| {
-                PendingEvent::new(blueprint.session_id.clone(), blueprint.created_at, payload)
-            })
-            .collect();
         let store = self.services.store.clone();
-        let mut log = SessionLog::create(store, blueprint, self.services.durability)
+        let log = SessionLog::create(store, blueprint, self.services.durability)
             .await
             .map_err(store_failure)?;
         let hub = self.hub(&log, TraceStart::New);
-        hub.announce(&events);
-        let committed = log.append(events, Durability::Durable).await;
-        for event in committed.map_err(store_failure)? {
-            hub.publish(event);
-        }
-        let owner = Owner::new(log, self.services.clone(), hub.clone(), resources);
+        let warnings = resources.warnings.clone();
+        let mut owner = Owner::new(log, self.services.clone(), hub.clone(), resources);
+        let started = owner.settle(Input::Start { warnings }).await;
+        started.map_err(store_failure)?;
         Ok(self.register(owner, hub))
     }
 
@@ -159,7 +138,7 @@ impl SessionRuntime {
         let head_sequence = log.head();
         let hub = self.hub(&log, TraceStart::Resumed { head_sequence });
         let mut owner = Owner::resumed(log, self.services.clone(), hub.clone(), resources);
-        owner.settle(Input::Resume).await?;
+        owner.settle(Input::Resume).await.map_err(store_failure)?;
         Ok(Some(self.register(owner, hub)))
     }
 

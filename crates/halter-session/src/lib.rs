@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`log`] | [`SessionLog`], one writer's view of one session |
+//! | [`log`] | [`SessionLog`], one writer's view of one session, and its [`LogWriter`] |
 //! | [`store`] | [`SessionStore`], what a backend has to do |
 //! | [`memory`] | sessions that live as long as the process |
 //! | `sqlite` | sessions in one SQLite file (feature `sqlite`) |
@@ -39,7 +39,7 @@ pub use blob::{Blob, BlobHash};
 pub use codec::read_events;
 pub use error::{SessionCommitConflict, StoreError};
 pub use halter_protocol::fold;
-pub use log::SessionLog;
+pub use log::{LogWriter, SessionLog};
 pub use memory::InMemorySessionStore;
 pub use records::{
     AppendBatch, Checkpoint, Durability, DurabilityPolicy, EventRecord, OpenedSession, PageCursor,

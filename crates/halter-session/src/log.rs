@@ -46,26 +46,13 @@ use std::sync::Arc;
 /// # });
 /// ```
 pub struct SessionLog {
-    store: Arc<dyn SessionStore>,
-    token: WriterToken,
-    blueprint: Arc<SessionBlueprint>,
-    policy: DurabilityPolicy,
+    writer: LogWriter,
     state: SessionState,
-    head: u64,
-    /// The last event the newest checkpoint includes.
-    checkpointed: u64,
-    titled: bool,
-    /// Why nothing can be appended any more.
-    poisoned: Option<Arc<str>>,
 }
 
 impl std::fmt::Debug for SessionLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SessionLog")
-            .field("token", &self.token)
-            .field("head", &self.head)
-            .field("poisoned", &self.poisoned)
-            .finish_non_exhaustive()
+        f.debug_tuple("SessionLog").field(&self.writer).finish()
     }
 }
 
@@ -78,15 +65,18 @@ impl SessionLog {
     ) -> Result<Self, StoreError> {
         let token = store.create(SessionRecord::new(blueprint.clone())).await?;
         Ok(Self {
-            store,
-            token,
-            blueprint: Arc::new(blueprint),
-            policy,
+            writer: LogWriter {
+                store,
+                token,
+                blueprint: Arc::new(blueprint),
+                policy,
+                head: 0,
+                checkpointed: 0,
+                checkpoint: None,
+                titled: false,
+                poisoned: None,
+            },
             state: SessionState::default(),
-            head: 0,
-            checkpointed: 0,
-            titled: false,
-            poisoned: None,
         })
     }
 
@@ -101,22 +91,99 @@ impl SessionLog {
         // Before the takeover: an older program must not push out a newer one.
         refuse_newer(&opened)?;
         let token = store.acquire(session_id).await?;
-        let (state, checkpointed) = restore_checkpoint(store.as_ref(), &opened).await?;
-        let mut log = Self {
-            store,
-            token,
-            blueprint: Arc::new(opened.record.blueprint),
-            policy,
-            state,
-            head: checkpointed,
-            checkpointed,
-            titled: opened.title.is_some(),
-            poisoned: None,
-        };
-        log.fold_tail().await?;
-        Ok(log)
+        let folded = fold_stored(store.as_ref(), &opened).await?;
+        Ok(Self {
+            writer: LogWriter {
+                store,
+                token,
+                blueprint: Arc::new(opened.record.blueprint),
+                policy,
+                head: folded.head,
+                checkpointed: folded.checkpointed,
+                checkpoint: None,
+                titled: opened.title.is_some(),
+                poisoned: None,
+            },
+            state: folded.state,
+        })
     }
 
+    /// What was fixed when the session started.
+    pub fn blueprint(&self) -> &Arc<SessionBlueprint> {
+        self.writer.blueprint()
+    }
+
+    /// The session.
+    pub fn session_id(&self) -> &SessionId {
+        self.writer.session_id()
+    }
+
+    /// The fold of all committed events.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// The sequence of the last committed event, 0 without events.
+    pub fn head(&self) -> u64 {
+        self.writer.head()
+    }
+
+    /// The store the session lives in.
+    pub fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.writer.store
+    }
+
+    /// Commits `events` in order, folds them, and returns them as committed.
+    /// See [`LogWriter::append`].
+    pub async fn append(
+        &mut self,
+        events: Vec<PendingEvent>,
+        durability: Durability,
+    ) -> Result<Vec<Arc<SessionEvent>>, StoreError> {
+        if self.writer.wants_checkpoint() {
+            self.writer.take_checkpoint(self.state.clone());
+        }
+        let committed = self.writer.append(events, durability).await?;
+        for event in &committed {
+            apply_event(&mut self.state, &event.payload);
+        }
+        Ok(committed)
+    }
+
+    /// The right to write and the state, for an owner that folds by itself.
+    pub fn into_parts(self) -> (LogWriter, SessionState) {
+        (self.writer, self.state)
+    }
+}
+
+/// The right to commit events to one session, for a caller that keeps the
+/// state.
+pub struct LogWriter {
+    store: Arc<dyn SessionStore>,
+    token: WriterToken,
+    blueprint: Arc<SessionBlueprint>,
+    policy: DurabilityPolicy,
+    head: u64,
+    /// The last event the newest checkpoint includes.
+    checkpointed: u64,
+    /// The state at the head, to be stored with the next append.
+    checkpoint: Option<SessionState>,
+    titled: bool,
+    /// Why nothing can be appended any more.
+    poisoned: Option<Arc<str>>,
+}
+
+impl std::fmt::Debug for LogWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogWriter")
+            .field("token", &self.token)
+            .field("head", &self.head)
+            .field("poisoned", &self.poisoned)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LogWriter {
     /// What was fixed when the session started.
     pub fn blueprint(&self) -> &Arc<SessionBlueprint> {
         &self.blueprint
@@ -127,27 +194,29 @@ impl SessionLog {
         &self.token.session_id
     }
 
-    /// The fold of all committed events.
-    pub fn state(&self) -> &SessionState {
-        &self.state
-    }
-
     /// The sequence of the last committed event, 0 without events.
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// The store the session lives in.
-    pub fn store(&self) -> &Arc<dyn SessionStore> {
-        &self.store
+    /// True once there are as many new events as the last checkpoint covers:
+    /// the cost of all checkpoints together stays proportional to the log.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.head - self.checkpointed >= self.checkpointed.max(MIN_CHECKPOINT_EVENTS)
     }
 
-    /// Commits `events` in order, folds them, and returns them as committed.
+    /// Stores `state`, the fold of everything up to the head, with the next
+    /// append.
+    pub fn take_checkpoint(&mut self, state: SessionState) {
+        self.checkpoint = Some(state);
+    }
+
+    /// Commits `events` in order and returns them as committed.
     ///
-    /// All of them are committed, or none and the state is as before. After a
-    /// conflict, and when the future of an append was dropped before its end,
-    /// this view no longer knows the log: every later append fails with
-    /// [`StoreError::Poisoned`], and the session has to be opened again.
+    /// All of them are committed, or none. After a conflict, and when the
+    /// future of an append was dropped before its end, this writer no longer
+    /// knows the log: every later append fails with [`StoreError::Poisoned`],
+    /// and the session has to be opened again.
     pub async fn append(
         &mut self,
         events: Vec<PendingEvent>,
@@ -163,7 +232,9 @@ impl SessionLog {
             return Ok(Vec::new());
         }
         let (committed, mut batch) = self.number_and_encode(events)?;
-        self.add_checkpoint_if_due(&mut batch).await;
+        if let Some(state) = self.checkpoint.take() {
+            batch.checkpoint = self.encode_checkpoint(state).await;
+        }
         let checkpoint = batch.checkpoint.as_ref().map(|it| it.sequence);
         let titled = self.titled || batch.title.is_some();
         let level = self.policy.level(durability);
@@ -182,9 +253,6 @@ impl SessionLog {
                 }
                 return Err(error);
             }
-        }
-        for event in &committed {
-            apply_event(&mut self.state, &event.payload);
         }
         self.checkpointed = checkpoint.unwrap_or(self.checkpointed);
         self.titled = titled;
@@ -237,58 +305,65 @@ impl SessionLog {
         }
     }
 
-    /// Adds a checkpoint of the state before the batch once there are as many
-    /// new events as the last checkpoint covers: the cost of all checkpoints
-    /// together stays proportional to the log.
-    async fn add_checkpoint_if_due(&self, batch: &mut AppendBatch) {
-        let new = self.head - self.checkpointed;
-        if new < self.checkpointed.max(MIN_CHECKPOINT_EVENTS) {
-            return;
-        }
-        let state = self.state.clone();
+    async fn encode_checkpoint(&self, state: SessionState) -> Option<Checkpoint> {
         let encode = move || encode_state(&state);
         let encoded = match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => match runtime.spawn_blocking(encode).await {
-                Ok(encoded) => encoded,
-                Err(_) => return,
-            },
+            Ok(runtime) => runtime.spawn_blocking(encode).await.ok()?,
             Err(_) => encode(),
         };
         let size = encoded.as_ref().map_or(0, |json| json.len());
         let fits = check_checkpoint(size).map_err(|error| error.to_string());
         match fits.and(encoded.map_err(|error| error.to_string())) {
-            Ok(json) => {
-                batch.checkpoint = Some(Checkpoint {
-                    sequence: self.head,
-                    json,
-                });
+            Ok(json) => Some(Checkpoint {
+                sequence: self.head,
+                json,
+            }),
+            Err(error) => {
+                tracing::warn!(
+                    session_id = %self.token.session_id,
+                    %error,
+                    "no checkpoint was written; opening the session folds all its events"
+                );
+                None
             }
-            Err(error) => tracing::warn!(
-                session_id = %self.token.session_id,
-                %error,
-                "no checkpoint was written; opening the session folds all its events"
-            ),
         }
     }
+}
 
-    async fn fold_tail(&mut self) -> Result<(), StoreError> {
-        loop {
-            let store = self.store.as_ref();
-            let id = &self.token.session_id;
-            let events = read_events(store, id, self.head, MAX_READ_EVENTS).await?;
-            if events.is_empty() {
-                return Ok(());
+/// What a stored session folds to.
+struct Folded {
+    state: SessionState,
+    head: u64,
+    checkpointed: u64,
+}
+
+/// Folds the newest checkpoint and the events after it.
+async fn fold_stored(
+    store: &dyn SessionStore,
+    opened: &OpenedSession,
+) -> Result<Folded, StoreError> {
+    let id = &opened.record.blueprint.session_id;
+    let (mut state, checkpointed) = restore_checkpoint(store, opened).await?;
+    let mut head = checkpointed;
+    loop {
+        let events = read_events(store, id, head, MAX_READ_EVENTS).await?;
+        if events.is_empty() {
+            break;
+        }
+        for event in events {
+            if event.sequence() != head + 1 {
+                let why = format!("event {} is missing before it", head + 1);
+                return Err(StoreError::corrupt_event(id, event.sequence(), why));
             }
-            for event in events {
-                if event.sequence() != self.head + 1 {
-                    let why = format!("event {} is missing before it", self.head + 1);
-                    return Err(StoreError::corrupt_event(id, event.sequence(), why));
-                }
-                apply_event(&mut self.state, &event.payload);
-                self.head = event.sequence();
-            }
+            apply_event(&mut state, &event.payload);
+            head = event.sequence();
         }
     }
+    Ok(Folded {
+        state,
+        head,
+        checkpointed,
+    })
 }
 
 fn refuse_newer(opened: &OpenedSession) -> Result<(), StoreError> {

@@ -73,7 +73,10 @@ pub struct WriterToken {
 
 /// What an append must have survived when it returns. Whatever the level, a
 /// later append is never kept without the earlier ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Durability {
     /// In order and visible to readers; a store may write it together with the

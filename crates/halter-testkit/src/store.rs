@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// How an append fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,7 @@ struct Plan {
     from_now_on: Option<Fault>,
     reads: Option<Fault>,
     gates: BTreeMap<usize, Gate>,
+    delay: Option<Duration>,
 }
 
 impl FaultyStore {
@@ -84,6 +86,11 @@ impl FaultyStore {
         plan.faults.clear();
         plan.from_now_on = None;
         plan.reads = None;
+    }
+
+    /// Takes so long for every append from now on.
+    pub fn slow_down(&self, delay: Duration) {
+        self.plan().delay = Some(delay);
     }
 
     /// Holds the `nth` append at a gate before the store sees it.
@@ -149,13 +156,17 @@ impl SessionStore for FaultyStore {
         batch: AppendBatch,
         durability: Durability,
     ) -> Result<u64, StoreError> {
-        let (fault, gate) = {
+        let (fault, gate, delay) = {
             let mut plan = self.plan();
             plan.appends += 1;
             let nth = plan.appends;
             let once = plan.faults.remove(&nth);
-            (once.or(plan.from_now_on), plan.gates.remove(&nth))
+            let gate = plan.gates.remove(&nth);
+            (once.or(plan.from_now_on), gate, plan.delay)
         };
+        if let Some(delay) = delay {
+            tokio::time::sleep(delay).await;
+        }
         if let Some(gate) = gate {
             gate.pass().await;
         }

@@ -9,22 +9,24 @@
 
 mod checks;
 mod dice;
+mod recording;
 mod world;
 
 pub use checks::Violation;
+pub use recording::{Recorded, Recording, record};
 
-use crate::engine::{Effect, EffectId, Engine, Input, SessionFacts};
+use crate::engine::{Effect, EffectId, Engine, Input};
 use crate::hub::{Cursor, EventRing, Next};
 use dice::Dice;
 use halter_protocol::{
-    Delivery, NotificationItem, SeededIds, SessionEvent, SessionEventPayload, Timestamp, Turn,
+    Delivery, NotificationItem, SessionEvent, SessionEventPayload, SessionState, Timestamp, Turn,
     TurnId, UserMessage,
 };
 use serde_json::json;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use world::SimulatedCatalog;
+use world::Mood;
 
 /// What a schedule contains.
 #[derive(Debug, Clone)]
@@ -75,9 +77,8 @@ pub fn run(schedule: &Schedule) -> Result<Report, Violation> {
 struct Simulation {
     schedule: Schedule,
     dice: Dice,
+    mood: Mood,
     engine: Engine,
-    catalog: Arc<SimulatedCatalog>,
-    ids: Arc<SeededIds>,
     now: u64,
     order: u64,
     agenda: BinaryHeap<Due>,
@@ -90,6 +91,7 @@ struct Simulation {
     running: HashMap<EffectId, &'static str>,
     submitted: Vec<TurnId>,
     lost: HashSet<TurnId>,
+    recorded: Recorded,
     report: Report,
 }
 
@@ -142,9 +144,7 @@ const MOST_INPUTS: usize = 20_000;
 impl Simulation {
     fn new(schedule: &Schedule) -> Self {
         let mut dice = Dice::new(schedule.seed);
-        let catalog = Arc::new(SimulatedCatalog::drawn(&mut dice));
-        let ids = Arc::new(SeededIds::new(schedule.seed));
-        let facts = facts(&mut dice);
+        let facts = world::facts(&mut dice);
         let mut ring = EventRing::new(0, TINY_RING);
         let subscriber = Subscriber {
             cursor: ring.subscribe(0),
@@ -153,9 +153,16 @@ impl Simulation {
         };
         Self {
             schedule: schedule.clone(),
-            engine: Engine::new(facts, catalog.clone(), ids.clone()),
-            catalog,
-            ids,
+            recorded: vec![(
+                Recording::start(&facts, &SessionState::default()),
+                Vec::new(),
+            )],
+            engine: Engine::new(facts),
+            mood: if dice.chance(3) {
+                Mood::Stuck
+            } else {
+                Mood::Free
+            },
             dice,
             now: 0,
             order: 0,
@@ -174,6 +181,15 @@ impl Simulation {
 
     fn run(mut self) -> Result<Report, Violation> {
         self.plan();
+        self.run_agenda()?;
+        self.read_events(usize::MAX);
+        self.check_end()?;
+        self.report.events = self.log.len();
+        self.report.missed = self.subscriber.missed;
+        Ok(self.report)
+    }
+
+    fn run_agenda(&mut self) -> Result<(), Violation> {
         let mut inputs = 0;
         while let Some(due) = self.agenda.pop() {
             self.now = due.at;
@@ -183,15 +199,13 @@ impl Simulation {
             }
             self.perform(due.what)?;
         }
-        self.read_events(usize::MAX);
-        self.check_end()?;
-        self.report.events = self.log.len();
-        self.report.missed = self.subscriber.missed;
-        Ok(self.report)
+        Ok(())
     }
 
     /// Draws what users and the world do to the session.
     fn plan(&mut self) {
+        let warnings = Vec::new();
+        self.schedule_at(0, What::Input(Input::Start { warnings }));
         let mut at = 0;
         for number in 0..self.schedule.turns {
             at += self.dice.below(400);
@@ -293,7 +307,12 @@ impl Simulation {
 
     fn feed(&mut self, input: Input) -> Result<(), Violation> {
         let at = self.timestamp();
-        for effect in self.engine.handle(at, input) {
+        let effects = self.engine.handle(at, input.clone());
+        if let Some((recording, wanted)) = self.recorded.last_mut() {
+            recording.inputs.push((at, input));
+            wanted.push(effects.clone());
+        }
+        for effect in effects {
             self.take_up(effect)?;
         }
         Ok(())
@@ -317,10 +336,15 @@ impl Simulation {
             Effect::CallModel { id, messages, .. } => {
                 self.check_request(&messages)?;
                 let mut delay = 0;
-                for input in world::answer(&mut self.dice, id) {
+                for input in world::answer(&mut self.dice, id, self.mood) {
                     delay += self.dice.below(30);
                     self.schedule_in(delay, What::Outcome(id, input));
                 }
+            }
+            Effect::CheckCall { id, call } => {
+                let check = world::check(&call);
+                let delay = self.dice.below(5);
+                self.schedule_in(delay, What::Outcome(id, Input::CallChecked { id, check }));
             }
             Effect::RunTool { id, call } => {
                 self.check_tool_start(&call)?;
@@ -436,8 +460,10 @@ impl Simulation {
             .collect();
         self.lost.extend(submitted_before);
         let state = halter_protocol::fold::fold_events(self.log.iter().map(|e| &e.payload));
-        let facts = facts(&mut self.dice);
-        self.engine = Engine::with_state(facts, self.catalog.clone(), self.ids.clone(), state);
+        let facts = world::facts(&mut self.dice);
+        let recording = Recording::start(&facts, &state);
+        self.recorded.push((recording, Vec::new()));
+        self.engine = Engine::with_state(facts, state);
         // Effect numbers start over in the new process; what the old one
         // called dead says nothing about the new ones.
         self.dead.clear();
@@ -480,14 +506,6 @@ impl Simulation {
                 Next::Nothing => break,
             }
         }
-    }
-}
-
-fn facts(dice: &mut Dice) -> SessionFacts {
-    SessionFacts {
-        session_id: "ses_sim".into(),
-        default_model: "default".into(),
-        max_turns: dice.chance(50).then(|| 1 + dice.below(6) as u32),
     }
 }
 

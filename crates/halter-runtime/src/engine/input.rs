@@ -1,21 +1,39 @@
 //! What the engine is told, and what it wants done.
 
+use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
     CacheBreakReason, EnvironmentSnapshot, HookRunSummary, ModelId, NotificationItem, PendingEvent,
-    ProviderError, ReplayMeta, ResponseSchema, Revision, SessionEventPayload, StreamEvent,
-    ToolCall, ToolError, ToolResult, Transcript, Turn, TurnError, TurnId, UserMessage,
+    ProviderError, ReplayMeta, ResponseSchema, Revision, SessionBlueprint, SessionEventPayload,
+    StreamEvent, ToolCall, ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId,
+    UserMessage,
 };
 use halter_session::Durability;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// What an engine knows of its session before anything happens in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionFacts {
+    /// What was fixed when the session started.
+    pub blueprint: Arc<SessionBlueprint>,
+    /// The tools on offer.
+    pub tools: Arc<[ToolSpec]>,
+    /// The events that hooks listen to.
+    pub hooked: BTreeSet<HookEventName>,
+    /// What the ids of messages follow from; another one in every process that
+    /// takes the session up.
+    pub id_seed: u64,
+}
 
 /// Names an effect; an outcome for an effect that is no longer awaited is
 /// ignored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EffectId(pub u64);
 
 /// Something that happened outside the engine.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Input {
     /// A user submits a turn; it runs now or waits its turn.
     Submit(Turn),
@@ -35,8 +53,18 @@ pub enum Input {
         /// Why.
         reason: String,
     },
+    /// The session is new.
+    Start {
+        /// Things the user should know.
+        warnings: Vec<String>,
+    },
     /// A process takes the session up again.
     Resume,
+    /// The user should know something.
+    Warn {
+        /// What.
+        message: String,
+    },
     /// The answer to [`Effect::PrepareTurn`].
     Prepared {
         /// The effect.
@@ -58,6 +86,13 @@ pub enum Input {
         /// Why, if not by itself.
         error: Option<ProviderError>,
     },
+    /// The answer to [`Effect::CheckCall`].
+    CallChecked {
+        /// The effect.
+        id: EffectId,
+        /// What the tool says of the call, or why the call cannot be made.
+        check: Result<CallFacts, ToolError>,
+    },
     /// A tool returned.
     ToolFinished {
         /// The effect.
@@ -77,7 +112,7 @@ pub enum Input {
         /// The effect.
         id: EffectId,
         /// What they want.
-        outcome: HookOutcome,
+        verdict: HookVerdict,
     },
     /// An append is committed.
     Committed {
@@ -99,7 +134,7 @@ pub enum Input {
 }
 
 /// What a driver found when it prepared a turn.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Preparation {
     /// The environment, if it differs from what the model knows, and how to
     /// say so.
@@ -110,29 +145,23 @@ pub struct Preparation {
     pub snapshot_revision: Option<Revision>,
     /// The tools in force, if they are others than before.
     pub tools_revision: Option<Revision>,
+    /// The events that hooks listen to, if the hooks were replaced.
+    pub hooked: Option<BTreeSet<HookEventName>>,
     /// Things the user should know.
     pub warnings: Vec<String>,
     /// Who will answer.
     pub answered_by: ReplayMeta,
 }
 
-/// What the hooks of a point want together.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct HookOutcome {
-    /// Do not do what was asked about.
-    pub block: Option<String>,
-    /// End the turn.
-    pub stop: Option<String>,
-    /// Use this input instead.
-    pub updated_input: Option<Value>,
-    /// Use this output instead.
-    pub updated_output: Option<ToolResult>,
-    /// Words for the transcript.
-    pub messages: Vec<String>,
+/// What a tool says of a call before it runs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CallFacts {
+    /// Repeating this very call is how one waits.
+    pub polling: bool,
 }
 
 /// Something the engine wants done.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Effect {
     /// Look at the environment and resources before a turn.
     PrepareTurn {
@@ -161,6 +190,13 @@ pub enum Effect {
         /// The effect to stop.
         id: EffectId,
     },
+    /// Check a call's arguments against the schema of its tool.
+    CheckCall {
+        /// Names the effect.
+        id: EffectId,
+        /// The call.
+        call: ToolCall,
+    },
     /// Run a tool; its start is committed.
     RunTool {
         /// Names the effect.
@@ -186,6 +222,8 @@ pub enum Effect {
         point: HookPoint,
         /// The turn, if one is live.
         turn_id: Option<TurnId>,
+        /// The model of the turn, or of turns that name none.
+        model: ModelId,
     },
     /// Cancel running hooks.
     CancelHooks {
@@ -220,89 +258,4 @@ pub enum Effect {
     },
     /// The session has shut down.
     Closed,
-}
-
-/// A point of the lifecycle at which hooks run.
-#[derive(Debug, Clone, PartialEq)]
-pub enum HookPoint {
-    /// The first turn of a session in a process.
-    SessionStart {
-        /// `startup` or `resume`.
-        source: &'static str,
-    },
-    /// The session shuts down.
-    SessionEnd {
-        /// Why.
-        reason: String,
-    },
-    /// A user prompt is about to join the transcript.
-    UserPromptSubmit {
-        /// The prompt.
-        message: UserMessage,
-    },
-    /// A tool is about to run.
-    PreToolUse {
-        /// The call.
-        call: ToolCall,
-    },
-    /// A tool returned.
-    PostToolUse {
-        /// The call.
-        call: ToolCall,
-        /// What it returned.
-        result: ToolResult,
-    },
-    /// A tool failed.
-    PostToolUseFailure {
-        /// The call.
-        call: ToolCall,
-        /// Why.
-        error: ToolError,
-    },
-    /// Somebody notified the session.
-    Notification(NotificationItem),
-    /// The model has nothing more to do.
-    Stop {
-        /// True if the turn already goes on because of a Stop hook.
-        active: bool,
-        /// What it said last.
-        last_assistant_message: String,
-    },
-}
-
-impl HookPoint {
-    /// The point without its details.
-    pub fn kind(&self) -> HookPointKind {
-        match self {
-            Self::SessionStart { .. } => HookPointKind::SessionStart,
-            Self::SessionEnd { .. } => HookPointKind::SessionEnd,
-            Self::UserPromptSubmit { .. } => HookPointKind::UserPromptSubmit,
-            Self::PreToolUse { .. } => HookPointKind::PreToolUse,
-            Self::PostToolUse { .. } => HookPointKind::PostToolUse,
-            Self::PostToolUseFailure { .. } => HookPointKind::PostToolUseFailure,
-            Self::Notification(_) => HookPointKind::Notification,
-            Self::Stop { .. } => HookPointKind::Stop,
-        }
-    }
-}
-
-/// The points of the lifecycle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum HookPointKind {
-    /// See [`HookPoint::SessionStart`].
-    SessionStart,
-    /// See [`HookPoint::SessionEnd`].
-    SessionEnd,
-    /// See [`HookPoint::UserPromptSubmit`].
-    UserPromptSubmit,
-    /// See [`HookPoint::PreToolUse`].
-    PreToolUse,
-    /// See [`HookPoint::PostToolUse`].
-    PostToolUse,
-    /// See [`HookPoint::PostToolUseFailure`].
-    PostToolUseFailure,
-    /// See [`HookPoint::Notification`].
-    Notification,
-    /// See [`HookPoint::Stop`].
-    Stop,
 }

@@ -10,32 +10,33 @@
 //! | module | decides |
 //! |---|---|
 //! | [`answer`] | how streamed blocks become the parts of a message |
-//! | [`catalog`] | what the engine asks about tools and hooks |
 //! | [`guard`] | when a model repeats itself |
 //! | `media` | which images and documents may join a session |
+//! | [`traits`] | how calls of a tool are scheduled |
 //! | [`turn`] | how a turn opens, goes on and ends |
 //! | [`step`] | how one answer and its tool calls are worked off |
 //! | [`structured`] | whether an answer fits the schema a turn asked for |
 //! | [`repair`] | how a session interrupted by a crash becomes usable |
 
 pub mod answer;
-pub mod catalog;
 pub mod guard;
 mod input;
 pub(crate) mod media;
 pub mod repair;
 pub mod step;
 pub mod structured;
+pub mod traits;
 pub mod turn;
 
-pub use catalog::{Catalog, ToolTraits};
-pub use input::{Effect, EffectId, HookOutcome, HookPoint, HookPointKind, Input, Preparation};
+pub use input::{CallFacts, Effect, EffectId, Input, Preparation, SessionFacts};
+pub use traits::ToolTraits;
 
 use crate::limits::QUEUED_TURNS;
+use halter_hooks::{HookEventName, HookPoint, HookVerdict, SessionStartSource};
 use halter_protocol::{
-    IdSource, Message, MessageId, ModelId, NotificationItem, PendingEvent, ReplayMeta,
-    ResponseSchema, SessionEventPayload, SessionId, SessionState, SystemMessage, Timestamp,
-    ToolCallId, Turn, TurnError, TurnId, fold,
+    Message, MessageId, ModelId, NotificationItem, PendingEvent, ReplayMeta, ResponseSchema,
+    SeededIds, SessionEventPayload, SessionState, SystemMessage, Timestamp, ToolCallId, Turn,
+    TurnError, TurnId, fold,
 };
 use halter_session::Durability;
 use media::MediaLedger;
@@ -44,29 +45,17 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use turn::LiveTurn;
 
-/// What is fixed about a session, as far as turns depend on it.
-#[derive(Debug, Clone)]
-pub struct SessionFacts {
-    /// The session.
-    pub session_id: SessionId,
-    /// The model of turns that name none.
-    pub default_model: ModelId,
-    /// How many model calls one turn may make.
-    pub max_turns: Option<u32>,
-}
-
 /// One session's turn machine.
 pub struct Engine {
     facts: SessionFacts,
-    catalog: Arc<dyn Catalog>,
-    ids: Arc<dyn IdSource>,
+    ids: SeededIds,
     state: SessionState,
     /// What the images and documents of the committed messages come to.
     media: MediaLedger,
     queue: VecDeque<Queued>,
     turn: Option<LiveTurn>,
     /// Why SessionStart hooks are due, until they have run.
-    start_source: Option<&'static str>,
+    start_source: Option<SessionStartSource>,
     last_model: Option<ModelId>,
     /// The schema of the last turn's answer, part of what services cache.
     last_schema: Option<ResponseSchema>,
@@ -124,25 +113,19 @@ enum Then {
 
 impl Engine {
     /// The engine of a new session.
-    pub fn new(facts: SessionFacts, catalog: Arc<dyn Catalog>, ids: Arc<dyn IdSource>) -> Self {
-        Self::with_state(facts, catalog, ids, SessionState::default())
+    pub fn new(facts: SessionFacts) -> Self {
+        Self::with_state(facts, SessionState::default())
     }
 
     /// The engine of a session whose log folds to `state`. The first input
     /// must be [`Input::Resume`] if another process wrote that log.
-    pub fn with_state(
-        facts: SessionFacts,
-        catalog: Arc<dyn Catalog>,
-        ids: Arc<dyn IdSource>,
-        state: SessionState,
-    ) -> Self {
+    pub fn with_state(facts: SessionFacts, state: SessionState) -> Self {
         Self {
+            ids: SeededIds::new(facts.id_seed),
             facts,
-            catalog,
-            ids,
             queue: VecDeque::new(),
             turn: None,
-            start_source: Some("startup"),
+            start_source: Some(SessionStartSource::Startup),
             last_model: None,
             last_schema: state.response_schema.clone(),
             media: MediaLedger::of(&state),
@@ -239,17 +222,20 @@ impl Engine {
             Input::Cancel { turn_id, reason } => self.cancel(turn_id.as_ref(), &reason),
             Input::Notify(notification) => self.notify(notification),
             Input::Shutdown { reason } => self.begin_shutdown(reason),
+            Input::Start { warnings } => self.start(warnings),
             Input::Resume => self.resume(),
+            Input::Warn { message } => self.record(SessionEventPayload::Warning { message }),
             Input::Prepared { id, preparation } => self.prepared(id, preparation),
             Input::Model { id, event } => self.model_said(id, event),
             Input::ModelEnded { id, error } => self.model_ended(id, error),
+            Input::CallChecked { id, check } => self.call_checked(id, check),
             Input::ToolFinished { id, result } => self.tool_finished(id, result),
             Input::HookProgress { run, ended } => self.record(if ended {
                 SessionEventPayload::HookCompleted { run }
             } else {
                 SessionEventPayload::HookStarted { run }
             }),
-            Input::HooksFinished { id, outcome } => self.hooks_finished(id, outcome),
+            Input::HooksFinished { id, verdict } => self.hooks_finished(id, verdict),
             Input::Committed { id } => self.committed(id),
             Input::StoreFailed { id, error } => self.store_failed(id, &error),
             Input::Timer { id } => self.timer(id),
@@ -313,11 +299,10 @@ impl Engine {
             then,
             durable,
         } = std::mem::take(&mut self.batch);
+        let session_id = &self.facts.blueprint.session_id;
         let events = payloads
             .iter()
-            .map(|payload| {
-                PendingEvent::new(self.facts.session_id.clone(), self.at, payload.clone())
-            })
+            .map(|payload| PendingEvent::new(session_id.clone(), self.at, payload.clone()))
             .collect();
         self.in_flight.push_back(InFlight { id, payloads, then });
         self.effects.push(Effect::Append {
@@ -396,11 +381,23 @@ impl Engine {
 
     // --- outside of turns ------------------------------------------------
 
+    fn start(&mut self, warnings: Vec<String>) {
+        let blueprint = &self.facts.blueprint;
+        self.record(SessionEventPayload::SessionStarted {
+            parent_session_id: blueprint.parent_session_id.clone(),
+            working_dir: blueprint.working_dir.clone(),
+            model: blueprint.default_model.clone(),
+        });
+        for message in warnings {
+            self.record(SessionEventPayload::Warning { message });
+        }
+    }
+
     fn notify(&mut self, notification: NotificationItem) {
         self.record(SessionEventPayload::Notification {
             notification: notification.clone(),
         });
-        if self.shutdown.is_none() && self.catalog.has_hooks(HookPointKind::Notification) {
+        if self.shutdown.is_none() && self.has_hooks(HookEventName::Notification) {
             let id = self.run_hooks(HookPoint::Notification(notification));
             self.notification_hooks.insert(id);
         }
@@ -452,7 +449,7 @@ impl Engine {
             return;
         }
         let reason = shutdown.reason.clone();
-        if self.catalog.has_hooks(HookPointKind::SessionEnd) {
+        if self.has_hooks(HookEventName::SessionEnd) {
             let id = self.run_hooks(HookPoint::SessionEnd { reason });
             if let Some(shutdown) = &mut self.shutdown {
                 shutdown.hooks = Some(id);
@@ -472,13 +469,13 @@ impl Engine {
         self.after_commit(Then::Closed);
     }
 
-    fn hooks_finished(&mut self, id: EffectId, outcome: HookOutcome) {
+    fn hooks_finished(&mut self, id: EffectId, verdict: HookVerdict) {
         if self.notification_hooks.remove(&id) {
-            self.words.extend(outcome.messages);
+            self.words.extend(verdict.words());
         } else if self.shutdown.as_ref().and_then(|s| s.hooks) == Some(id) {
             self.finish_shutdown();
         } else {
-            self.turn_hooks_finished(id, outcome);
+            self.turn_hooks_finished(id, verdict);
         }
     }
 
@@ -486,9 +483,19 @@ impl Engine {
 
     fn run_hooks(&mut self, point: HookPoint) -> EffectId {
         let id = self.next_effect();
-        let turn_id = self.turn.as_ref().map(|turn| turn.id.clone());
-        self.effects.push(Effect::RunHooks { id, point, turn_id });
+        let turn = self.turn.as_ref();
+        let model = turn.map_or(&self.facts.blueprint.default_model, |turn| &turn.model);
+        self.effects.push(Effect::RunHooks {
+            id,
+            point,
+            turn_id: turn.map(|turn| turn.id.clone()),
+            model: model.clone(),
+        });
         id
+    }
+
+    fn has_hooks(&self, event: HookEventName) -> bool {
+        self.facts.hooked.contains(&event)
     }
 
     fn next_effect(&mut self) -> EffectId {
@@ -497,7 +504,7 @@ impl Engine {
     }
 
     fn mint_message(&self) -> MessageId {
-        MessageId::mint(self.ids.as_ref(), self.at)
+        MessageId::mint(&self.ids, self.at)
     }
 }
 

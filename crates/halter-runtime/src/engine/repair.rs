@@ -6,6 +6,7 @@
 
 use super::Engine;
 use super::step::tool_message;
+use halter_hooks::SessionStartSource;
 use halter_protocol::{
     Message, PendingToolCall, ReplayMeta, SessionEventPayload, ToolCallProgress, ToolError,
     ToolErrorCode, ToolExecutionOutcome, TurnError,
@@ -47,7 +48,7 @@ impl Interruption {
 impl Engine {
     /// Another process wrote the log: repair it and say that it is resumed.
     pub(super) fn resume(&mut self) {
-        self.start_source = Some("resume");
+        self.start_source = Some(SessionStartSource::Resume);
         self.interrupted_by = Some(Interruption::ProcessEnded);
         self.repair_if_needed();
         self.record(SessionEventPayload::SessionResumed);

@@ -3,8 +3,10 @@
 use super::guard::RepeatGuard;
 use super::step::Step;
 use super::structured::ResponseContract;
-use super::{Effect, EffectId, Engine, HookOutcome, HookPoint, HookPointKind, Preparation, Then};
+use super::traits::ToolTraits;
+use super::{Effect, EffectId, Engine, Preparation, Then};
 use crate::limits::{PAUSED_ANSWER_RESUMES, QUEUED_STEERS, STOP_HOOK_CONTINUATIONS};
+use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
     CacheBreakReason, FINAL_TOOL, Message, ModelId, ReplayMeta, ResponseSchema,
     SessionEventPayload, SystemMessage, Turn, TurnError, TurnId, Usage, UserMessage, UserPart,
@@ -123,7 +125,7 @@ impl Engine {
         let id = self.next_effect();
         let model = turn
             .default_model
-            .unwrap_or_else(|| self.facts.default_model.clone());
+            .unwrap_or_else(|| self.facts.blueprint.default_model.clone());
         self.effects.push(Effect::PrepareTurn {
             id,
             turn_id: turn.id.clone(),
@@ -161,6 +163,9 @@ impl Engine {
         let agreed = self.agree_on_answer();
         if let Err(error) = agreed.and_then(|()| self.admit_attachments()) {
             return self.finish_turn(Ending::failed(error));
+        }
+        if let Some(hooked) = preparation.hooked {
+            self.facts.hooked = hooked;
         }
         for message in preparation.warnings {
             self.record(SessionEventPayload::Warning { message });
@@ -248,7 +253,7 @@ impl Engine {
             .as_ref()
             .and_then(|turn| turn.response_schema.clone());
         let Some(schema) = wanted else { return Ok(()) };
-        if self.catalog.traits_of(FINAL_TOOL).is_some() {
+        if ToolTraits::of(&self.facts.tools, FINAL_TOOL).is_some() {
             let message = format!(
                 "a tool is called '{FINAL_TOOL}', the name under which models give structured answers"
             );
@@ -263,7 +268,7 @@ impl Engine {
 
     fn start_hooks_or_prompt(&mut self) {
         match self.start_source.take() {
-            Some(source) if self.catalog.has_hooks(HookPointKind::SessionStart) => {
+            Some(source) if self.has_hooks(HookEventName::SessionStart) => {
                 let id = self.run_hooks(HookPoint::SessionStart { source });
                 self.set_phase(Phase::SessionStart(id));
             }
@@ -273,7 +278,7 @@ impl Engine {
 
     fn prompt_hooks_or_messages(&mut self) {
         let prompt = self.turn.as_ref().and_then(|turn| turn.prompt.clone());
-        let hooked = self.catalog.has_hooks(HookPointKind::UserPromptSubmit);
+        let hooked = self.has_hooks(HookEventName::UserPromptSubmit);
         let Some(message) = prompt.filter(|_| hooked) else {
             return self.open_with_prompt();
         };
@@ -289,7 +294,7 @@ impl Engine {
         self.go_on();
     }
 
-    pub(super) fn turn_hooks_finished(&mut self, id: EffectId, outcome: HookOutcome) {
+    pub(super) fn turn_hooks_finished(&mut self, id: EffectId, verdict: HookVerdict) {
         enum At {
             SessionStart,
             Prompt,
@@ -300,16 +305,16 @@ impl Engine {
             Phase::SessionStart(awaited) if *awaited == id => At::SessionStart,
             Phase::Prompt(awaited) if *awaited == id => At::Prompt,
             Phase::Stop(awaited) if *awaited == id => At::Stop,
-            Phase::Step(_) => return self.call_hooks_finished(id, outcome),
+            Phase::Step(_) => return self.call_hooks_finished(id, verdict),
             _ => return,
         };
-        self.words.extend(outcome.messages.iter().cloned());
+        self.words.extend(verdict.words());
         match at {
-            At::SessionStart => match outcome.stop {
+            At::SessionStart => match verdict.stop {
                 Some(reason) => self.finish_turn(hook_stopped(&reason)),
                 None => self.prompt_hooks_or_messages(),
             },
-            At::Prompt => match (outcome.block, outcome.stop) {
+            At::Prompt => match (verdict.objection(), verdict.stop) {
                 (Some(reason), _) => {
                     let message = format!("a hook blocked the prompt: {reason}");
                     self.finish_turn(Ending::failed(TurnError::new("hook_blocked", message)));
@@ -317,7 +322,7 @@ impl Engine {
                 (None, Some(reason)) => self.finish_turn(hook_stopped(&reason)),
                 (None, None) => self.open_with_prompt(),
             },
-            At::Stop => self.stop_hooks_finished(outcome),
+            At::Stop => self.stop_hooks_finished(verdict),
         }
     }
 
@@ -374,7 +379,7 @@ impl Engine {
         if !paused && self.record_waiting_messages() {
             return self.after_commit(Then::CallModel);
         }
-        if let Some(limit) = self.facts.max_turns
+        if let Some(limit) = self.facts.blueprint.max_turns
             && model_calls >= limit
         {
             let error = TurnError::new(
@@ -420,7 +425,7 @@ impl Engine {
         if steered {
             return self.go_on();
         }
-        if !self.catalog.has_hooks(HookPointKind::Stop) {
+        if !self.has_hooks(HookEventName::Stop) {
             return self.finish_turn(Ending::Completed);
         }
         let active = self
@@ -434,10 +439,10 @@ impl Engine {
         self.set_phase(Phase::Stop(id));
     }
 
-    fn stop_hooks_finished(&mut self, outcome: HookOutcome) {
+    fn stop_hooks_finished(&mut self, verdict: HookVerdict) {
         let Some(turn) = &mut self.turn else { return };
         let steered = !turn.steers.is_empty();
-        let Some(reason) = outcome.block.filter(|_| outcome.stop.is_none()) else {
+        let Some(reason) = verdict.block.filter(|_| verdict.stop.is_none()) else {
             if steered {
                 return self.go_on();
             }

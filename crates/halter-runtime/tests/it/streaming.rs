@@ -3,7 +3,7 @@
 use crate::support::{StreamingProvider, is_delta, is_kind};
 use futures::StreamExt;
 use halter_protocol::{SessionEventPayload, StreamEvent, ToolResult, Turn};
-use halter_runtime::limits::MODEL_QUEUE_EVENTS;
+use halter_runtime::limits::{MODEL_QUEUE_EVENTS, WAITING_APPENDS};
 use halter_testkit::events::collect_until;
 use halter_testkit::{
     EventsExt, FaultyStore, Gate, Harness, Reply, ScriptedTool, collect, render, within,
@@ -11,6 +11,8 @@ use halter_testkit::{
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
 
 #[tokio::test]
 async fn invariant_02_the_first_delta_arrives_while_the_model_still_talks() {
@@ -124,55 +126,79 @@ async fn a_provider_warning_is_an_event_and_does_not_stop_the_answer() {
     assert_eq!(events.streamed_text(), "fine");
 }
 
-/// While the start of a call is being stored, a model that talks on is heard so
-/// far and then waits.
+/// While an append is under way, a model that says more to be stored is heard
+/// so far and then waits.
 #[tokio::test]
-async fn invariant_08_a_model_waits_for_a_session_that_is_busy() {
+async fn invariant_08_a_model_waits_for_a_store_that_is_busy() {
     let read = Arc::new(AtomicUsize::new(0));
     let counter = read.clone();
     let provider = StreamingProvider::new(move || {
-        let call = [
-            StreamEvent::MessageStart { id: "m".into() },
-            StreamEvent::ToolCallStart {
-                id: "b".into(),
-                tool_call_id: "c".into(),
-                name: "look".into(),
-            },
-            StreamEvent::ToolCallEnd {
-                id: "b".into(),
-                opaque: None,
-            },
-            StreamEvent::TextStart { id: "t".into() },
-        ];
-        let word = || StreamEvent::TextDelta {
-            id: "t".into(),
-            delta: "on and on".into(),
-        };
         let counter = counter.clone();
-        let words = futures::stream::repeat_with(move || {
+        let warnings = futures::stream::repeat_with(move || {
             counter.fetch_add(1, Ordering::SeqCst);
-            word()
+            StreamEvent::ProviderWarning {
+                message: "on and on".into(),
+            }
         });
-        futures::stream::iter(call).chain(words).map(Ok).boxed()
+        warnings.map(Ok).boxed()
     });
     let store = Arc::new(FaultyStore::in_memory());
     let harness = Harness::echoing()
         .provider(Arc::new(provider))
         .store(store.clone())
-        .tool(ScriptedTool::new("look").read_only().build())
         .start();
     let session = harness.session().await;
     let storing = Gate::new();
-    // The session's start, the turn's start with the message, the call's start.
+    // The session's start, the turn's start with the message, a warning.
     store.hold_append(3, &storing);
     let turn = session.submit_turn(Turn::user("go")).await.unwrap();
-    within("the start of the call", storing.reached()).await;
+    within("the first warning", storing.reached()).await;
     for _ in 0..10 * MODEL_QUEUE_EVENTS {
         tokio::task::yield_now().await;
     }
-    // The start of the text waits too, and one more word is on its way.
-    assert_eq!(read.load(Ordering::SeqCst), MODEL_QUEUE_EVENTS - 1 + 1);
-    storing.open();
+    // One is being stored and one more is on its way.
+    let most = 1 + WAITING_APPENDS + MODEL_QUEUE_EVENTS + 1;
+    assert_eq!(read.load(Ordering::SeqCst), most);
     session.cancel().await.unwrap();
+    storing.open();
     collect(turn).await;
+}
+
+/// Two seconds for every append: deltas and a cancel take no time at all.
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_holds_back_neither_deltas_nor_a_cancel() {
+    const SLOW: Duration = Duration::from_secs(2);
+    let (called, never) = (Gate::new(), Gate::new());
+    let reply = Reply::new()
+        .tool_call("look", json!({}))
+        .gate(&called)
+        .text("on and on")
+        .gate(&never);
+    let store = Arc::new(FaultyStore::in_memory());
+    store.slow_down(SLOW);
+    let look = ScriptedTool::new("look").read_only().build();
+    let harness = Harness::scripted([reply])
+        .store(store)
+        .tool(look.clone())
+        .start();
+    let session = harness.session().await;
+    let mut turn = session.submit_turn(Turn::user("go")).await.unwrap();
+    within("the call", called.reached()).await;
+
+    // The start of the call is being stored.
+    let now = Instant::now();
+    called.open();
+    let said = collect_until(&mut turn, is_delta).await;
+    assert_eq!(said.streamed_text(), "on and on");
+    assert!(session.cancel().await.unwrap());
+    assert_eq!(now.elapsed(), Duration::ZERO);
+    assert!(look.calls().is_empty(), "its start is not committed");
+
+    let rest = collect(turn).await;
+    assert_eq!(rest.kinds().last(), Some(&"turn_failed"));
+    assert!(
+        now.elapsed() >= SLOW,
+        "what is lossless comes once it is stored"
+    );
+    session.replay().await.unwrap().assert_gap_free();
 }

@@ -1,23 +1,18 @@
 //! How each effect is carried out.
 
-use super::catalog::event_name;
-use super::{Owner, Running};
-use crate::engine::{Effect, EffectId, HookOutcome, HookPoint, Input, Preparation};
+use super::{Append, Owner, Running};
+use crate::engine::{CallFacts, Effect, EffectId, Input, Preparation};
 use crate::prompt::{PromptContext, describe_change};
 use crate::services::{Resources, RuntimeServices};
 use futures::{FutureExt, StreamExt};
-use halter_hooks::{
-    HookDispatch, HookObserver, HookPayload, HookVerdict, SessionStartSource, StopHookActive,
-    payload::tool_result,
-};
+use halter_hooks::{HookDispatch, HookEventName, HookObserver, HookPayload, HookPoint, Hooks};
 use halter_protocol::{
-    AssembledPrompt, CacheBreakReason, HookRunSummary, ModelId, PendingEvent, ProviderError,
-    ProviderErrorKind, ReplayMeta, ResponseSchema, SessionBlueprint, SessionEvent,
-    SessionEventPayload, ToolCall, ToolError, ToolErrorCode, ToolResult, Transcript, TurnError,
-    TurnId,
+    AssembledPrompt, CacheBreakReason, HookRunSummary, ModelId, ProviderError, ProviderErrorKind,
+    ReplayMeta, ResponseSchema, SessionBlueprint, ToolCall, ToolError, ToolErrorCode, Transcript,
+    TurnError, TurnId,
 };
 use halter_providers::{Provider, ProviderRequest};
-use halter_session::{Durability, StoreError};
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -47,7 +42,23 @@ impl Owner {
                 self.call_model(id, &model, asked, running);
             }
             Effect::RunTool { id, call } => return self.run_tool(id, call, running).await,
-            Effect::RunHooks { id, point, turn_id } => self.run_hooks(id, point, turn_id, running),
+            Effect::CheckCall { id, call } => {
+                let check = self.check_call(&call);
+                return Some(Input::CallChecked { id, check });
+            }
+            Effect::RunHooks {
+                id,
+                point,
+                turn_id,
+                model,
+            } => {
+                let at = HookedAt {
+                    point,
+                    turn_id,
+                    model,
+                };
+                self.run_hooks(id, at, running);
+            }
             Effect::CancelModel { id } => {
                 if let Some(cancel) = running.cancels.remove(&id) {
                     cancel.cancel();
@@ -70,7 +81,11 @@ impl Owner {
                 id,
                 events,
                 durability,
-            } => return Some(self.append(id, events, durability, running).await),
+            } => self.appends.add(Append {
+                id,
+                events,
+                durability,
+            }),
             Effect::Publish(payload) => self.hub.publish_best_effort(payload),
             Effect::ArmTimer { id, after } => {
                 running.timers.insert(id, after);
@@ -81,7 +96,7 @@ impl Owner {
             } => {
                 self.hub.turn_over();
                 if store_error.is_some()
-                    && let Some(error) = &self.store_error
+                    && let Some(error) = &self.appends.error
                 {
                     self.hub.lose_turn(turn_id, error.clone());
                 }
@@ -91,56 +106,17 @@ impl Owner {
         None
     }
 
-    async fn append(
-        &mut self,
-        id: EffectId,
-        events: Vec<PendingEvent>,
-        durability: Durability,
-        running: &Running,
-    ) -> Input {
-        self.hub.announce(&events);
-        match self.log.append(events, durability).await {
-            Ok(committed) => {
-                self.store_error = None;
-                self.publish(committed);
-                Input::Committed { id }
-            }
-            Err(error) => {
-                tracing::error!(session_id = %self.log.session_id(), %error, "append failed");
-                if error.is_conflict() || matches!(error, StoreError::NotFound { .. }) {
-                    running.core.overtaken();
-                }
-                let told = TurnError::new(error.code(), error.to_string());
-                self.store_error = Some(error);
-                Input::StoreFailed { id, error: told }
-            }
-        }
-    }
-
-    pub(super) fn publish(&self, committed: Vec<Arc<SessionEvent>>) {
-        for event in committed {
-            self.hub.publish(event);
-        }
-    }
-
     /// Says what the trace lacks, while somebody still listens. Later nobody
     /// would know.
-    pub(super) async fn tell_of_trace(&mut self) {
+    pub(super) async fn tell_of_trace(&mut self, running: &mut Running) {
         let Some(traces) = &self.services.traces else {
             return;
         };
         traces.flush().await;
-        let Some(error) = self.hub.take_trace_error() else {
-            return;
-        };
-        let warning = SessionEventPayload::Warning {
-            message: error.to_string(),
-        };
-        let at = self.services.clock.now();
-        let event = PendingEvent::new(self.log.session_id().clone(), at, warning);
-        // A store that fails here fails again at the end, which says so.
-        let committed = self.log.append(vec![event], Durability::Buffered).await;
-        self.publish(committed.unwrap_or_default());
+        if let Some(error) = self.hub.take_trace_error() {
+            let message = error.to_string();
+            self.feed(Input::Warn { message }, running).await;
+        }
     }
 
     // --- before a turn ---------------------------------------------------
@@ -179,9 +155,9 @@ impl Owner {
             return;
         }
         preparation.warnings = current.warnings.clone();
-        self.catalog.take_up(current.clone());
+        preparation.hooked = Some(hooked_events(&current.hooks));
         self.resources = current;
-        let prompt = assemble(&self.services, self.log.blueprint(), &self.resources);
+        let prompt = assemble(&self.services, &self.blueprint, &self.resources);
         if prompt != self.prompt {
             self.prompt = prompt;
             preparation.cache_break = Some(CacheBreakReason::ResourcesReplaced);
@@ -189,12 +165,11 @@ impl Owner {
     }
 
     async fn look_around(&self, preparation: &mut Preparation) {
-        let blueprint = self.log.blueprint().clone();
         let (services, at) = (self.services.clone(), self.services.clock.now());
-        let directory = blueprint.working_dir.clone();
+        let directory = self.blueprint.working_dir.clone();
         let probed = tokio::task::spawn_blocking(move || services.probe.look(&directory, at)).await;
         let known = self.engine.state().environment.as_ref();
-        let known = known.unwrap_or(&blueprint.environment);
+        let known = known.unwrap_or(&self.blueprint.environment);
         if let Ok(now) = probed
             && now != *known
         {
@@ -212,7 +187,7 @@ impl Owner {
         match self.services.models.resolve(model) {
             Ok((resolved, provider)) => {
                 let mut request = ProviderRequest {
-                    session_id: self.log.session_id().clone(),
+                    session_id: self.blueprint.session_id.clone(),
                     turn_id: asked.turn_id,
                     model: resolved.clone(),
                     prompt: self.prompt.clone(),
@@ -247,6 +222,15 @@ impl Owner {
 
     // --- tools -----------------------------------------------------------
 
+    fn check_call(&self, call: &ToolCall) -> Result<CallFacts, ToolError> {
+        let tools = &self.services.tools;
+        tools.validate(call)?;
+        let tool = tools.get(call.name.as_str());
+        Ok(CallFacts {
+            polling: tool.is_some_and(|tool| tool.is_polling(&call.arguments)),
+        })
+    }
+
     async fn run_tool(
         &mut self,
         id: EffectId,
@@ -255,7 +239,7 @@ impl Owner {
     ) -> Option<Input> {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
-        let blueprint = self.log.blueprint().clone();
+        let blueprint = self.blueprint.clone();
         let context = self
             .toolbox
             .context(&call, &blueprint, &self.resources, &self.hub, cancel)
@@ -281,24 +265,24 @@ impl Owner {
 
     // --- hooks -----------------------------------------------------------
 
-    fn run_hooks(
-        &mut self,
-        id: EffectId,
-        point: HookPoint,
-        turn_id: Option<TurnId>,
-        running: &mut Running,
-    ) {
+    fn run_hooks(&mut self, id: EffectId, at: HookedAt, running: &mut Running) {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
         running.hooks.insert(id);
-        let blueprint = self.log.blueprint().clone();
+        let blueprint = self.blueprint.clone();
         let hooks = self.resources.hooks.clone();
         let session = self.hooks.clone();
         let fired = self.engine.state().fired_hook_ids.clone();
         let services = self.services.clone();
         let sender = running.outcome_sender.clone();
         running.tasks.spawn(async move {
-            let payload = hook_payload(&point, &blueprint, turn_id.as_ref());
+            let payload = HookPayload {
+                session_id: &blueprint.session_id,
+                turn_id: at.turn_id.as_ref(),
+                cwd: &blueprint.working_dir,
+                model: &at.model,
+            };
+            let payload = payload.of(&at.point);
             let observer = Progress(sender.clone());
             let clock = || services.clock.now();
             let context = HookDispatch {
@@ -310,10 +294,9 @@ impl Owner {
                 observer: &observer,
             };
             let verdict = hooks
-                .dispatch(event_name(point.kind()), payload, None, context)
+                .dispatch(at.point.event(), payload, None, context)
                 .await;
-            let outcome = hook_outcome(verdict, &point);
-            let _ = sender.send(Input::HooksFinished { id, outcome });
+            let _ = sender.send(Input::HooksFinished { id, verdict });
         });
     }
 }
@@ -323,6 +306,19 @@ pub(super) struct Asked {
     turn_id: TurnId,
     messages: Transcript,
     response_schema: Option<ResponseSchema>,
+}
+
+/// Where in a session's life hooks run.
+struct HookedAt {
+    point: HookPoint,
+    turn_id: Option<TurnId>,
+    model: ModelId,
+}
+
+/// The events that any of the hooks listens to.
+pub(super) fn hooked_events(hooks: &Hooks) -> BTreeSet<HookEventName> {
+    let events = HookEventName::ALL.into_iter();
+    events.filter(|event| hooks.listens_to(*event)).collect()
 }
 
 /// The prompt of a session with some resources.
@@ -410,70 +406,5 @@ impl Progress {
     fn tell(&self, run: &HookRunSummary, ended: bool) {
         let run = run.clone();
         let _ = self.0.send(Input::HookProgress { run, ended });
-    }
-}
-
-fn hook_payload(
-    point: &HookPoint,
-    blueprint: &SessionBlueprint,
-    turn_id: Option<&TurnId>,
-) -> serde_json::Value {
-    let payload = HookPayload {
-        session_id: &blueprint.session_id,
-        turn_id,
-        cwd: &blueprint.working_dir,
-        model: &blueprint.default_model,
-    };
-    match point {
-        HookPoint::SessionStart { source } => payload.session_start(match *source {
-            "resume" => SessionStartSource::Resume,
-            _ => SessionStartSource::Startup,
-        }),
-        HookPoint::SessionEnd { reason } => payload.session_end(reason),
-        HookPoint::UserPromptSubmit { message } => payload.user_prompt_submit(message),
-        HookPoint::PreToolUse { call } => payload.pre_tool_use(call),
-        HookPoint::PostToolUse { call, result } => payload.post_tool_use(call, result),
-        HookPoint::PostToolUseFailure { call, error } => payload.post_tool_use_failure(call, error),
-        HookPoint::Notification(notification) => payload.notification(notification),
-        HookPoint::Stop {
-            active,
-            last_assistant_message,
-        } => {
-            let active = if *active {
-                StopHookActive::Yes
-            } else {
-                StopHookActive::No
-            };
-            payload.stop(last_assistant_message, active)
-        }
-    }
-}
-
-/// What the hooks' verdict means to the engine: whatever denies, blocks. A stop
-/// is told apart from a block, for it ends the turn and hides nothing.
-fn hook_outcome(verdict: HookVerdict, point: &HookPoint) -> HookOutcome {
-    let conflict = verdict.conflict.as_ref().map(ToString::to_string);
-    let denial = match &verdict.stop {
-        Some(_) => verdict.block.clone(),
-        None => verdict.denial(),
-    };
-    let rewritten = verdict.updated_output.map(|output| match point {
-        HookPoint::PostToolUse { result, .. } => tool_result(output, result),
-        _ => tool_result(output, &ToolResult::Empty),
-    });
-    let (updated_output, unusable) = match rewritten.transpose() {
-        Ok(updated_output) => (updated_output, None),
-        Err(error) => (None, Some(error.to_string())),
-    };
-    HookOutcome {
-        block: denial.or(conflict).or(unusable),
-        stop: verdict.stop,
-        updated_input: verdict.updated_input,
-        updated_output,
-        messages: verdict
-            .system_messages
-            .into_iter()
-            .chain(verdict.additional_context)
-            .collect(),
     }
 }

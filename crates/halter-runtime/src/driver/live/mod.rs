@@ -2,31 +2,34 @@
 //!
 //! One task, the [`Owner`], owns a session while anything happens in it:
 //! commands, outcomes of effects and timers reach it through queues, appends
-//! happen in place. When nothing is left to do it puts itself away, so an idle
-//! session has no task.
+//! run beside it in order. When nothing is left to do it puts itself away, so
+//! an idle session has no task.
 
-mod catalog;
+mod appends;
 mod effects;
 mod final_tools;
 mod toolbox;
 
-pub(crate) use catalog::LiveCatalog;
 pub(crate) use toolbox::Toolbox;
 
-use crate::engine::{Effect, EffectId, Engine, Input};
+use crate::engine::{Effect, EffectId, Engine, Input, SessionFacts};
 use crate::error::HalterError;
 use crate::hub::Hub;
-use crate::limits::{MODEL_QUEUE_EVENTS, QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX};
+use crate::limits::{
+    MODEL_QUEUE_EVENTS, QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX, WAITING_APPENDS,
+};
 use crate::services::{Resources, RuntimeServices};
 use crate::session::SessionCore;
+use appends::{Append, Appended, Appends};
 use final_tools::FinalTools;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use halter_hooks::SessionHooks;
 use halter_protocol::{
-    AssembledPrompt, NotificationItem, Revision, SessionBlueprint, ToolSpec, Turn, TurnId,
-    UserMessage,
+    AssembledPrompt, NotificationItem, Revision, SessionBlueprint, SessionState, ToolSpec, Turn,
+    TurnId, UserMessage,
 };
-use halter_session::{SessionLog, StoreError};
+use halter_session::{LogWriter, SessionLog, StoreError};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -62,11 +65,11 @@ pub(crate) enum Command {
 /// The one who may change a session.
 pub(crate) struct Owner {
     engine: Engine,
-    log: SessionLog,
+    blueprint: Arc<SessionBlueprint>,
+    appends: Appends,
     services: Arc<RuntimeServices>,
     hub: Arc<Hub>,
     resources: Arc<Resources>,
-    catalog: Arc<LiveCatalog>,
     prompt: AssembledPrompt,
     tools: Arc<[ToolSpec]>,
     final_tools: FinalTools,
@@ -79,13 +82,14 @@ pub(crate) struct Owner {
     /// The tools, if they are not those the last process had, and nobody has
     /// said so yet.
     other_tools: Option<Revision>,
-    /// Why the last append failed, if it did.
-    store_error: Option<StoreError>,
 }
 
 /// What only exists while the owner runs.
 struct Running {
     core: Arc<SessionCore>,
+    append: Option<BoxFuture<'static, Appended>>,
+    /// Who waits for an append.
+    append_waiters: Vec<(EffectId, oneshot::Sender<Result<(), StoreError>>)>,
     commands: mpsc::Receiver<Command>,
     /// Outcomes of effects; each effect has few, so they need no bound.
     outcomes: mpsc::UnboundedReceiver<Input>,
@@ -107,6 +111,8 @@ impl Running {
         let (model_sender, model_events) = mpsc::channel(MODEL_QUEUE_EVENTS);
         Self {
             core,
+            append: None,
+            append_waiters: Vec::new(),
             commands,
             outcomes,
             outcome_sender,
@@ -138,45 +144,62 @@ impl Running {
     fn is_quiet(&self) -> bool {
         self.outcomes.is_empty() && self.hooks.is_empty()
     }
+
+    /// The append under way, when it is over. Cancel safe.
+    async fn appended(append: &mut Option<BoxFuture<'static, Appended>>) -> Appended {
+        match append {
+            Some(running) => {
+                let appended = running.await;
+                *append = None;
+                appended
+            }
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl Owner {
+    /// The owner of a new session.
     pub fn new(
         log: SessionLog,
         services: Arc<RuntimeServices>,
         hub: Arc<Hub>,
         resources: Arc<Resources>,
     ) -> Self {
-        let blueprint = log.blueprint().clone();
-        let catalog = Arc::new(LiveCatalog::new(services.clone(), resources.clone()));
-        let facts = crate::engine::SessionFacts {
-            session_id: blueprint.session_id.clone(),
-            default_model: blueprint.default_model.clone(),
-            max_turns: blueprint.max_turns,
+        let (writer, state) = log.into_parts();
+        Self::with_state(writer, state, services, hub, resources)
+    }
+
+    fn with_state(
+        writer: LogWriter,
+        state: SessionState,
+        services: Arc<RuntimeServices>,
+        hub: Arc<Hub>,
+        resources: Arc<Resources>,
+    ) -> Self {
+        let blueprint = writer.blueprint().clone();
+        let facts = SessionFacts {
+            blueprint: blueprint.clone(),
+            tools: services.tool_specs(),
+            hooked: effects::hooked_events(&resources.hooks),
+            id_seed: id_seed(&services),
         };
-        let engine = Engine::with_state(
-            facts,
-            catalog.clone(),
-            services.ids.clone(),
-            log.state().clone(),
-        );
         let prompt = effects::assemble(&services, &blueprint, &resources);
         Self {
-            engine,
-            log,
+            engine: Engine::with_state(facts, state),
+            blueprint,
+            appends: Appends::new(writer),
             tools: services.tool_specs(),
             final_tools: FinalTools::default(),
             toolbox: Toolbox::new(&services),
             services,
             hub,
             resources,
-            catalog,
             prompt,
             hooks: Arc::new(SessionHooks::new()),
             shutdown_waiters: Vec::new(),
             cut: false,
             other_tools: None,
-            store_error: None,
         }
     }
 
@@ -188,44 +211,50 @@ impl Owner {
         hub: Arc<Hub>,
         resources: Arc<Resources>,
     ) -> Self {
-        let blueprint = log.blueprint();
-        let replaced = log.state().snapshot_revision.as_ref();
+        let (writer, state) = log.into_parts();
+        let blueprint = writer.blueprint();
+        let replaced = state.snapshot_revision.as_ref();
         let known = replaced.unwrap_or(&blueprint.snapshot_revision);
         let cut = *known != resources.snapshot.revision;
-        let replaced = log.state().tools_revision.as_ref();
+        let replaced = state.tools_revision.as_ref();
         let known = replaced.or(blueprint.tools_revision.as_ref());
         let tools = services.tools_revision();
         let other_tools = known.is_some_and(|known| *known != tools).then_some(tools);
         Self {
             cut,
             other_tools,
-            ..Self::new(log, services, hub, resources)
+            ..Self::with_state(writer, state, services, hub, resources)
         }
     }
 
     pub fn blueprint(&self) -> &Arc<SessionBlueprint> {
-        self.log.blueprint()
+        &self.blueprint
     }
 
     /// Feeds an input outside of a running owner and commits what follows.
-    /// Only for inputs that start nothing.
-    pub async fn settle(&mut self, input: Input) -> Result<(), HalterError> {
-        let at = self.services.clock.now();
-        let mut queue: VecDeque<Effect> = self.engine.handle(at, input).into();
-        while let Some(effect) = queue.pop_front() {
-            if let Effect::Append {
-                id,
-                events,
-                durability,
-            } = effect
-            {
-                let committed = self
-                    .log
-                    .append(events, durability)
-                    .await
-                    .map_err(|error| HalterError::from(&error))?;
-                self.publish(committed);
-                queue.extend(self.engine.handle(at, Input::Committed { id }));
+    /// Only for inputs that start nothing else.
+    pub async fn settle(&mut self, input: Input) -> Result<(), StoreError> {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let at = self.services.clock.now();
+            for effect in self.engine.handle(at, input) {
+                if let Effect::Append {
+                    id,
+                    events,
+                    durability,
+                } = effect
+                {
+                    self.appends.add(Append {
+                        id,
+                        events,
+                        durability,
+                    });
+                }
+            }
+            if let Some(append) = self.appends.start(self.engine.state(), &self.hub) {
+                let appended = append.await;
+                inputs.extend(self.appends.finish(appended));
+                self.last_append()?;
             }
         }
         Ok(())
@@ -251,9 +280,19 @@ impl Owner {
             }
             tokio::select! {
                 biased;
-                Some(input) = running.outcomes.recv() => self.feed(input, &mut running).await,
+                Some(input) = running.outcomes.recv() => {
+                    self.feed(input, &mut running).await;
+                }
+                appended = Running::appended(&mut running.append) => {
+                    self.appended(appended, &mut running).await;
+                }
                 Some(command) = running.commands.recv() => self.obey(command, &mut running).await,
-                Some(input) = running.model_events.recv() => self.feed(input, &mut running).await,
+                // A model that says more than the store takes waits.
+                Some(input) = running.model_events.recv(),
+                    if self.appends.waiting() < WAITING_APPENDS =>
+                {
+                    self.feed(input, &mut running).await;
+                }
                 Some(timer) = running.timers.next() => {
                     let id = timer.into_inner();
                     self.feed(Input::Timer { id }, &mut running).await;
@@ -267,7 +306,7 @@ impl Owner {
     async fn rest(mut self: Box<Self>, running: &mut Running) -> Rest {
         if self.engine.is_closed() {
             self.toolbox.close().await;
-            self.hub.close(self.store_error.clone());
+            self.hub.close(self.appends.error.clone());
             if let Some(traces) = &self.services.traces {
                 traces.flush().await;
             }
@@ -316,14 +355,14 @@ impl Owner {
             Command::Notify {
                 notification,
                 reply,
-            } => {
-                self.feed(Input::Notify(notification), running).await;
-                let _ = reply.send(self.last_append());
-            }
+            } => match self.feed(Input::Notify(notification), running).await {
+                Some(append) => running.append_waiters.push((append, reply)),
+                None => drop(reply.send(Ok(()))),
+            },
             Command::Shutdown { reason, reply } => {
                 self.shutdown_waiters.push(reply);
                 if !self.engine.is_shutting_down() {
-                    self.tell_of_trace().await;
+                    self.tell_of_trace(running).await;
                 }
                 self.feed(Input::Shutdown { reason }, running).await;
             }
@@ -332,20 +371,60 @@ impl Owner {
 
     /// How the last append went.
     fn last_append(&self) -> Result<(), StoreError> {
-        self.store_error.clone().map_or(Ok(()), Err)
+        self.appends.error.clone().map_or(Ok(()), Err)
     }
 
-    async fn feed(&mut self, input: Input, running: &mut Running) {
+    /// Tells the engine something and does what it wants. Returns the last
+    /// append that follows directly from it.
+    async fn feed(&mut self, input: Input, running: &mut Running) -> Option<EffectId> {
         running.forget(&input);
+        let mut last_append = None;
         let at = self.services.clock.now();
         let mut queue: VecDeque<Effect> = self.engine.handle(at, input).into();
         while let Some(effect) = queue.pop_front() {
+            if let Effect::Append { id, .. } = &effect {
+                last_append = Some(*id);
+            }
             if let Some(input) = self.perform(effect, running).await {
                 let at = self.services.clock.now();
                 queue.extend(self.engine.handle(at, input));
             }
         }
+        if running.append.is_none() {
+            running.append = self.appends.start(self.engine.state(), &self.hub);
+        }
+        last_append
     }
+
+    /// An append is over.
+    async fn appended(&mut self, appended: Appended, running: &mut Running) {
+        let inputs = self.appends.finish(appended);
+        let outcome = self.last_append();
+        if let Err(error) = &outcome {
+            tracing::error!(session_id = %self.blueprint.session_id, %error, "append failed");
+            if error.is_conflict() || matches!(error, StoreError::NotFound { .. }) {
+                running.core.overtaken();
+            }
+            // Whatever waited is not appended either.
+            for (_, waiter) in running.append_waiters.drain(..) {
+                let _ = waiter.send(outcome.clone());
+            }
+        }
+        for input in inputs {
+            if let Input::Committed { id } = input {
+                let waiters = running.append_waiters.extract_if(.., |(it, _)| *it == id);
+                waiters.for_each(|(_, waiter)| drop(waiter.send(Ok(()))));
+            }
+            self.feed(input, running).await;
+        }
+    }
+}
+
+/// What the ids of a session's messages follow from in this process.
+fn id_seed(services: &RuntimeServices) -> u64 {
+    let drawn = services.ids.uuid(services.clock.now()).as_u128();
+    // The upper half is the time.
+    (drawn & u128::from(u64::MAX)) as u64
 }
 
 enum Rest {

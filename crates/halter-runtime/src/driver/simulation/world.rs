@@ -2,14 +2,16 @@
 
 use super::LONGEST_TOOL_RUN;
 use super::dice::Dice;
-use crate::engine::{Catalog, EffectId, HookOutcome, HookPoint, HookPointKind, Input, ToolTraits};
+use crate::engine::{CallFacts, EffectId, Input, SessionFacts};
+use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
     ContentPart, FINAL_TOOL, HookHandlerType, HookRunStatus, HookRunSummary, ProviderError,
-    ProviderErrorKind, StopReason, StreamEvent, Timestamp, ToolCall, ToolCapabilities,
-    ToolConcurrency, ToolError, ToolErrorCode, ToolResult, Usage, UsageBuckets,
+    ProviderErrorKind, SessionBlueprint, StopReason, StreamEvent, Timestamp, ToolCall,
+    ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult, ToolSpec, Usage,
+    UsageBuckets,
 };
 use serde_json::json;
-use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Tools of every kind: `(name, concurrency, mutating, cancellable, long)`.
 const TOOLS: [(&str, ToolConcurrency, bool, bool, bool); 6] = [
@@ -21,70 +23,78 @@ const TOOLS: [(&str, ToolConcurrency, bool, bool, bool); 6] = [
     ("build", ToolConcurrency::Exclusive, true, true, true),
 ];
 
-const HOOK_POINTS: [HookPointKind; 8] = [
-    HookPointKind::SessionStart,
-    HookPointKind::SessionEnd,
-    HookPointKind::UserPromptSubmit,
-    HookPointKind::PreToolUse,
-    HookPointKind::PostToolUse,
-    HookPointKind::PostToolUseFailure,
-    HookPointKind::Notification,
-    HookPointKind::Stop,
-];
-
-/// Which tools and hooks a schedule has.
-#[derive(Debug)]
-pub(super) struct SimulatedCatalog {
-    hooks: HashSet<HookPointKind>,
-}
-
-impl SimulatedCatalog {
-    pub fn drawn(dice: &mut Dice) -> Self {
-        let hooked = dice.chance(50);
-        let hooks = HOOK_POINTS
-            .into_iter()
-            .filter(|_| hooked && dice.chance(50))
-            .collect();
-        Self { hooks }
+/// What a process knows of the session: the same tools in all of them, hooks
+/// or none.
+pub(super) fn facts(dice: &mut Dice) -> SessionFacts {
+    let hooked = dice.chance(50);
+    let events = HookEventName::ALL.into_iter();
+    let blueprint = SessionBlueprint {
+        session_id: "ses_sim".into(),
+        parent_session_id: None,
+        created_at: Timestamp::UNIX_EPOCH,
+        working_dir: "/".into(),
+        default_model: "default".into(),
+        system_prompt: Vec::new(),
+        environment: Default::default(),
+        snapshot_revision: "sim".into(),
+        tools_revision: None,
+        max_turns: dice.chance(50).then(|| 1 + dice.below(6) as u32),
+    };
+    SessionFacts {
+        blueprint: Arc::new(blueprint),
+        tools: TOOLS.iter().map(spec).collect(),
+        hooked: events.filter(|_| hooked && dice.chance(50)).collect(),
+        id_seed: dice.below(u64::MAX),
     }
 }
 
-impl Catalog for SimulatedCatalog {
-    fn traits_of(&self, tool: &str) -> Option<ToolTraits> {
-        TOOLS.iter().find(|known| known.0 == tool).map(
-            |&(_, concurrency, mutating, cancellable, long_running)| ToolTraits {
-                concurrency,
-                capabilities: ToolCapabilities {
-                    mutating,
-                    requires_approval: false,
-                    cancellable,
-                    long_running,
-                },
-            },
-        )
+fn spec(
+    &(name, concurrency, mutating, cancellable, long_running): &(
+        &str,
+        ToolConcurrency,
+        bool,
+        bool,
+        bool,
+    ),
+) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        description: String::new(),
+        input_schema: json!({}),
+        concurrency,
+        capabilities: ToolCapabilities {
+            mutating,
+            requires_approval: false,
+            cancellable,
+            long_running,
+        },
+        provider_aliases: Default::default(),
     }
+}
 
-    fn validate(&self, call: &ToolCall) -> Result<(), ToolError> {
-        if self.traits_of(call.name.as_str()).is_none() {
-            return Err(ToolError::new(ToolErrorCode::UnknownTool, "no such tool"));
-        }
-        match call.arguments.get("bad") {
-            Some(_) => Err(ToolError::new(ToolErrorCode::InvalidArguments, "bad")),
-            None => Ok(()),
-        }
+pub(super) fn check(call: &ToolCall) -> Result<CallFacts, ToolError> {
+    if tool_named(call.name.as_str()) == "unknown" {
+        return Err(ToolError::new(ToolErrorCode::UnknownTool, "no such tool"));
     }
+    if call.arguments.get("bad").is_some() {
+        return Err(ToolError::new(ToolErrorCode::InvalidArguments, "bad"));
+    }
+    Ok(CallFacts {
+        polling: call.name.as_str() == "count",
+    })
+}
 
-    fn is_polling(&self, call: &ToolCall) -> bool {
-        call.name.as_str() == "count"
-    }
-
-    fn has_hooks(&self, point: HookPointKind) -> bool {
-        self.hooks.contains(&point)
-    }
+/// What a model is like for the length of a schedule.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Mood {
+    /// It does anything.
+    Free,
+    /// It makes the same call again and again.
+    Stuck,
 }
 
 /// What a model says, event by event.
-pub(super) fn answer(dice: &mut Dice, id: EffectId) -> Vec<Input> {
+pub(super) fn answer(dice: &mut Dice, id: EffectId, mood: Mood) -> Vec<Input> {
     let mut events = vec![StreamEvent::MessageStart { id: "msg".into() }];
     if dice.chance(30) {
         events.extend(thinking(dice));
@@ -92,9 +102,17 @@ pub(super) fn answer(dice: &mut Dice, id: EffectId) -> Vec<Input> {
     if dice.chance(70) {
         events.extend(text(dice));
     }
-    let calls = if dice.chance(60) { dice.below(5) } else { 0 };
+    let calls = match mood {
+        Mood::Stuck => 1,
+        Mood::Free if dice.chance(60) => dice.below(5),
+        Mood::Free => 0,
+    };
     for number in 0..calls {
-        events.extend(call(dice, id, number));
+        let (name, arguments) = match mood {
+            Mood::Stuck => ("look", json!({}).to_string()),
+            Mood::Free => wish(dice),
+        };
+        events.extend(call(dice, id, number, (name, arguments)));
     }
     events.push(StreamEvent::UsageUpdate {
         usage: Usage::from(UsageBuckets {
@@ -156,7 +174,7 @@ fn text(dice: &mut Dice) -> Vec<StreamEvent> {
     events
 }
 
-fn call(dice: &mut Dice, answer: EffectId, number: u64) -> Vec<StreamEvent> {
+fn wish(dice: &mut Dice) -> (&'static str, String) {
     let name = match dice.below(13) {
         0 => "no_such_tool",
         12 => FINAL_TOOL,
@@ -169,6 +187,15 @@ fn call(dice: &mut Dice, answer: EffectId, number: u64) -> Vec<StreamEvent> {
         1 => json!({"bad": true}).to_string(),
         roll => json!({"n": roll % 3}).to_string(),
     };
+    (name, arguments)
+}
+
+fn call(
+    dice: &mut Dice,
+    answer: EffectId,
+    number: u64,
+    (name, arguments): (&str, String),
+) -> Vec<StreamEvent> {
     let block = format!("call{number}");
     vec![
         StreamEvent::ToolCallStart {
@@ -218,6 +245,9 @@ pub(super) fn tool_run(
             picture(dice),
         ])),
         0 => Err(ToolError::new(ToolErrorCode::Failed, "it did not work")),
+        // What `look` sees does not change: a model that looks again and again
+        // repeats itself.
+        _ if tool == "look" => Ok(ToolResult::text("the same")),
         roll => Ok(ToolResult::text(format!("result {}", roll % 2))),
     };
     Some((delay, result))
@@ -239,7 +269,7 @@ pub(super) fn hooks(dice: &mut Dice, id: EffectId, point: &HookPoint, at: Timest
     let run = HookRunSummary {
         run_id: "hrun".into(),
         hook_id: "sim".into(),
-        event_name: format!("{:?}", point.kind()),
+        event_name: point.event().to_string(),
         handler_type: HookHandlerType::Callback,
         plugin_id: "sim".into(),
         status: HookRunStatus::Running,
@@ -253,19 +283,18 @@ pub(super) fn hooks(dice: &mut Dice, id: EffectId, point: &HookPoint, at: Timest
         status: HookRunStatus::Completed,
         ..run.clone()
     };
-    let outcome = HookOutcome {
-        block: dice.chance(15).then(|| "blocked".to_owned()),
-        stop: dice.chance(4).then(|| "stopped".to_owned()),
-        updated_input: dice.chance(10).then(|| json!({"n": 9})),
-        updated_output: dice.chance(10).then(|| ToolResult::text("rewritten")),
-        messages: (0..dice.below(2)).map(|_| "a hint".to_owned()).collect(),
-    };
+    let mut verdict = HookVerdict::default();
+    verdict.block = dice.chance(15).then(|| "blocked".to_owned());
+    verdict.stop = dice.chance(4).then(|| "stopped".to_owned());
+    verdict.updated_input = dice.chance(10).then(|| json!({"n": 9}));
+    verdict.updated_output = dice.chance(10).then(|| json!("rewritten"));
+    verdict.system_messages = (0..dice.below(2)).map(|_| "a hint".to_owned()).collect();
     vec![
         Input::HookProgress { run, ended: false },
         Input::HookProgress {
             run: ended,
             ended: true,
         },
-        Input::HooksFinished { id, outcome },
+        Input::HooksFinished { id, verdict },
     ]
 }

@@ -43,7 +43,7 @@ impl Engine {
                 self.effects.push(Effect::CancelTool { id });
                 true
             }
-            Stage::Waiting | Stage::Starting => {
+            Stage::Waiting | Stage::Checking { .. } | Stage::Starting => {
                 self.settle_call(index, Err(not_run()));
                 false
             }

@@ -1,7 +1,7 @@
 //! The model's answer, while it streams and when it ends.
 
 use super::super::answer::Progress;
-use super::super::catalog::ToolTraits;
+use super::super::traits::ToolTraits;
 use super::super::turn::Ending;
 use super::super::{Effect, EffectId, Engine};
 use super::{CallSlot, Stage};
@@ -51,10 +51,7 @@ impl Engine {
         else {
             return;
         };
-        let traits = self
-            .catalog
-            .traits_of(name.as_str())
-            .unwrap_or(ToolTraits::UNKNOWN);
+        let traits = ToolTraits::of(&self.facts.tools, name.as_str());
         if let Some(step) = self.step() {
             step.calls.push(CallSlot {
                 call: ToolCall {
@@ -63,7 +60,8 @@ impl Engine {
                     arguments,
                 },
                 malformed: malformed_arguments,
-                traits,
+                traits: traits.unwrap_or(ToolTraits::UNKNOWN),
+                polling: false,
                 stage: Stage::Waiting,
             });
         }

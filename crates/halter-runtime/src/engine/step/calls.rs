@@ -1,11 +1,13 @@
 //! The calls of an answer, from the model's wish to the result it sees.
 
-use super::super::catalog::malformed_arguments;
 use super::super::guard::Repetition;
+use super::super::traits::malformed_arguments;
 use super::super::turn::{Ending, hook_stopped};
-use super::super::{Effect, EffectId, Engine, HookOutcome, HookPoint, HookPointKind, Then};
+use super::super::{CallFacts, Effect, EffectId, Engine, Then};
 use super::{CallSlot, Stage};
 use crate::limits::{TOOL_CALLS_PER_ANSWER, TOOL_DEADLINE};
+use halter_hooks::payload::tool_result;
+use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
     Message, MessageId, SessionEventPayload, Timestamp, ToolCall, ToolCallId, ToolError,
     ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError,
@@ -26,22 +28,59 @@ impl Engine {
             let heard = self.final_call(&call, malformed.as_deref());
             return self.settle_call(index, heard);
         }
-        let checked = match malformed {
-            _ if index >= TOOL_CALLS_PER_ANSWER => Err(ToolError::new(
-                ToolErrorCode::InvalidArguments,
-                format!("not run: one answer may hold {TOOL_CALLS_PER_ANSWER} calls"),
-            )),
-            Some(written) => Err(malformed_arguments(&call, &written)),
-            None => self.catalog.validate(&call),
-        };
-        match checked {
-            Err(error) => self.settle_call(index, Err(error)),
-            Ok(()) if self.catalog.has_hooks(HookPointKind::PreToolUse) => {
-                let id = self.run_hooks(HookPoint::PreToolUse { call });
-                self.set_stage(index, Stage::PreHooks(id));
-            }
-            Ok(()) => self.commit_start(index, call),
+        if index >= TOOL_CALLS_PER_ANSWER {
+            let message = format!("not run: one answer may hold {TOOL_CALLS_PER_ANSWER} calls");
+            let error = ToolError::new(ToolErrorCode::InvalidArguments, message);
+            return self.settle_call(index, Err(error));
         }
+        match malformed {
+            Some(written) => self.settle_call(index, Err(malformed_arguments(&call, &written))),
+            None => self.check_call(index, call, false),
+        }
+    }
+
+    fn check_call(&mut self, index: usize, call: ToolCall, rewritten: bool) {
+        let id = self.next_effect();
+        self.set_stage(index, Stage::Checking { id, rewritten });
+        self.effects.push(Effect::CheckCall { id, call });
+    }
+
+    pub(in crate::engine) fn call_checked(
+        &mut self,
+        id: EffectId,
+        check: Result<CallFacts, ToolError>,
+    ) {
+        let found = self.step().and_then(|step| {
+            let mut slots = step.calls.iter().enumerate();
+            slots.find_map(|(index, slot)| match slot.stage {
+                Stage::Checking {
+                    id: awaited,
+                    rewritten,
+                } if awaited == id => Some((index, slot.call.clone(), rewritten)),
+                _ => None,
+            })
+        });
+        let Some((index, call, rewritten)) = found else {
+            return;
+        };
+        match check {
+            Err(error) if rewritten => {
+                let message = format!("a hook rewrote the input and it no longer fits: {error}");
+                self.settle_call(index, Err(ToolError::new(error.code, message)));
+            }
+            Err(error) => self.settle_call(index, Err(error)),
+            Ok(facts) => {
+                if let Some(slot) = self.slot(index) {
+                    slot.polling = facts.polling;
+                }
+                if !rewritten && self.has_hooks(HookEventName::PreToolUse) {
+                    let id = self.run_hooks(HookPoint::PreToolUse { call });
+                    return self.set_stage(index, Stage::PreHooks(id));
+                }
+                self.commit_start(index, call);
+            }
+        }
+        self.finish_step_if_settled();
     }
 
     fn commit_start(&mut self, index: usize, call: ToolCall) {
@@ -101,33 +140,23 @@ impl Engine {
             Err(_) if overdue => Err(overdue_error(&call)),
             other => other,
         };
-        let (kind, point) = match &result {
-            Ok(result) => (
-                HookPointKind::PostToolUse,
-                HookPoint::PostToolUse {
-                    call,
-                    result: result.clone(),
-                },
-            ),
-            Err(error) => (
-                HookPointKind::PostToolUseFailure,
-                HookPoint::PostToolUseFailure {
-                    call,
-                    error: error.clone(),
-                },
-            ),
+        let event = match &result {
+            Ok(_) => HookEventName::PostToolUse,
+            Err(_) => HookEventName::PostToolUseFailure,
         };
-        if !failing && self.catalog.has_hooks(kind) {
-            let id = self.run_hooks(point);
-            self.set_stage(index, Stage::PostHooks { id, result });
-        } else {
+        if failing || !self.has_hooks(event) {
             self.settle_call(index, result);
-            self.finish_step_if_settled();
+            return self.finish_step_if_settled();
         }
+        let id = self.run_hooks(match result.clone() {
+            Ok(result) => HookPoint::PostToolUse { call, result },
+            Err(error) => HookPoint::PostToolUseFailure { call, error },
+        });
+        self.set_stage(index, Stage::PostHooks { id, result });
     }
 
     /// Hooks around a call have run.
-    pub(in crate::engine) fn call_hooks_finished(&mut self, id: EffectId, outcome: HookOutcome) {
+    pub(in crate::engine) fn call_hooks_finished(&mut self, id: EffectId, verdict: HookVerdict) {
         let found = self.step().and_then(|step| {
             step.calls.iter().position(|slot| {
                 matches!(&slot.stage,
@@ -135,41 +164,40 @@ impl Engine {
             })
         });
         let Some(index) = found else { return };
-        self.words.extend(outcome.messages.iter().cloned());
+        self.words.extend(verdict.words());
         let Some(slot) = self.slot(index) else { return };
         match std::mem::replace(&mut slot.stage, Stage::Waiting) {
-            Stage::PreHooks(_) => self.pre_hooks_finished(index, outcome),
-            Stage::PostHooks { result, .. } => self.post_hooks_finished(index, result, outcome),
+            Stage::PreHooks(_) => self.pre_hooks_finished(index, verdict),
+            Stage::PostHooks { result, .. } => self.post_hooks_finished(index, result, verdict),
             other => slot.stage = other,
         }
         self.finish_step_if_settled();
     }
 
-    fn pre_hooks_finished(&mut self, index: usize, outcome: HookOutcome) {
-        let blocked = outcome.block.clone().or_else(|| outcome.stop.clone());
+    fn pre_hooks_finished(&mut self, index: usize, verdict: HookVerdict) {
+        let blocked = verdict.objection().or_else(|| verdict.stop.clone());
         if let Some(reason) = blocked {
             let message = format!("a hook blocked this call: {reason}");
             self.settle_call(
                 index,
                 Err(ToolError::new(ToolErrorCode::HookBlocked, message)),
             );
-            if let Some(reason) = outcome.stop {
+            if let Some(reason) = verdict.stop {
                 self.abort_step(hook_stopped(&reason));
             }
             return;
         }
         let Some(slot) = self.slot(index) else { return };
-        let rewritten = outcome.updated_input.is_some();
-        if let Some(input) = outcome.updated_input {
-            slot.call.arguments = input;
-        }
-        let call = slot.call.clone();
-        match rewritten.then(|| self.catalog.validate(&call)) {
-            Some(Err(error)) => {
-                let message = format!("a hook rewrote the input and it no longer fits: {error}");
-                self.settle_call(index, Err(ToolError::new(error.code, message)));
+        match verdict.updated_input {
+            Some(input) => {
+                slot.call.arguments = input;
+                let call = slot.call.clone();
+                self.check_call(index, call, true);
             }
-            _ => self.commit_start(index, call),
+            None => {
+                let call = slot.call.clone();
+                self.commit_start(index, call);
+            }
         }
     }
 
@@ -177,18 +205,20 @@ impl Engine {
         &mut self,
         index: usize,
         result: Result<ToolResult, ToolError>,
-        outcome: HookOutcome,
+        verdict: HookVerdict,
     ) {
-        let result = match (outcome.block, outcome.updated_output) {
-            (Some(reason), _) => {
-                let message = format!("the call ran, but a hook withheld its result: {reason}");
-                Err(ToolError::new(ToolErrorCode::HookBlocked, message))
-            }
-            (None, Some(rewritten)) => Ok(rewritten),
+        let conflict = verdict.conflict.as_ref().map(ToString::to_string);
+        let blocked = verdict.objection().or(conflict);
+        let given = result.as_ref().unwrap_or(&ToolResult::Empty);
+        let rewritten = verdict.updated_output.map(|it| tool_result(it, given));
+        let result = match (blocked, rewritten) {
+            (Some(reason), _) => Err(withheld(&reason)),
+            (None, Some(Err(unusable))) => Err(withheld(&unusable.to_string())),
+            (None, Some(Ok(rewritten))) => Ok(rewritten),
             (None, None) => result,
         };
         self.settle_call(index, result);
-        if let Some(reason) = outcome.stop {
+        if let Some(reason) = verdict.stop {
             self.abort_step(hook_stopped(&reason));
         }
     }
@@ -243,7 +273,7 @@ impl Engine {
                 continue;
             };
             if !self.is_final_call(&slot.call)
-                && !self.catalog.is_polling(&slot.call)
+                && !slot.polling
                 && let Some(turn) = &mut self.turn
             {
                 match turn.guard.observe(&slot.call, &result) {
@@ -297,6 +327,11 @@ pub(in crate::engine) fn tool_message(
         error,
         created_at: at,
     }
+}
+
+fn withheld(reason: &str) -> ToolError {
+    let message = format!("the call ran, but a hook withheld its result: {reason}");
+    ToolError::new(ToolErrorCode::HookBlocked, message)
 }
 
 fn overdue_error(call: &ToolCall) -> ToolError {

@@ -12,7 +12,7 @@ mod calls;
 pub(super) use calls::tool_message;
 
 use super::answer::Answer;
-use super::catalog::ToolTraits;
+use super::traits::ToolTraits;
 use super::turn::Ending;
 use super::{Effect, EffectId, Engine};
 use crate::limits::PARALLEL_TOOL_CALLS;
@@ -36,12 +36,20 @@ struct CallSlot {
     call: ToolCall,
     malformed: Option<String>,
     traits: ToolTraits,
+    /// Repeating this very call is how one waits.
+    polling: bool,
     stage: Stage,
 }
 
 #[derive(Debug)]
 enum Stage {
     Waiting,
+    /// Its arguments are being checked, maybe again because hooks rewrote
+    /// them.
+    Checking {
+        id: EffectId,
+        rewritten: bool,
+    },
     PreHooks(EffectId),
     /// Its start is being committed.
     Starting,

@@ -1,22 +1,8 @@
-//! What the engine must know about tools and hooks to schedule them.
+//! How calls of a tool are scheduled.
 
-use super::input::HookPointKind;
-use halter_protocol::{ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode};
-
-/// The part of the world the engine asks without effects: pure look-ups.
-pub trait Catalog: Send + Sync {
-    /// How calls of a tool are scheduled; none for an unknown tool.
-    fn traits_of(&self, tool: &str) -> Option<ToolTraits>;
-
-    /// Checks a call's arguments against the schema of its tool.
-    fn validate(&self, call: &ToolCall) -> Result<(), ToolError>;
-
-    /// True if repeating this very call is how one waits.
-    fn is_polling(&self, call: &ToolCall) -> bool;
-
-    /// True if any hook listens at the point.
-    fn has_hooks(&self, point: HookPointKind) -> bool;
-}
+use halter_protocol::{
+    ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolSpec,
+};
 
 /// How calls of a tool are scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +24,15 @@ impl ToolTraits {
             long_running: false,
         },
     };
+
+    /// Those of the tool a call names, if there is such a tool.
+    pub fn of(specs: &[ToolSpec], name: &str) -> Option<Self> {
+        let spec = specs.iter().find(|spec| spec.name.as_str() == name)?;
+        Some(Self {
+            concurrency: spec.concurrency,
+            capabilities: spec.capabilities,
+        })
+    }
 
     /// True if the call may start before the assistant message is committed.
     pub fn may_start_early(&self) -> bool {

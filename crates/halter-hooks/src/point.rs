@@ -1,0 +1,91 @@
+//! The points of a session's life at which hooks run, with what happens there.
+
+use crate::event::HookEventName;
+use halter_protocol::{NotificationItem, ToolCall, ToolError, ToolResult, UserMessage};
+use serde::{Deserialize, Serialize};
+
+/// What is about to happen, or has happened, when hooks run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum HookPoint {
+    /// The first turn of a session in a process.
+    SessionStart {
+        /// How the session came to run.
+        source: SessionStartSource,
+    },
+    /// The session shuts down.
+    SessionEnd {
+        /// Why.
+        reason: String,
+    },
+    /// A user prompt is about to join the transcript.
+    UserPromptSubmit {
+        /// The prompt.
+        message: UserMessage,
+    },
+    /// A tool is about to run.
+    PreToolUse {
+        /// The call.
+        call: ToolCall,
+    },
+    /// A tool returned.
+    PostToolUse {
+        /// The call.
+        call: ToolCall,
+        /// What it returned.
+        result: ToolResult,
+    },
+    /// A tool failed.
+    PostToolUseFailure {
+        /// The call.
+        call: ToolCall,
+        /// Why.
+        error: ToolError,
+    },
+    /// Somebody notified the session.
+    Notification(NotificationItem),
+    /// The model has nothing more to do.
+    Stop {
+        /// True if the turn already goes on because a Stop hook blocked its
+        /// end, so that a hook can avoid asking for ever.
+        active: bool,
+        /// What the model said last.
+        last_assistant_message: String,
+    },
+}
+
+impl HookPoint {
+    /// The event whose hooks run.
+    pub fn event(&self) -> HookEventName {
+        match self {
+            Self::SessionStart { .. } => HookEventName::SessionStart,
+            Self::SessionEnd { .. } => HookEventName::SessionEnd,
+            Self::UserPromptSubmit { .. } => HookEventName::UserPromptSubmit,
+            Self::PreToolUse { .. } => HookEventName::PreToolUse,
+            Self::PostToolUse { .. } => HookEventName::PostToolUse,
+            Self::PostToolUseFailure { .. } => HookEventName::PostToolUseFailure,
+            Self::Notification(_) => HookEventName::Notification,
+            Self::Stop { .. } => HookEventName::Stop,
+        }
+    }
+}
+
+/// How a session came to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SessionStartSource {
+    /// It is new.
+    Startup,
+    /// It was read back from a store.
+    Resume,
+}
+
+impl SessionStartSource {
+    /// The value as payloads and matchers see it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::Resume => "resume",
+        }
+    }
+}
