@@ -184,10 +184,10 @@ pub enum PolicyError {
         /// The part of the command the rule applies to.
         fragment: String,
     },
-    /// The process is not a descendant of this one.
+    /// The process was not started by the session.
     #[error(
-        "process {pid} was not started by this session's harness; \
-         only its descendants can be signalled (list them with the process tool)"
+        "process {pid} was not started by this session, so it is not looked at or signalled; \
+         list those that were with the process tool"
     )]
     ProcessOutsideTree {
         /// The process asked for.

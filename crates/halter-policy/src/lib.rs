@@ -16,7 +16,6 @@ pub mod door;
 pub mod error;
 pub mod limits;
 pub mod policy;
-mod process;
 pub mod settings;
 pub mod shell;
 

@@ -38,6 +38,3 @@ pub const MAX_WRAPPED_PROGRAMS: usize = 8;
 
 /// Bytes of an offending shell fragment quoted in an error.
 pub const MAX_FRAGMENT_BYTES: usize = 200;
-
-/// Ancestors looked at when deciding whether a process descends from this one.
-pub const MAX_PROCESS_DEPTH: usize = 1024;

@@ -4,7 +4,6 @@ use std::fmt::Debug;
 
 use crate::door::FileDoor;
 use crate::error::PolicyError;
-use crate::process;
 use crate::settings::{PolicySettings, SessionScope};
 use crate::shell::{self, ShellJudge};
 
@@ -36,12 +35,7 @@ pub trait ToolPolicy: Send + Sync + Debug {
     fn check_shell_variable(&self, name: &str) -> Result<(), PolicyError> {
         shell::check_variable(name)
     }
-    /// Fails unless the process is a descendant of this one.
-    ///
-    /// # Errors
-    /// [`PolicyError::ProcessOutsideTree`].
-    fn check_process_signal(&self, pid: i32) -> Result<(), PolicyError>;
-    /// Deadline of one shell command, in seconds.
+    /// The most time one shell command may get, in seconds.
     fn shell_timeout_secs(&self) -> u64;
 }
 
@@ -94,10 +88,6 @@ impl ToolPolicy for StandardPolicy {
     fn check_shell_command_strict(&self, command: &str) -> Result<(), PolicyError> {
         self.check_shell_enabled()?;
         self.judge.check(command)
-    }
-
-    fn check_process_signal(&self, pid: i32) -> Result<(), PolicyError> {
-        process::check_descendant(pid)
     }
 
     fn shell_timeout_secs(&self) -> u64 {

@@ -38,7 +38,7 @@ pub struct PolicySettings {
     /// Programs the shell may run, by exact name or absolute path. `"*"`: any;
     /// an empty list: none.
     pub allowed_shell_commands: Vec<String>,
-    /// Deadline of one shell command, in seconds.
+    /// The most time one shell command may get, in seconds.
     pub shell_timeout_secs: u64,
 }
 
@@ -53,7 +53,7 @@ impl Default for PolicySettings {
             allowed_shell_commands: ["git", "cargo", "rg", "ls", "find", "true", "cd"]
                 .map(str::to_owned)
                 .to_vec(),
-            shell_timeout_secs: 30,
+            shell_timeout_secs: 600,
         }
     }
 }

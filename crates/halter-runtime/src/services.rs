@@ -8,7 +8,7 @@ use halter_protocol::{IdSource, PromptSegment, ResourceSnapshot, Revision, Syste
 use halter_providers::ModelRegistry;
 use halter_session::{BlobHash, DurabilityPolicy, SessionStore, TraceRecorder};
 use halter_tools::policy::PolicySettings;
-use halter_tools::{PathLockMap, ToolRuntime};
+use halter_tools::{ExecBackend, LocalExec, PathLockMap, ToolRuntime};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,6 +37,8 @@ pub struct RuntimeServices {
     pub probe: EnvironmentProbe,
     /// Where private scratch directories of sessions are made.
     pub scratch_root: PathBuf,
+    /// Where commands of sessions run.
+    pub exec: Arc<dyn ExecBackend>,
     /// The environment commands of sessions start with.
     pub base_environment: Arc<BTreeMap<OsString, OsString>>,
     /// What writes live traces, if anything does.
@@ -79,6 +81,7 @@ impl RuntimeServices {
             prompt_assembler: Arc::new(StandardPromptAssembler),
             probe: EnvironmentProbe::default(),
             scratch_root: scratch_root.into(),
+            exec: Arc::new(LocalExec),
             base_environment: Arc::default(),
             traces: None,
             clock: Arc::new(SystemClock),

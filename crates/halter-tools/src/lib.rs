@@ -13,6 +13,7 @@
 //! | [`runtime`] | the registry and the dispatch of calls |
 //! | [`session`], [`scratch`], [`path_locks`] | what lives between calls |
 //! | [`catalog`] | the built-in tools and all names with a meaning |
+//! | [`exec`] | the place where commands run |
 //! | [`environment`] | what commands may see of the environment |
 //! | [`limits`] | every bound |
 //! | [`policy`] | `halter-policy`, re-exported |
@@ -60,6 +61,7 @@ mod builtin;
 pub mod catalog;
 pub mod context;
 pub mod environment;
+pub mod exec;
 pub mod limits;
 pub mod path_locks;
 pub mod runtime;
@@ -73,6 +75,7 @@ mod validate;
 pub use catalog::{KnownTool, ToolStatus, builtin_tools, known_tools};
 pub use context::{NoopToolEventSink, ToolContext, ToolEventSink, ToolRuntimeEvent};
 pub use environment::safe_environment;
+pub use exec::{ExecBackend, ExecSession, LocalExec};
 pub use halter_policy as policy;
 pub use halter_policy::{
     FileDoor, PolicyError, PolicySettings, SessionScope, StandardPolicy, ToolPolicy,

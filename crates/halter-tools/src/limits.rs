@@ -70,6 +70,10 @@ pub const SHELL_KEPT_FILES: usize = 32;
 /// Characters of a command line that `shell` accepts.
 pub const SHELL_COMMAND_CHARS: usize = 32 * 1024;
 
+/// Seconds that a `shell` command may run when no `timeout_ms` is given and the
+/// policy allows that much.
+pub const SHELL_DEFAULT_TIMEOUT_SECS: u64 = 120;
+
 /// Variables that one `shell` call may set.
 pub const SHELL_ENV_VARS: usize = 64;
 

@@ -1,5 +1,6 @@
 //! What tools keep between the calls of one session.
 
+use crate::exec::{ExecBackend, LocalExec};
 use crate::scratch::ScratchDir;
 use async_trait::async_trait;
 use std::any::{Any, TypeId};
@@ -20,6 +21,7 @@ pub trait ToolSessionState: Send + Sync + 'static {
 pub struct ToolSessionStore {
     scratch: Arc<ScratchDir>,
     base_environment: Arc<BTreeMap<OsString, OsString>>,
+    exec: Arc<dyn ExecBackend>,
     states: Mutex<States>,
 }
 
@@ -42,6 +44,7 @@ impl ToolSessionStore {
         Self {
             scratch: Arc::new(scratch),
             base_environment: Arc::default(),
+            exec: Arc::new(LocalExec),
             states: Mutex::default(),
         }
     }
@@ -57,6 +60,20 @@ impl ToolSessionStore {
     /// The environment that commands of this session start with.
     pub fn base_environment(&self) -> &Arc<BTreeMap<OsString, OsString>> {
         &self.base_environment
+    }
+
+    /// Sets the place where commands of this session run; without it,
+    /// [`LocalExec`].
+    #[must_use]
+    pub fn with_exec(mut self, exec: Arc<dyn ExecBackend>) -> Self {
+        self.exec = exec;
+        self
+    }
+
+    /// The place where commands of this session run. A tool asks for its
+    /// session there: [`ToolContext::exec`](crate::ToolContext::exec).
+    pub fn exec_backend(&self) -> &Arc<dyn ExecBackend> {
+        &self.exec
     }
 
     /// The session's private directory.

@@ -8,7 +8,6 @@ use crate::sys::{Signal, process_table};
 
 /// One process of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ProcessInfo {
     /// Its number.
     pub pid: i32,
@@ -26,7 +25,6 @@ pub struct ProcessInfo {
 
 /// What became of the signal to one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum SignalResult {
     /// The signal was delivered.
     Signalled,
@@ -41,7 +39,6 @@ pub enum SignalResult {
 
 /// The signal to one process of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct KillOutcome {
     /// The process.
     pub pid: i32,

@@ -97,6 +97,7 @@ const DECISIVE_PREFIXES: &[&str] = &[
     "COMPILER_",
     "CMAKE_",
     "HALTER_",
+    "TRL_",
     "PROMPT_",
     "READLINE_",
     "MALLOC_",

@@ -16,6 +16,7 @@ mod write;
 use crate::tool::Tool;
 use crate::typed::typed;
 use std::sync::Arc;
+pub(crate) use support::blocking;
 
 /// All of them, in the order models see them.
 pub(crate) fn all() -> Vec<Arc<dyn Tool>> {

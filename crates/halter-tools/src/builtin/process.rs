@@ -1,13 +1,12 @@
 //! `process`: looking at and ending what commands have left running.
 
-use super::shell::ShellSession;
-use super::support::{CHANGES, blocking};
+use super::support::CHANGES;
 use crate::context::ToolContext;
+use crate::exec::{KillOutcome, ProcessInfo, SignalResult};
 use crate::limits::PROCESS_LISTED;
 use crate::typed::TypedTool;
 use anyhow::bail;
 use async_trait::async_trait;
-use halter_exec::{Signal, SignalResult, kill_tree, list_descendants};
 use halter_protocol::{ToolCapabilities, ToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -56,23 +55,26 @@ impl TypedTool for ProcessTool {
     }
 
     async fn run(&self, context: ToolContext, input: ProcessInput) -> anyhow::Result<ToolResult> {
+        let session = context.exec()?;
         match input.action {
             ProcessAction::KillTree => {
                 let Some(pid) = input.pid else {
                     bail!("`kill_tree` needs `pid`: call `list_descendants` to see what runs");
                 };
-                let signal = Signal::new(input.signal)?;
-                blocking(move || kill_all(&context, pid, signal)).await
+                let sent = session.signal_tree(pid, input.signal).await?;
+                Ok(ToolResult::json(signalled(pid, input.signal, &sent)))
             }
-            ProcessAction::ListDescendants => blocking(move || list(&context, input.pid)).await,
+            ProcessAction::ListDescendants => {
+                let tree = session.processes(input.pid).await?;
+                let rows = tree.descendants.iter().map(row);
+                Ok(ToolResult::json(listing(tree.root, rows)))
+            }
         }
     }
 }
 
-fn kill_all(context: &ToolContext, pid: i32, signal: Signal) -> anyhow::Result<ToolResult> {
-    context.policy.check_process_signal(pid)?;
-    let outcomes = kill_tree(pid, signal)?;
-    let per_pid: Vec<Value> = outcomes
+fn signalled(pid: i32, signal: i32, sent: &[KillOutcome]) -> Value {
+    let per_pid: Vec<Value> = sent
         .iter()
         .map(|outcome| match &outcome.result {
             SignalResult::Signalled => json!({"pid": outcome.pid, "result": "signalled"}),
@@ -80,45 +82,22 @@ fn kill_all(context: &ToolContext, pid: i32, signal: Signal) -> anyhow::Result<T
             SignalResult::Refused { reason } => {
                 json!({"pid": outcome.pid, "result": "refused", "reason": reason})
             }
-            _ => json!({"pid": outcome.pid, "result": "unknown"}),
         })
         .collect();
-    let killed = outcomes
+    let killed = sent
         .iter()
         .filter(|outcome| outcome.result == SignalResult::Signalled)
         .count();
-    Ok(ToolResult::json(json!({
-        "pid": pid,
-        "signal": signal.number(),
-        "killed": killed,
-        "per_pid": per_pid,
-    })))
+    json!({"pid": pid, "signal": signal, "killed": killed, "per_pid": per_pid})
 }
 
-fn list(context: &ToolContext, pid: Option<i32>) -> anyhow::Result<ToolResult> {
-    let pid = match pid {
-        Some(pid) => {
-            context.policy.check_process_signal(pid)?;
-            Some(pid)
-        }
-        None => context
-            .tool_sessions
-            .get::<ShellSession>()
-            .and_then(|session| session.pid()),
-    };
-    let found = match pid {
-        Some(pid) => list_descendants(pid)?,
-        None => Vec::new(),
-    };
-    let rows = found.iter().map(|process| {
-        json!({
-            "pid": process.pid,
-            "ppid": process.ppid,
-            "state": process.state.to_string(),
-            "command": process.command,
-        })
-    });
-    Ok(ToolResult::json(listing(pid, rows)))
+fn row(process: &ProcessInfo) -> Value {
+    json!({
+        "pid": process.pid,
+        "ppid": process.ppid,
+        "state": process.state.to_string(),
+        "command": process.command,
+    })
 }
 
 fn listing(pid: Option<i32>, rows: impl ExactSizeIterator<Item = Value>) -> Value {

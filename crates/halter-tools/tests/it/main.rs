@@ -9,10 +9,12 @@
 )]
 
 mod bounds;
+mod relay;
 mod support;
 
 mod dispatch;
 mod edit;
+mod exec;
 mod glob;
 mod grep;
 mod policy;

@@ -3,8 +3,9 @@
 use halter_protocol::{ResourceSnapshot, ToolCall, ToolError, ToolErrorCode, ToolResult};
 use halter_tools::policy::{FileDoor, PolicyError};
 use halter_tools::{
-    PathLockMap, PolicySettings, ScratchDir, SessionScope, StandardPolicy, ToolContext,
-    ToolEventSink, ToolPolicy, ToolRuntime, ToolRuntimeEvent, ToolSessionStore, builtin_tools,
+    ExecBackend, LocalExec, PathLockMap, PolicySettings, ScratchDir, SessionScope, StandardPolicy,
+    ToolContext, ToolEventSink, ToolPolicy, ToolRuntime, ToolRuntimeEvent, ToolSessionStore,
+    builtin_tools,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -74,6 +75,11 @@ impl Workspace {
     }
 
     pub fn with_settings(settings: PolicySettings) -> Self {
+        Self::with_exec(settings, Arc::new(LocalExec))
+    }
+
+    /// A session whose commands run in the given place.
+    pub fn with_exec(settings: PolicySettings, exec: Arc<dyn ExecBackend>) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let directory = temp.path().join("work");
         std::fs::create_dir(&directory).unwrap();
@@ -92,7 +98,9 @@ impl Workspace {
             ]
             .map(|(name, value)| (OsString::from(name), OsString::from(value))),
         );
-        let store = ToolSessionStore::new(scratch).with_base_environment(Arc::new(environment));
+        let store = ToolSessionStore::new(scratch)
+            .with_base_environment(Arc::new(environment))
+            .with_exec(exec);
         Self {
             temp,
             tools: ToolRuntime::with_tools(builtin_tools()),
@@ -108,7 +116,11 @@ impl Workspace {
     /// A session whose shell runs anything: for the behaviour of the shell,
     /// not of its judge.
     pub fn with_open_shell() -> Self {
-        let mut workspace = Self::new();
+        Self::with_open_shell_in(Arc::new(LocalExec))
+    }
+
+    pub fn with_open_shell_in(exec: Arc<dyn ExecBackend>) -> Self {
+        let mut workspace = Self::with_exec(PolicySettings::default(), exec);
         workspace.policy = Arc::new(OpenShell {
             standard: Arc::clone(&workspace.policy),
         });
@@ -257,10 +269,6 @@ impl ToolPolicy for CancellingDoor {
         self.standard.check_shell_command_strict(command)
     }
 
-    fn check_process_signal(&self, pid: i32) -> Result<(), PolicyError> {
-        self.standard.check_process_signal(pid)
-    }
-
     fn shell_timeout_secs(&self) -> u64 {
         self.standard.shell_timeout_secs()
     }
@@ -287,10 +295,6 @@ impl ToolPolicy for OpenShell {
 
     fn check_shell_command_strict(&self, _: &str) -> Result<(), PolicyError> {
         Ok(())
-    }
-
-    fn check_process_signal(&self, pid: i32) -> Result<(), PolicyError> {
-        self.standard.check_process_signal(pid)
     }
 
     fn shell_timeout_secs(&self) -> u64 {

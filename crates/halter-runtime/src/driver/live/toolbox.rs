@@ -71,7 +71,10 @@ impl Toolbox {
             .get_or_insert_with(|| {
                 let scratch = ScratchDir::new(self.services.scratch_root.clone());
                 let environment = self.services.base_environment.clone();
-                Arc::new(ToolSessionStore::new(scratch).with_base_environment(environment))
+                let store = ToolSessionStore::new(scratch)
+                    .with_base_environment(environment)
+                    .with_exec(self.services.exec.clone());
+                Arc::new(store)
             })
             .clone()
     }

@@ -1,22 +1,25 @@
-//! A command's outcome, as its result.
+//! A finished command, as the tool's result.
 
-use super::ShellSession;
-use halter_exec::{CapturedOutput, CommandOutcome, ExitStatus};
+use super::Timeout;
+use crate::exec::{ExitStatus, FinishedCommand, FinishedOutput};
 use halter_protocol::ToolResult;
 use halter_protocol::encoding::escape_path;
 use serde_json::{Map, Value};
 
-pub(super) fn result(outcome: CommandOutcome, session: &ShellSession) -> ToolResult {
+pub(super) fn result(finished: FinishedCommand, timeout: &Timeout) -> ToolResult {
     let mut result = Map::new();
-    result.insert("exit_code".into(), outcome.status.shell_code().into());
-    if let Some(name) = signal_of(outcome.status) {
+    result.insert("exit_code".into(), finished.status.shell_code().into());
+    if let Some(name) = signal_of(finished.status) {
         result.insert("signal".into(), name.into());
     }
-    stream(&mut result, "stdout", outcome.stdout, session);
-    stream(&mut result, "stderr", outcome.stderr, session);
-    result.insert("timed_out".into(), outcome.timed_out.into());
-    result.insert("cancelled".into(), outcome.cancelled.into());
-    if outcome.shell_restarted {
+    stream(&mut result, "stdout", finished.stdout);
+    stream(&mut result, "stderr", finished.stderr);
+    result.insert("timed_out".into(), finished.timed_out.into());
+    result.insert("cancelled".into(), finished.cancelled.into());
+    if let Some(note) = timeout_note(timeout, finished.timed_out) {
+        result.insert("timeout_note".into(), note.into());
+    }
+    if finished.shell_restarted {
         let note = "the shell had to be restarted: variables, functions or the directory may be \
                     those of an earlier command";
         result.insert("note".into(), note.into());
@@ -25,32 +28,37 @@ pub(super) fn result(outcome: CommandOutcome, session: &ShellSession) -> ToolRes
 }
 
 /// The text of a stream, what is missing from it, and where to read that.
-fn stream(
-    result: &mut Map<String, Value>,
-    name: &str,
-    output: CapturedOutput,
-    session: &ShellSession,
-) {
-    result.insert(name.to_owned(), output.to_text().into());
-    if output.is_complete() {
-        return;
+fn stream(result: &mut Map<String, Value>, name: &str, output: FinishedOutput) {
+    result.insert(name.to_owned(), output.text.into());
+    if output.omitted_bytes > 0 {
+        result.insert(format!("{name}_omitted_bytes"), output.omitted_bytes.into());
     }
-    result.insert(format!("{name}_omitted_bytes"), output.dropped().into());
-    let total = output.total;
-    if let Some(file) = output.spool {
-        if file.bytes() < total {
-            let reason = file.problem().unwrap_or("it reached its limit");
-            let note = format!(
-                "holds the first {} of {total} bytes: {reason}",
-                file.bytes()
-            );
-            result.insert(format!("{name}_file_note"), note.into());
-        }
-        let path = file.keep();
-        result.insert(format!("{name}_file"), escape_path(&path).into());
-        session.keep(path);
-    } else if let Some(problem) = output.spool_problem {
-        result.insert(format!("{name}_file_note"), problem.into());
+    if let Some(file) = output.kept_file {
+        result.insert(format!("{name}_file"), escape_path(&file).into());
+    }
+    if let Some(note) = output.kept_note {
+        result.insert(format!("{name}_file_note"), note.into());
+    }
+}
+
+/// Says when the command got less time than was asked for, and how to give a
+/// command that ran out of it more.
+pub(super) fn timeout_note(timeout: &Timeout, timed_out: bool) -> Option<String> {
+    let cap = timeout.cap.as_millis();
+    match timeout.asked {
+        Some(asked) if asked > timeout.cap => Some(format!(
+            "timeout_ms was cut from {} to {cap}: the user's setting policy.shell.timeout_secs \
+             allows no more",
+            asked.as_millis()
+        )),
+        None if timed_out && timeout.deadline < timeout.cap => Some(format!(
+            "without timeout_ms a command gets {}; it may be up to {cap}",
+            timeout.deadline.as_millis()
+        )),
+        _ if timed_out && timeout.deadline == timeout.cap => Some(format!(
+            "{cap} ms is the most the user's setting policy.shell.timeout_secs allows"
+        )),
+        _ => None,
     }
 }
 

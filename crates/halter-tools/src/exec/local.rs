@@ -1,0 +1,248 @@
+//! Commands as children of this process, by `halter-exec`.
+
+use super::{
+    ExecBackend, ExecCommand, ExecSession, ExecSessionSpec, FinishedCommand, FinishedOutput,
+    OutputBounds, ProcessTree, TextListener,
+};
+use crate::builtin::blocking;
+use crate::context::cancelled;
+use crate::scratch::ScratchDir;
+use anyhow::{Context as _, bail};
+use async_trait::async_trait;
+use halter_exec::{
+    CapturedOutput, KillOutcome, OutputChunk, OutputLimits, OutputStream, PersistentShell,
+    ShellCommand, ShellConfig, Signal, SpoolSettings, Utf8Decoder, kill_tree, list_descendants,
+};
+use halter_policy::PolicyError;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
+
+/// Runs commands on this machine, as children of this process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LocalExec;
+
+impl ExecBackend for LocalExec {
+    fn open(&self, spec: ExecSessionSpec) -> Arc<dyn ExecSession> {
+        let config = ShellConfig::new(spec.environment, spec.working_dir);
+        Arc::new(LocalSession {
+            shell: AsyncMutex::new(Some(PersistentShell::new(config))),
+            closing: CancellationToken::new(),
+            scratch: spec.scratch,
+            bounds: spec.output,
+            kept: Mutex::default(),
+        })
+    }
+}
+
+struct LocalSession {
+    /// `None` once the session is closed.
+    shell: AsyncMutex<Option<PersistentShell>>,
+    closing: CancellationToken,
+    scratch: Arc<ScratchDir>,
+    bounds: OutputBounds,
+    /// Files of kept output, oldest first.
+    kept: Mutex<VecDeque<PathBuf>>,
+}
+
+#[async_trait]
+impl ExecSession for LocalSession {
+    async fn run(
+        &self,
+        command: ExecCommand,
+        cancel: &CancellationToken,
+        output: &TextListener<'_>,
+    ) -> anyhow::Result<FinishedCommand> {
+        let limits = self.output_limits().await?;
+        let mut shell = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(cancelled().into()),
+            shell = self.shell.lock() => shell,
+        };
+        let Some(shell) = shell.as_mut() else {
+            bail!(crate::ToolSessionClosed);
+        };
+        let mut request = ShellCommand::new(command.text);
+        request.cwd = command.cwd;
+        request.environment = command.environment;
+        request.deadline = Some(command.deadline);
+        request.output = limits;
+        let live = LiveText::new(output);
+        let sink = |chunk: OutputChunk| live.push(&chunk);
+        let stop = cancel.child_token();
+        let running = shell.run(request, &stop, &sink);
+        tokio::pin!(running);
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut running => outcome,
+            () = self.closing.cancelled() => {
+                stop.cancel();
+                running.await
+            }
+        }?;
+        live.finish();
+        Ok(FinishedCommand {
+            status: outcome.status,
+            stdout: self.keep(outcome.stdout),
+            stderr: self.keep(outcome.stderr),
+            timed_out: outcome.timed_out,
+            cancelled: outcome.cancelled,
+            shell_restarted: outcome.shell_restarted,
+        })
+    }
+
+    async fn processes(&self, root: Option<i32>) -> anyhow::Result<ProcessTree> {
+        let Some(shell) = self.shell_pid() else {
+            return match root {
+                Some(pid) => Err(PolicyError::ProcessOutsideTree { pid }.into()),
+                None => Ok(ProcessTree::default()),
+            };
+        };
+        blocking(move || {
+            let root = root.unwrap_or(shell);
+            check_member(root, shell)?;
+            Ok(ProcessTree {
+                root: Some(root),
+                descendants: list_descendants(root)?,
+            })
+        })
+        .await
+    }
+
+    async fn signal_tree(&self, root: i32, signal: i32) -> anyhow::Result<Vec<KillOutcome>> {
+        let signal = Signal::new(signal)?;
+        let Some(shell) = self.shell_pid() else {
+            bail!(PolicyError::ProcessOutsideTree { pid: root });
+        };
+        blocking(move || {
+            check_member(root, shell)?;
+            Ok(kill_tree(root, signal)?)
+        })
+        .await
+    }
+
+    async fn close(&self) {
+        self.closing.cancel();
+        if let Some(shell) = self.shell.lock().await.take() {
+            shell.close().await;
+        }
+    }
+}
+
+impl LocalSession {
+    /// The shell's process number, unless none is running or a command is.
+    fn shell_pid(&self) -> Option<i32> {
+        self.shell.try_lock().ok()?.as_ref()?.pid()
+    }
+
+    async fn output_limits(&self) -> anyhow::Result<OutputLimits> {
+        let scratch = Arc::clone(&self.scratch);
+        let directory = blocking(move || {
+            let made = scratch.create().with_context(|| {
+                let path = scratch.path().display();
+                format!("cannot make the session's scratch directory '{path}'")
+            })?;
+            Ok(made.to_owned())
+        })
+        .await?;
+        Ok(OutputLimits {
+            memory_bytes: self.bounds.result_bytes,
+            spool: Some(SpoolSettings {
+                directory,
+                quota_bytes: self.bounds.kept_file_bytes,
+            }),
+        })
+    }
+
+    /// The result of one stream; its file, if there is one, stays for later
+    /// reading.
+    fn keep(&self, output: CapturedOutput) -> FinishedOutput {
+        let mut finished = FinishedOutput {
+            text: output.to_text(),
+            omitted_bytes: output.dropped(),
+            ..FinishedOutput::default()
+        };
+        if output.is_complete() {
+            return finished;
+        }
+        let total = output.total;
+        match output.spool {
+            Some(file) => {
+                if file.bytes() < total {
+                    let reason = file.problem().unwrap_or("it reached its limit");
+                    let held = file.bytes();
+                    let note = format!("holds the first {held} of {total} bytes: {reason}");
+                    finished.kept_note = Some(note);
+                }
+                let path = file.keep();
+                self.record_kept(path.clone());
+                finished.kept_file = Some(path);
+            }
+            None => finished.kept_note = output.spool_problem,
+        }
+        finished
+    }
+
+    fn record_kept(&self, file: PathBuf) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_back(file);
+        if kept.len() > self.bounds.kept_files
+            && let Some(oldest) = kept.pop_front()
+            && let Err(error) = std::fs::remove_file(&oldest)
+        {
+            tracing::debug!(path = %oldest.display(), %error, "old output not removed");
+        }
+    }
+}
+
+/// Refuses a process that is neither the session's shell nor below it.
+fn check_member(pid: i32, shell: i32) -> anyhow::Result<()> {
+    let is_member = pid == shell
+        || list_descendants(shell)?
+            .iter()
+            .any(|process| process.pid == pid);
+    match is_member {
+        true => Ok(()),
+        false => bail!(PolicyError::ProcessOutsideTree { pid }),
+    }
+}
+
+/// Turns chunks of two streams into text, without cutting characters.
+struct LiveText<'a> {
+    output: &'a TextListener<'a>,
+    decoders: Mutex<[Utf8Decoder; 2]>,
+}
+
+impl<'a> LiveText<'a> {
+    fn new(output: &'a TextListener<'a>) -> Self {
+        Self {
+            output,
+            decoders: Mutex::default(),
+        }
+    }
+
+    fn push(&self, chunk: &OutputChunk) {
+        let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
+        let [stdout, stderr] = &mut *decoders;
+        let text = match chunk.stream {
+            OutputStream::Stdout => stdout.push(&chunk.bytes),
+            OutputStream::Stderr => stderr.push(&chunk.bytes),
+        };
+        self.emit(&text);
+    }
+
+    fn finish(&self) {
+        let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
+        for decoder in decoders.iter_mut() {
+            self.emit(&decoder.finish());
+        }
+    }
+
+    fn emit(&self, text: &str) {
+        if !text.is_empty() {
+            (self.output)(text);
+        }
+    }
+}

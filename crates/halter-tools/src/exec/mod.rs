@@ -1,0 +1,221 @@
+//! The place where commands run, as a trait.
+//!
+//! [`ExecBackend`] is one place for all sessions of a harness, [`ExecSession`]
+//! is what one session has there: a shell whose state survives from command to
+//! command, and the processes that its commands leave running. Requests and
+//! answers are data: no process handle, file handle or local process number
+//! has a meaning outside the implementation, so that a place on another
+//! machine is possible. [`LocalExec`] runs commands as children of this
+//! process; an embedder replaces it through
+//! [`ToolSessionStore::with_exec`](crate::ToolSessionStore::with_exec).
+//!
+//! The place decides nothing about permission, with one exception: it refuses
+//! to look at or signal processes that its session did not start.
+
+mod local;
+
+use crate::context::ToolContext;
+use crate::limits::{SHELL_KEPT_FILE_BYTES, SHELL_KEPT_FILES, SHELL_RESULT_BYTES};
+use crate::scratch::ScratchDir;
+use crate::session::{ToolSessionClosed, ToolSessionState};
+use async_trait::async_trait;
+pub use halter_exec::{Environment, ExitStatus, KillOutcome, ProcessInfo, SignalResult};
+pub use local::LocalExec;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Takes the text that a command prints, as it appears.
+pub type TextListener<'a> = dyn Fn(&str) + Send + Sync + 'a;
+
+/// A place where sessions run commands.
+pub trait ExecBackend: Send + Sync + std::fmt::Debug {
+    /// Opens a session. Nothing is started before its first command.
+    fn open(&self, spec: ExecSessionSpec) -> Arc<dyn ExecSession>;
+}
+
+/// What one session has at the place where its commands run.
+///
+/// Dropping it ends what it runs, like [`close`](Self::close), without waiting.
+#[async_trait]
+pub trait ExecSession: Send + Sync {
+    /// Runs a command line in the session's shell, to its end. A deadline or a
+    /// cancellation stops everything the command started and keeps the shell;
+    /// both are results with the output so far. One command runs at a time,
+    /// others wait.
+    ///
+    /// `output` gets the text of both streams as it appears and must not block.
+    async fn run(
+        &self,
+        command: ExecCommand,
+        cancel: &CancellationToken,
+        output: &TextListener<'_>,
+    ) -> anyhow::Result<FinishedCommand>;
+
+    /// The processes below `root`, or below the session's shell.
+    ///
+    /// # Errors
+    /// [`PolicyError::ProcessOutsideTree`](crate::PolicyError::ProcessOutsideTree)
+    /// if `root` is not the session's shell or below it.
+    async fn processes(&self, root: Option<i32>) -> anyhow::Result<ProcessTree>;
+
+    /// Sends a signal to a process of the session and everything below it.
+    ///
+    /// # Errors
+    /// As [`processes`](Self::processes); also if the signal does not exist.
+    async fn signal_tree(&self, root: i32, signal: i32) -> anyhow::Result<Vec<KillOutcome>>;
+
+    /// Ends the shell and everything the session started. A running command
+    /// ends as cancelled, later ones fail.
+    async fn close(&self);
+}
+
+/// What a session is given when it is opened.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ExecSessionSpec {
+    /// Where the shell starts.
+    pub working_dir: PathBuf,
+    /// All variables the shell starts with.
+    pub environment: Environment,
+    /// Where output that does not fit in a result is kept, for `read`.
+    pub scratch: Arc<ScratchDir>,
+    /// How much output is returned and kept.
+    pub output: OutputBounds,
+}
+
+impl ExecSessionSpec {
+    /// A session in this directory, with the default bounds.
+    pub fn new(
+        working_dir: impl Into<PathBuf>,
+        environment: Environment,
+        scratch: Arc<ScratchDir>,
+    ) -> Self {
+        Self {
+            working_dir: working_dir.into(),
+            environment,
+            scratch,
+            output: OutputBounds::default(),
+        }
+    }
+}
+
+/// How much of the output of commands is returned and kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutputBounds {
+    /// Bytes of each stream in a result: half from the start, half from the
+    /// end.
+    pub result_bytes: usize,
+    /// Bytes of one stream that are kept in a file.
+    pub kept_file_bytes: u64,
+    /// Files of kept output; the oldest is removed.
+    pub kept_files: usize,
+}
+
+impl Default for OutputBounds {
+    fn default() -> Self {
+        Self {
+            result_bytes: SHELL_RESULT_BYTES,
+            kept_file_bytes: SHELL_KEPT_FILE_BYTES,
+            kept_files: SHELL_KEPT_FILES,
+        }
+    }
+}
+
+/// One command line for a session's shell.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ExecCommand {
+    /// What the shell evaluates.
+    pub text: String,
+    /// The directory for this command only; `None` for where the shell is.
+    pub cwd: Option<PathBuf>,
+    /// Variables for this command only.
+    pub environment: Environment,
+    /// How long it may run.
+    pub deadline: Duration,
+}
+
+impl ExecCommand {
+    /// A command where the shell is, without variables of its own.
+    pub fn new(text: impl Into<String>, deadline: Duration) -> Self {
+        Self {
+            text: text.into(),
+            cwd: None,
+            environment: Environment::new(),
+            deadline,
+        }
+    }
+}
+
+/// A command that has ended, and what it printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FinishedCommand {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: FinishedOutput,
+    /// Its standard error.
+    pub stderr: FinishedOutput,
+    /// The deadline stopped it.
+    pub timed_out: bool,
+    /// A cancellation stopped it.
+    pub cancelled: bool,
+    /// The shell had to be started anew: variables, functions or the directory
+    /// may be those of an earlier command.
+    pub shell_restarted: bool,
+}
+
+/// One stream of a finished command.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FinishedOutput {
+    /// The text, with a note where bytes are left out.
+    pub text: String,
+    /// Bytes that the text leaves out.
+    pub omitted_bytes: u64,
+    /// The file with the whole stream, if bytes are left out.
+    pub kept_file: Option<PathBuf>,
+    /// What the file lacks and why, or why there is none.
+    pub kept_note: Option<String>,
+}
+
+/// The processes below one process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProcessTree {
+    /// The process; `None` if the session has no shell.
+    pub root: Option<i32>,
+    /// All processes below it, by parent links.
+    pub descendants: Vec<ProcessInfo>,
+}
+
+/// A session's [`ExecSession`] among the other state of its tools.
+struct OpenExec(Arc<dyn ExecSession>);
+
+#[async_trait]
+impl ToolSessionState for OpenExec {
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}
+
+impl ToolContext {
+    /// The session at the place where its commands run, opened by first use.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn exec(&self) -> Result<Arc<dyn ExecSession>, ToolSessionClosed> {
+        let store = &self.tool_sessions;
+        let opened = store.get_or_insert_with(|| {
+            let environment = store
+                .base_environment()
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
+            let scratch = Arc::clone(store.scratch());
+            let spec = ExecSessionSpec::new(self.working_dir.clone(), environment, scratch);
+            OpenExec(store.exec_backend().open(spec))
+        })?;
+        Ok(Arc::clone(&opened.0))
+    }
+}
