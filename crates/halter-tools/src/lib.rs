@@ -74,7 +74,7 @@ mod validate;
 
 pub use catalog::{KnownTool, ToolStatus, builtin_tools, known_tools};
 pub use context::{NoopToolEventSink, ToolContext, ToolEventSink, ToolRuntimeEvent};
-pub use environment::safe_environment;
+pub use environment::command_environment;
 pub use exec::{ExecBackend, ExecSession, LocalExec};
 pub use halter_policy as policy;
 pub use halter_policy::{

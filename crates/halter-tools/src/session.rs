@@ -50,7 +50,7 @@ impl ToolSessionStore {
     }
 
     /// Sets the environment that commands of this session start with. See
-    /// [`safe_environment`](crate::safe_environment) for what belongs in it.
+    /// [`command_environment`](crate::command_environment) for what belongs in it.
     #[must_use]
     pub fn with_base_environment(mut self, environment: Arc<BTreeMap<OsString, OsString>>) -> Self {
         self.base_environment = environment;

@@ -22,7 +22,7 @@ use halter_runtime::{
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
 use halter_tools::policy::PolicySettings;
-use halter_tools::{Tool, ToolRuntime, builtin_tools, known_tools, safe_environment};
+use halter_tools::{Tool, ToolRuntime, builtin_tools, command_environment, known_tools};
 use jiff::tz::TimeZone;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -271,7 +271,12 @@ impl HalterBuilder {
         services.protected_paths = self.protected_paths;
         services.prompts = prompts(&config);
         services.probe = EnvironmentProbe::new(local_time_zone(&environment));
-        services.base_environment = Arc::new(safe_environment(environment.variables()));
+        let shell_env = &config.policy.shell.env;
+        services.base_environment = Arc::new(command_environment(
+            environment.variables(),
+            &shell_env.add,
+            &shell_env.remove,
+        ));
         services.traces = match &config.runtime.traces_dir {
             Some(directory) => Some(TraceRecorder::start(directory)?),
             None => None,

@@ -289,7 +289,7 @@ mod tests {
     fn a_table_lists_its_names() {
         assert_eq!(
             children(&KeyPath::plain("policy.shell")),
-            ["enabled", "allow", "mode", "timeout_secs"]
+            ["enabled", "allow", "mode", "timeout_secs", "env"]
         );
         assert_eq!(children(&KeyPath::plain("models")), ROLE_TABLES);
         assert!(children(&KeyPath::root()).contains(&"sessions"));

@@ -127,6 +127,8 @@ pub(super) const KEYS: &[KeySpec] = &[
     active("policy.shell.allow", Kind::Names, Narrow::FewerStarIsAll),
     later("policy.shell.mode", Kind::Choice(&["strict", "relaxed"]), Only("strict"), SHELL_POLICY),
     active("policy.shell.timeout_secs", SECONDS, Lower),
+    active("policy.shell.env.add", Kind::Names, Never),
+    active("policy.shell.env.remove", Kind::Names, Never),
     later("policy.network.enabled", Kind::Boolean, Only("false"), NETWORK),
     later("policy.network.allowed_hosts", Kind::Names, Narrow::FewerStarIsAll, NETWORK),
     later("policy.network.allowed_loopback", Kind::Loopback, Narrow::FewerLoopback, NETWORK),

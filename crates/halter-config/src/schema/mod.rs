@@ -17,7 +17,9 @@ use serde::{Deserialize, Serialize};
 pub use models::{
     ConfiguredProvider, DEFAULT_TOKENS_PER_MINUTE, ModelConfig, ModelsConfig, OFFLINE_MODEL,
 };
-pub use policy::{LoopbackAllow, NetworkPolicyConfig, PolicyConfig, ShellMode, ShellPolicyConfig};
+pub use policy::{
+    LoopbackAllow, NetworkPolicyConfig, PolicyConfig, ShellEnvConfig, ShellMode, ShellPolicyConfig,
+};
 pub use providers::{
     ChatDialect, ModelOverride, ModelPrices, OpenRouterRouting, ProviderConfig, ProviderWire,
     ProvidersConfig,

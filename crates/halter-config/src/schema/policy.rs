@@ -60,9 +60,11 @@ pub struct ShellPolicyConfig {
     pub allow: Vec<String>,
     /// How strictly command lines are judged.
     pub mode: ShellMode,
-    /// Deadline of one command, in seconds.
+    /// The most time one command may get, in seconds.
     #[schemars(range(min = 1))]
     pub timeout_secs: u64,
+    /// Which of the user's variables commands see.
+    pub env: ShellEnvConfig,
 }
 
 impl Default for ShellPolicyConfig {
@@ -73,9 +75,21 @@ impl Default for ShellPolicyConfig {
                 .map(str::to_owned)
                 .to_vec(),
             mode: ShellMode::Strict,
-            timeout_secs: 30,
+            timeout_secs: 600,
+            env: ShellEnvConfig::default(),
         }
     }
+}
+
+/// Changes to the rules by which commands see the user's variables: all but those that look like
+/// a credential or decide what a shell or loader starts. A name may end in `*`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShellEnvConfig {
+    /// Names that commands see in spite of the rules.
+    pub add: Vec<String>,
+    /// Names that commands do not see.
+    pub remove: Vec<String>,
 }
 
 /// How strictly command lines are judged.

@@ -10,6 +10,7 @@
 )]
 
 mod builder;
+mod commands;
 mod consumers;
 mod examples;
 mod prefix;
