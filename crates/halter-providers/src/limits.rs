@@ -23,8 +23,8 @@ pub const OFFLINE_SHOWN_ITEMS: usize = 30;
 /// Characters of one line that the offline model shows.
 pub const OFFLINE_LINE_CHARS: usize = 200;
 
-/// Characters that the offline model puts into one delta, about.
-pub const OFFLINE_DELTA_CHARS: usize = 48;
+/// How long the offline model lets a project's tests run, in milliseconds.
+pub const OFFLINE_TEST_MILLIS: u64 = 600_000;
 
 /// Paths that the offline model asks a glob for.
 pub const OFFLINE_GLOB_RESULTS: usize = 1_000;
@@ -119,3 +119,15 @@ pub const DIFFERENCE_CHARS: usize = 80;
 
 /// How long a look for a server on this computer may take, in milliseconds.
 pub const LOCAL_PROBE_MILLIS: u64 = 200;
+
+/// Tokens from which a conversation with a model of unknown window counts as
+/// too long when the server answers twice with nothing.
+pub const EMPTY_ANSWER_TOKENS: u64 = 1_500;
+
+/// Models of a local server whose windows are asked for, of those that its list
+/// leaves open.
+pub const WINDOW_PROBES: usize = 32;
+
+/// How long a local server is asked for the window of a model, in
+/// milliseconds.
+pub const WINDOW_PROBE_MILLIS: u64 = 2_000;

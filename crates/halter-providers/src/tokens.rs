@@ -1,9 +1,10 @@
 //! How many tokens something is likely to be, where nobody has counted.
 
-use halter_protocol::{ContentPart, ToolMessage, ToolResult};
+use crate::provider::ProviderRequest;
+use halter_protocol::{AssistantPart, ContentPart, Message, ToolMessage, ToolResult};
 
 /// Bytes of text that make a token, about.
-pub(crate) const BYTES_PER_TOKEN: usize = 4;
+const BYTES_PER_TOKEN: usize = 4;
 
 /// Tokens of an image, about: services scale large ones down.
 const IMAGE_TOKENS: usize = 1_500;
@@ -14,9 +15,80 @@ const PAGE_TOKENS: usize = 2_000;
 /// Bytes of a page of a document, about.
 const PAGE_BYTES: usize = 50_000;
 
+/// Bytes of a tool's schema, about.
+const SCHEMA_BYTES: usize = 400;
+
+/// Tokens of so many bytes of text.
+pub(crate) fn of_bytes(bytes: usize) -> u64 {
+    bytes.div_ceil(BYTES_PER_TOKEN) as u64
+}
+
+/// Tokens of a request, all of it.
+pub(crate) fn of_request(request: &ProviderRequest) -> u64 {
+    let messages: usize = request
+        .messages
+        .iter()
+        .map(|message| of_message(message))
+        .sum();
+    (messages + of_prefix(request)) as u64
+}
+
+/// Tokens of a request that are not read from a cache. Looks only at what came
+/// after the last answer, whose usage tells of everything before.
+pub(crate) fn of_new_in(request: &ProviderRequest) -> u64 {
+    let mut new = 0;
+    for message in request.messages.iter_newest_first() {
+        let answered = match message.as_ref() {
+            Message::Assistant(assistant) => assistant.usage,
+            _ => None,
+        };
+        if let Some(usage) = answered.filter(|usage| usage.context_tokens() > 0) {
+            let cached = usage.buckets.cache_read + usage.buckets.cache_write > 0;
+            let before = if cached { 0 } else { usage.context_tokens() };
+            return before.saturating_add(new as u64);
+        }
+        new += of_message(message);
+    }
+    (new + of_prefix(request)) as u64
+}
+
+/// Tokens of what comes before the messages.
+fn of_prefix(request: &ProviderRequest) -> usize {
+    let prompt = request
+        .prompt
+        .segments()
+        .iter()
+        .map(|segment| segment.text.len());
+    let tools = request
+        .tools
+        .iter()
+        .map(|tool| tool.description.len() + SCHEMA_BYTES);
+    prompt.chain(tools).sum::<usize>() / BYTES_PER_TOKEN
+}
+
+fn of_message(message: &Message) -> usize {
+    match message {
+        Message::System(system) => system.text.len() / BYTES_PER_TOKEN,
+        Message::User(user) => user.parts.iter().map(of_part).sum(),
+        Message::Assistant(assistant) => assistant.parts.iter().map(of_answer_part).sum(),
+        Message::Tool(tool) => of_result(tool),
+        _ => 0,
+    }
+}
+
+fn of_answer_part(part: &AssistantPart) -> usize {
+    match part {
+        AssistantPart::Text { text, .. } | AssistantPart::Thinking { text, .. } => {
+            text.len() / BYTES_PER_TOKEN
+        }
+        AssistantPart::ToolCall { arguments, .. } => arguments.to_string().len() / BYTES_PER_TOKEN,
+        _ => 0,
+    }
+}
+
 /// Tokens of what a user said or a tool returned. The bytes of an image say
 /// nothing of them.
-pub(crate) fn of_part(part: &ContentPart) -> usize {
+fn of_part(part: &ContentPart) -> usize {
     match part {
         ContentPart::Text { text } => text.len() / BYTES_PER_TOKEN,
         ContentPart::Document { media_type, data } if media_type.starts_with("text/") => {
@@ -30,7 +102,7 @@ pub(crate) fn of_part(part: &ContentPart) -> usize {
 }
 
 /// Tokens of what a call came to.
-pub(crate) fn of_result(result: &ToolMessage) -> usize {
+fn of_result(result: &ToolMessage) -> usize {
     match (&result.error, &result.content) {
         (Some(error), _) => error.message.len() / BYTES_PER_TOKEN,
         (None, ToolResult::Text { text }) => text.len() / BYTES_PER_TOKEN,

@@ -6,10 +6,10 @@
 //! prompt cache cost nothing here. What a server's headers say holds as well.
 
 mod bucket;
-mod estimate;
 
 use crate::limits::{RATE_ANNOUNCED_WAIT_MILLIS, RATE_LIMITED_MODELS};
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
+use crate::tokens;
 use crate::wire::RateLimitHints;
 use async_trait::async_trait;
 use bucket::{Bucket, Reservation};
@@ -112,7 +112,7 @@ impl Provider for RateLimited {
         cancel: CancellationToken,
     ) -> anyhow::Result<EventStream> {
         let bucket = self.limiter.bucket(&request.model);
-        let tokens = estimate::tokens_of(&request);
+        let tokens = tokens::of_new_in(&request);
         let announcement = announce(bucket.wait_for(tokens), &request.model);
         let inner = self.inner.clone();
         let answer = async move {

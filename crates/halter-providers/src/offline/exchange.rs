@@ -1,11 +1,12 @@
-//! What was asked, and what the tools have said since.
+//! What was asked, and what the tools have returned since. Results are read
+//! tolerantly: a field that is missing or of another type is nothing to say,
+//! not a failure.
 
+use crate::provider::ProviderRequest;
 use halter_protocol::{Message, ToolCall, ToolError, ToolResult};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
-
-use crate::provider::ProviderRequest;
 
 /// The latest request of the user and everything since, read from the
 /// transcript: the offline model remembers nothing itself.
@@ -33,15 +34,12 @@ pub struct Finding<'a> {
 impl<'a> Exchange<'a> {
     /// Reads the newest messages of the request, back to the user's.
     pub fn of(request: &'a ProviderRequest) -> Self {
+        let tools = request.tools.iter();
         let mut exchange = Self {
             asked: String::new(),
             steps: 0,
             findings: Vec::new(),
-            tools: request
-                .tools
-                .iter()
-                .map(|tool| tool.name.as_str())
-                .collect(),
+            tools: tools.map(|tool| tool.name.as_str()).collect(),
         };
         let mut since: Vec<&'a Message> = Vec::new();
         for message in request.messages.iter_newest_first() {
@@ -60,10 +58,8 @@ impl<'a> Exchange<'a> {
         for message in messages {
             match message {
                 Message::Assistant(assistant) => {
-                    calls = assistant
-                        .tool_calls()
-                        .map(|call| (call.id.0.clone(), call))
-                        .collect();
+                    let made = assistant.tool_calls();
+                    calls = made.map(|call| (call.id.0.clone(), call)).collect();
                     self.steps += usize::from(!calls.is_empty());
                 }
                 Message::Tool(result) => {
@@ -90,8 +86,8 @@ impl<'a> Exchange<'a> {
     /// What the calls of a tool returned, with their arguments; failures left
     /// out.
     pub fn returned<'b>(&'b self, tool: &'b str) -> impl Iterator<Item = (&'b Value, &'b Value)> {
-        self.findings
-            .iter()
+        let findings = self.findings.iter();
+        findings
             .filter(move |finding| finding.tool == tool)
             .filter_map(|finding| {
                 let value = finding.outcome.as_ref().ok()?;
@@ -101,16 +97,8 @@ impl<'a> Exchange<'a> {
 
     /// The calls that failed, and why.
     pub fn failures(&self) -> impl Iterator<Item = (&Finding<'a>, &'a ToolError)> {
-        self.findings
-            .iter()
-            .filter_map(|finding| Some((finding, *finding.outcome.as_ref().err()?)))
-    }
-}
-
-impl Finding<'_> {
-    /// A text argument of the call.
-    pub fn argument(&self, name: &str) -> Option<&str> {
-        self.arguments.get(name)?.as_str()
+        let findings = self.findings.iter();
+        findings.filter_map(|finding| Some((finding, *finding.outcome.as_ref().err()?)))
     }
 }
 
@@ -123,4 +111,35 @@ fn value_of(result: &ToolResult) -> Cow<'_, Value> {
         ToolResult::Parts { .. } => Cow::Owned(Value::from(result.to_model_text())),
         _ => Cow::Owned(Value::Null),
     }
+}
+
+/// A text field, empty where there is none.
+pub fn text_of<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A number field.
+pub fn number_of(value: &Value, field: &str) -> Option<u64> {
+    value.get(field)?.as_u64()
+}
+
+/// The rows in a result of `glob` or `grep`.
+pub fn rows(value: &Value) -> &[Value] {
+    let list = value
+        .as_array()
+        .or_else(|| value.get("matches")?.as_array());
+    list.map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The paths of files in a result of `glob`.
+pub fn paths_in(value: &Value) -> impl Iterator<Item = &str> {
+    let files = rows(value)
+        .iter()
+        .filter(|row| text_of(row, "file_type") != "dir");
+    files.filter_map(|row| row.as_str().or_else(|| row.get("path")?.as_str()))
+}
+
+/// The text of a file in a result of `read`.
+pub fn content_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| text_of(value, "content"))
 }

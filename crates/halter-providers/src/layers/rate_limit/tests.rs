@@ -245,7 +245,7 @@ async fn a_refused_request_costs_nothing() {
 #[test]
 fn the_estimate_counts_what_is_new() {
     let mut asked = request(1, 10);
-    assert_eq!(estimate::tokens_of(&asked), 10);
+    assert_eq!(crate::tokens::of_new_in(&asked), 10);
     let answer = |usage| {
         let mut message = serde_json::json!({
             "role": "assistant", "id": "msg_a", "created_at": "1970-01-01T00:00:00Z",
@@ -258,15 +258,15 @@ fn the_estimate_counts_what_is_new() {
     asked
         .messages
         .push(Message::User(UserMessage::text("x".repeat(20))));
-    assert_eq!(estimate::tokens_of(&asked), 5, "the rest is cached");
+    assert_eq!(crate::tokens::of_new_in(&asked), 5, "the rest is cached");
     asked.messages.push(answer(usage(70, 0)));
     asked
         .messages
         .push(Message::User(UserMessage::text("x".repeat(20))));
-    assert_eq!(estimate::tokens_of(&asked), 75, "nothing is cached");
-    let before = estimate::tokens_of(&asked);
+    assert_eq!(crate::tokens::of_new_in(&asked), 75, "nothing is cached");
+    let before = crate::tokens::of_new_in(&asked);
     asked.messages.push(result_with_image());
-    let image = estimate::tokens_of(&asked) - before;
+    let image = crate::tokens::of_new_in(&asked) - before;
     assert!((100..10_000).contains(&image), "{image} for an image");
 }
 
