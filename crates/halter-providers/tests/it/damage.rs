@@ -1,4 +1,4 @@
-//! Damage to recorded streams, the same in every run.
+//! Damage to example streams, the same in every run.
 
 /// Numbers that look random and are the same in every run.
 pub struct Dice(u64);

@@ -1,5 +1,5 @@
 //! What holds for any bytes that a service may send. Plain functions: a stable
-//! test feeds them recorded streams and damaged ones, and the targets in
+//! test feeds them example streams and damaged ones, and the targets in
 //! `fuzz/` at the root of the repository include this file.
 
 use halter_protocol::{BlockId, ProviderError, StreamEvent};

@@ -2,7 +2,7 @@
 
 use crate::support::user;
 use crate::wire_kit::{
-    answer, assert_golden, bless, call, document, encoder_for, failed, image, model, result,
+    answer, assert_golden, call, document, encoder_for, failed, image, model, result,
     with_media,
 };
 use halter_protocol::{Message, ProviderKind, ResolvedModel, ToolResult, UserPart};
@@ -112,15 +112,7 @@ fn golden(case: &Case) -> String {
 #[test]
 fn what_tools_return_goes_out_as_each_wire_takes_it() {
     for case in cases() {
-        assert_golden(&format!("{}.json", case.name), &golden(&case));
-    }
-}
-
-#[test]
-#[ignore = "writes the golden files"]
-fn write_golden_media() {
-    for case in cases() {
-        bless(&format!("{}.json", case.name), &golden(&case));
+        assert_golden(case.name, &golden(&case));
     }
 }
 

@@ -22,7 +22,7 @@ pub fn fixture_dir(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// The recorded streams of a wire by name.
+/// The example streams of a wire by name.
 pub fn streams(wire: &str) -> Vec<(String, String)> {
     let mut streams: Vec<(String, String)> = std::fs::read_dir(fixture_dir(wire).join("streams"))
         .unwrap()
@@ -38,7 +38,7 @@ pub fn streams(wire: &str) -> Vec<(String, String)> {
     streams
 }
 
-/// One recorded stream.
+/// One example stream.
 pub fn stream(wire: &str, name: &str) -> String {
     let path = fixture_dir(wire)
         .join("streams")
@@ -77,15 +77,15 @@ pub fn rendered(items: &[Result<StreamEvent, ProviderError>]) -> String {
     lines.collect()
 }
 
-/// Compares a text with a file.
+/// Compares a text with a snapshot beside the fixtures: `INSTA_UPDATE=always`
+/// renews what is meant to change.
 pub fn assert_golden(path: &str, actual: &str) {
-    let expected = std::fs::read_to_string(fixture_dir(path)).unwrap_or_default();
-    assert_eq!(actual, expected, "{path} differs from what was expected");
-}
-
-/// Writes the file that [`assert_golden`] compares with.
-pub fn bless(path: &str, actual: &str) {
-    std::fs::write(fixture_dir(path), actual).unwrap();
+    let (directory, name) = path.rsplit_once('/').unwrap();
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(fixture_dir(directory));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, actual));
 }
 
 /// Puts the events of an answer together as the harness does.

@@ -1,4 +1,4 @@
-//! Recorded streams and what is understood of them.
+//! Example streams and what is understood of them.
 
 use super::decoded;
 use crate::wire_kit::decode;

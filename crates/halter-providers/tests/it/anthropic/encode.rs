@@ -18,7 +18,7 @@ fn golden(name: &str, model: &ResolvedModel, messages: &[Message]) {
     let body = body(model, messages);
     assert_acceptable(&body);
     assert_golden(
-        &format!("{WIRE}/requests/{name}.json"),
+        &format!("{WIRE}/requests/{name}"),
         &format!("{body:#}\n"),
     );
 }

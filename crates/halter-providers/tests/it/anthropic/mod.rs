@@ -86,7 +86,7 @@ fn blocks(body: &Value) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// What a recorded stream means.
+/// What an example stream means.
 fn decoded(name: &str) -> (Vec<StreamEvent>, Option<ProviderError>) {
     wire_kit::decode(&Anthropic::new(), &wire_kit::stream(WIRE, name))
 }

@@ -1,4 +1,4 @@
-//! Recorded streams and what they mean.
+//! Example streams and what they mean.
 
 use super::{WIRE, model, wire_of};
 use crate::wire_kit::{body, decode, message_of, result, split_body, stream};
@@ -181,7 +181,7 @@ fn an_answer_goes_back_to_its_model_as_it_came() {
     for (name, message) in [
         (
             "openai_parallel_tools",
-            r#"{"role":"assistant","content":null,"tool_calls":[{"id":"call_a","type":"function","function":{"name":"read","arguments":"{\"path\": \"a.txt\"}"}},{"id":"call_b","type":"function","function":{"name":"read","arguments":"{\"path\":\"b.txt\"}"}}]}"#,
+            r#"{"role":"assistant","content":"","tool_calls":[{"id":"call_a","type":"function","function":{"name":"read","arguments":"{\"path\": \"a.txt\"}"}},{"id":"call_b","type":"function","function":{"name":"read","arguments":"{\"path\":\"b.txt\"}"}}]}"#,
         ),
         (
             "openrouter_reasoning_details",
@@ -189,7 +189,7 @@ fn an_answer_goes_back_to_its_model_as_it_came() {
         ),
         (
             "llamacpp_reasoning_content",
-            r#"{"role":"assistant","content":null,"reasoning_content":"I should read","tool_calls":[{"id":"aB3dE5fG","type":"function","function":{"name":"read","arguments":"{\"path\":\"x\"}"}}]}"#,
+            r#"{"role":"assistant","content":"","reasoning_content":"I should read","tool_calls":[{"id":"aB3dE5fG","type":"function","function":{"name":"read","arguments":"{\"path\":\"x\"}"}}]}"#,
         ),
         (
             "vllm_reasoning",
@@ -201,15 +201,19 @@ fn an_answer_goes_back_to_its_model_as_it_came() {
         ),
         (
             "generic_extra_members",
-            r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"read","arguments":"{\"path\":\"a\"}"},"extra_content":{"google":{"thought_signature":"c2ln"}}}]}"#,
+            r#"{"role":"assistant","content":"","tool_calls":[{"id":"c1","type":"function","function":{"name":"read","arguments":"{\"path\":\"a\"}"},"extra_content":{"google":{"thought_signature":"c2ln"}}}]}"#,
         ),
         (
             "generic_copilot_reasoning",
-            r#"{"role":"assistant","content":null,"reasoning_opaque":"b3Bh","reasoning_text":"hm","tool_calls":[{"id":"c1","type":"function","function":{"name":"read","arguments":"{\"path\":\"a\"}"}}]}"#,
+            r#"{"role":"assistant","content":"","reasoning_opaque":"b3Bh","reasoning_text":"hm","tool_calls":[{"id":"c1","type":"function","function":{"name":"read","arguments":"{\"path\":\"a\"}"}}]}"#,
+        ),
+        (
+            "generic_thinking_blocks",
+            r#"{"role":"assistant","content":"","thinking_blocks":[{"type":"thinking","thinking":"Let me look.","signature":"c2ln"},{"type":"redacted_thinking","data":"b3Bh"}],"tool_calls":[{"id":"toolu_1","type":"function","function":{"name":"read","arguments":"{\"path\": \"a\"}"}}]}"#,
         ),
         (
             "openai_malformed_arguments",
-            r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"read","arguments":"{}"}}]}"#,
+            r#"{"role":"assistant","content":"","tool_calls":[{"id":"c1","type":"function","function":{"name":"read","arguments":"{}"}}]}"#,
         ),
     ] {
         assert_eq!(replayed(name), message, "{name}");

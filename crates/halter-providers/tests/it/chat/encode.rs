@@ -3,7 +3,7 @@
 use super::{WIRE, model};
 use crate::support::system;
 use crate::wire_kit::{
-    answer, assert_golden, bless, body, call, document, encoder, failed, image, opaque, prompt,
+    answer, assert_golden, body, call, document, encoder, failed, image, opaque, prompt,
     result, split_body, text_of, tools, user,
 };
 use halter_protocol::{
@@ -90,18 +90,7 @@ fn whole_requests_are_as_expected_in_every_dialect() {
         let body = body(&Chat::new(dialect), &model(), &conversation());
         let body: Value = serde_json::from_str(&body).unwrap();
         let shown = serde_json::to_string_pretty(&body).unwrap() + "\n";
-        assert_golden(&format!("{WIRE}/bodies/{}.json", dialect.name), &shown);
-    }
-}
-
-#[test]
-#[ignore = "writes the golden files"]
-fn write_golden_bodies() {
-    for dialect in Dialect::ALL {
-        let body = body(&Chat::new(dialect), &model(), &conversation());
-        let body: Value = serde_json::from_str(&body).unwrap();
-        let shown = serde_json::to_string_pretty(&body).unwrap() + "\n";
-        bless(&format!("{WIRE}/bodies/{}.json", dialect.name), &shown);
+        assert_golden(&format!("{WIRE}/bodies/{}", dialect.name), &shown);
     }
 }
 

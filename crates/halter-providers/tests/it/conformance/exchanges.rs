@@ -1,4 +1,4 @@
-//! Recorded exchanges, from the head of a response to the token counts.
+//! Example exchanges, from the head of a response to the token counts.
 
 use super::cancel::{provider, runtime};
 use super::subject::Subject;
@@ -8,8 +8,8 @@ use crate::support::answer;
 use crate::wire_kit::fixture_dir;
 use halter_protocol::StreamEvent;
 
-/// A response as it was recorded: status, headers, a blank line, the body.
-fn recorded(text: &str) -> Script {
+/// A response as a server sends it: status, headers, a blank line, the body.
+fn script_of(text: &str) -> Script {
     let (head, body) = text.split_once("\n\n").unwrap();
     let mut lines = head.lines();
     let status = lines.next().unwrap().strip_prefix("HTTP/1.1 ").unwrap();
@@ -23,13 +23,13 @@ fn recorded(text: &str) -> Script {
     }
 }
 
-pub fn usage_of_recorded_exchanges_is_normalized(subject: &Subject) {
+pub fn usage_of_example_exchanges_is_normalized(subject: &Subject) {
     let folder = fixture_dir(subject.name).join("exchanges");
     let mut seen = 0;
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
-        let script = recorded(&std::fs::read_to_string(&path).unwrap());
+        let script = script_of(&std::fs::read_to_string(&path).unwrap());
         let provider = provider(&(subject.wire_of)(name), script);
         let items = runtime().block_on(answer(&provider, hello()));
         let counted = items.iter().rev().find_map(|item| match item {

@@ -35,7 +35,7 @@ pub fn a_cut_is_never_taken_for_the_end(subject: &Subject) {
 
 pub fn an_error_after_status_200_ends_the_answer(subject: &Subject) {
     for (name, kind) in &subject.errors {
-        let items = subject.recorded(name);
+        let items = subject.decoded(name);
         assert_answer(&items);
         let error = items.last().unwrap().as_ref().unwrap_err();
         assert_eq!(error.kind, *kind, "{name}");
@@ -45,7 +45,7 @@ pub fn an_error_after_status_200_ends_the_answer(subject: &Subject) {
 
 pub fn half_a_call_is_never_a_call(subject: &Subject) {
     for (name, whole) in subject.half_calls {
-        let items = subject.recorded(name);
+        let items = subject.decoded(name);
         let count = |wanted: fn(&StreamEvent) -> bool| {
             let events = items.iter().filter_map(|item| item.as_ref().ok());
             events.filter(|event| wanted(event)).count()
@@ -58,13 +58,13 @@ pub fn half_a_call_is_never_a_call(subject: &Subject) {
     }
 }
 
-/// Recorded with new events, blocks, members and a new reason to end.
+/// Written with new events, blocks, members and a new reason to end.
 pub fn unknown_things_are_ignored(subject: &Subject) {
     let name = match subject.name {
         "chat" => "openai_unknown_things",
         _ => "unknown_things",
     };
-    let items = subject.recorded(name);
+    let items = subject.decoded(name);
     assert!(items.iter().all(Result::is_ok), "{items:?}");
     let texts = |event: &&StreamEvent| matches!(event, StreamEvent::TextDelta { .. });
     assert!(content(&items).into_iter().any(|event| texts(&event)));

@@ -10,7 +10,7 @@ fn feed(subject: &Subject, first: u8, stream: &[u8]) {
     (subject.fuzz_body)(&[&[first], stream].concat());
 }
 
-pub fn recorded_and_damaged_streams_never_break_the_decoder(subject: &Subject) {
+pub fn whole_and_damaged_streams_never_break_the_decoder(subject: &Subject) {
     let corpus = subject.streams();
     for (number, (_, stream)) in corpus.iter().enumerate() {
         feed(subject, number as u8, stream.as_bytes());

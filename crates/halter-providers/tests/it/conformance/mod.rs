@@ -1,4 +1,4 @@
-//! One suite that every wire passes, shown with its recorded streams.
+//! One suite that every wire passes, shown with its example streams.
 
 mod bytes;
 mod cancel;
@@ -6,7 +6,7 @@ mod exchanges;
 mod faults;
 mod fuzz;
 mod names;
-mod recorded;
+mod streams;
 mod subject;
 
 /// A module of tests for one wire.
@@ -31,10 +31,10 @@ macro_rules! on_every_wire {
 }
 
 on_every_wire! {
-    recorded::streams_decode_to_their_golden_events,
-    recorded::an_answer_has_its_reason_to_end,
-    recorded::usage_lands_in_disjoint_buckets,
-    exchanges::usage_of_recorded_exchanges_is_normalized,
+    streams::streams_decode_to_their_golden_events,
+    streams::an_answer_has_its_reason_to_end,
+    streams::usage_lands_in_disjoint_buckets,
+    exchanges::usage_of_example_exchanges_is_normalized,
     bytes::any_cutting_of_the_bytes_decodes_to_the_same_events,
     bytes::characters_split_between_pieces_arrive_whole,
     bytes::lines_may_end_in_any_way,
@@ -51,13 +51,5 @@ on_every_wire! {
     cancel::cancelling_at_each_event_ends_the_answer_there,
     cancel::an_answer_let_go_at_each_event_leaves_nothing_behind,
     names::names_and_ids_are_kept_up_to_their_limit,
-    fuzz::recorded_and_damaged_streams_never_break_the_decoder,
-}
-
-#[test]
-#[ignore = "writes the golden files"]
-fn write_golden_events() {
-    for subject in subject::all() {
-        recorded::write_golden_events(&subject);
-    }
+    fuzz::whole_and_damaged_streams_never_break_the_decoder,
 }

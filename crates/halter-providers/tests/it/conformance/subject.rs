@@ -1,4 +1,4 @@
-//! The wires under test, and what is special about their recorded streams.
+//! The wires under test, and what is special about their example streams.
 
 use crate::fuzz_bodies;
 use crate::wire_kit;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 pub type Items = Vec<Result<StreamEvent, ProviderError>>;
 
-/// A wire and its recorded streams.
+/// A wire and its example streams.
 pub struct Subject {
     pub name: &'static str,
-    /// The wire that a recorded stream is of: servers of Chat Completions have
+    /// The wire that an example stream is of: servers of Chat Completions have
     /// dialects.
     pub wire_of: fn(&str) -> Arc<dyn Wire>,
     /// The body of its fuzz target.
@@ -36,12 +36,12 @@ pub struct Subject {
     pub errors: Vec<(&'static str, ProviderErrorKind)>,
     /// What answers use.
     pub usage: Vec<(&'static str, UsageBuckets)>,
-    /// What recorded exchanges use.
+    /// What example exchanges use.
     pub exchanges: Vec<(&'static str, UsageBuckets)>,
 }
 
 impl Subject {
-    /// The recorded streams by name.
+    /// The example streams by name.
     pub fn streams(&self) -> Vec<(String, String)> {
         wire_kit::streams(self.name)
     }
@@ -55,8 +55,8 @@ impl Subject {
         decode((self.wire_of)(name).as_ref(), [stream.as_bytes()])
     }
 
-    /// What a recorded stream means.
-    pub fn recorded(&self, name: &str) -> Items {
+    /// What an example stream means.
+    pub fn decoded(&self, name: &str) -> Items {
         self.items(name, &self.stream(name))
     }
 

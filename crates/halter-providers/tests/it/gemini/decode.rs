@@ -1,4 +1,4 @@
-//! Recorded streams and what they mean.
+//! Example streams and what they mean.
 
 use super::{WIRE, checker, model, wire};
 use crate::wire_kit::{body, decode, message_of, result, split_body, stream};

@@ -2,7 +2,7 @@
 
 use super::{WIRE, checker, model, wire};
 use crate::wire_kit::{
-    answer, assert_golden, bless, body, call, encoder, golden_request, opaque, opening, prompt,
+    answer, assert_golden, body, call, encoder, golden_request, opaque, opening, prompt,
     result, split_body, text_of, tools, user,
 };
 use halter_protocol::{
@@ -70,13 +70,7 @@ fn whole_request() -> (String, String) {
 fn a_whole_request_is_the_golden_one() {
     let (body, golden) = whole_request();
     checker::check(&body).unwrap();
-    assert_golden("gemini/bodies/whole.txt", &golden);
-}
-
-#[test]
-#[ignore = "writes the golden file"]
-fn write_golden_request() {
-    bless("gemini/bodies/whole.txt", &whole_request().1);
+    assert_golden("gemini/bodies/whole", &golden);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Recorded streams and what they mean.
+//! Example streams and what they mean.
 
 use super::{WIRE, model, wire};
 use crate::responses::checker;
