@@ -113,6 +113,9 @@ pub struct Usage {
     /// What it cost; none if no price is known, which is not nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
+    /// True if a call did not say what it used: it is more than this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete: bool,
 }
 
 impl From<UsageBuckets> for Usage {
@@ -125,6 +128,7 @@ impl From<UsageBuckets> for Usage {
             output_tokens: buckets.output.saturating_add(buckets.reasoning),
             buckets,
             cost: None,
+            incomplete: false,
         }
     }
 }
@@ -137,22 +141,37 @@ impl<'de> Deserialize<'de> for Usage {
             buckets: UsageBuckets,
             #[serde(default)]
             cost: Option<Cost>,
+            #[serde(default)]
+            incomplete: bool,
         }
-        let Wire { buckets, cost } = Wire::deserialize(deserializer)?;
+        let Wire {
+            buckets,
+            cost,
+            incomplete,
+        } = Wire::deserialize(deserializer)?;
         Ok(Self {
             cost,
+            incomplete,
             ..Self::from(buckets)
         })
     }
 }
 
 impl Usage {
+    /// The usage of a call that did not say what it used.
+    pub fn unknown() -> Self {
+        Self {
+            incomplete: true,
+            ..Self::default()
+        }
+    }
+
     /// Tokens that occupy the context window after the call: all of them.
     pub fn context_tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// True when nothing was counted.
+    /// True when nothing was counted, and nothing is known to be missing.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
@@ -160,6 +179,7 @@ impl Usage {
     /// Adds another usage bucket by bucket, never overflowing.
     pub fn saturating_accumulate(&mut self, other: &Usage) {
         let cost = self.cost_with(other);
+        let incomplete = self.incomplete || other.incomplete;
         let (a, b) = (&self.buckets, &other.buckets);
         *self = Self::from(UsageBuckets {
             uncached_input: a.uncached_input.saturating_add(b.uncached_input),
@@ -169,12 +189,13 @@ impl Usage {
             reasoning: a.reasoning.saturating_add(b.reasoning),
         });
         self.cost = cost;
+        self.incomplete = incomplete;
     }
 
     /// What both cost together. Tokens without a price make the sum partial.
     fn cost_with(&self, other: &Usage) -> Option<Cost> {
         let known = |usage: &Usage| match usage.cost {
-            None if usage.buckets != UsageBuckets::default() => Cost {
+            None if usage.incomplete || usage.buckets != UsageBuckets::default() => Cost {
                 partial: true,
                 ..Cost::default()
             },
@@ -199,6 +220,7 @@ impl Usage {
             reasoning: a.reasoning.saturating_sub(b.reasoning),
         };
         let mut usage = Usage::from(rest);
+        usage.incomplete = self.incomplete && !part.incomplete;
         usage.cost = match (self.cost, part.cost) {
             _ if rest == UsageBuckets::default() => None,
             (Some(all), Some(part)) => Some(Cost {
@@ -273,6 +295,19 @@ mod tests {
         assert_eq!(rest, priced(3, Some(30)));
         assert_eq!(all.saturating_sub(&all), Usage::default());
         assert_eq!(all.saturating_sub(&Usage::default()), all);
+    }
+
+    #[test]
+    fn what_a_call_did_not_say_is_missing_from_every_sum() {
+        let mut sum = priced(5, Some(50));
+        sum.saturating_accumulate(&Usage::unknown());
+        assert!(sum.incomplete && !sum.is_zero() && !Usage::unknown().is_zero());
+        assert_eq!(sum.cost.map(|cost| cost.partial), Some(true));
+        let json = serde_json::to_value(sum).unwrap();
+        assert_eq!(json["incomplete"], true);
+        assert_eq!(serde_json::from_value::<Usage>(json).unwrap(), sum);
+        let known = serde_json::to_value(priced(5, None)).unwrap();
+        assert_eq!(known.get("incomplete"), None);
     }
 
     #[test]

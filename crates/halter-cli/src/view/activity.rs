@@ -119,7 +119,7 @@ impl Activity {
             [one] => one.summary.clone(),
             [first, others @ ..] => format!("{} and {} more", first.summary, others.len()),
         };
-        if self.used.is_zero() {
+        if self.used.buckets == Default::default() {
             return doing;
         }
         let input = thousands(self.used.input_tokens);
@@ -142,7 +142,7 @@ impl Activity {
 
     /// Says what the turn used and cost, to those who follow its steps.
     fn sum_up(&mut self, usage: &Usage) {
-        if self.steps == Steps::Said && usage.cost.is_some() {
+        if self.steps == Steps::Said && !usage.is_zero() {
             self.talk.note(&used(usage));
         }
     }

@@ -6,7 +6,13 @@ use halter_protocol::Usage;
 pub fn used(usage: &Usage) -> String {
     let input = thousands(usage.input_tokens);
     let output = thousands(usage.output_tokens);
-    let tokens = format!("{input} tokens in, {output} out");
+    let tokens = match usage.incomplete {
+        true if usage.buckets == Default::default() => {
+            return "the server did not say how many tokens it used".to_owned();
+        }
+        true => format!("more than {input} tokens in, {output} out"),
+        false => format!("{input} tokens in, {output} out"),
+    };
     match usage.cost {
         None => tokens,
         Some(cost) if cost.partial => format!("{tokens}, more than ${:.4}", cost.dollars()),
@@ -44,5 +50,19 @@ mod tests {
         cost.partial = true;
         usage.cost = Some(cost);
         assert_eq!(used(&usage), "1.5k tokens in, 20 out, more than $0.0123");
+    }
+
+    #[test]
+    fn what_a_server_does_not_say_is_not_zero() {
+        let mut usage = Usage::unknown();
+        assert_eq!(
+            used(&usage),
+            "the server did not say how many tokens it used"
+        );
+        usage.saturating_accumulate(&Usage::from(halter_protocol::UsageBuckets {
+            output: 20,
+            ..Default::default()
+        }));
+        assert_eq!(used(&usage), "more than 0 tokens in, 20 out");
     }
 }

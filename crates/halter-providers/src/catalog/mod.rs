@@ -17,7 +17,7 @@ pub use price::Prices;
 pub use table::TABLE_DATE;
 
 use crate::limits::CATALOG_MODELS;
-use crate::wire::RefusedSetting;
+use crate::wire::{OutputWay, RefusedSetting};
 use halter_protocol::{ProviderName, ReasoningEffort, ResolvedModel, Usage};
 use indexmap::IndexMap;
 use std::fmt;
@@ -50,7 +50,7 @@ impl Source {
             Self::Learned => "learned",
             Self::Provider => "provider",
             Self::BuiltIn => "built-in",
-            Self::Default => "default",
+            Self::Default => "a guess",
         }
     }
 }
@@ -104,6 +104,15 @@ pub struct ModelFacts {
     pub images: Option<Known<bool>>,
 }
 
+/// Whether a request says in text what a structured answer must look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaText {
+    /// The wire or a tool says it.
+    LeftOut,
+    /// The schema is part of the conversation.
+    SpelledOut,
+}
+
 /// What is known of models, shared by all that ask or learn. Cheap to clone.
 ///
 /// ```
@@ -146,6 +155,10 @@ struct Entry {
     refuses_temperature: bool,
     refused_levels: Vec<ReasoningEffort>,
     refuses_output: bool,
+    /// The ways of asking for a structured answer that led to none.
+    ignored_ways: Vec<OutputWay>,
+    /// The last answer ended before it began.
+    answered_empty: bool,
     refuses_images: bool,
 }
 
@@ -255,12 +268,49 @@ impl Catalog {
         self.facts(model).images.is_none_or(|known| known.value)
     }
 
-    /// Whether a model takes a schema of its answer in the words of its wire,
-    /// as far as is known.
-    pub fn takes_output_schema(&self, model: &ResolvedModel) -> bool {
+    /// Learns that a structured answer that was asked for in this way did not
+    /// come as one.
+    pub fn learn_ignored(&self, model: &ResolvedModel, way: OutputWay) {
+        self.change(&model.provider, &model.model, |entry| {
+            if !entry.ignored_ways.contains(&way) {
+                entry.ignored_ways.push(way);
+            }
+        });
+    }
+
+    /// How to ask a model for a structured answer: the first way that is not
+    /// known to be refused or ignored. Where one was ignored the schema is
+    /// spelled out besides, and the last way is kept when none is left.
+    pub fn output_way(&self, model: &ResolvedModel) -> (OutputWay, SchemaText) {
         let models = self.lock();
-        let entry = models.get(&ModelKey::of(model));
-        entry.is_none_or(|entry| !entry.refuses_output)
+        let none = Entry::default();
+        let entry = models.get(&ModelKey::of(model)).unwrap_or(&none);
+        let ways = match entry.refuses_output {
+            true => &[OutputWay::Tool][..],
+            false => &[OutputWay::Native, OutputWay::Format, OutputWay::Tool][..],
+        };
+        let fresh = ways.iter().find(|way| !entry.ignored_ways.contains(way));
+        let way = fresh.or(ways.last()).copied().unwrap_or(OutputWay::Tool);
+        match entry.ignored_ways.is_empty() {
+            true => (way, SchemaText::LeftOut),
+            false => (way, SchemaText::SpelledOut),
+        }
+    }
+
+    /// Notes whether an answer was empty, a stream without a single event.
+    /// Returns true if the one before it was empty as well.
+    pub fn note_answer(&self, model: &ResolvedModel, empty: bool) -> bool {
+        let mut models = self.lock();
+        match models.get_mut(&ModelKey::of(model)) {
+            Some(entry) => std::mem::replace(&mut entry.answered_empty, empty),
+            None if !empty => false,
+            None => {
+                drop(models);
+                let note = |entry: &mut Entry| entry.answered_empty = true;
+                self.change(&model.provider, &model.model, note);
+                false
+            }
+        }
     }
 
     /// What a call cost, if the model's prices are known.

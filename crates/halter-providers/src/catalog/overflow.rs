@@ -5,13 +5,13 @@
 
 /// Words that only errors about the length of a conversation have.
 const SAID_OF_LENGTH: [&str; 11] = [
-    "maximum context length",
-    "context length exceeded",
+    "context length",
     "context window",
     "context size",
+    "exceed context limit",
     "prompt is too long",
     "input is too long",
-    "input length and `max_tokens` exceed context limit",
+    "contextwindowexceedederror",
     "exceeds the maximum number of tokens",
     "input token count",
     "exceeds the context",

@@ -2,14 +2,15 @@
 
 use super::conversations::{SharedEncoder, Unsaid, lock};
 use super::transport::{BodyStream, HttpResponse, TransportError};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Source};
 use crate::decode::ResponseDecoder;
-use crate::limits::DRAIN_MILLIS;
-use crate::provider::EventStream;
+use crate::limits::{DRAIN_MILLIS, EMPTY_ANSWER_TOKENS};
+use crate::provider::{EventStream, ProviderRequest};
 use crate::secrets::Secrets;
-use crate::wire::{HeaderLookup as _, Wire};
+use crate::tokens;
+use crate::wire::{HeaderLookup as _, OutputWay, Wire};
 use futures::StreamExt as _;
-use halter_protocol::{ProviderError, ProviderErrorKind, ResolvedModel, StreamEvent};
+use halter_protocol::{ProviderError, ProviderErrorKind, StopReason, StreamEvent, Usage};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,9 @@ pub(super) struct Answering {
     pub unsaid: Unsaid,
     pub secrets: Secrets,
     pub catalog: Catalog,
-    pub model: ResolvedModel,
+    pub request: ProviderRequest,
+    /// How a structured answer was asked for, if it was.
+    pub asked: Option<OutputWay>,
     pub cancel: CancellationToken,
 }
 
@@ -55,7 +58,9 @@ pub(super) fn answer(answering: Answering) -> EventStream {
         unsaid: answering.unsaid,
         secrets: answering.secrets,
         catalog: answering.catalog,
-        model: answering.model,
+        request: answering.request,
+        asked: answering.asked,
+        seen: Seen::default(),
         cancel: answering.cancel,
     };
     Box::pin(futures::stream::unfold(state, |mut state| async {
@@ -74,9 +79,21 @@ struct State {
     unsaid: Unsaid,
     secrets: Secrets,
     catalog: Catalog,
-    model: ResolvedModel,
+    request: ProviderRequest,
+    asked: Option<OutputWay>,
+    seen: Seen,
     request_id: Option<String>,
     cancel: CancellationToken,
+}
+
+/// What of an answer has been seen.
+#[derive(Default)]
+struct Seen {
+    start: bool,
+    usage: bool,
+    call: bool,
+    /// The text so far, where a structured answer was asked for.
+    text: String,
 }
 
 impl State {
@@ -127,7 +144,11 @@ impl State {
             Some(Err(error)) => self.broken(error, &mut events),
             None => {
                 self.body = None;
-                self.decoder.end(&mut events)
+                let ended = self.decoder.end(&mut events);
+                ended.map_err(|error| match self.seen.start || !events.is_empty() {
+                    true => error,
+                    false => self.empty_answer(error),
+                })
             }
         };
         for event in events {
@@ -150,6 +171,7 @@ impl State {
 
     fn push(&mut self, event: StreamEvent) {
         let starts = matches!(event, StreamEvent::MessageStart { .. });
+        self.look_at(&event);
         let event = match event {
             StreamEvent::ToolCallStart {
                 id,
@@ -164,7 +186,7 @@ impl State {
                 }
             }
             StreamEvent::UsageUpdate { usage } => StreamEvent::UsageUpdate {
-                usage: self.catalog.priced(usage, &self.model),
+                usage: self.catalog.priced(usage, &self.request.model),
             },
             event => event,
         };
@@ -178,10 +200,64 @@ impl State {
         }
     }
 
+    /// Takes note of what an event says of the server.
+    fn look_at(&mut self, event: &StreamEvent) {
+        match event {
+            StreamEvent::MessageStart { .. } => {
+                self.seen.start = true;
+                self.catalog.note_answer(&self.request.model, false);
+            }
+            StreamEvent::UsageUpdate { .. } => self.seen.usage = true,
+            StreamEvent::ToolCallStart { .. } => self.seen.call = true,
+            StreamEvent::TextDelta { delta, .. } if self.asked.is_some() => {
+                self.seen.text.push_str(delta);
+            }
+            StreamEvent::MessageEnd { stop_reason, .. } => {
+                if let Some(way) = self.asked
+                    && *stop_reason == StopReason::EndTurn
+                    && !self.seen.call
+                    && !is_json(&self.seen.text)
+                {
+                    self.catalog.learn_ignored(&self.request.model, way);
+                }
+                if !self.seen.usage {
+                    let usage = Usage::unknown();
+                    self.ready.push_back(StreamEvent::UsageUpdate { usage });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What a stream without a single event means. Some servers end the
+    /// response to a conversation that is too long before it begins.
+    fn empty_answer(&self, error: ProviderError) -> ProviderError {
+        let model = &self.request.model;
+        let again = self.catalog.note_answer(model, true);
+        let window = self.catalog.facts(model).context_window;
+        let tokens = tokens::of_request(&self.request);
+        let too_long = match window.source {
+            Source::Default => again && tokens >= EMPTY_ANSWER_TOKENS,
+            // The count is rough.
+            _ => tokens >= u64::from(window.value) / 4 * 3,
+        };
+        if !too_long {
+            return error;
+        }
+        ProviderError::new(
+            format!(
+                "the server answered with nothing to a conversation of about {tokens} tokens, \
+                 which is most likely too long for it"
+            ),
+            ProviderErrorKind::ContextOverflow,
+        )
+        .with_hint("compact the conversation, or use a model with a larger window")
+    }
+
     fn finish_error(&self, error: ProviderError) -> ProviderError {
         if error.kind == ProviderErrorKind::ContextOverflow {
             self.catalog
-                .learn_from_overflow(&self.model, &error.message);
+                .learn_from_overflow(&self.request.model, &error.message);
         }
         let error = match (&error.request_id, &self.request_id) {
             (None, Some(id)) => error.with_request_id(id.clone()),
@@ -204,6 +280,16 @@ impl State {
             _ = tokio::time::timeout(patience, rest) => {}
         }
     }
+}
+
+/// True if a text is JSON, fenced as code or not.
+fn is_json(text: &str) -> bool {
+    let text = text.trim();
+    let inside = text
+        .strip_prefix("```")
+        .and_then(|rest| rest.strip_suffix("```"))
+        .map(|fenced| fenced.trim_start_matches(|c: char| c.is_ascii_alphanumeric()));
+    serde_json::from_str::<serde::de::IgnoredAny>(inside.unwrap_or(text)).is_ok()
 }
 
 fn web_page(status: u16) -> ProviderError {

@@ -14,6 +14,7 @@ mod deadlines;
 mod provider;
 mod tls;
 mod transport;
+mod window;
 
 pub use client::{ClientSettings, NetworkTransport, ProxySettings};
 pub use deadlines::Deadlines;

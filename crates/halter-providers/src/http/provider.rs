@@ -5,7 +5,7 @@ use super::conversations::{Conversations, Encoded, Unsaid, lock};
 use super::transport::{
     HttpMethod, HttpRequest, HttpResponse, ResponseHeaders, Transport, TransportError,
 };
-use crate::catalog::{Catalog, ModelAnswer, read_models};
+use crate::catalog::{Catalog, ModelAnswer, SchemaText, read_models};
 use crate::layers::RateLimiter;
 use crate::limits::{DOCUMENT_BYTES, ERROR_BODY_BYTES, ERROR_BODY_SECS};
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
@@ -17,7 +17,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use halter_protocol::{
-    ContentPart, Message, ProviderError, ProviderErrorKind, ResolvedModel, ToolMessage, ToolResult,
+    ContentPart, Message, ProviderError, ProviderErrorKind, ResolvedModel, ResponseSchema,
+    SystemMessage, Timestamp, ToolMessage, ToolResult,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use std::fmt;
@@ -148,7 +149,9 @@ impl HttpProvider {
                 return Err(self.refusal(response).await.0);
             }
             let body = read_body(response.body, DOCUMENT_BYTES).await?;
-            Ok(read_models(&body))
+            let mut models = read_models(&body);
+            self.fill_in_windows(&mut models).await;
+            Ok(models)
         };
         or_cancelled(cancel, read)
             .await
@@ -163,7 +166,19 @@ impl HttpProvider {
         let mut learned = false;
         for refusals in 0..=REFUSALS {
             let dropped = self.drop_refused(&mut request);
-            let encoded = self.encode(&request, &dropped)?;
+            let asked = request.response_schema.as_ref().map(|schema| {
+                let (way, text) = self.catalog.output_way(&request.model);
+                let spelled_out = text == SchemaText::SpelledOut;
+                (way, spelled_out.then(|| schema_note(schema)))
+            });
+            let encoded = match &asked {
+                Some((_, Some(note))) => {
+                    let mut spelled_out = request.clone();
+                    spelled_out.messages.push(note.clone());
+                    self.encode(&spelled_out, &dropped)?
+                }
+                _ => self.encode(&request, &dropped)?,
+            };
             if encoded.fresh || learned {
                 let warnings = dropped
                     .iter()
@@ -182,7 +197,8 @@ impl HttpProvider {
                     unsaid: encoded.unsaid,
                     secrets: self.secrets.clone(),
                     catalog: self.catalog.clone(),
-                    model: request.model,
+                    asked: asked.map(|(way, _)| way),
+                    request,
                     cancel,
                 }));
             }
@@ -215,9 +231,6 @@ impl HttpProvider {
         if self.endpoint.temperature.is_some() && !self.catalog.takes_temperature(&request.model) {
             dropped.push(RefusedSetting::Temperature);
         }
-        if request.response_schema.is_some() && !self.catalog.takes_output_schema(&request.model) {
-            dropped.push(RefusedSetting::Output);
-        }
         if !self.catalog.takes_images(&request.model) {
             dropped.push(RefusedSetting::Images);
         }
@@ -235,7 +248,10 @@ impl HttpProvider {
             && match setting {
                 RefusedSetting::Temperature => self.endpoint.temperature.is_some(),
                 RefusedSetting::Reasoning => request.model.reasoning.is_some(),
-                RefusedSetting::Output => request.response_schema.is_some(),
+                RefusedSetting::Output => {
+                    request.response_schema.is_some()
+                        && self.catalog.output_way(&request.model).0 != OutputWay::Tool
+                }
                 RefusedSetting::Images => request.messages.iter().any(|message| has_image(message)),
             }
     }
@@ -252,10 +268,7 @@ impl HttpProvider {
             prompt_cache_key: Some(request.session_id.0.clone()),
             output: request.response_schema.clone().map(|schema| WantedOutput {
                 schema,
-                way: match dropped.contains(&RefusedSetting::Output) {
-                    true => OutputWay::Tool,
-                    false => OutputWay::Native,
-                },
+                way: self.catalog.output_way(&request.model).0,
             }),
         };
         let images = match dropped.contains(&RefusedSetting::Images) {
@@ -275,7 +288,15 @@ impl HttpProvider {
         }
     }
 
-    fn headers(&self) -> Vec<(String, String)> {
+    pub(super) fn base_url(&self) -> &str {
+        &self.endpoint.base_url
+    }
+
+    pub(super) fn transport(&self) -> &dyn Transport {
+        self.transport.as_ref()
+    }
+
+    pub(super) fn headers(&self) -> Vec<(String, String)> {
         let key = self.endpoint.api_key.as_ref();
         let mut headers = self.wire.headers(key.map(|key| key.expose_secret()));
         for (name, value) in &self.endpoint.headers {
@@ -359,7 +380,7 @@ impl Provider for HttpProvider {
     }
 }
 
-fn is_success(status: u16) -> bool {
+pub(super) fn is_success(status: u16) -> bool {
     (200..300).contains(&status)
 }
 
@@ -375,6 +396,20 @@ fn has_image(message: &Message) -> bool {
     };
     let is_image = |part: &ContentPart| matches!(part, ContentPart::Image { .. });
     parts.iter().any(is_image)
+}
+
+/// What the answer must look like, for a model that was asked in vain.
+fn schema_note(schema: &ResponseSchema) -> Message {
+    Message::System(SystemMessage {
+        id: "msg_schema".into(),
+        text: format!(
+            "When you need no more tools, answer with nothing but JSON that fits this \
+             JSON Schema: {}",
+            schema.as_object_schema()
+        ),
+        created_at: Timestamp::UNIX_EPOCH,
+        environment: None,
+    })
 }
 
 /// Adds warnings that are not there yet.
@@ -427,7 +462,10 @@ async fn read_prefix(mut body: super::BodyStream) -> Vec<u8> {
     bytes
 }
 
-async fn read_body(mut body: super::BodyStream, limit: usize) -> Result<Vec<u8>, ProviderError> {
+pub(super) async fn read_body(
+    mut body: super::BodyStream,
+    limit: usize,
+) -> Result<Vec<u8>, ProviderError> {
     let mut bytes = Vec::new();
     while let Some(piece) = body.next().await {
         bytes

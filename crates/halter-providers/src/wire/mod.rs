@@ -137,6 +137,9 @@ pub enum OutputWay {
     /// In the words of the wire, where it, the model and the schema allow that;
     /// else with a tool.
     Native,
+    /// In the words of the wire also beside tools, which some services take
+    /// and others do not.
+    Format,
     /// With a tool.
     Tool,
 }

@@ -69,7 +69,7 @@ impl Asked {
             return Self::Nothing;
         };
         let schema = match wanted.way {
-            OutputWay::Native => native(&wanted.schema.as_object_schema()),
+            OutputWay::Native | OutputWay::Format => native(&wanted.schema.as_object_schema()),
             OutputWay::Tool => None,
         };
         schema.map_or_else(

@@ -1,7 +1,8 @@
 //! What the service's errors mean, as a response or in a stream that had
 //! begun well.
 
-use super::headers::{RetryAfter, retry_after};
+use super::headers::retry_after;
+use crate::catalog::overflow;
 use crate::wire::ErrorResponse;
 use crate::wire::failure::{shown, shown_body};
 use halter_protocol::{ProviderError, ProviderErrorKind};
@@ -10,16 +11,8 @@ use serde_json::Value;
 /// A response that is not a success.
 pub(super) fn from_response(response: &ErrorResponse<'_>) -> ProviderError {
     let report = Report::read(response.body);
-    let asked = retry_after(response.headers);
     let should_retry = response.headers.header("x-should-retry").map(str::trim);
     let kind = match (report.kind(response.status), should_retry) {
-        // A spend cap has nothing to wait for, so its refusal names no wait.
-        (ProviderErrorKind::RateLimited, None) if asked == RetryAfter::Unsaid => {
-            match report.code.as_deref() {
-                Some("ramp_limit_exceeded") => ProviderErrorKind::RateLimited,
-                _ => ProviderErrorKind::Fatal,
-            }
-        }
         (kind, Some("false")) if is_retryable(&kind) => ProviderErrorKind::Fatal,
         (ProviderErrorKind::Fatal, Some("true")) if !report.is_spend_limit() => {
             ProviderErrorKind::Transient
@@ -28,7 +21,7 @@ pub(super) fn from_response(response: &ErrorResponse<'_>) -> ProviderError {
     };
     let mut error = ProviderError::new(report.sentence(Some(response.status)), kind)
         .with_status(response.status);
-    if let RetryAfter::Asked(Some(wait)) = asked {
+    if let Some(wait) = retry_after(response.headers) {
         error = error.with_backoff_hint(wait);
     }
     let header_id = response.headers.header("request-id").map(str::to_owned);
@@ -114,6 +107,10 @@ impl Report {
         if self.is_spend_limit() {
             return ProviderErrorKind::Fatal;
         }
+        // Gateways report the refusal of the server behind them as their own failure.
+        if matches!(status, 0 | 400 | 500..) && overflow::is_overflow(&self.message) {
+            return ProviderErrorKind::ContextOverflow;
+        }
         match (self.category.as_str(), status) {
             ("authentication_error" | "permission_error", _) => ProviderErrorKind::Authentication,
             ("request_too_large", _) => ProviderErrorKind::ContextOverflow,
@@ -126,25 +123,23 @@ impl Report {
             (_, 413) => ProviderErrorKind::ContextOverflow,
             (_, 429) => ProviderErrorKind::RateLimited,
             (_, 408 | 409 | 500..) => ProviderErrorKind::Transient,
-            _ if self.is_overflow() => ProviderErrorKind::ContextOverflow,
             _ => ProviderErrorKind::Fatal,
         }
     }
 
     fn is_spend_limit(&self) -> bool {
-        self.code.as_deref() == Some("enforced_spend_limit_reached")
-    }
-
-    /// The service has no code for this, only words.
-    fn is_overflow(&self) -> bool {
         let words = self.message.to_ascii_lowercase();
-        [
-            "prompt is too long",
-            "exceed context limit",
-            "exceeds the context",
-        ]
-        .iter()
-        .any(|phrase| words.contains(phrase))
+        self.code.as_deref() == Some("enforced_spend_limit_reached")
+            || self.category == "billing_error"
+            || [
+                "spend limit",
+                "spending limit",
+                "credit balance",
+                "usage limits",
+                "monthly",
+            ]
+            .iter()
+            .any(|phrase| words.contains(phrase))
     }
 
     fn sentence(&self, status: Option<u16>) -> String {

@@ -25,24 +25,13 @@ pub(super) fn rate_limit(headers: &dyn HeaderLookup) -> RateLimitHints {
 }
 
 /// What the server wants a caller to wait before the next try.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RetryAfter {
-    Unsaid,
-    /// It asks to wait; how long, if that could be read.
-    Asked(Option<Duration>),
-}
-
-pub(super) fn retry_after(headers: &dyn HeaderLookup) -> RetryAfter {
+pub(super) fn retry_after(headers: &dyn HeaderLookup) -> Option<Duration> {
     let milliseconds = headers.header("retry-after-ms").map(str::trim);
     let seconds = headers.header("retry-after").map(str::trim);
-    let wait = milliseconds
+    milliseconds
         .and_then(|text| positive(text, 1_000.0))
         .or_else(|| seconds.and_then(|text| positive(text, 1.0)))
-        .or_else(|| seconds.and_then(|text| between(now(headers)?, http_date(text)?)));
-    match (milliseconds, seconds) {
-        (None, None) => RetryAfter::Unsaid,
-        _ => RetryAfter::Asked(wait),
-    }
+        .or_else(|| seconds.and_then(|text| between(now(headers)?, http_date(text)?)))
 }
 
 fn positive(text: &str, per_second: f64) -> Option<Duration> {

@@ -48,6 +48,7 @@ struct Delta {
     reasoning_text: Value,
     reasoning_opaque: Value,
     reasoning_details: Value,
+    thinking_blocks: Value,
     tool_calls: Value,
 }
 
@@ -144,6 +145,11 @@ impl ChatDecoder {
                 details::merge(&mut self.kept.details, piece);
             }
         }
+        if let Value::Array(pieces) = delta.thinking_blocks {
+            for piece in pieces {
+                details::merge_block(&mut self.kept.blocks, piece);
+            }
+        }
         if let opaque @ Value::String(_) = delta.reasoning_opaque {
             self.kept
                 .members
@@ -181,8 +187,9 @@ impl ChatDecoder {
             self.kept.field = Some(field.to_owned());
             return;
         }
-        let pieces = delta.reasoning_details.as_array();
-        for text in pieces.into_iter().flatten().filter_map(details::shown) {
+        let pieces = [&delta.reasoning_details, &delta.thinking_blocks];
+        let pieces = pieces.into_iter().filter_map(Value::as_array).flatten();
+        for text in pieces.filter_map(details::shown) {
             self.grow(BlockKind::Thinking, text.to_owned(), out);
         }
     }

@@ -1,10 +1,10 @@
-//! OpenRouter's `reasoning_details`: pieces of reasoning, some encrypted or
-//! signed, that go back to the model as they came.
+//! OpenRouter's `reasoning_details` and LiteLLM's `thinking_blocks`: pieces of
+//! reasoning, some encrypted or signed, that go back to the model as they came.
 
 use serde_json::{Map, Value};
 
 /// Members of a detail that grow from piece to piece.
-const GROWING: [&str; 3] = ["text", "summary", "data"];
+const GROWING: [&str; 4] = ["text", "summary", "data", "thinking"];
 
 /// Adds a piece to the details. A piece that goes on with the last detail
 /// (same type, same index) is merged into it, as the service sends a detail
@@ -17,6 +17,25 @@ pub(super) fn merge(details: &mut Vec<Value>, piece: Value) {
     match details.last_mut() {
         Some(Value::Object(last)) if goes_on(last, &piece) => grow(last, piece),
         _ => details.push(Value::Object(piece)),
+    }
+}
+
+/// Adds a piece to the blocks. One that goes on with the last block, which is
+/// not signed yet, is merged into it: blocks have no index.
+pub(super) fn merge_block(blocks: &mut Vec<Value>, piece: Value) {
+    let is_thinking = |block: &Value| block.get("type").is_some_and(|kind| kind == "thinking");
+    let is_signed = |block: &Value| {
+        block
+            .get("signature")
+            .is_some_and(|signed| !signed.is_null())
+    };
+    match (blocks.last_mut(), piece) {
+        (Some(last), piece) if is_thinking(last) && is_thinking(&piece) && !is_signed(last) => {
+            if let (Value::Object(last), Value::Object(piece)) = (last, piece) {
+                grow(last, piece);
+            }
+        }
+        (_, piece) => blocks.push(piece),
     }
 }
 
@@ -52,6 +71,7 @@ pub(super) fn shown(piece: &Value) -> Option<&str> {
     let member = match piece.get("type").and_then(Value::as_str)? {
         "reasoning.text" => "text",
         "reasoning.summary" => "summary",
+        "thinking" => "thinking",
         _ => return None,
     };
     piece.get(member)?.as_str().filter(|text| !text.is_empty())
@@ -85,6 +105,28 @@ mod tests {
                 {"type": "reasoning.encrypted", "data": "AA", "index": 2},
                 {"type": "reasoning.encrypted", "data": "BB", "index": 2},
                 "odd",
+            ])
+        );
+    }
+
+    #[test]
+    fn blocks_grow_until_they_are_signed() {
+        let mut blocks = Vec::new();
+        for piece in [
+            json!({"type": "thinking", "thinking": "Let", "signature": null}),
+            json!({"type": "thinking", "thinking": " me"}),
+            json!({"type": "thinking", "thinking": "", "signature": "sig"}),
+            json!({"type": "thinking", "thinking": "Next"}),
+            json!({"type": "redacted_thinking", "data": "AA"}),
+        ] {
+            merge_block(&mut blocks, piece);
+        }
+        assert_eq!(
+            Value::Array(blocks),
+            json!([
+                {"type": "thinking", "thinking": "Let me", "signature": "sig"},
+                {"type": "thinking", "thinking": "Next"},
+                {"type": "redacted_thinking", "data": "AA"},
             ])
         );
     }

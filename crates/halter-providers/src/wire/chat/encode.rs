@@ -8,7 +8,7 @@ use crate::wire::body::{Elements, ObjectWriter, Warnings};
 use crate::wire::common::Given;
 use crate::wire::schema::{function_parameters, object_root};
 use crate::wire::structured::{Asked, NamedSchema, openai_schema};
-use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
+use crate::wire::{ConversationEncoder, EncodedBody, OutputWay, RequestSettings};
 use halter_protocol::{
     AssembledPrompt, Message, ProviderError, ResolvedModel, SystemMessage, ToolMessage, ToolName,
     ToolSpec,
@@ -118,7 +118,10 @@ impl ChatEncoder {
 
     /// How a structured answer is asked for.
     fn asked(&self, settings: &RequestSettings) -> Asked {
-        let takes = self.dialect.schema_beside_tools || self.encoded_tools.is_empty();
+        let way = settings.output.as_ref().map(|wanted| wanted.way);
+        let takes = self.dialect.schema_beside_tools
+            || self.encoded_tools.is_empty()
+            || way == Some(OutputWay::Format);
         Asked::of(settings, |schema| {
             openai_schema(&self.model.model, schema).filter(|_| takes)
         })

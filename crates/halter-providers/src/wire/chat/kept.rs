@@ -17,6 +17,9 @@ pub(super) struct KeptReasoning {
     /// OpenRouter's details.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Value>,
+    /// LiteLLM's blocks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<Value>,
     /// Further members of the message.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub members: Map<String, Value>,

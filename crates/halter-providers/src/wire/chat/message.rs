@@ -54,7 +54,8 @@ impl<'a> ResultMessage<'a> {
 #[derive(Serialize)]
 pub(super) struct Answer {
     role: &'static str,
-    content: Option<String>,
+    /// Empty beside calls: not every server takes `null`.
+    content: String,
     /// What the model thought, under the names it came with.
     #[serde(flatten)]
     reasoning: Map<String, Value>,
@@ -100,7 +101,7 @@ impl Answer {
         }
         Some(Self {
             role: "assistant",
-            content: (!text.is_empty() || tool_calls.is_empty()).then_some(text),
+            content: text,
             reasoning,
             tool_calls,
         })
@@ -140,11 +141,11 @@ fn call(part: &AssistantPart, own: bool, names: &mut Names) -> Option<Call> {
     })
 }
 
-/// Adds details for every message, a text under the name it came with only
+/// Adds details and blocks for every message, a text under the name it came with only
 /// to messages with calls: some models demand it there, others refuse it
 /// elsewhere. An empty one is refused by all.
 fn add_reasoning(message: &AssistantMessage, has_calls: bool, out: &mut Map<String, Value>) {
-    let mut details = Vec::new();
+    let (mut details, mut blocks) = (Vec::new(), Vec::new());
     let mut texts: Option<(String, String)> = None;
     for part in &message.parts {
         let AssistantPart::Thinking { text, opaque } = part else {
@@ -154,6 +155,7 @@ fn add_reasoning(message: &AssistantMessage, has_calls: bool, out: &mut Map<Stri
         for detail in kept.details {
             details::merge(&mut details, detail);
         }
+        blocks.extend(kept.blocks);
         if has_calls {
             out.extend(kept.members);
         }
@@ -164,6 +166,9 @@ fn add_reasoning(message: &AssistantMessage, has_calls: bool, out: &mut Map<Stri
         }
     }
     match texts {
+        _ if !blocks.is_empty() => {
+            out.insert("thinking_blocks".to_owned(), Value::Array(blocks));
+        }
         _ if !details.is_empty() => {
             out.insert("reasoning_details".to_owned(), Value::Array(details));
         }

@@ -1,6 +1,7 @@
 //! What errors of the service mean, before and after the response began.
 
 use super::events::{ErrorDetail, ErrorEvent};
+use crate::catalog::overflow;
 use crate::wire::failure::{duration, retry_after, shown, shown_body};
 use crate::wire::{ErrorResponse, HeaderLookup, RateLimitHints};
 use halter_protocol::{ProviderError, ProviderErrorKind};
@@ -87,12 +88,10 @@ fn kind_of(status: Option<u16>, code: Option<&str>, text: &str) -> ProviderError
     if let Some(kind) = code.and_then(kind_of_code) {
         return kind;
     }
-    let text = text.to_ascii_lowercase();
-    let overflow = ["context window", "maximum context length", "context length"]
-        .iter()
-        .any(|words| text.contains(words));
+    let overflow = overflow::is_overflow(text);
     match status {
-        Some(400 | 413 | 422) if overflow => ProviderErrorKind::ContextOverflow,
+        // Gateways report the refusal of the server behind them as their own failure.
+        Some(400 | 413 | 422 | 500..) if overflow => ProviderErrorKind::ContextOverflow,
         Some(401 | 403) => ProviderErrorKind::Authentication,
         Some(413) => ProviderErrorKind::ContextOverflow,
         Some(429) => ProviderErrorKind::RateLimited,
@@ -107,7 +106,9 @@ fn kind_of(status: Option<u16>, code: Option<&str>, text: &str) -> ProviderError
 
 fn kind_of_code(code: &str) -> Option<ProviderErrorKind> {
     Some(match code {
-        "context_length_exceeded" => ProviderErrorKind::ContextOverflow,
+        "context_length_exceeded" | "exceed_context_size_error" | "context_window_exceeded" => {
+            ProviderErrorKind::ContextOverflow
+        }
         "insufficient_quota"
         | "usage_limit_reached"
         | "billing_hard_limit_reached"

@@ -80,6 +80,17 @@ fn each_refusal_has_its_kind() {
             RateLimited,
         ),
         (429, vec![], "rate_limit_error", "monthly limit", Fatal),
+        // Gateways do not say how long to wait.
+        (429, vec![], "rate_limit_error", "slow down", RateLimited),
+        (429, vec![], "", "", RateLimited),
+        // They wrap what the server behind them says.
+        (
+            500,
+            vec![],
+            "api_error",
+            "litellm.BadRequestError: Requested tokens (4109) exceed context window of 2048",
+            ContextOverflow,
+        ),
         (
             429,
             vec![("x-should-retry", "true")],

@@ -4,6 +4,7 @@ mod cancel;
 mod connections;
 mod conversations;
 mod deadlines;
+mod lesser_servers;
 mod network;
 mod provider;
 mod ready_made;

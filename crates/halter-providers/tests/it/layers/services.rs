@@ -44,7 +44,7 @@ fn services() -> Vec<Service> {
             // A limit of rates says when it ends; a cap on spending does not.
             spent: (
                 429,
-                r#"{"type":"error","error":{"type":"rate_limit_error","message":"no"}}"#,
+                r#"{"type":"error","error":{"type":"rate_limit_error","message":"spend limit reached"}}"#,
             ),
             failed_at_once: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n",
         },
