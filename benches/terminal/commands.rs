@@ -8,12 +8,11 @@ use halter_bench::report::{Goal, remark};
 use halter_bench::runtime::{Line, Runtime, request};
 use halter_exec::{CommandSpec, Environment, run};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use terminal_runtime::daemon::{Daemon, Stop};
-use terminal_runtime::settings::Sources;
+use terminal_runtime::settings::{EnvFile, Settings, child_environment};
 use tokio_util::sync::CancellationToken;
 
 /// External programs in a round, and commands of a shell itself.
@@ -244,14 +243,13 @@ fn ballast(mib: u64) -> anyhow::Result<Vec<u8>> {
 /// A runtime in this process, beside so much memory; until it is told to end.
 pub async fn runtime(ballast_mib: u64) -> anyhow::Result<()> {
     let held = ballast(ballast_mib)?;
-    let environment: BTreeMap<_, _> = std::env::vars_os().collect();
-    let sources = Sources::gather(BTreeMap::new(), environment, &std::env::current_dir()?)?;
+    let settings = Settings::from_flags::<String>([])?.completed()?;
     let program = std::env::var_os("HALTER_BENCH_HOLDER").unwrap_or_default();
     let stop = Stop::default();
     let mut asked = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let daemon = Daemon::start(
-        sources.settings()?,
-        sources.child_environment(),
+        settings,
+        child_environment(&EnvFile::default()),
         program.into(),
     )
     .await?;

@@ -166,13 +166,13 @@ impl Daemon {
         if self.service.settings().stdin {
             self.service.reachable_by(DescribedTransport::Stdin {});
         }
-        let Some(directory) = &self.service.settings().discovery_dir else {
+        let Some(directory) = self.service.settings().discovery_place() else {
             return;
         };
         if runtime.transports.is_empty() {
             return;
         }
-        match Registration::announce(directory, &runtime) {
+        match Registration::announce(&directory, &runtime) {
             Ok(registration) => self.registration = Some(registration),
             Err(error) => tracing::warn!(%error, "clients cannot find this runtime by themselves"),
         }

@@ -3,24 +3,36 @@
 use std::io::{self, IsTerminal as _};
 
 use terminal_runtime::daemon::{Daemon, Stop};
-use terminal_runtime::settings::{LogFormat, Settings, Sources};
+use terminal_runtime::settings::{
+    EnvFile, LogFormat, Settings, TOKEN_VARIABLE, Token, child_environment,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::failure::Failure;
+use super::handed_over;
 
 /// The beginning of the name of the control group that the daemon and the
 /// holder move into.
 const GROUP_PREFIX: &str = "terminal-runtime-";
 
-pub fn run(sources: &Sources) -> Result<u8, Failure> {
-    let settings = sources.settings()?;
-    let environment = sources.child_environment();
+pub fn run(mut settings: Settings, file: &EnvFile) -> Result<u8, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(format!("this program cannot find itself: {error}")))?;
+    let in_file = file.setting(TOKEN_VARIABLE).and_then(Token::new);
+    settings.auth_token = handed_over::token(&program)?.or(in_file);
+    let settings = settings.completed()?;
+    let environment = child_environment(file);
     start_log(&settings);
+    for name in file.ignored() {
+        tracing::warn!(
+            name,
+            file = %file.path().display(),
+            "not used: settings count only in a file that --env-file names"
+        );
+    }
     // Before anything is started, and given back after everything has ended.
     let _group = halter_exec::OwnGroup::claim(GROUP_PREFIX);
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,22 +1,21 @@
 //! `exec` and `attach`.
 
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use clap::ArgMatches;
 use terminal_runtime::client::{Client, ClientError, Ending, Follower, OutputEvent};
 use terminal_runtime::protocol::{
     CancelParams, CreateParams, DestroyParams, Encoding, ExecParams, ExecStatus, ResizeParams,
     StreamName, Variables, WriteParams,
 };
-use terminal_runtime::settings::Sources;
+use terminal_runtime::settings::Settings;
 use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
+use super::arguments::ExecArguments;
 use super::failure::Failure;
 use super::status::Screen;
 use super::terminal::RawMode;
@@ -26,20 +25,20 @@ use super::{target, terminal};
 const TIMED_OUT: u8 = 124;
 const CANCELLED: u8 = 130;
 
-pub async fn exec(sources: &Sources, given: &ArgMatches) -> Result<u8, Failure> {
-    let client = target::client(sources)?;
-    let chosen = given.get_one::<String>("session").cloned();
+pub async fn exec(settings: &Settings, given: ExecArguments) -> Result<u8, Failure> {
+    let client = target::client(settings)?;
+    let chosen = given.session.clone();
     let is_ours = chosen.is_none();
     let session = match chosen {
         Some(session) => session,
         None => {
             client
-                .create_session(&new_session(given)?)
+                .create_session(&new_session(&given)?)
                 .await?
                 .session_id
         }
     };
-    let outcome = run_in(&client, given, &session).await;
+    let outcome = run_in(&client, &given, &session).await;
     if is_ours {
         let destroy = DestroyParams {
             session_id: session,
@@ -51,15 +50,15 @@ pub async fn exec(sources: &Sources, given: &ArgMatches) -> Result<u8, Failure> 
     outcome
 }
 
-fn new_session(given: &ArgMatches) -> Result<CreateParams, Failure> {
+fn new_session(given: &ExecArguments) -> Result<CreateParams, Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::new(format!("the current directory cannot be used: {error}")))?;
-    let directory = match given.get_one::<String>("cwd") {
+    let directory = match &given.cwd {
         Some(path) => here.join(path),
         None => here,
     };
     Ok(CreateParams {
-        shell: given.get_one::<String>("shell").cloned(),
+        shell: given.shell.clone(),
         working_dir: Some(directory.to_string_lossy().into_owned()),
         name: Some("terminal-runtime exec".to_owned()),
         timeout_s: Some(0.0),
@@ -67,46 +66,28 @@ fn new_session(given: &ArgMatches) -> Result<CreateParams, Failure> {
     })
 }
 
-fn order(given: &ArgMatches, session: &str) -> Result<ExecParams, Failure> {
-    let words: Vec<String> = given
-        .get_many("words")
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
-    let (command, argv) = match words.as_slice() {
+fn order(given: &ExecArguments, session: &str) -> ExecParams {
+    let (command, argv) = match given.words.as_slice() {
         [line] => (Some(line.clone()), None),
-        _ => (None, Some(words)),
+        words => (None, Some(words.to_vec())),
     };
-    let timeout_s = given
-        .get_one::<String>("timeout")
-        .map(|seconds| seconds.parse::<f64>())
-        .transpose()
-        .map_err(|_| Failure::usage("--timeout must be a number of seconds"))?;
-    let mut variables = BTreeMap::new();
-    for pair in given.get_many::<String>("env").into_iter().flatten() {
-        let (name, value) = pair
-            .split_once('=')
-            .ok_or_else(|| Failure::usage("--env must be NAME=VALUE"))?;
-        variables.insert(name.to_owned(), value.to_owned());
-    }
-    let has_terminal = given.get_flag("tty");
-    Ok(ExecParams {
+    let has_terminal = given.tty;
+    ExecParams {
         session_id: session.to_owned(),
         command,
         argv,
-        timeout_s,
-        env: Variables(variables),
-        exec_id: given.get_one::<String>("exec-id").cloned(),
-        queue: given.get_flag("queue"),
-        open_stdin: given.get_flag("input") && !has_terminal,
+        timeout_s: given.timeout,
+        env: Variables(given.env.iter().cloned().collect()),
+        exec_id: given.exec_id.clone(),
+        queue: given.queue,
+        open_stdin: given.input && !has_terminal,
         pty: has_terminal.then(terminal::size),
         ..ExecParams::default()
-    })
+    }
 }
 
-async fn run_in(client: &Client, given: &ArgMatches, session: &str) -> Result<u8, Failure> {
-    let order = order(given, session)?;
+async fn run_in(client: &Client, given: &ExecArguments, session: &str) -> Result<u8, Failure> {
+    let order = order(given, session);
     let takes_input = order.open_stdin || order.pty.is_some();
     let has_terminal = order.pty.is_some();
     let follower = client.follow_new(order).await?;
@@ -119,10 +100,10 @@ async fn run_in(client: &Client, given: &ArgMatches, session: &str) -> Result<u8
     outcome
 }
 
-pub async fn attach(sources: &Sources, given: &ArgMatches) -> Result<u8, Failure> {
-    let client = target::client(sources)?;
-    let exec_id = match given.get_one::<String>("exec-id") {
-        Some(name) => name.clone(),
+pub async fn attach(settings: &Settings, exec_id: Option<String>) -> Result<u8, Failure> {
+    let client = target::client(settings)?;
+    let exec_id = match exec_id {
+        Some(name) => name,
         None => only_running(&client).await?,
     };
     let follower = client.follow(&exec_id).await?;

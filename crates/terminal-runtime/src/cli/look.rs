@@ -3,7 +3,7 @@
 use serde::Serialize;
 use terminal_runtime::discovery::discover;
 use terminal_runtime::protocol::{DescribedTransport, ExecStatus, SCHEMA};
-use terminal_runtime::settings::Sources;
+use terminal_runtime::settings::Settings;
 
 use super::failure::Failure;
 use super::{print, target};
@@ -41,8 +41,8 @@ fn row(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|&cell| cell.to_owned()).collect()
 }
 
-pub async fn commands(sources: &Sources) -> Result<u8, Failure> {
-    let listing = target::client(sources)?.execs().await?;
+pub async fn commands(settings: &Settings) -> Result<u8, Failure> {
+    let listing = target::client(settings)?.execs().await?;
     let mut rows = vec![row(&["EXEC", "SESSION", "STATE", "STARTED", "COMMAND"])];
     for exec in listing.execs {
         let state = match exec.state {
@@ -63,8 +63,8 @@ pub async fn commands(sources: &Sources) -> Result<u8, Failure> {
     Ok(0)
 }
 
-pub async fn sessions(sources: &Sources) -> Result<u8, Failure> {
-    let listing = target::client(sources)?.sessions().await?;
+pub async fn sessions(settings: &Settings) -> Result<u8, Failure> {
+    let listing = target::client(settings)?.sessions().await?;
     let mut rows = vec![row(&[
         "SESSION",
         "STATE",
@@ -91,8 +91,8 @@ pub async fn sessions(sources: &Sources) -> Result<u8, Failure> {
     Ok(0)
 }
 
-pub fn runtimes(sources: &Sources) -> Result<u8, Failure> {
-    let found = match sources.discovery_dir() {
+pub fn runtimes(settings: &Settings) -> Result<u8, Failure> {
+    let found = match settings.discovery_place() {
         Some(directory) => discover(&directory)?,
         None => {
             return Err(Failure::usage(
@@ -123,12 +123,12 @@ fn place(transport: &DescribedTransport) -> Option<String> {
     }
 }
 
-pub async fn describe(sources: &Sources) -> Result<u8, Failure> {
-    print_json(&target::client(sources)?.describe().await?)
+pub async fn describe(settings: &Settings) -> Result<u8, Failure> {
+    print_json(&target::client(settings)?.describe().await?)
 }
 
-pub async fn ping(sources: &Sources) -> Result<u8, Failure> {
-    let client = target::client(sources)?;
+pub async fn ping(settings: &Settings) -> Result<u8, Failure> {
+    let client = target::client(settings)?;
     let ping = client.ping().await?;
     print(&format!(
         "{}: version {}, up for {} s\n",

@@ -4,31 +4,31 @@ mod arguments;
 mod daemon;
 mod exec;
 mod failure;
+mod handed_over;
 mod look;
 mod status;
 mod target;
 mod terminal;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::ArgMatches;
-use terminal_runtime::settings::{SETTINGS, Sources};
+use terminal_runtime::settings::{EnvFile, Settings, TOKEN_VARIABLE, Token};
 
+use self::arguments::{Arguments, ClientCommand};
 use self::failure::Failure;
 
 /// Parses the command line and does what it says.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
-    let matches = match arguments::command().try_get_matches_from(arguments) {
-        Ok(matches) => matches,
+    let done = match arguments::parse(arguments) {
+        Ok(given) => given.and_then(|(given, file)| dispatch(given, &file)),
         Err(error) => {
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    match dispatch(&matches) {
+    match done {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             let _ = writeln!(std::io::stderr(), "error: {}", failure.message);
@@ -37,45 +37,31 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
-    let given = matches.subcommand().map_or(matches, |(_, given)| given);
-    let sources = gather(matches, given)?;
-    match matches.subcommand() {
-        None => daemon::run(&sources),
-        Some(("exec", given)) => block_on(exec::exec(&sources, given)),
-        Some(("attach", given)) => block_on(exec::attach(&sources, given)),
-        Some(("ps", _)) => block_on(look::commands(&sources)),
-        Some(("sessions", _)) => block_on(look::sessions(&sources)),
-        Some(("describe", _)) => block_on(look::describe(&sources)),
-        Some(("ping", _)) => block_on(look::ping(&sources)),
-        Some(("list", _)) => look::runtimes(&sources),
-        Some(("schema", _)) => look::schema(),
-        Some((other, _)) => Err(Failure::new(format!("`{other}` is no command"))),
+fn dispatch(given: Arguments, file: &EnvFile) -> Result<u8, Failure> {
+    let mut settings = given.settings;
+    let Some(command) = given.command else {
+        return daemon::run(settings, file);
+    };
+    settings.auth_token = token_in_environment();
+    client(&settings, command)
+}
+
+fn client(settings: &Settings, command: ClientCommand) -> Result<u8, Failure> {
+    match command {
+        ClientCommand::Exec(given) => block_on(exec::exec(settings, *given)),
+        ClientCommand::Attach { exec_id } => block_on(exec::attach(settings, exec_id)),
+        ClientCommand::Ps => block_on(look::commands(settings)),
+        ClientCommand::Sessions => block_on(look::sessions(settings)),
+        ClientCommand::Describe => block_on(look::describe(settings)),
+        ClientCommand::Ping => block_on(look::ping(settings)),
+        ClientCommand::List => look::runtimes(settings),
+        ClientCommand::Schema => look::schema(),
     }
 }
 
-/// The settings given on the command line, in the environment and in files.
-fn gather(top: &ArgMatches, given: &ArgMatches) -> Result<Sources, Failure> {
-    let mut flags = BTreeMap::new();
-    for setting in SETTINGS {
-        for matches in [top, given] {
-            let value = matches.try_get_one::<String>(setting.flag).ok().flatten();
-            if let Some(value) = value {
-                flags.insert(setting.flag, value.clone());
-            }
-        }
-    }
-    let directory = std::env::current_dir()
-        .map_err(|error| Failure::new(format!("the current directory cannot be used: {error}")))?;
-    let environment = std::env::vars_os().collect();
-    if top.subcommand().is_none() {
-        return Ok(Sources::gather(flags, environment, &directory)?);
-    }
-    let (sources, complaint) = Sources::gather_for_client(flags, environment, &directory)?;
-    if let Some(complaint) = complaint {
-        let _ = writeln!(std::io::stderr(), "warning: {complaint}");
-    }
-    Ok(sources)
+fn token_in_environment() -> Option<Token> {
+    let text = std::env::var(TOKEN_VARIABLE).ok()?;
+    Token::new(&text)
 }
 
 /// Runs a client to its end. Whatever still reads the terminal is left.

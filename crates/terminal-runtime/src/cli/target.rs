@@ -3,24 +3,24 @@
 use terminal_runtime::client::{Client, Target};
 use terminal_runtime::discovery::{FoundRuntime, discover};
 use terminal_runtime::protocol::DescribedTransport;
-use terminal_runtime::settings::{DEFAULT_SOCKET, Sources};
+use terminal_runtime::settings::{DEFAULT_SOCKET, Settings};
 
 use super::failure::Failure;
 
 /// A client of the runtime that was chosen, or of the only one there is.
-pub fn client(sources: &Sources) -> Result<Client, Failure> {
-    if let Some(path) = sources.chosen_socket() {
+pub fn client(settings: &Settings) -> Result<Client, Failure> {
+    if let Some(path) = &settings.socket {
         return Ok(Client::socket(path));
     }
-    if let Some(address) = sources.chosen_http()? {
-        let token = sources.token()?.ok_or_else(|| {
+    if let Some(address) = settings.http {
+        let token = settings.token()?.ok_or_else(|| {
             Failure::usage(
                 "HTTP needs the runtime's token: set TRL_AUTH_TOKEN or --auth-token-file",
             )
         })?;
         return Ok(Client::new(Target::Http { address, token }));
     }
-    let found = match sources.discovery_dir() {
+    let found = match settings.discovery_place() {
         Some(directory) => discover(&directory)?,
         None => Vec::new(),
     };

@@ -32,6 +32,17 @@ pub enum ClientError {
         /// Where it was looked for.
         target: String,
     },
+    /// Somebody else listens there.
+    #[error(
+        "who listens at {target} is user {owner}, neither root nor you: nothing was sent; \
+         choose another runtime with --socket"
+    )]
+    Stranger {
+        /// Where it was looked for.
+        target: String,
+        /// The number of that user.
+        owner: u32,
+    },
     /// It could not be reached for another reason.
     #[error("the runtime at {target} cannot be reached: {source}")]
     Unreachable {
@@ -62,6 +73,7 @@ impl ClientError {
             Self::NotRunning { .. } => "not_running",
             Self::Stale { .. } => "stale_socket",
             Self::Forbidden { .. } => "forbidden",
+            Self::Stranger { .. } => "stranger",
             Self::Unreachable { .. } => "unreachable",
             Self::Lost { .. } => "connection_lost",
             Self::Refused(_) => "refused",

@@ -15,6 +15,7 @@ use super::Target;
 use super::demux::{Demux, Item};
 use super::error::ClientError;
 use crate::lock::lock;
+use crate::transport::may_connect;
 
 /// What every reply starts with.
 #[derive(serde::Deserialize)]
@@ -49,9 +50,18 @@ impl Drop for Inner {
 }
 
 pub(super) async fn connect(target: &Target, path: &Path) -> Result<UnixStream, ClientError> {
-    UnixStream::connect(path)
-        .await
-        .map_err(|source| ClientError::connecting(target, source))
+    let failed = |source| ClientError::connecting(target, source);
+    let stream = UnixStream::connect(path).await.map_err(failed)?;
+    // Anybody can listen on a path below /tmp, and would be told commands and
+    // variables.
+    let owner = stream.peer_cred().map_err(failed)?.uid();
+    if !may_connect(owner, rustix::process::geteuid().as_raw()) {
+        return Err(ClientError::Stranger {
+            target: target.to_string(),
+            owner,
+        });
+    }
+    Ok(stream)
 }
 
 impl CallLine {

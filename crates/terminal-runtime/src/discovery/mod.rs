@@ -5,8 +5,6 @@
 //! keeps a lock on its file: a file nobody has locked is stale and removed by
 //! whoever meets it.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -66,9 +64,8 @@ impl DiscoveryError {
 /// Where runtimes of this user are written down unless someone chose: in the
 /// user's runtime directory, or else in a directory below `/tmp`.
 #[must_use]
-pub fn default_dir(environment: &BTreeMap<OsString, OsString>) -> PathBuf {
-    let runtime_dir = environment
-        .get(std::ffi::OsStr::new("XDG_RUNTIME_DIR"))
+pub fn default_dir() -> PathBuf {
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute());
     match runtime_dir {

@@ -237,9 +237,9 @@ impl Service {
                 max_request_bytes: crate::limits::MAX_REQUEST_BYTES as u64,
                 max_idle_s: seconds(settings.max_idle),
                 session_ttl_s: seconds(settings.session_ttl),
-                child_memory_bytes: settings.limits.memory_bytes.unwrap_or(0),
-                child_processes: settings.limits.processes.unwrap_or(0),
-                child_cpu_s: settings.limits.cpu_seconds.unwrap_or(0),
+                child_memory_bytes: settings.child_memory_bytes.unwrap_or(0),
+                child_processes: settings.child_nproc.unwrap_or(0),
+                child_cpu_s: settings.child_cpu_sec.unwrap_or(0),
             },
         }
     }

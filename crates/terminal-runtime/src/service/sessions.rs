@@ -139,7 +139,7 @@ impl Service {
     }
 
     fn limits(&self, given: Option<LimitParams>) -> Limits {
-        let defaults = self.inner.settings.limits;
+        let defaults = self.inner.settings.limits();
         let given = given.unwrap_or_default();
         let choose = |given: Option<u64>, default: Option<u64>| match given {
             Some(0) => None,

@@ -8,17 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// A value is not what its setting takes.
-    #[error("{name} (from {source_name}) {problem}")]
-    BadValue {
-        /// The flag or variable.
-        name: String,
-        /// Where it came from.
-        source_name: String,
-        /// What it should be.
-        problem: String,
-    },
-    /// The `.env` file cannot be read.
+    /// The file with variables cannot be read.
     #[error(
         "the file `{path}` with variables cannot be used: {problem}; correct it or choose another with --env-file"
     )]
@@ -58,7 +48,6 @@ impl SettingsError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::BadValue { .. } => "bad_setting",
             Self::EnvFile { .. } => "bad_env_file",
             Self::TokenFile { .. } => "bad_token_file",
             Self::NoToken => "no_token",

@@ -6,7 +6,8 @@ use subtle::ConstantTimeEq as _;
 
 use crate::settings::{Settings, Token};
 
-/// Whether a process of this user may use the socket of that user.
+/// Whether a process of this user is trusted at the other end of a socket: by
+/// the runtime, and by its clients.
 #[must_use]
 pub fn may_connect(peer: u32, own: u32) -> bool {
     peer == own || peer == 0

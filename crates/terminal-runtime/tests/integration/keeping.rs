@@ -1,6 +1,5 @@
 //! What the runtime keeps, and for how long, by a clock of the test's.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,7 +10,7 @@ use terminal_runtime::limits::{
 use terminal_runtime::protocol::{Call, RequestId};
 use terminal_runtime::service::{Answer, Client, Service, core_settings};
 use terminal_runtime::session::{Clock, Moment};
-use terminal_runtime::settings::{Settings, Sources};
+use terminal_runtime::settings::Settings;
 
 use crate::runtime::PROGRAM;
 
@@ -47,8 +46,7 @@ struct Bare {
 impl Bare {
     async fn start(adjust: impl FnOnce(&mut Settings)) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let sources = Sources::gather(BTreeMap::new(), BTreeMap::new(), directory.path()).unwrap();
-        let mut settings = sources.settings().unwrap();
+        let mut settings = Settings::from_flags::<String>([]).unwrap();
         settings.session_max_commands = None;
         adjust(&mut settings);
         let clock = Arc::new(ManualClock {

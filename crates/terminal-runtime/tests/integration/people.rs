@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::gate::Gate;
 use crate::plain::Plain;
 use crate::restart::restarted;
-use crate::runtime::{Runtime, command, processes_with, unique_sleep, until};
+use crate::runtime::{Plan, Runtime, command, processes_with, unique_sleep, until};
 
 fn client(runtime: &Runtime) -> Command {
     let mut command = command(runtime.directory.path());
@@ -36,32 +36,145 @@ fn expect_first(output: &mut ChildStdout, expected: &[u8]) {
     assert_eq!(first, expected);
 }
 
+/// What a client in this directory says; nothing but its directory tells it
+/// which runtime is meant.
+fn found(runtime: &Runtime, words: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = command(runtime.directory.path());
+    command.env_remove("TRL_AUTH_TOKEN");
+    said(&command.args(words).output().unwrap())
+}
+
 #[test]
-fn a_broken_env_file_stops_the_daemon_and_no_client() {
+fn a_client_reads_no_env_file() {
     let runtime = Runtime::start();
     let file = runtime.path(".env");
-    std::fs::write(&file, "this is no variable\nSECRET='open\n").unwrap();
-    let found = |words: &[&str]| {
-        let mut command = command(runtime.directory.path());
-        said(&command.args(words).output().unwrap())
-    };
+    let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    stranger.set_nonblocking(true).unwrap();
+    let address = stranger.local_addr().unwrap();
+    let redirecting = format!(
+        "TRL_HTTP_ADDR={address}\nTRL_AUTH_TOKEN_FILE={}\n",
+        file.display()
+    );
     let hello = (Some(0), "hello\n".to_owned(), String::new());
-    assert_eq!(found(&["exec", "echo hello"]), hello);
-    for words in [&["list"][..], &["ping"], &["ps"], &["describe"]] {
-        let (code, _, error) = found(words);
-        assert_eq!((code, error.as_str()), (Some(0), ""), "{words:?}");
+    for text in [
+        &redirecting,
+        "TRL_SOCKET_PATH=/nowhere\n",
+        "no variable\nSECRET='open\n",
+    ] {
+        std::fs::write(&file, text).unwrap();
+        assert_eq!(found(&runtime, &["exec", "echo hello"]), hello, "{text}");
+        for words in [&["list"][..], &["ping"], &["ps"], &["describe"]] {
+            let (code, _, error) = found(&runtime, words);
+            assert_eq!((code, error.as_str()), (Some(0), ""), "{words:?}");
+        }
     }
-    // What could have said which runtime is meant is worth one line.
-    std::fs::write(&file, "TRL_SOCKET_PATH='/open\n").unwrap();
-    let (code, output, error) = found(&["exec", "echo hello"]);
-    assert_eq!((code, output.as_str()), (Some(0), "hello\n"), "{error}");
+    assert!(stranger.accept().is_err(), "somebody came");
+    // The daemon says what it does not understand.
+    let (code, _, error) = found(&runtime, &["--stdin"]);
+    assert_eq!(code, Some(2), "{error}");
     assert!(
-        error.starts_with("warning: ") && error.contains(".env") && error.contains("line 1"),
+        error.contains(".env") && !error.contains("SECRET"),
         "{error}"
     );
-    assert_eq!(error.lines().count(), 1, "{error}");
-    let (code, _, error) = found(&["--stdin"]);
-    assert_eq!(code, Some(2), "{error}");
+}
+
+#[test]
+fn a_daemon_takes_settings_only_from_a_file_that_was_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "TRL_HTTP_ADDR=0.0.0.0:0\nTRL_INSECURE_NON_LOOPBACK=1\nTRL_AUTH_TOKEN=x\n\
+                TRL_DOCKER_PROGRAM=/evil\nTRL_MAX_SESSIONS=3\nFOR_COMMANDS=yes\n";
+    std::fs::write(directory.path().join(".env"), text).unwrap();
+    let described = |client: &mut Plain| {
+        let described = client.ok("runtime.describe", json!({}));
+        let sessions = described["limits"]["max_sessions"].clone();
+        let addresses = described["transports"].as_array().unwrap().iter();
+        let addresses = addresses.filter_map(|one| one["address"].as_str().map(str::to_owned));
+        (sessions, addresses.collect::<Vec<_>>())
+    };
+    let runtime = Runtime::within(directory, &Plan::default());
+    let mut client = Plain::socket(&runtime.socket());
+    let (sessions, addresses) = described(&mut client);
+    assert_eq!(sessions, 64);
+    assert!(
+        addresses.iter().all(|one| one.starts_with("127.0.0.1:")),
+        "{addresses:?}"
+    );
+    let session = client.session();
+    assert_eq!(
+        client.run(&session, "echo $FOR_COMMANDS")["stdout"],
+        "yes\n"
+    );
+    assert!(
+        runtime.log().contains("TRL_DOCKER_PROGRAM"),
+        "{}",
+        runtime.log()
+    );
+
+    // A flag wins over the environment, and that over the file.
+    let directory = tempfile::tempdir().unwrap();
+    let text = "TRL_MAX_SESSIONS=3\nTRL_SESSION_MAX_COMMANDS=3\nTRL_MAX_IDLE_SEC=3\n";
+    std::fs::write(directory.path().join("chosen"), text).unwrap();
+    let runtime = Runtime::within(
+        directory,
+        &Plan {
+            flags: &["--env-file", "chosen", "--max-sessions", "1"],
+            variables: &[
+                ("TRL_SESSION_MAX_COMMANDS", "2"),
+                ("TRL_SESSION_TTL_SEC", ""),
+            ],
+            ..Plan::default()
+        },
+    );
+    let mut client = Plain::socket(&runtime.socket());
+    let limits = client.ok("runtime.describe", json!({}))["limits"].clone();
+    assert_eq!(
+        [
+            &limits["max_sessions"],
+            &limits["session_max_commands"],
+            &limits["max_idle_s"]
+        ],
+        [&json!(1), &json!(2), &json!(3)]
+    );
+    assert_eq!(limits["session_ttl_s"], 86400, "an empty variable is none");
+}
+
+#[test]
+fn a_client_tells_nothing_to_a_stranger() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: needs to be root");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(directory.path(), open).unwrap();
+    let socket = directory.path().join("trl.sock");
+    let mut stranger = command(directory.path());
+    let mut stranger = stranger
+        .arg("--socket")
+        .arg(&socket)
+        .env("TRL_DISCOVERY_DIR", "none")
+        .stderr(Stdio::null())
+        .uid(65534)
+        .gid(65534)
+        .spawn()
+        .unwrap();
+    until("the socket", || socket.exists());
+    let mut client = command(directory.path());
+    let output = client
+        .arg("--socket")
+        .arg(&socket)
+        .args(["exec", "echo secret"])
+        .output();
+    let (code, shown, error) = said(&output.unwrap());
+    assert_eq!((code, shown.as_str()), (Some(125), ""), "{error}");
+    assert!(
+        error.contains("65534") && error.contains("nothing was sent"),
+        "{error}"
+    );
+    let pid = Pid::from_child(&stranger);
+    kill_process(pid, Signal::TERM).unwrap();
+    stranger.wait().unwrap();
 }
 
 #[test]

@@ -133,6 +133,18 @@ fn planted_secrets_appear_in_no_log_reply_error_or_file() {
         check_files(runtime.directory.path());
         let command_line = fs::read(format!("/proc/{}/cmdline", runtime.pid())).unwrap();
         check("the command line", &String::from_utf8_lossy(&command_line));
+        // Every command can read what the runtime was started with.
+        let command = format!("cat /proc/{}/environ | tr '\\0' '\\n'", runtime.pid());
+        let shown = client.call(
+            "exec.run",
+            json!({"session_id": session, "command": command, "env": {}}),
+        );
+        let shown = shown["data"]["stdout"].as_str().unwrap();
+        assert!(shown.contains("HOME="), "{shown}");
+        assert!(
+            !shown.contains(TOKEN),
+            "the environment shows the token: {shown}"
+        );
     }
 }
 
