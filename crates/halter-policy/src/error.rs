@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 /// What a caller wants to do with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -193,6 +195,21 @@ pub enum PolicyError {
         /// The process asked for.
         pid: i32,
     },
+    /// The process or the system has no descriptor left. Nothing is wrong with
+    /// the path, and every other operation would fail as well.
+    #[error(
+        "cannot {operation} '{}': too many files are open ({source}); \
+         run fewer sessions at once or raise the limit (ulimit -n)",
+        path.display()
+    )]
+    OutOfDescriptors {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The operating system refused.
     #[error("cannot {operation} '{}': {source}{}", path.display(), remedy(source))]
     Io {
@@ -228,6 +245,7 @@ impl PolicyError {
             Self::ShellDisabled => "shell_disabled",
             Self::ShellCommandRejected { .. } => "shell_command_rejected",
             Self::ProcessOutsideTree { .. } => "process_outside_tree",
+            Self::OutOfDescriptors { .. } => "out_of_descriptors",
             Self::Io { .. } => "io",
         }
     }
@@ -255,17 +273,34 @@ impl PolicyError {
             | Self::ReadTooLarge { .. }
             | Self::Changed { .. }
             | Self::AlreadyExists { .. }
+            | Self::OutOfDescriptors { .. }
             | Self::Io { .. } => false,
         }
     }
 
     pub(crate) fn io(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        let (path, source) = (path.to_path_buf(), source.into());
+        if is_out_of_descriptors(&source) {
+            return Self::OutOfDescriptors {
+                operation,
+                path,
+                source,
+            };
+        }
         Self::Io {
             operation,
-            path: path.to_path_buf(),
-            source: source.into(),
+            path,
+            source,
         }
     }
+}
+
+/// Whether the system refused because the process, or the system as a whole,
+/// has no descriptor left.
+#[must_use]
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let exhausted = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+    exhausted.contains(&error.raw_os_error())
 }
 
 /// What to do about a refusal of the system, where that is clear.

@@ -23,7 +23,7 @@ pub use door::{
     BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS, DirHandle, FileDoor,
     Precondition, ReadHandle, WriteTicket, Written, sha256_hex,
 };
-pub use error::{Access, PolicyError};
+pub use error::{Access, PolicyError, is_out_of_descriptors};
 pub use policy::{StandardPolicy, ToolPolicy};
 pub use settings::{PolicySettings, SessionScope};
 pub use shell::ShellJudge;

@@ -1,10 +1,10 @@
 //! The file door: the only way a tool reaches a file.
 //!
 //! A path is checked as spelled, resolved one component at a time from a
-//! directory handle pinned when the session started, checked again as
-//! resolved, and opened relative to the handle it was resolved with. Nothing
-//! is looked up twice by name, so there is no moment at which swapping a link
-//! changes what a check has already said yes to.
+//! handle of the directory that was the root when the session started, checked
+//! again as resolved, and opened relative to the handle it was resolved with.
+//! Nothing is looked up twice by name, so there is no moment at which swapping
+//! a link changes what a check has already said yes to.
 //!
 //! All of it is blocking I/O: async callers run it on a blocking thread.
 
@@ -87,8 +87,10 @@ impl FileDoor {
     /// As [`FileDoor::open_read`], and if the path is no directory.
     pub fn open_dir(&self, path: &Path) -> Result<DirHandle, PolicyError> {
         let spelled = self.admit(path, Access::Read)?;
+        let (root, _) = self.roots.covering(spelled.absolute(), Access::Read)?;
+        let root = root.open_anchor()?;
         match self.resolve(&spelled, Access::Read)? {
-            Found::Directory(directory) => DirHandle::open(&directory, spelled),
+            Found::Directory(directory) => DirHandle::open(&directory, spelled, root),
             Found::Entry(place) if place.kind.is_none() => Err(PolicyError::NotFound {
                 path: spelled.into_original(),
             }),

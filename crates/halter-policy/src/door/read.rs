@@ -5,6 +5,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -186,16 +187,23 @@ pub struct DirHandle {
     directory: OwnedFd,
     resolved: PathBuf,
     spelled: PathBuf,
+    /// Keeps the root open, so that a walk opens it once and not per file.
+    _root: Arc<OwnedFd>,
 }
 
 impl DirHandle {
-    pub(super) fn open(found: &FoundDirectory, spelled: Spelled) -> Result<Self, PolicyError> {
+    pub(super) fn open(
+        found: &FoundDirectory,
+        spelled: Spelled,
+        root: Arc<OwnedFd>,
+    ) -> Result<Self, PolicyError> {
         let directory = kernel::reopen_dir(found.handle.as_fd())
             .map_err(|error| PolicyError::io("open", &found.path, error))?;
         Ok(Self {
             directory,
             resolved: found.path.clone(),
             spelled: spelled.into_original(),
+            _root: root,
         })
     }
 

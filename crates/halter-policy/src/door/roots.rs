@@ -1,9 +1,13 @@
-//! The directories a session may use, pinned when it starts.
+//! The directories a session may use, chosen when it starts.
+//!
+//! A session remembers which directory each root was, and opens it for the time
+//! of an operation: a session that does nothing holds no descriptor, and a
+//! directory put in a root's place later is not taken for it.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
@@ -27,15 +31,24 @@ pub(super) struct Root {
     spelled: PathBuf,
     /// The directory that was there when the session started: the root
     /// itself, or the nearest ancestor of a root that did not exist yet.
-    pinned: Arc<OwnedFd>,
-    /// Where `pinned` is, free of links.
-    pinned_path: PathBuf,
-    /// What is missing between `pinned` and the root.
+    anchor: Anchor,
+    /// What is missing between `anchor` and the root.
     missing: Vec<OsString>,
     writable: bool,
-    /// Others may create entries in `pinned`, so what appears under the name
+    /// Others may create entries in `anchor`, so what appears under the name
     /// of a missing root must be ours.
     shared_anchor: bool,
+}
+
+/// A directory by identity, open only while somebody uses it.
+#[derive(Debug)]
+struct Anchor {
+    /// Where it was found, free of links.
+    path: PathBuf,
+    /// What tells it from another directory at the same path.
+    identity: Stat,
+    /// The handle of the operations that are going on.
+    open: Mutex<Weak<OwnedFd>>,
 }
 
 /// Where a walk below a root starts.
@@ -152,23 +165,25 @@ impl Root {
             return Ok(None);
         }
         let failed = |error| PolicyError::io("open the root", &existing, error);
-        let pinned_path = std::fs::canonicalize(&existing)
+        let path = std::fs::canonicalize(&existing)
             .map_err(|error| PolicyError::io("open the root", &existing, error))?;
-        let pinned = kernel::open_root(&pinned_path).map_err(failed)?;
-        let anchor = rustix::fs::fstat(&pinned).map_err(failed)?;
+        let found = rustix::fs::stat(&path).map_err(failed)?;
         Ok(Some(Self {
             spelled,
-            pinned: Arc::new(pinned),
-            pinned_path,
+            anchor: Anchor {
+                path,
+                identity: found,
+                open: Mutex::default(),
+            },
             missing,
             writable,
-            shared_anchor: others_may_write(&anchor),
+            shared_anchor: others_may_write(&found),
         }))
     }
 
     /// Where the root is, free of links as far as it existed.
     fn real(&self) -> PathBuf {
-        let mut real = self.pinned_path.clone();
+        let mut real = self.anchor.path.clone();
         real.extend(&self.missing);
         real
     }
@@ -183,8 +198,8 @@ impl Root {
     /// started is looked for without following links: one planted in its
     /// place meanwhile does not become a root.
     pub(super) fn base(&self) -> Result<Base, PolicyError> {
-        let mut directory = Arc::clone(&self.pinned);
-        let mut path = self.pinned_path.clone();
+        let mut directory = self.open_anchor()?;
+        let mut path = self.anchor.path.clone();
         for (index, name) in self.missing.iter().enumerate() {
             let entry = kernel::look(directory.as_fd(), name)
                 .map_err(|error| PolicyError::io("open the root", &self.spelled, error))?;
@@ -208,6 +223,32 @@ impl Root {
             }
         }
         Ok(Base::Here { directory, path })
+    }
+
+    /// The handle of the root's directory. As long as it is held, others get
+    /// the same.
+    pub(super) fn open_anchor(&self) -> Result<Arc<OwnedFd>, PolicyError> {
+        let Anchor {
+            path,
+            identity,
+            open,
+        } = &self.anchor;
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = open.upgrade() {
+            return Ok(handle);
+        }
+        let failed = |error: Errno| match error {
+            Errno::NOENT | Errno::NOTDIR => self.unusable("it has been removed"),
+            error => PolicyError::io("open the root", path, error),
+        };
+        let handle = kernel::open_root(path).map_err(failed)?;
+        let found = rustix::fs::fstat(&handle).map_err(failed)?;
+        if (found.st_dev, found.st_ino) != (identity.st_dev, identity.st_ino) {
+            return Err(self.unusable("another directory is in its place"));
+        }
+        let handle = Arc::new(handle);
+        *open = Arc::downgrade(&handle);
+        Ok(handle)
     }
 
     fn unusable(&self, reason: &str) -> PolicyError {

@@ -242,3 +242,69 @@ fn the_directory_a_command_moves_to_changes_no_root() {
     assert_eq!(code(session.read("file")), "not_found");
     assert_eq!(session.read(Path::new("sub").join("file")).unwrap(), "x");
 }
+
+#[test]
+fn another_directory_in_place_of_a_root_is_no_root() {
+    let session = Session::new();
+    session.write("x", "x").unwrap();
+    fs::rename(session.work(""), session.root().join("moved")).unwrap();
+    assert_eq!(code(session.read("x")), "nonexistent_root");
+    fs::create_dir(session.work("")).unwrap();
+    fs::write(session.work("x"), "other").unwrap();
+    assert_eq!(code(session.read("x")), "nonexistent_root");
+    assert_eq!(code(session.write("y", "y")), "nonexistent_root");
+    // The directory itself, back in its place, is the root again.
+    fs::remove_dir_all(session.work("")).unwrap();
+    fs::rename(session.root().join("moved"), session.work("")).unwrap();
+    assert_eq!(session.read("x").unwrap(), "x");
+}
+
+const ALONE: &str = "HALTER_POLICY_TEST_ALONE";
+
+/// Runs in a process of its own: it takes all descriptors away.
+#[test]
+fn idle_sessions_hold_no_descriptor_and_a_lack_of_them_is_named() {
+    let name = "door_roots::idle_sessions_hold_no_descriptor_and_a_lack_of_them_is_named";
+    if std::env::var_os(ALONE).is_none() {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture", "--test-threads=1"])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{told}");
+        return;
+    }
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    let sessions: Vec<Session> = (0..100).map(|_| Session::new()).collect();
+    for session in &sessions {
+        session.write("x", "x").unwrap();
+        assert_eq!(session.read("x").unwrap(), "x");
+    }
+    assert_eq!(open(), before);
+    // While a directory is walked, its root is opened once.
+    let walk = sessions[0].door().open_dir(Path::new(".")).unwrap();
+    let walking = open();
+    let files: Vec<_> = (0..10)
+        .map(|_| sessions[0].door().open_read(Path::new("x")).unwrap())
+        .collect();
+    assert_eq!(open(), walking + files.len());
+    drop((walk, files));
+
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let none = Rlimit {
+        current: Some(0),
+        ..limit
+    };
+    setrlimit(Resource::Nofile, none).unwrap();
+    let read = sessions[1].read("x");
+    let write = sessions[1].write("x", "y");
+    setrlimit(Resource::Nofile, limit).unwrap();
+    for error in [read.unwrap_err(), write.unwrap_err()] {
+        assert_eq!(error.code(), "out_of_descriptors");
+        assert!(!error.is_denial());
+        assert!(error.to_string().contains("ulimit -n"), "{error}");
+    }
+}

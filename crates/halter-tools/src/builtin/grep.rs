@@ -163,6 +163,7 @@ impl Search<'_> {
             match self.context.policy.door().open_read(entry.path()) {
                 Ok(handle) => self.file(handle)?,
                 Err(error) if error.is_denial() => self.collector.skipped.by_policy += 1,
+                Err(error @ PolicyError::OutOfDescriptors { .. }) => return Err(error.into()),
                 Err(_) => self.collector.skipped.unreadable += 1,
             }
         }

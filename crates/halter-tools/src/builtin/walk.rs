@@ -6,7 +6,7 @@ use crate::context::{ToolContext, cancelled};
 use crate::limits::WALK_ENTRIES;
 use anyhow::bail;
 use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
-use halter_policy::ToolPolicy;
+use halter_policy::{ToolPolicy, is_out_of_descriptors};
 use ignore::types::Types;
 use ignore::{DirEntry, WalkBuilder};
 use std::ffi::OsStr;
@@ -92,6 +92,9 @@ impl Walker {
             match entry {
                 Ok(entry) if entry.depth() == 0 => {}
                 Ok(entry) => return Ok(Some(entry)),
+                Err(error) if error.io_error().is_some_and(is_out_of_descriptors) => {
+                    return Err(error.into());
+                }
                 Err(_) => self.unreadable += 1,
             }
         }

@@ -1,10 +1,13 @@
 //! What a harness gives the commands of its sessions.
 
-use crate::support::{directory, one_turn, outcomes};
+use crate::support::{
+    CHILD, bare, directory, is_child, one_turn, outcomes, run, run_turn, session_in, shown,
+};
 use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
 use halter_config::Environment;
 use serde_json::json;
+use std::process::Command;
 use std::sync::Arc;
 
 #[tokio::test]
@@ -52,4 +55,47 @@ async fn commands_see_the_users_environment_without_credentials() {
         assert!(printed.contains(shown), "{shown} in {printed}");
     }
     assert!(!printed.contains("hidden"), "{printed}");
+}
+
+/// Each session works in a directory of its own, and stays open.
+#[tokio::test]
+async fn a_thousand_idle_sessions_fit_into_1024_descriptors() {
+    let test = "commands::a_thousand_idle_sessions_fit_into_1024_descriptors";
+    if !is_child() {
+        let mut command = Command::new("sh");
+        command
+            .args([
+                "-c",
+                "ulimit -n 1024 && exec \"$0\" --exact \"$1\" --nocapture",
+            ])
+            .arg(std::env::current_exe().unwrap())
+            .arg(test)
+            .env(CHILD, "1");
+        let output = run(command, directory(&[]).path(), &[], "");
+        assert!(output.status.success(), "{}", shown(&output));
+        return;
+    }
+    let projects = directory(&[]);
+    let model = FakeProvider::from_fn(|request| {
+        let answered = request
+            .messages
+            .iter()
+            .any(|message| matches!(**message, Message::Tool(_)));
+        match answered {
+            true => Reply::new().text("Done."),
+            false => Reply::new().tool_call("read", json!({"path": "note"})),
+        }
+    });
+    let harness = bare().with_provider(Arc::new(model)).build().await.unwrap();
+    let mut sessions = Vec::new();
+    for number in 0..1_000 {
+        let project = projects.path().join(number.to_string());
+        std::fs::create_dir(&project).unwrap();
+        std::fs::write(project.join("note"), "hello").unwrap();
+        let session = session_in(&harness, &project).await;
+        let events = run_turn(&session, "Read the note").await;
+        let read = outcomes(&events)[0].result.clone();
+        assert!(read.is_ok(), "session {number}: {read:?}");
+        sessions.push(session);
+    }
 }
