@@ -1,6 +1,7 @@
 //! An answer before it takes the shape of a wire.
 
 use crate::conversation::Conversation;
+use crate::look;
 use crate::scenario::select::Selection;
 use crate::scenario::template::Quotes;
 use crate::scenario::{ChatQuirk, Part, Pieces, Step, UnknownKind, Usage};
@@ -60,6 +61,16 @@ impl AnswerCall {
     /// The arguments as sent.
     pub(crate) fn arguments(&self) -> String {
         self.pieces.concat()
+    }
+
+    /// The input of a tool that takes plain text: the only argument if that is
+    /// a string, else what was scripted.
+    pub(crate) fn plain_input(&self) -> Vec<String> {
+        let mut values = self.input.iter().flat_map(Map::values);
+        match (values.next(), values.next()) {
+            (Some(Value::String(text)), None) => cut_into(text, None),
+            _ => self.pieces.clone(),
+        }
     }
 }
 
@@ -137,6 +148,13 @@ impl Answer {
     /// Whether this novelty is asked for.
     pub(crate) fn invents(&self, kind: UnknownKind) -> bool {
         self.unknown.contains(&kind)
+    }
+
+    /// Adds a field that no client knows, where that is asked for.
+    pub(crate) fn add_novel_field(&self, target: &mut Value) {
+        if self.invents(UnknownKind::Field) {
+            look::set(target, "novel_field", serde_json::json!({"since": 2031}));
+        }
     }
 
     /// Whether the Chat server has this quirk.

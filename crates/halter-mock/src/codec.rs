@@ -23,6 +23,9 @@ pub(crate) struct Request<'a> {
     pub counting: bool,
     /// Whether the path asks for a stream.
     pub path_streams: bool,
+    /// Whether names that the service does not know, and signatures that it did
+    /// not issue, are refused.
+    pub strict: bool,
     /// The parsed body; null when there is none.
     pub body: &'a Value,
 }
@@ -167,7 +170,11 @@ impl Frame {
 pub(crate) trait Codec: Sync {
     /// The key of the request, or why the lack of one is refused.
     fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem>;
-    /// What a strict server would refuse.
+    /// The body in the one spelling that the wire's module reads.
+    fn normalize(&self, body: Value) -> Value {
+        body
+    }
+    /// What a server would refuse.
     fn check(&self, request: &Request<'_>) -> Result<(), Problem>;
     /// What the request says.
     fn conversation(&self, request: &Request<'_>) -> Conversation;
@@ -185,6 +192,33 @@ pub(crate) trait Codec: Sync {
     fn model(&self, entry: &ModelEntry) -> Value;
     /// All models.
     fn model_list(&self, entries: &[ModelEntry]) -> Value;
+}
+
+/// Checks the body of a request to generate, as a service that is not strict
+/// does it. For tests of clients that need no service.
+///
+/// # Errors
+///
+/// What the service would refuse the request with.
+pub fn check_body(wire: Wire, model: &str, body: &Value) -> Result<(), String> {
+    let headers = [
+        ("content-type", "application/json"),
+        ("anthropic-version", "2026-10-21"),
+    ];
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let codec = codec(wire);
+    let body = codec.normalize(body.clone());
+    let request = Request {
+        headers: &BTreeMap::from(headers),
+        query: "",
+        path_model: Some(model),
+        dialect: Dialect::Vendor,
+        counting: false,
+        path_streams: false,
+        strict: false,
+        body: &body,
+    };
+    codec.check(&request).map_err(|problem| problem.message)
 }
 
 /// The codec of a wire.

@@ -11,6 +11,7 @@ use crate::scenario::select::{Selection, select};
 use crate::scenario::{Fault, HttpFault, Step};
 use crate::seal;
 use crate::service::Shared;
+use crate::wire::Wire;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -180,6 +181,10 @@ impl Exchange<'_> {
                 ))
             })?
         };
+        let mut body = self.codec.normalize(body);
+        if self.route.wire == Wire::Responses {
+            body = self.shared.stored.resolve(&body)?;
+        }
         let request = Request {
             headers: &self.arrived.headers,
             query: &self.arrived.query,
@@ -187,6 +192,7 @@ impl Exchange<'_> {
             dialect: self.route.dialect,
             counting: *operation == Operation::CountTokens,
             path_streams: self.route.path_streams,
+            strict: self.shared.strict,
             body: &body,
         };
         self.authenticate(&request)?;
@@ -198,6 +204,7 @@ impl Exchange<'_> {
                 let counted = media::input_tokens(request.body, self.arrived.body.len());
                 Ok(self.plain(&self.codec.token_count(counted)))
             }
+            Operation::GetResponse(id) => Ok(self.plain(&self.shared.stored.get(id)?)),
             Operation::ListModels => Ok(self.plain(&self.codec.model_list(&self.shared.models))),
             Operation::GetModel(id) => {
                 let found = self.shared.models.iter().find(|model| model.id == *id);
@@ -285,11 +292,23 @@ impl Exchange<'_> {
         let raw = String::from_utf8_lossy(&self.arrived.body);
         let input = media::input_tokens(request.body, self.arrived.body.len());
         let answer = Answer::compose(&selection, &conversation, &raw, input);
+        if self.route.wire == Wire::Responses && selection.step.fault.is_none() {
+            self.keep_response(request, &answer);
+        }
         let mut reply = self.perform(&selection.step, &answer, request, conversation.streaming);
         reply.chosen = Some((selection.name, selection.step_index));
         reply.streaming = conversation.streaming;
         reply.first_byte = Duration::from_millis(selection.step.delivery.first_byte_ms);
         Ok(reply)
+    }
+
+    /// Keeps the response, unless the request says otherwise.
+    fn keep_response(&self, request: &Request<'_>, answer: &Answer) {
+        if request.body.get("store") != Some(&Value::Bool(false)) {
+            let sent = serde_json::from_slice(&self.arrived.body).unwrap_or_default();
+            let response = self.codec.whole(answer, request);
+            self.shared.stored.keep(&sent, response);
+        }
     }
 
     /// Puts the fault of the first attempts in place of the step's own.

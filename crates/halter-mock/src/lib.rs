@@ -43,9 +43,11 @@ mod route;
 pub mod scenario;
 mod seal;
 pub mod service;
+mod stored;
 pub mod wire;
 
 pub use capture::{CapturedRequest, Outcome};
+pub use codec::check_body;
 pub use error::MockError;
 pub use models::ModelEntry;
 pub use scenario::{Scenario, ScenarioLibrary, Script, Step, Usage, script_schema};

@@ -36,6 +36,10 @@ pub const MAX_DELAY_MS: u64 = 10 * 60 * 1_000;
 /// counts start anew.
 pub const MAX_COUNTED_REQUESTS: usize = 10_000;
 
+/// Responses that are kept for requests that go on from one. The oldest goes
+/// first.
+pub const MAX_STORED_RESPONSES: usize = 1_000;
+
 /// Named gates one service remembers. Opening more of them is refused.
 pub const MAX_GATES: usize = 1_000;
 

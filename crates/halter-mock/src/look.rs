@@ -38,6 +38,18 @@ pub(crate) fn object(body: &Value) -> Result<&Map<String, Value>, Problem> {
         .ok_or_else(|| Problem::invalid("the request body must be a JSON object"))
 }
 
+/// Whether the word is one of these, which are separated by spaces.
+pub(crate) fn is_word(word: &str, words: &str) -> bool {
+    words.split_ascii_whitespace().any(|known| known == word)
+}
+
+/// Sets a member of an object.
+pub(crate) fn set(target: &mut Value, key: &str, value: Value) {
+    if let Some(object) = target.as_object_mut() {
+        object.insert(key.to_owned(), value);
+    }
+}
+
 /// Whether the text is 1 to `max` letters, digits, `_`, `-` or one of `also`.
 pub(crate) fn is_name(text: &str, max: usize, also: &str) -> bool {
     (1..=max).contains(&text.len())

@@ -107,10 +107,7 @@ fn weigh(value: &Value) -> (usize, u64) {
         Value::String(text) if data_url(text).is_some() => (text.len(), 1),
         Value::Array(items) => items.iter().map(weigh).fold((0, 0), sum),
         Value::Object(object) => {
-            let named = ["mimeType", "mime_type"]
-                .iter()
-                .any(|key| object.contains_key(*key))
-                || look::kind(value) == "base64";
+            let named = object.contains_key("mimeType") || look::kind(value) == "base64";
             match object.get("data") {
                 Some(Value::String(data)) if named => (data.len(), 1),
                 _ => object.values().map(weigh).fold((0, 0), sum),

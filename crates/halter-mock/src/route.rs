@@ -3,7 +3,7 @@
 //! | address | is |
 //! |---|---|
 //! | `POST /v1/messages`, `/v1/messages/count_tokens` | Anthropic |
-//! | `POST /v1/responses`, `/v1/responses/input_tokens` | Responses |
+//! | `POST /v1/responses`, `/v1/responses/input_tokens`, `GET /v1/responses/{id}` | Responses |
 //! | `POST /v1/chat/completions` | Chat |
 //! | `POST /v1beta/models/{m}:generateContent`, `:streamGenerateContent?alt=sse`, `:countTokens` | Gemini; also under `/v1` |
 //! | `GET /v1/models[/{id}]` | Anthropic with an `anthropic-version` header, Gemini with `x-goog-api-key`, else Chat |
@@ -24,6 +24,8 @@ pub(crate) enum Operation {
     Generate,
     /// The number of tokens.
     CountTokens,
+    /// A response that was stored.
+    GetResponse(String),
     /// All models.
     ListModels,
     /// One model.
@@ -97,6 +99,7 @@ pub(crate) fn route(method: &str, path: &str, headers: &BTreeMap<String, String>
         ["v1", "messages", "count_tokens"] => (Wire::Anthropic, Operation::CountTokens),
         ["v1", "responses"] => (Wire::Responses, Operation::Generate),
         ["v1", "responses", "input_tokens"] => (Wire::Responses, Operation::CountTokens),
+        ["v1", "responses", id] => (Wire::Responses, Operation::GetResponse((*id).to_owned())),
         ["v1", "chat", "completions"] => (Wire::Chat, Operation::Generate),
         ["v1", "models", rest @ ..] if rest.last().is_some_and(|last| last.contains(':')) => {
             return gemini(found, method, &rest.join("/"));
@@ -143,7 +146,8 @@ fn gemini(mut found: Route, method: &str, rest: &str) -> Route {
 fn fits(method: &str, operation: &Operation) -> bool {
     let wanted = match operation {
         Operation::Generate | Operation::CountTokens | Operation::OpenGate(_) => "POST",
-        Operation::ListModels
+        Operation::GetResponse(_)
+        | Operation::ListModels
         | Operation::GetModel(_)
         | Operation::ShowRequests
         | Operation::ShowScenarios => "GET",

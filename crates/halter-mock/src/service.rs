@@ -9,6 +9,7 @@ use crate::limits::{HEADER_TIMEOUT, MAX_BODY_BYTES, MAX_CONNECTIONS, STOP_GRACE}
 use crate::models::{self, ModelEntry};
 use crate::playback::Stage;
 use crate::scenario::ScenarioLibrary;
+use crate::stored::StoredResponses;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -41,6 +42,10 @@ pub struct ServeOptions {
     /// The only models there are; unset: two made-up ones are listed, and any
     /// name is answered.
     pub models: Option<Vec<ModelEntry>>,
+    /// Whether names that the vendor does not document (fields of the body,
+    /// betas) and signatures that this service did not issue are refused, as the
+    /// vendors do it. Gateways and older servers take them.
+    pub strict: bool,
     /// How large a request may be.
     pub max_body_bytes: usize,
     /// How many connections are served at a time; further ones wait.
@@ -55,6 +60,7 @@ impl Default for ServeOptions {
             default_scenario: None,
             api_key: None,
             models: None,
+            strict: true,
             max_body_bytes: MAX_BODY_BYTES,
             max_connections: MAX_CONNECTIONS,
         }
@@ -69,11 +75,14 @@ pub(crate) struct Shared {
     pub api_key: Option<SecretString>,
     pub models: Vec<ModelEntry>,
     pub only_listed_models: bool,
+    pub strict: bool,
     pub max_body_bytes: usize,
     pub captures: Captures,
     pub gates: Arc<Gates>,
     /// Attempts per request, for `fail_first` alone.
     pub attempts: Attempts,
+    /// Responses that a later request may go on from.
+    pub stored: StoredResponses,
     requests: AtomicU64,
     connections: AtomicU64,
 }
@@ -127,11 +136,13 @@ pub async fn serve(options: ServeOptions) -> Result<MockService, MockError> {
         default_scenario: options.default_scenario,
         api_key: options.api_key,
         only_listed_models: options.models.is_some(),
+        strict: options.strict,
         models: options.models.unwrap_or_else(models::built_in),
         max_body_bytes: options.max_body_bytes,
         captures: Captures::default(),
         gates: Arc::default(),
         attempts: Attempts::default(),
+        stored: StoredResponses::default(),
         requests: AtomicU64::new(0),
         connections: AtomicU64::new(0),
     });

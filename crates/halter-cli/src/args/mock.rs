@@ -1,7 +1,8 @@
 //! The arguments of `halter mock`.
 
 use super::JsonArg;
-use clap::{Args, Subcommand};
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -60,6 +61,15 @@ pub struct MockServeArgs {
         hide_env_values = true
     )]
     pub default: Option<String>,
+    /// Take unknown fields, unknown betas and foreign signatures, as gateways do
+    #[arg(
+        long,
+        env = "HALTER_MOCK_LENIENT",
+        hide_env_values = true,
+        action = ArgAction::SetTrue,
+        value_parser = FalseyValueParser::new()
+    )]
+    pub lenient: bool,
     #[command(flatten)]
     pub json: JsonArg,
 }

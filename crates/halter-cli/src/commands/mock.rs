@@ -25,6 +25,7 @@ async fn serve(context: &mut Context, arguments: MockServeArgs) -> Result<Exit, 
     }
     options.address = arguments.address;
     options.default_scenario = arguments.default;
+    options.strict = !arguments.lenient;
     // Before the address is printed: who reads it may send a signal at once.
     let mut signals = Signals::open()?;
     let service = halter_mock::serve(options).await.map_err(problem)?;

@@ -3,7 +3,8 @@
 use crate::place::{Place, finish};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::Child;
 
 const MINE: &str = "[scenarios.mine]\ndescription = \"Greets.\"\n\
@@ -56,6 +57,28 @@ fn scripts_and_the_default_come_from_the_command_line() {
     let answer = ask(&place, told["base_url"].as_str().unwrap(), "hello");
     assert_eq!(answer, "Hello from a file.");
     stop(child, Signal::INT);
+}
+
+#[test]
+fn unknown_fields_are_taken_where_the_command_line_says_so() {
+    let place = Place::new();
+    let body = r#"{"model":"m","novelty":1,"messages":[{"role":"user","content":"hi"}]}"#;
+    for (arguments, status) in [(&[][..], "400"), (&["--lenient"][..], "200")] {
+        let (child, base_url) = started(&place, arguments);
+        let mut stream = TcpStream::connect(base_url.trim_start_matches("http://")).unwrap();
+        write!(
+            stream,
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: mock\r\nConnection: close\r\n\
+             Authorization: Bearer any\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        assert_eq!(line.split(' ').nth(1), Some(status), "{arguments:?}");
+        stop(child, Signal::INT);
+    }
 }
 
 #[test]

@@ -29,8 +29,8 @@ pub(super) fn whole(answer: &Answer, body: &Value) -> Value {
         "stop_sequence": stop_sequence(answer, body),
         "usage": usage(answer, answer.usage.total_output()),
     });
-    set_if(&mut message, "stop_details", stop_details(&answer.stop));
-    novel_field(answer, &mut message);
+    add_stop_details(&answer.stop, &mut message);
+    answer.add_novel_field(&mut message);
     message
 }
 
@@ -45,7 +45,7 @@ pub(super) fn frames(answer: &Answer, body: &Value) -> Vec<Frame> {
         "stop_sequence": null,
         "usage": usage(answer, 1),
     });
-    novel_field(answer, &mut message);
+    answer.add_novel_field(&mut message);
     let mut frames = vec![frame(
         json!({"type": "message_start", "message": message}),
         Place::Opening,
@@ -61,7 +61,7 @@ pub(super) fn frames(answer: &Answer, body: &Value) -> Vec<Frame> {
         "stop_reason": stop_reason(&answer.stop),
         "stop_sequence": stop_sequence(answer, body),
     });
-    set_if(&mut delta, "stop_details", stop_details(&answer.stop));
+    add_stop_details(&answer.stop, &mut delta);
     frames.push(frame(
         json!({
             "type": "message_delta",
@@ -80,7 +80,7 @@ fn block_frames(answer: &Answer, index: usize, block: Block, frames: &mut Vec<Fr
         Place::Between,
     ));
     for mut delta in block.deltas {
-        novel_field(answer, &mut delta);
+        answer.add_novel_field(&mut delta);
         frames.push(frame(
             json!({"type": "content_block_delta", "index": index, "delta": delta}),
             Place::Delta,
@@ -211,7 +211,7 @@ fn usage(answer: &Answer, output: u64) -> Value {
         "service_tier": "standard",
     });
     if answer.invents(UnknownKind::Usage) {
-        set_if(&mut value, "dream_tokens", Some(json!(7)));
+        look::set(&mut value, "dream_tokens", json!(7));
     }
     value
 }
@@ -229,10 +229,11 @@ fn stop_reason(stop: &Stop) -> &str {
     }
 }
 
-fn stop_details(stop: &Stop) -> Option<Value> {
-    matches!(stop, Stop::Refusal | Stop::ContentFilter).then(|| {
-        json!({"type": "refusal", "category": "general_harms", "explanation": "The mock declines."})
-    })
+fn add_stop_details(stop: &Stop, target: &mut Value) {
+    if matches!(stop, Stop::Refusal | Stop::ContentFilter) {
+        let details = json!({"type": "refusal", "category": "general_harms", "explanation": "The mock declines."});
+        look::set(target, "stop_details", details);
+    }
 }
 
 fn stop_sequence(answer: &Answer, body: &Value) -> Value {
@@ -242,17 +243,5 @@ fn stop_sequence(answer: &Answer, body: &Value) -> Value {
             .cloned()
             .unwrap_or(Value::Null),
         _ => Value::Null,
-    }
-}
-
-fn set_if(target: &mut Value, key: &str, value: Option<Value>) {
-    if let (Some(object), Some(value)) = (target.as_object_mut(), value) {
-        object.insert(key.to_owned(), value);
-    }
-}
-
-fn novel_field(answer: &Answer, target: &mut Value) {
-    if answer.invents(UnknownKind::Field) {
-        set_if(target, "novel_field", Some(json!({"since": 2031})));
     }
 }

@@ -9,7 +9,8 @@ use crate::seal;
 use crate::wire::Dialect;
 use serde_json::{Map, Value, json};
 
-pub(super) fn whole(answer: &Answer, dialect: Dialect) -> Value {
+pub(super) fn whole(answer: &Answer, request: &Request<'_>) -> Value {
+    let dialect = request.dialect;
     let style = reasoning::style(answer, dialect);
     let mut message = Map::new();
     message.insert("role".to_owned(), json!("assistant"));
@@ -40,6 +41,11 @@ pub(super) fn whole(answer: &Answer, dialect: Dialect) -> Value {
     let calls: Vec<_> = answer
         .calls()
         .map(|call| {
+            if is_custom(request.body, &call.name) {
+                let made = json!({"name": call.name, "input": call.plain_input().concat()});
+                let id = call_id(answer, call, owed.as_deref());
+                return json!({"id": id, "type": "custom", "custom": made});
+            }
             json!({
                 "id": call_id(answer, call, owed.as_deref()),
                 "type": "function",
@@ -66,9 +72,9 @@ pub(super) fn whole(answer: &Answer, dialect: Dialect) -> Value {
         }],
     });
     if !answer.has(ChatQuirk::NoUsage) {
-        set(&mut completion, "usage", usage(answer, dialect));
+        look::set(&mut completion, "usage", usage(answer, dialect));
     }
-    novel_field(answer, &mut completion);
+    answer.add_novel_field(&mut completion);
     completion
 }
 
@@ -124,6 +130,9 @@ pub(super) fn frames(answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
                 .collect(),
             AnswerPart::Thinking(pieces) => reasoning::fields(style, pieces, &answer.model),
             AnswerPart::Redacted => Vec::new(),
+            AnswerPart::Call(call) if is_custom(request.body, &call.name) => {
+                custom_deltas(call, &call_id(answer, call, owed.as_deref()))
+            }
             AnswerPart::Call(call) => call_deltas(answer, call, owed.as_deref()),
         };
         for delta in deltas {
@@ -153,12 +162,12 @@ fn closing_frames(answer: &Answer, request: &Request<'_>, frames: &mut Vec<Frame
         }]),
     );
     if let (true, Some(usage)) = (on_choice, &usage) {
-        set(&mut last, "usage", usage.clone());
+        look::set(&mut last, "usage", usage.clone());
     }
     frames.push(Frame::data(&last, Place::Closing));
     if let (false, Some(usage)) = (on_choice, usage) {
         let mut chunk = base(answer, json!([]));
-        set(&mut chunk, "usage", usage);
+        look::set(&mut chunk, "usage", usage);
         frames.push(Frame::data(&chunk, Place::Closing));
     }
     if !answer.has(ChatQuirk::MissingDone) {
@@ -175,7 +184,7 @@ fn chunk(answer: &Answer, delta: Value, finish: Value, place: Place) -> Frame {
         answer,
         json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]),
     );
-    novel_field(answer, &mut chunk);
+    answer.add_novel_field(&mut chunk);
     Frame::data(&chunk, place)
 }
 
@@ -200,6 +209,30 @@ fn arguments(answer: &Answer, call: &AnswerCall) -> Value {
         Some(input) if input.is_empty() && answer.has(ChatQuirk::EmptyArguments) => json!(""),
         _ => json!(call.arguments()),
     }
+}
+
+/// Whether the request offers a tool of this name that takes plain text.
+fn is_custom(body: &Value, name: &str) -> bool {
+    let mut tools = look::items(body, "tools").iter();
+    tools.any(|tool| {
+        let custom = tool.get("custom");
+        custom.and_then(|custom| look::text(custom, "name")) == Some(name)
+    })
+}
+
+fn custom_deltas(call: &AnswerCall, id: &str) -> Vec<Value> {
+    let first = json!({
+        "index": call.number, "id": id, "type": "custom",
+        "custom": {"name": call.name, "input": ""},
+    });
+    let rest = call.plain_input();
+    let rest = rest
+        .iter()
+        .map(|piece| json!({"index": call.number, "custom": {"input": piece}}));
+    std::iter::once(first)
+        .chain(rest)
+        .map(|fragment| json!({"tool_calls": [fragment]}))
+        .collect()
 }
 
 fn call_deltas(answer: &Answer, call: &AnswerCall, owed: Option<&str>) -> Vec<Value> {
@@ -276,23 +309,11 @@ fn usage(answer: &Answer, dialect: Dialect) -> Value {
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     });
     if dialect == Dialect::OpenRouter {
-        set(&mut value, "cost", json!(0.00042));
-        set(&mut value, "is_byok", json!(false));
+        look::set(&mut value, "cost", json!(0.00042));
+        look::set(&mut value, "is_byok", json!(false));
     }
     if answer.invents(UnknownKind::Usage) {
-        set(&mut value, "dream_tokens", json!(7));
+        look::set(&mut value, "dream_tokens", json!(7));
     }
     value
-}
-
-fn set(target: &mut Value, key: &str, value: Value) {
-    if let Some(object) = target.as_object_mut() {
-        object.insert(key.to_owned(), value);
-    }
-}
-
-fn novel_field(answer: &Answer, target: &mut Value) {
-    if answer.invents(UnknownKind::Field) {
-        set(target, "novel_field", json!({"since": 2031}));
-    }
 }

@@ -1,6 +1,6 @@
 //! What a strict Chat server refuses.
 
-use super::reasoning;
+use super::{definition, reasoning};
 use crate::codec::{Problem, Request};
 use crate::look::{self, AllRequired};
 use crate::media;
@@ -12,55 +12,21 @@ use crate::wire::Dialect;
 use serde_json::Value;
 use std::collections::HashSet;
 
-const FIELDS: [&str; 37] = [
-    "model",
-    "messages",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "stream",
-    "stream_options",
-    "max_tokens",
-    "max_completion_tokens",
-    "temperature",
-    "top_p",
-    "n",
-    "stop",
-    "seed",
-    "user",
-    "store",
-    "metadata",
-    "response_format",
-    "reasoning_effort",
-    "verbosity",
-    "frequency_penalty",
-    "presence_penalty",
-    "logit_bias",
-    "logprobs",
-    "top_logprobs",
-    "modalities",
-    "audio",
-    "prediction",
-    "service_tier",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "web_search_options",
-    "functions",
-    "function_call",
-    "moderation",
-];
+const FIELDS: &str = "model messages tools tool_choice parallel_tool_calls stream stream_options \
+    max_tokens max_completion_tokens temperature top_p n stop seed user store metadata \
+    response_format reasoning_effort verbosity frequency_penalty presence_penalty \
+    logit_bias logprobs top_logprobs modalities audio prediction service_tier \
+    prompt_cache_key prompt_cache_options prompt_cache_retention safety_identifier \
+    web_search_options functions function_call moderation";
 
 pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     check_content_type(request)?;
     let body = request.body;
     let object = look::object(body)?;
     // Other servers have fields of their own.
-    if request.dialect == Dialect::Vendor
-        && let Some(field) = object
-            .keys()
-            .find(|field| !FIELDS.contains(&field.as_str()))
+    if request.strict
+        && request.dialect == Dialect::Vendor
+        && let Some(field) = object.keys().find(|field| !look::is_word(field, FIELDS))
     {
         return Err(Problem::invalid(format!(
             "Unrecognized request argument supplied: {field}"
@@ -151,11 +117,8 @@ fn check_tools(body: &Value) -> Result<(), Problem> {
         }
     };
     for (index, tool) in tools.iter().enumerate() {
-        if look::kind(tool) != "function" {
-            continue;
-        }
-        let at = format!("tools[{index}].function");
-        let function = tool.get("function").ok_or_else(|| missing(&at))?;
+        let at = format!("tools[{index}].{}", look::kind(tool));
+        let function = definition(tool).ok_or_else(|| missing(&at))?;
         let name = look::text(function, "name").ok_or_else(|| missing(&format!("{at}.name")))?;
         if !look::is_name(name, 64, "") {
             return Err(bad_value(
@@ -292,14 +255,15 @@ fn check_assistant(message: &Value, at: &str, model: &str) -> Result<(), Problem
         let id = look::text(call, "id")
             .filter(|id| !id.is_empty())
             .ok_or_else(|| missing(&format!("{at}.id")))?;
-        if look::kind(call) != "function" {
-            return Err(missing(&format!("{at}.type")));
-        }
-        let function = call.get("function").unwrap_or(&Value::Null);
-        for key in ["name", "arguments"] {
-            if look::text(function, key).is_none() {
-                return Err(bad_type(&format!("{at}.function.{key}"), "a string"));
-            }
+        let kind = look::kind(call);
+        let keys = match kind {
+            "function" => ["name", "arguments"],
+            "custom" => ["name", "input"],
+            _ => return Err(missing(&format!("{at}.type"))),
+        };
+        let made = definition(call).unwrap_or(&Value::Null);
+        if let Some(key) = keys.iter().find(|key| look::text(made, key).is_none()) {
+            return Err(bad_type(&format!("{at}.{kind}.{key}"), "a string"));
         }
         if reasoning::lacks(message, id, model) {
             return Err(bad_value(

@@ -30,7 +30,7 @@ impl Codec for Chat {
     }
 
     fn whole(&self, answer: &Answer, request: &Request<'_>) -> Value {
-        answer::whole(answer, request.dialect)
+        answer::whole(answer, request)
     }
 
     fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
@@ -67,9 +67,14 @@ impl Codec for Chat {
     }
 }
 
+/// What a tool or a call is about, under the name of its type.
+fn definition(tool: &Value) -> Option<&Value> {
+    tool.get(look::kind(tool))
+}
+
 fn conversation(body: &Value) -> Conversation {
     let mut conversation =
-        Conversation::of_body(body, |tool| look::text(tool.get("function")?, "name"));
+        Conversation::of_body(body, |tool| look::text(definition(tool)?, "name"));
     for message in look::items(body, "messages") {
         let (text, images) = look::content(message.get("content"));
         match look::text(message, "role") {

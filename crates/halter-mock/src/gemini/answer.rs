@@ -81,7 +81,7 @@ fn parts_of(answer: &Answer, body: &Value, merge: Merge) -> Vec<(Value, Place)> 
             AnswerPart::Text(pieces) => {
                 for piece in merged(pieces, merge) {
                     let mut part = json!({"text": piece});
-                    novel_field(answer, &mut part);
+                    answer.add_novel_field(&mut part);
                     parts.push((part, Place::Delta));
                 }
             }
@@ -121,8 +121,8 @@ fn call_part(answer: &Answer, number: usize, name: &str, args: Value) -> Value {
         (number == 0 && signs(&answer.model)).then(|| call_signature(&answer.model, name, &args));
     let id = seal::call_id("", &answer.model, None, &answer.request, number);
     let mut part = json!({"functionCall": {"id": id, "name": name, "args": args}});
-    if let (Some(signature), Some(object)) = (signature, part.as_object_mut()) {
-        object.insert("thoughtSignature".to_owned(), json!(signature));
+    if let Some(signature) = signature {
+        look::set(&mut part, "thoughtSignature", json!(signature));
     }
     part
 }
@@ -142,19 +142,18 @@ fn envelope(answer: &Answer, candidate: Option<Value>, output: u64) -> Value {
         "candidatesTokenCount": output,
         "totalTokenCount": usage.total_input().saturating_add(output).saturating_add(reasoning),
     });
-    if let Some(object) = metadata.as_object_mut() {
-        if usage.cache_read > 0 {
-            object.insert(
-                "cachedContentTokenCount".to_owned(),
-                json!(usage.cache_read),
-            );
-        }
-        if reasoning > 0 {
-            object.insert("thoughtsTokenCount".to_owned(), json!(reasoning));
-        }
-        if answer.invents(UnknownKind::Usage) {
-            object.insert("dreamTokenCount".to_owned(), json!(7));
-        }
+    if usage.cache_read > 0 {
+        look::set(
+            &mut metadata,
+            "cachedContentTokenCount",
+            json!(usage.cache_read),
+        );
+    }
+    if reasoning > 0 {
+        look::set(&mut metadata, "thoughtsTokenCount", json!(reasoning));
+    }
+    if answer.invents(UnknownKind::Usage) {
+        look::set(&mut metadata, "dreamTokenCount", json!(7));
     }
     let mut response = json!({
         "candidates": candidate.into_iter().collect::<Vec<_>>(),
@@ -162,7 +161,7 @@ fn envelope(answer: &Answer, candidate: Option<Value>, output: u64) -> Value {
         "modelVersion": answer.model,
         "responseId": answer.id(""),
     });
-    novel_field(answer, &mut response);
+    answer.add_novel_field(&mut response);
     response
 }
 
@@ -190,11 +189,5 @@ fn finish_reason(answer: &Answer) -> &str {
         Stop::Refusal => "PROHIBITED_CONTENT",
         Stop::ContentFilter => "SAFETY",
         Stop::Other(word) => word,
-    }
-}
-
-fn novel_field(answer: &Answer, target: &mut Value) {
-    if let (true, Some(object)) = (answer.invents(UnknownKind::Field), target.as_object_mut()) {
-        object.insert("novelField".to_owned(), json!({"since": 2031}));
     }
 }

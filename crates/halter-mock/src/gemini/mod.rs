@@ -29,6 +29,14 @@ impl Codec for Gemini {
             })
     }
 
+    fn normalize(&self, body: Value) -> Value {
+        let mut body = camel_case(body);
+        if let Some(contents) = body.get_mut("contents").and_then(Value::as_array_mut) {
+            merge_neighbours(contents);
+        }
+        body
+    }
+
     fn check(&self, request: &Request<'_>) -> Result<(), Problem> {
         check::check(request)
     }
@@ -165,34 +173,80 @@ fn conversation(request: &Request<'_>) -> Conversation {
     conversation
 }
 
-/// Bytes in a part. The service takes members in both spellings, and its own
-/// SDK sends these in either.
-fn inline_data(part: &Value) -> Option<&Value> {
-    look::present(part, "inlineData").or_else(|| look::present(part, "inline_data"))
+/// Members whose content is the client's own.
+const FREE_FORM: &str = "args response parametersJsonSchema responseJsonSchema \
+    responseFormat enum required default example labels";
+
+/// The body with its members in camel case: the service takes both spellings.
+/// The names of properties, and what is the client's own, stay as they are.
+fn camel_case(body: Value) -> Value {
+    match body {
+        Value::Array(items) => items.into_iter().map(camel_case).collect(),
+        Value::Object(object) => {
+            let members = object.into_iter().map(|(key, value)| {
+                let key = camel_case_name(&key);
+                let value = match value {
+                    Value::Object(properties) if key == "properties" => properties
+                        .into_iter()
+                        .map(|(name, schema)| (name, camel_case(schema)))
+                        .collect(),
+                    value if look::is_word(&key, FREE_FORM) => value,
+                    value => camel_case(value),
+                };
+                (key, value)
+            });
+            Value::Object(members.collect())
+        }
+        other => other,
+    }
 }
 
-fn file_data(part: &Value) -> Option<&Value> {
-    look::present(part, "fileData").or_else(|| look::present(part, "file_data"))
+fn camel_case_name(name: &str) -> String {
+    let mut parts = name.split('_');
+    let mut joined = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (first, rest) = part.split_at_checked(1).unwrap_or(("_", part));
+        joined.push_str(&first.to_ascii_uppercase());
+        joined.push_str(rest);
+    }
+    joined
 }
 
-/// The type of the bytes.
-fn mime_type(media: &Value) -> Option<&str> {
-    look::text(media, "mimeType").or_else(|| look::text(media, "mime_type"))
+fn media_of(part: &Value) -> Option<&Value> {
+    look::present(part, "inlineData").or_else(|| look::present(part, "fileData"))
 }
 
 fn images(parts: &[Value]) -> usize {
     parts
         .iter()
-        .filter_map(|part| inline_data(part).or_else(|| file_data(part)))
-        .filter(|media| mime_type(media).is_some_and(|kind| kind.starts_with("image/")))
+        .filter_map(media_of)
+        .filter(|media| {
+            look::text(media, "mimeType").is_some_and(|kind| kind.starts_with("image/"))
+        })
         .count()
 }
 
-/// By convention the value is under `output`, `result` or `error`.
+/// Joins neighbouring turns of the model: a client may send each chunk of a
+/// stream as a turn of its own.
+fn merge_neighbours(contents: &mut Vec<Value>) {
+    contents.dedup_by(|later, earlier| {
+        let same = role(earlier) == "model" && role(later) == "model";
+        let lists = (later.get_mut("parts"), earlier.get_mut("parts"));
+        match lists {
+            (Some(Value::Array(more)), Some(Value::Array(parts))) if same => {
+                parts.append(more);
+                true
+            }
+            _ => false,
+        }
+    });
+}
+
+/// By convention the value is under `output`, `result`, `error` or `content`.
 fn result(part: &Value) -> ToolResult {
     let answer = part.get("functionResponse").unwrap_or(&Value::Null);
     let response = answer.get("response").unwrap_or(&Value::Null);
-    let value = ["output", "result", "error"]
+    let value = ["output", "result", "error", "content"]
         .iter()
         .find_map(|key| response.get(key))
         .unwrap_or(response);

@@ -1,6 +1,6 @@
 //! Answers as output items and as events.
 
-use crate::answer::{Answer, AnswerPart, CREATED, Stop};
+use crate::answer::{Answer, AnswerCall, AnswerPart, CREATED, Stop};
 use crate::codec::{Frame, Place};
 use crate::look;
 use crate::scenario::UnknownKind;
@@ -62,6 +62,7 @@ enum Filling {
     Refusal(Vec<String>),
     Summary(Vec<String>),
     Arguments(Vec<String>),
+    CustomInput(Vec<String>),
     Nothing,
 }
 
@@ -105,7 +106,7 @@ fn response(answer: &Answer, body: &Value, output: Option<Vec<Value>>) -> Value 
         "model": answer.model,
         "output": output.unwrap_or_default(),
         "parallel_tool_calls": echo("parallel_tool_calls", json!(true)),
-        "previous_response_id": null,
+        "previous_response_id": look::text(body, "previous_response_id"),
         "reasoning": echo("reasoning", json!({"effort": null, "summary": null})),
         "store": echo("store", json!(true)),
         "temperature": echo("temperature", json!(1.0)),
@@ -116,7 +117,7 @@ fn response(answer: &Answer, body: &Value, output: Option<Vec<Value>>) -> Value 
         "truncation": echo("truncation", json!("disabled")),
         "usage": if finished { usage(answer) } else { Value::Null },
     });
-    novel_field(answer, &mut response);
+    answer.add_novel_field(&mut response);
     response
 }
 
@@ -151,8 +152,8 @@ fn usage(answer: &Answer) -> Value {
         "output_tokens_details": {"reasoning_tokens": usage.reasoning},
         "total_tokens": usage.total_input().saturating_add(usage.total_output()),
     });
-    if let (true, Some(object)) = (answer.invents(UnknownKind::Usage), value.as_object_mut()) {
-        object.insert("dream_tokens".to_owned(), json!(7));
+    if answer.invents(UnknownKind::Usage) {
+        look::set(&mut value, "dream_tokens", json!(7));
     }
     value
 }
@@ -190,6 +191,10 @@ fn items(answer: &Answer, body: &Value) -> Vec<Item> {
                     &answer.request,
                     call.number,
                 );
+                if is_custom(body, &call.name) {
+                    items.push(custom_item(&id("ctc_"), &call_id, call, status));
+                    continue;
+                }
                 let item = |status: &str, arguments: &str| {
                     json!({
                         "id": id("fc_"),
@@ -217,6 +222,34 @@ fn items(answer: &Answer, body: &Value) -> Vec<Item> {
         });
     }
     items
+}
+
+/// Whether the request offers a tool of this name that takes plain text.
+fn is_custom(body: &Value, name: &str) -> bool {
+    let is_it =
+        |tool: &Value| look::kind(tool) == "custom" && look::text(tool, "name") == Some(name);
+    let inner = |tool: &Value| look::items(tool, "tools").iter().any(is_it);
+    let mut tools = look::items(body, "tools").iter();
+    tools.any(|tool| is_it(tool) || inner(tool))
+}
+
+fn custom_item(id: &str, call_id: &str, call: &AnswerCall, status: &str) -> Item {
+    let item = |status: &str, input: &str| {
+        json!({
+            "id": id,
+            "type": "custom_tool_call",
+            "status": status,
+            "call_id": call_id,
+            "name": call.name,
+            "input": input,
+        })
+    };
+    let pieces = call.plain_input();
+    Item {
+        whole: item(status, &pieces.concat()),
+        added: item("in_progress", ""),
+        filling: Filling::CustomInput(pieces),
+    }
 }
 
 fn text_item(answer: &Answer, id: &str, pieces: &[String], status: &str) -> Item {
@@ -250,16 +283,12 @@ fn reasoning_item(answer: &Answer, id: &str, pieces: &[String], encrypted: bool)
         json!([{"type": "summary_text", "text": text}])
     };
     let mut whole = json!({"id": id, "type": "reasoning", "summary": summary});
-    if let (true, Some(object)) = (encrypted, whole.as_object_mut()) {
-        object.insert(
-            "encrypted_content".to_owned(),
-            json!(seal::sign(&answer.model, &["reasoning", id, &text])),
-        );
-    }
     let mut added = json!({"id": id, "type": "reasoning", "summary": []});
-    if let (true, Some(object)) = (encrypted, added.as_object_mut()) {
+    if encrypted {
+        let sealed = seal::sign(&answer.model, &["reasoning", id, &text]);
+        look::set(&mut whole, "encrypted_content", json!(sealed));
         // Only the finished item carries the content that must be kept.
-        object.insert("encrypted_content".to_owned(), json!("not-yet"));
+        look::set(&mut added, "encrypted_content", json!("not-yet"));
     }
     Item {
         whole,
@@ -277,7 +306,14 @@ fn item_frames(answer: &Answer, index: usize, item: &Item, stream: &mut Stream) 
         Filling::Refusal(pieces) => content_frames(answer, index, id, pieces, true, stream),
         Filling::Summary(pieces) if pieces.is_empty() => {}
         Filling::Summary(pieces) => summary_frames(index, id, pieces, stream),
-        Filling::Arguments(pieces) => argument_frames(index, id, item, pieces, stream),
+        Filling::Arguments(pieces) => {
+            let name = "response.function_call_arguments";
+            call_frames(name, "arguments", index, item, pieces, stream);
+        }
+        Filling::CustomInput(pieces) => {
+            let name = "response.custom_tool_call_input";
+            call_frames(name, "input", index, item, pieces, stream);
+        }
         Filling::Nothing => {}
     }
     let done = json!({"output_index": index, "item": item.whole});
@@ -293,11 +329,9 @@ fn content_frames(
     stream: &mut Stream,
 ) {
     let place = |mut fields: Value| {
-        if let Some(object) = fields.as_object_mut() {
-            object.insert("item_id".to_owned(), json!(id));
-            object.insert("output_index".to_owned(), json!(index));
-            object.insert("content_index".to_owned(), json!(0));
-        }
+        look::set(&mut fields, "item_id", json!(id));
+        look::set(&mut fields, "output_index", json!(index));
+        look::set(&mut fields, "content_index", json!(0));
         fields
     };
     let name = if refused {
@@ -309,7 +343,7 @@ fn content_frames(
     stream.push("response.content_part.added", added, Place::Between);
     for piece in pieces {
         let mut delta = place(json!({"delta": piece, "logprobs": [], "obfuscation": "xyz"}));
-        novel_field(answer, &mut delta);
+        answer.add_novel_field(&mut delta);
         stream.push(&format!("{name}.delta"), delta, Place::Delta);
     }
     let text = pieces.concat();
@@ -326,9 +360,7 @@ fn content_frames(
 fn summary_frames(index: usize, id: &str, pieces: &[String], stream: &mut Stream) {
     let place = |key: &str, value: Value| {
         let mut fields = json!({"item_id": id, "output_index": index, "summary_index": 0});
-        if let Some(object) = fields.as_object_mut() {
-            object.insert(key.to_owned(), value);
-        }
+        look::set(&mut fields, key, value);
         fields
     };
     let part = |text: &str| place("part", json!({"type": "summary_text", "text": text}));
@@ -351,33 +383,27 @@ fn summary_frames(index: usize, id: &str, pieces: &[String], stream: &mut Stream
     );
 }
 
-fn argument_frames(index: usize, id: &str, item: &Item, pieces: &[String], stream: &mut Stream) {
+fn call_frames(
+    name: &str,
+    key: &str,
+    index: usize,
+    item: &Item,
+    pieces: &[String],
+    stream: &mut Stream,
+) {
+    let id = item.whole.get("id");
     for piece in pieces {
         let delta = json!({"item_id": id, "output_index": index, "delta": piece});
-        stream.push(
-            "response.function_call_arguments.delta",
-            delta,
-            Place::Delta,
-        );
+        stream.push(&format!("{name}.delta"), delta, Place::Delta);
     }
-    // A call that was cut off has no finished arguments.
+    // A call that was cut off has no end.
     if look::text(&item.whole, "status") != Some("incomplete") {
         let done = json!({
             "item_id": id,
             "output_index": index,
             "name": item.whole.get("name"),
-            "arguments": pieces.concat(),
+            key: pieces.concat(),
         });
-        stream.push(
-            "response.function_call_arguments.done",
-            done,
-            Place::Between,
-        );
-    }
-}
-
-fn novel_field(answer: &Answer, target: &mut Value) {
-    if let (true, Some(object)) = (answer.invents(UnknownKind::Field), target.as_object_mut()) {
-        object.insert("novel_field".to_owned(), json!({"since": 2031}));
+        stream.push(&format!("{name}.done"), done, Place::Between);
     }
 }

@@ -106,18 +106,18 @@ fn continued(conversation: &Conversation, library: &ScenarioLibrary) -> Option<(
         .filter(|(name, _)| library.get(name).is_some_and(|found| found.continues))
 }
 
-/// The last `mock:NAME` word of a text.
-fn token(text: &str) -> Option<String> {
-    text.split_whitespace()
-        .rev()
-        .find_map(|word| word.strip_prefix(TOKEN))
-        .map(|name| {
-            name.trim_end_matches(|letter: char| {
-                !letter.is_ascii_alphanumeric() && letter != '_' && letter != '-'
-            })
-            .to_owned()
-        })
-        .filter(|name| !name.is_empty())
+/// The last `mock:NAME` of a text, perhaps behind a quote, a bracket or a tag.
+pub(super) fn token(text: &str) -> Option<String> {
+    let in_name = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+    text.rmatch_indices(TOKEN).find_map(|(start, _)| {
+        let (before, after) = text.split_at_checked(start)?;
+        let after = after.strip_prefix(TOKEN)?;
+        let end = after.find(|letter| !in_name(letter)).unwrap_or(after.len());
+        let name = after.get(..end).filter(|name| !name.is_empty())?;
+        // Not the end of a longer word, and no host with a port.
+        let starts_here = !before.ends_with(|letter| in_name(letter) || "./@".contains(letter));
+        starts_here.then(|| name.to_owned())
+    })
 }
 
 fn by_phrase(conversation: &Conversation, library: &ScenarioLibrary) -> Option<(String, usize)> {
@@ -199,6 +199,22 @@ mod tests {
             results(),
         ];
         assert_eq!(chosen(turns), ("a".into(), 2));
+    }
+
+    #[test]
+    fn a_name_is_found_behind_quotes_brackets_and_tags() {
+        for text in [
+            "say \"mock:a\"",
+            "'mock:a'",
+            "(mock:a)",
+            "<task>mock:a</task>",
+            r#"{"prompt":"mock:a path=x"}"#,
+        ] {
+            assert_eq!(chosen(vec![user(text)]), ("a".into(), 0), "{text}");
+        }
+        for text in ["http://mock:80/", "hammock:a", "mock:", "it is mock: a"] {
+            assert_eq!(chosen(vec![user(text)]).0, "default", "{text}");
+        }
     }
 
     #[test]

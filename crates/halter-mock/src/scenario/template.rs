@@ -1,8 +1,12 @@
 //! Quotations from the request in scripted text: the table is in the
 //! documentation of the module above.
 
+use super::select::token;
 use crate::conversation::{Conversation, Turn};
 use serde_json::{Map, Value};
+
+/// What may stand around the words of a prompt.
+const QUOTES: [char; 4] = ['"', '\'', '`', '\\'];
 
 /// What a template may quote.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +86,7 @@ impl Quotes<'_> {
         let words: Vec<_> = self
             .anchor_text()?
             .split_whitespace()
-            .filter(|word| !word.starts_with("mock:"))
+            .filter(|word| token(word).is_none())
             .collect();
         Some(words.join(" "))
     }
@@ -95,6 +99,7 @@ impl Quotes<'_> {
         self.anchor_text()
             .into_iter()
             .flat_map(str::split_whitespace)
+            .map(|word| word.trim_matches(QUOTES))
             .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
             .or(default)
             .map(str::to_owned)

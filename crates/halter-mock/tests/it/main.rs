@@ -11,6 +11,7 @@
 mod answers;
 mod checks;
 mod client;
+mod clients;
 mod faults;
 mod scenarios;
 mod sdk;

@@ -13,42 +13,45 @@ const STRICT_VERSION: &str = "2026-10-21";
 /// The version before it, still served.
 const OLD_VERSION: &str = "2023-06-01";
 
-const FIELDS: [&str; 20] = [
-    "model",
-    "max_tokens",
-    "messages",
-    "system",
-    "tools",
-    "tool_choice",
-    "thinking",
-    "output_config",
-    "cache_control",
-    "stop_sequences",
-    "metadata",
-    "service_tier",
-    "speed",
-    "inference_geo",
-    "container",
-    "diagnostics",
-    "user_profile_id",
-    "stream",
-    "output_format",
-    "betas",
-];
-const SAMPLING_FIELDS: [&str; 3] = ["temperature", "top_p", "top_k"];
-const BETA_FIELDS: [&str; 6] = [
-    "context_management",
-    "compaction",
-    "mcp_servers",
-    "fallbacks",
-    "fallback_credit_token",
-    "thread",
-];
+const FIELDS: &str = "model max_tokens messages system tools tool_choice thinking output_config \
+    cache_control stop_sequences metadata service_tier speed inference_geo container \
+    diagnostics user_profile_id stream output_format betas";
+const SAMPLING_FIELDS: &str = "temperature top_p top_k";
+const BETA_FIELDS: &str =
+    "context_management compaction mcp_servers fallbacks fallback_credit_token thread";
+
+/// The betas that the vendor's SDKs and well-known clients name.
+const BETAS: &str = "advanced-tool-use-2025-11-20 advisor-tool-2026-03-01 afk-mode-2026-01-31 \
+    agent-memory-2026-07-22 cache-diagnosis-2026-04-07 claude-code-20250219 \
+    code-execution-2025-05-22 code-execution-2025-08-25 code-execution-web-tools-2026-02-09 \
+    compact-2026-01-12 compact-2026-09-04 computer-use-2024-10-22 computer-use-2025-01-24 \
+    computer-use-2025-11-24 context-1m-2025-08-07 context-hint-2026-04-09 \
+    context-management-2025-06-27 dangerous-tool-use-2026-09-03 dev-full-thinking-2025-05-14 \
+    effort-2025-11-24 extended-cache-ttl-2025-04-11 fallback-credit-2026-06-01 \
+    fallback-credit-2026-07-01 fast-mode-2026-02-01 files-api-2025-04-14 \
+    fine-grained-tool-streaming-2025-05-14 inline-tools-2026-09-15 \
+    interleaved-thinking-2025-05-14 managed-agents-2026-04-01 mcp-client-2025-04-04 \
+    mcp-client-2025-11-20 mcp-client-2026-09-15 message-batches-2024-09-24 \
+    message-threads-2026-08-12 mid-conversation-output-config-2026-07-01 \
+    mid-conversation-system-2026-04-07 mid-conversation-system-clear-at-2026-08-21 \
+    mid-conversation-tool-changes-2026-07-01 model-context-window-exceeded-2025-08-26 \
+    oauth-2025-04-20 output-128k-2025-02-19 output-300k-2026-03-24 pdfs-2024-09-25 \
+    prompt-caching-2024-07-31 prompt-caching-scope-2026-01-05 redact-thinking-2026-02-12 \
+    server-side-fallback-2026-06-01 server-side-fallback-2026-07-01 skills-2025-10-02 \
+    structured-outputs-2025-11-13 structured-outputs-2025-12-15 \
+    summarize-connector-text-2026-03-13 task-budgets-2026-03-13 \
+    thinking-binding-controls-2026-08-01 thinking-display-updates-2026-08-18 \
+    thinking-token-count-2026-05-13 token-counting-2024-11-01 \
+    token-efficient-tools-2025-02-19 tool-examples-2025-10-29 tool-search-tool-2025-10-19 \
+    user-profiles-2026-03-24 user-profiles-2026-08-18 user-profiles-2026-09-04 \
+    web-fetch-2025-09-10 web-search-2025-03-05";
 
 pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     let version = check_headers(request)?;
     let body = request.body;
+    check_betas(request)?;
     check_fields(request, version)?;
+    check_thread(body)?;
     match look::text(body, "model") {
         Some(model) if !model.is_empty() => {}
         _ => return Err(required("model")),
@@ -60,7 +63,7 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     check_output_config(body)?;
     check_system(body)?;
     tools::check(body)?;
-    messages::check(body, version)?;
+    messages::check(request, version)?;
     cache::check(body)
 }
 
@@ -83,12 +86,44 @@ fn check_headers<'a>(request: &Request<'a>) -> Result<&'a str, Problem> {
     }
 }
 
+fn check_betas(request: &Request<'_>) -> Result<(), Problem> {
+    let named = request.header("anthropic-beta").unwrap_or_default();
+    let mut unknown = named
+        .split(',')
+        .map(str::trim)
+        .filter(|beta| request.strict && !beta.is_empty() && !look::is_word(beta, BETAS));
+    match unknown.next() {
+        Some(beta) => Err(Problem::invalid(format!(
+            "Unexpected value(s) `{beta}` for the `anthropic-beta` header. Please consult our documentation or try again without the header."
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The service keeps no threads. A client that is told so by this code sends
+/// the whole conversation in a new thread.
+fn check_thread(body: &Value) -> Result<(), Problem> {
+    let thread = look::present(body, "thread");
+    match thread.map(look::kind) {
+        None | Some("create") => Ok(()),
+        Some("continue") => Err(
+            Problem::new(404, "The thread was not found or has expired.")
+                .with_code("thread_not_found"),
+        ),
+        Some(_) => Err(Problem::invalid(
+            "thread.type: Input should be 'create' or 'continue'",
+        )),
+    }
+}
+
 fn check_fields(request: &Request<'_>, version: &str) -> Result<(), Problem> {
     for field in look::object(request.body)?.keys() {
         let field = field.as_str();
-        let allowed = FIELDS.contains(&field)
-            || (SAMPLING_FIELDS.contains(&field) && version == OLD_VERSION)
-            || (BETA_FIELDS.contains(&field) && request.header("anthropic-beta").is_some());
+        let sampling = look::is_word(field, SAMPLING_FIELDS);
+        let allowed = look::is_word(field, FIELDS)
+            || (!request.strict && !sampling)
+            || (sampling && version == OLD_VERSION)
+            || (look::is_word(field, BETA_FIELDS) && request.header("anthropic-beta").is_some());
         if !allowed {
             return Err(extra(field));
         }

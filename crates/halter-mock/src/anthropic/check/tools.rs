@@ -6,19 +6,8 @@ use crate::look::{self, AllRequired};
 use serde_json::Value;
 use std::collections::HashSet;
 
-const FIELDS: [&str; 11] = [
-    "name",
-    "description",
-    "input_schema",
-    "type",
-    "cache_control",
-    "strict",
-    "defer_loading",
-    "eager_input_streaming",
-    "input_examples",
-    "allowed_callers",
-    "output_schema",
-];
+const FIELDS: &str = "name description input_schema type cache_control strict defer_loading \
+    eager_input_streaming input_examples allowed_callers output_schema";
 
 /// Strict tools one request may hold.
 const MAX_STRICT_TOOLS: usize = 20;
@@ -60,10 +49,7 @@ fn check_custom(index: usize, tool: &Value) -> Result<(), Problem> {
             "tools.{index}: Input should be an object"
         )));
     };
-    if let Some(field) = fields
-        .keys()
-        .find(|field| !FIELDS.contains(&field.as_str()))
-    {
+    if let Some(field) = fields.keys().find(|field| !look::is_word(field, FIELDS)) {
         return Err(extra(&format!("tools.{index}.custom.{field}")));
     }
     let name =

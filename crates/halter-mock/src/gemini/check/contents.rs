@@ -3,7 +3,7 @@
 
 use crate::codec::Problem;
 use crate::gemini::answer::{call_signature, signs};
-use crate::gemini::{file_data, inline_data, is_response, mime_type, role};
+use crate::gemini::{is_response, media_of, role};
 use crate::look;
 use crate::media::{self, Fault};
 use crate::seal;
@@ -25,24 +25,14 @@ const INLINE: [&str; 6] = [
 /// Types of bytes in a response, besides text.
 const IN_RESPONSES: [&str; 4] = ["image/png", "image/jpeg", "image/webp", media::PDF];
 
-/// What a part may be. The first three describe another.
-const KINDS: [&str; 13] = [
-    "thought",
-    "thoughtSignature",
-    "videoMetadata",
-    "text",
-    "functionCall",
-    "functionResponse",
-    "inlineData",
-    "fileData",
-    "executableCode",
-    "codeExecutionResult",
-    "toolCall",
-    "toolResponse",
-    "mediaResolution",
-];
+/// What a part may be.
+const DATA: &str = "text functionCall functionResponse inlineData fileData executableCode \
+    codeExecutionResult toolCall toolResponse mediaResolution";
 
-pub(super) fn check(contents: &[Value], model: &str) -> Result<(), Problem> {
+/// What describes the data of a part.
+const DESCRIPTIONS: &str = "thought thoughtSignature videoMetadata";
+
+pub(super) fn check(contents: &[Value], model: &str, strict: bool) -> Result<(), Problem> {
     if contents.is_empty() {
         return Err(Problem::invalid(
             "* GenerateContentRequest.contents: contents is not specified",
@@ -50,6 +40,9 @@ pub(super) fn check(contents: &[Value], model: &str) -> Result<(), Problem> {
     }
     for (index, content) in contents.iter().enumerate() {
         check_parts(index, content, model)?;
+        if strict {
+            check_signatures(index, content, model)?;
+        }
     }
     if contents.last().map(role) == Some("model") {
         return Err(Problem::invalid(
@@ -74,28 +67,39 @@ fn check_parts(index: usize, content: &Value, model: &str) -> Result<(), Problem
         let at = format!("contents[{index}].parts[{place}]");
         check_part(part, &at, role(content))?;
         check_media(part, &at, model)?;
-        check_signature(part, &at, model)?;
+    }
+    Ok(())
+}
+
+/// Every signature that is there is this service's and belongs to its part.
+fn check_signatures(index: usize, content: &Value, model: &str) -> Result<(), Problem> {
+    for (place, part) in look::items(content, "parts").iter().enumerate() {
+        if !has_own_signature(part, model) {
+            return Err(Problem::invalid(format!(
+                "Invalid thought signature at contents[{index}].parts[{place}]."
+            )));
+        }
     }
     Ok(())
 }
 
 fn check_part(part: &Value, at: &str, role: &str) -> Result<(), Problem> {
-    let data: Vec<_> = KINDS
-        .iter()
-        .skip(3)
+    let data = DATA
+        .split_ascii_whitespace()
         .filter(|kind| look::present(part, kind).is_some())
-        .collect();
+        .count();
+    let is_known = |key: &str| look::is_word(key, DATA) || look::is_word(key, DESCRIPTIONS);
     // A new kind of part that the service sent comes back in a model's turn.
     let novel = role == "model"
         && part
             .as_object()
-            .is_some_and(|part| part.keys().any(|key| !KINDS.contains(&key.as_str())));
-    if data.is_empty() && !novel {
+            .is_some_and(|part| part.keys().any(|key| !is_known(key)));
+    if data == 0 && !novel {
         return Err(Problem::invalid(format!(
             "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field"
         )));
     }
-    if data.len() > 1 {
+    if data > 1 {
         return Err(Problem::invalid(format!(
             "Invalid value at '{at}' (oneof), oneof field 'data' is already set."
         )));
@@ -125,7 +129,7 @@ fn check_media(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
     }
     for (place, part) in inside.iter().enumerate() {
         let at = format!("{at}.function_response.parts[{place}]");
-        if inline_data(part).or_else(|| file_data(part)).is_none() {
+        if media_of(part).is_none() {
             return Err(Problem::invalid(format!(
                 "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field"
             )));
@@ -136,10 +140,10 @@ fn check_media(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
 }
 
 fn check_inline(part: &Value, at: &str, model: &str, taken: &[&str]) -> Result<(), Problem> {
-    let Some(inline) = inline_data(part) else {
+    let Some(inline) = look::present(part, "inlineData") else {
         return Ok(());
     };
-    let media_type = mime_type(inline).unwrap_or_default();
+    let media_type = look::text(inline, "mimeType").unwrap_or_default();
     if media_type.starts_with("image/") && media::is_text_only(model) {
         return Err(Problem::invalid(format!(
             "Image input modality is not enabled for models/{model}"
@@ -186,15 +190,14 @@ fn check_function_shapes(part: &Value, at: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A signature that is there is this service's and belongs to its part.
-fn check_signature(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
+fn has_own_signature(part: &Value, model: &str) -> bool {
     let Some(signature) = look::text(part, "thoughtSignature") else {
-        return Ok(());
+        return true;
     };
     let skipped = signature == SKIP_VALIDATION;
     // Both alphabets of base64 are the same bytes.
     let signature = signature.replace('-', "+").replace('_', "/");
-    let valid = match look::present(part, "functionCall") {
+    match look::present(part, "functionCall") {
         _ if skipped => true,
         Some(call) => {
             let empty = Value::Object(serde_json::Map::new());
@@ -203,13 +206,6 @@ fn check_signature(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
             signature == call_signature(model, name, args)
         }
         None => seal::is_opaque(&signature, model),
-    };
-    if valid {
-        Ok(())
-    } else {
-        Err(Problem::invalid(format!(
-            "Invalid thought signature at {at}."
-        )))
     }
 }
 
@@ -232,9 +228,13 @@ fn check_pairs(contents: &[Value]) -> Result<(), Problem> {
         if open.len() != responses.len() {
             return Err(unequal());
         }
+        // Results without ids belong to the calls in their order.
+        let by_id = responses
+            .iter()
+            .any(|response| look::text(response, "id").is_some());
         for (call, response) in open.iter().zip(&responses) {
             let matches = |key: &str| call.get(key) == response.get(key);
-            if !matches("name") || (look::text(call, "id").is_some() && !matches("id")) {
+            if !matches("name") || (by_id && !matches("id")) {
                 return Err(Problem::invalid(
                     "Please ensure that the function responses are in the order of the function calls, with the same ids and names.",
                 ));

@@ -8,44 +8,14 @@ use crate::look;
 use serde_json::Value;
 use std::collections::HashSet;
 
-const FIELDS: [&str; 9] = [
-    "contents",
-    "systemInstruction",
-    "tools",
-    "toolConfig",
-    "generationConfig",
-    "cachedContent",
-    "safetySettings",
-    "serviceTier",
-    "store",
-];
-const COUNT_FIELDS: [&str; 2] = ["generateContentRequest", "model"];
-const CONFIG_FIELDS: [&str; 24] = [
-    "maxOutputTokens",
-    "temperature",
-    "topP",
-    "topK",
-    "stopSequences",
-    "candidateCount",
-    "responseMimeType",
-    "responseJsonSchema",
-    "responseSchema",
-    "responseModalities",
-    "responseFormat",
-    "thinkingConfig",
-    "mediaResolution",
-    "seed",
-    "presencePenalty",
-    "frequencyPenalty",
-    "responseLogprobs",
-    "logprobs",
-    "speechConfig",
-    "imageConfig",
-    "audioTimestamp",
-    "enableEnhancedCivicAnswers",
-    "routingConfig",
-    "modelConfig",
-];
+const FIELDS: &str = "contents systemInstruction tools toolConfig generationConfig cachedContent \
+    safetySettings serviceTier store";
+const COUNT_FIELDS: &str = "generateContentRequest model";
+const CONFIG_FIELDS: &str = "maxOutputTokens temperature topP topK stopSequences candidateCount responseMimeType \
+    responseJsonSchema responseSchema responseModalities responseFormat thinkingConfig \
+    mediaResolution seed presencePenalty frequencyPenalty responseLogprobs logprobs \
+    speechConfig imageConfig audioTimestamp enableEnhancedCivicAnswers routingConfig \
+    modelConfig";
 
 pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     let is_json = request
@@ -56,13 +26,13 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     }
     if let Some(field) = look::object(request.body)?.keys().find(|field| {
         let field = field.as_str();
-        let counts = request.counting && COUNT_FIELDS.contains(&field);
-        !counts && !FIELDS.contains(&field)
+        let counts = request.counting && look::is_word(field, COUNT_FIELDS);
+        request.strict && !counts && !look::is_word(field, FIELDS)
     }) {
         return Err(unknown_name(field, ""));
     }
     let body = generation(request.body);
-    check_config(body)?;
+    check_config(request, body)?;
     check_tools(body)?;
     if let Some(instruction) = look::present(body, "systemInstruction")
         && look::items(instruction, "parts").is_empty()
@@ -72,7 +42,7 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
         ));
     }
     let model = request.path_model.unwrap_or_default();
-    contents::check(look::items(body, "contents"), model)
+    contents::check(look::items(body, "contents"), model, request.strict)
 }
 
 fn unknown_name(name: &str, at: &str) -> Problem {
@@ -86,14 +56,14 @@ fn unknown_name(name: &str, at: &str) -> Problem {
     ))
 }
 
-fn check_config(body: &Value) -> Result<(), Problem> {
+fn check_config(request: &Request<'_>, body: &Value) -> Result<(), Problem> {
     let Some(config) = look::present(body, "generationConfig") else {
         return Ok(());
     };
     let unknown = config.as_object().and_then(|config| {
         config
             .keys()
-            .find(|field| !CONFIG_FIELDS.contains(&field.as_str()))
+            .find(|field| request.strict && !look::is_word(field, CONFIG_FIELDS))
     });
     if let Some(field) = unknown {
         return Err(unknown_name(field, "generation_config"));
@@ -181,36 +151,13 @@ fn check_tools(body: &Value) -> Result<(), Problem> {
 
 /// `parameters` takes a subset of OpenAPI, not JSON Schema.
 fn check_plain_schema(schema: &Value, at: &str) -> Result<(), Problem> {
-    const KEYS: [&str; 24] = [
-        "type",
-        "format",
-        "title",
-        "description",
-        "nullable",
-        "enum",
-        "maxItems",
-        "minItems",
-        "properties",
-        "required",
-        "minProperties",
-        "maxProperties",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "example",
-        "anyOf",
-        "propertyOrdering",
-        "default",
-        "items",
-        "minimum",
-        "maximum",
-        "additionalProperties",
-        "prefixItems",
-    ];
+    const KEYS: &str = "type format title description nullable enum maxItems minItems properties required \
+    minProperties maxProperties minLength maxLength pattern example anyOf \
+    propertyOrdering default items minimum maximum additionalProperties prefixItems";
     let Some(object) = schema.as_object() else {
         return Err(Problem::invalid(format!("Invalid value at '{at}'.")));
     };
-    if let Some(key) = object.keys().find(|key| !KEYS.contains(&key.as_str())) {
+    if let Some(key) = object.keys().find(|key| !look::is_word(key, KEYS)) {
         return Err(unknown_name(key, at));
     }
     let kinds = [

@@ -1,6 +1,6 @@
 //! Input items: shapes, pairs of calls and outputs, reasoning as it was.
 
-use crate::codec::Problem;
+use crate::codec::{Problem, Request};
 use crate::look;
 use crate::media;
 use crate::openai::{bad_value, check_file, check_image_url, missing, no_images};
@@ -9,14 +9,14 @@ use crate::seal;
 use serde_json::Value;
 use std::collections::HashSet;
 
-pub(super) fn check(input: &[Value], body: &Value, model: &str) -> Result<(), Problem> {
+pub(super) fn check(input: &[Value], request: &Request<'_>, model: &str) -> Result<(), Problem> {
     if input.is_empty() {
         return Err(missing("input"));
     }
     for (index, item) in input.iter().enumerate() {
         check_item(item, &format!("input[{index}]"), model)?;
         if look::kind(item) == "reasoning" {
-            check_reasoning(item, input.get(index + 1), body, model)?;
+            check_reasoning(item, input.get(index + 1), request, model)?;
         }
     }
     check_pairs(input, "function_call")?;
@@ -44,10 +44,6 @@ fn check_item(item: &Value, at: &str, model: &str) -> Result<(), Problem> {
         "function_call_output" | "custom_tool_call_output" => {
             need("call_id")?;
             check_output(item, at, model)
-        }
-        "item_reference" => {
-            let id = look::text(item, "id").unwrap_or_default();
-            Err(Problem::new(404, format!("Item with id '{id}' not found.")).at("input"))
         }
         _ => Ok(()),
     }
@@ -131,7 +127,7 @@ fn check_media(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
 fn check_reasoning(
     item: &Value,
     next: Option<&Value>,
-    body: &Value,
+    request: &Request<'_>,
     model: &str,
 ) -> Result<(), Problem> {
     let id = look::text(item, "id").unwrap_or_default();
@@ -143,7 +139,7 @@ fn check_reasoning(
     }
     let Some(encrypted) = look::text(item, "encrypted_content") else {
         // Without the content the server would need to have stored the item.
-        return if body.get("store") == Some(&Value::Bool(false)) {
+        return if request.body.get("store") == Some(&Value::Bool(false)) {
             Err(Problem::new(
                 404,
                 format!("Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input."),
@@ -157,7 +153,8 @@ fn check_reasoning(
         .iter()
         .filter_map(|part| look::text(part, "text"))
         .collect();
-    if seal::is_signed(encrypted, model, &["reasoning", id, &summary]) {
+    let is_foreign = !request.strict && !encrypted.is_empty();
+    if is_foreign || seal::is_signed(encrypted, model, &["reasoning", id, &summary]) {
         Ok(())
     } else {
         Err(Problem::invalid(format!(
@@ -218,12 +215,12 @@ fn check_reasoning_kept(input: &[Value], model: &str) -> Result<(), Problem> {
             "reasoning" => thought
                 .get_or_insert_default()
                 .push_str(look::text(item, "id").unwrap_or_default()),
-            "function_call" => {
+            kind @ ("function_call" | "custom_tool_call") => {
                 let call_id = look::text(item, "call_id").unwrap_or_default();
                 if seal::lacks_thought(call_id, model, thought.as_deref()) {
                     let id = look::text(item, "id").unwrap_or(call_id);
                     return Err(Problem::invalid(format!(
-                        "Item '{id}' of type 'function_call' was provided without its required 'reasoning' item."
+                        "Item '{id}' of type '{kind}' was provided without its required 'reasoning' item."
                     ))
                     .at("input"));
                 }

@@ -10,42 +10,12 @@ use crate::openai::{
 };
 use serde_json::Value;
 
-const FIELDS: [&str; 34] = [
-    "model",
-    "input",
-    "instructions",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "max_output_tokens",
-    "max_tool_calls",
-    "reasoning",
-    "include",
-    "store",
-    "previous_response_id",
-    "conversation",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "text",
-    "service_tier",
-    "truncation",
-    "context_management",
-    "background",
-    "metadata",
-    "safety_identifier",
-    "stream",
-    "stream_options",
-    "temperature",
-    "top_p",
-    "top_logprobs",
-    "moderation",
-    "image",
-    "prompt",
-    "user",
-    "provider",
-    "models",
-];
+const FIELDS: &str = "model input instructions tools tool_choice parallel_tool_calls max_output_tokens \
+    max_tool_calls reasoning include store previous_response_id conversation \
+    prompt_cache_key prompt_cache_options prompt_cache_retention text service_tier \
+    truncation context_management background metadata safety_identifier stream \
+    stream_options temperature top_p top_logprobs moderation image prompt user provider \
+    models client_metadata";
 
 /// The least output a request may ask for.
 const MIN_OUTPUT_TOKENS: u64 = 16;
@@ -55,7 +25,7 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     let body = request.body;
     if let Some(field) = look::object(body)?
         .keys()
-        .find(|field| !FIELDS.contains(&field.as_str()))
+        .find(|field| request.strict && !look::is_word(field, FIELDS))
     {
         return Err(unknown(field));
     }
@@ -69,7 +39,7 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     match look::present(body, "input") {
         None => return Err(missing("input")),
         Some(Value::String(_)) => {}
-        Some(Value::Array(input)) => items::check(input, body, model)?,
+        Some(Value::Array(input)) => items::check(input, request, model)?,
         Some(_) => return Err(bad_type("input", "a string or an array of items")),
     }
     check_marks(body)
@@ -162,23 +132,20 @@ fn bad_schema(at: &str, reason: &str) -> Problem {
         .with_code("invalid_function_parameters")
 }
 
-/// The service keeps no responses, so nothing can be continued from one.
+/// No conversation can be made here, so none is found.
 fn check_stored_state(body: &Value) -> Result<(), Problem> {
-    let previous = look::text(body, "previous_response_id");
-    if previous.is_some() && look::present(body, "conversation").is_some() {
+    let Some(conversation) = look::present(body, "conversation") else {
+        return Ok(());
+    };
+    if look::text(body, "previous_response_id").is_some() {
         return Err(bad_value(
             "previous_response_id",
             "'previous_response_id' and 'conversation' are mutually exclusive.",
         ));
     }
-    match previous {
-        None => Ok(()),
-        Some(id) => Err(
-            Problem::invalid(format!("Previous response with id '{id}' not found."))
-                .at("previous_response_id")
-                .with_code("previous_response_not_found"),
-        ),
-    }
+    let id = conversation.as_str().or(look::text(conversation, "id"));
+    let id = id.unwrap_or_default();
+    Err(Problem::new(404, format!("Conversation with id '{id}' not found.")).at("conversation"))
 }
 
 fn check_marks(body: &Value) -> Result<(), Problem> {

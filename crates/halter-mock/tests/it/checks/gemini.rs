@@ -23,7 +23,7 @@ async fn gemini_checks_fields_and_tools() {
             "Unknown name \\\"novelty\\\"",
         ),
         (
-            with(&|body| body["system_instruction"] = json!({})),
+            with(&|body| body["systemInstructions"] = json!({})),
             400,
             "Unknown name",
         ),

@@ -62,16 +62,6 @@ async fn responses_checks_fields_and_tools() {
             "'input'",
         ),
         (
-            with(&|body| body["previous_response_id"] = json!("resp_1")),
-            400,
-            "previous_response_not_found",
-        ),
-        (
-            with(&|body| body["input"] = json!([{"type": "item_reference", "id": "msg_1"}])),
-            404,
-            "not found",
-        ),
-        (
             with(&|body| {
                 body["input"] =
                     json!([{"role": "user", "content": [{"type": "output_text", "text": "x"}]}])
