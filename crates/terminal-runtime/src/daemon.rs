@@ -10,14 +10,12 @@ use std::time::Duration;
 
 use halter_exec::Environment;
 use rustix::fs::{FlockOperation, flock};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::discovery::Registration;
 use crate::exec::CoreError;
 use crate::inherited::when_free;
-use crate::limits::MAX_CONNECTIONS;
 use crate::private_dir::{PrivateDirError, private_dir};
 use crate::protocol::DescribedTransport;
 use crate::service::{Service, core_settings};
@@ -189,21 +187,12 @@ impl Daemon {
             registration,
         } = self;
         let accepting = CancellationToken::new();
-        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut transports = JoinSet::new();
         if let Some(unix) = unix {
-            transports.spawn(unix.serve(
-                service.clone(),
-                Arc::clone(&connections),
-                accepting.clone(),
-            ));
+            transports.spawn(unix.serve(service.clone(), accepting.clone()));
         }
         if let Some(http) = http {
-            transports.spawn(http.serve(
-                service.clone(),
-                Arc::clone(&connections),
-                accepting.clone(),
-            ));
+            transports.spawn(http.serve(service.clone(), accepting.clone()));
         }
         let stdin_over = CancellationToken::new();
         if service.settings().stdin {

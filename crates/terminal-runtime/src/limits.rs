@@ -23,8 +23,18 @@ pub const MAX_ENDING_IN_FLIGHT: usize = MAX_IN_FLIGHT;
 /// most of them are input that a command does not take yet.
 pub const MAX_IN_FLIGHT_BYTES: usize = 16 * MAX_REQUEST_BYTES;
 
-/// How many connections there may be at a time, over all transports.
+/// How many connections the Unix socket has at a time.
 pub const MAX_CONNECTIONS: usize = 1024;
+
+/// How many HTTP connections that have shown the token there are at a time.
+pub const MAX_HTTP_CONNECTIONS: usize = 512;
+
+/// How many HTTP connections that have not shown the token yet there are at a
+/// time; the oldest is closed for the next.
+pub const MAX_HTTP_NEWCOMERS: usize = 128;
+
+/// How long an HTTP connection may be silent after it was made.
+pub const HTTP_FIRST_BYTE_WAIT: Duration = Duration::from_secs(5);
 
 /// How many commands may wait for one session.
 pub const MAX_QUEUED: usize = 64;

@@ -2,8 +2,7 @@
 
 use crate::support::user;
 use crate::wire_kit::{
-    answer, assert_golden, call, document, encoder_for, failed, image, model, result,
-    with_media,
+    answer, assert_golden, call, document, encoder_for, failed, image, model, result, with_media,
 };
 use halter_protocol::{Message, ProviderKind, ResolvedModel, ToolResult, UserPart};
 use halter_providers::wire::anthropic::Anthropic;

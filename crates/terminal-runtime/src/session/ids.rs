@@ -1,7 +1,8 @@
 //! Names of sessions: `s-` and eight hexadecimal digits.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+
+use uuid::Uuid;
 
 /// The name of a session, such as `s-a1b2c3d4`. Four bytes in memory, since
 /// ten thousand idle sessions are nothing unusual.
@@ -9,6 +10,14 @@ use std::hash::{BuildHasher, RandomState};
 pub struct SessionId(u32);
 
 impl SessionId {
+    /// A name that is hard to guess. Whoever uses it makes sure that no other
+    /// session has it.
+    #[must_use]
+    pub fn random() -> Self {
+        let (number, ..) = Uuid::new_v4().as_fields();
+        Self(number)
+    }
+
     /// The session with this number.
     #[must_use]
     pub fn from_number(number: u32) -> Self {
@@ -45,60 +54,9 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// Makes names that are hard to guess and never come twice: a counter sent
-/// through a keyed permutation of all 32-bit numbers.
-#[derive(Debug)]
-pub struct IdMaker {
-    keys: [RandomState; 4],
-    counter: u32,
-}
-
-impl Default for IdMaker {
-    fn default() -> Self {
-        Self {
-            keys: std::array::from_fn(|_| RandomState::new()),
-            counter: 0,
-        }
-    }
-}
-
-impl IdMaker {
-    /// The next name. Repeats after four thousand million of them.
-    pub fn next_id(&mut self) -> SessionId {
-        self.counter = self.counter.wrapping_add(1);
-        SessionId(self.permute(self.counter))
-    }
-
-    /// A Feistel network: whatever its rounds compute, no two numbers have
-    /// the same image.
-    fn permute(&self, number: u32) -> u32 {
-        let [a, b, c, d] = number.to_be_bytes();
-        let (mut left, mut right) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-        for key in &self.keys {
-            let [.., x, y] = key.hash_one(right).to_be_bytes();
-            (left, right) = (right, left ^ u16::from_be_bytes([x, y]));
-        }
-        (u32::from(left) << 16) | u32::from(right)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{IdMaker, SessionId};
-
-    #[test]
-    fn names_never_come_twice_and_do_not_tell_the_next() {
-        let mut maker = IdMaker::default();
-        let names: Vec<u32> = (0..300_000).map(|_| maker.next_id().number()).collect();
-        let distinct: std::collections::HashSet<u32> = names.iter().copied().collect();
-        // At random, some ten of so many 32-bit numbers would be equal.
-        assert_eq!(distinct.len(), names.len());
-        let steps: std::collections::HashSet<u32> = names
-            .windows(2)
-            .map(|pair| pair[1].wrapping_sub(pair[0]))
-            .collect();
-        assert!(steps.len() > 290_000, "{}", steps.len());
-    }
+    use super::SessionId;
 
     #[test]
     fn a_name_reads_back_and_others_do_not() {

@@ -20,7 +20,7 @@ pub(crate) use environment::{OWN, is_name};
 pub use environment::{check_variables, merge, without_own};
 pub use error::PoolError;
 pub use expiry::{Expiry, Lifetimes, expiry};
-pub use ids::{IdMaker, SessionId};
+pub use ids::SessionId;
 pub use pool::SessionPool;
 pub use state::{Refusal, SessionEvent, SessionState, transition};
 pub use timeout::{TimeoutError, command_timeout, read_timeout};

@@ -7,7 +7,7 @@ use super::clock::{Clock, Moment};
 use super::entry::{Birth, Session};
 use super::error::PoolError;
 use super::expiry::{Expiry, Lifetimes};
-use super::ids::{IdMaker, SessionId};
+use super::ids::SessionId;
 use super::state::SessionState;
 use crate::lock::lock;
 
@@ -16,13 +16,7 @@ use crate::lock::lock;
 pub struct SessionPool {
     clock: Arc<dyn Clock>,
     max_sessions: usize,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    sessions: HashMap<SessionId, Arc<Session>>,
-    ids: IdMaker,
+    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
 }
 
 impl SessionPool {
@@ -32,7 +26,7 @@ impl SessionPool {
         Self {
             clock,
             max_sessions,
-            inner: Mutex::default(),
+            sessions: Mutex::default(),
         }
     }
 
@@ -41,22 +35,29 @@ impl SessionPool {
     /// # Errors
     /// If there are as many as there may be.
     pub fn create(&self, birth: Birth) -> Result<Arc<Session>, PoolError> {
+        self.create_named(birth, SessionId::random)
+    }
+
+    fn create_named(
+        &self,
+        birth: Birth,
+        mut draw: impl FnMut() -> SessionId,
+    ) -> Result<Arc<Session>, PoolError> {
         let now = self.clock.now();
-        let mut inner = lock(&self.inner);
-        if inner.sessions.len() >= self.max_sessions {
+        let mut sessions = lock(&self.sessions);
+        if sessions.len() >= self.max_sessions {
             return Err(PoolError::Full {
                 limit: self.max_sessions,
             });
         }
         let id = loop {
-            let id = inner.ids.next_id();
-            // A runtime before this one may have given it to a session that lives.
-            if !inner.sessions.contains_key(&id) {
+            let id = draw();
+            if !sessions.contains_key(&id) {
                 break id;
             }
         };
         let session = Arc::new(Session::new(id, birth, now));
-        inner.sessions.insert(id, Arc::clone(&session));
+        sessions.insert(id, Arc::clone(&session));
         Ok(session)
     }
 
@@ -71,7 +72,7 @@ impl SessionPool {
     ) -> Arc<Session> {
         let now = self.clock.now();
         let session = Arc::new(Session::adopted(id, birth, commands, created, now));
-        lock(&self.inner).sessions.insert(id, Arc::clone(&session));
+        lock(&self.sessions).insert(id, Arc::clone(&session));
         session
     }
 
@@ -82,14 +83,14 @@ impl SessionPool {
     pub fn find(&self, name: &str) -> Result<Arc<Session>, PoolError> {
         let shown = || name.chars().filter(|c| !c.is_control()).take(64).collect();
         SessionId::parse(name)
-            .and_then(|id| lock(&self.inner).sessions.get(&id).cloned())
+            .and_then(|id| lock(&self.sessions).get(&id).cloned())
             .ok_or_else(|| PoolError::NotFound { id: shown() })
     }
 
     /// All sessions, oldest first.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Session>> {
-        let mut sessions: Vec<_> = lock(&self.inner).sessions.values().cloned().collect();
+        let mut sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
         sessions.sort_by_key(|session| (session.created.monotonic, session.id));
         sessions
     }
@@ -97,7 +98,7 @@ impl SessionPool {
     /// How many sessions there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        lock(&self.inner).sessions.len()
+        lock(&self.sessions).len()
     }
 
     /// Whether there is no session.
@@ -108,7 +109,7 @@ impl SessionPool {
 
     /// Takes a session out of the pool.
     pub fn remove(&self, id: SessionId) {
-        lock(&self.inner).sessions.remove(&id);
+        lock(&self.sessions).remove(&id);
     }
 
     /// The sessions whose time is up now.
@@ -176,6 +177,17 @@ mod tests {
             .apply(SessionEvent::Opened, pool.clock.now())
             .unwrap();
         session
+    }
+
+    #[test]
+    fn a_name_that_a_session_has_is_not_given_to_another() {
+        let pool = SessionPool::new(2, ManualClock::new());
+        let mut drawn = [7, 7, 8].map(SessionId::from_number).into_iter();
+        let mut next = || {
+            let session = pool.create_named(Birth::default(), || drawn.next().unwrap());
+            session.unwrap().id.number()
+        };
+        assert_eq!((next(), next()), (7, 8));
     }
 
     #[test]

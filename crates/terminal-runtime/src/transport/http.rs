@@ -13,16 +13,16 @@ use hyper::header::{
     ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
 };
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::farewell::Farewell;
 use super::guard::{HttpGuard, Verdict};
-use crate::limits::MAX_REQUEST_BYTES;
+use super::newcomers::{HttpPlace, HttpRoom};
+use crate::limits::{HTTP_FIRST_BYTE_WAIT, MAX_HTTP_CONNECTIONS, MAX_REQUEST_BYTES};
 use crate::protocol::{Call, ErrorCode, RequestId, WireError, decode, failure};
 use crate::service::{Answer, Client, Outlet, Service, StreamOrder};
 
@@ -58,13 +58,9 @@ impl HttpTransport {
     }
 
     /// Takes connections until `closing` ends, and serves them to their end.
-    pub async fn serve(
-        self,
-        service: Service,
-        connections: Arc<Semaphore>,
-        closing: CancellationToken,
-    ) {
+    pub async fn serve(self, service: Service, closing: CancellationToken) {
         let guard = Arc::new(HttpGuard::new(service.settings(), self.address));
+        let room = HttpRoom::new();
         let mut serving = JoinSet::new();
         loop {
             let accepted = tokio::select! {
@@ -74,16 +70,18 @@ impl HttpTransport {
             while serving.try_join_next().is_some() {}
             match accepted {
                 Ok((stream, _)) => {
-                    let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
-                        // Closed without a word: there is no room to talk.
-                        tracing::warn!("a connection was refused: there are too many");
-                        continue;
+                    let place = Arc::new(room.enter());
+                    let exchange = Exchange {
+                        service: service.clone(),
+                        guard: Arc::clone(&guard),
+                        place: Arc::clone(&place),
                     };
-                    let (service, guard) = (service.clone(), Arc::clone(&guard));
                     let closing = closing.clone();
                     serving.spawn(async move {
-                        serve_one(service, guard, stream, closing).await;
-                        drop(permit);
+                        tokio::select! {
+                            () = serve_one(exchange, stream, closing) => {}
+                            () = place.evicted() => {}
+                        }
                     });
                 }
                 Err(error) => {
@@ -97,33 +95,23 @@ impl HttpTransport {
     }
 }
 
-async fn serve_one(
-    service: Service,
-    guard: Arc<HttpGuard>,
-    stream: TcpStream,
-    closing: CancellationToken,
-) {
+async fn serve_one(exchange: Exchange, stream: TcpStream, closing: CancellationToken) {
     let _ = stream.set_nodelay(true);
-    let ended = service.ended();
-    let farewell = match Farewell::of(&stream) {
-        Ok(farewell) => Arc::new(farewell),
-        Err(error) => {
-            tracing::warn!(%error, "a connection cannot be watched");
-            return;
+    let ended = exchange.service.ended();
+    let deadline = exchange.service.settings().request_deadline;
+    tokio::select! {
+        spoken = tokio::time::timeout(HTTP_FIRST_BYTE_WAIT, stream.readable()) => {
+            if spoken.is_err() {
+                return;
+            }
         }
-    };
-    let deadline = service.settings().request_deadline;
+        () = closing.cancelled() => return,
+    }
     let handler = service_fn(move |request: Request<Incoming>| {
-        let exchange = Exchange {
-            service: service.clone(),
-            guard: Arc::clone(&guard),
-            farewell: Arc::clone(&farewell),
-        };
+        let exchange = exchange.clone();
         async move { Ok::<_, Infallible>(exchange.answer(request).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
-        // A client that closes its sending half still gets its answer.
-        .half_close(true)
         .timer(TokioTimer::new())
         .header_read_timeout(deadline)
         .max_buf_size(HEAD_BYTES)
@@ -141,10 +129,11 @@ async fn serve_one(
 }
 
 /// One request and its response.
+#[derive(Clone)]
 struct Exchange {
     service: Service,
     guard: Arc<HttpGuard>,
-    farewell: Arc<Farewell>,
+    place: Arc<HttpPlace>,
 }
 
 /// A refusal before the runtime itself is asked.
@@ -166,7 +155,6 @@ impl Refusal {
 
 impl Exchange {
     async fn answer(self, request: Request<Incoming>) -> Response<Body> {
-        let version = request.version();
         let body = match self.receive(request).await {
             Ok(body) => body,
             Err(refusal) => {
@@ -193,7 +181,7 @@ impl Exchange {
         };
         let id = request.id;
         match Call::parse(&request.method, request.params) {
-            Ok(call) => self.perform(id, call, version).await,
+            Ok(call) => self.perform(id, call).await,
             Err(error) => reply(StatusCode::OK, failure(&id, &error)),
         }
     }
@@ -254,7 +242,12 @@ impl Exchange {
         );
         let refused = |status, message| Refusal::new(status, ErrorCode::AuthFailed, message);
         match verdict {
-            Verdict::Welcome => Ok(()),
+            Verdict::Welcome if self.place.show_token() => Ok(()),
+            Verdict::Welcome => Err(Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                ErrorCode::ResourcePressure,
+                format!("{MAX_HTTP_CONNECTIONS} connections are open already; close one"),
+            )),
             Verdict::WrongHost => Err(refused(
                 StatusCode::FORBIDDEN,
                 "this Host is not served here; use the address the runtime listens on, or --allowed-hosts",
@@ -275,18 +268,14 @@ impl Exchange {
         }
     }
 
-    async fn perform(self, id: RequestId, call: Call, version: Version) -> Response<Body> {
+    async fn perform(self, id: RequestId, call: Call) -> Response<Body> {
         let client = Arc::new(Client::default());
-        // Whatever drops this exchange, the client is gone with it.
+        // Dropped by hyper when the connection is closed.
         let gone = client.gone().clone().drop_guard();
-        let farewell = Arc::clone(&self.farewell);
         let (sender, response) = oneshot::channel();
         // On its own: what was started must not be lost with this exchange.
         tokio::spawn(self.fulfil(id, call, client, sender));
-        let response = tokio::select! {
-            response = response => response,
-            () = farewell.before_response(version) => return reply(StatusCode::OK, Vec::new()),
-        };
+        let response = response.await;
         gone.disarm();
         response.unwrap_or_else(|_| reply(StatusCode::OK, Vec::new()))
     }
@@ -329,7 +318,7 @@ impl Exchange {
         }
         let sending = self.service.send_stream(order, client, &outlet);
         let watching = async {
-            self.farewell.during_stream(&outlet.sender).await;
+            outlet.sender.closed().await;
             client.gone().cancel();
             std::future::pending::<()>().await;
         };

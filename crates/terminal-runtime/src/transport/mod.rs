@@ -4,11 +4,11 @@
 //! the way. Never: knows what a method does.
 
 mod connection;
-mod farewell;
 mod guard;
 mod hangup;
 mod http;
 mod lines;
+mod newcomers;
 mod room;
 mod sink;
 mod socket;

@@ -18,6 +18,7 @@ use super::connection;
 use super::guard::may_connect;
 use super::hangup::Hangup;
 use super::socket::{ReadHalf, split};
+use crate::limits::MAX_CONNECTIONS;
 use crate::protocol::{ErrorCode, RequestId, WireError, failure};
 use crate::service::Service;
 
@@ -147,12 +148,8 @@ impl UnixTransport {
     }
 
     /// Takes connections until `closing` ends, and serves them to their end.
-    pub async fn serve(
-        self,
-        service: Service,
-        connections: Arc<Semaphore>,
-        closing: tokio_util::sync::CancellationToken,
-    ) {
+    pub async fn serve(self, service: Service, closing: tokio_util::sync::CancellationToken) {
+        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut serving = JoinSet::new();
         loop {
             let accepted = tokio::select! {

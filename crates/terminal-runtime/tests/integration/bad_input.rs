@@ -3,12 +3,13 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use terminal_runtime::limits::{
-    MAX_CONNECTIONS, MAX_ENDING_IN_FLIGHT, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, MAX_REQUEST_BYTES,
+    HTTP_FIRST_BYTE_WAIT, MAX_CONNECTIONS, MAX_ENDING_IN_FLIGHT, MAX_IN_FLIGHT,
+    MAX_IN_FLIGHT_BYTES, MAX_REQUEST_BYTES,
 };
 
 use crate::plain::{Plain, bearer, post, post_bytes, read_response, request, tcp};
@@ -319,6 +320,39 @@ fn there_are_so_many_connections_and_no_more() {
                 .read(&mut buffer)
                 .is_ok_and(|read| buffer[..read].starts_with(b"{\"id\":\"1\""))
     });
+}
+
+#[test]
+fn silent_http_connections_keep_nobody_out() {
+    let runtime = Runtime::start();
+    let address = runtime.http();
+    // As many as this program may open, up to more than there is room for.
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let many = descriptors.map_or(1100, |limit| limit.saturating_sub(100).min(1100));
+    let silent: Vec<_> = (0..many).map(|_| tcp(address)).collect();
+    let mut socket = Plain::socket(&runtime.socket());
+    let session = socket.session();
+    assert_eq!(socket.run(&session, "echo fine")["stdout"], "fine\n");
+    let ping = request("1", "system.ping", &json!({}));
+    let response = post(address, &[&bearer()], ping.as_bytes());
+    assert_eq!(response.status, 200, "{response:?}");
+    // Whoever shows the token late, but in time, is heard as well.
+    let mut late = tcp(address);
+    let head = post_bytes(&address.to_string(), &[&bearer()], ping.as_bytes());
+    late.write_all(&head[..10]).unwrap();
+    late.write_all(&head[10..]).unwrap();
+    assert_eq!(read_response(late).status, 200);
+    drop(silent);
+}
+
+#[test]
+fn a_silent_http_connection_is_closed() {
+    assert_eq!(HTTP_FIRST_BYTE_WAIT, Duration::from_secs(5));
+    let runtime = Runtime::start();
+    let mut silent = tcp(runtime.http());
+    let begun = Instant::now();
+    assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0);
+    assert!(begun.elapsed() >= HTTP_FIRST_BYTE_WAIT / 2);
 }
 
 #[test]

@@ -404,66 +404,24 @@ fn a_client_that_closes_its_sending_half_gets_every_answer() {
 }
 
 #[test]
-fn an_http_client_that_closes_its_sending_half_gets_its_answer_and_a_gone_one_is_noticed() {
+fn an_http_client_that_closes_its_connection_takes_its_command_along() {
     let runtime = Runtime::start();
     let address = runtime.http();
-    let mut plain = Plain::Http { address };
-    let session = plain.session();
-    let ask = |command: &str| {
-        let line = request(
-            "1",
-            "exec.run",
-            &json!({"session_id": session, "command": command, "timeout_s": 0}),
-        );
+    for method in ["exec.run", "exec.stream"] {
+        let session = Plain::Http { address }.session();
+        let sleep = unique_sleep();
+        let params =
+            json!({"session_id": session, "command": format!("sleep {sleep}"), "timeout_s": 0});
+        let line = request("1", method, &params);
         let mut stream = tcp(address);
-        stream
-            .write_all(&post_bytes(
-                &address.to_string(),
-                &[&bearer()],
-                line.as_bytes(),
-            ))
-            .unwrap();
-        stream
-    };
-    let stream = ask("sleep 0.2; echo answered");
-    stream.shutdown(std::net::Shutdown::Write).unwrap();
-    assert!(
-        crate::plain::read_response(stream)
-            .body
-            .contains("answered")
-    );
-    // Longer than it takes until the runtime asks whether it is still there.
-    let mut stream = ask("sleep 1.5; echo answered");
-    stream.shutdown(std::net::Shutdown::Write).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    assert!(
-        text.contains("200 OK") && text.contains("answered"),
-        "{text}"
-    );
-    // A client of the older version knows no response but the last.
-    let line = request(
-        "1",
-        "exec.run",
-        &json!({"session_id": session, "command": "sleep 1.5; echo answered"}),
-    );
-    let older = post_bytes(&address.to_string(), &[&bearer()], line.as_bytes());
-    let older = String::from_utf8(older).unwrap();
-    let mut stream = tcp(address);
-    stream
-        .write_all(older.replacen("HTTP/1.1", "HTTP/1.0", 1).as_bytes())
-        .unwrap();
-    stream.shutdown(std::net::Shutdown::Write).unwrap();
-    let response = crate::plain::read_response(stream);
-    assert_eq!(response.status, 200);
-    assert!(response.body.contains("answered"), "{}", response.body);
-    let sleep = unique_sleep();
-    let stream = ask(&format!("sleep {sleep}"));
-    until("the start of the sleep", || {
-        !processes_with(&sleep).is_empty()
-    });
-    drop(stream);
-    until("the end of the sleep", || processes_with(&sleep).is_empty());
+        let bytes = post_bytes(&address.to_string(), &[&bearer()], line.as_bytes());
+        stream.write_all(&bytes).unwrap();
+        until("the start of the sleep", || {
+            !processes_with(&sleep).is_empty()
+        });
+        drop(stream);
+        until("the end of the sleep", || processes_with(&sleep).is_empty());
+    }
 }
 
 #[test]

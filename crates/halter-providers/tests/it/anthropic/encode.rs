@@ -17,10 +17,7 @@ use std::sync::Arc;
 fn golden(name: &str, model: &ResolvedModel, messages: &[Message]) {
     let body = body(model, messages);
     assert_acceptable(&body);
-    assert_golden(
-        &format!("{WIRE}/requests/{name}"),
-        &format!("{body:#}\n"),
-    );
+    assert_golden(&format!("{WIRE}/requests/{name}"), &format!("{body:#}\n"));
 }
 
 fn result(call_id: &str, content: ToolResult, error: Option<ToolError>) -> Message {

@@ -3,8 +3,8 @@
 use super::{WIRE, model};
 use crate::support::system;
 use crate::wire_kit::{
-    answer, assert_golden, body, call, document, encoder, failed, image, opaque, prompt,
-    result, split_body, text_of, tools, user,
+    answer, assert_golden, body, call, document, encoder, failed, image, opaque, prompt, result,
+    split_body, text_of, tools, user,
 };
 use halter_protocol::{
     AssembledPrompt, AssistantPart, Message, ProviderErrorKind, ReasoningEffort, ResolvedModel,

@@ -57,9 +57,9 @@ pub fn characters_split_between_pieces_arrive_whole(subject: &Subject) {
         let provider = provider(&(subject.wire_of)(&name), in_pieces(&stream, 1));
         let mut items = runtime.block_on(answer(&provider, hello()));
         // The provider adds that usage is unknown, the wire does not.
-        items.retain(|item| {
-            !matches!(item, Ok(StreamEvent::UsageUpdate { usage }) if usage.incomplete)
-        });
+        items.retain(
+            |item| !matches!(item, Ok(StreamEvent::UsageUpdate { usage }) if usage.incomplete),
+        );
         assert_eq!(items, subject.items(&name, &stream), "{name}");
     }
     assert!(wide > 0, "some stream has more than ASCII");

@@ -2,8 +2,8 @@
 
 use super::{WIRE, checker, model, wire};
 use crate::wire_kit::{
-    answer, assert_golden, body, call, encoder, golden_request, opaque, opening, prompt,
-    result, split_body, text_of, tools,
+    answer, assert_golden, body, call, encoder, golden_request, opaque, opening, prompt, result,
+    split_body, text_of, tools,
 };
 use halter_protocol::{
     AssistantPart, Message, ProviderKind, ReasoningEffort, ResolvedModel, ToolResult, ToolSpec,
