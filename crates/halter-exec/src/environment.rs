@@ -5,9 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// The variables a child sees. Values are secrets until proven otherwise:
 /// `Debug` shows the names only. Cheap to clone until it is changed.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Environment {
     variables: Arc<BTreeMap<OsString, OsString>>,
 }

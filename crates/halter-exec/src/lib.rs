@@ -15,7 +15,6 @@
 //! | the same with processes and streams of your own | [`ShellDriver`] |
 //! | a process by handle | [`Process`] |
 //! | a process without a runtime, planned elsewhere | [`launch()`] with a [`LaunchPlan`] |
-//! | many of those, by a program that does little else | [`Launcher`] |
 //! | confinement and limits | [`SandboxSpec`], [`isolation_ladder`] |
 //! | a control group by its path | [`Cgroup`] |
 //! | output that is kept and read by offset | [`Spool`] |
@@ -32,6 +31,7 @@ mod input;
 mod launch;
 pub mod limits;
 mod nonce;
+pub mod os_bytes;
 mod output;
 mod process;
 mod sandbox;
@@ -50,8 +50,8 @@ pub use error::ExecError;
 pub use exit::{Exit, ExitStatus, ResourceUsage};
 pub use input::{Delivery, InputError, InputSpool, InputTarget};
 pub use launch::{
-    DescriptorMapping, LaunchFailure, LaunchPlan, LaunchStep, Launched, Launcher, MAX_TARGET_FD,
-    PlanError, PlanFrame, Resource, Rlimit, launch,
+    DescriptorMapping, LaunchFailure, LaunchPlan, LaunchStep, Launched, MAX_TARGET_FD, Resource,
+    Rlimit, launch,
 };
 pub use output::{
     CapturedOutput, ChannelSink, OutputChunk, OutputLimits, OutputPipe, OutputSink, OutputStream,
@@ -68,7 +68,7 @@ pub use shell::{
     ShellLaunch, ShellProcess, ShellState,
 };
 pub use spawn::{find_program, find_program_in};
-pub use spool::{Spool, SpoolChunk, SpoolPart, SpoolProgress, SpoolReader, SpoolSegment};
+pub use spool::{Spool, SpoolChunk, SpoolProgress, SpoolReader};
 pub use streams::ProcessStreams;
 pub use sys::{
     Cgroup, Moved, OwnGroup, PidFd, Signal, SignalError, reap_any, try_watch_descriptor,

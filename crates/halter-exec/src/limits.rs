@@ -17,10 +17,6 @@ pub const SPOOL_HEAD_BYTES: u64 = 64 * 1024;
 /// Bytes moved into a spool at a time.
 pub const SPLICE_BYTES: u64 = 1024 * 1024;
 
-/// Bytes of disk space that are reserved ahead of a long stream, at least and
-/// at most. Shorter ones than the first reserve nothing.
-pub const RESERVED_BYTES: (u64, u64) = (4 * 1024 * 1024, 64 * 1024 * 1024);
-
 /// The size of a pipe's first reads, in bytes.
 pub const FIRST_READ_BYTES: usize = 4 * 1024;
 
@@ -38,10 +34,6 @@ pub const MAX_SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;
 
 /// Bytes of one completion record of a persistent shell.
 pub const MAX_RECORD_BYTES: usize = 64 * 1024;
-
-/// Bytes of an encoded launch plan. Larger than the arguments and environment
-/// that any system accepts.
-pub const MAX_PLAN_BYTES: usize = 16 * 1024 * 1024;
 
 /// The smallest share of a CPU that can be asked for, in thousandths: below
 /// it the system's counting is coarser than the share.
@@ -96,57 +88,3 @@ pub(crate) const UNCLEAR_WAIT: Duration = Duration::from_millis(500);
 
 /// Time a cgroup whose members have died gets to notice.
 pub(crate) const RELEASE_WAIT: Duration = Duration::from_secs(1);
-
-/// Control groups that a [`Launcher`](crate::Launcher) keeps open, besides those
-/// of the surroundings it keeps.
-pub const KEPT_GROUPS: usize = 48;
-
-/// Surroundings of processes that a [`Launcher`](crate::Launcher) keeps ready,
-/// and the most bytes of an encoded plan that it keeps them for.
-pub const KEPT_SURROUNDINGS: (usize, usize) = (8, 64 * 1024);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A limit that changes is a change for somebody: it must not happen in
-    /// passing. That each is kept is tested where it is used.
-    #[test]
-    fn limits_are_what_users_rely_on() {
-        const KIB: usize = 1024;
-        let bytes = [
-            (DEFAULT_OUTPUT_MEMORY_BYTES, 1024 * KIB),
-            (FIRST_READ_BYTES, 4 * KIB),
-            (READ_CHUNK_BYTES, 64 * KIB),
-            (MAX_STDIN_BYTES, 64 * 1024 * KIB),
-            (MAX_COMMAND_BYTES, 1024 * KIB),
-            (MAX_SNAPSHOT_BYTES, 16 * 1024 * KIB),
-            (MAX_RECORD_BYTES, 64 * KIB),
-            (MAX_PLAN_BYTES, 16 * 1024 * KIB),
-            (MAX_COMMAND_LINE_BYTES, 4 * KIB),
-        ];
-        assert!(bytes.iter().all(|(limit, value)| limit == value));
-        assert_eq!(DEFAULT_SPOOL_QUOTA_BYTES, 1 << 30);
-        assert_eq!((SPOOL_HEAD_BYTES, SPLICE_BYTES), (64 << 10, 1 << 20));
-        assert_eq!((MIN_CPU_MILLIS, MAX_FREEZE_ROUNDS), (10, 64));
-        assert_eq!((KEPT_GROUPS, KEPT_SURROUNDINGS), (48, (8, 64 << 10)));
-        let millis = [
-            (DEFAULT_GRACE, 2000),
-            (INTERRUPT_GRACE, 500),
-            (TERMINAL_DRAIN_WAIT, 250),
-            (KILL_WAIT, 10_000),
-            (DROP_WAIT, 250),
-            (SHELL_START_DEADLINE, 10_000),
-            (SHELL_ANSWER_LOOK, 1000),
-            (SHELL_CLOSE_GRACE, 500),
-            (POLL_PAUSE.1, 20),
-            (KILL_AGAIN, 50),
-            (UNCLEAR_WAIT, 500),
-            (RELEASE_WAIT, 1000),
-        ];
-        for (limit, value) in millis {
-            assert_eq!(limit, Duration::from_millis(value));
-        }
-        assert_eq!(POLL_PAUSE.0, Duration::from_micros(500));
-    }
-}

@@ -6,21 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::io::fcntl_dupfd_cloexec;
-
 use crate::sys::{self, Moved, Signal};
-
-/// How many descriptors a child copies at least, where it copies a part.
-const COPIED_TOGETHER: i32 = 64;
-
-/// Gives a descriptor a number above those that every child of a
-/// [`Launcher`](crate::Launcher) has to copy and close again. For a program
-/// that has little else to do. Where such a number cannot be had it keeps its
-/// own, and children cost more.
-#[must_use]
-pub fn out_of_the_way(descriptor: OwnedFd) -> OwnedFd {
-    fcntl_dupfd_cloexec(&descriptor, COPIED_TOGETHER).unwrap_or(descriptor)
-}
 
 /// Makes a named pipe that only this user can open.
 ///
@@ -98,21 +84,4 @@ pub fn clear_child_ends(ends: impl AsFd) {
     // Ends that came together are announced once.
     let mut announcement = [0_u8; 128];
     let _ = rustix::io::read(ends, &mut announcement);
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::fd::AsRawFd;
-
-    use rustix::io::{FdFlags, fcntl_getfd};
-
-    use super::*;
-
-    #[test]
-    fn what_is_out_of_the_way_is_above_what_a_child_copies_and_not_inherited() {
-        let null = File::open("/dev/null").unwrap();
-        let moved = out_of_the_way(null.into());
-        assert!(moved.as_raw_fd() >= COPIED_TOGETHER);
-        assert!(fcntl_getfd(&moved).unwrap().contains(FdFlags::CLOEXEC));
-    }
 }

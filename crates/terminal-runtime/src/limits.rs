@@ -99,17 +99,8 @@ pub const LATER_REQUEST_WAIT: Duration = Duration::from_millis(20);
 /// How much of that waits at a time.
 pub const MAX_LATER_REQUESTS: usize = 64;
 
-/// The beat by which commands grow up: before one to two of it have passed
-/// nobody looks after their output unless somebody reads it.
-pub const YOUTH_BEAT: Duration = Duration::from_millis(4);
-
 /// Groups of descriptors that the holder makes for one request.
 pub const MAX_UNITS_AHEAD: u64 = 64;
-
-/// Pairs of output streams that all sessions together keep for their next
-/// command, each at most one. Each takes four descriptors, here and in the
-/// holder.
-pub const MAX_KEPT_PAIRS: usize = 16;
 
 /// How long a holder without a daemon, and with nothing at work, waits for
 /// the next one.
@@ -125,33 +116,14 @@ pub const INHERITED_WAIT: Duration = Duration::from_millis(500);
 /// How long a holder may take to start and to answer.
 pub const HOLDER_START_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Groups of processes that a session keeps for its next command.
+/// Empty control groups that a session keeps for its next command.
 pub const SPARE_GROUPS: usize = 2;
-
-/// Groups of processes for which all sessions together keep ready what is said
-/// of every process in them, and the most bytes that may be.
-pub const KEPT_FRAMES: (usize, usize) = (8, 64 * 1024);
-
-/// Groups of processes that all sessions together keep open, so that the next
-/// command need not open them. Each takes two descriptors.
-pub const MAX_OPEN_GROUPS: usize = 128;
 
 /// How long the processes of a session that is destroyed may take to die.
 pub const TREE_END_WAIT: Duration = Duration::from_secs(10);
 
 /// The size of the pipe of a stream that has shown to be busy.
 pub const LARGE_PIPE_BYTES: usize = 1024 * 1024;
-
-/// Ended commands that the core keeps if nobody tells it to forget them: more
-/// than the service keeps, which decides.
-pub const KEPT_RESULTS: usize = 2 * MAX_KEPT_EXECS;
-
-/// How long the core keeps an ended command that nobody tells it to forget.
-pub const KEPT_RESULT_TIME: Duration = Duration::from_secs(1800);
-
-/// Bytes of an entry in the journal of a shell; what is longer is told to the
-/// holder in a message.
-pub const MAX_JOURNAL_ENTRY_BYTES: usize = 32 * 1024;
 
 /// Bytes of what a shell has said about its commands that are kept before
 /// they are forgotten.

@@ -2,11 +2,13 @@
 
 use std::io;
 
+use serde::{Deserialize, Serialize};
+
 use super::LaunchPlan;
 use crate::error::ExecError;
 
 /// What was being done when a launch failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum LaunchStep {
@@ -37,21 +39,6 @@ pub enum LaunchStep {
 }
 
 impl LaunchStep {
-    const ALL: [Self; 12] = [
-        Self::Input,
-        Self::Clone,
-        Self::ControlGroup,
-        Self::Session,
-        Self::Terminal,
-        Self::Root,
-        Self::WorkingDirectory,
-        Self::Descriptors,
-        Self::Limits,
-        Self::NoNewPrivileges,
-        Self::FileRules,
-        Self::Exec,
-    ];
-
     /// The step in words that follow "while".
     #[must_use]
     pub fn describe(self) -> &'static str {
@@ -73,7 +60,7 @@ impl LaunchStep {
 }
 
 /// The step of a launch that failed, and what the system said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("launch failed while {}: {}", step.describe(), io::Error::from_raw_os_error(*errno))]
 pub struct LaunchFailure {
     /// The step.
@@ -100,25 +87,6 @@ impl LaunchFailure {
             errno: error.raw_os_error().unwrap_or(libc::EIO),
             entry: u32::try_from(entry).unwrap_or(u32::MAX),
         }
-    }
-
-    /// Nine bytes that say the same.
-    #[must_use]
-    pub fn to_bytes(self) -> [u8; 9] {
-        let [a, b, c, d] = self.errno.to_le_bytes();
-        let [e, f, g, h] = self.entry.to_le_bytes();
-        [self.step as u8, a, b, c, d, e, f, g, h]
-    }
-
-    /// The failure that was written as these bytes.
-    #[must_use]
-    pub fn from_bytes(bytes: [u8; 9]) -> Option<Self> {
-        let [step, a, b, c, d, e, f, g, h] = bytes;
-        Some(Self {
-            step: *LaunchStep::ALL.get(usize::from(step))?,
-            errno: i32::from_le_bytes([a, b, c, d]),
-            entry: u32::from_le_bytes([e, f, g, h]),
-        })
     }
 
     /// The failure of this plan in words for the one who wanted `program` to
@@ -192,26 +160,5 @@ fn file_rule_reason(plan: &LaunchPlan, entry: usize, source: &io::Error) -> Stri
             rule.path.display()
         ),
         None => format!("this kernel does not restrict files (needs Landlock ABI 3): {source}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_failure_survives_its_bytes() {
-        for (number, step) in LaunchStep::ALL.into_iter().enumerate() {
-            assert_eq!(usize::from(step as u8), number);
-            let failure = LaunchFailure {
-                step,
-                errno: -7,
-                entry: 0xdead_beef,
-            };
-            assert_eq!(LaunchFailure::from_bytes(failure.to_bytes()), Some(failure));
-        }
-        let mut bytes = LaunchFailure::new(LaunchStep::Exec, 2).to_bytes();
-        bytes[0] = 12;
-        assert_eq!(LaunchFailure::from_bytes(bytes), None);
     }
 }

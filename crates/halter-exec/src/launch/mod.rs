@@ -1,31 +1,27 @@
-//! The lowest door: one process, exactly as planned, without a runtime.
+//! The lowest level: one process, exactly as planned, without a runtime.
 //!
-//! Owns: the plan of a process as plain data, its encoding, and the call that
-//! carries it out. Never: searches a program, makes pipes or control groups,
+//! Owns: the plan of a process as plain data, and the call that carries it
+//! out. Never: searches a program, makes pipes or control groups,
 //! waits for what it started, or needs tokio. Everything in this crate that
 //! starts a process starts it here.
 
-mod encoding;
 mod failure;
-mod frame;
-mod launcher;
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-pub use encoding::PlanError;
+use serde::{Deserialize, Serialize};
+
 pub use failure::{LaunchFailure, LaunchStep};
-pub use frame::PlanFrame;
-pub use launcher::Launcher;
 
 use crate::environment::Environment;
 use crate::error::ExecError;
+use crate::os_bytes;
 use crate::sandbox::FileRule;
-use crate::sys::{self, ChildPlan, PidFd, Surroundings};
+use crate::sys::{self, ChildPlan, PidFd};
 
 /// The highest descriptor number a plan may ask for in the child.
 pub const MAX_TARGET_FD: RawFd = 15;
@@ -36,27 +32,32 @@ pub const MAX_TARGET_FD: RawFd = 15;
 /// Descriptors are named by *slot*, the position in the list that is given to
 /// [`launch`], so that a plan can be made in one program and carried out in
 /// another.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LaunchPlan {
     /// The file to execute, as the child sees it; no search takes place.
+    #[serde(with = "os_bytes::path")]
     pub program: PathBuf,
     /// All arguments, the program's own name first.
     pub arguments: Vec<OsString>,
     /// All the variables it sees.
     pub environment: Environment,
     /// The directory it starts in, below [`root`](Self::root) if there is one.
+    #[serde(with = "os_bytes::path")]
     pub cwd: PathBuf,
     /// Which slot becomes which descriptor. Everything else is closed.
     pub descriptors: Vec<DescriptorMapping>,
     /// The slot of the terminal that controls its session.
     pub terminal: Option<u16>,
     /// The directory of the version 2 control group it is born in.
+    #[serde(with = "os_bytes::optional_path")]
     pub cgroup: Option<PathBuf>,
     /// The directories of further (version 1) control groups it enters.
+    #[serde(with = "os_bytes::paths")]
     pub limit_groups: Vec<PathBuf>,
     /// Limits it and its children are under, in the order they are set.
     pub rlimits: Vec<Rlimit>,
     /// The directory that becomes its `/`.
+    #[serde(with = "os_bytes::optional_path")]
     pub root: Option<PathBuf>,
     /// Whether it and its children can never gain privileges by executing a
     /// file.
@@ -98,7 +99,7 @@ impl LaunchPlan {
 }
 
 /// One descriptor of the child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DescriptorMapping {
     /// Its position in the list given to [`launch`].
     pub slot: u16,
@@ -107,7 +108,7 @@ pub struct DescriptorMapping {
 }
 
 /// A limit the system keeps for each process by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rlimit {
     /// Of what.
     pub resource: Resource,
@@ -116,7 +117,7 @@ pub struct Rlimit {
 }
 
 /// What an [`Rlimit`] bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Resource {
     /// Bytes of address space.
@@ -167,31 +168,7 @@ pub struct Launched {
 /// The step that failed and what the system said about it; nothing is left of
 /// the process then.
 pub fn launch(plan: &LaunchPlan, slots: &[BorrowedFd<'_>]) -> Result<Launched, LaunchFailure> {
-    let surroundings = surroundings(plan, &mut Unkept)?;
-    let words = plan.arguments.iter().map(OsString::as_os_str);
-    let child = child_plan(plan.program.as_os_str(), words, plan, &surroundings, slots)?;
-    sys::spawn(&child)
-}
-
-/// How the control groups of a plan are opened.
-trait Groups {
-    /// The one a child is born in.
-    fn first(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>>;
-    /// One that it enters.
-    fn further(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>>;
-}
-
-/// For this once.
-struct Unkept;
-
-impl Groups for Unkept {
-    fn first(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>> {
-        sys::open_cgroup(path).map(Arc::new)
-    }
-
-    fn further(&mut self, path: &Path) -> io::Result<Arc<OwnedFd>> {
-        sys::open_limit_group(path).map(Arc::new)
-    }
+    sys::spawn(&child_plan(plan, slots)?)
 }
 
 fn unusable() -> LaunchFailure {
@@ -202,44 +179,9 @@ fn text(value: &OsStr) -> Result<CString, LaunchFailure> {
     CString::new(value.as_bytes()).map_err(|_| unusable())
 }
 
-/// What a plan says about the child's surroundings.
-fn surroundings(
+/// The plan in the system's terms.
+fn child_plan<'a>(
     plan: &LaunchPlan,
-    groups: &mut impl Groups,
-) -> Result<Surroundings, LaunchFailure> {
-    let mut envp = Vec::with_capacity(plan.environment.len());
-    for (name, value) in plan.environment.iter() {
-        let mut pair = Vec::with_capacity(name.len() + value.len() + 2);
-        pair.extend_from_slice(name.as_bytes());
-        pair.push(b'=');
-        pair.extend_from_slice(value.as_bytes());
-        envp.push(CString::new(pair).map_err(|_| unusable())?);
-    }
-    let refused =
-        |entry| move |error: io::Error| LaunchFailure::of(LaunchStep::ControlGroup, entry, &error);
-    let cgroup = plan.cgroup.as_deref().map(|path| groups.first(path));
-    let mut limit_groups = Vec::with_capacity(plan.limit_groups.len());
-    for (path, entry) in plan.limit_groups.iter().zip(1..) {
-        limit_groups.push(groups.further(path).map_err(refused(entry))?);
-    }
-    let root = plan.root.as_ref().map(|root| text(root.as_os_str()));
-    Ok(Surroundings {
-        envp,
-        root: root.transpose()?,
-        cwd: text(plan.cwd.as_os_str())?,
-        cgroup: cgroup.transpose().map_err(refused(0))?,
-        limit_groups,
-        rlimits: plan.rlimits.clone(),
-        no_new_privileges: plan.no_new_privileges || plan.file_rules.is_some(),
-    })
-}
-
-/// A child that runs this program, and otherwise is as planned.
-fn child_plan<'a, 'word>(
-    program: &OsStr,
-    arguments: impl Iterator<Item = &'word OsStr>,
-    plan: &LaunchPlan,
-    surroundings: &'a Surroundings,
     slots: &[BorrowedFd<'a>],
 ) -> Result<ChildPlan<'a>, LaunchFailure> {
     let slot = |slot: u16| slots.get(usize::from(slot)).copied().ok_or_else(unusable);
@@ -250,16 +192,40 @@ fn child_plan<'a, 'word>(
         }
         fds.push((slot(mapping.slot)?, mapping.target));
     }
+    let refused =
+        |entry| move |error: io::Error| LaunchFailure::of(LaunchStep::ControlGroup, entry, &error);
+    let cgroup = plan.cgroup.as_deref().map(sys::open_cgroup);
+    let mut limit_groups = Vec::with_capacity(plan.limit_groups.len());
+    for (path, entry) in plan.limit_groups.iter().zip(1..) {
+        limit_groups.push(sys::open_limit_group(path).map_err(refused(entry))?);
+    }
+    let root = plan.root.as_ref().map(|root| text(root.as_os_str()));
     let rules = plan.file_rules.as_ref();
     let ruleset = rules.map(|rules| sys::file_ruleset(rules, plan.root.as_deref(), &plan.cwd));
+    let arguments = plan.arguments.iter().map(|word| text(word));
     Ok(ChildPlan {
-        path: text(program)?,
-        argv: arguments.map(text).collect::<Result<_, _>>()?,
+        path: text(plan.program.as_os_str())?,
+        argv: arguments.collect::<Result<_, _>>()?,
+        envp: variables(&plan.environment)?,
+        root: root.transpose()?,
+        cwd: text(plan.cwd.as_os_str())?,
         fds,
         terminal: plan.terminal.map(slot).transpose()?,
+        cgroup: cgroup.transpose().map_err(refused(0))?,
+        limit_groups,
+        rlimits: plan.rlimits.clone(),
+        no_new_privileges: plan.no_new_privileges || plan.file_rules.is_some(),
         ruleset: ruleset.transpose()?,
-        surroundings,
     })
+}
+
+/// Variables as `name=value`.
+fn variables(environment: &Environment) -> Result<Vec<CString>, LaunchFailure> {
+    let pair = |(name, value): (&OsStr, &OsStr)| {
+        let pair = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        CString::new(pair).map_err(|_| unusable())
+    };
+    environment.iter().map(pair).collect()
 }
 
 impl LaunchPlan {

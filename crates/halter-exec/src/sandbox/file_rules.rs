@@ -2,10 +2,15 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
+use crate::os_bytes;
+
 /// A file, or a directory and all below it, and what may be done there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRule {
     /// The place, as the process sees it. It must exist.
+    #[serde(with = "os_bytes::path")]
     pub path: PathBuf,
     /// What is allowed.
     pub access: FileAccess,
@@ -22,7 +27,7 @@ impl FileRule {
 }
 
 /// What a rule allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum FileAccess {
     /// Reading files and listing directories.

@@ -14,6 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::ShellConfig;
 use super::state::ShellState;
@@ -134,6 +135,15 @@ pub trait ShellProcess: Send + Sync {
     /// If nobody can read it any more.
     fn send(&self, lines: &[u8]) -> io::Result<()>;
 
+    /// The same for lines that need not arrive before the next ones: a host
+    /// may send both together.
+    ///
+    /// # Errors
+    /// If nobody can read it any more.
+    fn send_later(&self, lines: &[u8]) -> io::Result<()> {
+        self.send(lines)
+    }
+
     /// How many bytes of what was sent the shell has not read yet.
     ///
     /// # Errors
@@ -177,7 +187,7 @@ pub trait ShellProcess: Send + Sync {
 
 /// Processes that were there before a command, by number and start time: a
 /// signal to the command passes them by.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bystanders {
     /// The number, and the start time in the unit of `/proc/<pid>/stat`.
     pub processes: HashSet<(i32, u64)>,

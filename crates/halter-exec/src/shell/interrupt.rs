@@ -19,17 +19,15 @@ type Ended = Option<EndRecord>;
 
 /// INT, TERM, KILL to everything the command started, each with its time to
 /// act. The shell takes the INT as the end of the command. One that does not
-/// is asked to exit, which keeps its state, and then killed. `queued` counts
-/// the bytes that were sent to the shell after the command.
+/// is asked to exit, which keeps its state, and then killed.
 pub(super) async fn interrupt<P: ShellProcess>(
     live: &mut LiveShell<P>,
     command: &RunningState,
-    queued: usize,
     grace: Duration,
 ) -> Ended {
     let nonce = &command.nonce;
     // A shell interrupted while it reads the line might lose half of it.
-    live.read_but(command.last_line().len() + queued).await;
+    live.read_but(command.last_line().len()).await;
     // If the shell was just reading the line that reports the end, that line
     // may be lost, or its report may be about to be skipped: it is sent
     // again. Twice does no harm.

@@ -124,17 +124,8 @@ impl<P: ShellProcess> LiveShell<P> {
     /// The end of the command; `None` if the shell itself has ended. Can be
     /// dropped and asked again.
     pub(super) async fn ended(&mut self, nonce: &str) -> Option<EndRecord> {
-        self.first_of(nonce, None).await
-    }
-
-    /// The first record under one of these names; `None` when the shell has
-    /// ended and said all.
-    pub(super) async fn first_of(&mut self, nonce: &str, other: Option<&str>) -> Option<EndRecord> {
         loop {
-            let record = match other {
-                Some(other) => self.records.next(&[nonce, other]),
-                None => self.records.next(&[nonce]),
-            };
+            let record = self.records.next(nonce);
             if record.is_some() {
                 return record;
             }

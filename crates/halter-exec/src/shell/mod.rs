@@ -17,7 +17,6 @@ mod interrupt;
 mod live;
 mod local;
 mod persistent;
-mod quiet;
 mod record;
 mod snapshot;
 mod state;

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 
 use crate::limits::MAX_RECORD_BYTES;
 
-/// The end of a command: its name, how it ended, and where the shell is.
+/// The end of a command: how it ended, and where the shell is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EndRecord {
-    pub nonce: String,
     pub status: i32,
     /// Whether the shell takes itself for interrupted until it is told
     /// otherwise.
@@ -36,7 +35,6 @@ impl EndRecord {
         };
         let cwd = OsString::from_vec(parts.next()?.to_vec()).into();
         Some(Self {
-            nonce: nonce.to_owned(),
             status,
             interrupted,
             cwd,
@@ -61,12 +59,12 @@ impl RecordBuffer {
         }
     }
 
-    /// The first record under one of these names; all before it is dropped.
-    pub(super) fn next(&mut self, names: &[&str]) -> Option<EndRecord> {
+    /// The first record of this name; all before it is dropped.
+    pub(super) fn next(&mut self, nonce: &str) -> Option<EndRecord> {
         loop {
             let end = self.bytes.iter().position(|byte| *byte == 0)?;
             let raw = self.bytes.get(..end).unwrap_or_default();
-            let record = names.iter().find_map(|name| EndRecord::find(raw, name));
+            let record = EndRecord::find(raw, nonce);
             self.bytes.drain(..=end);
             if record.is_some() {
                 return record;
@@ -79,9 +77,8 @@ impl RecordBuffer {
 mod tests {
     use super::*;
 
-    fn record(nonce: &str, status: i32) -> EndRecord {
+    fn record(status: i32) -> EndRecord {
         EndRecord {
-            nonce: nonce.to_owned(),
             status,
             interrupted: false,
             cwd: PathBuf::from("/tmp/a b"),
@@ -104,10 +101,10 @@ mod tests {
             buffer.accept(b"\0");
         }
         buffer.accept(b"E abc 7 /tmp/a b\0E def 8 /tmp");
-        assert_eq!(buffer.next(&["abc", "def"]), Some(record("abc", 7)));
-        assert_eq!(buffer.next(&["abc", "def"]), None);
+        assert_eq!(buffer.next("abc"), Some(record(7)));
+        assert_eq!(buffer.next("def"), None);
         buffer.accept(b"/a b\0");
-        assert_eq!(buffer.next(&["abc", "def"]), Some(record("def", 8)));
+        assert_eq!(buffer.next("def"), Some(record(8)));
     }
 
     #[test]
@@ -116,22 +113,22 @@ mod tests {
         buffer.accept(b"E abc 7! /tmp/a b\0");
         let interrupted = EndRecord {
             interrupted: true,
-            ..record("abc", 130)
+            ..record(130)
         };
-        assert_eq!(buffer.next(&["abc"]), Some(interrupted));
+        assert_eq!(buffer.next("abc"), Some(interrupted));
     }
 
     #[test]
     fn what_was_forged_before_a_record_does_not_hide_it() {
         let mut buffer = RecordBuffer::default();
         buffer.accept(b"E forged 0 /E abc 3 /tmp/a b\0");
-        assert_eq!(buffer.next(&["abc"]), Some(record("abc", 3)));
+        assert_eq!(buffer.next("abc"), Some(record(3)));
         buffer.accept(&vec![b'x'; MAX_RECORD_BYTES]);
         assert_eq!(buffer.bytes.len(), MAX_RECORD_BYTES);
         buffer.accept(b"E abc 0");
         assert_eq!(buffer.bytes.len(), MAX_RECORD_BYTES);
         buffer.accept(b" /tmp/a b\0");
-        assert_eq!(buffer.next(&["abc"]), Some(record("abc", 0)));
+        assert_eq!(buffer.next("abc"), Some(record(0)));
         assert_eq!(buffer.bytes.len(), 0);
     }
 }

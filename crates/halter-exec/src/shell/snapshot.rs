@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::host::{SharedFile, ShellFiles};
-use super::quiet::defines_code;
 use crate::limits::MAX_SNAPSHOT_BYTES;
 
 /// A state as a shell wrote it down.
@@ -62,16 +61,11 @@ impl Snapshot {
 #[derive(Debug)]
 pub(super) struct Snapshots {
     files: ShellFiles,
-    /// Whether the newest state defines code; looked up once for each.
-    defines_code: Option<bool>,
 }
 
 impl Snapshots {
     pub(super) fn new(files: ShellFiles) -> Self {
-        Self {
-            files,
-            defines_code: None,
-        }
+        Self { files }
     }
 
     pub(super) fn mailbox(&self) -> &SharedFile {
@@ -84,8 +78,7 @@ impl Snapshots {
     }
 
     /// The place of this regular snapshot, which is about to be written.
-    pub(super) fn take_turn(&mut self, turn: u64) -> &Path {
-        self.defines_code = None;
+    pub(super) fn turn_path(&self, turn: u64) -> &Path {
         self.turn_file(turn).path()
     }
 
@@ -96,10 +89,9 @@ impl Snapshots {
 
     /// Makes the state that the shell left at its exit the one to start
     /// from, as this turn. `None` if the shell did not get to leave one.
-    pub(super) fn keep_exit(&mut self, turn: u64) -> Option<Snapshot> {
+    pub(super) fn keep_exit(&self, turn: u64) -> Option<Snapshot> {
         let left = Snapshot::read(&self.files.exit).filter(|found| found.tag == "exit");
         let kept = left.filter(|found| found.write(self.turn_file(turn), turn).is_ok());
-        self.defines_code = None;
         // Only now: until the state was somewhere else, this was all of it.
         self.clear_exit();
         kept
@@ -121,25 +113,6 @@ impl Snapshots {
             .filter_map(Snapshot::read)
             .filter(|found| found.turn().is_some())
             .max_by_key(Snapshot::turn)
-    }
-
-    /// Whether it is known that nothing in the newest state could run in place
-    /// of a program.
-    pub(super) fn is_literal(&self) -> bool {
-        self.defines_code == Some(false)
-    }
-
-    /// Whether the newest state has functions, aliases or traps that could run
-    /// in place of a program; true if there is no state to tell by.
-    pub(super) fn define_code(&mut self) -> bool {
-        if let Some(known) = self.defines_code {
-            return known;
-        }
-        let defined = self
-            .latest()
-            .is_none_or(|state| defines_code(&state.script));
-        self.defines_code = Some(defined);
-        defined
     }
 }
 

@@ -4,6 +4,8 @@
 //! the shell is told to look after it. That costs time and shows in a few
 //! places, so it is done only for commands that may need it.
 
+use serde::{Deserialize, Serialize};
+
 /// Whether the command may set an EXIT trap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TrapWatch {
@@ -20,9 +22,12 @@ impl TrapWatch {
         match spoken.and(text) {
             // A DEBUG trap would see us look.
             TrapTalk::Debug => Self::None,
-            TrapTalk::Some if !text.contains("trap") => Self::End,
+            // An ERR trap would run once more for the lines that look.
+            TrapTalk::Error if !text.contains("trap") => Self::None,
             // A function cannot reset these for its caller, and would show.
-            TrapTalk::Some if text.contains("ERR") || text.contains("RETURN") => Self::End,
+            TrapTalk::Error => Self::End,
+            TrapTalk::Some if !text.contains("trap") => Self::End,
+            TrapTalk::Some if text.contains("RETURN") => Self::End,
             TrapTalk::Some if turns_tracing_on(text) => Self::End,
             TrapTalk::Some => Self::Always,
             TrapTalk::None => Self::None,
@@ -40,12 +45,14 @@ fn turns_tracing_on(text: &str) -> bool {
 
 /// What the commands of a shell have said about traps so far: a function may
 /// set one that an earlier command has brought in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum TrapTalk {
     /// Nothing.
     None,
     /// There may be traps.
     Some,
+    /// There may be ERR traps.
+    Error,
     /// There may be DEBUG traps.
     Debug,
 }
@@ -60,6 +67,8 @@ impl TrapTalk {
             Self::None
         } else if text.contains("DEBUG") {
             Self::Debug
+        } else if text.contains("ERR") {
+            Self::Error
         } else {
             Self::Some
         };
@@ -84,6 +93,8 @@ mod tests {
             (none, ". ./env", TrapWatch::End),
             (none, "source env", TrapWatch::End),
             (some, "f", TrapWatch::End),
+            (TrapTalk::Error, "false", TrapWatch::None),
+            (TrapTalk::Error, "trap 'x' EXIT", TrapWatch::End),
             (TrapTalk::Debug, "trap 'x' EXIT", TrapWatch::None),
         ] {
             assert_eq!(TrapWatch::of(text, spoken), watch, "{text}");

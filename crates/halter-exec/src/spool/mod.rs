@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-pub use reader::{SpoolChunk, SpoolPart, SpoolReader};
+pub use reader::{SpoolChunk, SpoolReader};
 use storage::Storage;
 
 use crate::limits::SPOOL_HEAD_BYTES;
@@ -83,16 +83,13 @@ pub struct SpoolProgress {
 
 type Progress = SpoolProgress;
 
-/// A part of a stream as it lies in a file, for `sendfile` and the like.
+/// A part of a stream within one of its files.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct SpoolSegment {
-    /// The file.
-    pub file: Arc<File>,
-    /// Where in it, and in the stream, the part begins.
-    pub offset: u64,
-    /// How many bytes it has.
-    pub length: u64,
+struct Segment {
+    file: Arc<File>,
+    /// Where in the file, and in the stream, the part begins.
+    offset: u64,
+    length: u64,
 }
 
 impl Spool {
@@ -152,28 +149,6 @@ impl Spool {
         }
     }
 
-    /// Gives the memory file back, empty, if nobody else has this stream any
-    /// more: no reader, and nobody who still sends a part of it.
-    #[must_use]
-    pub fn reclaim(self) -> Option<File> {
-        let (memory, used) = self.into_memory()?;
-        if used {
-            memory.set_len(0).ok()?;
-        }
-        Some(memory)
-    }
-
-    /// Gives the memory file back as it is, and says whether something is in
-    /// it, if nobody else has this stream any more.
-    #[must_use]
-    pub fn into_memory(self) -> Option<(File, bool)> {
-        let Shared { storage, head, .. } = Arc::into_inner(self.shared)?;
-        let storage = storage.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let used = storage.stored() > 0 || storage.dropped() > 0;
-        drop(storage);
-        Some((Arc::into_inner(head)?, used))
-    }
-
     /// An empty memory file for a new spool.
     ///
     /// # Errors
@@ -230,7 +205,6 @@ impl Spool {
 
     /// Says that no more will come: readers at the end see it.
     pub fn finish(&self) {
-        self.lock().give_back_space();
         self.advance(|progress| progress.finished = true);
     }
 
@@ -260,8 +234,7 @@ impl Spool {
 
     /// Where up to `limit` kept bytes from `offset` on lie, as far as they
     /// are in one file; `None` if there are none.
-    #[must_use]
-    pub fn segment(&self, offset: u64, limit: u64) -> Option<SpoolSegment> {
+    fn segment(&self, offset: u64, limit: u64) -> Option<Segment> {
         let stored = self.progress().stored;
         let available = stored.checked_sub(offset).filter(|length| *length > 0)?;
         let (file, available) = if offset < self.shared.head_bytes {
@@ -270,7 +243,7 @@ impl Spool {
         } else {
             (self.shared.overflow.get()?, available)
         };
-        Some(SpoolSegment {
+        Some(Segment {
             file: Arc::clone(file),
             offset,
             length: available.min(limit),

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::limits::{RESERVED_BYTES, SPLICE_BYTES};
+use crate::limits::SPLICE_BYTES;
 use crate::sys::{self, Moved};
 
 /// What a stream that lost bytes has in its memory file behind the head: how
@@ -31,9 +31,6 @@ pub(super) struct Storage {
     in_hole: u64,
     /// Those that could not.
     uncounted: u64,
-    /// Up to where the overflow file has space; `None` if none is reserved any
-    /// more, or can be.
-    reserved: Option<u64>,
     problem: Option<String>,
     nowhere: Option<File>,
 }
@@ -55,7 +52,6 @@ impl Storage {
             stored: 0,
             in_hole: 0,
             uncounted: 0,
-            reserved: Some(0),
             problem: None,
             nowhere: None,
         }
@@ -207,36 +203,7 @@ impl Storage {
             }
         }
         let file = self.opened_overflow()?;
-        self.reserve(&file);
         sys::splice(pipe, &*file, Some(self.stored), room)
-    }
-
-    /// Reserves space for what a long stream will probably write. To find
-    /// some for each page costs a good part of writing it, during which
-    /// whoever writes to the pipe has to wait.
-    fn reserve(&mut self, file: &File) {
-        let (least, most) = RESERVED_BYTES;
-        let lacks = |until: u64| until < self.stored + SPLICE_BYTES;
-        if self.stored < least || !self.reserved.is_some_and(lacks) {
-            return;
-        }
-        let ahead = (self.stored / 4).clamp(least, most);
-        let until = (self.stored + ahead).min(self.quota);
-        let done = sys::reserve_space(file, self.stored, until - self.stored);
-        self.reserved = done.then_some(until);
-    }
-
-    /// Gives back the space that was reserved and not used. Nobody would give
-    /// it back for what comes later, so that reserves none.
-    pub(super) fn give_back_space(&mut self) {
-        let until = self.reserved.take().filter(|until| *until > self.stored);
-        if let (Some(file), Some(_)) = (&self.overflow, until) {
-            // To cut a file where it ends takes away what lies behind.
-            let cut = file.metadata().and_then(|found| file.set_len(found.len()));
-            if let Err(error) = cut {
-                tracing::debug!(%error, "space that is not needed stays reserved");
-            }
-        }
     }
 
     fn opened_overflow(&mut self) -> io::Result<Arc<File>> {

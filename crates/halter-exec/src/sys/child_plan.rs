@@ -3,7 +3,6 @@
 use std::ffi::{CString, c_char, c_int};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::Arc;
 
 use crate::launch::{Resource, Rlimit};
 
@@ -12,26 +11,20 @@ use crate::launch::{Resource, Rlimit};
 pub(crate) struct ChildPlan<'a> {
     pub path: CString,
     pub argv: Vec<CString>,
-    /// What becomes which descriptor; everything else is closed on exec.
-    pub fds: Vec<(BorrowedFd<'a>, RawFd)>,
-    pub terminal: Option<BorrowedFd<'a>>,
-    /// A Landlock ruleset.
-    pub ruleset: Option<OwnedFd>,
-    pub surroundings: &'a Surroundings,
-}
-
-/// What the child finds around it: the same for many.
-#[derive(Debug, Default)]
-pub(crate) struct Surroundings {
     pub envp: Vec<CString>,
     pub root: Option<CString>,
     pub cwd: CString,
+    /// What becomes which descriptor; everything else is closed on exec.
+    pub fds: Vec<(BorrowedFd<'a>, RawFd)>,
+    pub terminal: Option<BorrowedFd<'a>>,
     /// The directory of the cgroup to be born in.
-    pub cgroup: Option<Arc<OwnedFd>>,
+    pub cgroup: Option<OwnedFd>,
     /// The `tasks` files of the cgroups to enter.
-    pub limit_groups: Vec<Arc<OwnedFd>>,
+    pub limit_groups: Vec<OwnedFd>,
     pub rlimits: Vec<Rlimit>,
     pub no_new_privileges: bool,
+    /// A Landlock ruleset.
+    pub ruleset: Option<OwnedFd>,
 }
 
 /// Strings as `exec` takes them. Valid as long as they are.

@@ -29,13 +29,12 @@ use portable as backend;
 pub(crate) use backend::child_ends;
 pub use backend::{Cgroup, OwnGroup, PidFd};
 pub(crate) use backend::{
-    Handover, LimitGroups, Spawner, chroot_mechanism, file_rules_mechanism, file_ruleset,
-    fill_random, make_fifo, memory_file, numbered_name, open_cgroup, open_limit_group, open_place,
-    open_terminal, pin_cgroup, pipe, pipe_capacity, privileges_mechanism, process_table,
-    punch_hole, read_cached, reserve_space, send_file, send_part, settle, spawn, splice,
-    splice_terminal, tree_mechanism, widen_pipe,
+    Handover, LimitGroups, chroot_mechanism, file_rules_mechanism, file_ruleset, fill_random,
+    make_fifo, memory_file, numbered_name, open_cgroup, open_limit_group, open_place,
+    open_terminal, pipe, pipe_capacity, privileges_mechanism, process_table, punch_hole,
+    read_cached, send_file, settle, spawn, splice, splice_terminal, tree_mechanism, widen_pipe,
 };
-pub(crate) use child_plan::{ChildPlan, Surroundings};
+pub(crate) use child_plan::ChildPlan;
 pub use moved::Moved;
 pub(crate) use peer::peer_user;
 pub(crate) use readiness::{set_nonblocking, waiting_in};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use halter_exec::{Bystanders, Cgroup, HeldTree, Launcher, PidFd, Signal, launch};
+use halter_exec::{Bystanders, Cgroup, HeldTree, Signal, launch};
 
 use crate::launch::{end_of, on_null, sh_plan};
 use crate::support::eventually;
@@ -134,32 +134,4 @@ fn a_directory_that_is_no_group_is_refused() {
     assert!(Cgroup::open(directory.path()).is_err());
     assert!(Cgroup::create(directory.path(), "one").is_err());
     assert!(!directory.path().join("one").exists());
-}
-
-#[test]
-fn a_launcher_enters_a_group_again_and_one_that_was_made_anew() {
-    let Some(place) = Place::new() else { return };
-    let mut launcher = Launcher::new();
-    let mut plan = sh_plan("exec sleep 300");
-    let mut lives_in = |name: &str| {
-        let group = Cgroup::open(place.0.join(name)).unwrap();
-        plan.cgroup = Some(group.path().to_owned());
-        let pid = on_null(|slots| launcher.launch(&plan, slots)).unwrap();
-        let found = group.contains(pid);
-        let child = PidFd::open(pid).unwrap();
-        child.send(Signal::KILL).unwrap();
-        assert!(child.has_ended(LONG));
-        child.reap().unwrap().unwrap();
-        assert!(group.gone_within(LONG));
-        found
-    };
-    let one = Cgroup::create(&place.0, "one").unwrap();
-    Cgroup::create(&place.0, "two").unwrap();
-    for name in ["one", "one", "two", "one"] {
-        assert!(lives_in(name), "{name}");
-    }
-    one.remove().unwrap();
-    Cgroup::create(&place.0, "one").unwrap();
-    assert!(lives_in("one"));
-    assert!(lives_in("two"));
 }

@@ -49,7 +49,8 @@ fn a_plan_is_carried_out_without_a_runtime_also_after_its_encoding() {
     plan.arguments.push("name".into());
     plan.environment.set("A", "x y");
     plan.cwd = "/usr".into();
-    let plan = LaunchPlan::decode(&plan.encode()).unwrap();
+    let bytes = postcard::to_stdvec(&plan).unwrap();
+    let plan: LaunchPlan = postcard::from_bytes(&bytes).unwrap();
     let (exit, text) = carried_out(&plan);
     assert_eq!(exit.status.code, Some(7));
     assert!(exit.usage.max_resident_bytes > 0);

@@ -1,12 +1,11 @@
 //! Streams that are kept: by offset, within a quota, across a crash.
 
 use std::fs::File;
-use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{PipeReader, PipeWriter, Write};
 use std::path::{Path, PathBuf};
 
-use halter_exec::limits::{RESERVED_BYTES, SPLICE_BYTES, SPOOL_HEAD_BYTES};
-use halter_exec::{Moved, Spool, SpoolChunk, SpoolPart, SpoolReader};
+use halter_exec::limits::{SPLICE_BYTES, SPOOL_HEAD_BYTES};
+use halter_exec::{Moved, Spool, SpoolChunk, SpoolReader};
 use proptest::prelude::*;
 
 use crate::support::eventually;
@@ -164,123 +163,10 @@ async fn a_reader_waits_for_bytes_and_for_the_end() {
         stream.end();
     });
     assert_eq!(end.unwrap(), SpoolChunk::End);
-    other.ready().await;
     assert!(matches!(
         other.next(2).await.unwrap(),
         SpoolChunk::Data { offset: 0, .. }
     ));
-}
-
-/// Bytes of disk that the overflow file of a stream takes.
-fn taken(stream: &Stream) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(stream.overflow()).unwrap().blocks() * 512
-}
-
-#[test]
-#[cfg_attr(halter_portable, ignore = "no space is reserved")]
-fn a_long_stream_has_space_ahead_and_gives_back_what_it_does_not_need() {
-    assert_eq!(RESERVED_BYTES, (4 << 20, 64 << 20));
-    let (least, _) = RESERVED_BYTES;
-    let mut stream = Stream::new(1 << 30);
-    stream.feed(usize::try_from(least).unwrap() - 1);
-    assert!(taken(&stream) <= least);
-    stream.feed(4097);
-    if taken(&stream) <= least {
-        return println!("skipped: needs a file system that reserves space");
-    }
-    // As much again, but for a page, and the beginning is in memory.
-    let all = 2 * least - SPOOL_HEAD_BYTES;
-    assert!((all - 100_000..all + 100_000).contains(&taken(&stream)));
-    let size = std::fs::metadata(stream.overflow()).unwrap().len();
-    assert_eq!(size, least + 4096);
-    stream.end();
-    assert!(taken(&stream) <= least + 100_000);
-    let (bytes, gap) = all_of(&stream);
-    assert!(bytes == stream.written && gap.is_none());
-    // Whatever comes late is kept as well, and nothing is reserved for it.
-    let (read, write) = std::io::pipe().unwrap();
-    (stream.read, stream.write) = (read, Some(write));
-    stream.feed(200_000);
-    let (bytes, _) = all_of(&stream);
-    assert!(bytes == stream.written);
-    assert!(taken(&stream) <= least + 400_000);
-
-    // Never beyond what may be kept.
-    let mut stream = Stream::new(least + 50_000);
-    stream.feed(usize::try_from(least).unwrap() + 4096);
-    assert!(taken(&stream) <= least + 50_000);
-}
-
-fn all_of(stream: &Stream) -> (Vec<u8>, Option<(u64, u64)>) {
-    all(&mut stream.spool.reader(0), 1 << 20)
-}
-
-/// What a reader's parts hold when they are sent, and what is missing.
-async fn sent_parts(reader: &mut SpoolReader, limit: usize) -> (Vec<u8>, Option<(u64, u64)>) {
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
-    ours.set_nonblocking(true).unwrap();
-    let taking = std::thread::spawn(move || {
-        let mut taken = Vec::new();
-        theirs.read_to_end(&mut taken).unwrap();
-        taken
-    });
-    let mut gap = None;
-    loop {
-        let segment = match reader.next_part(limit).await.unwrap() {
-            SpoolPart::Segment(segment) => segment,
-            SpoolPart::Gap { from, to } => {
-                gap = Some((from, to));
-                continue;
-            }
-            _ => break,
-        };
-        assert!(segment.length <= limit as u64);
-        let mut sent = 0;
-        while sent < segment.length {
-            match segment.send_to(&ours, sent) {
-                Ok(Moved::Bytes(count)) => sent += count,
-                Ok(_) => std::thread::yield_now(),
-                Err(error) if error.kind() == ErrorKind::Unsupported => {
-                    ours.set_nonblocking(false).unwrap();
-                    let rest = segment.read_after(sent).unwrap();
-                    (&ours).write_all(&rest).unwrap();
-                    sent = segment.length;
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-        assert_eq!(segment.offset + sent, reader.offset());
-    }
-    drop(ours);
-    (taking.join().unwrap(), gap)
-}
-
-#[tokio::test]
-async fn parts_are_sent_as_they_lie() {
-    let mut stream = Stream::new(600_000);
-    stream.feed(700_000);
-    stream.end();
-    for offset in [0_u32, 65_535, 65_536, 70_000, 599_999, 600_000] {
-        for limit in [4096, 1 << 20] {
-            let mut reader = stream.spool.reader(offset.into());
-            let (bytes, gap) = sent_parts(&mut reader, limit).await;
-            assert!(bytes == stream.written[offset as usize..600_000]);
-            assert_eq!(gap, Some((600_000, 700_000)));
-        }
-    }
-    // Also those that only the disk has.
-    let file = File::open(stream.overflow()).unwrap();
-    file.sync_all().unwrap();
-    #[cfg(target_os = "linux")]
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    let (bytes, _) = sent_parts(&mut stream.spool.reader(0), 1 << 20).await;
-    assert!(bytes == stream.written[..600_000]);
-    let segment = stream.spool.segment(70_000, 1000).unwrap();
-    assert_eq!(
-        segment.read_after(400).unwrap(),
-        stream.written[70_400..71_000]
-    );
 }
 
 #[test]

@@ -5,27 +5,21 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use halter_exec::{IsolationLevel, PidFd};
 
-use super::drive::Drive;
 use super::error::CoreError;
 use super::handle::Exec;
 use super::isolation;
-use super::kept::Kept;
 use super::lock;
 use super::order::{
-    AdoptedSession, CoreSettings, CoreStats, ExecId, ExecInfo, ExecOrder, ExecState, ExecWhat,
-    SessionSpec,
+    AdoptedSession, CoreSettings, CoreStats, ExecId, ExecInfo, ExecOrder, ExecWhat, SessionSpec,
 };
-use super::plan::Frames;
-use super::pulse::Pulse;
-use super::recycled::Recycling;
-use super::session::{Grounds, Session};
-use super::trees::{OpenGroups, SessionTrees, group_prefix};
+use super::session::{RuntimeNames, Session};
+use super::trees::{InheritedTrees, SessionTrees, group_prefix};
 use crate::holder::{FoundHolder, HolderLink, Request, connect_or_start};
-use crate::limits::{HOLDER_END_WAIT, KEPT_RESULT_TIME, YOUTH_BEAT};
+use crate::limits::HOLDER_END_WAIT;
 use crate::session::SessionId;
 use crate::sys;
 
@@ -46,10 +40,6 @@ pub(super) struct CoreInner {
     holder: Mutex<Option<PidFd>>,
     /// Whether the holder may go.
     pub ending: AtomicBool,
-    open_groups: OpenGroups,
-    pub frames: Frames,
-    pub pulse: Arc<Pulse>,
-    pub recycling: Recycling,
     isolation: tokio::sync::OnceCell<Vec<IsolationLevel>>,
 }
 
@@ -59,7 +49,6 @@ pub(super) struct Table {
     pub known: HashMap<ExecId, Exec>,
     /// Names of commands that are about to be known.
     starting: HashSet<ExecId>,
-    ended: Kept,
 }
 
 impl Core {
@@ -100,26 +89,11 @@ impl Core {
                 total: AtomicU64::new(0),
                 holder: Mutex::new(process),
                 ending: AtomicBool::new(false),
-                open_groups: OpenGroups::default(),
-                frames: Frames::default(),
-                pulse: Arc::new(Pulse::start(YOUTH_BEAT)),
-                recycling: Recycling::default(),
                 isolation: tokio::sync::OnceCell::new(),
             }),
         };
         let adopted = core.adopt(slots).await;
         core.tidy();
-        core.inner.recycling.attend(&core.inner);
-        let aging = Arc::downgrade(&core.inner);
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(KEPT_RESULT_TIME / 20).await;
-                match aging.upgrade() {
-                    Some(core) => core.forget_old(),
-                    None => return,
-                }
-            }
-        });
         let watched = Arc::downgrade(&core.inner);
         let link = core.inner.link.clone();
         tokio::spawn(async move {
@@ -159,22 +133,21 @@ impl Core {
     pub async fn open(&self, id: &SessionId, spec: SessionSpec) -> Result<(), CoreError> {
         let link = &self.inner.link;
         let keys = (link.new_key(), link.new_key());
-        let session = Session::new(&self.grounds(), *id, keys, spec, self.trees(*id, None));
-        link.send(&[session.put_request()]);
+        let session = Session::new(&self.names(), *id, keys, spec, self.trees(*id, None));
+        link.send(&[session.store_request()]);
         lock(&self.inner.sessions).insert(*id, Arc::new(session));
         Ok(())
     }
 
-    pub(super) fn grounds(&self) -> Grounds<'_> {
-        Grounds {
+    pub(super) fn names(&self) -> RuntimeNames<'_> {
+        RuntimeNames {
             settings: &self.inner.settings,
             prefix: &self.inner.prefix,
         }
     }
 
-    pub(super) fn trees(&self, id: SessionId, taken: Option<u64>) -> SessionTrees {
-        let groups = self.inner.open_groups.clone();
-        SessionTrees::new(format!("{}{id}", self.inner.prefix), taken, groups)
+    pub(super) fn trees(&self, id: SessionId, inherited: Option<InheritedTrees>) -> SessionTrees {
+        SessionTrees::new(format!("{}{id}", self.inner.prefix), inherited)
     }
 
     /// Ends a session: everything it runs is killed, everything it kept goes.
@@ -198,16 +171,13 @@ impl Core {
         if let Some(mut driver) = session.shell.lock().await.take() {
             driver.close().await;
             let slots = driver.host().slots().into_iter();
-            forget.extend(slots.map(|key| Request::Forget { key }));
+            forget.extend(slots.map(|key| Request::Remove { key }));
         }
         session.clear(&self.inner.settings).await;
         for exec in &execs {
             exec.remove();
         }
-        forget.extend([session.key, session.count_key].map(|key| Request::Forget { key }));
-        forget.extend(self.inner.recycling.clear(*id));
-        self.inner.frames.forget(*id);
-        forget.push(Request::ForgetGroups);
+        forget.extend([session.key, session.count_key].map(|key| Request::Remove { key }));
         self.inner.link.send(&forget);
         Ok(())
     }
@@ -218,32 +188,17 @@ impl Core {
     /// If the session is not open, the name is taken or the command cannot
     /// be started.
     pub async fn exec(&self, id: &SessionId, order: ExecOrder) -> Result<Exec, CoreError> {
-        let (exec, drive) = self.begin(id, order).await?;
-        tokio::spawn(drive);
-        Ok(exec)
-    }
-
-    /// Starts a command as [`exec`](Self::exec) does, and leaves it to the
-    /// caller to [drive](Exec::driven) it.
-    ///
-    /// # Errors
-    /// As for [`exec`](Self::exec).
-    pub(crate) async fn begin(
-        &self,
-        id: &SessionId,
-        order: ExecOrder,
-    ) -> Result<(Exec, Drive), CoreError> {
         let session = lock(&self.inner.sessions).get(id).cloned();
         let session = session.ok_or(CoreError::SessionUnknown { id: *id })?;
         if self.inner.link.is_lost() {
-            return Err(super::drive::lost());
+            return Err(super::drive::holder_lost());
         }
         let name = order.id.clone();
         let _reserved = self.reserve(&name)?;
         if session.container.is_some() {
             Box::pin(session.ready(&self.inner.settings)).await?;
         }
-        let begun = match (&order.what, order.pty) {
+        let exec = match (&order.what, order.pty) {
             (ExecWhat::Command(text), None) => {
                 let text = Arc::clone(text);
                 // Much larger than the other, which must not carry it along.
@@ -252,7 +207,7 @@ impl Core {
             _ => Box::pin(self.start_process(&session, order)).await?,
         };
         self.inner.total.fetch_add(1, Ordering::Relaxed);
-        Ok(begun)
+        Ok(exec)
     }
 
     fn reserve(&self, name: &ExecId) -> Result<Reserved<'_>, CoreError> {
@@ -353,43 +308,12 @@ impl CoreInner {
         table.known.insert(exec.id().clone(), exec.clone());
     }
 
-    /// A command has ended: its result is kept for a while, unless nobody
-    /// wants it.
-    pub(super) fn ended(&self, exec: &Exec) {
-        if exec.inner.forgotten.load(Ordering::Acquire) {
-            exec.remove();
-            return;
-        }
-        let mut table = lock(&self.execs);
-        table.ended.add(exec.id().clone(), Instant::now());
-        drop(table);
-        self.forget_old();
-    }
-
-    /// Forgets results that are too many or too old.
-    fn forget_old(&self) {
-        loop {
-            let mut table = lock(&self.execs);
-            let Some(name) = table.ended.take_old(Instant::now()) else {
-                return;
-            };
-            let exec = table.known.get(&name).cloned();
-            drop(table);
-            if let Some(exec) = exec
-                && exec.info().state == ExecState::Ended
-            {
-                exec.remove();
-            }
-        }
-    }
-
     /// Takes a command out of the table.
     pub(super) fn drop_exec(&self, exec: &Exec) {
         let mut table = lock(&self.execs);
         let same = |found: &Exec| Arc::ptr_eq(&found.inner, &exec.inner);
         if table.known.get(exec.id()).is_some_and(same) {
             table.known.remove(exec.id());
-            table.ended.remove(exec.id());
         }
     }
 }

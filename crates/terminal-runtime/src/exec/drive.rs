@@ -1,120 +1,64 @@
-//! A command's life after its start: output moved, wishes heard, time kept,
-//! its end made known once.
+//! Running a command: its output moved, orders taken, time kept, its end made
+//! known once.
 
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
-use halter_exec::limits::SPOOL_HEAD_BYTES;
 use halter_exec::{CommandEnd, ExecError, PidFd, Signal};
-use rustix::process::{Pid, kill_process_group};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-use super::core::CoreInner;
 use super::error::CoreError;
-use super::handle::{Exec, Wish};
-use super::ledger::Ledger;
+use super::handle::{Exec, Order};
 use super::lock;
 use super::order::{ExecEnd, Scope, Usage};
 use super::output::Flows;
-use super::record::{ExecRecord, Grip, StopReason};
-use super::session::ShellSeat;
+use super::record::{ExecRecord, StopReason, TreeId};
+use super::session::SessionShell;
 use super::stop::{Stop, Stopping};
 use super::tree::Tree;
-use super::trees::Past;
-use crate::holder::{EndWatch, Exit, ProcessEnd, Request};
-use crate::limits::YOUTH_BEAT;
+use super::trees::TreeEnd;
+use crate::holder::{Exit, ExitWatch, ProcessEnd, Request, SignalTarget};
 use crate::sys;
 
-/// What brings a command to its end, and goes on with what it leaves running.
-/// Somebody has to poll it.
-pub(crate) type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// What a waiting driver hears first.
-enum Heard<End> {
+/// What happens first to a command that runs.
+enum Event<End> {
     End(End),
     Stop(Stop),
     Signal(Signal, Scope),
-    Old,
-    /// It lives longer than most.
-    Grown,
+    /// Its process number may be asked for by now.
+    NumberNeeded,
 }
 
-/// Who knows first how a command ended.
-enum Herald {
-    Holder,
-    /// With what is to be kept of the shell.
-    Daemon(Vec<Request>),
-    /// Only the shell itself: what it said is kept.
-    Nobody,
+/// How the end of a command reaches the holder.
+enum Told {
+    /// The holder has told us.
+    ByHolder,
+    /// In a message of its own, before anybody else learns of it.
+    Now,
+    /// With the next message, together with what is known of the shell: until
+    /// then the next daemon finds the end in what the shell has answered.
+    Soon(Vec<Request>),
 }
 
 impl Exec {
-    /// Drives it to its end. What is to be done afterwards is done by a task.
-    /// Must not be given up half-way: nobody else drives it.
-    pub(crate) async fn driven(&self, mut drive: Drive) -> Result<ExecEnd, CoreError> {
-        let (end, over) = poll_fn(|context| {
-            let over = drive.as_mut().poll(context).is_ready();
-            match self.inner.end.get() {
-                Some(end) => Poll::Ready((end.clone(), over)),
-                None if over => Poll::Ready((Err(CoreError::Ended), over)),
-                None => Poll::Pending,
-            }
-        })
-        .await;
-        if !over {
-            tokio::spawn(drive);
-        }
-        end
-    }
-
-    /// Waits for the end of a command, for its time to be up, or for a wish.
-    async fn hear<End>(
+    /// Waits for the end of a command, for its time to be up, or for an order.
+    async fn event<End>(
         &self,
         end: impl Future<Output = End>,
         deadline: Option<Instant>,
-        old: Option<Instant>,
-    ) -> Heard<End> {
+        number_needed: Option<Instant>,
+    ) -> Event<End> {
         tokio::select! {
             biased;
-            heard = self.hear_anyone(end) => heard,
-            () = at(deadline) => Heard::Stop(Stop::TimedOut),
-            () = at(old) => Heard::Old,
-        }
-    }
-
-    /// The same, however long it takes.
-    async fn hear_anyone<End>(&self, end: impl Future<Output = End>) -> Heard<End> {
-        tokio::select! {
-            biased;
-            end = end => Heard::End(end),
-            () = self.inner.session.closed.cancelled() => Heard::Stop(Stop::Closed),
-            wish = self.inner.wishes.next() => match wish {
-                Wish::Signal(signal, scope) => Heard::Signal(signal, scope),
-                Wish::Cancel(signal) => Heard::Stop(Stop::Cancelled(signal)),
+            end = end => Event::End(end),
+            () = self.inner.session.closed.cancelled() => Event::Stop(Stop::Closed),
+            order = self.inner.orders.next() => match order {
+                Order::Signal(signal, scope) => Event::Signal(signal, scope),
+                Order::Cancel(signal) => Event::Stop(Stop::Cancelled(signal)),
             },
-        }
-    }
-
-    /// What happens to a process that has just been started. Most have ended
-    /// before anybody had to look after their output or their time.
-    async fn hear_young(&self, end: &EndWatch, deadline: Option<Instant>) -> Heard<ProcessEnd> {
-        let Some(core) = self.inner.core.upgrade() else {
-            return Heard::Grown;
-        };
-        let soon = |at: &Instant| *at <= Instant::now() + 2 * YOUTH_BEAT;
-        if self.inner.terminal.is_some() || deadline.as_ref().is_some_and(soon) {
-            return Heard::Grown;
-        }
-        tokio::select! {
-            biased;
-            heard = self.hear_anyone(end.wait()) => heard,
-            () = self.inner.read.notified() => Heard::Grown,
-            () = core.pulse.pass() => Heard::Grown,
+            () = at(deadline) => Event::Stop(Stop::TimedOut),
+            () = at(number_needed) => Event::NumberNeeded,
         }
     }
 
@@ -126,70 +70,63 @@ impl Exec {
         Some(Instant::now() + left)
     }
 
-    /// Drives a command that is a process of its own.
-    pub(super) async fn drive_process(self, mut flows: Flows, end: EndWatch, grip: Grip) {
-        let deadline = self.deadline();
-        // One that was being stopped when its daemon died is stopped again.
-        let mut stop = lock(&self.inner.record).stop.map(|reason| match reason {
+    /// Why an earlier daemon was stopping it: it is stopped again.
+    fn earlier_stop(&self) -> Option<Stop> {
+        lock(&self.inner.record).stop.map(|reason| match reason {
             StopReason::TimedOut => Stop::TimedOut,
             StopReason::Cancelled => Stop::Cancelled(None),
-        });
-        let mut heard = match stop {
-            None => self.hear_young(&end, deadline).await,
-            Some(_) => Heard::Grown,
-        };
-        let mut old = None;
+        })
+    }
+
+    /// Runs a command that is a process of its own to its end.
+    pub(super) async fn run_process(self, mut flows: Flows, end: ExitWatch, tree: TreeId) {
+        let deadline = self.deadline();
+        let mut stop = self.earlier_stop();
+        let mut number_needed = Some(Instant::now() + sys::NUMBER_NEEDED_AFTER);
         let ended = loop {
-            match heard {
-                Heard::End(ended) => break ended,
-                Heard::Stop(reason) => {
+            if let Some(stop) = stop {
+                break Box::pin(self.bring_down(stop, &mut flows, (&end, &tree))).await;
+            }
+            let event = self.event(end.wait(), deadline, number_needed);
+            match flows.run_until(event).await {
+                Event::End(ended) => break Some(ended),
+                Event::Stop(reason) => {
                     self.note_stop(reason.reason());
                     stop = Some(reason);
                 }
-                Heard::Signal(signal, scope) => {
-                    Box::pin(self.signal_process(signal, scope, &grip)).await;
-                }
-                Heard::Grown => old = Some(Instant::now() + sys::NUMBER_NEEDED_AFTER),
-                Heard::Old => {
-                    old = None;
-                    Box::pin(self.learn_pid()).await;
+                Event::Signal(signal, scope) => self.signal_process(signal, scope, &tree).await,
+                Event::NumberNeeded => {
+                    number_needed = None;
+                    self.learn_pid().await;
                 }
             }
-            if let Some(stop) = stop {
-                break Box::pin(self.bring_down(stop, &mut flows, (&end, &grip))).await;
-            }
-            heard = Box::pin(flows.run_until(self.hear(end.wait(), deadline, old))).await;
         };
         flows.drain();
         let pid = self.inner.pid.load(Ordering::Relaxed);
-        let unexpected = |core: &CoreInner| !core.ending.load(Ordering::Acquire);
-        if ended == ProcessEnd::Lost
-            && self.inner.core.upgrade().as_deref().is_some_and(unexpected)
-            && let Some(tree) = self.inner.session.tree(pid, &grip)
-        {
-            Box::pin(tree.kill_until_gone()).await;
+        if ended == Some(ProcessEnd::Lost) && !self.is_left_to_next_daemon() {
+            // Nobody collects it any more: it must not stay.
+            Box::pin(self.inner.session.tree(pid, &tree).kill_until_gone()).await;
         }
-        if stop.is_some() || !matches!(ended, ProcessEnd::Exited(_)) {
-            self.keep_streams(ended);
-        }
-        let session = &self.inner.session;
-        let trees = &session.trees;
-        let past = match stop {
-            None => Past::Peaceful,
-            Some(_) => Past::Killed,
+        let tree_end = match stop {
+            None => TreeEnd::ByItself,
+            Some(_) => TreeEnd::Killed,
         };
-        trees.release(&session.spec, (pid != 0).then_some(pid), &grip, past);
+        let trees = &self.inner.session.trees;
+        trees.release((pid != 0).then_some(pid), &tree, tree_end);
         let result = self.end_of_process(ended);
         // The end of a process the holder has told us; why it was brought
         // about it learns from us.
         match stop {
-            None => self.finish(result, Herald::Holder),
-            Some(_) => self.finish(result, Herald::Daemon(Vec::new())),
+            None => self.finish(result, Told::ByHolder),
+            Some(_) => self.finish(result, Told::Now),
         }
-        match flows.is_open() {
-            true => Box::pin(self.follow(flows)).await,
-            false => self.cease(flows),
-        }
+        self.follow(flows).await;
+    }
+
+    /// Whether this daemon is leaving, and another goes on with the command.
+    fn is_left_to_next_daemon(&self) -> bool {
+        let core = self.inner.core.upgrade();
+        core.is_none_or(|core| core.ending.load(Ordering::Acquire))
     }
 
     async fn learn_pid(&self) -> Option<i32> {
@@ -203,74 +140,69 @@ impl Exec {
         Some(pid)
     }
 
-    pub(super) async fn tree(&self, grip: &Grip) -> Option<Tree> {
+    pub(super) async fn tree(&self, id: &TreeId) -> Tree {
         let pid = self.learn_pid().await.unwrap_or(0);
-        self.inner.session.tree(pid, grip)
+        self.inner.session.tree(pid, id)
     }
 
-    pub(super) async fn signal_process(&self, signal: Signal, scope: Scope, grip: &Grip) {
+    pub(super) async fn signal_process(&self, signal: Signal, scope: Scope, tree: &TreeId) {
         match scope {
             Scope::Leader | Scope::Group if self.inner.session.container.is_some() => {
-                let leader = self
-                    .tree(grip)
-                    .await
-                    .and_then(|tree| tree.contained_leader());
+                let leader = self.tree(tree).await.contained_leader();
                 if let Some(Ok(handle)) = leader.map(PidFd::open) {
                     let _ = handle.send(signal);
                 }
             }
-            Scope::Leader => {
-                if let Some(core) = self.inner.core.upgrade() {
-                    core.link.send(&[Request::Signal {
-                        key: self.inner.key,
-                        signal: signal.number(),
-                    }]);
-                }
-            }
-            Scope::Group => {
-                let pid = self.learn_pid().await.and_then(Pid::from_raw);
-                let number = rustix::process::Signal::from_named_raw(signal.number());
-                if let (Some(pid), Some(signal)) = (pid, number) {
-                    // A group that is gone needs no signal.
-                    let _ = kill_process_group(pid, signal);
-                }
-            }
-            Scope::Tree => {
-                if let Some(tree) = self.tree(grip).await {
-                    tree.signal(signal);
-                }
-            }
+            Scope::Leader => self.signal_by_holder(signal, SignalTarget::Process),
+            Scope::Group => self.signal_by_holder(signal, SignalTarget::Group),
+            Scope::Tree => self.tree(tree).await.signal(signal),
         }
     }
 
-    fn end_of_process(&self, ended: ProcessEnd) -> Result<ExecEnd, CoreError> {
+    /// Has the holder signal its process: only the holder knows whether that
+    /// has been collected and its number may be another's.
+    pub(super) fn signal_by_holder(&self, signal: Signal, target: SignalTarget) {
+        if let Some(core) = self.inner.core.upgrade() {
+            core.link.send(&[Request::Signal {
+                key: self.inner.key,
+                signal: signal.number(),
+                target,
+            }]);
+        }
+    }
+
+    fn end_of_process(&self, ended: Option<ProcessEnd>) -> Result<ExecEnd, CoreError> {
         match ended {
-            ProcessEnd::Exited(exit) => Ok(lock(&self.inner.record).end_by(exit)),
-            ProcessEnd::Failed(failure) => Err(self.explain(failure)),
-            ProcessEnd::Lost => Err(lost()),
+            Some(ProcessEnd::Exited(exit)) => Ok(lock(&self.inner.record).end_by(exit)),
+            Some(ProcessEnd::Failed(failure)) => Err(self.explain(failure)),
+            Some(ProcessEnd::Lost) => Err(holder_lost()),
+            None => Err(CoreError::Internal {
+                message: format!(
+                    "the command was killed and does not end; process {} is stuck in the kernel",
+                    self.inner.pid.load(Ordering::Relaxed)
+                ),
+            }),
         }
     }
 
-    /// Drives a command that was given to the session's shell.
-    pub(super) async fn drive_shell(self, mut flows: Flows, mut seat: OwnedMutexGuard<ShellSeat>) {
+    /// Runs a command that was given to the session's shell to its end.
+    pub(super) async fn run_in_shell(
+        self,
+        mut flows: Flows,
+        mut shell: OwnedMutexGuard<SessionShell>,
+    ) {
         let deadline = self.deadline();
-        let mut stop = lock(&self.inner.record).stop.map(|reason| match reason {
-            StopReason::TimedOut => Stop::TimedOut,
-            StopReason::Cancelled => Stop::Cancelled(None),
-        });
+        let mut stop = self.earlier_stop();
         let mut stopped_since = None;
-        let pulse = self.inner.core.upgrade();
-        let pulse = pulse.map(|core| Arc::clone(&core.pulse));
         let result = loop {
-            let (Some(driver), Some(pulse)) = (seat.as_mut(), &pulse) else {
-                break Err(lost());
+            let Some(driver) = shell.as_mut() else {
+                break Err(holder_lost());
             };
             if let Some(reason) = stop {
                 let since = *stopped_since.get_or_insert_with(Instant::now);
                 let stopping = Box::pin(self.stop_in_shell(reason, since, driver));
-                let attended = Box::pin(self.attend(stopping, reason));
-                let heard = flows.watch_late_until(pulse, &self.inner.read, attended);
-                match heard.await {
+                let attended = self.attend(stopping, reason);
+                match flows.run_until(attended).await {
                     Stopping::Over(stopped) => break self.end_in_shell(stopped),
                     Stopping::Signal(signal, _) => {
                         driver.signal(signal);
@@ -280,49 +212,31 @@ impl Exec {
                 }
                 continue;
             }
-            let heard = self.hear(driver.ended(), deadline, None);
-            match flows.watch_late_until(pulse, &self.inner.read, heard).await {
-                Heard::End(end) => break self.end_in_shell(end),
-                Heard::Stop(reason) => {
+            let event = self.event(driver.ended(), deadline, None);
+            match flows.run_until(event).await {
+                Event::End(end) => break self.end_in_shell(end),
+                Event::Stop(reason) => {
                     self.note_stop(reason.reason());
                     stop = Some(reason);
                 }
-                Heard::Signal(signal, _) => driver.signal(signal),
-                Heard::Old | Heard::Grown => {}
+                Event::Signal(signal, _) => driver.signal(signal),
+                Event::NumberNeeded => {}
             }
         };
         flows.drain();
-        let ledger = seat
-            .as_ref()
-            .map(|driver| Arc::clone(driver.host().ledger()));
-        if !flows.is_open() {
-            self.inner.flowing.store(false, Ordering::Release);
-        }
-        let told = match ledger {
-            Some(ledger) if self.needs_no_slot(&ledger) => {
-                if let Some(loan) = &mut *lock(&self.inner.loan) {
-                    loan.pipes = flows.into_pipes();
+        let updates = shell.as_ref().map(|driver| driver.host().updates().take());
+        let updates = updates.unwrap_or_default();
+        match stop {
+            None => self.finish(result, Told::Soon(updates)),
+            Some(_) => {
+                if let Some(core) = self.inner.core.upgrade() {
+                    core.link.send(&updates);
                 }
-                return self.finish(result, Herald::Nobody);
+                self.finish(result, Told::Now);
             }
-            Some(ledger) => ledger.flush(),
-            None => Vec::new(),
-        };
-        self.finish(result, Herald::Daemon(told));
-        drop(seat);
-        Box::pin(self.follow(flows)).await;
-    }
-
-    /// Whether its end need not be told to the holder: its streams are free
-    /// for the next command as soon as its result was taken.
-    fn needs_no_slot(&self, ledger: &Ledger) -> bool {
-        let small = |spool: &halter_exec::Spool| spool.total() <= SPOOL_HEAD_BYTES;
-        !self.inner.kept
-            && !self.inner.flowing.load(Ordering::Acquire)
-            && lock(&self.inner.loan).is_some()
-            && small(&self.inner.stdout)
-            && self.inner.stderr.as_ref().is_none_or(small)
-            && !ledger.has_deferred()
+        }
+        drop(shell);
+        self.follow(flows).await;
     }
 
     fn end_in_shell(&self, end: Result<CommandEnd, ExecError>) -> Result<ExecEnd, CoreError> {
@@ -355,22 +269,22 @@ impl Exec {
         }
     }
 
-    /// Makes the end known: first to the holder, unless it need not know,
-    /// then to everybody else.
-    fn finish(&self, result: Result<ExecEnd, CoreError>, herald: Herald) {
+    /// Makes the end known: to the holder, then to everybody else.
+    fn finish(&self, result: Result<ExecEnd, CoreError>, told: Told) {
         if let Ok(end) = &result {
             lock(&self.inner.record).end = Some(end.clone());
         }
         let key = self.inner.key;
         if let Some(core) = self.inner.core.upgrade() {
-            match herald {
-                Herald::Holder => core.link.send_later(Request::Settle { key }),
-                Herald::Daemon(told) => {
-                    let mut requests = vec![self.put_request(), Request::Settle { key }];
-                    requests.extend(told);
-                    core.link.send(&requests);
+            let settle = Request::Settle { key };
+            match told {
+                Told::ByHolder => core.link.send_later(settle),
+                Told::Now => core.link.send(&[self.store_request(), settle]),
+                Told::Soon(updates) => {
+                    for request in [self.store_request(), settle].into_iter().chain(updates) {
+                        core.link.send_later(request);
+                    }
                 }
-                Herald::Nobody => {}
             }
         }
         self.inner.stdout.finish();
@@ -380,8 +294,8 @@ impl Exec {
         self.inner.session.forget_names(key);
         // A command ends once.
         let _ = self.inner.end.set(result);
-        if let Some(core) = self.inner.core.upgrade() {
-            core.ended(self);
+        if self.inner.forgotten.load(Ordering::Acquire) {
+            self.remove();
         }
     }
 
@@ -397,12 +311,6 @@ impl Exec {
                 () = closed.cancelled() => {}
             }
         }
-        self.cease(flows);
-    }
-
-    /// Nothing is moved any more.
-    fn cease(&self, flows: Flows) {
-        self.inner.return_pipes(flows);
         self.inner.flowing.store(false, Ordering::Release);
         if lock(&self.inner.record).forgotten {
             self.let_go();
@@ -436,10 +344,11 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-pub(super) fn lost() -> CoreError {
+/// What the clients of a session learn whose holder has ended.
+pub(super) fn holder_lost() -> CoreError {
     CoreError::Internal {
-        message: "the holder of all processes has ended, and every command with it; \
-                  restart the runtime"
+        message: "the holder of the session's processes has ended, and every command with it; \
+                  create a new session"
             .to_owned(),
     }
 }

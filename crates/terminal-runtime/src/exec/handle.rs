@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use halter_exec::{InputError, InputSpool, Signal, Spool, SpoolChunk, SpoolPart, Terminal};
+use halter_exec::{InputError, InputSpool, Signal, Spool, SpoolChunk, Terminal};
 use tokio::sync::{Notify, SetOnce};
 
 use super::core::CoreInner;
@@ -14,9 +14,7 @@ use super::error::CoreError;
 use super::lock;
 use super::order::{Chunk, ExecEnd, ExecId, ExecInfo, ExecState, Scope, Stream, TerminalSize};
 use super::record::{ExecRecord, Record, StopReason};
-use super::recycled::Reuse;
 use super::session::Session;
-use super::sets::Loan;
 use crate::holder::{Key, Request};
 
 /// One command. Cheap to clone; the command does not notice a handle going.
@@ -25,32 +23,33 @@ pub struct Exec {
     pub(super) inner: Arc<ExecInner>,
 }
 
-/// What somebody wants of a running command.
+/// What a client wants of a running command.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Wish {
+pub(super) enum Order {
     Cancel(Option<Signal>),
     Signal(Signal, Scope),
 }
 
-/// What is wished of one command, in order. Whoever drives it hears them.
+/// What clients want of one command, in order. The task that runs it takes
+/// them.
 #[derive(Debug, Default)]
-pub(super) struct Wishes {
-    waiting: Mutex<VecDeque<Wish>>,
+pub(super) struct Orders {
+    waiting: Mutex<VecDeque<Order>>,
     came: Notify,
 }
 
-impl Wishes {
-    fn add(&self, wish: Wish) {
-        lock(&self.waiting).push_back(wish);
+impl Orders {
+    fn add(&self, order: Order) {
+        lock(&self.waiting).push_back(order);
         self.came.notify_one();
     }
 
     /// The next one. It is not lost if the future is dropped.
-    pub(super) async fn next(&self) -> Wish {
+    pub(super) async fn next(&self) -> Order {
         loop {
             let next = lock(&self.waiting).pop_front();
-            if let Some(wish) = next {
-                return wish;
+            if let Some(order) = next {
+                return order;
             }
             self.came.notified().await;
         }
@@ -71,29 +70,14 @@ pub(super) struct ExecInner {
     pub terminal: Option<Terminal>,
     /// Its first process; 0 while that is not known.
     pub pid: AtomicI32,
-    pub wishes: Wishes,
+    pub orders: Orders,
     pub end: SetOnce<Result<ExecEnd, CoreError>>,
     pub forgotten: AtomicBool,
-    /// Somebody reads its output as it comes.
-    pub read: Notify,
     /// Whether somebody may still write to its streams.
     pub flowing: AtomicBool,
-    /// Whether nobody can ask for it any more.
-    pub removed: AtomicBool,
-    /// Whether somebody may ask for it by its name after its end.
-    pub kept: bool,
-    /// What it has of its shell's set of streams, while it has no slot of its
-    /// own with the holder.
-    pub loan: Mutex<Option<Loan>>,
-    /// What becomes of streams of its own.
-    pub reuse: Mutex<Reuse>,
 }
 
 impl ExecInner {
-    pub(super) fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Acquire)
-    }
-
     pub(super) fn has_ended(&self) -> bool {
         self.end.initialized()
     }
@@ -152,7 +136,6 @@ impl Exec {
     /// Reads a stream from an offset on.
     #[must_use]
     pub fn reader(&self, stream: Stream, offset: u64) -> SpoolReader {
-        self.inner.read.notify_one();
         SpoolReader {
             reader: self.spool(stream).map(|spool| spool.reader(offset)),
         }
@@ -176,7 +159,7 @@ impl Exec {
         if eof {
             // Known before it is done: an adopted command's input ends too.
             lock(&self.inner.record).input_ended = true;
-            self.put_record();
+            self.store_record();
             input.end();
         }
         Ok(accepted)
@@ -229,7 +212,7 @@ impl Exec {
         if self.inner.has_ended() {
             return Err(CoreError::Ended);
         }
-        self.inner.wishes.add(Wish::Signal(signal, scope));
+        self.inner.orders.add(Order::Signal(signal, scope));
         Ok(())
     }
 
@@ -237,9 +220,9 @@ impl Exec {
     /// everything it started. The session's shell stays. Returns when it has
     /// ended.
     pub async fn cancel(&self, signal: Option<Signal>) {
-        // Nobody hears what is wished of one that has ended.
+        // Nobody takes the orders of one that has ended.
         if !self.inner.has_ended() {
-            self.inner.wishes.add(Wish::Cancel(signal));
+            self.inner.orders.add(Order::Cancel(signal));
         }
         let _ = self.ended().await;
     }
@@ -258,7 +241,6 @@ impl Exec {
         if let Some(core) = self.inner.core.upgrade() {
             core.drop_exec(self);
         }
-        self.inner.removed.store(true, Ordering::Release);
         for spool in [Some(&self.inner.stdout), self.inner.stderr.as_ref()] {
             if let Some(Err(error)) = spool.map(halter_exec::Spool::remove) {
                 tracing::warn!(%error, "a spool stays");
@@ -275,7 +257,7 @@ impl Exec {
         };
         if self.inner.flowing.load(Ordering::Acquire) {
             lock(&self.inner.record).forgotten = true;
-            self.put_record();
+            self.store_record();
             // Whoever moves its output looks at that once it has come to its
             // end, which may have been just now.
             if self.inner.flowing.load(Ordering::Acquire) {
@@ -283,38 +265,29 @@ impl Exec {
             }
         }
         let key = self.inner.key;
-        match &*lock(&self.inner.loan) {
-            Some(loan) => loan.ledger.strike(key),
-            None if self.leave_streams(&core) => {}
-            None => core.link.send_later(Request::Forget { key }),
-        }
+        core.link.send_later(Request::Remove { key });
     }
 
-    pub(super) fn put_record(&self) {
+    pub(super) fn store_record(&self) {
         if let Some(core) = self.inner.core.upgrade() {
-            core.link.send(&[self.put_request()]);
+            core.link.send(&[self.store_request()]);
         }
     }
 
-    /// Its newest record, for a slot of its own.
-    pub(super) fn put_request(&self) -> Request {
+    /// Its newest record.
+    pub(super) fn store_request(&self) -> Request {
         let record = lock(&self.inner.record).clone();
-        let working = record.end.is_none();
-        let (key, record) = (self.inner.key, Record::Exec(record).encode());
-        match lock(&self.inner.loan).take() {
-            Some(loan) => loan.move_request(key, record, working),
-            None => Request::Put {
-                key,
-                record,
-                units: Vec::new(),
-            },
+        Request::Store {
+            key: self.inner.key,
+            record: Record::Exec(Box::new(record)).encode(),
+            units: Vec::new(),
         }
     }
 
     /// Notes why it is brought to its end, before it is.
     pub(super) fn note_stop(&self, reason: StopReason) {
         lock(&self.inner.record).stop.get_or_insert(reason);
-        self.put_record();
+        self.store_record();
     }
 }
 
@@ -363,17 +336,6 @@ impl SpoolReader {
                 let found = reader.next(max).await.map_err(unreadable)?;
                 Ok(chunk(found, reader.offset()))
             }
-        }
-    }
-
-    /// The next piece as it lies; waits for it.
-    ///
-    /// # Errors
-    /// If the spool cannot be read.
-    pub async fn next_part(&mut self, max: usize) -> Result<SpoolPart, CoreError> {
-        match &mut self.reader {
-            None => Ok(SpoolPart::End),
-            Some(reader) => reader.next_part(max).await.map_err(unreadable),
         }
     }
 

@@ -154,7 +154,6 @@ impl CoreInner {
             stderr: Some(stderr),
             input,
             terminal: None,
-            loan: None,
         })
     }
 }

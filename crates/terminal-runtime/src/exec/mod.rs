@@ -11,16 +11,11 @@ mod error;
 mod handle;
 mod handover;
 mod isolation;
-mod kept;
-mod ledger;
 mod order;
 mod output;
 mod plan;
-mod pulse;
 mod record;
-mod recycled;
 mod session;
-mod sets;
 mod shell;
 mod start;
 mod stop;
@@ -30,7 +25,6 @@ mod trees;
 use crate::lock::lock;
 
 pub use self::core::Core;
-pub(crate) use drive::Drive;
 pub use error::{CoreError, StartFailure};
 pub use handle::{Exec, SpoolReader};
 pub use order::{

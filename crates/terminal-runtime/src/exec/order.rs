@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use halter_exec::Environment;
+use halter_exec::{Environment, os_bytes};
+use serde::{Deserialize, Serialize};
 
 use crate::session::SessionId;
 
@@ -16,7 +17,7 @@ const MAX_EXEC_ID_BYTES: usize = 64;
 /// The name of a command, chosen by a client or made by the runtime. It is
 /// also the name of files, so it holds letters, digits, `.`, `_` and `-` only
 /// and does not start with a dot.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ExecId(Arc<str>);
 
 impl ExecId {
@@ -67,7 +68,7 @@ pub struct DockerSettings {
 }
 
 /// What every process of a session may use; `None` for no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes of memory of the session's processes together.
     pub memory_bytes: Option<u64>,
@@ -78,15 +79,18 @@ pub struct Limits {
 }
 
 /// How a session's commands are run.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct SessionSpec {
     /// The shell, a path or a name in `PATH`.
+    #[serde(with = "os_bytes::path")]
     pub shell: PathBuf,
     /// Variables on top of those of the runtime.
     pub environment: Environment,
     /// Where the first command starts; within `chroot` if there is one.
+    #[serde(with = "os_bytes::path")]
     pub working_dir: PathBuf,
     /// The root directory of its commands.
+    #[serde(with = "os_bytes::optional_path")]
     pub chroot: Option<PathBuf>,
     /// What its commands may use.
     pub limits: Limits,
@@ -124,7 +128,7 @@ pub struct AdoptedSession {
 }
 
 /// What is run.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExecWhat {
     /// A line for the session's persistent shell.
     Command(Arc<str>),
@@ -190,9 +194,6 @@ pub struct ExecOrder {
     pub timeout: Option<Duration>,
     /// A terminal of this size instead of pipes.
     pub pty: Option<TerminalSize>,
-    /// Whether somebody may ask for it by its name after its end. One that is
-    /// forgotten as soon as its result was taken costs less.
-    pub kept: bool,
     /// Opaque to the core; given back when the command is adopted.
     pub note: Bytes,
 }
@@ -248,7 +249,7 @@ pub struct ExecInfo {
 }
 
 /// What a command and the children it waited for have used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time in user mode.
     pub user_time: Duration,
@@ -259,7 +260,7 @@ pub struct Usage {
 }
 
 /// How a command ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecEnd {
     /// The code it exited with.
     pub exit_code: Option<i32>,
@@ -274,6 +275,7 @@ pub struct ExecEnd {
     /// What it used, where the system accounts for it.
     pub usage: Option<Usage>,
     /// The directory of the session's shell afterwards.
+    #[serde(with = "os_bytes::optional_path")]
     pub cwd: Option<PathBuf>,
 }
 

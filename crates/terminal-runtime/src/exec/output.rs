@@ -7,9 +7,7 @@ use std::time::Duration;
 use halter_exec::{Moved, Spool, Terminal, system, try_watch_descriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Notify;
 
-use super::pulse::Pulse;
 use crate::limits::LARGE_PIPE_BYTES;
 use crate::sys;
 
@@ -21,13 +19,6 @@ const LOOK_PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct Flow {
     source: FlowSource,
     spool: Spool,
-    /// Whether the pipe is used again.
-    lent: bool,
-    /// Whether its end may come before anybody has opened it to write.
-    unopened: bool,
-    /// An end to write to that nobody writes to. While it is there, that
-    /// nobody writes does not mean that nobody will.
-    held_open: Option<OwnedFd>,
     /// A terminal is no pipe: its bytes pass through one, held by the holder
     /// like any other, so that none is lost on the way.
     relay: Option<Relay>,
@@ -37,11 +28,9 @@ pub(super) struct Flow {
 /// Where the bytes come from.
 #[derive(Debug)]
 enum FlowSource {
-    /// Nobody has waited for anything yet: most commands end before.
+    /// Nobody has waited for anything yet.
     Unwatched(OwnedFd),
     Watched(AsyncFd<OwnedFd>),
-    /// It has come to its end and will be used again.
-    Ended(OwnedFd),
     /// It has come to its end.
     Closed,
 }
@@ -59,44 +48,8 @@ impl Flow {
         Self {
             source: FlowSource::Unwatched(pipe),
             spool,
-            lent: false,
-            unopened: false,
-            held_open: None,
             relay: None,
             enlarged: false,
-        }
-    }
-
-    /// The flow of a pipe that nobody need have opened to write yet, and that
-    /// is used again.
-    pub(super) fn lent(pipe: OwnedFd, spool: Spool) -> Self {
-        Self {
-            lent: true,
-            unopened: true,
-            ..Self::of_pipe(pipe, spool)
-        }
-    }
-
-    fn is_unwatched(&self) -> bool {
-        matches!(self.source, FlowSource::Unwatched(_))
-    }
-
-    /// The pipe of a flow that is at its end and was lent.
-    fn into_pipe(self) -> Option<OwnedFd> {
-        match self.source {
-            FlowSource::Unwatched(pipe) | FlowSource::Ended(pipe) => Some(pipe),
-            FlowSource::Watched(_) | FlowSource::Closed => None,
-        }
-    }
-
-    fn end(&mut self) {
-        let source = std::mem::replace(&mut self.source, FlowSource::Closed);
-        if self.lent {
-            self.source = match source {
-                FlowSource::Watched(watched) => FlowSource::Ended(watched.into_inner()),
-                FlowSource::Unwatched(pipe) | FlowSource::Ended(pipe) => FlowSource::Ended(pipe),
-                FlowSource::Closed => FlowSource::Closed,
-            };
         }
     }
 
@@ -118,9 +71,6 @@ impl Flow {
         Ok(Self {
             source: FlowSource::Unwatched(terminal.try_clone()?.into()),
             spool,
-            lent: false,
-            unopened: false,
-            held_open: None,
             relay,
             enlarged: true,
         })
@@ -128,7 +78,7 @@ impl Flow {
 
     /// Whether something may still come.
     pub(super) fn is_open(&self) -> bool {
-        !matches!(self.source, FlowSource::Closed | FlowSource::Ended(_))
+        !matches!(self.source, FlowSource::Closed)
     }
 
     /// Waits until something can be moved, and moves what is there. Never
@@ -136,7 +86,7 @@ impl Flow {
     pub(super) async fn advance(&mut self) {
         self.watch();
         let moved = match &self.source {
-            FlowSource::Closed | FlowSource::Ended(_) => return std::future::pending().await,
+            FlowSource::Closed => return std::future::pending().await,
             FlowSource::Unwatched(pipe) => {
                 tokio::time::sleep(LOOK_PAUSE).await;
                 step(pipe, &self.spool, self.relay.as_ref())
@@ -153,7 +103,7 @@ impl Flow {
             },
         };
         if moved == Moved::End {
-            self.end();
+            self.source = FlowSource::Closed;
         } else if !self.enlarged && self.spool.total() > LARGE_PIPE_BYTES as u64 {
             // A stream that is busy costs fewer turns with a larger pipe.
             if let Some(pipe) = self.pipe() {
@@ -171,9 +121,6 @@ impl Flow {
         }
         let source = std::mem::replace(&mut self.source, FlowSource::Closed);
         if let FlowSource::Unwatched(pipe) = source {
-            if self.unopened {
-                self.held_open = sys::way_into(&pipe).ok().flatten();
-            }
             self.source = match try_watch_descriptor(pipe, Interest::READABLE) {
                 Ok(watched) => FlowSource::Watched(watched),
                 Err((pipe, _)) => FlowSource::Unwatched(pipe),
@@ -185,19 +132,17 @@ impl Flow {
         match &self.source {
             FlowSource::Unwatched(pipe) => Some(pipe),
             FlowSource::Watched(watched) => Some(watched.get_ref()),
-            FlowSource::Closed | FlowSource::Ended(_) => None,
+            FlowSource::Closed => None,
         }
     }
 
-    /// Moves all that has been written until now. Nobody will begin to write
-    /// any more.
+    /// Moves all that has been written until now.
     pub(super) fn drain(&mut self) {
-        self.held_open = None;
         while let Some(pipe) = self.pipe() {
             match step(pipe, &self.spool, self.relay.as_ref()) {
                 Moved::Bytes(_) => {}
                 Moved::WouldBlock => return,
-                Moved::End => self.end(),
+                Moved::End => self.source = FlowSource::Closed,
             }
         }
     }
@@ -230,14 +175,6 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Keeps the pipes when they are at their end.
-    pub(super) fn keep_pipes(&mut self) {
-        self.stdout.lent = true;
-        if let Some(stderr) = &mut self.stderr {
-            stderr.lent = true;
-        }
-    }
-
     /// Moves output until the future is done.
     pub(super) async fn run_until<Output>(
         &mut self,
@@ -266,31 +203,6 @@ impl Flows {
     pub(super) fn is_open(&self) -> bool {
         self.stdout.is_open() || self.stderr.as_ref().is_some_and(Flow::is_open)
     }
-
-    /// As [`run_until`](Self::run_until), for streams that are not watched
-    /// yet: they are, if it takes long or somebody reads.
-    pub(super) async fn watch_late_until<Output>(
-        &mut self,
-        pulse: &Pulse,
-        read: &Notify,
-        until: impl Future<Output = Output>,
-    ) -> Output {
-        tokio::pin!(until);
-        if self.stdout.lent && self.stdout.is_unwatched() {
-            tokio::select! {
-                biased;
-                output = &mut until => return output,
-                () = read.notified() => {}
-                () = pulse.pass() => {}
-            }
-        }
-        self.run_until(until).await
-    }
-
-    /// The pipes of streams that are at their end and were lent.
-    pub(super) fn into_pipes(self) -> Option<[OwnedFd; 2]> {
-        Some([self.stdout.into_pipe()?, self.stderr?.into_pipe()?])
-    }
 }
 
 pub(super) async fn advance(flow: Option<&mut Flow>) {
@@ -311,7 +223,6 @@ mod tests {
 
     #[tokio::test]
     async fn the_pipe_of_a_busy_stream_grows_once_it_has_shown_to_be_busy() {
-        assert_eq!(LARGE_PIPE_BYTES, 1024 * 1024);
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
         let memory = Spool::memory_file().unwrap();
         // Beyond the quota bytes are only counted, which is enough here.

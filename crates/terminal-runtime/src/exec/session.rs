@@ -10,7 +10,7 @@ use super::docker::{Container, SHARED_INSIDE};
 use super::error::CoreError;
 use super::handover::SharedDirectory;
 use super::order::{CoreSettings, SessionSpec};
-use super::record::{CountRecord, Grip, Record, SessionRecord};
+use super::record::{CountRecord, Record, SessionRecord, TreeId};
 use super::shell::HolderHost;
 use super::tree::Tree;
 use super::trees::SessionTrees;
@@ -18,8 +18,8 @@ use crate::holder::{Key, Request};
 use crate::session::SessionId;
 use crate::sys;
 
-/// Where a session's shell is, once it has one.
-pub(super) type ShellSeat = Option<ShellDriver<HolderHost>>;
+/// A session's shell, once it has one.
+pub(super) type SessionShell = Option<ShellDriver<HolderHost>>;
 
 /// A session. It has no process until its first command.
 pub(super) struct Session {
@@ -30,7 +30,7 @@ pub(super) struct Session {
     pub count_key: Key,
     pub spec: SessionSpec,
     pub trees: SessionTrees,
-    pub shell: Arc<tokio::sync::Mutex<ShellSeat>>,
+    pub shell: Arc<tokio::sync::Mutex<SessionShell>>,
     pub closed: CancellationToken,
     pub commands: AtomicU64,
     /// The container its commands run in.
@@ -39,8 +39,8 @@ pub(super) struct Session {
     pub shared: Option<SharedDirectory>,
 }
 
-/// Where the runtime keeps what sessions need.
-pub(super) struct Grounds<'a> {
+/// What the names of a session's groups and directories follow from.
+pub(super) struct RuntimeNames<'a> {
     pub settings: &'a CoreSettings,
     /// The beginning of all names this runtime gives.
     pub prefix: &'a str,
@@ -48,14 +48,14 @@ pub(super) struct Grounds<'a> {
 
 impl Session {
     pub(super) fn new(
-        grounds: &Grounds<'_>,
+        names: &RuntimeNames<'_>,
         id: SessionId,
         keys: (Key, Key),
         spec: SessionSpec,
         trees: SessionTrees,
     ) -> Self {
-        let name = format!("{}{id}", grounds.prefix);
-        let shared = shared_directory(grounds.settings, &name, &spec);
+        let name = format!("{}{id}", names.prefix);
+        let shared = shared_directory(names.settings, &name, &spec);
         let container = spec.container_image.clone().map(|image| {
             let ours = shared.as_ref().map(|shared| shared.ours.clone());
             Container::new(name, image, ours.unwrap_or_default(), &spec)
@@ -75,33 +75,30 @@ impl Session {
     }
 
     /// The tree of one of its processes.
-    pub(super) fn tree(&self, pid: i32, grip: &Grip) -> Option<Tree> {
-        match (&self.container, grip) {
-            (Some(container), Grip::Marker(marker)) => {
-                let tree = container.tree(marker)?;
+    pub(super) fn tree(&self, pid: i32, id: &TreeId) -> Tree {
+        match (&self.container, id) {
+            (Some(container), TreeId::Marker(marker)) => {
+                let tree = container.tree(marker);
                 let leader = tree.leader().unwrap_or(0);
-                Some(Tree::Contained(tree, leader))
+                Tree::Contained(tree, leader)
             }
-            _ => {
-                let tree = self.trees.tree(&self.spec, pid, grip)?;
-                Some(Tree::Held(Box::new(tree)))
-            }
+            _ => Tree::Held(Box::new(self.trees.tree(pid, id))),
         }
     }
 
     /// Confines the process of a plan and says how its tree is found again.
-    pub(super) fn plant(
+    pub(super) fn place(
         &self,
         settings: &CoreSettings,
         plan: &mut LaunchPlan,
         terminal: bool,
-    ) -> Result<Grip, CoreError> {
+    ) -> Result<TreeId, CoreError> {
         let Some(container) = &self.container else {
-            return self.trees.plant(&self.spec, plan);
+            return self.trees.place(&self.spec, plan);
         };
         let marker = self.trees.new_mark();
         container.enter(settings, plan, &marker, terminal)?;
-        Ok(Grip::Marker(marker.into()))
+        Ok(TreeId::Marker(marker.into()))
     }
 
     /// Makes sure that there is a place to run something in.
@@ -153,40 +150,26 @@ impl Session {
         config
     }
 
-    pub(super) fn put_request(&self) -> Request {
+    pub(super) fn store_request(&self) -> Request {
         let record = SessionRecord {
             id: self.id,
             spec: self.spec.clone(),
         };
-        Request::Put {
+        Request::Store {
             key: self.key,
             record: Record::Session(record).encode(),
             units: Vec::new(),
         }
     }
 
-    /// How many commands it was given.
-    pub(super) fn count(&self) -> u64 {
-        self.commands.load(Ordering::Relaxed)
-    }
-
-    /// Counts one more command.
-    pub(super) fn count_one(&self) -> u64 {
-        self.commands.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
     /// Counts one more command, for the holder.
     pub(super) fn count_request(&self) -> Request {
-        self.count_one();
-        self.current_count_request()
-    }
-
-    pub(super) fn current_count_request(&self) -> Request {
         let record = CountRecord {
             session: self.id,
-            commands: self.count(),
+            commands: self.commands.fetch_add(1, Ordering::Relaxed) + 1,
+            group: self.trees.group(),
         };
-        Request::Put {
+        Request::Store {
             key: self.count_key,
             record: Record::Count(record).encode(),
             units: Vec::new(),

@@ -1,8 +1,6 @@
 //! Starting a command: its streams, its plan, its record, and the one message
 //! that makes it so.
 
-use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,19 +13,17 @@ use std::time::{Duration, SystemTime};
 use halter_exec::{
     CommandStreams, CommandText, InputSpool, InputTarget, ShellDriver, Spool, Terminal,
 };
-use tokio::sync::{Notify, SetOnce};
+use tokio::sync::SetOnce;
 
 use super::core::{Core, CoreInner};
-use super::drive::Drive;
 use super::error::CoreError;
-use super::handle::{Exec, ExecInner, Wishes, terminal_size};
+use super::handle::{Exec, ExecInner, Orders, terminal_size};
 use super::order::{ExecOrder, ExecStdin, TerminalSize};
 use super::output::{Flow, Flows};
-use super::record::{ExecRecord, Place};
+use super::record::{ExecRecord, Place, Record};
 use super::session::Session;
-use super::sets::{Loan, StreamSet};
 use super::shell::HolderHost;
-use crate::holder::{Birth, GivenUnit, Key, Request, Role, Source, Start, UnitKind};
+use crate::holder::{GivenUnit, Key, NewCommand, NewProcess, Request, Role, Source, UnitKind};
 
 /// The streams of a command, as the holder keeps them and as we do.
 pub(super) struct Streams {
@@ -41,42 +37,9 @@ pub(super) struct Streams {
     pub flows: Flows,
     pub input: Option<InputSpool>,
     pub terminal: Option<Terminal>,
-    /// Where they are from, if they are used again.
-    pub loan: Option<Loan>,
 }
 
-impl Streams {
-    /// The outputs of one command, from pipes and empty memory files that
-    /// another had before it. Nobody has them open to write yet.
-    pub(super) fn used(
-        core: &CoreInner,
-        key: Key,
-        [out, err]: [OwnedFd; 2],
-        [out_memory, err_memory]: [File; 2],
-    ) -> Self {
-        let spool = |memory: File, stream: &str| {
-            let path = spool_path(&core.spool_dir, key, stream);
-            Spool::begin(memory, path, core.settings.spool_quota_bytes)
-        };
-        let (stdout, stderr) = (spool(out_memory, "out"), spool(err_memory, "err"));
-        Self {
-            units: Vec::new(),
-            slots: [Source::Null; 3],
-            paths: Default::default(),
-            flows: Flows {
-                stdout: Flow::lent(out, stdout.clone()),
-                stderr: Some(Flow::lent(err, stderr.clone())),
-            },
-            stdout,
-            stderr: Some(stderr),
-            input: None,
-            terminal: None,
-            loan: None,
-        }
-    }
-}
-
-pub(super) fn internal(action: &'static str) -> impl Fn(io::Error) -> CoreError {
+fn internal(action: &'static str) -> impl Fn(io::Error) -> CoreError {
     move |error| CoreError::Internal {
         message: format!("{action} failed: {error}"),
     }
@@ -86,20 +49,14 @@ fn missing() -> io::Error {
     io::ErrorKind::BrokenPipe.into()
 }
 
-pub(super) fn part(unit: usize, part: u8) -> Source {
+fn part(unit: usize, part: u8) -> Source {
     let unit = u8::try_from(unit).unwrap_or(u8::MAX);
     Source::Part { unit, part }
 }
 
 /// The file a stream overflows to.
 pub(super) fn spool_path(spool_dir: &Path, key: Key, stream: &str) -> PathBuf {
-    let directory = spool_dir.as_os_str();
-    // One for every stream of every command: made in one piece.
-    let mut path = OsString::with_capacity(directory.len() + stream.len() + 22);
-    path.push(directory);
-    // Writing to memory does not fail.
-    let _ = write!(path, "/{key}.{stream}");
-    path.into()
+    spool_dir.join(format!("{key}.{stream}"))
 }
 
 impl CoreInner {
@@ -129,18 +86,13 @@ impl CoreInner {
             stderr: Some(stderr),
             input: None,
             terminal: None,
-            loan: None,
         };
         self.add_input(&mut streams, stdin).await?;
         Ok(streams)
     }
 
     /// Gives a command with outputs its input.
-    pub(super) async fn add_input(
-        &self,
-        streams: &mut Streams,
-        stdin: &ExecStdin,
-    ) -> io::Result<()> {
+    async fn add_input(&self, streams: &mut Streams, stdin: &ExecStdin) -> io::Result<()> {
         let holder = self.link.holder();
         let [source, _, _] = &mut streams.slots;
         let [path, _, _] = &mut streams.paths;
@@ -191,11 +143,10 @@ impl CoreInner {
             stderr: None,
             input: Some(InputSpool::new(memory.into(), target)?),
             terminal: Some(terminal),
-            loan: None,
         })
     }
 
-    pub(super) async fn streams(&self, key: Key, order: &ExecOrder) -> Result<Streams, CoreError> {
+    async fn streams(&self, key: Key, order: &ExecOrder) -> Result<Streams, CoreError> {
         let made = match order.pty {
             Some(size) => self.terminal(key, size).await,
             None => self.pipes(key, &order.stdin).await,
@@ -210,32 +161,30 @@ impl Core {
         &self,
         session: &Arc<Session>,
         order: ExecOrder,
-    ) -> Result<(Exec, Drive), CoreError> {
+    ) -> Result<Exec, CoreError> {
         let core = &self.inner;
         let key = core.link.new_key();
-        let planned = core.planned(session, &order)?;
-        let streams = core.process_streams(session.id, key, &order).await?;
-        let reuse = core.reuse_of(&order, &streams);
-        let planted = core.planted(session, &order, planned);
-        let (plan, grip) = planted.inspect_err(|_| core.drop_units(&streams.units))?;
-        let record = new_record(session, &order, Place::Process(grip.clone()));
-        let end = core.link.end_of(key);
+        let mut plan = core.plan(session, &order)?;
+        let streams = core.streams(key, &order).await?;
+        let placed = session.place(&core.settings, &mut plan, order.pty.is_some());
+        let tree = placed.inspect_err(|_| core.drop_units(&streams.units))?;
+        let record = new_record(session, &order, Place::Process(tree.clone()));
+        let end = core.link.exit_of(key);
         core.link.send(&[
             session.count_request(),
-            Request::Spawn(Birth {
+            Request::Spawn(Box::new(NewProcess {
                 key,
-                record: record.encode(),
+                record: Record::Exec(Box::new(record.clone())).encode(),
                 units: streams.units.clone(),
                 role: Role::Command,
                 slots: streams.slots.to_vec(),
                 plan,
-            }),
+            })),
         ]);
-        let (exec, flows) = self.new_exec(session, key, record, streams, order.kept);
-        *super::lock(&exec.inner.reuse) = reuse;
+        let (exec, flows) = self.new_exec(session, key, record, streams);
         core.introduce(&exec);
-        let drive = exec.clone().drive_process(flows, end, grip);
-        Ok((exec, Box::pin(drive)))
+        tokio::spawn(exec.clone().run_process(flows, end, tree));
+        Ok(exec)
     }
 
     /// Gives a command to the session's shell.
@@ -244,39 +193,32 @@ impl Core {
         session: &Arc<Session>,
         order: ExecOrder,
         text: &str,
-    ) -> Result<(Exec, Drive), CoreError> {
+    ) -> Result<Exec, CoreError> {
         let core = &self.inner;
-        let mut seat = Arc::clone(&session.shell).lock_owned().await;
+        let mut shell = Arc::clone(&session.shell).lock_owned().await;
         if session.closed.is_cancelled() {
             return Err(CoreError::SessionUnknown { id: session.id });
         }
-        let driver = seat.get_or_insert_with(|| {
+        let driver = shell.get_or_insert_with(|| {
             let key = core.link.new_key();
             let host = core.shell_host(session, key);
             ShellDriver::new(host, session.shell_config(&core.settings))
         });
         let key = core.link.new_key();
-        let set = match order.stdin {
-            ExecStdin::Null => core.warm_set(driver).await,
-            _ => None,
-        };
-        let direct = set.is_some();
-        let units = set.as_ref().map(StreamSet::units);
-        let mut streams = match (set, &session.shared) {
-            (Some(set), _) => set.lend(core, driver.host().ledger(), key),
-            (None, None) => Box::pin(core.streams(key, &order)).await?,
-            (None, Some(shared)) => shared
+        let streams = match &session.shared {
+            None => core.streams(key, &order).await?,
+            Some(shared) => shared
                 .make()
                 .and_then(|()| core.named_streams(key, &order.stdin, shared))
                 .map_err(internal("making the command's streams"))?,
         };
-        let record = new_record(session, &order, Place::Shell(driver.host().key()));
-        let start = Start {
+        let updates = Arc::clone(driver.host().updates());
+        let record = new_record(session, &order, Place::Shell(updates.key()));
+        updates.announce(NewCommand {
             key,
-            record: record.encode(),
-            units: units.unwrap_or_else(|| streams.units.clone()),
-        };
-        driver.host().ledger().announce(start, direct);
+            record: Record::Exec(Box::new(record.clone())).encode(),
+            units: streams.units.clone(),
+        });
         let [stdin, stdout, stderr] = &streams.paths;
         let command = CommandText {
             text,
@@ -289,28 +231,15 @@ impl Core {
             stderr,
         };
         if let Err(error) = driver.start(&command, &paths).await {
-            driver.host().ledger().retract(key);
-            if direct {
-                let set = streams.take_back();
-                driver.host_mut().keep_set(set);
-            } else {
-                let units = streams.units;
-                core.link
-                    .send(&[Request::Forget { key }, Request::Drop { units }]);
-            }
+            updates.retract();
+            core.link.send(&[Request::Remove { key }]);
+            core.drop_units(&streams.units);
             return Err(error.into());
         }
-        let lent = direct && driver.host().ledger().notes(key);
-        if !lent {
-            streams.loan = None;
-        }
-        let (exec, flows) = self.new_exec(session, key, record, streams, order.kept);
-        if lent {
-            driver.host_mut().lend_to(&exec);
-        }
+        let (exec, flows) = self.new_exec(session, key, record, streams);
         core.introduce(&exec);
-        let drive = exec.clone().drive_shell(flows, seat);
-        Ok((exec, Box::pin(drive)))
+        tokio::spawn(exec.clone().run_in_shell(flows, shell));
+        Ok(exec)
     }
 
     /// The handle of a command that has been started.
@@ -320,7 +249,6 @@ impl Core {
         key: Key,
         record: ExecRecord,
         streams: Streams,
-        kept: bool,
     ) -> (Exec, Flows) {
         let inner = ExecInner {
             core: Arc::downgrade(&self.inner),
@@ -333,15 +261,10 @@ impl Core {
             input: Mutex::new(streams.input.map(Arc::new)),
             terminal: streams.terminal,
             pid: AtomicI32::new(0),
-            wishes: Wishes::default(),
+            orders: Orders::default(),
             end: SetOnce::new(),
             forgotten: AtomicBool::new(false),
-            read: Notify::new(),
             flowing: AtomicBool::new(true),
-            removed: AtomicBool::new(false),
-            kept,
-            loan: Mutex::new(streams.loan),
-            reuse: Mutex::default(),
         };
         let exec = Exec {
             inner: Arc::new(inner),
@@ -354,27 +277,10 @@ impl Core {
 }
 
 impl CoreInner {
-    /// The streams of the session's shell, for the next command: if the shell
-    /// is warm, and everything that was said to it has reached it.
-    async fn warm_set(&self, driver: &mut ShellDriver<HolderHost>) -> Option<StreamSet> {
-        let process = driver.process()?.key();
-        let ledger = Arc::clone(driver.host().ledger());
-        if !ledger.has_journal() {
-            return None;
-        }
-        let set = match driver.host_mut().take_set() {
-            Some(set) => set,
-            None => {
-                let made = StreamSet::make(&self.link, ledger.key());
-                Box::pin(made).await.ok()?
-            }
-        };
-        // What was to be told before must not be lost if we end after the
-        // journal has been written; what was said must not be overtaken.
-        if !ledger.is_direct() || !self.link.is_flushed() {
-            Box::pin(self.link.pid_of(process)).await;
-        }
-        Some(set)
+    /// Has the holder drop the units of a command that is not started.
+    fn drop_units(&self, units: &[u64]) {
+        let units = units.to_vec();
+        self.link.send_later(Request::DropUnits { units });
     }
 
     /// Where the shell of a session runs.

@@ -5,14 +5,14 @@ use std::time::Duration;
 use halter_exec::{CommandEnd, ExecError, ShellDriver, Signal};
 use tokio::time::Instant;
 
-use super::handle::{Exec, Wish};
+use super::handle::{Exec, Order};
 use super::order::Scope;
 use super::output::Flows;
-use super::record::{Grip, StopReason};
+use super::record::{StopReason, TreeId};
 use super::shell::HolderHost;
 use super::tree::Tree;
-use crate::holder::{EndWatch, ProcessEnd};
-use crate::limits::CANCEL_GRACE;
+use crate::holder::{ExitWatch, ProcessEnd, SignalTarget};
+use crate::limits::{CANCEL_GRACE, TREE_END_WAIT};
 
 /// The shortest and longest pause between two looks at a tree that is being
 /// brought down.
@@ -62,7 +62,7 @@ impl Stop {
     }
 }
 
-/// What is heard of a command while it is being brought to its end.
+/// What happens to a command while it is being brought to its end.
 pub(super) enum Stopping<End> {
     Over(End),
     /// Somebody sends it a signal meanwhile.
@@ -72,8 +72,7 @@ pub(super) enum Stopping<End> {
 }
 
 impl Exec {
-    /// Waits for a command that is being stopped, and for what else is wished
-    /// of it.
+    /// Waits for a command that is being stopped, and for other orders.
     pub(super) async fn attend<End>(
         &self,
         stopping: impl Future<Output = End>,
@@ -82,44 +81,45 @@ impl Exec {
         let mut stopping = std::pin::pin!(stopping);
         let closed = &self.inner.session.closed;
         loop {
-            let wish = tokio::select! {
+            let order = tokio::select! {
                 biased;
                 end = stopping.as_mut() => return Stopping::Over(end),
                 () = closed.cancelled(), if stop.may_wait() => {
                     return Stopping::Harder(Stop::Closed);
                 }
-                wish = self.inner.wishes.next() => wish,
+                order = self.inner.orders.next() => order,
             };
-            match wish {
+            match order {
                 // What is being killed hears nothing, and its end must not be
                 // given up half-way.
                 _ if !stop.may_wait() => {}
-                Wish::Signal(signal, scope) => return Stopping::Signal(signal, scope),
-                Wish::Cancel(Some(Signal::KILL)) => {
+                Order::Signal(signal, scope) => return Stopping::Signal(signal, scope),
+                Order::Cancel(Some(Signal::KILL)) => {
                     return Stopping::Harder(Stop::Cancelled(Some(Signal::KILL)));
                 }
-                Wish::Cancel(Some(signal)) => return Stopping::Signal(signal, Scope::Tree),
+                Order::Cancel(Some(signal)) => return Stopping::Signal(signal, Scope::Tree),
                 // It is being stopped already.
-                Wish::Cancel(None) => {}
+                Order::Cancel(None) => {}
             }
         }
     }
 
-    /// Brings a process and all that descends from it to its end.
+    /// Brings a process and all that descends from it to its end; `None` if it
+    /// does not die.
     pub(super) async fn bring_down(
         &self,
         mut stop: Stop,
         flows: &mut Flows,
-        (end, grip): (&EndWatch, &Grip),
-    ) -> ProcessEnd {
+        (end, tree): (&ExitWatch, &TreeId),
+    ) -> Option<ProcessEnd> {
         loop {
-            let mut stopping = Box::pin(self.stop_process(stop, end, grip));
+            let mut stopping = Box::pin(self.stop_process(stop, end, tree));
             stop = loop {
                 let attended = self.attend(stopping.as_mut(), stop);
                 match flows.run_until(attended).await {
                     Stopping::Over(ended) => return ended,
                     Stopping::Signal(signal, scope) => {
-                        self.signal_process(signal, scope, grip).await;
+                        self.signal_process(signal, scope, tree).await;
                     }
                     Stopping::Harder(harder) => break harder,
                 }
@@ -128,22 +128,22 @@ impl Exec {
     }
 
     /// Signals the whole tree up to KILL until nothing is left of it.
-    async fn stop_process(&self, stop: Stop, end: &EndWatch, grip: &Grip) -> ProcessEnd {
-        let Some(tree) = self.tree(grip).await else {
-            return end.wait().await;
-        };
+    async fn stop_process(&self, stop: Stop, end: &ExitWatch, id: &TreeId) -> Option<ProcessEnd> {
+        let tree = self.tree(id).await;
         for (signal, limit) in stop.ladder(self.grace()) {
             tree.signal(signal);
             // A stopped process takes no other signal.
             tree.signal(Signal::CONT);
             if gone_within(&tree, end, limit).await {
-                return end.wait().await;
+                return Some(end.wait().await);
             }
         }
+        // Reaches the leader also where its tree cannot be seen from here.
+        self.signal_by_holder(Signal::KILL, SignalTarget::Group);
         if !tree.kill_until_gone().await {
             tracing::warn!(exec = %self.inner.id, "something of a command does not die");
         }
-        end.wait().await
+        tokio::time::timeout(TREE_END_WAIT, end.wait()).await.ok()
     }
 
     fn grace(&self) -> Duration {
@@ -180,7 +180,7 @@ impl Exec {
 
 /// Whether the process has ended and nothing of its tree is left, looked at
 /// until the limit has passed.
-async fn gone_within(tree: &Tree, end: &EndWatch, limit: Duration) -> bool {
+async fn gone_within(tree: &Tree, end: &ExitWatch, limit: Duration) -> bool {
     let until = Instant::now() + limit;
     let (mut pause, longest) = LOOK_PAUSE;
     loop {

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,76 +15,45 @@ use halter_exec::{
 use super::error::CoreError;
 use super::lock;
 use super::order::SessionSpec;
-use super::record::Grip;
-use crate::limits::{MAX_OPEN_GROUPS, SPARE_GROUPS, TREE_END_WAIT};
+use super::record::TreeId;
+use crate::limits::{SPARE_GROUPS, TREE_END_WAIT};
 use crate::sys;
 
 /// The trees of one session. Nothing is made before the first process.
 #[derive(Debug)]
 pub(super) struct SessionTrees {
     name: String,
-    ground: Mutex<Option<Arc<Ground>>>,
+    confinement: Mutex<Option<Arc<Confinement>>>,
     next: AtomicU64,
-    /// Groups that nothing lives in, for the next process.
-    spare: Mutex<Vec<SpareGroup>>,
-    /// Groups of processes, as far as they are kept open.
-    open: Mutex<Vec<SpareGroup>>,
-    open_groups: OpenGroups,
+    /// Groups that nothing lives in, for the next process: to make and remove
+    /// one costs a good part of a short command.
+    spare: Mutex<Vec<PathBuf>>,
     /// Marked trees of which something was left when they ended.
     remnants: Mutex<Vec<(i32, Arc<str>)>>,
-    /// Whether an earlier runtime may have made groups for it.
-    inherited: bool,
+    /// What an earlier daemon has made for it; `None` if nothing.
+    inherited: Option<InheritedTrees>,
 }
 
-/// A group by its name, and open if few enough are.
-#[derive(Debug)]
-struct SpareGroup {
-    name: Arc<str>,
-    group: Option<OpenGroup>,
+/// What is known of the trees that an earlier daemon made for a session.
+#[derive(Debug, Default)]
+pub(super) struct InheritedTrees {
+    /// The highest number that is in use.
+    pub highest: u64,
+    /// The session's group.
+    pub group: Option<PathBuf>,
 }
 
-/// Counts the groups that are kept open by all sessions together.
-#[derive(Debug, Clone, Default)]
-pub(super) struct OpenGroups(Arc<AtomicUsize>);
-
-impl OpenGroups {
-    /// The group, kept open; `None` if too many are.
-    fn keep(&self, group: Cgroup) -> Option<OpenGroup> {
-        let more = |count: usize| (count < MAX_OPEN_GROUPS).then_some(count + 1);
-        let counted = self
-            .0
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        counted.ok().map(|_| OpenGroup {
-            group,
-            count: Arc::clone(&self.0),
-        })
-    }
-}
-
-/// A group that is kept open, and counted.
-#[derive(Debug)]
-struct OpenGroup {
-    group: Cgroup,
-    count: Arc<AtomicUsize>,
-}
-
-impl Drop for OpenGroup {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// What became of a tree. Kernels kill a process that is born into a group
-/// that was ever killed as a whole, so such a group is not used again.
+/// How a tree ended. Kernels kill a process that is born into a group that was
+/// ever killed as a whole, so such a group is not used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Past {
-    Peaceful,
+pub(super) enum TreeEnd {
+    ByItself,
     Killed,
 }
 
-/// What the session's processes are put on.
+/// What confines the session's processes.
 #[derive(Debug)]
-struct Ground {
+struct Confinement {
     sandbox: Sandbox,
     /// The session's group; `None` where no group can be made.
     group: Option<PathBuf>,
@@ -100,101 +69,91 @@ pub(super) fn group_prefix(state_dir: &Path) -> String {
 }
 
 impl SessionTrees {
-    /// The trees of the session with this group name. If an earlier runtime
-    /// had it and made some, `taken` is the highest number that is in use.
-    pub(super) fn new(name: String, taken: Option<u64>, open_groups: OpenGroups) -> Self {
+    /// The trees of the session with this group name.
+    pub(super) fn new(name: String, inherited: Option<InheritedTrees>) -> Self {
+        let highest = inherited.as_ref().map_or(0, |found| found.highest);
         Self {
-            open_groups,
-            open: Mutex::default(),
             name,
-            ground: Mutex::default(),
-            inherited: taken.is_some(),
-            next: AtomicU64::new(taken.unwrap_or(0) + 1),
+            confinement: Mutex::default(),
+            next: AtomicU64::new(highest + 1),
             spare: Mutex::default(),
             remnants: Mutex::default(),
+            inherited,
         }
     }
 
-    fn ground(&self, spec: &SessionSpec) -> Result<Arc<Ground>, CoreError> {
-        let mut ground = lock(&self.ground);
-        if let Some(ground) = &*ground {
-            return Ok(Arc::clone(ground));
+    fn confinement(&self, spec: &SessionSpec) -> Result<Arc<Confinement>, CoreError> {
+        let mut confinement = lock(&self.confinement);
+        if let Some(made) = &*confinement {
+            return Ok(Arc::clone(made));
         }
         let sandbox = Sandbox::establish(sandbox_spec(spec), &self.name)?;
         let group = match sandbox.cgroup_parent() {
             Some(parent) => Some(parent.to_owned()),
-            None => Cgroup::own().ok().and_then(|own| {
-                let path = own.join(&self.name);
-                Cgroup::open(&path)
-                    .or_else(|_| Cgroup::create(&own, &self.name))
-                    .ok()
-                    .map(|_| path)
-            }),
+            None => self.inherited_group().or_else(|| self.new_session_group()),
         };
-        let made = Arc::new(Ground { sandbox, group });
-        *ground = Some(Arc::clone(&made));
+        let made = Arc::new(Confinement { sandbox, group });
+        *confinement = Some(Arc::clone(&made));
         Ok(made)
+    }
+
+    /// The session's group, if it has one by now.
+    pub(super) fn group(&self) -> Option<PathBuf> {
+        let confinement = lock(&self.confinement);
+        let made = confinement.as_ref().and_then(|made| made.group.clone());
+        let inherited = || self.inherited.as_ref()?.group.clone();
+        made.or_else(inherited)
+    }
+
+    /// The group that an earlier daemon made, wherever that was.
+    fn inherited_group(&self) -> Option<PathBuf> {
+        let group = self.inherited.as_ref()?.group.as_ref()?;
+        Cgroup::open(group).ok().map(|_| group.clone())
+    }
+
+    fn new_session_group(&self) -> Option<PathBuf> {
+        let own = Cgroup::own().ok()?;
+        let path = own.join(&self.name);
+        Cgroup::open(&path)
+            .or_else(|_| Cgroup::create(&own, &self.name))
+            .ok()
+            .map(|_| path)
     }
 
     /// Confines the process of a plan, puts it into a tree of its own, and
     /// says how that is found again.
-    pub(super) fn plant(
+    pub(super) fn place(
         &self,
         spec: &SessionSpec,
         plan: &mut LaunchPlan,
-    ) -> Result<Grip, CoreError> {
-        let grip = self.new_grip(spec)?;
-        self.confine(spec, plan, &grip)?;
-        Ok(grip)
-    }
-
-    /// Confines the process of a plan, and puts it into the tree of this grip.
-    pub(super) fn confine(
-        &self,
-        spec: &SessionSpec,
-        plan: &mut LaunchPlan,
-        grip: &Grip,
-    ) -> Result<(), CoreError> {
-        let ground = self.ground(spec)?;
-        match (grip, &ground.group) {
-            (Grip::Cgroup(name), Some(group)) => plan.cgroup = Some(group.join(&**name)),
-            (Grip::Marker(marker), _) => mark(&mut plan.environment, marker),
-            (Grip::Cgroup(_), None) => {}
+    ) -> Result<TreeId, CoreError> {
+        let confinement = self.confinement(spec)?;
+        let tree = match &confinement.group {
+            Some(group) => self.group_in(group).map(TreeId::Cgroup),
+            None => None,
+        };
+        let tree = tree.unwrap_or_else(|| TreeId::Marker(self.new_mark().into()));
+        match &tree {
+            TreeId::Cgroup(path) => plan.cgroup = Some(path.clone()),
+            TreeId::Marker(marker) => mark(&mut plan.environment, marker),
         }
-        ground.sandbox.confine(plan);
-        Ok(())
+        confinement.sandbox.confine(plan);
+        Ok(tree)
     }
 
-    /// How the tree of the next process will be found again.
-    pub(super) fn new_grip(&self, spec: &SessionSpec) -> Result<Grip, CoreError> {
-        let ground = self.ground(spec)?;
-        if let Some(group) = &ground.group {
-            let spare = lock(&self.spare).pop();
-            if let Some(spare) = spare.or_else(|| self.new_group(group)) {
-                let name = Arc::clone(&spare.name);
-                if spare.group.is_some() {
-                    lock(&self.open).push(spare);
-                }
-                return Ok(Grip::Cgroup(name));
-            }
+    /// An empty group in the session's.
+    fn group_in(&self, parent: &Path) -> Option<PathBuf> {
+        if let Some(spare) = lock(&self.spare).pop() {
+            return Some(spare);
         }
-        Ok(Grip::Marker(self.new_mark().into()))
-    }
-
-    fn new_group(&self, parent: &Path) -> Option<SpareGroup> {
-        let (name, group) = loop {
+        loop {
             let name = format!("t{}", self.next.fetch_add(1, Ordering::Relaxed));
             match Cgroup::create(parent, &name) {
-                // Something lives there that an earlier runtime has started.
+                // Something lives there that an earlier daemon has started.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => break (name, made.ok()?),
+                made => return made.ok().map(|_| parent.join(name)),
             }
-        };
-        let group = self.open_groups.keep(group);
-        Some(SpareGroup {
-            name: name.into(),
-            group,
-        })
+        }
     }
 
     /// A mark for a process that is held together by nothing else.
@@ -203,56 +162,40 @@ impl SessionTrees {
         format!("{}-{number}", self.name)
     }
 
-    /// The tree of a process, found by its grip.
-    pub(super) fn tree(&self, spec: &SessionSpec, pid: i32, grip: &Grip) -> Option<HeldTree> {
-        match grip {
-            Grip::Marker(marker) => Some(HeldTree::marked(pid, &**marker)),
-            Grip::Cgroup(name) => {
-                let ground = self.ground(spec).ok()?;
-                let cgroup = Cgroup::open(ground.group.as_ref()?.join(&**name)).ok()?;
-                Some(HeldTree::in_cgroup(pid, cgroup))
-            }
+    /// The tree of a process. If its group cannot be opened, it is followed
+    /// by the process's session and parent links instead.
+    pub(super) fn tree(&self, pid: i32, id: &TreeId) -> HeldTree {
+        match id {
+            TreeId::Marker(marker) => HeldTree::marked(pid, &**marker),
+            TreeId::Cgroup(path) => match Cgroup::open(path) {
+                Ok(group) => HeldTree::in_cgroup(pid, group),
+                Err(error) => {
+                    tracing::warn!(group = %path.display(), %error, "a group cannot be opened");
+                    HeldTree::marked(pid, self.name.as_str())
+                }
+            },
         }
-    }
-
-    /// The group of a tree, open if it can be kept so.
-    fn take_group(&self, spec: &SessionSpec, name: &str) -> Option<Result<OpenGroup, Cgroup>> {
-        let mut open = lock(&self.open);
-        if let Some(place) = open.iter().position(|kept| *kept.name == *name) {
-            return open.swap_remove(place).group.map(Ok);
-        }
-        drop(open);
-        let ground = self.ground(spec).ok()?;
-        Cgroup::open(ground.group.as_ref()?.join(name))
-            .ok()
-            .map(Err)
     }
 
     /// The leader of a tree has ended: the group is used again, or stays for
     /// as long as something lives in it.
-    pub(super) fn release(&self, spec: &SessionSpec, pid: Option<i32>, grip: &Grip, past: Past) {
-        match grip {
-            Grip::Cgroup(name) => {
-                let Some(found) = self.take_group(spec, name) else {
+    pub(super) fn release(&self, pid: Option<i32>, id: &TreeId, end: TreeEnd) {
+        match id {
+            TreeId::Cgroup(path) => {
+                let Ok(group) = Cgroup::open(path) else {
                     return;
-                };
-                let group = match &found {
-                    Ok(open) => &open.group,
-                    Err(group) => group,
                 };
                 if !group.is_gone() {
                     return;
                 }
                 let mut spare = lock(&self.spare);
-                if may_keep(&spare, name, past) {
-                    let name = Arc::clone(name);
-                    let group = found.ok();
-                    spare.push(SpareGroup { name, group });
+                if may_keep(&spare, path, end) {
+                    spare.push(path.clone());
                 } else {
                     let _ = group.remove();
                 }
             }
-            Grip::Marker(marker) => {
+            TreeId::Marker(marker) => {
                 if let Some(pid) = pid
                     && !HeldTree::marked(pid, &**marker).is_gone()
                 {
@@ -264,30 +207,38 @@ impl SessionTrees {
 
     /// Kills everything of the session and removes its groups.
     pub(super) async fn end(&self) {
-        let ground = lock(&self.ground).take();
+        let confinement = lock(&self.confinement).take();
         let mut remnants = std::mem::take(&mut *lock(&self.remnants));
-        if self.inherited && !has_group(&self.name) {
+        if self.inherited.is_some() && !has_group(&self.name) {
             remnants.extend(inherited_remnants(&self.name));
         }
         lock(&self.spare).clear();
-        lock(&self.open).clear();
         for (pid, marker) in remnants {
             HeldTree::marked(pid, &*marker).kill_until_gone().await;
         }
-        let name = match ground {
-            None if !self.inherited => return,
-            _ => self.name.clone(),
-        };
-        let ended = tokio::task::spawn_blocking(move || match ground {
-            Some(ground) => ground.end(),
-            None => bring_down_inherited(&name),
+        let inherited = self.inherited.as_ref();
+        if confinement.is_none() && inherited.is_none() {
+            return;
+        }
+        let name = self.name.clone();
+        let group = inherited.and_then(|found| found.group.clone());
+        let ended = tokio::task::spawn_blocking(move || {
+            if let Some(confinement) = &confinement {
+                confinement.end();
+            }
+            if let Some(group) = group {
+                bring_down(&group);
+            }
+            if confinement.is_none() {
+                bring_down_inherited(&name);
+            }
         });
         let _ = ended.await;
     }
 }
 
-impl Ground {
-    /// Kills what stands on it and takes it away.
+impl Confinement {
+    /// Kills what is in it and removes it.
     fn end(&self) {
         if let Some(path) = &self.group {
             bring_down(path);
@@ -329,10 +280,8 @@ fn inherited_remnants(name: &str) -> Vec<(i32, Arc<str>)> {
 
 /// Whether an empty group is kept for the next process. One that waits for it
 /// already is not used by two.
-fn may_keep(spare: &[SpareGroup], name: &str, past: Past) -> bool {
-    past == Past::Peaceful
-        && spare.len() < SPARE_GROUPS
-        && spare.iter().all(|kept| *kept.name != *name)
+fn may_keep(spare: &[PathBuf], path: &Path, end: TreeEnd) -> bool {
+    end == TreeEnd::ByItself && spare.len() < SPARE_GROUPS && spare.iter().all(|kept| kept != path)
 }
 
 /// Kills what lives in a group and removes it with all below it.
@@ -380,38 +329,14 @@ mod tests {
 
     #[test]
     fn a_session_keeps_a_few_groups_and_none_that_was_killed() {
-        assert_eq!(SPARE_GROUPS, 2);
         let mut spare = Vec::new();
-        assert!(!may_keep(&spare, "killed", Past::Killed));
+        assert!(!may_keep(&spare, Path::new("/killed"), TreeEnd::Killed));
         for number in 0..SPARE_GROUPS {
-            let name = format!("t{number}");
-            assert!(may_keep(&spare, &name, Past::Peaceful));
-            let group = None;
-            spare.push(SpareGroup {
-                name: name.into(),
-                group,
-            });
-            assert!(!may_keep(&spare, &format!("t{number}"), Past::Peaceful));
+            let path = PathBuf::from(format!("/t{number}"));
+            assert!(may_keep(&spare, &path, TreeEnd::ByItself));
+            spare.push(path.clone());
+            assert!(!may_keep(&spare, &path, TreeEnd::ByItself));
         }
-        assert!(!may_keep(&spare, "more", Past::Peaceful));
-    }
-
-    /// Where groups can be made at all.
-    #[test]
-    fn so_many_groups_are_kept_open_by_all_sessions_together() {
-        assert_eq!(MAX_OPEN_GROUPS, 128);
-        let Ok(own) = Cgroup::own() else { return };
-        let open = || Cgroup::open(&own);
-        if open().is_err() {
-            return;
-        }
-        let groups = OpenGroups::default();
-        let other = groups.clone();
-        let mut kept: Vec<_> = (0..MAX_OPEN_GROUPS)
-            .map(|_| groups.keep(open().unwrap()).unwrap())
-            .collect();
-        assert!(other.keep(open().unwrap()).is_none());
-        kept.pop();
-        assert!(other.keep(open().unwrap()).is_some());
+        assert!(!may_keep(&spare, Path::new("/more"), TreeEnd::ByItself));
     }
 }

@@ -13,10 +13,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::end::{EndWatch, ProcessEnd};
+use super::exit::{ExitWatch, ProcessEnd};
 use super::message::{Key, Reply, Request, UnitKind};
+use super::prepared::{GivenUnit, PreparedUnits};
 use super::socket::{self, Arriving, Outbox, Received, must_wait};
-use super::stock::{GivenUnit, Stock};
 use crate::limits::{LATER_REQUEST_WAIT, MAX_LATER_REQUESTS};
 use crate::lock::lock;
 
@@ -42,9 +42,9 @@ struct Inner {
     /// What goes with the next message.
     later: Mutex<Vec<Request>>,
     later_filled: Notify,
-    ends: Mutex<HashMap<Key, EndWatch>>,
+    ends: Mutex<HashMap<Key, ExitWatch>>,
     pids: Mutex<HashMap<Key, Vec<oneshot::Sender<i32>>>>,
-    stock: Stock,
+    prepared: PreparedUnits,
     lost: watch::Sender<bool>,
 }
 
@@ -61,7 +61,7 @@ impl HolderLink {
                 later_filled: Notify::new(),
                 ends: Mutex::default(),
                 pids: Mutex::default(),
-                stock: Stock::default(),
+                prepared: PreparedUnits::default(),
                 lost: watch::Sender::new(false),
             }),
         }
@@ -116,18 +116,6 @@ impl HolderLink {
         self.inner.next_name.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sees to it that no new name is this one.
-    pub fn reserve(&self, key: Key) {
-        let after = key.saturating_add(1);
-        self.inner.next_name.fetch_max(after, Ordering::Relaxed);
-    }
-
-    /// Whether all that was sent is on its way, even if we end now.
-    #[must_use]
-    pub fn is_flushed(&self) -> bool {
-        lock(&self.inner.outbox).is_empty()
-    }
-
     /// Whether the holder is gone.
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -168,15 +156,15 @@ impl HolderLink {
     /// Gives the holder copies of descriptors as a unit, and returns its name.
     pub fn give(&self, kind: UnitKind, parts: &[BorrowedFd<'_>]) -> u64 {
         let id = OWN_UNITS | self.new_key();
-        self.inner.send(&[Request::Give { id, kind }], parts);
+        self.inner.send(&[Request::AddUnit { id, kind }], parts);
         id
     }
 
     /// The end of a slot's process. Asked before the process is started, or
     /// for one that was found running.
     #[must_use]
-    pub fn end_of(&self, key: Key) -> EndWatch {
-        let end = EndWatch::default();
+    pub fn exit_of(&self, key: Key) -> ExitWatch {
+        let end = ExitWatch::default();
         let mut ends = lock(&self.inner.ends);
         if self.is_lost() {
             end.end(ProcessEnd::Lost);
@@ -191,7 +179,7 @@ impl HolderLink {
     pub async fn pid_of(&self, key: Key) -> Option<i32> {
         let (sender, receiver) = oneshot::channel();
         lock(&self.inner.pids).entry(key).or_default().push(sender);
-        self.send(&[Request::Show { key }]);
+        self.send(&[Request::AskPid { key }]);
         let mut lost = self.inner.lost.subscribe();
         tokio::select! {
             pid = receiver => pid.ok().filter(|pid| *pid != 0),
@@ -205,10 +193,10 @@ impl HolderLink {
     /// If the holder is gone, or cannot make any.
     pub async fn unit(&self, kind: UnitKind) -> io::Result<GivenUnit> {
         loop {
-            let filled = self.inner.stock.filled();
+            let filled = self.inner.prepared.filled();
             tokio::pin!(filled);
             filled.as_mut().enable();
-            let found = self.inner.stock.take(kind);
+            let found = self.inner.prepared.take(kind);
             self.inner.order(kind);
             if let Some(unit) = found {
                 return Ok(unit);
@@ -217,7 +205,7 @@ impl HolderLink {
                 () = filled => {}
                 () = self.lost() => return Err(io::ErrorKind::BrokenPipe.into()),
             }
-            if self.inner.stock.is_exhausted(kind) {
+            if self.inner.prepared.is_exhausted(kind) {
                 return Err(rustix::io::Errno::MFILE.into());
             }
         }
@@ -239,7 +227,9 @@ impl Inner {
         if later.is_empty() && requests.is_empty() {
             return;
         }
-        let message = Request::encode_all(later.iter().chain(requests));
+        let Ok(message) = Request::encode_all(later.iter().chain(requests)) else {
+            return;
+        };
         // A holder that is gone is noticed by the reader.
         let _ = outbox.post(self.socket.get_ref(), message, fds);
         if !outbox.is_empty() {
@@ -272,10 +262,10 @@ impl Inner {
             return;
         };
         match reply {
-            Reply::Units { kind, units } => self.stock.add(kind, units, received.fds),
+            Reply::Units { kind, units } => self.prepared.add(kind, units, received.fds),
             Reply::Exited { key, exit } => self.ended(key, ProcessEnd::Exited(exit)),
             Reply::Failed { key, failure } => self.ended(key, ProcessEnd::Failed(failure)),
-            Reply::Started { key, pid } => {
+            Reply::Pid { key, pid } => {
                 for asked in lock(&self.pids).remove(&key).unwrap_or_default() {
                     let _ = asked.send(pid);
                 }
@@ -298,13 +288,13 @@ impl Inner {
         }
         drop(ends);
         lock(&self.pids).clear();
-        self.stock.wake();
+        self.prepared.wake();
     }
 
     /// Orders more of a kind if there are few.
     fn order(&self, kind: UnitKind) {
-        if let Some(count) = self.stock.to_order(kind) {
-            self.send(&[Request::Make { kind, count }], &[]);
+        if let Some(count) = self.prepared.to_order(kind) {
+            self.send(&[Request::MakeUnits { kind, count }], &[]);
         }
     }
 }
@@ -312,7 +302,7 @@ impl Inner {
 /// Adds a request to those that have time. A slot that goes need not be
 /// settled.
 fn add_later(later: &mut Vec<Request>, request: Request) {
-    if let Request::Forget { key } | Request::Recycle { key, .. } = request {
+    if let Request::Remove { key } = request {
         later.retain(|waiting| *waiting != Request::Settle { key });
     }
     later.push(request);
@@ -356,20 +346,13 @@ mod tests {
         let (link, holder) = link();
         link.send_later(Request::Settle { key: 1 });
         link.send_later(Request::Settle { key: 2 });
-        link.send_later(Request::Settle { key: 4 });
-        link.send_later(Request::Forget { key: 1 });
-        let recycle = Request::Recycle {
-            key: 4,
-            written: true,
-        };
-        link.send_later(recycle.clone());
+        link.send_later(Request::Remove { key: 1 });
         assert_eq!(told(&holder), None);
-        link.send(&[Request::Show { key: 3 }]);
+        link.send(&[Request::AskPid { key: 3 }]);
         let all = [
             Request::Settle { key: 2 },
-            Request::Forget { key: 1 },
-            recycle,
-            Request::Show { key: 3 },
+            Request::Remove { key: 1 },
+            Request::AskPid { key: 3 },
         ];
         assert_eq!(told(&holder).unwrap(), all);
     }
@@ -378,12 +361,12 @@ mod tests {
     async fn what_has_time_has_so_much() {
         assert_eq!(LATER_REQUEST_WAIT, Duration::from_millis(20));
         let (link, holder) = link();
-        link.send_later(Request::Forget { key: 1 });
+        link.send_later(Request::Remove { key: 1 });
         tokio::task::yield_now().await;
         tokio::time::sleep(LATER_REQUEST_WAIT - Duration::from_millis(1)).await;
         assert_eq!(told(&holder), None);
         tokio::time::sleep(Duration::from_millis(2)).await;
-        assert_eq!(told(&holder).unwrap(), [Request::Forget { key: 1 }]);
+        assert_eq!(told(&holder).unwrap(), [Request::Remove { key: 1 }]);
     }
 
     #[tokio::test]
@@ -391,10 +374,10 @@ mod tests {
         assert_eq!(MAX_LATER_REQUESTS, 64);
         let (link, holder) = link();
         for key in 1..64 {
-            link.send_later(Request::Forget { key });
+            link.send_later(Request::Remove { key });
             assert_eq!(told(&holder), None);
         }
-        link.send_later(Request::Forget { key: 64 });
+        link.send_later(Request::Remove { key: 64 });
         assert_eq!(told(&holder).unwrap().len(), 64);
     }
 
@@ -403,7 +386,7 @@ mod tests {
     async fn a_holder_that_is_slow_gets_everything_in_order() {
         let (link, holder) = link();
         let record = vec![7; 8 * 1024];
-        let put = |key| Request::Put {
+        let put = |key| Request::Store {
             key,
             record: record.clone(),
             units: Vec::new(),
@@ -426,10 +409,10 @@ mod tests {
     #[tokio::test]
     async fn a_holder_that_is_gone_is_noticed() {
         let (link, holder) = link();
-        let end = link.end_of(1);
+        let end = link.exit_of(1);
         drop(holder);
         link.lost().await;
         assert_eq!(end.wait().await, ProcessEnd::Lost);
-        assert_eq!(link.end_of(2).now(), Some(ProcessEnd::Lost));
+        assert_eq!(link.exit_of(2).now(), Some(ProcessEnd::Lost));
     }
 }

@@ -1,4 +1,4 @@
-//! The holder: a tiny process that outlives the daemon.
+//! The holder: a small process that outlives the daemon.
 //!
 //! Owns: being the parent of every process, collecting them, keeping their
 //! pipes, files and the daemon's records. Never: reads a byte of output,
@@ -6,33 +6,34 @@
 //! than one thread.
 //!
 //! It is this same program in a hidden mode, started by the daemon. A daemon
-//! that is killed and started again finds it by its socket and is given
-//! everything back. What the daemon sends happens wholly or not at all when
-//! the daemon dies. What happens too often to wake the holder for is in a
-//! journal, a file that both have; of that the holder sees only whether it
-//! tells of work.
+//! that is killed and started again connects to its socket and is given
+//! everything back. A message of the daemon is applied wholly or not at all,
+//! whenever the daemon dies.
+//!
+//! | side | files |
+//! |---|---|
+//! | both | `message` (what is said), `socket` (how it travels) |
+//! | daemon | `start` (connect or start), `handshake`, `link`, `prepared` (units made ahead), `exit` |
+//! | holder | `server` (the loop), `table` (slots and processes), `units` (descriptors) |
 
-mod codec;
-mod end;
-mod journal;
+mod exit;
+mod handshake;
 mod link;
-mod meeting;
 mod message;
-mod process;
+mod prepared;
+mod server;
 mod socket;
 mod start;
-mod stock;
 mod table;
 mod units;
 
-pub use codec::{CodecError, Reader, Writer};
-pub use end::{EndWatch, ProcessEnd};
-pub use journal::{Entry, Journal, read as read_journal};
+pub use exit::{ExitWatch, ProcessEnd};
+pub use handshake::FoundSlot;
 pub use link::HolderLink;
-pub use meeting::FoundSlot;
 pub use message::{
-    Birth, Exit, Key, ProcessState, Reply, Request, Role, Source, Start, Unit, UnitKind, VERSION,
+    Exit, Key, NewCommand, NewProcess, ProcessState, Reply, Request, Role, SignalTarget, Source,
+    Unit, UnitKind, VERSION,
 };
-pub use process::run;
+pub use prepared::GivenUnit;
+pub use server::run;
 pub use start::{FoundHolder, HOLDER_MODE, HolderError, connect_or_start};
-pub use stock::GivenUnit;

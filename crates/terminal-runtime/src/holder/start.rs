@@ -11,8 +11,8 @@ use halter_exec::{LaunchPlan, PidFd, launch};
 use rustix::net::{SocketAddrUnix, bind, connect, listen};
 use thiserror::Error;
 
+use super::handshake::FoundSlot;
 use super::link::HolderLink;
-use super::meeting::FoundSlot;
 use crate::limits::HOLDER_START_DEADLINE;
 use crate::sys;
 
@@ -42,18 +42,25 @@ pub enum HolderError {
         /// Why.
         reason: String,
     },
-    /// There is one that does not serve us.
+    /// There is one of another version of this program.
     #[error(
-        "the holder of version {found} below `{path}` does not serve this program \
-         (version {ours}), or serves another daemon; stop that one first"
+        "the holder below `{path}` belongs to another version of this program (its protocol is \
+         {found}, ours {ours}); stop it with that version, or end it and lose its commands, \
+         or choose another --state-dir"
     )]
-    Refused {
+    OtherVersion {
         /// The state directory.
         path: PathBuf,
         /// Its version.
         found: u64,
         /// Ours.
         ours: u64,
+    },
+    /// There is one that serves another daemon.
+    #[error("the holder below `{path}` serves another daemon; stop that one first")]
+    InUse {
+        /// The state directory.
+        path: PathBuf,
     },
     /// It does not answer.
     #[error("the holder below `{path}` does not answer; end it, then start again")]
@@ -70,7 +77,8 @@ impl HolderError {
         match self {
             Self::Io { .. } => "holder_io",
             Self::Start { .. } => "holder_start",
-            Self::Refused { .. } => "holder_refused",
+            Self::OtherVersion { .. } => "holder_version",
+            Self::InUse { .. } => "holder_in_use",
             Self::Silent { .. } => "holder_silent",
         }
     }
@@ -107,7 +115,9 @@ pub async fn connect_or_start(
     let (address, _way) = place.map_err(io("naming the holder's socket"))?;
     let (socket, process) = match dial(&address) {
         Ok(socket) => (socket, None),
-        Err(_) => {
+        // Only where nobody listens: any other error says nothing about a
+        // holder that may be there, and whose socket must stay.
+        Err(error) if nobody_listens(&error) => {
             let path = state_dir.join(SOCKET_NAME);
             let listener =
                 bind_listener(&path, &address).map_err(io("making the holder's socket"))?;
@@ -115,9 +125,10 @@ pub async fn connect_or_start(
             let socket = dial(&address).map_err(io("connecting to the holder"))?;
             (socket, Some(process))
         }
+        Err(error) => return Err(io("connecting to the holder")(error)),
     };
-    let meeting = HolderLink::meet(socket, state_dir);
-    let (link, slots) = tokio::time::timeout(HOLDER_START_DEADLINE, meeting)
+    let handshake = HolderLink::handshake(socket, state_dir);
+    let (link, slots) = tokio::time::timeout(HOLDER_START_DEADLINE, handshake)
         .await
         .map_err(|_| HolderError::Silent {
             path: state_dir.to_owned(),
@@ -133,6 +144,14 @@ fn dial(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
     let socket = sys::channel()?;
     connect(&socket, address)?;
     Ok(socket)
+}
+
+/// Whether a dial failed because no holder is there.
+fn nobody_listens(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
 }
 
 fn bind_listener(path: &Path, address: &SocketAddrUnix) -> io::Result<OwnedFd> {

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use halter_exec::system::out_of_the_way;
-use halter_exec::{LaunchFailure, LaunchStep, Launcher, PidFd, Signal};
+use halter_exec::{LaunchFailure, LaunchPlan, LaunchStep, PidFd, Signal, launch};
+use rustix::process::{Pid, kill_process_group};
 
-use super::message::{Birth, Exit, Key, ProcessState, Role, Source, Start, UnitKind};
+use super::message::{
+    Exit, Key, NewCommand, NewProcess, ProcessState, Role, SignalTarget, Source, UnitKind,
+};
 use super::units::HeldUnit;
 
 /// One thing the daemon wants kept.
@@ -33,16 +35,8 @@ impl Slot {
         }
     }
 
-    /// Whether there is work here that is not over: of its own, or of which
-    /// its journal tells, as long as the streams of that are here.
-    fn is_working(&self) -> bool {
-        let has_streams = || self.units.iter().any(|unit| unit.kind == UnitKind::Output);
-        let noted = || self.units.iter().any(HeldUnit::tells_of_work);
-        self.working || (has_streams() && noted())
-    }
-
-    /// Writes as much as fits of what is to be said to the process.
-    fn tell(&mut self) {
+    /// Writes as much as fits of the lines the process is to read.
+    fn write_lines(&mut self) {
         let Some(input) = self.units.first().and_then(|unit| unit.part(0)) else {
             self.unsent.clear();
             return;
@@ -66,13 +60,12 @@ pub(super) struct Table {
     next_unit: u64,
     keys_by_pid: HashMap<i32, Key>,
     null: OwnedFd,
-    pub launcher: Launcher,
-    /// The slots whose processes are still to be told something.
-    untold: Vec<Key>,
+    /// The slots with lines that did not fit.
+    unsent: Vec<Key>,
 }
 
 impl Table {
-    pub(super) fn new(launcher: Launcher) -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let null = std::fs::File::options()
             .read(true)
             .write(true)
@@ -82,9 +75,8 @@ impl Table {
             units: HashMap::new(),
             next_unit: 0,
             keys_by_pid: HashMap::new(),
-            null: out_of_the_way(null.into()),
-            launcher,
-            untold: Vec::new(),
+            null: null.into(),
+            unsent: Vec::new(),
         })
     }
 
@@ -100,7 +92,7 @@ impl Table {
         self.units.get(&id)
     }
 
-    pub(super) fn give(&mut self, id: u64, kind: UnitKind, parts: Vec<OwnedFd>) {
+    pub(super) fn add_unit(&mut self, id: u64, kind: UnitKind, parts: Vec<OwnedFd>) {
         if let Some(unit) = HeldUnit::given(id, kind, parts) {
             self.units.insert(id, unit);
         }
@@ -110,7 +102,7 @@ impl Table {
         ids.iter().filter_map(|id| self.units.remove(id)).collect()
     }
 
-    pub(super) fn put(&mut self, key: Key, record: Vec<u8>, units: &[u64]) {
+    pub(super) fn store(&mut self, key: Key, record: Vec<u8>, units: &[u64]) {
         let units = self.take_units(units);
         match self.slots.get_mut(&key) {
             Some(slot) => {
@@ -121,52 +113,19 @@ impl Table {
         }
     }
 
-    /// Has a slot keep units that nobody is given.
-    pub(super) fn keep(&mut self, key: Key, units: &[u64]) {
-        let mut units = self.take_units(units);
-        if let Some(slot) = self.slots.get_mut(&key) {
-            for unit in &mut units {
-                unit.close_process_part();
-            }
-            slot.units.extend(units);
-        }
-    }
-
-    /// Moves units from one slot to another.
-    pub(super) fn move_units(
-        &mut self,
-        from: Key,
-        key: Key,
-        record: Vec<u8>,
-        units: &[u64],
-        working: bool,
-    ) {
-        let is_moved = |unit: &mut HeldUnit| units.contains(&unit.id);
-        let moved: Vec<HeldUnit> = match self.slots.get_mut(&from) {
-            Some(slot) => slot.units.extract_if(.., is_moved).collect(),
-            None => Vec::new(),
-        };
-        let empty = || Slot::new(Vec::new(), Vec::new());
-        let slot = self.slots.entry(key).or_insert_with(empty);
-        slot.record = record;
-        slot.units.extend(moved);
-        slot.working = working;
-    }
-
     /// Starts a process in a new slot; the slot keeps the failure otherwise.
-    pub(super) fn spawn(&mut self, birth: Birth) -> Result<(), LaunchFailure> {
-        let units = self.take_units(&birth.units);
-        let mut slot = Slot::new(birth.record, units);
-        let launched = reopen(&mut slot.units)
-            .and_then(|()| self.launch(&slot.units, &birth.slots, &birth.plan));
+    pub(super) fn spawn(&mut self, new: NewProcess) -> Result<(), LaunchFailure> {
+        let units = self.take_units(&new.units);
+        let mut slot = Slot::new(new.record, units);
+        let launched = self.launch(&slot.units, &new.slots, &new.plan);
         for unit in &mut slot.units {
             unit.close_process_part();
         }
         let result = match launched {
             Ok(pid) => {
                 slot.process = ProcessState::Running { pid };
-                slot.working = birth.role == Role::Command;
-                self.keys_by_pid.insert(pid, birth.key);
+                slot.working = new.role == Role::Command;
+                self.keys_by_pid.insert(pid, new.key);
                 Ok(())
             }
             Err(failure) => {
@@ -174,15 +133,15 @@ impl Table {
                 Err(failure)
             }
         };
-        self.slots.insert(birth.key, slot);
+        self.slots.insert(new.key, slot);
         result
     }
 
     fn launch(
-        &mut self,
+        &self,
         units: &[HeldUnit],
         sources: &[Source],
-        plan: &[u8],
+        plan: &LaunchPlan,
     ) -> Result<i32, LaunchFailure> {
         let unusable = || LaunchFailure {
             step: LaunchStep::Input,
@@ -199,41 +158,43 @@ impl Table {
                     .ok_or_else(unusable)?,
             });
         }
-        self.launcher.launch_encoded(plan, &slots)
+        // The handle is not kept: a descriptor for each process is more than
+        // this process, which collects all of them by number, needs.
+        launch(plan, &slots).map(|launched| launched.pid)
     }
 
-    /// Says something to a slot's process, and keeps the command that this
+    /// Writes lines to a slot's process, and keeps the command that this
     /// starts.
-    pub(super) fn tell(&mut self, key: Key, lines: &[u8], start: Option<Start>) {
-        if let Some(start) = start {
-            let units = self.take_units(&start.units);
-            let mut slot = Slot::new(start.record, units);
+    pub(super) fn write_lines(&mut self, key: Key, lines: &[u8], command: Option<NewCommand>) {
+        if let Some(command) = command {
+            let units = self.take_units(&command.units);
+            let mut slot = Slot::new(command.record, units);
             slot.working = true;
-            self.slots.insert(start.key, slot);
+            self.slots.insert(command.key, slot);
         }
         if let Some(slot) = self.slots.get_mut(&key) {
             slot.unsent.extend_from_slice(lines);
-            slot.tell();
-            if !slot.unsent.is_empty() && !self.untold.contains(&key) {
-                self.untold.push(key);
+            slot.write_lines();
+            if !slot.unsent.is_empty() && !self.unsent.contains(&key) {
+                self.unsent.push(key);
             }
         }
     }
 
     /// Tries again what did not fit.
-    pub(super) fn tell_rest(&mut self) {
+    pub(super) fn write_rest(&mut self) {
         let slots = &mut self.slots;
-        self.untold.retain(|key| {
+        self.unsent.retain(|key| {
             let slot = slots.get_mut(key);
             slot.is_some_and(|slot| {
-                slot.tell();
+                slot.write_lines();
                 !slot.unsent.is_empty()
             })
         });
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        !self.untold.is_empty()
+        !self.unsent.is_empty()
     }
 
     pub(super) fn settle(&mut self, key: Key) {
@@ -258,20 +219,8 @@ impl Table {
         }
     }
 
-    pub(super) fn forget(&mut self, key: Key) {
+    pub(super) fn remove(&mut self, key: Key) {
         self.slots.remove(&key);
-    }
-
-    /// Drops a slot but for its outputs, which are spare from now on.
-    pub(super) fn recycle(&mut self, key: Key, written: bool) {
-        let units = self.slots.remove(&key).map(|slot| slot.units);
-        for mut unit in units.into_iter().flatten() {
-            unit.close_process_part();
-            let is_output = unit.kind == UnitKind::Output;
-            if is_output && (!written || unit.empty().is_ok()) {
-                self.units.insert(unit.id, unit);
-            }
-        }
     }
 
     pub(super) fn drop_units(&mut self, ids: &[u64]) {
@@ -285,14 +234,26 @@ impl Table {
         self.units.clear();
     }
 
-    pub(super) fn signal(&self, key: Key, number: i32) {
+    /// Signals a process or its group, unless it has been collected: until
+    /// then its number is its own, and so is that of the group it leads.
+    pub(super) fn signal(&self, key: Key, number: i32, target: SignalTarget) {
         let process = self.slots.get(&key).map(|slot| &slot.process);
-        // The number is the process's own until it is collected here.
-        if let Some(ProcessState::Running { pid }) = process
-            && let (Ok(handle), Ok(signal)) = (PidFd::open(*pid), Signal::new(number))
-        {
-            // One that has ended meanwhile needs no signal.
-            let _ = handle.send(signal);
+        let Some(ProcessState::Running { pid }) = process else {
+            return;
+        };
+        // One that has ended meanwhile needs no signal.
+        match target {
+            SignalTarget::Process => {
+                if let (Ok(handle), Ok(signal)) = (PidFd::open(*pid), Signal::new(number)) {
+                    let _ = handle.send(signal);
+                }
+            }
+            SignalTarget::Group => {
+                let signal = rustix::process::Signal::from_named_raw(number);
+                if let (Some(leader), Some(signal)) = (Pid::from_raw(*pid), signal) {
+                    let _ = kill_process_group(leader, signal);
+                }
+            }
         }
     }
 
@@ -313,108 +274,43 @@ impl Table {
 
     /// Whether something is at work.
     pub(super) fn is_working(&self) -> bool {
-        self.slots.values().any(Slot::is_working)
+        self.slots.values().any(|slot| slot.working)
     }
-}
-
-/// Gives outputs that an earlier process had an end to write to.
-fn reopen(units: &mut [HeldUnit]) -> Result<(), LaunchFailure> {
-    for (entry, unit) in units.iter_mut().enumerate() {
-        unit.reopen_process_part().map_err(|error| LaunchFailure {
-            step: LaunchStep::Descriptors,
-            errno: error.raw_os_error().unwrap_or_default(),
-            entry: u32::try_from(entry).unwrap_or(u32::MAX),
-        })?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::holder::Journal;
 
+    /// A process that has been collected leaves its number to others.
     #[test]
-    fn a_journal_tells_of_work_as_long_as_its_streams_are_there() {
-        let mut table = Table::new(Launcher::new()).unwrap();
-        let journal = table.make(UnitKind::Journal).unwrap();
-        let streams = [UnitKind::Output, UnitKind::Output].map(|kind| table.make(kind).unwrap());
-        let file = table.unit(journal).and_then(|unit| unit.part(0)).unwrap();
-        let mut writer = Journal::new(file.try_clone_to_owned().unwrap().into());
-        table.put(1, b"shell".to_vec(), &[journal]);
-        assert!(writer.write(1, true, b"a command"));
-        assert!(!table.is_working());
-        table.keep(1, &streams);
-        assert!(table.is_working());
-        assert!(writer.write(2, false, b"none"));
-        assert!(!table.is_working());
-        assert!(writer.write(3, true, b"another"));
-        assert!(table.is_working());
-        // The command has a slot from now on, and this one is idle.
-        table.move_units(1, 2, b"command".to_vec(), &streams, true);
-        assert!(table.is_working());
-        table.settle(2);
-        assert!(!table.is_working());
-        let slot = table.slots.get(&2).unwrap();
-        assert_eq!(
-            (slot.units.len(), slot.record.as_slice()),
-            (2, &b"command"[..])
-        );
-        // Nobody keeps an end to write to.
-        assert!(slot.units.iter().all(|unit| unit.part(1).is_none()));
-        table.forget(2);
-        assert_eq!(table.slots.get(&1).map(|slot| slot.units.len()), Some(1));
-    }
-
-    #[test]
-    #[cfg(all(target_os = "linux", not(halter_portable)))]
-    fn outputs_are_spare_again_without_a_byte_and_are_opened_for_the_next() {
-        use std::fs::File;
-        use std::io::Read;
-
-        // The size of the file, and whether somebody can write to the pipe.
-        let looks = |unit: &HeldUnit| {
-            let file = unit.part(2).unwrap().try_clone_to_owned().unwrap();
-            let size = File::from(file).metadata().unwrap().len();
-            (size, unit.part(1).is_some())
+    fn what_was_collected_is_not_signalled_any_more() {
+        let mut table = Table::new().unwrap();
+        let mut witness = std::process::Command::new("sleep")
+            .arg("300")
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(witness.id()).unwrap();
+        let running = Slot {
+            process: ProcessState::Running { pid },
+            ..Slot::new(Vec::new(), Vec::new())
         };
-        let mut table = Table::new(Launcher::new()).unwrap();
-        let outputs = [UnitKind::Output, UnitKind::Output].map(|kind| table.make(kind).unwrap());
-        let input = table.make(UnitKind::Input).unwrap();
-        let [first, second] = outputs;
-        table.put(1, Vec::new(), &[first, second, input]);
-        let file = |slot: &Slot| {
-            let file = slot.units.first().and_then(|unit| unit.part(2));
-            File::from(file.unwrap().try_clone_to_owned().unwrap())
+        table.slots.insert(1, running);
+        table.keys_by_pid.insert(pid, 1);
+        let exit = Exit {
+            code: Some(0),
+            signal: None,
+            user_us: 0,
+            system_us: 0,
+            max_resident_bytes: 0,
+            at_us: 0,
         };
-        file(table.slots.get(&1).unwrap()).set_len(7).unwrap();
-        table.recycle(1, true);
-        assert!(table.slots.is_empty() && table.unit(input).is_none());
-        for id in outputs {
-            assert_eq!(looks(table.unit(id).unwrap()), (0, false));
+        assert_eq!(table.exited(pid, exit), Some(1));
+        for target in [SignalTarget::Process, SignalTarget::Group] {
+            table.signal(1, Signal::KILL.number(), target);
         }
-        // What is empty is not emptied, and what is not there not recycled.
-        table.put(2, Vec::new(), &outputs);
-        file(table.slots.get(&2).unwrap()).set_len(7).unwrap();
-        table.recycle(2, false);
-        table.recycle(2, false);
-        assert_eq!(looks(table.unit(first).unwrap()), (7, false));
-
-        let mut units = table.take_units(&outputs);
-        reopen(&mut units).unwrap();
-        let [unit, _] = units.as_mut_slice() else {
-            panic!("there are two");
-        };
-        let part = |unit: &HeldUnit, index: usize| {
-            let part = unit.part(index).unwrap();
-            File::from(part.try_clone_to_owned().unwrap())
-        };
-        let flags = rustix::fs::fcntl_getfl(part(unit, 1)).unwrap();
-        assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK));
-        rustix::io::write(part(unit, 1), b"next").unwrap();
-        unit.close_process_part();
-        let mut found = String::new();
-        part(unit, 0).read_to_string(&mut found).unwrap();
-        assert_eq!(found, "next");
+        assert_eq!(witness.try_wait().unwrap(), None);
+        witness.kill().unwrap();
+        witness.wait().unwrap();
     }
 }

@@ -4,18 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use halter_exec::Spool;
-use halter_exec::system::out_of_the_way;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, ftruncate};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::journal::read;
 use super::message::{Unit, UnitKind};
-use crate::sys;
 
 /// The part that a process is given.
-pub(super) const PROCESS_PART: usize = 1;
-
-/// The part that an output is kept in.
-const FILE_PART: usize = 2;
+const PROCESS_PART: usize = 1;
 
 /// One group. A part that is closed is `None`.
 #[derive(Debug)]
@@ -40,7 +34,7 @@ impl HeldUnit {
                 set_nonblocking(&write)?;
                 vec![write, read]
             }
-            UnitKind::File | UnitKind::Journal => vec![file()?],
+            UnitKind::File => vec![file()?],
             UnitKind::Terminal => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(Self::of(id, kind, parts))
@@ -52,7 +46,7 @@ impl HeldUnit {
     }
 
     fn of(id: u64, kind: UnitKind, parts: Vec<OwnedFd>) -> Self {
-        let parts = parts.into_iter().map(out_of_the_way).map(Some).collect();
+        let parts = parts.into_iter().map(Some).collect();
         Self { id, kind, parts }
     }
 
@@ -60,36 +54,11 @@ impl HeldUnit {
         Some(self.parts.get(index)?.as_ref()?.as_fd())
     }
 
-    /// Whether this is the journal of somebody at work.
-    pub(super) fn tells_of_work(&self) -> bool {
-        let journal = (self.kind == UnitKind::Journal)
-            .then(|| self.part(0))
-            .flatten();
-        let copy = journal.and_then(|part| part.try_clone_to_owned().ok());
-        copy.and_then(|copy| read(&copy.into()))
-            .is_some_and(|newest| newest.working)
-    }
-
     /// Closes what only the process needs.
     pub(super) fn close_process_part(&mut self) {
         if let Some(part) = self.parts.get_mut(PROCESS_PART) {
             *part = None;
         }
-    }
-
-    /// Opens what the process needs, if it was closed after an earlier one.
-    pub(super) fn reopen_process_part(&mut self) -> io::Result<()> {
-        let [Some(read), write @ None, _] = self.parts.as_mut_slice() else {
-            return Ok(());
-        };
-        *write = Some(sys::new_write_end(read.as_fd())?);
-        Ok(())
-    }
-
-    /// Takes away what an output has kept.
-    pub(super) fn empty(&self) -> io::Result<()> {
-        self.part(FILE_PART)
-            .map_or(Ok(()), |file| Ok(ftruncate(file, 0)?))
     }
 
     /// Closes the end that is written to.

@@ -8,7 +8,6 @@ mod answer;
 mod execs;
 mod job;
 mod order;
-mod performance;
 mod result;
 mod run;
 mod sessions;

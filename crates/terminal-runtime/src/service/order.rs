@@ -14,7 +14,6 @@ impl Service {
         params: ExecParams,
         session: &Session,
     ) -> Result<ExecOrder, WireError> {
-        let detached = params.exec_id.is_some();
         let id = match params.exec_id.as_deref() {
             Some(name) => exec_id(name)?,
             None => {
@@ -63,7 +62,6 @@ impl Service {
             timeout: command_timeout(params.timeout_s, session.birth.timeout)
                 .map_err(|error| WireError::invalid(error.to_string()))?,
             pty,
-            kept: detached,
             note: Bytes::new(),
         })
     }

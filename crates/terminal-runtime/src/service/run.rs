@@ -6,10 +6,9 @@ use super::answer::{Answer, Client, ResultOrder, ResultShape};
 use super::execs::unreachable_state;
 use super::job::{Job, JobState};
 use super::order::{core_error, exec_id, pool_error};
-use super::performance::Performance;
 use super::stream::StreamOrder;
 use super::{Service, lock};
-use crate::exec::{CoreError, Drive, Exec, ExecEnd, ExecOrder};
+use crate::exec::{CoreError, Exec, ExecEnd, ExecOrder};
 use crate::protocol::{ErrorCode, ExecParams, WireError};
 use crate::session::Turn;
 
@@ -19,16 +18,10 @@ impl Service {
         params: ExecParams,
         client: &Client,
     ) -> Result<Answer, WireError> {
-        let (job, performance) = self.submit(params)?;
-        let over = async {
-            if let Some(performance) = performance {
-                performance.await;
-            }
-            job.over().await
-        };
+        let job = self.submit(params)?;
         let state = tokio::select! {
             biased;
-            state = over => state,
+            state = job.over() => state,
             () = client.gone().cancelled() => {
                 Box::pin(self.leave(&job)).await;
                 return Ok(Answer::Nobody);
@@ -52,9 +45,7 @@ impl Service {
 
     pub(super) async fn stream(&self, params: ExecParams) -> Result<Answer, WireError> {
         let may_queue = params.queue;
-        let (job, performance) = self.submit(params)?;
-        // Nobody awaits it here: it goes on by itself.
-        drop(performance);
+        let job = self.submit(params)?;
         // A refusal is the answer itself, where that is known at once.
         if !may_queue && let JobState::Refused(error) = job.started().await {
             return Err(error);
@@ -76,14 +67,15 @@ impl Service {
     }
 
     /// Accepts a command: it will run, is queued, or is the one that was
-    /// accepted under the same name before, which is performed already.
-    fn submit(&self, params: ExecParams) -> Result<(Arc<Job>, Option<Performance>), WireError> {
+    /// accepted under the same name before. It runs in a task of its own: it
+    /// does not depend on its client.
+    fn submit(&self, params: ExecParams) -> Result<Arc<Job>, WireError> {
         let detached = params.exec_id.is_some();
         let queue = params.queue;
         if let Some(name) = params.exec_id.as_deref()
             && let Some(job) = self.accepted_before(name, &params)?
         {
-            return Ok((job, None));
+            return Ok(job);
         }
         self.fail_if_draining()?;
         let session = self.find_session(&params.session_id)?;
@@ -102,11 +94,11 @@ impl Service {
             self.inner.clock.now(),
         );
         if let Some(twin) = self.enter(&job) {
-            return Ok((twin, None));
+            return Ok(twin);
         }
-        let performing = self.clone().perform(Arc::clone(&job), order, turn);
-        let performing = self.inner.tasks.track_future(performing);
-        Ok((job, Some(Performance::new(performing))))
+        let running = self.clone().run_job(Arc::clone(&job), order, turn);
+        self.inner.tasks.spawn(running);
+        Ok(job)
     }
 
     /// Enters a job under its name; the one that is there already, if one is.
@@ -144,11 +136,11 @@ impl Service {
     }
 
     /// Runs a job from its turn to its end.
-    async fn perform(self, job: Arc<Job>, order: ExecOrder, turn: Option<Turn>) {
+    async fn run_job(self, job: Arc<Job>, order: ExecOrder, turn: Option<Turn>) {
         match self.begin(&job, order, turn).await {
-            Ok((exec, drive, turn)) => {
+            Ok((exec, turn)) => {
                 job.begin(Ok(exec.clone()));
-                let end = exec.driven(drive).await;
+                let end = exec.ended().await;
                 self.over(&job, end, Some(turn));
             }
             Err(error) => job.begin(Err(error)),
@@ -160,7 +152,7 @@ impl Service {
         job: &Arc<Job>,
         order: ExecOrder,
         turn: Option<Turn>,
-    ) -> Result<(Exec, Drive, Turn), WireError> {
+    ) -> Result<(Exec, Turn), WireError> {
         let session = &job.session;
         let turn = match turn {
             Some(turn) => turn,
@@ -172,8 +164,8 @@ impl Service {
         session
             .begin(&turn, job.id.clone(), Arc::clone(&job.shown), now, max)
             .map_err(|error| pool_error(&error))?;
-        match self.inner.core.begin(&session.id, order).await {
-            Ok((exec, drive)) => Ok((exec, drive, turn)),
+        match self.inner.core.exec(&session.id, order).await {
+            Ok(exec) => Ok((exec, turn)),
             Err(error) => {
                 session.finish(job.id.clone(), self.inner.clock.now());
                 Err(core_error(&error))

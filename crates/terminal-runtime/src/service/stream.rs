@@ -4,8 +4,6 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
-use halter_exec::{SpoolPart, SpoolSegment};
-
 use super::Service;
 use super::answer::Client;
 use super::job::{Job, JobState};
@@ -21,15 +19,6 @@ use crate::protocol::{
 pub trait Outlet: Send + Sync {
     /// Sends these bytes, one after the other, and nothing in between.
     fn send(&self, head: &[u8], body: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
-
-    /// The same for bytes that lie in a file.
-    fn send_segment(
-        &self,
-        head: &[u8],
-        body: &SpoolSegment,
-    ) -> impl Future<Output = io::Result<()>> + Send {
-        async { self.send(head, &body.read_after(0)?).await }
-    }
 }
 
 /// A stream that is yet to be sent.
@@ -107,28 +96,15 @@ impl Lane {
         }
     }
 
-    /// What is sent next: in frames nobody looks at the bytes.
-    async fn next(&mut self, frames: bool) -> Result<Next, WireError> {
-        let found = match frames {
-            false => self.reader.next(STREAM_CHUNK_BYTES).await.map(Next::Chunk),
-            true => match self.reader.next_part(FRAME_CHUNK_BYTES).await {
-                Ok(SpoolPart::Segment(segment)) => Ok(Next::Segment(segment)),
-                Ok(SpoolPart::Gap { from, to }) => Ok(Next::Chunk(Chunk::Gap { from, to })),
-                Ok(_) => {
-                    let offset = self.reader.offset();
-                    Ok(Next::Chunk(Chunk::End { offset }))
-                }
-                Err(error) => Err(error),
-            },
+    async fn next(&mut self, frames: bool) -> Result<Chunk, WireError> {
+        let max = if frames {
+            FRAME_CHUNK_BYTES
+        } else {
+            STREAM_CHUNK_BYTES
         };
+        let found = self.reader.next(max).await;
         found.map_err(|error| super::order::core_error(&error))
     }
-}
-
-/// The next piece of a stream: as it lies, or with its bytes if it has some.
-enum Next {
-    Segment(SpoolSegment),
-    Chunk(Chunk),
 }
 
 async fn send<Out: Outlet>(order: &StreamOrder, frames: bool, outlet: &Out) -> io::Result<()> {
@@ -147,16 +123,16 @@ async fn send<Out: Outlet>(order: &StreamOrder, frames: bool, outlet: &Out) -> i
             next = stderr.next(frames), if !stderr.done => (&mut stderr, next),
         };
         match next {
-            Ok(Next::Segment(segment)) => {
+            Ok(Chunk::Data { offset, bytes }) if frames => {
                 let header = FrameHeader {
                     stream_number: order.number,
                     stream: lane.stream,
-                    offset: segment.offset,
-                    length: usize::try_from(segment.length).unwrap_or(usize::MAX),
+                    offset,
+                    length: bytes.len(),
                 };
-                outlet.send_segment(&header.encode(), &segment).await?;
+                outlet.send(&header.encode(), &bytes).await?;
             }
-            Ok(Next::Chunk(chunk)) => send_chunk(&id, lane, chunk, outlet).await?,
+            Ok(chunk) => send_chunk(&id, lane, chunk, outlet).await?,
             Err(error) => return send_event(&id, failed(error), outlet).await,
         }
     }

@@ -5,16 +5,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use halter_exec::system::{child_ends, clear_child_ends, out_of_the_way};
-use rustix::fs::{Mode, OFlags, open, openat};
+use halter_exec::system::{child_ends, clear_child_ends};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
     socket_with,
 };
-use rustix::path::DecInt;
 use tokio::io::{Interest, Ready};
 
 use super::{Guarantee, ProcessStat, rights};
@@ -112,7 +110,7 @@ pub(crate) struct ChildEnds(OwnedFd);
 impl ChildEnds {
     /// In a program with one thread.
     pub(crate) fn watch() -> io::Result<Self> {
-        child_ends().map(|ends| Self(out_of_the_way(ends)))
+        child_ends().map(Self)
     }
 
     /// Before the children that have ended are collected.
@@ -141,31 +139,9 @@ pub(crate) fn descriptor_path(pid: i32, number: i32) -> Option<PathBuf> {
 /// Another way into a pipe whose read end this is: bytes of a terminal pass
 /// through it without ever being in the memory of this program.
 pub(crate) fn way_into(pipe: &OwnedFd) -> io::Result<Option<OwnedFd>> {
-    open_to_write(pipe.as_fd(), OFlags::NONBLOCK).map(Some)
-}
-
-/// A new write end, for a process, of a pipe whose read end this is.
-pub(crate) fn new_write_end(pipe: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    // There is somebody who reads: this does not wait.
-    open_to_write(pipe, OFlags::empty())
-}
-
-fn open_to_write(pipe: BorrowedFd<'_>, more: OFlags) -> io::Result<OwnedFd> {
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC | more;
-    let number = DecInt::from_fd(pipe);
-    Ok(openat(own_descriptors()?, number, flags, Mode::empty())?)
-}
-
-/// The directory of this process's descriptors. The way to it is longer than
-/// all that is done there, so it is kept open.
-fn own_descriptors() -> io::Result<BorrowedFd<'static>> {
-    static DIRECTORY: OnceLock<OwnedFd> = OnceLock::new();
-    if let Some(directory) = DIRECTORY.get() {
-        return Ok(directory.as_fd());
-    }
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = out_of_the_way(open("/proc/self/fd", flags, Mode::empty())?);
-    Ok(DIRECTORY.get_or_init(|| directory).as_fd())
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    Ok(Some(open(path, flags, Mode::empty())?))
 }
 
 /// After which time the number of a command's process is asked for: its tree

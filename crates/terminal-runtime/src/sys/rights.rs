@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::cmsg_space;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
@@ -48,6 +48,15 @@ pub(super) fn receive(
         if let RecvAncillaryMessage::ScmRights(received) = message {
             fds.extend(received);
         }
+    }
+    // What was cut off is lost, and what is left would be taken for the whole.
+    let cut = ReturnFlags::CTRUNC | ReturnFlags::TRUNC;
+    if got.flags.intersects(cut) {
+        fds.clear();
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a message came without a part of its bytes or descriptors",
+        ));
     }
     Ok(got.bytes)
 }

@@ -1,17 +1,15 @@
 //! One connection that carries lines: requests in, replies and streams out.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
-use halter_exec::SpoolSegment;
-use tokio::io::{AsyncRead, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use super::lines::{Incoming, LineReader};
 use super::room::Room;
-use super::sink::Sink;
 use crate::limits::MAX_REQUEST_BYTES;
 use crate::protocol::{Call, Rejection, RequestId, WireError, decode, failure};
 use crate::service::{Answer, Client, Outlet, Service};
@@ -21,7 +19,7 @@ struct Sender<To> {
     sink: Mutex<To>,
 }
 
-impl<To: Sink> Outlet for Sender<To> {
+impl<To: AsyncWrite + Unpin + Send> Outlet for Sender<To> {
     async fn send(&self, head: &[u8], body: &[u8]) -> io::Result<()> {
         let mut sink = self.sink.lock().await;
         sink.write_all(head).await?;
@@ -30,32 +28,6 @@ impl<To: Sink> Outlet for Sender<To> {
         }
         sink.flush().await
     }
-
-    async fn send_segment(&self, head: &[u8], body: &SpoolSegment) -> io::Result<()> {
-        let mut sink = self.sink.lock().await;
-        sink.write_all(head).await?;
-        let sent = send_body(&mut *sink, body).await;
-        if sent.is_err() {
-            // Half of it has gone: nothing that came after would be understood.
-            let _ = sink.shutdown().await;
-        }
-        sent
-    }
-}
-
-async fn send_body(sink: &mut impl Sink, body: &SpoolSegment) -> io::Result<()> {
-    let mut sent = 0;
-    while sent < body.length {
-        match poll_fn(|context| sink.poll_send(context, body, sent)).await {
-            Ok(count) => sent += count,
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                sink.write_all(&body.read_after(sent)?).await?;
-                break;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    sink.flush().await
 }
 
 /// What one connection works with.
@@ -87,7 +59,7 @@ pub(super) async fn serve<Source, To, Watch, Gone>(
     hangup: Watch,
 ) where
     Source: AsyncRead + Unpin,
-    To: Sink + 'static,
+    To: AsyncWrite + Unpin + Send + 'static,
     Watch: FnOnce(&Source) -> Gone,
     Gone: Future<Output = ()>,
 {
@@ -125,7 +97,7 @@ pub(super) async fn serve<Source, To, Watch, Gone>(
     }
 }
 
-impl<To: Sink + 'static> Connection<To> {
+impl<To: AsyncWrite + Unpin + Send + 'static> Connection<To> {
     /// Takes requests until there are no more; `false` if the client is gone
     /// or has to go.
     async fn receive<Source: AsyncRead + Unpin>(
@@ -234,97 +206,5 @@ fn oversized(beginning: &[u8]) -> Rejection {
                 "the request has more than {MAX_REQUEST_BYTES} bytes"
             )),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::File;
-    use std::io::Write as _;
-
-    use halter_exec::{Moved, Spool};
-    use tokio::io::{AsyncReadExt as _, DuplexStream};
-    use tokio::net::UnixStream;
-
-    use super::super::socket::split;
-    use super::*;
-
-    impl Sink for DuplexStream {}
-
-    /// A stream of some hundred kilobytes, and the memory its beginning is in.
-    fn kept(directory: &tempfile::TempDir) -> (Spool, Vec<u8>, File) {
-        let memory = Spool::memory_file().unwrap();
-        let copy = memory.try_clone().unwrap();
-        let spool = Spool::begin(memory, directory.path().join("out"), 1 << 30);
-        let (pipe, mut writer) = io::pipe().unwrap();
-        let bytes: Vec<u8> = (0..700_000_u32).map(|number| number as u8).collect();
-        for piece in bytes.chunks(4096) {
-            writer.write_all(piece).unwrap();
-            assert_ne!(spool.splice_from(&pipe).unwrap(), Moved::End);
-        }
-        (spool, bytes, copy)
-    }
-
-    async fn send_all<To: Sink>(spool: &Spool, sink: To) {
-        let sender = Sender {
-            sink: Mutex::new(sink),
-        };
-        let mut offset = 0;
-        while let Some(segment) = spool.segment(offset, 250_000) {
-            sender.send_segment(b"head", &segment).await.unwrap();
-            offset += segment.length;
-        }
-    }
-
-    #[tokio::test]
-    async fn a_segment_goes_whole_and_behind_its_head_however_it_is_sent() {
-        let directory = tempfile::tempdir().unwrap();
-        let (spool, bytes, _) = kept(&directory);
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let (reading, writing) = split(ours).unwrap();
-        let (duplex, mut other) = tokio::io::duplex(1000);
-        let mut found = [Vec::new(), Vec::new()];
-        let [by_socket, by_memory] = &mut found;
-        let (..) = tokio::join!(
-            async {
-                send_all(&spool, writing).await;
-                drop(reading);
-            },
-            theirs.read_to_end(by_socket),
-            send_all(&spool, duplex),
-            other.read_to_end(by_memory),
-        );
-        // The beginning lies apart from the rest.
-        let [first, second] = [65_536, 65_536 + 250_000];
-        let mut expected: Vec<u8> = Vec::new();
-        for part in [
-            0..first,
-            first..second,
-            second..second + 250_000,
-            second + 250_000..700_000,
-        ] {
-            expected.extend(b"head");
-            expected.extend(&bytes[part]);
-        }
-        assert!(found.iter().all(|found| *found == expected));
-    }
-
-    /// Nobody would understand what came after half of a frame.
-    #[tokio::test]
-    async fn a_connection_ends_where_kept_bytes_are_gone() {
-        let directory = tempfile::tempdir().unwrap();
-        let (spool, _, memory) = kept(&directory);
-        let segment = spool.segment(0, 1000).unwrap();
-        memory.set_len(400).unwrap();
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let (_, writing) = split(ours).unwrap();
-        let sender = Sender {
-            sink: Mutex::new(writing),
-        };
-        let error = sender.send_segment(b"head", &segment).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        let mut found = Vec::new();
-        theirs.read_to_end(&mut found).await.unwrap();
-        assert!(found.len() <= 404);
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Hangup {
 
 impl Hangup {
     /// Starts to watch. The socket stays with its owner.
-    pub(super) fn of(socket: &impl AsFd) -> io::Result<Self> {
+    pub(super) fn of(socket: impl AsFd) -> io::Result<Self> {
         let copy = socket.as_fd().try_clone_to_owned()?;
         let watched = halter_exec::watch_descriptor(copy, sys::HANGUP)?;
         Ok(Self { watched })

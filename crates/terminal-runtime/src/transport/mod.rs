@@ -10,8 +10,6 @@ mod http;
 mod lines;
 mod newcomers;
 mod room;
-mod sink;
-mod socket;
 mod stdio;
 mod unix;
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
+use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -17,7 +18,6 @@ use tokio::task::JoinSet;
 use super::connection;
 use super::guard::may_connect;
 use super::hangup::Hangup;
-use super::socket::{ReadHalf, split};
 use crate::limits::MAX_CONNECTIONS;
 use crate::protocol::{ErrorCode, RequestId, WireError, failure};
 use crate::service::Service;
@@ -248,12 +248,8 @@ async fn serve_one(service: Service, stream: UnixStream, connections: Arc<Semaph
         Ok(peer) if may_connect(peer.uid(), rustix::process::geteuid().as_raw()) => {
             match Arc::clone(&connections).try_acquire_owned() {
                 Ok(permit) => {
-                    match split(stream) {
-                        Ok((source, sink)) => {
-                            connection::serve(service, source, sink, watch).await;
-                        }
-                        Err(error) => tracing::warn!(%error, "a connection cannot be served"),
-                    }
+                    let (source, sink) = stream.into_split();
+                    connection::serve(service, source, sink, watch).await;
                     drop(permit);
                     return;
                 }
@@ -280,8 +276,8 @@ async fn watch_socket(hangup: io::Result<Hangup>) {
     }
 }
 
-fn watch(source: &ReadHalf) -> impl Future<Output = ()> + use<> {
-    watch_socket(Hangup::of(source))
+fn watch(source: &OwnedReadHalf) -> impl Future<Output = ()> + use<> {
+    watch_socket(Hangup::of(source.as_ref()))
 }
 
 #[cfg(test)]

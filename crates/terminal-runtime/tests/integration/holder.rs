@@ -9,8 +9,8 @@ use std::time::Duration;
 use halter_exec::{LaunchPlan, Signal};
 use terminal_runtime::exec::Core;
 use terminal_runtime::holder::{
-    Birth, FoundHolder, FoundSlot, HolderLink, Key, ProcessEnd, ProcessState, Request, Role,
-    Source, Start, UnitKind, connect_or_start,
+    FoundHolder, FoundSlot, HolderLink, Key, NewCommand, NewProcess, ProcessEnd, ProcessState,
+    Request, Role, Source, UnitKind, connect_or_start,
 };
 use terminal_runtime::limits::{HOLDER_END_WAIT, HOLDER_START_DEADLINE};
 
@@ -36,14 +36,14 @@ async fn start(link: &HolderLink, script: &str, record: &[u8]) -> (Key, OwnedFd)
     let key = link.new_key();
     let mut output = link.unit(UnitKind::Output).await.unwrap();
     let written = Source::Part { unit: 0, part: 1 };
-    link.send(&[Request::Spawn(Birth {
+    link.send(&[Request::Spawn(Box::new(NewProcess {
         key,
         record: record.to_vec(),
         units: vec![output.unit.id],
         role: Role::Command,
         slots: vec![Source::Null, written, written],
-        plan: shell_plan(script).encode(),
-    })]);
+        plan: shell_plan(script),
+    }))]);
     (key, output.take(0).unwrap())
 }
 
@@ -69,11 +69,11 @@ async fn a_process_is_started_its_end_and_its_output_are_reported() {
     let found = holder(state.path()).await;
     assert!(found.slots.is_empty());
     let key = found.link.new_key();
-    let end = found.link.end_of(key);
+    let end = found.link.exit_of(key);
     let (started, pipe) = start(&found.link, "echo hello; exit 7", b"").await;
     assert_eq!(started, key + 1);
-    let end_of_it = found.link.end_of(started);
-    let ProcessEnd::Exited(exit) = end_of_it.wait().await else {
+    let exit_of_it = found.link.exit_of(started);
+    let ProcessEnd::Exited(exit) = exit_of_it.wait().await else {
         panic!("it has exited");
     };
     assert_eq!((exit.code, exit.signal), (Some(7), None));
@@ -88,16 +88,16 @@ async fn what_cannot_be_started_is_named() {
     let state = private_directory();
     let found = holder(state.path()).await;
     let key = found.link.new_key();
-    let end = found.link.end_of(key);
+    let end = found.link.exit_of(key);
     let plan = LaunchPlan::new("/no/such/program", "/").standard_streams();
-    found.link.send(&[Request::Spawn(Birth {
+    found.link.send(&[Request::Spawn(Box::new(NewProcess {
         key,
         record: vec![],
         units: vec![],
         role: Role::Command,
         slots: vec![Source::Null; 3],
-        plan: plan.encode(),
-    })]);
+        plan,
+    }))]);
     let ProcessEnd::Failed(failure) = end.wait().await else {
         panic!("there is no such program");
     };
@@ -117,18 +117,18 @@ async fn the_next_daemon_is_given_everything() {
     let large = vec![7_u8; 3 * 1024 * 1024];
     let (running, pipe) = start(&first.link, "echo early; read x; echo late", &large).await;
     let (ended, _) = start(&first.link, "exit 3", b"ended").await;
-    let end = first.link.end_of(ended);
+    let end = first.link.exit_of(ended);
     end.wait().await;
     drop(pipe);
     // Messages of a daemon that died right after sending them count.
     let told = first.link.new_key();
     first.link.send(&[
-        Request::Put {
+        Request::Store {
             key: told,
             record: b"old".to_vec(),
             units: vec![],
         },
-        Request::Put {
+        Request::Store {
             key: told,
             record: b"new".to_vec(),
             units: vec![],
@@ -178,18 +178,18 @@ async fn lines_reach_a_process_together_with_the_command_they_start() {
     let shell = link.new_key();
     let lines = link.unit(UnitKind::Input).await.unwrap();
     let mut output = link.unit(UnitKind::Output).await.unwrap();
-    let end = link.end_of(shell);
+    let end = link.exit_of(shell);
     let mut plan = LaunchPlan::new("/bin/sh", "/").standard_streams();
     plan.arguments = ["sh", "-s"].map(Into::into).to_vec();
     let written = Source::Part { unit: 1, part: 1 };
-    link.send(&[Request::Spawn(Birth {
+    link.send(&[Request::Spawn(Box::new(NewProcess {
         key: shell,
         record: vec![],
         units: vec![lines.unit.id, output.unit.id],
         role: Role::Shell,
         slots: vec![Source::Part { unit: 0, part: 1 }, written, written],
-        plan: plan.encode(),
-    })]);
+        plan,
+    }))]);
     let command = link.new_key();
     let script = link.unit(UnitKind::File).await.unwrap();
     let path = script.path(link.holder(), 0);
@@ -198,10 +198,10 @@ async fn lines_reach_a_process_together_with_the_command_they_start() {
         .open(&path)
         .and_then(|mut file| std::io::Write::write_all(&mut file, b"echo from the file; exit 4"))
         .unwrap();
-    link.send(&[Request::Tell {
+    link.send(&[Request::WriteLines {
         key: shell,
         lines: format!(". {}\n", path.display()).into_bytes(),
-        start: Some(Start {
+        command: Some(NewCommand {
             key: command,
             record: b"command".to_vec(),
             units: vec![script.unit.id],
@@ -229,7 +229,7 @@ async fn a_holder_kills_what_is_left_when_it_is_told_to_end() {
         }
     };
     let (key, pipe) = start(&found.link, script, b"").await;
-    let end = found.link.end_of(key);
+    let end = found.link.exit_of(key);
     let pid = found.link.pid_of(key).await.unwrap();
     assert!(Path::new(&format!("/proc/{pid}")).exists());
     found.link.send(&[Request::End]);

@@ -26,7 +26,6 @@ mod people;
 mod places;
 mod plain;
 mod privileges;
-mod recycled;
 mod restart;
 mod runtime;
 mod schema;

@@ -193,7 +193,6 @@ pub fn order(what: ExecWhat) -> ExecOrder {
         stdin: ExecStdin::Null,
         timeout: None,
         pty: None,
-        kept: true,
         note: Bytes::new(),
     }
 }

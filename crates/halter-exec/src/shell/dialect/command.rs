@@ -18,25 +18,6 @@ pub(in crate::shell) struct Handling {
     /// What it finds in `$?`.
     pub last_status: i32,
     pub traps: TrapWatch,
-    pub needs: Needs,
-}
-
-/// What a command must be given or kept from. Every redirection costs the
-/// shell ten system calls, and every byte of it one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::shell) struct Needs {
-    /// Whether the shell's own input, which is empty, will do.
-    pub own_input: bool,
-    /// Whether it could see the descriptor the shell answers on.
-    pub hides_records: bool,
-}
-
-impl Needs {
-    /// A command that may do anything.
-    pub(in crate::shell) const ALL: Self = Self {
-        own_input: false,
-        hides_records: true,
-    };
 }
 
 /// Where the shell finds what it is to run.
@@ -116,7 +97,7 @@ impl Dialect {
             );
             lines.extend_from_slice(look.as_bytes());
         }
-        self.push_redirections(&mut lines, streams, command.needs);
+        self.push_redirections(&mut lines, streams);
         lines.push(b'\n');
         lines.extend(match command.traps {
             TrapWatch::None => self.end_line(nonce),
@@ -167,17 +148,13 @@ impl Dialect {
     }
 
     /// What stands behind the command: its streams, and none of ours.
-    fn push_redirections(self, lines: &mut Vec<u8>, streams: &CommandStreams<'_>, needs: Needs) {
-        if !needs.own_input {
-            push_stream(lines, " <", streams.stdin);
-        }
+    fn push_redirections(self, lines: &mut Vec<u8>, streams: &CommandStreams<'_>) {
+        push_stream(lines, " <", streams.stdin);
         if self == Self::Bash {
             push_stream(lines, " >", streams.stdout);
             push_stream(lines, " 2>", streams.stderr);
         }
-        if needs.hides_records {
-            lines.extend_from_slice(format!(" {}>&-", self.record_fd()).as_bytes());
-        }
+        lines.extend_from_slice(format!(" {}>&-", self.record_fd()).as_bytes());
     }
 
     /// What evaluates its argument here and now, and survives it.
@@ -224,11 +201,7 @@ mod tests {
             stdout: Path::new("/proc/7/fd/3"),
             stderr: Path::new("/with space/e"),
         };
-        let handling = Handling {
-            last_status,
-            traps,
-            needs: Needs::ALL,
-        };
+        let handling = Handling { last_status, traps };
         String::from_utf8(dialect.command_lines("n0", script, &streams, &handling)).unwrap()
     }
 
@@ -264,36 +237,6 @@ mod tests {
         assert_eq!(
             posix(&mailbox, 1),
             format!("{streams} __halter_status 1 || \\command . /m </dev/null 9>&-\n{end}")
-        );
-    }
-
-    #[test]
-    fn what_cannot_do_harm_is_given_less() {
-        let streams = CommandStreams {
-            stdin: Path::new("/dev/null"),
-            stdout: Path::new("/proc/7/fd/3"),
-            stderr: Path::new("/proc/7/fd/4"),
-        };
-        let lines = |own_input, hides_records| {
-            let handling = Handling {
-                last_status: 0,
-                traps: TrapWatch::None,
-                needs: Needs {
-                    own_input,
-                    hides_records,
-                },
-            };
-            let script = Script::Inline(b"x");
-            let lines = Dialect::Bash.command_lines("n0", &script, &streams, &handling);
-            String::from_utf8(lines).unwrap()
-        };
-        assert_eq!(
-            lines(true, true),
-            "\\eval 'x' >/proc/7/fd/3 2>/proc/7/fd/4 19>&-\n__halter_end n0\n"
-        );
-        assert_eq!(
-            lines(true, false),
-            "\\eval 'x' >/proc/7/fd/3 2>/proc/7/fd/4\n__halter_end n0\n"
         );
     }
 

@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-pub(super) use self::command::{Handling, Needs, Script};
+pub(super) use self::command::{Handling, Script};
 use super::host::ShellLaunch;
 use super::words::{quote, word};
 use crate::tree::TREE_MARKER;

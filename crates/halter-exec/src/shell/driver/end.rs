@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Handover, ShellDriver, no_shell};
+use super::{ShellDriver, no_shell};
 use crate::error::ExecError;
 use crate::exit::ExitStatus;
 use crate::limits::SHELL_ANSWER_LOOK;
@@ -11,7 +11,6 @@ use crate::shell::dialect::Dialect;
 use crate::shell::host::{ShellHost, ShellProcess};
 use crate::shell::interrupt::interrupt;
 use crate::shell::record::EndRecord;
-use crate::shell::state::RunningState;
 use crate::sys::Signal;
 use crate::tree::TreeControl;
 
@@ -33,12 +32,6 @@ pub struct CommandEnd {
     pub tree_control: TreeControl,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stopped {
-    ByItself,
-    ByInterrupt,
-}
-
 impl<H: ShellHost> ShellDriver<H> {
     /// Waits for the end of the running command. What it put into the
     /// background goes on. Nothing is lost if the future is dropped.
@@ -47,29 +40,16 @@ impl<H: ShellHost> ShellDriver<H> {
     /// If no command is running, or nobody knows how the shell ended.
     pub async fn ended(&mut self) -> Result<CommandEnd, ExecError> {
         let ended = loop {
-            self.ask_once();
             let (Some(live), Some(running)) = (&mut self.live, &self.state.running) else {
                 break None;
             };
-            let asked = match &self.handover {
-                Handover::Asked(nonce) => Some(nonce.as_str()),
-                Handover::Certain | Handover::Unsure => None,
-            };
-            let record = live.first_of(&running.nonce, asked);
-            let Ok(record) = tokio::time::timeout(SHELL_ANSWER_LOOK, record).await else {
-                self.look_for_deafness();
-                continue;
-            };
-            match record {
-                Some(record) if record.nonce != running.nonce => {
-                    self.handover = Handover::Certain;
-                    // If it cannot be told, it is dead, and that is next.
-                    let _ = self.give();
-                }
-                other => break other,
+            let record = live.ended(&running.nonce);
+            match tokio::time::timeout(SHELL_ANSWER_LOOK, record).await {
+                Ok(record) => break record,
+                Err(_) => self.look_for_deafness(),
             }
         };
-        self.finish(ended, Stopped::ByItself)
+        self.finish(ended)
     }
 
     /// A shell that has read the line that reports the end, and reports
@@ -91,17 +71,6 @@ impl<H: ShellHost> ShellDriver<H> {
         }
     }
 
-    /// Asks an adopted shell, once, to say where it stands.
-    fn ask_once(&mut self) {
-        if self.handover != Handover::Unsure {
-            return;
-        }
-        if let (Some(live), Ok(nonce)) = (&self.live, self.names.next()) {
-            let _ = live.send(&live.dialect.end_line(&nonce));
-            self.handover = Handover::Asked(nonce);
-        }
-    }
-
     /// Interrupts everything the command started (INT, TERM, and KILL after
     /// `grace`) and keeps the shell if it can.
     ///
@@ -109,28 +78,17 @@ impl<H: ShellHost> ShellDriver<H> {
     /// As [`ended`](Self::ended).
     pub async fn interrupt(&mut self, grace: Duration) -> Result<CommandEnd, ExecError> {
         let ended = match (&mut self.live, &self.state.running) {
-            (Some(live), Some(running)) => {
-                let question = match &self.handover {
-                    Handover::Asked(nonce) => live.dialect.end_line(nonce).len(),
-                    Handover::Certain | Handover::Unsure => 0,
-                };
-                interrupt(live, running, question, grace).await
-            }
+            (Some(live), Some(running)) => interrupt(live, running, grace).await,
             _ => None,
         };
         self.exit_state_left = true;
         self.disturbed = true;
-        self.finish(ended, Stopped::ByInterrupt)
+        self.finish(ended)
     }
 
     /// After the command: what it was, and where the shell stands now.
-    fn finish(
-        &mut self,
-        ended: Option<EndRecord>,
-        stopped: Stopped,
-    ) -> Result<CommandEnd, ExecError> {
+    fn finish(&mut self, ended: Option<EndRecord>) -> Result<CommandEnd, ExecError> {
         let running = self.state.running.take().ok_or_else(no_command)?;
-        self.handover = Handover::Certain;
         let mut restarted = running.state_lost;
         self.state_lost = false;
         let live = self.live.as_ref().ok_or_else(no_shell)?;
@@ -143,7 +101,7 @@ impl<H: ShellHost> ShellDriver<H> {
                 if running.may_damage && record.status == SYNTAX_ERROR {
                     self.send_away();
                 } else {
-                    self.save_state(running, stopped);
+                    self.save_state();
                 }
                 ExitStatus::from_shell_code(record.status)
             }
@@ -189,25 +147,16 @@ impl<H: ShellHost> ShellDriver<H> {
         }
     }
 
-    /// Has the shell write its state down, unless the command cannot have
-    /// changed it; it does so after it has answered.
-    fn save_state(&mut self, running: RunningState, stopped: Stopped) {
-        let (Some(live), Some(snapshots)) = (&self.live, &mut self.snapshots) else {
+    /// Has the shell write its state down; it does so after it has answered.
+    fn save_state(&mut self) {
+        let (Some(live), Some(snapshots)) = (&self.live, &self.snapshots) else {
             return;
         };
-        let calm = stopped == Stopped::ByItself
-            && running.keeps_state
-            && self.state.return_to.is_none()
-            && !snapshots.define_code();
-        if calm {
-            self.followers = (!running.starts_processes).then_some(running.bystanders);
-            return;
-        }
         let turn = self.state.next_turn;
         self.state.next_turn += 1;
         // A shell that died in this moment is found dead next time.
-        let line = live.dialect.save_line(turn, snapshots.take_turn(turn));
-        let _ = live.send(&line);
+        let line = live.dialect.save_line(turn, snapshots.turn_path(turn));
+        let _ = live.process.send_later(&line);
     }
 }
 

@@ -6,7 +6,7 @@ use super::{ShellDriver, no_shell};
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::limits::SHELL_CLOSE_GRACE;
-use crate::shell::dialect::{Dialect, Invocation};
+use crate::shell::dialect::Dialect;
 use crate::shell::host::{ShellHost, ShellLaunch, ShellProcess};
 use crate::shell::live::LiveShell;
 use crate::shell::snapshot::Snapshots;
@@ -82,11 +82,6 @@ impl<H: ShellHost> ShellDriver<H> {
                 Ok(record) => {
                     self.state.cwd = record.cwd;
                     self.state.program = program;
-                    self.state.script = *invocation == Invocation::Script;
-                    // Of what a shell is given of its predecessor only Bash's
-                    // part has code, which is looked for there. Others that
-                    // are interactive read the file that this one names.
-                    self.state.code = environment.get("ENV").is_some();
                     return Ok(live);
                 }
                 Err(error) => failure = error,
@@ -118,7 +113,6 @@ impl<H: ShellHost> ShellDriver<H> {
         if let Some(live) = &self.live {
             let _ = live.send(&live.dialect.exit_line());
             self.state.leaving = true;
-            self.followers = None;
         }
     }
 
@@ -140,7 +134,6 @@ impl<H: ShellHost> ShellDriver<H> {
         if let Some(dead) = self.live.take() {
             self.host.retire(dead.process);
         }
-        self.followers = None;
         self.keep_exit_state()
     }
 
@@ -148,7 +141,7 @@ impl<H: ShellHost> ShellDriver<H> {
     /// and returns where the shell was.
     fn keep_exit_state(&mut self) -> Option<PathBuf> {
         let turn = self.state.next_turn;
-        let kept = self.snapshots.as_mut()?.keep_exit(turn)?;
+        let kept = self.snapshots.as_ref()?.keep_exit(turn)?;
         self.state.next_turn += 1;
         Some(kept.cwd)
     }

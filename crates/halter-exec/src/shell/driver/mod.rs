@@ -8,10 +8,9 @@ use std::path::Path;
 
 use crate::error::ExecError;
 use crate::limits::SHELL_CLOSE_GRACE;
-use crate::nonce::ShortNames;
 use crate::shell::ShellConfig;
 use crate::shell::dialect::Dialect;
-use crate::shell::host::{Bystanders, ShellFiles, ShellHost, ShellProcess};
+use crate::shell::host::{ShellFiles, ShellHost, ShellProcess};
 use crate::shell::live::LiveShell;
 use crate::shell::snapshot::Snapshots;
 use crate::shell::state::ShellState;
@@ -31,9 +30,6 @@ pub struct ShellDriver<H: ShellHost> {
     live: Option<LiveShell<H::Process>>,
     snapshots: Option<Snapshots>,
     state: ShellState,
-    /// What runs besides the shell, if the last command cannot have changed
-    /// that.
-    followers: Option<Bystanders>,
     /// Whether state was lost that no command has been told of.
     state_lost: bool,
     /// Whether an interrupted shell may have left a state for an exit that
@@ -41,22 +37,8 @@ pub struct ShellDriver<H: ShellHost> {
     exit_state_left: bool,
     /// Whether an interrupt may still be on its way to the shell.
     disturbed: bool,
-    /// Whether an adopted shell may not have been told of its command.
-    handover: Handover,
     /// How often in a row it seemed that the shell will not answer.
     deaf_looks: u32,
-    /// What the ends of commands are known by.
-    names: ShortNames,
-}
-
-/// What is known about an adopted shell's command.
-#[derive(Debug, PartialEq, Eq)]
-enum Handover {
-    Certain,
-    Unsure,
-    /// The shell was asked to report under this name; if it does before it
-    /// reports the command, it never got it.
-    Asked(String),
 }
 
 impl<H: ShellHost> ShellDriver<H> {
@@ -69,13 +51,10 @@ impl<H: ShellHost> ShellDriver<H> {
             host,
             live: None,
             snapshots: None,
-            followers: None,
             state_lost: false,
             exit_state_left: false,
             disturbed: false,
-            handover: Handover::Certain,
             deaf_looks: 0,
-            names: ShortNames::default(),
         }
     }
 
@@ -83,7 +62,8 @@ impl<H: ShellHost> ShellDriver<H> {
     /// and its process if it had one. Records the process has written since
     /// `state` was remembered must be returned by its
     /// [`records`](ShellProcess::records) again. If the state has a running
-    /// command, it has [`ended`](Self::ended) or will, with its status.
+    /// command, the shell has been given its lines or will be, and it has
+    /// [`ended`](Self::ended) or will, with its status.
     #[must_use]
     pub fn adopt(
         host: H,
@@ -92,11 +72,6 @@ impl<H: ShellHost> ShellDriver<H> {
         files: ShellFiles,
         process: Option<H::Process>,
     ) -> Self {
-        let handover = if state.is_running() {
-            Handover::Unsure
-        } else {
-            Handover::Certain
-        };
         let live = process.map(|process| LiveShell::new(process, Dialect::of(&state.program)));
         Self {
             config,
@@ -104,13 +79,10 @@ impl<H: ShellHost> ShellDriver<H> {
             live,
             snapshots: Some(Snapshots::new(files)),
             state,
-            followers: None,
             state_lost: false,
             exit_state_left: true,
             disturbed: true,
-            handover,
             deaf_looks: 0,
-            names: ShortNames::default(),
         }
     }
 
@@ -153,7 +125,6 @@ impl<H: ShellHost> ShellDriver<H> {
     pub fn abandon(&mut self) -> Option<H::Process> {
         let live = self.live.take()?;
         self.state_lost = true;
-        self.followers = None;
         self.state.running = None;
         self.host.remember(&self.state);
         Some(live.process)

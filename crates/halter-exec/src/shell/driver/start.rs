@@ -4,14 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Handover, ShellDriver, no_shell};
+use super::{ShellDriver, no_shell};
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::limits::{MAX_COMMAND_BYTES, SHELL_START_DEADLINE};
-use crate::shell::dialect::{Dialect, Handling, Needs, Script};
+use crate::nonce;
+use crate::shell::dialect::{Dialect, Handling, Script};
 use crate::shell::host::{CommandStreams, ShellHost, ShellProcess};
-use crate::shell::quiet::Effects;
-use crate::shell::snapshot::Snapshots;
 use crate::shell::state::RunningState;
 use crate::shell::traps::TrapWatch;
 use crate::sys::Signal;
@@ -75,11 +74,8 @@ impl<H: ShellHost> ShellDriver<H> {
             Box::pin(self.calm_down()).await?;
         }
         let sent_to = self.directory_for(command.cwd)?;
-        let effects = Effects::of(command.text);
-        self.state.running = Some(self.running(command, effects, sent_to, streams)?);
+        self.state.running = Some(self.running(command, sent_to, streams)?);
         self.state.traps = self.state.traps.and(command.text);
-        self.state.code |= effects.defines_code;
-        self.handover = Handover::Certain;
         self.deaf_looks = 0;
         self.host.remember(&self.state);
         self.give().map_err(failed)
@@ -89,7 +85,6 @@ impl<H: ShellHost> ShellDriver<H> {
     fn running(
         &mut self,
         command: &CommandText<'_>,
-        effects: Effects,
         sent_to: Option<PathBuf>,
         streams: &CommandStreams<'_>,
     ) -> Result<RunningState, ExecError> {
@@ -103,7 +98,7 @@ impl<H: ShellHost> ShellDriver<H> {
         let dialect = live.dialect;
         let script =
             dialect.command_script(command.text, sent_to.as_deref(), command.environment)?;
-        let nonce = self.names.next()?;
+        let nonce = nonce::short()?;
         let script = if script.len() <= Script::MAX_INLINE_BYTES {
             Script::Inline(&script)
         } else {
@@ -111,23 +106,17 @@ impl<H: ShellHost> ShellDriver<H> {
             mailbox.write(&script).map_err(failed)?;
             Script::Mailbox(mailbox.path())
         };
-        let handling = self.handling(command.text, effects, streams.stdin);
-        let lines = dialect.command_lines(&nonce, &script, streams, &handling);
-        let bystanders = match self.followers.take() {
-            Some(known) => known,
-            None => live.process.followers(),
+        let handling = Handling {
+            last_status: self.state.last_status,
+            traps: TrapWatch::of(command.text, self.state.traps),
         };
-        let is_bash = dialect == Dialect::Bash;
-        // Other shells do not say what functions they have.
-        let literal = is_bash || !self.state.code;
+        let lines = dialect.command_lines(&nonce, &script, streams, &handling);
         Ok(RunningState {
             nonce,
             sent_to,
-            keeps_state: literal && command.cwd.is_none() && effects.keeps_state,
-            starts_processes: effects.starts_processes,
-            may_damage: is_bash && effects.may_damage,
+            may_damage: dialect == Dialect::Bash && has_unclosed_substitution(command.text),
             state_lost: self.state_lost,
-            bystanders,
+            bystanders: live.process.followers(),
             lines,
         })
     }
@@ -152,40 +141,13 @@ impl<H: ShellHost> ShellDriver<H> {
         }
     }
 
-    /// How a command is to be treated, by what it may do.
-    fn handling(&self, text: &str, effects: Effects, stdin: &Path) -> Handling {
-        Handling {
-            last_status: self.state.last_status,
-            traps: if effects.starts_processes {
-                TrapWatch::of(text, self.state.traps)
-            } else {
-                TrapWatch::None
-            },
-            needs: self.needs(effects, stdin),
-        }
-    }
-
-    /// What a command must be given or kept from, by what it may do.
-    fn needs(&self, effects: Effects, stdin: &Path) -> Needs {
-        // Words that mean what they usually mean cannot have moved the
-        // shell's own descriptors, which are as they were.
-        let literal = self.snapshots.as_ref().is_some_and(Snapshots::is_literal);
-        if !(self.state.script && literal && effects.keeps_state) {
-            return Needs::ALL;
-        }
-        Needs {
-            own_input: stdin == Path::new("/dev/null"),
-            hides_records: effects.starts_processes,
-        }
-    }
-
     /// Waits until a shell that was interrupted has answered something said
     /// after that: an interrupt that reaches it late makes it drop lines it
     /// has read already.
     async fn calm_down(&mut self) -> Result<(), ExecError> {
         let until = tokio::time::Instant::now() + SHELL_START_DEADLINE;
         while let Some(live) = &mut self.live {
-            let nonce = self.names.next()?;
+            let nonce = nonce::short()?;
             let question = live.dialect.calm_lines(&nonce);
             // One that cannot be asked is dead, which shows below.
             let _ = live.send(&question);
@@ -205,7 +167,7 @@ impl<H: ShellHost> ShellDriver<H> {
     }
 
     /// Says the lines of the command to the shell.
-    pub(super) fn give(&mut self) -> io::Result<()> {
+    fn give(&mut self) -> io::Result<()> {
         let (Some(live), Some(running)) = (&self.live, &self.state.running) else {
             return Ok(());
         };
@@ -220,6 +182,34 @@ impl<H: ShellHost> ShellDriver<H> {
     }
 }
 
+/// Whether a substitution may lack its end: after such a syntax error Bash's
+/// memory is damaged (seen in 5.2), so that the shell is replaced. Quotes are
+/// not looked at: a shell that is replaced for nothing costs a start.
+fn has_unclosed_substitution(text: &str) -> bool {
+    let count = |byte: char| text.matches(byte).count();
+    let opens = ["$(", "<(", ">("].iter().any(|open| text.contains(open));
+    opens && count('(') > count(')')
+}
+
 fn failed(source: io::Error) -> ExecError {
     ExecError::io("giving the command to the shell", source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unclosed_substitution_is_seen() {
+        for (text, unclosed) in [
+            ("echo $(echo a", true),
+            ("cat <(echo a", true),
+            ("echo $(echo $(echo a)", true),
+            ("echo $(echo a)", false),
+            ("(echo a", false),
+            ("echo a", false),
+        ] {
+            assert_eq!(has_unclosed_substitution(text), unclosed, "{text}");
+        }
+    }
 }

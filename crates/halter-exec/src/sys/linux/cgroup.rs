@@ -379,14 +379,6 @@ pub(crate) fn open_cgroup(path: &Path) -> io::Result<OwnedFd> {
     File::open(path).map(OwnedFd::from)
 }
 
-/// What makes births into a group cheaper as long as it is open: the file
-/// that says whether they are allowed, which the kernel would make anew for
-/// each of them.
-pub(crate) fn pin_cgroup(path: &Path) -> Option<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    open(path.join(PROCS), flags, Mode::empty()).ok()
-}
-
 /// What a child enters a group of version 1 by: alone, since it has but one
 /// thread. To move a process with all its threads is to stop every fork and
 /// exit on the system.

@@ -1,10 +1,9 @@
 //! The child's life between clone and exec, on memory it shares with the
 //! sleeping parent: no allocation, no locks, no panics.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
-use super::places::OWN_STREAMS;
 use crate::launch::{LaunchStep, MAX_TARGET_FD};
 
 /// The plan as the child sees it: raw pointers into memory that the parent,
@@ -19,11 +18,6 @@ pub(super) struct RawPlan {
     pub cwd: *const c_char,
     pub fds: *mut [c_int; 2],
     pub fds_len: usize,
-    /// The first descriptor that the child needs no copy of, where it shares
-    /// the parent's table of them; -1 where it has its own.
-    pub copy_below: c_int,
-    /// The flags of the call that makes the copy.
-    pub copy_flags: c_uint,
     /// The `cgroup.procs` to enter where the clone could not, or -1.
     pub cgroup_procs: c_int,
     /// The `tasks` of further cgroups to enter.
@@ -36,10 +30,6 @@ pub(super) struct RawPlan {
     pub no_new_privileges: bool,
     /// A Landlock ruleset, or -1.
     pub ruleset: c_int,
-    /// The only signals that have another disposition than the default one
-    /// in the child; null if that is not known.
-    pub ignored: *const c_int,
-    pub ignored_len: usize,
     pub failed_step: Option<LaunchStep>,
     pub failed_entry: usize,
     pub failed_errno: c_int,
@@ -73,9 +63,6 @@ fn errno() -> c_int {
     // SAFETY: the C library's errno location is always valid.
     unsafe { *libc::__errno_location() }
 }
-
-/// The entry of [`LaunchStep::Descriptors`] that stands for the table itself.
-pub(super) const WHOLE_TABLE: usize = u32::MAX as usize;
 
 /// The step that failed, and which of its entries.
 type Failed = (LaunchStep, usize);
@@ -115,7 +102,7 @@ unsafe fn child_steps(plan: &mut RawPlan) -> Result<std::convert::Infallible, Fa
             let set = set_limit(limit);
             check(set, LaunchStep::Limits, index)?;
         }
-        reset_signals(plan);
+        reset_signals();
         libc::execve(plan.path, plan.argv, plan.envp);
     }
     Err((LaunchStep::Exec, 0))
@@ -146,20 +133,13 @@ unsafe fn confine(plan: &RawPlan) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The first descriptor that is not a standard stream.
+const FIRST_NOT_STANDARD: c_int = 3;
+
 unsafe fn arrange_descriptors(plan: &mut RawPlan) -> Result<(), Failed> {
-    // SAFETY: the array of pairs is the sleeping parent's; the first call
-    // changes nothing of the parent's table, and the others act on our own.
+    // SAFETY: the array of pairs is the sleeping parent's; the calls act on
+    // the child's own copy of the descriptor table.
     unsafe {
-        if plan.copy_below >= 0 {
-            let copied = libc::syscall(
-                libc::SYS_close_range,
-                plan.copy_below,
-                c_int::MAX,
-                plan.copy_flags,
-            );
-            let copied = if copied == 0 { 0 } else { -1 };
-            check(copied, LaunchStep::Descriptors, WHOLE_TABLE)?;
-        }
         // First away from the numbers that are about to be overwritten.
         for index in 0..plan.fds_len {
             let entry = &mut *plan.fds.add(index);
@@ -171,9 +151,7 @@ unsafe fn arrange_descriptors(plan: &mut RawPlan) -> Result<(), Failed> {
                 )?;
             }
         }
-        if plan.copy_below != OWN_STREAMS {
-            close_on_exec_from(OWN_STREAMS);
-        }
+        close_on_exec_from(FIRST_NOT_STANDARD);
         for index in 0..plan.fds_len {
             let [source, target] = *plan.fds.add(index);
             check(libc::dup2(source, target), LaunchStep::Descriptors, index)?;
@@ -227,18 +205,12 @@ unsafe fn close_on_exec_from(first: c_int) {
 
 /// Exec keeps ignored signals ignored (Rust programs ignore SIGPIPE, which
 /// would break `yes | head`) and keeps the mask: both start fresh.
-unsafe fn reset_signals(plan: &RawPlan) {
+unsafe fn reset_signals() {
     let empty = 0_u64;
-    // SAFETY: the list is the sleeping parent's; masks are 64 bits wide.
+    // SAFETY: masks are 64 bits wide.
     unsafe {
-        if plan.ignored.is_null() {
-            for signal in 1..=64 {
-                reset_signal(signal);
-            }
-        } else {
-            for index in 0..plan.ignored_len {
-                reset_signal(*plan.ignored.add(index));
-            }
+        for signal in 1..=64 {
+            reset_signal(signal);
         }
         sigprocmask(libc::SIG_SETMASK, &empty, ptr::null_mut());
     }
@@ -259,25 +231,6 @@ unsafe fn reset_signal(signal: c_int) {
             size_of::<u64>(),
         );
     }
-}
-
-/// Whether this program ignores a signal, also one that the C library keeps to
-/// itself and answers no questions about. Right on systems where the newer
-/// clone call is used.
-pub(super) fn ignores(signal: c_int) -> bool {
-    let mut action = [0_u64; 8];
-    // SAFETY: without a new action the old one is only written, to memory that
-    // is at least as large as the kernel's structure.
-    let asked = unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigaction,
-            signal,
-            ptr::null::<c_void>(),
-            action.as_mut_ptr(),
-            size_of::<u64>(),
-        )
-    };
-    asked == 0 && action.first().copied() == Some(libc::SIG_IGN as u64)
 }
 
 /// The raw call, because libc's wrapper filters signals out.

@@ -8,20 +8,14 @@ use std::ptr;
 use super::child::{RawPlan, child_main, sigprocmask};
 use super::stack::ChildStack;
 
-/// The child runs in the parent's memory while the parent sleeps.
-pub(super) const SHARED: u64 = libc::CLONE_VM as u64 | libc::CLONE_VFORK as u64;
-/// The parent is given a handle.
-pub(super) const PIDFD: u64 = libc::CLONE_PIDFD as u64;
-/// The child has the parent's descriptors until it copies some.
-pub(super) const SHARED_DESCRIPTORS: u64 = libc::CLONE_FILES as u64;
-/// The child has no handlers of signals. Only the newer call takes it.
-pub(super) const CLEAR_HANDLERS: u64 = 0x1_0000_0000;
+/// The child runs in the parent's memory while the parent sleeps, and the
+/// parent is given a handle.
+const FLAGS: c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD;
 
 /// A child that has left its parent's memory.
 pub(super) struct Born {
     pub pid: i32,
-    /// There if it was asked for.
-    pub handle: Option<OwnedFd>,
+    pub handle: OwnedFd,
 }
 
 /// Blocks every signal, the C library's internal ones included, so that no
@@ -53,13 +47,12 @@ impl Drop for AllSignalsBlocked {
 pub(super) fn clone3(
     raw: &mut RawPlan,
     stack: &ChildStack,
-    flags: u64,
     cgroup: Option<BorrowedFd<'_>>,
 ) -> io::Result<Born> {
     const INTO_CGROUP: u64 = 0x2_0000_0000;
     let mut pidfd: c_int = -1;
     let mut args = libc::clone_args {
-        flags,
+        flags: FLAGS as u64,
         pidfd: &raw mut pidfd as u64,
         child_tid: 0,
         parent_tid: 0,
@@ -139,25 +132,21 @@ unsafe fn clone3_call(args: &libc::clone_args, raw: *mut RawPlan) -> i64 {
 pub(super) fn clone3(
     _: &mut RawPlan,
     _: &ChildStack,
-    _: u64,
     _: Option<BorrowedFd<'_>>,
 ) -> io::Result<Born> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
 /// The call of old kernels, which cannot place the child in a group.
-pub(super) fn clone_legacy(raw: &mut RawPlan, stack: &ChildStack, flags: u64) -> io::Result<Born> {
+pub(super) fn clone_legacy(raw: &mut RawPlan, stack: &ChildStack) -> io::Result<Born> {
     let mut pidfd: c_int = -1;
-    // It clears no handlers, so that the child has to.
-    raw.ignored = ptr::null();
-    let flags = c_int::try_from(flags & !CLEAR_HANDLERS).unwrap_or(0) | libc::SIGCHLD;
     // SAFETY: as for `clone3`; libc's wrapper calls `child_main` on the given
     // stack, and `CLONE_PIDFD` stores into the parent-tid argument.
     let result = unsafe {
         libc::clone(
             child_main,
             stack.top(),
-            flags,
+            FLAGS | libc::SIGCHLD,
             ptr::from_mut(raw).cast(),
             &raw mut pidfd,
         )
@@ -175,6 +164,6 @@ fn born(result: i64, pidfd: c_int) -> io::Result<Born> {
     }
     let pid = i32::try_from(result).map_err(|_| io::ErrorKind::InvalidData)?;
     // SAFETY: the kernel has just made this descriptor for us alone.
-    let handle = (pidfd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) });
+    let handle = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Born { pid, handle })
 }

@@ -11,15 +11,14 @@ mod levels;
 mod limit_groups;
 mod own_group;
 mod pidfd;
-mod places;
 pub(crate) mod process_table;
 mod splice;
 mod stack;
 mod terminal;
 
 pub use cgroup::Cgroup;
-pub(crate) use cgroup::{numbered_name, open_cgroup, open_limit_group, pin_cgroup};
-pub(crate) use clone::{Spawner, spawn};
+pub(crate) use cgroup::{numbered_name, open_cgroup, open_limit_group};
+pub(crate) use clone::spawn;
 pub(crate) use handover::{Handover, fill_random, make_fifo, pipe, pipe_capacity, widen_pipe};
 pub(crate) use landlock::{file_ruleset, open_place};
 pub(crate) use levels::{
@@ -29,7 +28,5 @@ pub(crate) use limit_groups::LimitGroups;
 pub use own_group::OwnGroup;
 pub use pidfd::PidFd;
 pub(crate) use pidfd::child_ends;
-pub(crate) use splice::{
-    memory_file, punch_hole, read_cached, reserve_space, send_file, send_part, settle, splice,
-};
+pub(crate) use splice::{memory_file, punch_hole, read_cached, send_file, settle, splice};
 pub(crate) use terminal::{open_terminal, splice_terminal};

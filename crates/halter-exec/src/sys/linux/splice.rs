@@ -51,15 +51,6 @@ pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) {
     }
 }
 
-/// Reserves space for a part of a file, keeping its size; `false` where that
-/// cannot be done, or is all the work there is.
-pub(crate) fn reserve_space(file: &File, offset: u64, length: u64) -> bool {
-    use rustix::fs::{FallocateFlags, fallocate, fstatfs};
-    const IN_MEMORY: u64 = 0x0102_1994;
-    let in_memory = fstatfs(file).is_ok_and(|found| found.f_type as u64 == IN_MEMORY);
-    !in_memory && fallocate(file, FallocateFlags::KEEP_SIZE, offset, length).is_ok()
-}
-
 /// An empty file in memory, closed on exec; it vanishes with its last handle.
 pub(crate) fn memory_file(name: &str) -> io::Result<File> {
     Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
@@ -82,24 +73,6 @@ pub(crate) fn read_cached(
             use std::os::unix::fs::FileExt;
             file.read_at(buffer, offset).map(Some)
         }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Sends bytes of a file, from `offset` on, to a socket that does not block.
-pub(crate) fn send_part(
-    from: &File,
-    mut offset: u64,
-    to: impl AsFd,
-    limit: u64,
-) -> io::Result<Moved> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    match rustix::io::retry_on_intr(|| rustix::fs::sendfile(&to, from, Some(&mut offset), limit)) {
-        Ok(0) => Ok(Moved::End),
-        Ok(count) => Ok(Moved::Bytes(count as u64)),
-        Err(Errno::AGAIN) => Ok(Moved::WouldBlock),
-        // Not every file system can, nor every filter of system calls lets it.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => Err(io::ErrorKind::Unsupported.into()),
         Err(error) => Err(error.into()),
     }
 }

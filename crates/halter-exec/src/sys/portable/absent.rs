@@ -138,10 +138,6 @@ pub(crate) fn open_cgroup(_: &Path) -> io::Result<OwnedFd> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
-pub(crate) fn pin_cgroup(_: &Path) -> Option<OwnedFd> {
-    None
-}
-
 pub(crate) fn open_limit_group(_: &Path) -> io::Result<OwnedFd> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }

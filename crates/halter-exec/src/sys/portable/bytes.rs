@@ -124,16 +124,6 @@ pub(crate) fn send_file(mut from: &File, to: impl AsFd, limit: u64) -> io::Resul
     }
 }
 
-/// Every system reserves space in another way.
-pub(crate) fn reserve_space(_: &File, _: u64, _: u64) -> bool {
-    false
-}
-
-/// Bytes of a file have to be read to be sent.
-pub(crate) fn send_part(_: &File, _: u64, _: impl AsFd, _: u64) -> io::Result<Moved> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
 /// Both sides of a new terminal, ours first, closed on exec.
 pub(crate) fn open_terminal() -> io::Result<(OwnedFd, OwnedFd)> {
     use rustix::fs::{Mode, OFlags, open};

@@ -35,34 +35,19 @@ pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Launched, LaunchFailure> {
     Ok(Launched { pid, pidfd })
 }
 
-/// How children are made that a program collects by number.
-#[derive(Debug)]
-pub(crate) struct Spawner {}
-
-impl Spawner {
-    pub(crate) fn new(_: bool) -> Self {
-        Self {}
-    }
-
-    /// Creates the process and says its number.
-    pub(crate) fn spawn(&mut self, plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
-        fork_child(plan)
-    }
-}
-
 fn fork_child(plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
     refuse_what_is_absent(plan)?;
     let failed = |error: io::Error| LaunchFailure::of(LaunchStep::Clone, 0, &error);
     let mut prepared = Prepared {
         plan,
         argv: null_terminated(&plan.argv),
-        envp: null_terminated(&plan.surroundings.envp),
+        envp: null_terminated(&plan.envp),
         fds: plan
             .fds
             .iter()
             .map(|(source, target)| [source.as_raw_fd(), *target])
             .collect(),
-        limits: plan.surroundings.rlimits.iter().map(raw_limit).collect(),
+        limits: plan.rlimits.iter().map(raw_limit).collect(),
         last_descriptor: last_descriptor(),
     };
     let (report, failure) = pipe().map_err(failed)?;
@@ -79,7 +64,7 @@ fn fork_child(plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
     drop(failure);
     let mut bytes = [0; 9];
     let reported = File::from(report).read_exact(&mut bytes).is_ok();
-    match LaunchFailure::from_bytes(bytes).filter(|_| reported) {
+    match from_bytes(bytes).filter(|_| reported) {
         Some(failure) => {
             // SAFETY: waits for the child that has just said that it ends.
             unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
@@ -91,12 +76,11 @@ fn fork_child(plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
 
 /// Nothing is started with less than was asked for.
 fn refuse_what_is_absent(plan: &ChildPlan<'_>) -> Result<(), LaunchFailure> {
-    let around = plan.surroundings;
     let refused = [
-        (around.cgroup.is_some(), LaunchStep::ControlGroup),
-        (!around.limit_groups.is_empty(), LaunchStep::ControlGroup),
+        (plan.cgroup.is_some(), LaunchStep::ControlGroup),
+        (!plan.limit_groups.is_empty(), LaunchStep::ControlGroup),
         (plan.ruleset.is_some(), LaunchStep::FileRules),
-        (around.no_new_privileges, LaunchStep::NoNewPrivileges),
+        (plan.no_new_privileges, LaunchStep::NoNewPrivileges),
     ];
     match refused.into_iter().find(|(asked, _)| *asked) {
         Some((_, step)) => Err(LaunchFailure::new(step, libc::ENOSYS)),
@@ -131,7 +115,7 @@ unsafe fn child(prepared: &mut Prepared<'_>, report: RawFd) -> ! {
             errno: io::Error::last_os_error().raw_os_error().unwrap_or(0),
             entry,
         };
-        let bytes = failure.to_bytes();
+        let bytes = to_bytes(failure);
         libc::write(report, bytes.as_ptr().cast(), bytes.len());
         libc::_exit(127)
     }
@@ -155,11 +139,11 @@ unsafe fn child_steps(
             let taken = libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY as _, 0);
             check(taken, LaunchStep::Terminal, 0)?;
         }
-        if let Some(root) = &plan.surroundings.root {
+        if let Some(root) = &plan.root {
             check(libc::chroot(root.as_ptr()), LaunchStep::Root, 0)?;
         }
         check(
-            libc::chdir(plan.surroundings.cwd.as_ptr()),
+            libc::chdir(plan.cwd.as_ptr()),
             LaunchStep::WorkingDirectory,
             0,
         )?;
@@ -195,4 +179,57 @@ unsafe fn child_steps(
         );
     }
     Err((LaunchStep::Exec, 0))
+}
+
+/// Every step, by its number.
+const STEPS: [LaunchStep; 12] = [
+    LaunchStep::Input,
+    LaunchStep::Clone,
+    LaunchStep::ControlGroup,
+    LaunchStep::Session,
+    LaunchStep::Terminal,
+    LaunchStep::Root,
+    LaunchStep::WorkingDirectory,
+    LaunchStep::Descriptors,
+    LaunchStep::Limits,
+    LaunchStep::NoNewPrivileges,
+    LaunchStep::FileRules,
+    LaunchStep::Exec,
+];
+
+/// A failure as the child reports it: step, error number, entry.
+fn to_bytes(failure: LaunchFailure) -> [u8; 9] {
+    let [a, b, c, d] = failure.errno.to_le_bytes();
+    let [e, f, g, h] = failure.entry.to_le_bytes();
+    [failure.step as u8, a, b, c, d, e, f, g, h]
+}
+
+fn from_bytes(bytes: [u8; 9]) -> Option<LaunchFailure> {
+    let [step, a, b, c, d, e, f, g, h] = bytes;
+    Some(LaunchFailure {
+        step: *STEPS.get(usize::from(step))?,
+        errno: i32::from_le_bytes([a, b, c, d]),
+        entry: u32::from_le_bytes([e, f, g, h]),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_survives_its_bytes() {
+        for (number, step) in STEPS.into_iter().enumerate() {
+            assert_eq!(usize::from(step as u8), number);
+            let failure = LaunchFailure {
+                step,
+                errno: -7,
+                entry: 0xdead_beef,
+            };
+            assert_eq!(from_bytes(to_bytes(failure)), Some(failure));
+        }
+        let mut bytes = to_bytes(LaunchFailure::new(LaunchStep::Exec, 2));
+        bytes[0] = 12;
+        assert_eq!(from_bytes(bytes), None);
+    }
 }

@@ -17,13 +17,12 @@ pub(crate) mod process_table;
 pub use absent::{Cgroup, OwnGroup};
 pub(crate) use absent::{
     chroot_mechanism, file_rules_mechanism, file_ruleset, numbered_name, open_cgroup,
-    open_limit_group, open_place, pin_cgroup, privileges_mechanism, tree_mechanism,
+    open_limit_group, open_place, privileges_mechanism, tree_mechanism,
 };
 pub(crate) use bytes::{
-    memory_file, open_terminal, punch_hole, read_cached, reserve_space, send_file, send_part,
-    splice, splice_terminal,
+    memory_file, open_terminal, punch_hole, read_cached, send_file, splice, splice_terminal,
 };
-pub(crate) use fork::{Spawner, spawn};
+pub(crate) use fork::spawn;
 pub use handle::PidFd;
 pub(crate) use handover::{Handover, fill_random, make_fifo, pipe, pipe_capacity, widen_pipe};
 pub(crate) use landing::settle;

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use crate::exec::core::Core;
 use crate::exec::handle::Exec;
-use crate::exec::record::{ExecRecord, Grip, Place};
+use crate::exec::record::{ExecRecord, Place, TreeId};
 use crate::exec::session::Session;
-use crate::exec::trees::Past;
-use crate::holder::{EndWatch, FoundSlot, ProcessEnd, ProcessState};
+use crate::exec::trees::TreeEnd;
+use crate::holder::{ExitWatch, FoundSlot, ProcessEnd, ProcessState};
 
 impl Core {
     /// Follows a command that runs to its end, and keeps the result of one
@@ -26,7 +26,7 @@ impl Core {
         let ended = record.end.clone();
         let forgotten = record.forgotten;
         let place = record.place.clone();
-        let (exec, mut flows) = self.new_exec(session, key, record, streams, true);
+        let (exec, mut flows) = self.new_exec(session, key, record, streams);
         if let ProcessState::Running { pid } | ProcessState::Exited { pid, .. } = slot.process {
             exec.inner.pid.store(pid, Ordering::Relaxed);
         }
@@ -47,18 +47,18 @@ impl Core {
         }
         self.inner.introduce(&exec);
         match place {
-            Place::Process(grip) => {
+            Place::Process(tree) => {
                 let end = slot
                     .end
-                    .unwrap_or_else(|| EndWatch::ended(ProcessEnd::Lost));
-                tokio::spawn(exec.clone().drive_process(flows, end, grip));
+                    .unwrap_or_else(|| ExitWatch::ended(ProcessEnd::Lost));
+                tokio::spawn(exec.clone().run_process(flows, end, tree));
             }
             Place::Shell(_) => {
-                let seat = Arc::clone(&session.shell);
-                let driven = exec.clone();
+                let shell = Arc::clone(&session.shell);
+                let adopted = exec.clone();
                 tokio::spawn(async move {
-                    let seat = seat.lock_owned().await;
-                    driven.drive_shell(flows, seat).await;
+                    let shell = shell.lock_owned().await;
+                    adopted.run_in_shell(flows, shell).await;
                 });
             }
         }
@@ -69,7 +69,7 @@ impl Core {
 /// Notes the end of a command whose process has ended. One that was being
 /// stopped has more to it than that.
 fn end_if_exited(session: &Session, process: &ProcessState, record: &mut ExecRecord) {
-    let (ProcessState::Exited { pid, exit }, Place::Process(grip)) = (process, &record.place)
+    let (ProcessState::Exited { pid, exit }, Place::Process(tree)) = (process, &record.place)
     else {
         return;
     };
@@ -78,9 +78,8 @@ fn end_if_exited(session: &Session, process: &ProcessState, record: &mut ExecRec
     }
     // Another command may be in its control group by now, which goes with the
     // session.
-    if matches!(grip, Grip::Marker(_)) {
-        let trees = &session.trees;
-        trees.release(&session.spec, Some(*pid), grip, Past::Peaceful);
+    if matches!(tree, TreeId::Marker(_)) {
+        session.trees.release(Some(*pid), tree, TreeEnd::ByItself);
     }
     record.end = Some(record.end_by(*exit));
 }

@@ -1,7 +1,7 @@
 //! Taking over what an earlier daemon has left with the holder.
 
 mod command;
-mod estate;
+mod found;
 mod shell;
 mod streams;
 mod tidy;
@@ -9,9 +9,8 @@ mod tidy;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use self::estate::Estate;
+use self::found::FoundSession;
 use super::core::Core;
-use super::handle::Exec;
 use super::lock;
 use super::order::AdoptedSession;
 use super::session::Session;
@@ -21,69 +20,38 @@ impl Core {
     /// Goes on with all sessions that were open and all commands that are not
     /// forgotten.
     pub(super) async fn adopt(&self, slots: Vec<FoundSlot>) -> Vec<AdoptedSession> {
-        let (mut estates, unreadable) = estate::by_session(slots);
+        let (sessions, unreadable) = found::by_session(slots);
         self.forget(unreadable);
-        // Before any name is given: those in journals are taken.
-        for estate in estates.values_mut() {
-            let moves = estate.read_journal();
-            for key in estate.keys() {
-                self.inner.link.reserve(key);
-            }
-            if !moves.is_empty() {
-                self.inner.link.send(&moves);
-            }
-        }
         let mut adopted = Vec::new();
-        for estate in estates.into_values() {
-            adopted.extend(self.adopt_session(estate).await);
+        for found in sessions.into_values() {
+            adopted.extend(self.adopt_session(found).await);
         }
-        self.keep_results(&adopted);
         adopted
     }
 
     /// Has the holder drop these slots.
     fn forget(&self, keys: impl IntoIterator<Item = Key>) {
-        let requests = keys.into_iter().map(|key| Request::Forget { key });
+        let requests = keys.into_iter().map(|key| Request::Remove { key });
         let requests: Vec<Request> = requests.collect();
         if !requests.is_empty() {
             self.inner.link.send(&requests);
         }
     }
 
-    /// Keeps the results of ended commands, as long as others of their age.
-    fn keep_results(&self, adopted: &[AdoptedSession]) {
-        let mut ended: Vec<(u64, &Exec)> = adopted
-            .iter()
-            .flat_map(|session| &session.execs)
-            .filter_map(|exec| {
-                let record = lock(&exec.inner.record);
-                let end = record.end.as_ref()?;
-                let took = u64::try_from(end.duration.as_micros()).unwrap_or(u64::MAX);
-                Some((record.started_us.saturating_add(took), exec))
-            })
-            .collect();
-        ended.sort_by_key(|(at, _)| *at);
-        for (_, exec) in ended {
-            self.inner.ended(exec);
-        }
-    }
-
     /// Goes on with one session; `None` if it was closed.
-    async fn adopt_session(&self, mut estate: Estate) -> Option<AdoptedSession> {
+    async fn adopt_session(&self, mut found: FoundSession) -> Option<AdoptedSession> {
         let link = &self.inner.link;
-        let Some((key, record)) = estate.session.take() else {
+        let Some((key, record)) = found.session.take() else {
             // This was on its way out.
-            self.forget(estate.keys());
+            self.forget(found.keys());
             return None;
         };
-        let (count_key, counted) = estate.count.unwrap_or_else(|| (link.new_key(), 0));
-        let commands = counted.max(estate.noted_commands);
-        let taken = estate.highest_group();
-        let trees = self.trees(record.id, (commands > 0 || taken > 0).then_some(taken));
+        let (count_key, commands) = found.count.unwrap_or_else(|| (link.new_key(), 0));
+        let trees = self.trees(record.id, found.inherited_trees());
         let keys = (key, count_key);
         let spec = record.spec.clone();
-        let grounds = self.grounds();
-        let session = Arc::new(Session::new(&grounds, record.id, keys, spec, trees));
+        let names = self.names();
+        let session = Arc::new(Session::new(&names, record.id, keys, spec, trees));
         session.commands.store(commands, Ordering::Relaxed);
         if commands > 0
             && let Err(error) = session.ready(&self.inner.settings).await
@@ -91,14 +59,14 @@ impl Core {
             tracing::error!(%error, session = %session.id, "a session's container is lost");
         }
         lock(&self.inner.sessions).insert(record.id, Arc::clone(&session));
-        if let Some(shell) = estate.shell.take() {
-            self.adopt_shell(&session, shell, estate.processes);
-            if !estate.execs.iter().any(|(_, record)| record.has_shell()) {
-                shell::see_out_command(&session);
+        if let Some(shell) = found.shell.take() {
+            self.adopt_shell(&session, shell, found.processes);
+            if !found.execs.iter().any(|(_, record)| record.has_shell()) {
+                shell::wait_for_command(&session);
             }
         }
         let mut execs = Vec::new();
-        for (slot, record) in estate.execs {
+        for (slot, record) in found.execs {
             let key = slot.key;
             match self.adopt_exec(&session, slot, record) {
                 Ok(exec) => execs.extend(exec),

@@ -2,48 +2,36 @@
 
 use std::sync::Arc;
 
-use halter_exec::{ShellDriver, ShellState};
+use halter_exec::ShellDriver;
 
-use super::estate::FoundShell;
+use super::found::FoundShell;
 use crate::exec::core::Core;
 use crate::exec::record::ShellProcessRecord;
 use crate::exec::session::Session;
 use crate::exec::shell::{HolderHost, HolderShell};
-use crate::exec::trees::Past;
-use crate::holder::{FoundSlot, Journal, ProcessState, Request, UnitKind};
+use crate::exec::trees::TreeEnd;
+use crate::holder::{FoundSlot, ProcessState};
 
 impl Core {
-    /// Seats the shell that was there.
+    /// Goes on with the shell that was there.
     pub(super) fn adopt_shell(
         &self,
         session: &Arc<Session>,
         shell: FoundShell,
         processes: Vec<(FoundSlot, ShellProcessRecord)>,
     ) {
-        let link = &self.inner.link;
-        let FoundShell {
-            slot,
-            sequence,
-            state,
-            journal,
-        } = shell;
+        let FoundShell { slot, state } = shell;
         let mut host = self.inner.shell_host(session, slot.key);
-        let had_command = !state.is_empty();
-        let live = self.adopt_processes(session, &mut host, processes, had_command);
-        self.drop_sets(&slot);
-        host.ledger().open(sequence, journal.map(Journal::new));
+        let live = self.adopt_processes(session, &mut host, processes, state.is_some());
         let files = host.files_of(slot.units);
-        let (Some(files), Ok(state)) = (files, ShellState::decode(&state)) else {
+        let (Some(files), Some(state)) = (files, state) else {
             self.forget([slot.key]);
             return;
         };
         let config = session.shell_config(&self.inner.settings);
-        host.ledger().remember(state.encode(), state.is_running());
-        // From now on the record is newer than the journal.
-        link.send(&host.ledger().flush());
         let driver = ShellDriver::adopt(host, config, state, files, live);
-        if let Ok(mut seat) = session.shell.try_lock() {
-            *seat = Some(driver);
+        if let Ok(mut shell) = session.shell.try_lock() {
+            *shell = Some(driver);
         }
     }
 
@@ -70,42 +58,19 @@ impl Core {
             let ended = matches!(process.process, ProcessState::Exited { .. });
             if !ready && !record.retired && ended {
                 // Another may be in its group by now: nothing is killed.
-                let trees = &session.trees;
-                trees.release(&session.spec, None, &record.grip, Past::Killed);
+                session.trees.release(None, &record.tree, TreeEnd::Killed);
                 self.forget([key]);
                 continue;
             }
             match self.shell_process(session, host, process, record) {
                 Some(found) if ready => live = Some(found),
                 Some(found) => {
-                    tokio::spawn(async move { found.do_away().await });
+                    tokio::spawn(async move { found.kill().await });
                 }
                 None => {}
             }
         }
         live
-    }
-
-    /// Has the holder drop the streams of a shell that no command has.
-    fn drop_sets(&self, slot: &FoundSlot) {
-        let link = &self.inner.link;
-        let sets = slot
-            .units
-            .iter()
-            .filter(|unit| unit.unit.kind == UnitKind::Output);
-        let units: Vec<u64> = sets.map(|unit| unit.unit.id).collect();
-        if units.is_empty() {
-            return;
-        }
-        let key = link.new_key();
-        let moved = Request::Move {
-            from: slot.key,
-            key,
-            record: Vec::new(),
-            units,
-            working: false,
-        };
-        link.send(&[moved, Request::Forget { key }]);
     }
 
     fn shell_process(
@@ -120,26 +85,30 @@ impl Core {
             _ => return None,
         };
         if record.retired {
-            let trees = &session.trees;
-            trees.release(&session.spec, Some(pid), &record.grip, Past::Killed);
+            session
+                .trees
+                .release(Some(pid), &record.tree, TreeEnd::Killed);
             return None;
         }
-        host.process_of(slot.key, slot.units, pid, record.grip, slot.end?)
+        host.process_of(slot.key, slot.units, pid, record.tree, slot.end?)
     }
 }
 
 /// Waits for the end of a command that nobody is left to ask for: until then
-/// the shell is taken.
-pub(super) fn see_out_command(session: &Session) {
+/// the shell is taken. A session that is closed does not wait for it.
+pub(super) fn wait_for_command(session: &Session) {
     let is_running = |driver: &ShellDriver<HolderHost>| driver.state().is_running();
     let taken = session.shell.try_lock();
-    if !taken.is_ok_and(|seat| seat.as_ref().is_some_and(is_running)) {
+    if !taken.is_ok_and(|shell| shell.as_ref().is_some_and(is_running)) {
         return;
     }
-    let seat = Arc::clone(&session.shell);
+    let (shell, closed) = (Arc::clone(&session.shell), session.closed.clone());
     tokio::spawn(async move {
-        if let Some(driver) = seat.lock().await.as_mut() {
-            let _ = driver.ended().await;
+        if let Some(driver) = shell.lock().await.as_mut() {
+            tokio::select! {
+                _ = driver.ended() => {}
+                () = closed.cancelled() => {}
+            }
         }
     });
 }

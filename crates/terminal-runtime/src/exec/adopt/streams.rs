@@ -28,8 +28,6 @@ struct OutputEnd {
     pipe: OwnedFd,
     /// The beginning of what came.
     head: OwnedFd,
-    /// Whether the holder has an end to write to.
-    kept_open: bool,
 }
 
 impl Descriptors {
@@ -40,9 +38,7 @@ impl Descriptors {
                 UnitKind::Output => found.outputs.push(OutputEnd {
                     pipe: unit.take(0).ok_or_else(missing)?,
                     head: unit.take(2).ok_or_else(missing)?,
-                    kept_open: unit.unit.numbers.get(1).is_some_and(|number| *number >= 0),
                 }),
-                UnitKind::Journal => {}
                 UnitKind::File => found.input_log = unit.take(0),
                 UnitKind::Input => found.input_pipe = unit.take(0),
                 UnitKind::Terminal => found.terminal = unit.take(0).map(Terminal::from),
@@ -76,12 +72,12 @@ impl Core {
                 (flow, spool, Some(target))
             }
             None => {
-                let (flow, spool) = self.found_output(key, "out", first, record)?;
+                let (flow, spool) = self.found_output(key, "out", first)?;
                 (flow, spool, input_pipe.map(InputTarget::Pipe))
             }
         };
         let second = outputs.next();
-        let second = second.map(|end| self.found_output(key, "err", end, record));
+        let second = second.map(|end| self.found_output(key, "err", end));
         let (stderr_flow, stderr) = second.transpose()?.unzip();
         Ok(Streams {
             units: Vec::new(),
@@ -95,25 +91,12 @@ impl Core {
             stderr,
             input: found_input(input_log, target, record)?,
             terminal,
-            loan: None,
         })
     }
 
-    fn found_output(
-        &self,
-        key: Key,
-        stream: &str,
-        end: OutputEnd,
-        record: &ExecRecord,
-    ) -> io::Result<(Flow, Spool)> {
+    fn found_output(&self, key: Key, stream: &str, end: OutputEnd) -> io::Result<(Flow, Spool)> {
         let spool = self.found_spool(key, stream, end.head)?;
-        // A shell may be about to open a pipe that nobody keeps open for it.
-        let flow = if end.kept_open || !record.has_shell() {
-            Flow::of_pipe(end.pipe, spool.clone())
-        } else {
-            Flow::lent(end.pipe, spool.clone())
-        };
-        Ok((flow, spool))
+        Ok((Flow::of_pipe(end.pipe, spool.clone()), spool))
     }
 
     fn found_spool(&self, key: Key, stream: &str, head: OwnedFd) -> io::Result<Spool> {

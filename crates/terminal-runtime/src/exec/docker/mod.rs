@@ -138,10 +138,10 @@ impl Container {
         call(settings, words.map(OsString::from).to_vec()).await
     }
 
-    /// The tree of a process in the container.
-    pub(super) fn tree(&self, marker: &str) -> Option<ContainerTree> {
-        let made = self.made.get()?;
-        Some(ContainerTree::new(made.namespace, marker.to_owned()))
+    /// The tree of a process in the container; empty if that is not up.
+    pub(super) fn tree(&self, marker: &str) -> ContainerTree {
+        let namespace = self.made.get().map(|made| made.namespace);
+        ContainerTree::new(namespace, marker.to_owned())
     }
 
     /// Has the process of this plan run inside. Values of variables go

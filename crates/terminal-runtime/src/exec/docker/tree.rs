@@ -11,7 +11,8 @@ use crate::sys;
 /// Everything in a namespace that carries a mark, and what descends from it.
 #[derive(Debug)]
 pub(in crate::exec) struct ContainerTree {
-    namespace: u64,
+    /// `None` if the container is not up.
+    namespace: Option<u64>,
     marker: Vec<u8>,
 }
 
@@ -24,7 +25,7 @@ struct Member {
 }
 
 impl ContainerTree {
-    pub(super) fn new(namespace: u64, marker: String) -> Self {
+    pub(super) fn new(namespace: Option<u64>, marker: String) -> Self {
         Self {
             namespace,
             marker: format!("{TREE_MARKER}={marker}").into_bytes(),
@@ -59,7 +60,7 @@ impl ContainerTree {
     }
 
     fn is_inside(&self, pid: i32) -> bool {
-        sys::namespace_of(pid).is_ok_and(|found| found == self.namespace)
+        sys::namespace_of(pid).is_ok_and(|found| Some(found) == self.namespace)
     }
 
     fn is_marked(&self, pid: i32) -> bool {

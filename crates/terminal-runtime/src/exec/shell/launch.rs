@@ -9,9 +9,9 @@ use halter_exec::{DescriptorMapping, ExecError, LaunchPlan, ShellLaunch, Spool};
 
 use super::process::{HolderShell, Parts};
 use super::{HolderHost, failed};
-use crate::exec::record::Grip;
-use crate::exec::trees::Past;
-use crate::holder::{Birth, EndWatch, Key, ProcessEnd, Request, Role, Source, UnitKind};
+use crate::exec::record::TreeId;
+use crate::exec::trees::TreeEnd;
+use crate::holder::{ExitWatch, Key, NewProcess, ProcessEnd, Request, Role, Source, UnitKind};
 use crate::limits::CONTAINER_DEADLINE;
 
 /// Our side of the channel that a shell answers on.
@@ -35,15 +35,15 @@ impl HolderHost {
         let mut lines = self.link.unit(UnitKind::Input).await.map_err(&failed)?;
         let records = self.records(key).await.map_err(&failed)?;
         let mut plan = plan(launch, &records);
-        let planted = self.session.plant(&self.settings, &mut plan, false);
-        let grip = planted.map_err(|error| ExecError::Io {
+        let placed = self.session.place(&self.settings, &mut plan, false);
+        let tree = placed.map_err(|error| ExecError::Io {
             action: "giving the shell its place",
             source: io::Error::other(error),
         })?;
-        let end = self.link.end_of(key);
-        self.link.send(&[Request::Spawn(Birth {
+        let end = self.link.exit_of(key);
+        self.link.send(&[Request::Spawn(Box::new(NewProcess {
             key,
-            record: self.process_record(&grip, false),
+            record: self.process_record(&tree, false),
             units: vec![lines.unit.id, records.unit],
             role: Role::Shell,
             slots: vec![
@@ -51,12 +51,11 @@ impl HolderHost {
                 Source::Null,
                 Source::Part { unit: 1, part: 1 },
             ],
-            plan: plan.encode(),
-        })]);
-        let Some(pid) = self.begun(key, &grip, &end).await else {
-            let trees = &self.session.trees;
-            trees.release(&self.session.spec, None, &grip, Past::Killed);
-            self.link.send(&[Request::Forget { key }]);
+            plan: plan.clone(),
+        }))]);
+        let Some(pid) = self.begun(key, &tree, &end).await else {
+            self.session.trees.release(None, &tree, TreeEnd::Killed);
+            self.link.send(&[Request::Remove { key }]);
             return Err(match end.wait().await {
                 ProcessEnd::Failed(failure) => {
                     failure.explain(&plan, &launch.program.to_string_lossy())
@@ -71,7 +70,7 @@ impl HolderHost {
         let parts = Parts {
             key,
             pid,
-            grip,
+            tree,
             end,
             lines,
             records: records.pipe,
@@ -106,18 +105,15 @@ impl HolderHost {
 
     /// The number of the shell's process, once it is there: in a container,
     /// the client's process comes first.
-    async fn begun(&self, key: Key, grip: &Grip, end: &EndWatch) -> Option<i32> {
+    async fn begun(&self, key: Key, tree: &TreeId, end: &ExitWatch) -> Option<i32> {
         let pid = self.link.pid_of(key).await?;
         if self.session.container.is_none() {
             return Some(pid);
         }
         let deadline = tokio::time::Instant::now() + CONTAINER_DEADLINE;
         while end.now().is_none() && tokio::time::Instant::now() < deadline {
-            let tree = self.session.tree(pid, grip);
-            if tree
-                .and_then(|tree| tree.contained_leader())
-                .is_some_and(|leader| leader != 0)
-            {
+            let found = self.session.tree(pid, tree);
+            if found.contained_leader().is_some_and(|leader| leader != 0) {
                 return Some(pid);
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

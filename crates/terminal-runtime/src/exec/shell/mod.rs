@@ -6,6 +6,7 @@
 mod launch;
 mod process;
 mod record_pipe;
+mod updates;
 
 use std::fs::File;
 use std::io;
@@ -20,15 +21,12 @@ use halter_exec::{
 
 pub(super) use self::process::HolderShell;
 use self::process::Parts;
-use super::handle::Exec;
-use super::ledger::Ledger;
+pub(super) use self::updates::ShellUpdates;
 use super::order::CoreSettings;
-use super::record::{Grip, Record, ShellProcessRecord};
+use super::record::{Record, ShellProcessRecord, TreeId};
 use super::session::Session;
-use super::sets::{self, StreamSet};
-use super::trees::Past;
-use crate::holder::{EndWatch, GivenUnit, HolderLink, Journal, Key, Request, UnitKind};
-use crate::sys;
+use super::trees::TreeEnd;
+use crate::holder::{ExitWatch, GivenUnit, HolderLink, Key, Request, UnitKind};
 
 /// How many files a shell shares with its driver.
 const FILES: usize = 4;
@@ -42,11 +40,7 @@ pub(super) struct HolderHost {
     key: Key,
     /// Shells that have ended, and what they left running may not have.
     retired: Vec<Key>,
-    ledger: Arc<Ledger>,
-    /// Streams that no command has.
-    set: Option<StreamSet>,
-    /// The last command that was given streams of the shell's.
-    last: Option<Exec>,
+    updates: Arc<ShellUpdates>,
 }
 
 impl std::fmt::Debug for HolderHost {
@@ -65,16 +59,14 @@ impl HolderHost {
         session: Arc<Session>,
         key: Key,
     ) -> Self {
-        let ledger = Ledger::new(link.clone(), Arc::clone(&session), key);
+        let updates = ShellUpdates::new(link.clone(), Arc::clone(&session), key);
         Self {
             link,
             settings,
             session,
             key,
             retired: Vec::new(),
-            ledger: Arc::new(ledger),
-            set: None,
-            last: None,
+            updates: Arc::new(updates),
         }
     }
 
@@ -93,43 +85,16 @@ impl HolderHost {
         retired.chain([self.key]).collect()
     }
 
-    /// What is known and told about the shell.
-    pub(super) fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+    /// What the holder is told about the shell.
+    pub(super) fn updates(&self) -> &Arc<ShellUpdates> {
+        &self.updates
     }
 
-    /// Streams for the next command, if some are free.
-    pub(super) fn take_set(&mut self) -> Option<StreamSet> {
-        let returned = self.last.take().and_then(sets::take_back);
-        returned.or_else(|| self.set.take())
-    }
-
-    /// Streams that were not used.
-    pub(super) fn keep_set(&mut self, set: Option<StreamSet>) {
-        self.set = set;
-    }
-
-    /// A command was given the shell's streams.
-    pub(super) fn lend_to(&mut self, exec: &Exec) {
-        self.last = Some(exec.clone());
-    }
-
-    /// A journal, where shells can open what the holder has.
-    async fn journal(&self, units: &mut Vec<u64>) -> io::Result<Option<Journal>> {
-        let named = sys::descriptor_path(self.link.holder(), 0).is_some();
-        if !named || self.session.shared.is_some() {
-            return Ok(None);
-        }
-        let mut unit = self.link.unit(UnitKind::Journal).await?;
-        units.push(unit.unit.id);
-        Ok(unit.take(0).map(|file| Journal::new(file.into())))
-    }
-
-    fn process_record(&self, grip: &Grip, retired: bool) -> Vec<u8> {
+    fn process_record(&self, tree: &TreeId, retired: bool) -> Vec<u8> {
         let record = ShellProcessRecord {
             session: self.session.id,
             shell: self.key,
-            grip: grip.clone(),
+            tree: tree.clone(),
             retired,
         };
         Record::ShellProcess(record).encode()
@@ -157,14 +122,14 @@ impl HolderHost {
         key: Key,
         units: Vec<GivenUnit>,
         pid: i32,
-        grip: Grip,
-        end: EndWatch,
+        tree: TreeId,
+        end: ExitWatch,
     ) -> Option<HolderShell> {
         let [mut lines, mut records]: [GivenUnit; 2] = units.try_into().ok()?;
         let parts = Parts {
             key,
             pid,
-            grip,
+            tree,
             end,
             lines: lines.take(0)?,
             records: records.take(0)?,
@@ -207,13 +172,11 @@ impl ShellHost for HolderHost {
                 files
             }
         };
-        let journal = self.journal(&mut units).await.map_err(&failed)?;
-        self.ledger.open(0, journal);
-        let mut put = self.ledger.put_request(0, Vec::new());
-        if let Request::Put { units: kept, .. } = &mut put {
+        let mut store = self.updates.store(None);
+        if let Request::Store { units: kept, .. } = &mut store {
             *kept = units;
         }
-        self.link.send(&[put]);
+        self.link.send(&[store]);
         shell_files(files).ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))
     }
 
@@ -222,33 +185,31 @@ impl ShellHost for HolderHost {
     }
 
     fn retire(&mut self, process: HolderShell) {
-        let HolderShell { key, grip, pid, .. } = process;
+        let HolderShell { key, tree, pid, .. } = process;
         let session = &self.session;
-        session
-            .trees
-            .release(&session.spec, Some(pid), &grip, Past::Peaceful);
+        session.trees.release(Some(pid), &tree, TreeEnd::ByItself);
         session.forget_names(key);
         // What it left running is found by the session's group; without one,
-        // only by what is kept of it. That is told together with the end of its last command, which nobody could
-        // find out about without it.
-        if matches!(grip, Grip::Cgroup(_)) {
-            self.ledger.defer(Request::Forget { key });
+        // only by what is kept of it. That is told together with the end of
+        // its last command, which nobody could find out about without it.
+        if matches!(tree, TreeId::Cgroup(_)) {
+            self.updates.defer(Request::Remove { key });
             return;
         }
         self.retired.push(key);
-        self.ledger.defer(Request::Put {
+        self.updates.defer(Request::Store {
             key,
-            record: self.process_record(&grip, true),
+            record: self.process_record(&tree, true),
             units: Vec::new(),
         });
     }
 
     async fn end(&mut self, process: HolderShell) {
-        process.do_away().await;
+        process.kill().await;
     }
 
     fn remember(&mut self, state: &ShellState) {
-        self.ledger.remember(state.encode(), state.is_running());
+        self.updates.remember(state);
     }
 
     fn find_shell(&self, config: &ShellConfig) -> Result<PathBuf, ExecError> {

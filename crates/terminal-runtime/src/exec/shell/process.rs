@@ -7,21 +7,21 @@ use std::sync::Arc;
 use bytes::Bytes;
 use halter_exec::{Bystanders, ExecError, ExitStatus, PidFd, ShellProcess, Signal, TreeControl};
 
-use super::HolderHost;
 use super::record_pipe::Records;
-use crate::exec::ledger::Ledger;
-use crate::exec::record::Grip;
+use super::{HolderHost, ShellUpdates};
+use crate::exec::record::TreeId;
 use crate::exec::session::Session;
 use crate::exec::tree::Tree;
-use crate::exec::trees::Past;
-use crate::holder::{EndWatch, HolderLink, Key, ProcessEnd, Request};
+use crate::exec::trees::TreeEnd;
+use crate::holder::{ExitWatch, HolderLink, Key, ProcessEnd, Request, SignalTarget};
+use crate::limits::TREE_END_WAIT;
 
 /// What is known of a shell's process, just started or found.
 pub(super) struct Parts {
     pub key: Key,
     pub pid: i32,
-    pub grip: Grip,
-    pub end: EndWatch,
+    pub tree: TreeId,
+    pub end: ExitWatch,
     /// The pipe that the shell reads.
     pub lines: OwnedFd,
     /// The pipe that it answers on, and the file for its answers.
@@ -40,15 +40,15 @@ pub(in crate::exec) struct HolderShell {
     /// The shell itself, so that a signal reaches it before this program does
     /// anything else; `None` if no handle was to be had.
     leader: Option<PidFd>,
-    pub(super) grip: Grip,
-    end: EndWatch,
-    tree: Tree,
-    /// The pipe that the holder or we write to.
+    pub(super) tree: TreeId,
+    end: ExitWatch,
+    members: Tree,
+    /// Our end of the pipe that the holder writes to.
     lines: OwnedFd,
     records: Records,
     /// Another end of what its records come by.
     _held_open: Option<OwnedFd>,
-    ledger: Arc<Ledger>,
+    updates: Arc<ShellUpdates>,
 }
 
 impl std::fmt::Debug for HolderShell {
@@ -65,7 +65,7 @@ impl HolderShell {
         let Parts {
             key,
             pid,
-            grip,
+            tree,
             end,
             lines,
             records,
@@ -76,21 +76,21 @@ impl HolderShell {
         // The number of one that has ended may be another's by now.
         let lives = end.now().is_none();
         let leader = if lives { pid } else { 0 };
-        let tree = session.tree(leader, &grip).ok_or(io::ErrorKind::NotFound)?;
-        let pid = tree.contained_leader().unwrap_or(pid);
+        let members = session.tree(leader, &tree);
+        let pid = members.contained_leader().unwrap_or(pid);
         Ok(Self {
             link: host.link.clone(),
             session,
             key,
             pid,
             leader: lives.then(|| PidFd::open(pid).ok()).flatten(),
-            grip,
-            end,
             tree,
+            end,
+            members,
             lines,
             records: Records::new(records, record_file)?,
             _held_open: held_open,
-            ledger: Arc::clone(&host.ledger),
+            updates: Arc::clone(&host.updates),
         })
     }
 
@@ -100,17 +100,16 @@ impl HolderShell {
     }
 
     /// Kills it with all it started.
-    pub(in crate::exec) async fn do_away(self) {
+    pub(in crate::exec) async fn kill(self) {
         let lived = self.end.now().is_none();
-        self.tree.kill_until_gone().await;
-        let _ = self.end.wait().await;
-        let session = &self.session;
+        self.signal(Signal::KILL);
+        self.members.kill_until_gone().await;
+        // One that is stuck in the kernel is not waited for.
+        let _ = tokio::time::timeout(TREE_END_WAIT, self.end.wait()).await;
         let pid = lived.then_some(self.pid);
-        session
-            .trees
-            .release(&session.spec, pid, &self.grip, Past::Killed);
+        self.session.trees.release(pid, &self.tree, TreeEnd::Killed);
         let key = self.key;
-        self.link.send(&[Request::Forget { key }]);
+        self.link.send(&[Request::Remove { key }]);
     }
 }
 
@@ -120,11 +119,15 @@ impl ShellProcess for HolderShell {
     }
 
     fn is_elsewhere(&self) -> bool {
-        self.tree.contained_leader().is_some()
+        self.members.contained_leader().is_some()
     }
 
     fn send(&self, lines: &[u8]) -> io::Result<()> {
-        self.ledger.say(self.key, &self.lines, lines)
+        self.updates.send(self.key, lines)
+    }
+
+    fn send_later(&self, lines: &[u8]) -> io::Result<()> {
+        self.updates.send_later(self.key, lines)
     }
 
     fn unread(&self) -> io::Result<usize> {
@@ -164,27 +167,28 @@ impl ShellProcess for HolderShell {
     fn signal(&self, signal: Signal) {
         if let Some(leader) = &self.leader {
             let _ = leader.send(signal);
-        } else if self.tree.contained_leader().is_none() {
+        } else if self.members.contained_leader().is_none() {
             self.link.send(&[Request::Signal {
                 key: self.key,
                 signal: signal.number(),
+                target: SignalTarget::Process,
             }]);
         }
     }
 
     fn followers(&self) -> Bystanders {
-        self.tree.followers()
+        self.members.followers()
     }
 
     fn count_others(&self, bystanders: &Bystanders) -> usize {
-        self.tree.count_others(bystanders)
+        self.members.count_others(bystanders)
     }
 
     fn signal_others(&self, signal: Signal, bystanders: &Bystanders) {
-        self.tree.signal_others(signal, bystanders);
+        self.members.signal_others(signal, bystanders);
     }
 
     fn tree_control(&self) -> TreeControl {
-        self.tree.control()
+        self.members.control()
     }
 }

@@ -75,11 +75,6 @@ pub(crate) fn way_into(_: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
-/// Descriptors have no names by which they could be opened again.
-pub(crate) fn new_write_end(_: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
 /// After which time the number of a command's process is asked for: nothing
 /// else leads to its tree.
 pub(crate) const NUMBER_NEEDED_AFTER: Duration = Duration::ZERO;

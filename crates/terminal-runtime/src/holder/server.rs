@@ -1,4 +1,4 @@
-//! The holder's life: one thread, three descriptors to watch, no runtime.
+//! The holder's loop: one thread, three descriptors to watch, no runtime.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,8 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use halter_exec::system::out_of_the_way;
-use halter_exec::{Launcher, Signal, reap_any};
+use halter_exec::{Signal, reap_any};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid, getuid, kill_process_group};
@@ -31,7 +30,7 @@ const RETRY_TICK: Duration = Duration::from_millis(5);
 /// # Errors
 /// If it cannot become what it has to be.
 pub fn run(path: &Path) -> io::Result<()> {
-    let listener = out_of_the_way(io::stdin().as_fd().try_clone_to_owned()?);
+    let listener = io::stdin().as_fd().try_clone_to_owned()?;
     sys::take_in_orphans()?;
     let mut holder = Holder {
         identity: identity(path),
@@ -40,7 +39,7 @@ pub fn run(path: &Path) -> io::Result<()> {
         ends: ChildEnds::watch()?,
         daemon: None,
         outbox: Outbox::default(),
-        table: Table::new(Launcher::instead_of_own_streams())?,
+        table: Table::new()?,
         arriving: Arriving::default(),
         alone_since: Instant::now(),
     };
@@ -69,10 +68,13 @@ struct Holder {
     alone_since: Instant,
 }
 
-/// What became of a look at the daemon's messages.
+/// What the daemon's messages came to.
 enum Heard {
+    /// All that have come were applied.
     Everything,
+    /// The holder is to end.
     End,
+    /// The daemon is gone.
     Gone,
 }
 
@@ -96,7 +98,7 @@ impl Holder {
             self.accept();
         }
         if self.table.has_unsent() {
-            self.table.tell_rest();
+            self.table.write_rest();
         }
         Ok(self.daemon.is_some() || self.is_needed(Instant::now()))
     }
@@ -146,7 +148,7 @@ impl Holder {
         }
     }
 
-    /// Hears the daemon out.
+    /// Applies all messages of the daemon that have come.
     fn listen(&mut self) -> Heard {
         loop {
             let Some(daemon) = &self.daemon else {
@@ -175,35 +177,33 @@ impl Holder {
     fn serve(&mut self, request: Request, fds: &mut Vec<OwnedFd>) -> bool {
         match request {
             Request::Hello { version } => self.welcome(version),
-            Request::Make { kind, count } => self.make(kind, count),
-            Request::Give { id, kind } => {
+            Request::MakeUnits { kind, count } => self.make(kind, count),
+            Request::AddUnit { id, kind } => {
                 let rest = fds.split_off(kind.parts().min(fds.len()));
-                self.table.give(id, kind, std::mem::replace(fds, rest));
+                self.table.add_unit(id, kind, std::mem::replace(fds, rest));
             }
-            Request::Put { key, record, units } => self.table.put(key, record, &units),
-            Request::Spawn(birth) => {
-                let key = birth.key;
-                if let Err(failure) = self.table.spawn(birth) {
+            Request::Store { key, record, units } => self.table.store(key, record, &units),
+            Request::Spawn(new) => {
+                let key = new.key;
+                if let Err(failure) = self.table.spawn(*new) {
                     self.send(&Reply::Failed { key, failure }, &[]);
                 }
             }
-            Request::Tell { key, lines, start } => self.table.tell(key, &lines, start),
-            Request::Keep { key, units } => self.table.keep(key, &units),
-            Request::Move {
-                from,
+            Request::WriteLines {
                 key,
-                record,
-                units,
-                working,
-            } => self.table.move_units(from, key, record, &units, working),
+                lines,
+                command,
+            } => self.table.write_lines(key, &lines, command),
             Request::Settle { key } => self.table.settle(key),
             Request::CloseInput { key } => self.table.close_input(key),
-            Request::Forget { key } => self.table.forget(key),
-            Request::Recycle { key, written } => self.table.recycle(key, written),
-            Request::ForgetGroups => self.table.launcher.forget_groups(),
-            Request::Drop { units } => self.table.drop_units(&units),
-            Request::Signal { key, signal } => self.table.signal(key, signal),
-            Request::Show { key } => self.show(key),
+            Request::Remove { key } => self.table.remove(key),
+            Request::DropUnits { units } => self.table.drop_units(&units),
+            Request::Signal {
+                key,
+                signal,
+                target,
+            } => self.table.signal(key, signal, target),
+            Request::AskPid { key } => self.answer_pid(key),
             Request::End => return false,
         }
         true
@@ -260,13 +260,13 @@ impl Holder {
         post(&mut self.outbox, self.daemon.as_ref(), &reply, &fds);
     }
 
-    fn show(&mut self, key: Key) {
+    fn answer_pid(&mut self, key: Key) {
         let process = self.table.slots.get(&key).map(|slot| &slot.process);
         let pid = match process {
             Some(ProcessState::Running { pid }) => *pid,
             _ => 0,
         };
-        self.send(&Reply::Started { key, pid }, &[]);
+        self.send(&Reply::Pid { key, pid }, &[]);
     }
 
     fn send(&mut self, reply: &Reply, fds: &[BorrowedFd<'_>]) {
@@ -295,11 +295,15 @@ impl Holder {
             return;
         }
         if self.daemon.is_some() {
-            let refusal = Reply::Refused { version: VERSION }.encode();
-            let _ = Outbox::default().post(&caller, refusal, &[]);
+            post(
+                &mut Outbox::default(),
+                Some(&caller),
+                &Reply::Refused { version: VERSION },
+                &[],
+            );
             return;
         }
-        self.daemon = Some(out_of_the_way(caller));
+        self.daemon = Some(caller);
     }
 
     fn lose_daemon(&mut self) {
@@ -365,8 +369,10 @@ fn kill_until(
 /// Sends, or keeps what there is no room for.
 fn post(outbox: &mut Outbox, daemon: Option<&OwnedFd>, reply: &Reply, fds: &[BorrowedFd<'_>]) {
     let Some(daemon) = daemon else { return };
-    // A daemon that is gone is noticed by what is read from it.
-    let _ = outbox.post(daemon, reply.encode(), fds);
+    if let Ok(message) = reply.encode() {
+        // A daemon that is gone is noticed by what is read from it.
+        let _ = outbox.post(daemon, message, fds);
+    }
 }
 
 fn micros(time: Duration) -> u64 {
@@ -390,7 +396,7 @@ mod tests {
             ends: ChildEnds::watch().unwrap(),
             daemon: Some(daemon),
             outbox: Outbox::default(),
-            table: Table::new(Launcher::new()).unwrap(),
+            table: Table::new().unwrap(),
             arriving: Arriving::default(),
             alone_since: Instant::now(),
         };

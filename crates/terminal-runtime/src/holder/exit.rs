@@ -20,9 +20,9 @@ pub enum ProcessEnd {
 
 /// Whoever has this learns of the end of one process.
 #[derive(Debug, Clone, Default)]
-pub struct EndWatch(Arc<SetOnce<ProcessEnd>>);
+pub struct ExitWatch(Arc<SetOnce<ProcessEnd>>);
 
-impl EndWatch {
+impl ExitWatch {
     /// The watch of a process that has ended already.
     #[must_use]
     pub fn ended(end: ProcessEnd) -> Self {

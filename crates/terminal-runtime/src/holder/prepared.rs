@@ -1,4 +1,5 @@
-//! Units that are made ahead, so that a command need not wait for its own.
+//! Units that are made ahead, so that a command need not wait for the holder
+//! to make its own and to say which numbers they have there.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -49,9 +50,9 @@ impl GivenUnit {
     }
 }
 
-/// What is in stock.
+/// The units that wait for a command.
 #[derive(Debug, Default)]
-pub(super) struct Stock {
+pub(super) struct PreparedUnits {
     spare: Mutex<HashMap<UnitKind, Spare>>,
     filled: Notify,
 }
@@ -71,12 +72,11 @@ fn order_of(kind: UnitKind) -> (u64, u64) {
         UnitKind::Output => (24, 8),
         UnitKind::Input => (4, 1),
         UnitKind::File => (8, 2),
-        UnitKind::Journal => (1, 1),
         UnitKind::Terminal => (0, 0),
     }
 }
 
-impl Stock {
+impl PreparedUnits {
     fn spare(&self) -> MutexGuard<'_, HashMap<UnitKind, Spare>> {
         lock(&self.spare)
     }
@@ -114,9 +114,9 @@ impl Stock {
     pub(super) fn add(&self, kind: UnitKind, units: Vec<Unit>, fds: Vec<OwnedFd>) {
         let mut fds = fds.into_iter();
         let mut spare = self.spare();
-        let stock = spare.entry(kind).or_default();
-        stock.ordered = false;
-        stock.exhausted = units.is_empty();
+        let prepared = spare.entry(kind).or_default();
+        prepared.ordered = false;
+        prepared.exhausted = units.is_empty();
         for unit in units {
             let mut parts: Vec<Option<OwnedFd>> = unit.numbers.iter().map(|_| None).collect();
             for part in kind.shared_parts() {
@@ -124,7 +124,7 @@ impl Stock {
                     *place = fds.next();
                 }
             }
-            stock.units.push_back(GivenUnit { unit, parts });
+            prepared.units.push_back(GivenUnit { unit, parts });
         }
         drop(spare);
         self.wake();

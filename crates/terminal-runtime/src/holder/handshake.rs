@@ -1,4 +1,4 @@
-//! The first words between a daemon and its holder, and what is handed over.
+//! The first messages between a daemon and its holder, and what is handed over.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,12 +8,12 @@ use halter_exec::watch_descriptor;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::end::{EndWatch, ProcessEnd};
+use super::exit::{ExitWatch, ProcessEnd};
 use super::link::{HolderLink, next};
 use super::message::{Key, ProcessState, Reply, Request, VERSION};
+use super::prepared::GivenUnit;
 use super::socket::{Arriving, Outbox};
 use super::start::HolderError;
-use super::stock::GivenUnit;
 
 /// A slot as an earlier daemon has left it.
 #[derive(Debug)]
@@ -27,33 +27,34 @@ pub struct FoundSlot {
     /// Its process.
     pub process: ProcessState,
     /// The end of its process, if it has or had one.
-    pub end: Option<EndWatch>,
+    pub end: Option<ExitWatch>,
 }
 
 impl HolderLink {
     /// Introduces us and takes over what is there.
-    pub(super) async fn meet(
+    pub(super) async fn handshake(
         socket: OwnedFd,
         state_dir: &Path,
     ) -> Result<(Self, Vec<FoundSlot>), HolderError> {
-        let io = trouble(state_dir);
+        let io = failed(state_dir);
         let hello = Request::encode_all([&Request::Hello { version: VERSION }]);
+        let hello = hello.map_err(|error| io(io::Error::other(error)))?;
         let mut outbox = Outbox::default();
         outbox.post(&socket, hello, &[]).map_err(&io)?;
-        let socket = watch_descriptor(socket, Interest::READABLE).map_err(io)?;
-        let (holder, mut slots) = hear_out(&socket, state_dir).await?;
+        let socket = watch_descriptor(socket, Interest::READABLE).map_err(&io)?;
+        let (holder, mut slots) = receive_all(&socket, state_dir).await?;
         let next_name = slots.iter().map(|slot| slot.key + 1).max().unwrap_or(0);
         let link = Self::new(socket, holder, next_name);
         // Before anything more is heard, so that no end is missed.
         for slot in &mut slots {
             slot.end = match &slot.process {
                 ProcessState::Absent => None,
-                ProcessState::Running { .. } => Some(link.end_of(slot.key)),
+                ProcessState::Running { .. } => Some(link.exit_of(slot.key)),
                 ProcessState::Exited { exit, .. } => {
-                    Some(EndWatch::ended(ProcessEnd::Exited(*exit)))
+                    Some(ExitWatch::ended(ProcessEnd::Exited(*exit)))
                 }
                 ProcessState::Failed(failure) => {
-                    Some(EndWatch::ended(ProcessEnd::Failed(*failure)))
+                    Some(ExitWatch::ended(ProcessEnd::Failed(*failure)))
                 }
             };
         }
@@ -62,7 +63,7 @@ impl HolderLink {
     }
 }
 
-fn trouble(state_dir: &Path) -> impl Fn(io::Error) -> HolderError {
+fn failed(state_dir: &Path) -> impl Fn(io::Error) -> HolderError {
     move |source| HolderError::Io {
         action: "talking to the holder",
         path: state_dir.to_owned(),
@@ -71,11 +72,11 @@ fn trouble(state_dir: &Path) -> impl Fn(io::Error) -> HolderError {
 }
 
 /// Who the holder is, and all it has.
-async fn hear_out(
+async fn receive_all(
     socket: &AsyncFd<OwnedFd>,
     state_dir: &Path,
 ) -> Result<(i32, Vec<FoundSlot>), HolderError> {
-    let io = trouble(state_dir);
+    let io = failed(state_dir);
     let silent = || HolderError::Silent {
         path: state_dir.to_owned(),
     };
@@ -87,8 +88,13 @@ async fn hear_out(
         let received = received.ok_or_else(silent)?;
         match Reply::decode(&received.message).map_err(|_| silent())? {
             Reply::Welcome { pid, .. } => holder = pid,
+            Reply::Refused { version: VERSION } => {
+                return Err(HolderError::InUse {
+                    path: state_dir.to_owned(),
+                });
+            }
             Reply::Refused { version } => {
-                return Err(HolderError::Refused {
+                return Err(HolderError::OtherVersion {
                     path: state_dir.to_owned(),
                     found: version,
                     ours: VERSION,

@@ -1,0 +1,259 @@
+//! What the holder is given to keep about sessions, shells and commands: all
+//! that a restarted daemon needs to go on. Held in memory only, since it has
+//! the variables of sessions in it. Encoded with `postcard`; the holder's
+//! [`VERSION`](crate::holder::VERSION) covers these types too.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use halter_exec::{ShellState, os_bytes};
+use serde::{Deserialize, Serialize};
+
+use super::order::{ExecEnd, ExecId, ExecWhat, SessionSpec};
+use crate::holder::Key;
+use crate::session::SessionId;
+
+/// One record.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Record {
+    Session(SessionRecord),
+    Count(CountRecord),
+    Shell(ShellRecord),
+    ShellProcess(ShellProcessRecord),
+    Exec(Box<ExecRecord>),
+}
+
+impl Record {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        // Plain data always has an encoding.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// # Errors
+    /// If the bytes are not a record of this version.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, postcard::Error> {
+        match postcard::take_from_bytes(bytes)? {
+            (record, []) => Ok(record),
+            _ => Err(postcard::Error::DeserializeBadEncoding),
+        }
+    }
+
+    /// The session it is about.
+    pub(super) fn session(&self) -> SessionId {
+        match self {
+            Self::Session(record) => record.id,
+            Self::Count(record) => record.session,
+            Self::Shell(record) => record.session,
+            Self::ShellProcess(record) => record.session,
+            Self::Exec(record) => record.session,
+        }
+    }
+}
+
+/// A session that is open.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct SessionRecord {
+    #[serde(with = "session_id")]
+    pub id: SessionId,
+    pub spec: SessionSpec,
+}
+
+/// What changes with every command of a session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct CountRecord {
+    #[serde(with = "session_id")]
+    pub session: SessionId,
+    /// How many commands it was given.
+    pub commands: u64,
+    /// The directory of its control group.
+    #[serde(with = "os_bytes::optional_path")]
+    pub group: Option<PathBuf>,
+}
+
+/// The persistent shell of a session, whichever process it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct ShellRecord {
+    #[serde(with = "session_id")]
+    pub session: SessionId,
+    /// The state of its driver; `None` before its first command.
+    pub state: Option<ShellState>,
+}
+
+/// A process of a persistent shell.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct ShellProcessRecord {
+    #[serde(with = "session_id")]
+    pub session: SessionId,
+    /// The shell it is or was.
+    pub shell: Key,
+    pub tree: TreeId,
+    /// Whether it has ended, and only what it left running is of interest.
+    pub retired: bool,
+}
+
+/// How the tree of a process is found again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum TreeId {
+    /// By the directory of its control group. The whole path: a daemon that
+    /// is started again may be in another group than this one.
+    Cgroup(#[serde(with = "os_bytes::path")] PathBuf),
+    /// By the value of a variable.
+    Marker(Arc<str>),
+}
+
+/// A command.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct ExecRecord {
+    pub id: ExecId,
+    #[serde(with = "session_id")]
+    pub session: SessionId,
+    pub what: ExecWhat,
+    pub note: Bytes,
+    /// Milliseconds since 1970.
+    pub started_ms: u64,
+    /// Microseconds on the monotonic clock.
+    pub started_us: u64,
+    pub timeout: Option<Duration>,
+    /// The shell it was given to, or the tree of its own.
+    pub place: Place,
+    pub stop: Option<StopReason>,
+    /// Whether its input ends with what was accepted.
+    pub input_ended: bool,
+    /// Whether nobody will ask for its result any more.
+    pub forgotten: bool,
+    pub end: Option<ExecEnd>,
+}
+
+impl ExecRecord {
+    /// Whether it runs in a persistent shell, which nothing else can then.
+    pub(super) fn has_shell(&self) -> bool {
+        self.end.is_none() && matches!(self.place, Place::Shell(_))
+    }
+}
+
+/// Where a command runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Place {
+    Shell(Key),
+    Process(TreeId),
+}
+
+/// Why a command was brought to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum StopReason {
+    TimedOut,
+    Cancelled,
+}
+
+/// A session's name as its number.
+mod session_id {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::session::SessionId;
+
+    pub(super) fn serialize<S: Serializer>(id: &SessionId, to: S) -> Result<S::Ok, S::Error> {
+        id.number().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SessionId, D::Error> {
+        u32::deserialize(from).map(SessionId::from_number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use halter_exec::Environment;
+
+    use super::*;
+    use crate::exec::order::{Limits, Usage};
+
+    fn exec(what: ExecWhat, place: Place, end: Option<ExecEnd>) -> Record {
+        Record::Exec(Box::new(ExecRecord {
+            id: ExecId::parse("e-1").unwrap(),
+            session: SessionId::from_number(u32::MAX),
+            what,
+            note: Bytes::from_static(b"note"),
+            started_ms: 1,
+            started_us: u64::MAX,
+            timeout: Some(Duration::from_millis(1500)),
+            place,
+            stop: Some(StopReason::Cancelled),
+            input_ended: true,
+            forgotten: false,
+            end,
+        }))
+    }
+
+    fn records() -> Vec<Record> {
+        let odd = PathBuf::from(OsString::from_vec(b"/tmp/\xff".to_vec()));
+        let end = ExecEnd {
+            exit_code: None,
+            signal: Some(9),
+            timed_out: false,
+            cancelled: true,
+            duration: Duration::from_micros(17),
+            usage: Some(Usage {
+                user_time: Duration::from_micros(1),
+                system_time: Duration::from_micros(2),
+                max_resident_bytes: 3,
+            }),
+            cwd: Some(odd.clone()),
+        };
+        let argv = ExecWhat::Argv(["a".to_owned(), String::new()].into());
+        vec![
+            Record::Session(SessionRecord {
+                id: SessionId::from_number(7),
+                spec: SessionSpec {
+                    shell: "/bin/bash".into(),
+                    environment: Environment::new().with("A", "x y").with("B", ""),
+                    working_dir: odd.clone(),
+                    chroot: Some("/srv".into()),
+                    limits: Limits {
+                        memory_bytes: Some(1 << 40),
+                        processes: None,
+                        cpu_seconds: Some(3),
+                    },
+                    container_image: Some("image".to_owned()),
+                    note: Bytes::from_static(b"note"),
+                },
+            }),
+            Record::Count(CountRecord {
+                session: SessionId::from_number(1),
+                commands: 300,
+                group: Some(odd.clone()),
+            }),
+            Record::Shell(ShellRecord {
+                session: SessionId::from_number(0),
+                state: None,
+            }),
+            Record::ShellProcess(ShellProcessRecord {
+                session: SessionId::from_number(0),
+                shell: 5,
+                tree: TreeId::Marker("m".into()),
+                retired: true,
+            }),
+            exec(argv, Place::Process(TreeId::Cgroup(odd)), Some(end)),
+            exec(ExecWhat::Command("ls".into()), Place::Shell(u64::MAX), None),
+        ]
+    }
+
+    #[test]
+    fn records_survive_their_encoding_and_a_cut_one_is_refused() {
+        for record in records() {
+            let bytes = record.encode();
+            let found = Record::decode(&bytes).unwrap();
+            assert_eq!(found.encode(), bytes);
+            assert_eq!(format!("{found:?}"), format!("{record:?}"));
+            for end in 0..bytes.len() {
+                assert!(Record::decode(&bytes[..end]).is_err());
+            }
+            let longer = [bytes, vec![0]].concat();
+            assert!(Record::decode(&longer).is_err());
+        }
+    }
+}
