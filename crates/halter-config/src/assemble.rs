@@ -11,7 +11,7 @@ use crate::credentials::{address_of, incomplete, not_blank, spoken, unknown};
 use crate::document::fault_error;
 use crate::environment::{Environment, expand_path, starts_at_home};
 use crate::error::ConfigError;
-use crate::keys::{KeyPath, spec};
+use crate::keys::{KeyPath, Kind, spec};
 use crate::origin::Origin;
 use crate::schema::{
     ChatDialect, ConfiguredProvider, HarnessConfig, OFFLINE_MODEL, ProviderConfig, ProviderWire,
@@ -359,10 +359,10 @@ impl HarnessConfig {
         for (key, value) in leaves(self)? {
             let Some(spec) = spec(&key) else { continue };
             let limit_left_out = value.is_null() && spec.pattern.ends_with(".tokens_per_minute");
-            if spec.kind.is_secret() || limit_left_out {
+            if spec.kind == Kind::Secret || limit_left_out {
                 continue;
             }
-            check(spec.kind, &value).map_err(|fault| fault_error(fault, &key, None))?;
+            check(&spec.kind, &value).map_err(|fault| fault_error(fault, &key, None))?;
         }
         for (provider, table) in self.providers.tables() {
             check_headers(provider.as_str(), &table.headers)?;
@@ -398,7 +398,7 @@ fn check_headers(table: &str, headers: &IndexMap<String, String>) -> Result<(), 
                 hint: "use letters, digits and hyphens".to_owned(),
             });
         }
-        check(crate::keys::Kind::Header, &value.clone().into())
+        check(&Kind::Secret, &value.clone().into())
             .map_err(|fault| fault_error(fault, &key, None))?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::credentials::REDACTED;
 use crate::error::suggestion;
 use crate::keys::Kind;
-use crate::limits::{MAX_PRICE_DOLLARS, MAX_PROVIDER_NAME_BYTES};
+use crate::limits::MAX_PROVIDER_NAME_BYTES;
 
 /// What is wrong with a value; `element` when it is one of a list.
 #[derive(Debug, PartialEq)]
@@ -61,47 +61,41 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
 }
 
 /// What a key of this kind takes, with its article.
-pub(crate) fn expected(kind: Kind) -> &'static str {
+pub(crate) fn expected(kind: &Kind) -> &'static str {
     match kind {
         Kind::Version => "the number 1",
         Kind::Boolean => "true or false",
         Kind::Integer { .. } => "a whole number",
-        Kind::Temperature => "a number from 0 to 2",
-        Kind::Price => "a number of dollars",
-        Kind::Names | Kind::PolicyRoots | Kind::ResourceRoots => "a list of strings",
+        Kind::Number { .. } => "a number",
+        Kind::Names => "a list of strings",
         Kind::Loopback => "a list of { host, port } tables",
         Kind::Text
         | Kind::Name
         | Kind::Provider
         | Kind::Url
         | Kind::Secret
-        | Kind::Header
         | Kind::Choice(_)
         | Kind::FilePath => "a string",
     }
 }
 
 /// Whether a key of this kind accepts the value.
-pub(crate) fn check(kind: Kind, value: &Value) -> Result<(), Fault> {
+pub(crate) fn check(kind: &Kind, value: &Value) -> Result<(), Fault> {
     match kind {
         Kind::Version => check_version(value),
         Kind::Boolean => value
             .as_bool()
             .map(drop)
             .ok_or_else(|| type_fault(expected(kind), value)),
-        Kind::Integer { min, max } => check_integer(value, min, max),
-        Kind::Temperature => check_temperature(value),
-        Kind::Price => check_price(value),
+        Kind::Integer { min, max } => check_integer(value, *min, *max),
+        Kind::Number { min, max } => check_number(value, *min, *max),
         Kind::Provider => check_provider(text(value)?),
         Kind::Text => text(value).map(drop),
         Kind::Name | Kind::FilePath => check_name(value),
         Kind::Url => check_url(text(value)?),
         Kind::Secret => check_secret(text(value)?),
-        Kind::Header => check_header(text(value)?),
         Kind::Choice(choices) => check_choice(text(value)?, choices),
-        Kind::Names | Kind::PolicyRoots | Kind::ResourceRoots => {
-            each(value, expected(kind), check_name)
-        }
+        Kind::Names => each(value, expected(kind), check_name),
         Kind::Loopback => each(value, expected(kind), check_loopback),
     }
 }
@@ -158,30 +152,16 @@ fn check_integer(value: &Value, min: u64, max: u64) -> Result<(), Fault> {
     }
 }
 
-fn check_temperature(value: &Value) -> Result<(), Fault> {
+fn check_number(value: &Value, min: f64, max: f64) -> Result<(), Fault> {
     let given = value
         .as_f64()
-        .ok_or_else(|| type_fault("a number from 0 to 2", value))?;
-    if (0.0..=2.0).contains(&given) {
+        .ok_or_else(|| type_fault("a number", value))?;
+    if (min..=max).contains(&given) {
         Ok(())
     } else {
         Err(value_fault(
-            format!("is {given}, outside 0 to 2"),
-            "write a number from 0 to 2",
-        ))
-    }
-}
-
-fn check_price(value: &Value) -> Result<(), Fault> {
-    let given = value
-        .as_f64()
-        .ok_or_else(|| type_fault(expected(Kind::Price), value))?;
-    if (0.0..=MAX_PRICE_DOLLARS).contains(&given) {
-        Ok(())
-    } else {
-        Err(value_fault(
-            format!("is {given}, outside 0 to {MAX_PRICE_DOLLARS}"),
-            "write US dollars per million tokens",
+            format!("is {given}, outside {min} to {max}"),
+            format!("write a number from {min} to {max}"),
         ))
     }
 }
@@ -219,13 +199,14 @@ fn check_name(value: &Value) -> Result<(), Fault> {
     }
 }
 
-fn check_choice(given: &str, choices: &[&'static str]) -> Result<(), Fault> {
+fn check_choice(given: &str, choices: &[String]) -> Result<(), Fault> {
+    let choices: Vec<&str> = choices.iter().map(String::as_str).collect();
     if choices.contains(&given) {
         Ok(())
     } else {
         Err(value_fault(
             format!("does not take {given:?}"),
-            suggestion(given, "values", choices),
+            suggestion(given, "values", &choices),
         ))
     }
 }
@@ -257,33 +238,17 @@ fn check_url(url: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-fn check_secret(key: &str) -> Result<(), Fault> {
-    if key.trim() == REDACTED {
+fn check_secret(secret: &str) -> Result<(), Fault> {
+    if secret.trim() == REDACTED {
         return Err(value_fault(
-            "holds the placeholder that is shown in place of a key",
-            "write the key itself, or leave it out and set the environment variable",
+            "holds the placeholder that is shown in place of a secret",
+            "write the value itself, or leave it out; a key may be in its environment variable",
         ));
     }
-    if key.trim().chars().any(char::is_control) {
+    if secret.trim().chars().any(|c| c.is_control() && c != '\t') {
         return Err(value_fault(
             "contains a control character",
-            "write the key on one line",
-        ));
-    }
-    Ok(())
-}
-
-fn check_header(value: &str) -> Result<(), Fault> {
-    if value == REDACTED {
-        return Err(value_fault(
-            "holds the placeholder that is shown in place of a header",
-            "write the header itself, or leave it out",
-        ));
-    }
-    if value.chars().any(|c| c.is_control() && c != '\t') {
-        return Err(value_fault(
-            "contains a control character",
-            "write the header on one line",
+            "write it on one line",
         ));
     }
     Ok(())
@@ -325,6 +290,8 @@ fn check_loopback(value: &Value) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::{KeyPath, spec};
+    use crate::limits::MAX_PRICE_DOLLARS;
     use serde_json::json;
 
     const PORT: Kind = Kind::Integer { min: 1, max: 9 };
@@ -339,7 +306,7 @@ mod tests {
             (json!(-1), false),
             (json!(1.0), false),
         ] {
-            assert_eq!(check(PORT, &value).is_ok(), accepted, "{value}");
+            assert_eq!(check(&PORT, &value).is_ok(), accepted, "{value}");
         }
         for (value, accepted) in [
             (json!(0), true),
@@ -349,11 +316,8 @@ mod tests {
             (json!(-0.1), false),
             (json!("1"), false),
         ] {
-            assert_eq!(
-                check(Kind::Temperature, &value).is_ok(),
-                accepted,
-                "{value}"
-            );
+            let temperature = Kind::Number { min: 0.0, max: 2.0 };
+            assert_eq!(check(&temperature, &value).is_ok(), accepted, "{value}");
         }
     }
 
@@ -367,7 +331,9 @@ mod tests {
             (json!(-0.1), false),
             (json!("1"), false),
         ] {
-            assert_eq!(check(Kind::Price, &value).is_ok(), accepted, "{value}");
+            let key = "providers.x.models.y.prices.input";
+            let price = spec(&KeyPath::plain(key)).unwrap();
+            assert_eq!(check(&price.kind, &value).is_ok(), accepted, "{value}");
         }
         let longest = "x".repeat(MAX_PROVIDER_NAME_BYTES);
         for (name, accepted) in [
@@ -398,26 +364,28 @@ mod tests {
             ("https://example.com/a@b", true),
             ("https://exa mple.com", false),
         ] {
-            assert_eq!(check(Kind::Url, &json!(url)).is_ok(), accepted, "{url}");
+            assert_eq!(check(&Kind::Url, &json!(url)).is_ok(), accepted, "{url}");
         }
     }
 
     #[test]
     fn the_element_of_a_list_is_named() {
-        let fault = check(Kind::Names, &json!(["git", 7])).unwrap_err();
+        let fault = check(&Kind::Names, &json!(["git", 7])).unwrap_err();
         assert_eq!(fault.element, Some(1));
         assert_eq!(
-            check(Kind::Loopback, &json!([{"host": "localhost"}, {"prot": 1}]))
-                .unwrap_err()
-                .element,
+            check(
+                &Kind::Loopback,
+                &json!([{"host": "localhost"}, {"prot": 1}])
+            )
+            .unwrap_err()
+            .element,
             Some(1)
         );
     }
 
     #[test]
     fn a_placeholder_is_not_a_key() {
-        assert!(check(Kind::Secret, &json!(REDACTED)).is_err());
-        assert!(check(Kind::Header, &json!(REDACTED)).is_err());
-        assert!(check(Kind::Secret, &json!("")).is_ok());
+        assert!(check(&Kind::Secret, &json!(REDACTED)).is_err());
+        assert!(check(&Kind::Secret, &json!("")).is_ok());
     }
 }

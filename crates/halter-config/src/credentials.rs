@@ -175,7 +175,7 @@ pub(crate) fn address_of(
         return Ok(None);
     };
     let address = known.address(&text);
-    match check(Kind::Url, &Value::from(address.as_str())) {
+    match check(&Kind::Url, &Value::from(address.as_str())) {
         Ok(()) => Ok(Some((address, variable))),
         // The address may hold a password, so it is not shown.
         Err(_) => Err(ConfigError::Variable {

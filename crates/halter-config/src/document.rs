@@ -132,7 +132,8 @@ impl Document<'_> {
         key: KeyPath,
         spec: &'static KeySpec,
     ) -> Result<Entry, ConfigError> {
-        if spec.kind == Kind::Header && !is_header_name(name.get_ref().as_ref()) {
+        let is_header = spec.pattern.ends_with(".headers.<name>");
+        if is_header && !is_header_name(name.get_ref().as_ref()) {
             return Err(ConfigError::InvalidValue {
                 location: Some(self.at(name.span())),
                 key: key.to_string(),
@@ -140,8 +141,8 @@ impl Document<'_> {
                 hint: "use letters, digits and hyphens".to_owned(),
             });
         }
-        let converted = self.convert(value, &key, spec.kind)?;
-        check(spec.kind, &converted).map_err(|fault| {
+        let converted = self.convert(value, &key, &spec.kind)?;
+        check(&spec.kind, &converted).map_err(|fault| {
             let span = element_span(value, &fault).unwrap_or_else(|| value.span());
             fault_error(fault, &key, Some(self.at(span)))
         })?;
@@ -175,7 +176,7 @@ impl Document<'_> {
         &self,
         value: &Spanned<DeValue<'_>>,
         key: &KeyPath,
-        kind: Kind,
+        kind: &Kind,
     ) -> Result<Value, ConfigError> {
         let number_error = || ConfigError::InvalidValue {
             location: Some(self.at(value.span())),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::credentials::REDACTED;
 use crate::error::ConfigError;
-use crate::keys::KeySpec;
+use crate::keys::{KeySpec, Kind};
 use crate::limits::MAX_SHOWN_VALUE_CHARS;
 use crate::load::{LayeredConfigPaths, base_settings, base_value};
 use crate::origin::FileLayer;
@@ -71,7 +71,7 @@ fn effect_now(
             continue;
         }
         let show = |value: &Value| {
-            if entry.spec.kind.is_secret() {
+            if entry.spec.kind == Kind::Secret {
                 REDACTED.to_owned()
             } else {
                 shown(value)
@@ -88,12 +88,16 @@ fn effect_now(
 }
 
 fn meaning(spec: &KeySpec) -> Option<&'static str> {
-    Some(match spec.pattern {
-        "providers.<provider>.base_url" => "your key and the conversation go to this address",
-        "providers.<provider>.api_key" => "requests use this key instead of yours",
-        "providers.<provider>.headers.<header>" => "added to each request",
-        "providers.<provider>.ca_file" => "servers that its authorities vouch for are trusted",
-        "models.<role>.provider" | "models.<role>.model" => "the conversation goes to this model",
+    Some(match spec.pattern.as_str() {
+        "providers.<name>.base_url" => "your key and the conversation go to this address",
+        "providers.<name>.api_key" => "requests use this key instead of yours",
+        "providers.<name>.headers.<name>" => "added to each request",
+        "providers.<name>.ca_file" => "servers that its authorities vouch for are trusted",
+        key if key.starts_with("models.")
+            && (key.ends_with(".provider") || key.ends_with(".model")) =>
+        {
+            "the conversation goes to this model"
+        }
         "prompts.system_prompt" | "prompts.append_system_prompt" => "instructions to the model",
         "resources.skills.roots" => "instructions found there reach the model",
         "resources.plugins.roots" => "plugins found there are loaded",

@@ -70,7 +70,7 @@ fn unchanged(spec: &KeySpec, base: Option<&Value>, asked: &Value) -> bool {
         // Written alike, they still start at different files.
         Kind::FilePath => false,
         // Roots add up, so an empty list adds nothing.
-        Kind::ResourceRoots => list(Some(asked)).is_empty(),
+        _ if spec.adds_up() => list(Some(asked)).is_empty(),
         _ => base == Some(asked),
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::document::Entry;
 use crate::error::ConfigError;
-use crate::keys::{KeyPath, Kind};
+use crate::keys::KeyPath;
 use crate::origin::{FileLayer, Origin};
 use crate::schema::HarnessConfig;
 
@@ -30,7 +30,7 @@ impl Settings {
     /// Lays one entry of a file over what is there.
     pub(crate) fn apply(&mut self, entry: &Entry, layer: FileLayer) {
         let origin = layer.origin(entry.location.clone());
-        if entry.spec.kind == Kind::ResourceRoots {
+        if entry.spec.adds_up() {
             self.append(entry, &origin);
         } else {
             self.set(entry.key.clone(), entry.value.clone(), origin);

@@ -87,7 +87,7 @@ pub(crate) fn apply(environment: &Environment, settings: &mut Settings) -> Resul
         };
         let key = KeyPath::plain(key);
         if let Some(spec) = spec(&key) {
-            check(spec.kind, &value).map_err(|fault| match fault.reason {
+            check(&spec.kind, &value).map_err(|fault| match fault.reason {
                 Reason::Type { expected, found } => fault_of(
                     variable,
                     format!("holds {found}"),

@@ -1,13 +1,14 @@
-//! The table of every key: what it takes, what an untrusted file may do with it, and whether
-//! anything reads it yet. Loading, narrowing and `validate` all go by this one table; a test
-//! holds it against the Rust types.
+//! Every key: what it takes, which the Rust types say, what an untrusted file may do with it, and
+//! whether anything reads it yet. Loading, narrowing and `validate` all go by this.
 
-mod table;
+mod derive;
 
 use std::fmt;
+use std::sync::OnceLock;
 
-use table::KEYS;
+use derive::ANY_NAME;
 
+use crate::describe::schema_as_json_value;
 use crate::services::KNOWN_SERVICES;
 
 /// A key as its segments. Displays dotted, with segments quoted where TOML needs it.
@@ -74,7 +75,7 @@ pub fn dotted_key<S: Into<String>>(segments: impl IntoIterator<Item = S>) -> Str
 }
 
 /// What a key takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
     Version,
     Boolean,
@@ -82,9 +83,10 @@ pub(crate) enum Kind {
         min: u64,
         max: u64,
     },
-    Temperature,
-    /// US dollars per million tokens.
-    Price,
+    Number {
+        min: f64,
+        max: f64,
+    },
     /// The name of a model service.
     Provider,
     /// Any text.
@@ -92,25 +94,13 @@ pub(crate) enum Kind {
     /// Text that is not blank.
     Name,
     Url,
-    /// A credential: never shown.
+    /// A key or the value of a request header: never shown.
     Secret,
-    /// The value of a request header: never shown.
-    Header,
-    Choice(&'static [&'static str]),
+    Choice(Vec<String>),
     Names,
-    /// Directories that start at the session's directory.
-    PolicyRoots,
-    /// Directories that start at the file, and add up over the layers.
-    ResourceRoots,
     /// A path that starts at the file.
     FilePath,
     Loopback,
-}
-
-impl Kind {
-    pub(crate) fn is_secret(self) -> bool {
-        matches!(self, Self::Secret | Self::Header)
-    }
 }
 
 /// What an untrusted project file may do with a key.
@@ -139,16 +129,56 @@ pub(crate) enum Narrow {
     Format,
 }
 
-/// One row of the table.
-#[derive(Debug, Clone, Copy)]
+/// One key.
+#[derive(Debug)]
 pub(crate) struct KeySpec {
-    /// The dotted key; `<provider>`, `<model>`, `<role>` and `<header>` stand for names.
-    pub(crate) pattern: &'static str,
+    /// The dotted key; `<name>` stands for a name that people choose.
+    pub(crate) pattern: String,
     pub(crate) kind: Kind,
     pub(crate) narrow: Narrow,
     /// The later part of Halter without which the key has no effect.
     pub(crate) waits_for: Option<&'static str>,
 }
+
+impl KeySpec {
+    /// Whether its values add up over the layers.
+    pub(crate) fn adds_up(&self) -> bool {
+        self.pattern.starts_with("resources.")
+    }
+}
+
+/// What an untrusted file may do with a key; nothing with one that is not listed.
+const NARROW: &[(&str, Narrow)] = &[
+    ("version", Narrow::Format),
+    ("tools.enabled", Narrow::FewerEmptyIsAll),
+    ("policy.allowed_write_roots", Narrow::FewerRoots),
+    (
+        "policy.allowed_read_roots",
+        Narrow::FewerRootsEmptyIsBuiltIn,
+    ),
+    ("policy.sensitive_path_patterns", Narrow::MorePatterns),
+    ("policy.max_read_bytes", Narrow::Lower),
+    ("policy.max_subagent_depth", Narrow::Lower),
+    ("policy.max_concurrent_subagents", Narrow::Lower),
+    ("policy.shell.enabled", Narrow::Only("false")),
+    ("policy.shell.allow", Narrow::FewerStarIsAll),
+    ("policy.shell.mode", Narrow::Only("strict")),
+    ("policy.shell.timeout_secs", Narrow::Lower),
+    ("policy.network.enabled", Narrow::Only("false")),
+    ("policy.network.allowed_hosts", Narrow::FewerStarIsAll),
+    ("policy.network.allowed_loopback", Narrow::FewerLoopback),
+];
+
+/// Beginnings of keys that nothing reads yet, and the part that will.
+const LATER: &[(&str, &str)] = &[
+    ("resources.plugins.", "plugins"),
+    ("context.", "compaction"),
+    ("policy.max_subagent_depth", "subagents"),
+    ("policy.max_concurrent_subagents", "subagents"),
+    ("policy.shell.mode", "the full shell policy"),
+    ("policy.network.", "the network tools"),
+    ("runtime.subagent_event_forwarding", "subagents"),
+];
 
 /// Other spellings of a key.
 const ALIASES: &[(&str, &str)] = &[(
@@ -156,27 +186,20 @@ const ALIASES: &[(&str, &str)] = &[(
     "policy.network.allowed_loopback",
 )];
 
-const ROLE_TABLES: &[&str] = &["default", "small", "subagent"];
-
-/// The names a pattern segment stands for; `None`: any name.
-fn names_of(segment: &'static str) -> Option<Vec<&'static str>> {
-    match segment {
-        "<role>" => Some(ROLE_TABLES.to_vec()),
-        "<provider>" | "<model>" | "<header>" => None,
-        plain => Some(vec![plain]),
-    }
+/// Every key there is.
+fn keys() -> &'static [KeySpec] {
+    static KEYS: OnceLock<Vec<KeySpec>> = OnceLock::new();
+    KEYS.get_or_init(|| derive::keys(&schema_as_json_value()))
 }
 
-/// Names that people most likely mean where any name may stand.
-fn examples_of(segment: &str) -> Vec<&'static str> {
-    match segment {
-        "<provider>" => KNOWN_SERVICES.iter().map(|service| service.name).collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn matches(segment: &'static str, name: &str) -> bool {
-    names_of(segment).is_none_or(|names| names.contains(&name))
+/// The part of a pattern below a path, if the path fits it: empty for the whole.
+fn rest<'a>(pattern: &'a str, path: &KeyPath) -> Option<Vec<&'a str>> {
+    let mut segments = pattern.split('.');
+    let fits = path.segments().iter().all(|name| {
+        let segment = segments.next();
+        segment.is_some_and(|segment| segment == ANY_NAME || segment == name)
+    });
+    fits.then(|| segments.collect())
 }
 
 /// What a path leads to.
@@ -189,16 +212,11 @@ pub(crate) enum Found {
 /// Looks a path up, whole or as the beginning of other keys.
 pub(crate) fn find(path: &KeyPath) -> Found {
     let mut is_table = false;
-    for spec in KEYS {
-        let mut pattern = spec.pattern.split('.');
-        let fits = path
-            .segments()
-            .iter()
-            .all(|name| pattern.next().is_some_and(|segment| matches(segment, name)));
-        match (fits, pattern.next()) {
-            (true, None) => return Found::Leaf(spec),
-            (true, Some(_)) => is_table = true,
-            (false, _) => {}
+    for spec in keys() {
+        match rest(&spec.pattern, path) {
+            Some(rest) if rest.is_empty() => return Found::Leaf(spec),
+            Some(_) => is_table = true,
+            None => {}
         }
     }
     if is_table {
@@ -218,21 +236,15 @@ pub(crate) fn spec(path: &KeyPath) -> Option<&'static KeySpec> {
 
 /// The names that may stand in a table; of names that people choose, the known ones.
 pub(crate) fn children(table: &KeyPath) -> Vec<&'static str> {
-    let mut names = Vec::new();
-    for spec in KEYS {
-        let mut pattern = spec.pattern.split('.');
-        let fits = table
-            .segments()
-            .iter()
-            .all(|name| pattern.next().is_some_and(|segment| matches(segment, name)));
-        if let (true, Some(next)) = (fits, pattern.next()) {
-            for name in names_of(next).unwrap_or_else(|| examples_of(next)) {
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-        }
+    if *table == KeyPath::plain("providers") {
+        return KNOWN_SERVICES.iter().map(|service| service.name).collect();
     }
+    let below = keys().iter().filter_map(|spec| rest(&spec.pattern, table));
+    let mut names: Vec<&str> = below
+        .filter_map(|rest| rest.first().copied())
+        .filter(|name| *name != ANY_NAME)
+        .collect();
+    names.dedup();
     names
 }
 
@@ -248,8 +260,9 @@ pub(crate) fn canonical(path: KeyPath) -> KeyPath {
 /// Whole keys of which a misspelt name is the last segment, so that a key written in the wrong
 /// table is found too.
 pub(crate) fn homes_of(name: &str) -> Vec<&'static str> {
-    KEYS.iter()
-        .map(|spec| spec.pattern)
+    keys()
+        .iter()
+        .map(|spec| spec.pattern.as_str())
         .filter(|pattern| pattern.rsplit('.').next() == Some(name))
         .collect()
 }
@@ -260,29 +273,52 @@ mod tests {
 
     #[test]
     fn a_key_is_found_by_its_pattern() {
-        assert!(matches!(
-            find(&KeyPath::plain("models.small.reasoning")),
-            Found::Leaf(KeySpec {
-                pattern: "models.<role>.reasoning",
-                ..
-            })
-        ));
-        assert!(matches!(
-            find(&KeyPath::plain("models.small")),
-            Found::Table
-        ));
-        assert!(matches!(
-            find(&KeyPath::plain("models.medium")),
-            Found::Nothing
-        ));
-        assert!(matches!(
-            find(&KeyPath::plain("providers.openai.oauth")),
-            Found::Nothing
-        ));
-        assert!(matches!(
-            find(&KeyPath::plain("providers.groq")),
-            Found::Table
-        ));
+        let kind = |key: &str| spec(&KeyPath::plain(key)).map(|spec| spec.kind.clone());
+        let words = ["process", "power"].map(str::to_owned).to_vec();
+        for (key, expected) in [
+            ("version", Kind::Version),
+            ("models.small.model", Kind::Name),
+            ("models.small.provider", Kind::Provider),
+            ("sessions.durability", Kind::Choice(words)),
+            ("sessions.sqlite_path", Kind::FilePath),
+            ("providers.groq.base_url", Kind::Url),
+            ("providers.groq.api_key", Kind::Secret),
+            ("providers.groq.headers.X-Team", Kind::Secret),
+            (
+                "providers.openai.temperature",
+                Kind::Number { min: 0.0, max: 2.0 },
+            ),
+            (
+                "providers.openai.resilience.request_retry.jitter_pct",
+                Kind::Integer { min: 0, max: 100 },
+            ),
+            ("policy.network.allowed_loopback", Kind::Loopback),
+            ("policy.allowed_write_roots", Kind::Names),
+            ("prompts.system_prompt", Kind::Text),
+            ("tools.enabled", Kind::Names),
+        ] {
+            assert_eq!(kind(key), Some(expected), "{key}");
+        }
+        for (key, is_table) in [
+            ("models.small", true),
+            ("providers.groq", true),
+            ("models.medium", false),
+            ("providers.openai.oauth", false),
+        ] {
+            let found = find(&KeyPath::plain(key));
+            assert_eq!(matches!(found, Found::Table), is_table, "{key}");
+            assert!(!matches!(found, Found::Leaf(_)), "{key}");
+        }
+    }
+
+    #[test]
+    fn every_exception_is_a_key() {
+        for (key, _) in NARROW {
+            assert!(spec(&KeyPath::plain(key)).is_some(), "{key}");
+        }
+        for (start, _) in LATER {
+            assert!(keys().iter().any(|spec| spec.pattern.starts_with(start)));
+        }
     }
 
     #[test]
@@ -291,7 +327,8 @@ mod tests {
             children(&KeyPath::plain("policy.shell")),
             ["enabled", "allow", "mode", "timeout_secs", "env"]
         );
-        assert_eq!(children(&KeyPath::plain("models")), ROLE_TABLES);
+        let roles = ["default", "small", "subagent"];
+        assert_eq!(children(&KeyPath::plain("models")), roles);
         assert!(children(&KeyPath::root()).contains(&"sessions"));
     }
 

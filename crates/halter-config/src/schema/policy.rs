@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::path_text;
+use crate::limits::MAX_TIMEOUT_SECS;
 
 /// What tools may read and write, and how far subagents may go. Roots start at the session's
 /// directory.
@@ -61,7 +62,7 @@ pub struct ShellPolicyConfig {
     /// How strictly command lines are judged.
     pub mode: ShellMode,
     /// The most time one command may get, in seconds.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub timeout_secs: u64,
     /// Which of the user's variables commands see.
     pub env: ShellEnvConfig,

@@ -11,6 +11,7 @@ use super::models::ConfiguredProvider;
 use super::path_text;
 use super::resilience::ResilienceOverride;
 use crate::credentials::REDACTED;
+use crate::limits::MAX_PRICE_DOLLARS;
 
 /// How the table of a service of one's own may be named, as a pattern.
 pub(super) const PROVIDER_NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$";
@@ -80,7 +81,7 @@ impl ProvidersConfig {
     }
 
     /// The table of a provider, created when absent; `None` for a provider that has no table.
-    pub(crate) fn entry(&mut self, provider: &ConfiguredProvider) -> Option<&mut ProviderConfig> {
+    pub fn entry(&mut self, provider: &ConfiguredProvider) -> Option<&mut ProviderConfig> {
         let slot = match provider {
             ConfiguredProvider::OpenAi => &mut self.openai,
             ConfiguredProvider::Anthropic => &mut self.anthropic,
@@ -160,9 +161,11 @@ pub struct ProviderConfig {
     pub dialect: Option<ChatDialect>,
     /// Address of the service; absent: the provider's public one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "uri"))]
     pub base_url: Option<String>,
     /// The key; absent or blank: the provider's environment variable.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "redact_key")]
+    #[schemars(extend("format" = "password"))]
     pub api_key: Option<String>,
     /// Headers added to each request.
     #[serde(serialize_with = "redact_headers")]
@@ -176,6 +179,7 @@ pub struct ProviderConfig {
         skip_serializing_if = "Option::is_none",
         serialize_with = "path_text::one"
     )]
+    #[schemars(extend("format" = "path"))]
     pub ca_file: Option<PathBuf>,
     /// Upstream selection; OpenRouter only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -210,18 +214,18 @@ pub struct ModelOverride {
 #[serde(default, deny_unknown_fields)]
 pub struct ModelPrices {
     /// Input that is read afresh.
-    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    #[schemars(range(min = 0.0, max = MAX_PRICE_DOLLARS))]
     pub input: f64,
     /// Output, reasoning included.
-    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    #[schemars(range(min = 0.0, max = MAX_PRICE_DOLLARS))]
     pub output: f64,
     /// Input answered from the prompt cache; absent: the price of input.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    #[schemars(range(min = 0.0, max = MAX_PRICE_DOLLARS))]
     pub cache_read: Option<f64>,
     /// Input written to the prompt cache; absent: the price of input.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    #[schemars(range(min = 0.0, max = MAX_PRICE_DOLLARS))]
     pub cache_write: Option<f64>,
 }
 

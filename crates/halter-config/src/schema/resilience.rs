@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::limits::{MAX_RETRY_ATTEMPTS, MAX_TIMEOUT_SECS};
+
 /// Timeouts and retries of model requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -18,13 +20,13 @@ pub struct ResilienceConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct TimeoutsConfig {
     /// Until a connection stands.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub connect_secs: u64,
     /// From sending a request to the head of its answer.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub request_secs: u64,
     /// Between two events of a streamed answer.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub stream_idle_secs: u64,
 }
 
@@ -43,16 +45,16 @@ impl Default for TimeoutsConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct RequestRetryConfig {
     /// How often a request is sent, the first time included.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_RETRY_ATTEMPTS))]
     pub max_attempts: u32,
     /// No attempt starts later than this after the first, in seconds.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub deadline_secs: u64,
     /// Pause before the second attempt, in milliseconds; it doubles each time.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS * 1000))]
     pub base_backoff_ms: u64,
     /// The longest pause, in seconds.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub max_backoff_secs: u64,
     /// By how much a pause may vary at random, in percent.
     #[schemars(range(max = 100))]
@@ -87,15 +89,15 @@ pub struct ResilienceOverride {
 pub struct TimeoutsOverride {
     /// Until a connection stands.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub connect_secs: Option<u64>,
     /// From sending a request to the head of its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub request_secs: Option<u64>,
     /// Between two events of a streamed answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub stream_idle_secs: Option<u64>,
 }
 
@@ -105,19 +107,19 @@ pub struct TimeoutsOverride {
 pub struct RequestRetryOverride {
     /// How often a request is sent, the first time included.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_RETRY_ATTEMPTS))]
     pub max_attempts: Option<u32>,
     /// No attempt starts later than this after the first, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub deadline_secs: Option<u64>,
     /// Pause before the second attempt, in milliseconds; it doubles each time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS * 1000))]
     pub base_backoff_ms: Option<u64>,
     /// The longest pause, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub max_backoff_secs: Option<u64>,
     /// By how much a pause may vary at random, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -19,6 +19,7 @@ pub struct SessionsConfig {
         skip_serializing_if = "Option::is_none",
         serialize_with = "path_text::one"
     )]
+    #[schemars(extend("format" = "path"))]
     pub sqlite_path: Option<PathBuf>,
     /// What a committed event survives.
     pub durability: SessionDurability,
@@ -58,12 +59,14 @@ pub struct RuntimeConfig {
         skip_serializing_if = "Option::is_none",
         serialize_with = "path_text::one"
     )]
+    #[schemars(extend("format" = "path"))]
     pub working_dir: Option<PathBuf>,
     /// Directory for one live trace file per root session; absent: no traces.
     #[serde(
         skip_serializing_if = "Option::is_none",
         serialize_with = "path_text::one"
     )]
+    #[schemars(extend("format" = "path"))]
     pub traces_dir: Option<PathBuf>,
     /// Whether a parent's event stream carries the events of its subagents.
     pub subagent_event_forwarding: SubagentEventForwarding,
