@@ -72,6 +72,7 @@ impl Exit {
             | "invalid_response_schema"
             | "provider_not_built"
             | "cassette_damaged"
+            | "cassette_exists"
             | "cassette_read"
             | "cassette_without_service"
             | "cassette_write"

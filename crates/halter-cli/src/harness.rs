@@ -1,16 +1,15 @@
 //! From files and variables to a harness.
 
 use crate::context::Context;
-use crate::failure::{Failure, file_problem};
+use crate::failure::Failure;
 use halter::session::InMemorySessionStore;
 use halter::{CompiledResources, Halter, HalterBuilder, LocalServer, ResourceCompiler};
 use halter_config::{
     ConfigWarning, LayeredConfigPaths, LoadedConfig, LoadedProject, ModelChoice, OFFLINE_MODEL,
-    Origin, ProjectFile, SessionBackend, TrustStore, effect_of, find_project_config, load_layered,
+    ProjectFile, TrustStore, effect_of, load_layered,
 };
 use halter_providers::Provider;
-use halter_providers::cassette::Cassette;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where refusals are remembered, below the state directory.
@@ -28,26 +27,18 @@ pub struct Loaded {
 
 /// The files of the layers.
 pub fn paths(context: &Context) -> LayeredConfigPaths {
-    LayeredConfigPaths {
-        user_config: context.environment.user_config_path(),
-        project_config: find_project_config(Path::new(".")),
-        explicit_config: context.globals.config.clone(),
-    }
+    LayeredConfigPaths::usual(&context.environment, context.globals.config.clone())
 }
 
 /// The record of trusted project files.
 pub fn trust_store(context: &Context) -> TrustStore {
-    record(context, |state| state)
+    TrustStore::of(&context.environment)
 }
 
 /// The record of project files the user has been asked about and refused.
 pub fn declined_store(context: &Context) -> TrustStore {
-    record(context, |state| state.join(DECLINED))
-}
-
-fn record(context: &Context, place: impl Fn(PathBuf) -> PathBuf) -> TrustStore {
     match context.environment.state_dir() {
-        Some(state) => TrustStore::open(place(state)),
+        Some(state) => TrustStore::open(state.join(DECLINED)),
         None => TrustStore::none(),
     }
 }
@@ -85,25 +76,12 @@ pub async fn load_silently(context: &Context) -> Result<Loaded, Failure> {
         config = load_layered(paths, &context.environment, &trust).await?;
     }
     let choice = config.choose_model(&context.environment)?;
-    let without_home = keep_sessions(context, &mut config);
+    let without_home = !config.keep_sessions(&context.environment);
     Ok(Loaded {
         config,
         choice,
         without_home,
     })
-}
-
-/// A session survives the process unless somebody says otherwise. Returns true
-/// if there is no place for it.
-fn keep_sessions(context: &Context, loaded: &mut LoadedConfig) -> bool {
-    if loaded.origin("sessions.backend") != Origin::Default {
-        return false;
-    }
-    let place = context.environment.default_sqlite_path().is_some();
-    if place {
-        loaded.config.sessions.backend = SessionBackend::Sqlite;
-    }
-    !place
 }
 
 fn untrusted(loaded: &LoadedConfig) -> Option<&ProjectFile> {
@@ -218,8 +196,10 @@ pub async fn compile(loaded: &Loaded) -> Result<CompiledResources, Failure> {
 pub enum Models {
     /// The configured models.
     Configured,
-    /// The same, recorded or from a recording.
-    Taped(Cassette),
+    /// The same, recorded into this file.
+    Recorded(PathBuf),
+    /// What this recording holds.
+    Replayed(PathBuf),
     /// This provider, whatever is configured: no key is needed.
     Injected(Arc<dyn Provider>),
 }
@@ -244,51 +224,16 @@ pub async fn build(
         .with_config(loaded.config.config.clone())
         .with_compiled_resources(resources)
         .with_environment(context.environment.clone());
-    for path in protected(context, &loaded.config) {
-        builder = builder.with_protected_path(path);
-    }
     builder = match models {
         Models::Configured => builder,
         Models::Injected(provider) => builder.with_provider(provider),
-        // No tool reads its own traffic, which would be different on replay.
-        Models::Taped(Cassette::Record(file)) => builder
-            .with_protected_path(absolute(&file)?)
-            .with_recording(file),
-        Models::Taped(Cassette::Replay(file)) => builder
-            .with_protected_path(absolute(&file)?)
-            .with_replay(file),
-        Models::Taped(_) => builder,
+        Models::Recorded(file) => builder.with_recording(file),
+        Models::Replayed(file) => builder.with_replay(file),
     };
     if let Store::Memory = store {
         builder = builder.with_session_store(Arc::new(InMemorySessionStore::new()));
     }
     Ok(builder.build().await?)
-}
-
-fn absolute(file: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(file).map_err(|error| file_problem("use", file, &error))
-}
-
-/// What no tool may touch: our own state, stored sessions, and files with keys.
-fn protected(context: &Context, loaded: &LoadedConfig) -> Vec<PathBuf> {
-    let environment = &context.environment;
-    let mut paths: Vec<PathBuf> = environment.state_dir().into_iter().collect();
-    paths.extend(environment.data_dir());
-    paths.extend(environment.user_config_path());
-    if let Some(database) = &loaded.config.sessions.sqlite_path {
-        for suffix in ["", "-wal", "-shm"] {
-            let mut name = database.clone().into_os_string();
-            name.push(suffix);
-            paths.push(name.into());
-        }
-    }
-    let with_keys = loaded
-        .origins
-        .iter()
-        .filter(|(key, _)| key.ends_with(".api_key") || key.contains(".headers."))
-        .filter_map(|(_, origin)| origin.location());
-    paths.extend(with_keys.map(|location| location.file.clone()));
-    paths
 }
 
 #[cfg(test)]

@@ -5,6 +5,10 @@ use std::time::Duration;
 /// The longest task that is read from a file or from standard input, in bytes.
 pub const MAX_PROMPT_BYTES: u64 = 4 * 1024 * 1024;
 
+/// How long a pipe on standard input may take to its first byte beside a task
+/// that is given otherwise.
+pub const STDIN_WAIT: Duration = Duration::from_secs(3);
+
 /// The longest text that is attached to a message, in bytes. Images and PDFs
 /// have the limits of model services.
 pub const MAX_ATTACHED_TEXT_BYTES: usize = 1024 * 1024;

@@ -1,15 +1,17 @@
 //! A harness with one session that is live.
 
+use crate::args::{Force, Recording};
 use crate::context::Context;
 use crate::failure::{Failure, Problem};
 use crate::harness::{self, Loaded, Models, Store};
 use crate::limits::SHUTDOWN_WAIT;
 use crate::signals::Stops;
 use halter::{Halter, HalterSession, SessionInit};
+use halter_config::ModelChoice;
 use halter_protocol::{ModelId, ModelRole, SessionId};
-use halter_providers::cassette::Cassette;
 use halter_runtime::SessionStream;
 use std::num::NonZeroU32;
+use std::path::Path;
 
 /// What a session is started or resumed with.
 #[derive(Debug, Default)]
@@ -21,7 +23,7 @@ pub struct Wanted {
     /// How many model calls a turn may make.
     pub max_turns: Option<NonZeroU32>,
     /// The recording to make or to answer from.
-    pub cassette: Option<Cassette>,
+    pub recording: Option<Recording>,
 }
 
 /// A live session.
@@ -39,10 +41,18 @@ pub struct Live {
 impl Live {
     /// Starts or resumes a session with the configured models.
     pub async fn start(context: &Context, wanted: &Wanted) -> Result<Self, Failure> {
-        let loaded = harness::load_for(context, wanted.model.as_deref()).await?;
+        let mut loaded = harness::load_for(context, wanted.model.as_deref()).await?;
         let resources = harness::compile(&loaded).await?;
-        let models = match &wanted.cassette {
-            Some(cassette) => Models::Taped(cassette.clone()),
+        let models = match &wanted.recording {
+            Some(Recording::Make { file, force }) => {
+                refuse_overwriting(file, *force)?;
+                Models::Recorded(file.clone())
+            }
+            Some(Recording::Play(file)) => {
+                // The recording says which model answered.
+                loaded.choice = ModelChoice::Named;
+                Models::Replayed(file.clone())
+            }
             None => Models::Configured,
         };
         let harness =
@@ -101,9 +111,8 @@ impl Live {
                 .talk
                 .warning("--cwd has no effect here: a session stays in its directory");
         }
-        let store = harness.runtime().services().store.clone();
         let missing = || not_found(loaded, id);
-        let head = match store.open(id).await {
+        let head = match harness.store().open(id).await {
             Ok(opened) => opened.head,
             Err(halter_session::StoreError::NotFound { .. }) => return Err(missing()),
             Err(error) => return Err(error.into()),
@@ -128,9 +137,17 @@ impl Live {
         })
     }
 
-    /// Ends everything that the harness keeps open.
-    pub async fn close(self) {
+    /// Ends everything that the harness keeps open. An earlier recording
+    /// stays in its place if the work failed.
+    pub async fn close<T>(self, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        if outcome.is_err() {
+            self.harness.spare_earlier_recording();
+        }
         close(&self.harness).await;
+        let recorded = self.harness.finish_recording();
+        let value = outcome?;
+        recorded?;
+        Ok(value)
     }
 }
 
@@ -138,12 +155,20 @@ impl Live {
 pub async fn close(harness: &Halter) {
     let ended = in_shutdown_time("the harness", async {
         harness.shutdown(std::time::Duration::ZERO).await;
-        let closed = harness.runtime().services().store.close().await;
-        if let Err(error) = closed {
-            tracing::debug!(%error, "store not closed");
-        }
     });
     ended.await;
+}
+
+/// A recording that is there is not lost by accident.
+fn refuse_overwriting(file: &Path, force: Force) -> Result<(), Failure> {
+    if force == Force::No && file.exists() {
+        let message = format!("the recording {} exists already", file.display());
+        let problem = Problem::new("cassette_exists", message);
+        return Err(problem
+            .with_hint("name another file, or replace it with --force")
+            .into());
+    }
+    Ok(())
 }
 
 /// What an ending gives, or nothing if it takes too long.

@@ -2,10 +2,14 @@
 
 use crate::context::Context;
 use crate::failure::{Failure, file_problem, usage};
-use crate::limits::MAX_PROMPT_BYTES;
+use crate::limits::{MAX_PROMPT_BYTES, STDIN_WAIT};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::Duration;
 
 /// Where a task comes from.
 #[derive(Debug, Clone, Copy)]
@@ -16,14 +20,15 @@ pub struct PromptSource<'a> {
     pub file: Option<&'a Path>,
 }
 
-/// Reads the task.
+/// Reads the task. Standard input that is not the task itself and no terminal
+/// joins it.
 pub fn read(context: &Context, source: PromptSource<'_>) -> Result<String, Failure> {
     let text = match (source.task, source.file) {
-        (Some("-"), _) => from_stdin()?,
+        (Some("-"), _) => return checked(from_stdin()?),
         (Some(task), _) => task.to_owned(),
-        (None, Some(path)) if path == Path::new("-") => from_stdin()?,
+        (None, Some(path)) if path == Path::new("-") => return checked(from_stdin()?),
         (None, Some(path)) => from_file(path)?,
-        (None, None) if !context.terminal.stdin => from_stdin()?,
+        (None, None) if !context.terminal.stdin => return checked(from_stdin()?),
         (None, None) => {
             return Err(usage(
                 "there is no task",
@@ -31,10 +36,66 @@ pub fn read(context: &Context, source: PromptSource<'_>) -> Result<String, Failu
             ));
         }
     };
-    if text.trim().is_empty() {
-        return Err(usage("the task is empty", "say what to do"));
+    let text = checked(text)?;
+    if context.terminal.stdin {
+        return Ok(text);
     }
-    Ok(text)
+    match piped(&io::stdin(), STDIN_WAIT)? {
+        Piped::Data(data) => Ok(joined(&text, &data)),
+        Piped::Nothing => Ok(text),
+        Piped::Silent => {
+            let seconds = STDIN_WAIT.as_secs();
+            context.talk.note(&format!(
+                "standard input gave nothing for {seconds} s and is not read; \
+                 redirect it from /dev/null to start at once"
+            ));
+            Ok(text)
+        }
+    }
+}
+
+fn checked(task: String) -> Result<String, Failure> {
+    match task.trim().is_empty() {
+        true => Err(usage("the task is empty", "say what to do")),
+        false => Ok(task),
+    }
+}
+
+/// The task and what was piped to it, told apart.
+fn joined(task: &str, data: &str) -> String {
+    let end = if data.ends_with('\n') { "" } else { "\n" };
+    format!("{task}\n\n<standard_input>\n{data}{end}</standard_input>")
+}
+
+/// What a pipe gave.
+#[derive(Debug, PartialEq, Eq)]
+enum Piped {
+    Data(String),
+    /// It was closed without a word.
+    Nothing,
+    /// It stayed open without a byte.
+    Silent,
+}
+
+/// All that comes through a pipe, if its first byte comes in time: whoever
+/// started us may have left theirs open by accident.
+fn piped(source: &impl AsFd, wait: Duration) -> Result<Piped, Failure> {
+    let unreadable = |error: io::Error| {
+        let message = format!("could not read standard input: {error}");
+        usage(message, "redirect it from /dev/null")
+    };
+    let mut watched = [PollFd::new(source, PollFlags::IN)];
+    let wait = Timespec::try_from(wait).map_err(|error| unreadable(io::Error::other(error)))?;
+    let ready = retry_on_intr(|| poll(&mut watched, Some(&wait)));
+    if ready.map_err(|error| unreadable(error.into()))? == 0 {
+        return Ok(Piped::Silent);
+    }
+    let file = source.as_fd().try_clone_to_owned().map(File::from);
+    let data = read_bounded(file.map_err(unreadable)?, "standard input")?;
+    Ok(match data.trim().is_empty() {
+        true => Piped::Nothing,
+        false => Piped::Data(data),
+    })
 }
 
 /// All of standard input, as text.
@@ -66,6 +127,7 @@ fn read_bounded(source: impl Read, name: &str) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn a_prompt_is_bounded() {
@@ -73,5 +135,27 @@ mod tests {
         assert!(read_bounded(most.as_slice(), "it").is_ok());
         let more = vec![b'x'; MAX_PROMPT_BYTES as usize + 1];
         assert!(read_bounded(more.as_slice(), "it").is_err());
+    }
+
+    #[test]
+    fn a_pipe_is_read_to_its_end_and_a_silent_one_is_left() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        assert_eq!(piped(&reader, Duration::ZERO).unwrap(), Piped::Silent);
+        writer.write_all(b"one\n").unwrap();
+        writer.write_all(b"two").unwrap();
+        drop(writer);
+        let data = Piped::Data("one\ntwo".to_owned());
+        assert_eq!(piped(&reader, STDIN_WAIT).unwrap(), data);
+        assert_eq!(piped(&reader, STDIN_WAIT).unwrap(), Piped::Nothing);
+    }
+
+    #[test]
+    fn what_was_piped_stands_after_the_task() {
+        for data in ["a\nb", "a\nb\n"] {
+            assert_eq!(
+                joined("Count the lines", data),
+                "Count the lines\n\n<standard_input>\na\nb\n</standard_input>"
+            );
+        }
     }
 }

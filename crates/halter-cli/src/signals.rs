@@ -64,9 +64,25 @@ impl Stops {
         self.shared.interrupts.store(0, Ordering::SeqCst);
     }
 
+    /// A way out for a program that nobody watches any more.
+    pub fn leaver(&self) -> Leaver {
+        Leaver(self.shared.clone())
+    }
+
     /// Becomes true when the program is asked to end.
     pub fn ending(&self) -> Arc<AtomicBool> {
         self.shared.ending.clone()
+    }
+}
+
+/// Ends the program in a hurry, whoever else is still at work.
+pub struct Leaver(Arc<Shared>);
+
+impl Leaver {
+    /// Ends what can be ended in [`LEAVE_WAIT`], child processes among it, and
+    /// exits.
+    pub async fn leave(&self, signal: StopSignal) -> ! {
+        self.0.leave(signal).await
     }
 }
 
@@ -96,8 +112,9 @@ impl Shared {
                     self.leave(signal).await;
                 }
                 // The listener must hear the next signal meanwhile.
-                let harness = self.harness.clone();
-                tokio::spawn(async move { harness.shutdown(DRAIN).await });
+                // Closing the store is left to whoever reads from it to the end.
+                let runtime = self.harness.runtime().clone();
+                tokio::spawn(async move { runtime.shutdown(DRAIN).await });
             }
         }
     }
@@ -113,11 +130,11 @@ impl Shared {
     }
 
     /// Leaves at once, taking child processes along.
-    async fn leave(&self, signal: StopSignal) {
+    async fn leave(&self, signal: StopSignal) -> ! {
         self.end_quickly().await;
         self.talk.clear_status();
         terminal::restore();
-        std::process::exit(i32::from(Exit::Signal(signal).code()));
+        std::process::exit(i32::from(Exit::Signal(signal).code()))
     }
 
     /// Ends what can be ended in the time somebody in a hurry will wait.

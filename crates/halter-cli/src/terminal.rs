@@ -1,5 +1,6 @@
 //! What is at the other end of our streams, and making text safe for it.
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
@@ -66,6 +67,31 @@ fn wants_color(
 /// How wide the terminal of standard error is, in columns.
 pub fn columns() -> usize {
     crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns.max(20)))
+}
+
+/// Waits until the terminal of standard input is closed; for ever where that
+/// cannot be told.
+pub async fn closed() {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    // A thread of its own, which may outlive the wait: the threads of the
+    // runtime are waited for when the program ends.
+    std::thread::spawn(move || {
+        let stdin = io::stdin();
+        // A poll for no event still reports a hangup.
+        let mut watched = [PollFd::new(&stdin, PollFlags::empty())];
+        loop {
+            match poll(&mut watched, None) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+                Ok(_) => break,
+            }
+        }
+        // Nobody waits for it once the chat has ended.
+        let _ = tell.send(());
+    });
+    if told.await.is_err() {
+        std::future::pending().await
+    }
 }
 
 /// How the terminal's keys were before [`hush_keys`].

@@ -245,7 +245,7 @@ fn check_secret(secret: &str) -> Result<(), Fault> {
             "write the value itself, or leave it out; a key may be in its environment variable",
         ));
     }
-    if secret.trim().chars().any(|c| c.is_control() && c != '\t') {
+    if secret.chars().any(|c| c.is_control() && c != '\t') {
         return Err(value_fault(
             "contains a control character",
             "write it on one line",

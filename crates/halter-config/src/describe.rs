@@ -3,6 +3,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
+use crate::choice::ModelChoice;
 use crate::error::ConfigError;
 use crate::schema::HarnessConfig;
 
@@ -27,9 +28,23 @@ pub fn export_json_schema() -> Result<String, ConfigError> {
         .map_err(|source| ConfigError::Json { source })
 }
 
-/// A first `halter.toml`: commented, and working as it is, without a key.
-pub fn generate_starter_config() -> &'static str {
-    include_str!("starter.toml")
+/// A first `halter.toml`: commented, and working as it is, with the model that was chosen.
+pub fn generate_starter_config(choice: &ModelChoice) -> String {
+    let text = include_str!("starter.toml");
+    match choice {
+        ModelChoice::KeyFound {
+            provider, model, ..
+        } => text
+            .replace(
+                "\nprovider = \"offline\"\n",
+                &format!("\nprovider = \"{provider}\"\n"),
+            )
+            .replace(
+                "\nmodel = \"offline\"\n",
+                &format!("\nmodel = \"{model}\"\n"),
+            ),
+        _ => text.to_owned(),
+    }
 }
 
 /// A short text that is the same for the same configuration. Keys and header values are not part

@@ -16,8 +16,10 @@ use crate::error::ConfigError;
 use crate::keys::KeyPath;
 use crate::narrow::{Outcome, narrow};
 use crate::origin::{FileLayer, Origin};
-use crate::project::{ProjectFile, blocking, read_fault, read_found, read_named};
-use crate::schema::HarnessConfig;
+use crate::project::{
+    ProjectFile, blocking, find_project_config, read_fault, read_found, read_named,
+};
+use crate::schema::{HarnessConfig, SessionBackend};
 use crate::settings::{Settings, leaves};
 use crate::trust::TrustStore;
 use crate::variables;
@@ -34,6 +36,19 @@ pub struct LayeredConfigPaths {
     pub project_config: Option<PathBuf>,
     /// The file that was named; trusted, and an error when it does not exist.
     pub explicit_config: Option<PathBuf>,
+}
+
+impl LayeredConfigPaths {
+    /// The user's own file, the file of the project at the environment's current directory, and
+    /// the file that was named.
+    pub fn usual(environment: &Environment, explicit_config: Option<PathBuf>) -> Self {
+        let directory = environment.current_dir().unwrap_or(Path::new("."));
+        Self {
+            user_config: environment.user_config_path(),
+            project_config: find_project_config(directory),
+            explicit_config,
+        }
+    }
 }
 
 /// A configuration with the origin of each of its values.
@@ -65,6 +80,17 @@ impl LoadedConfig {
     pub fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or(Origin::Default)
     }
+
+    /// Keeps sessions in the user's database where no layer says where to keep them, as an
+    /// interactive program wants. Returns false if there is no place for it.
+    pub fn keep_sessions(&mut self, environment: &Environment) -> bool {
+        let chosen = self.origin("sessions.backend") != Origin::Default;
+        let has_place = environment.default_sqlite_path().is_some();
+        if !chosen && has_place {
+            self.config.sessions.backend = SessionBackend::Sqlite;
+        }
+        chosen || has_place
+    }
 }
 
 /// Loads the file that is named, with this process's environment laid over it. The only function
@@ -73,21 +99,24 @@ impl LoadedConfig {
 ///
 /// # Errors
 ///
-/// Whatever is wrong with the file or a variable, with its place and the remedy.
+/// Whatever is wrong with the file or a variable, with its place and the remedy;
+/// [`ConfigError::MissingDefaultModel`] if neither names a model.
 pub async fn load_path(path: impl AsRef<Path>) -> Result<HarnessConfig, ConfigError> {
     let paths = LayeredConfigPaths {
         explicit_config: Some(path.as_ref().to_path_buf()),
         ..LayeredConfigPaths::default()
     };
     let loaded = load_layered(paths, &Environment::capture(), &TrustStore::none()).await?;
-    Ok(loaded.config)
+    match loaded.config.models.default {
+        Some(_) => Ok(loaded.config),
+        None => Err(ConfigError::MissingDefaultModel),
+    }
 }
 
 /// Loads all layers. A project file that is not trusted only narrows what the user's own file
 /// and the defaults allow; see the table in the crate's README.
 ///
-/// `[models.default]` is required as soon as the user's file, a trusted project file or a named
-/// file takes part.
+/// The layers need not name a model; see [`LoadedConfig::choose_model`].
 ///
 /// # Errors
 ///
@@ -108,7 +137,7 @@ fn load_now(
 ) -> Result<LoadedConfig, ConfigError> {
     let mut warnings = variables::unknown(environment);
     let mut settings = Settings::default();
-    let user = apply_user(paths, &mut settings)?;
+    let mut sources: Vec<PathBuf> = apply_user(paths, &mut settings)?.into_iter().collect();
     let project = match project_of(paths)? {
         Some(file) => {
             let trusted = is_trusted(trust, &file, &mut warnings);
@@ -118,6 +147,7 @@ fn load_now(
             } else {
                 apply_narrowed(&entries, &mut settings, &mut warnings);
             }
+            sources.push(file.path().to_path_buf());
             Some(LoadedProject { file, trusted })
         }
         None => None,
@@ -126,15 +156,11 @@ fn load_now(
         let path = absolute(path)?;
         let entries = document::parse(&path, &read_named(&path)?)?;
         apply_all(&entries, FileLayer::Explicit, &mut settings);
+        sources.push(path);
     }
     variables::apply(environment, &mut settings)?;
-    let model_required = user
-        || paths.explicit_config.is_some()
-        || project.as_ref().is_some_and(|project| project.trusted);
-    let (config, origins) = assemble(settings, environment)?;
-    if model_required && config.models.default.is_none() {
-        return Err(ConfigError::MissingDefaultModel);
-    }
+    let (mut config, origins) = assemble(settings, environment)?;
+    config.sources = sources;
     Ok(LoadedConfig {
         config,
         origins,
@@ -166,21 +192,24 @@ fn default_value(key: &KeyPath) -> Option<Value> {
         .map(|(_, value)| value)
 }
 
-/// Applies the user's file. Returns whether there is one.
-fn apply_user(paths: &LayeredConfigPaths, settings: &mut Settings) -> Result<bool, ConfigError> {
+/// Applies the user's file and returns its path, if there is one.
+fn apply_user(
+    paths: &LayeredConfigPaths,
+    settings: &mut Settings,
+) -> Result<Option<PathBuf>, ConfigError> {
     let Some(path) = &paths.user_config else {
-        return Ok(false);
+        return Ok(None);
     };
     if same_file(Some(path), paths.explicit_config.as_deref()) {
-        return Ok(false);
+        return Ok(None);
     }
     let path = absolute(path)?;
     let Some(content) = unless_missing(read_found(&path))? else {
-        return Ok(false);
+        return Ok(None);
     };
     let entries = document::parse(&path, &content)?;
     apply_all(&entries, FileLayer::User, settings);
-    Ok(true)
+    Ok(Some(path))
 }
 
 /// The project's file, unless it is one of the other two.

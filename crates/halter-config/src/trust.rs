@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::limits::{MAX_TRUST_FILE_BYTES, TRUST_LOCK_WAIT};
 use crate::project::ProjectFile;
@@ -31,6 +32,13 @@ impl TrustStore {
     pub fn open(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: Some(directory.into()),
+        }
+    }
+
+    /// The record of the user of an environment; [`none`](Self::none) without a home.
+    pub fn of(environment: &Environment) -> Self {
+        Self {
+            directory: environment.state_dir(),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::records::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use halter_protocol::SessionId;
+use std::path::PathBuf;
 
 /// Keeps the logs of sessions.
 ///
@@ -64,6 +65,12 @@ pub trait SessionStore: Send + Sync {
     /// fail with [`StoreError::Closed`]. Nothing to do for most stores.
     async fn close(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// The files in which sessions are kept, for a harness to keep its tools
+    /// away from. None for most stores.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 }
 

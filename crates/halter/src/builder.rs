@@ -1,8 +1,9 @@
 //! Puts a harness together.
 
 use crate::error::{config_failure, invalid};
-use crate::harness::Halter;
+use crate::harness::{Halter, StoreOwner};
 use crate::models::{InjectedProviders, registry};
+use crate::recording;
 use crate::resources::{CompiledResources, ResourceCompiler};
 use crate::services::{ServiceSettings, Services};
 use halter_config::{
@@ -176,16 +177,18 @@ impl HalterBuilder {
         self
     }
 
-    /// Records the traffic with configured services into a file, which is
-    /// replaced if it is there. Keys are not in it.
+    /// Records the traffic with configured services into a file. Keys are not
+    /// in it. It takes the place of one that is there when the harness shuts
+    /// down or is dropped; see [`Halter::finish_recording`].
     pub fn with_recording(mut self, file: impl Into<PathBuf>) -> Self {
         self.services.cassette = Some(Cassette::Record(file.into()));
         self
     }
 
-    /// Answers from a recording: no service is reached and no key needed. A
-    /// request that was not recorded fails the turn and names the first
-    /// difference.
+    /// Answers from a recording, as the default model that was recorded: no
+    /// service is reached and no key needed. A request that was not recorded
+    /// fails the turn and names the first difference; the directory may be
+    /// another one.
     pub fn with_replay(mut self, file: impl Into<PathBuf>) -> Self {
         self.services.cassette = Some(Cassette::Replay(file.into()));
         self
@@ -211,8 +214,9 @@ impl HalterBuilder {
         self
     }
 
-    /// Keeps all tools away from a file or directory: credentials and state of
-    /// the embedding program.
+    /// Keeps all tools away from a file or directory of the embedding program.
+    /// The files of the harness need not be named: configuration, session
+    /// store, traces, recordings and the user's state are closed anyway.
     pub fn with_protected_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.protected_paths.push(path.into());
         self
@@ -232,6 +236,9 @@ impl HalterBuilder {
                 .apply_model_override(&environment)
                 .map_err(config_failure)?;
         }
+        if let Some(cassette) = &self.services.cassette {
+            recording::use_recorded(&mut config, cassette)?;
+        }
         let mut model_choice = ModelChoice::Named;
         if self.chooses_model && self.providers.all.is_none() {
             model_choice = config.choose_model(&environment);
@@ -250,6 +257,9 @@ impl HalterBuilder {
         )
         .await?;
         let sdk_hooks = registered(self.hooks)?;
+        let mut protected = own_files(&config, &environment);
+        protected.extend(self.protected_paths);
+        protected.extend(self.services.cassette.as_ref().and_then(recording::file));
         let config = Arc::new(config);
         let catalog = self.services.catalog.clone();
         let model_services = Arc::new(Services::new(
@@ -259,16 +269,20 @@ impl HalterBuilder {
             self.services,
         )?);
         let models = registry(&config, self.providers.all, &model_services)?;
-        let store = match self.store {
-            Some(store) => store,
-            None => open_store(&config, &environment).await?,
+        let (store, store_owner) = match self.store {
+            Some(store) => (store, StoreOwner::Program),
+            None => (
+                open_store(&config, &environment).await?,
+                StoreOwner::Harness,
+            ),
         };
+        protected.extend(store.files());
         let scratch_root = self.scratch_root.unwrap_or_else(std::env::temp_dir);
         let mut services = RuntimeServices::new(models, store, scratch_root);
         services.tools = tools(&config, self.tools)?;
         services.durability = durability(&config);
         services.policy = policy(&config);
-        services.protected_paths = self.protected_paths;
+        services.protected_paths = absolute(protected)?;
         services.prompts = prompts(&config);
         services.probe = EnvironmentProbe::new(local_time_zone(&environment));
         let shell_env = &config.policy.shell.env;
@@ -292,8 +306,27 @@ impl HalterBuilder {
             model_services,
             catalog,
             sdk_hooks: Arc::new(sdk_hooks),
+            store_owner,
         })
     }
+}
+
+/// The harness's own files, which no tool may touch: configuration, which may
+/// hold keys and says where they are sent, traces, and the user's state, where
+/// trust is recorded.
+fn own_files(config: &HarnessConfig, environment: &Environment) -> Vec<PathBuf> {
+    let mut paths = config.sources.clone();
+    paths.extend(config.runtime.traces_dir.clone());
+    paths.extend(environment.user_config_path());
+    paths.extend(environment.state_dir());
+    paths.extend(environment.data_dir());
+    paths
+}
+
+/// A relative path starts where the program is now, not where a session works.
+fn absolute(paths: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
+    let absolute = paths.iter().map(std::path::absolute);
+    Ok(absolute.collect::<Result<_, _>>()?)
 }
 
 async fn compile(

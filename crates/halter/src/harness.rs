@@ -3,13 +3,16 @@
 use crate::builder::HalterBuilder;
 use crate::error::config_failure;
 use crate::models::resolved;
+use crate::recording;
 use crate::resources::{CompiledResources, ResourceCompiler};
 use crate::services::Services;
 use halter_config::{ConfiguredProvider, HarnessConfig, ModelChoice, ModelConfig, load_path};
 use halter_hooks::Hooks;
-use halter_protocol::{ModelId, ResolvedModel, ResourceSnapshot};
+use halter_protocol::{ModelId, ResolvedModel, ResourceSnapshot, ToolSpec};
 use halter_providers::catalog::Catalog;
-use halter_runtime::{HalterSession, SessionInit, SessionRuntime, ShutdownReport};
+use halter_runtime::limits::END_DEADLINE;
+use halter_runtime::{HalterError, HalterSession, SessionInit, SessionRuntime, ShutdownReport};
+use halter_session::SessionStore;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +28,16 @@ pub struct Halter {
     pub(crate) catalog: Catalog,
     /// Hooks of the embedding program, which outlive replaced resources.
     pub(crate) sdk_hooks: Arc<Hooks>,
+    pub(crate) store_owner: StoreOwner,
+}
+
+/// Who closes the session store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreOwner {
+    /// The harness, which opened it.
+    Harness,
+    /// The embedding program, which may share it between harnesses.
+    Program,
 }
 
 impl Halter {
@@ -33,7 +46,8 @@ impl Halter {
         HalterBuilder::new()
     }
 
-    /// A harness from a configuration file, its resource roots compiled.
+    /// A harness from a configuration file, its resource roots compiled. No
+    /// tool can read or change the file, the session store or traces.
     pub async fn from_config_file(path: impl AsRef<Path>) -> anyhow::Result<Self> {
         let config = load_path(path.as_ref()).await.map_err(config_failure)?;
         let resources = ResourceCompiler::from_config(&config).compile().await?;
@@ -83,6 +97,41 @@ impl Halter {
         Ok(())
     }
 
+    /// The store of sessions, to read them without taking them from their
+    /// writer.
+    ///
+    /// ```
+    /// # async fn example(harness: halter::Halter) -> anyhow::Result<()> {
+    /// use halter::session::read_events;
+    ///
+    /// let id = "ses_1".into();
+    /// let store = harness.store();
+    /// println!("{:?}", store.open(&id).await?.record.blueprint.working_dir);
+    /// for event in read_events(store.as_ref(), &id, 0, 100).await? {
+    ///     println!("{}", serde_json::to_string(&event)?);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.runtime.services().store
+    }
+
+    /// The tools that models are told of.
+    pub fn tools(&self) -> Arc<[ToolSpec]> {
+        self.runtime.services().tool_specs()
+    }
+
+    /// The model of an id: a role such as `default`, or `provider/model`.
+    ///
+    /// # Errors
+    /// If there is no such model, or its service cannot be used.
+    pub fn model(&self, id: &ModelId) -> anyhow::Result<ResolvedModel> {
+        match self.runtime.services().models.resolve(id) {
+            Ok((model, _)) => Ok(model),
+            Err(error) => Err(HalterError::new(error.code(), error.to_string()).into()),
+        }
+    }
+
     /// The runtime, to resume, list and delete sessions.
     pub fn runtime(&self) -> &SessionRuntime {
         &self.runtime
@@ -125,10 +174,39 @@ impl Halter {
         Ok(models.collect())
     }
 
+    /// Puts a recording of model traffic in its place, as a shutdown does, and
+    /// says if that fails. What comes later is not recorded.
+    ///
+    /// # Errors
+    /// If the recording could not be written.
+    pub fn finish_recording(&self) -> anyhow::Result<()> {
+        match self.model_services.deck() {
+            Some(deck) => deck.finish().map_err(recording::failure),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a recording of model traffic up if it would replace an earlier
+    /// one, say because the work failed.
+    pub fn spare_earlier_recording(&self) {
+        if let Some(deck) = self.model_services.deck() {
+            deck.spare_earlier();
+        }
+    }
+
     /// Ends all sessions: takes no new turns, lets running ones finish for at
-    /// most `drain`, cancels the rest.
+    /// most `drain`, cancels the rest. Then closes the store, unless the
+    /// program brought its own. A store that is not closed here is closed when
+    /// the last session and clone of the harness are dropped.
     pub async fn shutdown(&self, drain: Duration) -> ShutdownReport {
-        self.runtime.shutdown(drain).await
+        let mut report = self.runtime.shutdown(drain).await;
+        if self.store_owner == StoreOwner::Harness {
+            let closed = tokio::time::timeout(END_DEADLINE, self.store().close()).await;
+            report.timed_out |= closed.is_err();
+        }
+        // Whoever wants to know has asked before.
+        let _ = self.finish_recording();
+        report
     }
 }
 

@@ -5,19 +5,40 @@
 //! together: configuration, providers, tools, policy, hooks, resources, session
 //! stores and the runtime.
 //!
-//! ```no_run
+//! ```standalone_crate
 //! use futures::StreamExt;
 //! use halter::prelude::*;
 //!
-//! # async fn example() -> anyhow::Result<()> {
+//! # // Run against a service that refuses the key: the loop must fail.
+//! # #[tokio::main]
+//! # async fn main() -> anyhow::Result<()> {
+//! #     let mut options = halter_mock::ServeOptions::default();
+//! #     options.default_scenario = Some("unauthorized".to_owned());
+//! #     let service = halter_mock::serve(options).await?;
+//! #     let directory = tempfile::tempdir()?;
+//! #     std::env::set_current_dir(&directory)?;
+//! #     let config = format!(
+//! #         "version = 1\n[models.default]\nprovider = \"openai\"\nmodel = \"gpt-5\"\n\
+//! #          [providers.openai]\nbase_url = \"{}/openai\"\napi_key = \"refused\"\n",
+//! #         service.base_url()
+//! #     );
+//! #     std::fs::write("halter.toml", config)?;
+//! #     let refused = ask().await.unwrap_err();
+//! #     assert!(format!("{refused:#}").contains("key"), "{refused:#}");
+//! #     Ok(())
+//! # }
+//! # async fn ask() -> anyhow::Result<()> {
 //! let harness = Halter::from_config_file("halter.toml").await?;
 //! let session = harness.new_session(SessionInit::default()).await?;
 //! let mut events = session.submit_turn(Turn::user("Summarize this repository")).await?;
 //! while let Some(event) = events.next().await {
-//!     if let SessionEventPayload::DeltaItem { delta } = event?.payload {
-//!         print!("{}", delta.text);
+//!     match event?.payload {
+//!         SessionEventPayload::DeltaItem { delta } => print!("{}", delta.text),
+//!         SessionEventPayload::TurnFailed { error, .. } => anyhow::bail!(error),
+//!         _ => {}
 //!     }
 //! }
+//! println!();
 //! session.shutdown("complete").await?;
 //! # Ok(()) }
 //! ```
@@ -28,6 +49,9 @@
 //! | custom tools, hooks, stores, providers | [`HalterBuilder`] |
 //! | generated configuration | [`Halter::from_config`] |
 //! | replaced core services | [`RuntimeServices`](halter_runtime::RuntimeServices) |
+//!
+//! No tool can read or change the files of the harness itself: configuration,
+//! session store, traces, recordings, the user's state.
 //!
 //! The facade is a face: [`HalterBuilder::build`] reads credentials, addresses
 //! of services, proxies, `SSL_CERT_FILE` and `HALTER_MODEL` from the environment, unless it is given one with
@@ -41,6 +65,7 @@ mod models;
 pub mod prelude;
 pub mod prompts;
 pub mod providers;
+mod recording;
 mod resources;
 mod services;
 pub mod session;

@@ -3,6 +3,7 @@
 
 use crate::error::config_failure;
 use crate::models::{provider_name, resolved};
+use crate::recording;
 use halter_config::{
     ChatDialect, ConfigError, ConfiguredProvider, Environment, HarnessConfig, KNOWN_SERVICES,
     ModelOverride, ModelPrices, OpenRouterRouting, ProviderConfig, ProviderRuntimeConfig,
@@ -128,6 +129,11 @@ impl Services {
             Some(_) => Err(Unusable::NoTraffic),
             None => Ok(()),
         }
+    }
+
+    /// The recording that is made or played, if any.
+    pub fn deck(&self) -> Option<&Deck> {
+        self.deck.as_ref()
     }
 
     fn made(&self, provider: &ConfiguredProvider) -> Result<Made, Unusable> {
@@ -303,10 +309,8 @@ fn open(
     }
     let secrets = secrets.into_iter().map(|secret| secret.trim().to_owned());
     let scrubber = Scrubber::new(Secrets::new(secrets));
-    Deck::open(cassette, scrubber).map_err(|error| {
-        let summary = HalterError::new(error.code(), error.to_string());
-        anyhow::Error::new(error).context(summary)
-    })
+    let made_with = recording::made_with(config);
+    Deck::open(cassette, scrubber, made_with).map_err(recording::failure)
 }
 
 fn keys_in(environment: &Environment, provider: &ConfiguredProvider) -> Vec<String> {

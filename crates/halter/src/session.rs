@@ -4,5 +4,5 @@
 pub use halter_session::SqliteSessionStore;
 pub use halter_session::{
     InMemorySessionStore, SessionCommitConflict, SessionStore, StoreError, StoredSession,
-    export_session_trace, fold,
+    export_session_trace, fold, read_events,
 };

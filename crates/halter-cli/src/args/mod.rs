@@ -6,7 +6,7 @@ mod run;
 
 pub use manage::{ConfigCommand, InitArgs, ModelsArgs, SessionsCommand, ToolsCommand, TrustArgs};
 pub use mock::{MockCommand, MockServeArgs};
-pub use run::{ChatArgs, OutputMode, RunArgs, RunOptions};
+pub use run::{ChatArgs, Force, OutputMode, Recording, RunArgs, RunOptions};
 
 use crate::terminal::ColorChoice;
 use clap::builder::FalseyValueParser;
@@ -20,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   halter run \"Summarize this repository\"
   halter chat
-  git diff | halter run --text -
+  git diff | halter run \"Review this change\"
 
 Without a configuration halter asks the model service whose key is set, first of
 ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY, GEMINI_API_KEY, else its

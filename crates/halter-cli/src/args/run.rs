@@ -1,7 +1,7 @@
 //! The arguments of `run` and `chat`.
 
-use clap::{Args, ValueEnum};
-use halter_providers::cassette::Cassette;
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, Args, ValueEnum};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
@@ -20,12 +20,13 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   halter run \"Summarize this repository\"
   halter run --prompt-file task.md --streaming-json > events.jsonl
-  git diff | halter run --text -
+  git diff | halter run \"Review this change\"
   halter run --output-schema answer.json \"How many tests are there?\"
   halter run --attach screen.png \"What is wrong on this page?\"
   halter run --session ses_… \"Now fix the first one\"
   halter run --model ollama/qwen3 --record run.jsonl \"Say hello\"
 
+What is piped in follows the task in the message; without a task it is the task.
 Text is the default on a terminal, --json-result when the output is piped.
 Ctrl-C cancels the turn; a second one leaves at once.";
 
@@ -82,7 +83,8 @@ pub struct TurnOptions {
         hide_env_values = true
     )]
     pub max_turns: Option<NonZeroU32>,
-    /// Record the model traffic into this file, without keys
+    /// Record the model traffic into this file, without keys; one that is
+    /// there is kept unless --force is given and the work succeeds
     #[arg(
         long,
         value_name = "FILE",
@@ -91,7 +93,17 @@ pub struct TurnOptions {
         conflicts_with = "replay"
     )]
     pub record: Option<PathBuf>,
-    /// Answer from a recording; no service is reached
+    /// Let --record replace a recording
+    #[arg(
+        long,
+        env = "HALTER_FORCE",
+        hide_env_values = true,
+        action = ArgAction::SetTrue,
+        value_parser = FalseyValueParser::new()
+    )]
+    pub force: bool,
+    /// Answer from a recording, as the model that was recorded; no service is
+    /// reached and no key is needed
     #[arg(
         long,
         value_name = "FILE",
@@ -103,10 +115,31 @@ pub struct TurnOptions {
 
 impl TurnOptions {
     /// The recording to make or to answer from.
-    pub fn cassette(&self) -> Option<Cassette> {
-        let record = self.record.clone().map(Cassette::Record);
-        record.or_else(|| self.replay.clone().map(Cassette::Replay))
+    pub fn recording(&self) -> Option<Recording> {
+        let force = match self.force {
+            true => Force::Yes,
+            false => Force::No,
+        };
+        let make = |file| Recording::Make { file, force };
+        let record = self.record.clone().map(make);
+        record.or_else(|| self.replay.clone().map(Recording::Play))
     }
+}
+
+/// What is done with a recording of model traffic.
+#[derive(Debug, Clone)]
+pub enum Recording {
+    /// One is made.
+    Make { file: PathBuf, force: Force },
+    /// It answers.
+    Play(PathBuf),
+}
+
+/// Whether a file that is there may be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    Yes,
+    No,
 }
 
 /// What `run` and `sessions resume` share.
@@ -197,6 +230,7 @@ mod tests {
                 model: None,
                 max_turns: None,
                 record: None,
+                force: false,
                 replay: None,
             },
             output_schema: None,

@@ -8,6 +8,7 @@ use crate::exit::{Exit, StopSignal};
 use crate::failure::{Failure, Problem, usage};
 use crate::limits::LEAVE_WINDOW;
 use crate::live::{Live, Wanted};
+use crate::terminal;
 use crate::turn::{self, TurnEnd, Watch};
 use crate::typing::Typing;
 use crate::view::{Activity, Steps, TextView, View, media_tag};
@@ -39,7 +40,7 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         session: arguments.session,
         model: arguments.turns.model.clone(),
         max_turns: arguments.turns.max_turns,
-        cassette: arguments.turns.cassette(),
+        recording: arguments.turns.recording(),
     };
     let attachments = attach::read_all(&arguments.turns.attach)?;
     let live = Live::start(context, &wanted).await?;
@@ -52,7 +53,7 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
     context
         .talk
         .say(&format!("session {id} · /help for help · Ctrl-D leaves"));
-    let mut conversation = Conversation {
+    let conversation = Conversation {
         live,
         model: arguments.turns.model.map(ModelId::from),
         last_interrupt: None,
@@ -62,11 +63,13 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         attachments,
     };
     conversation.show_attachments(context);
-    let outcome = conversation.talk(context, editor).await;
-    let ended = conversation.end(context).await;
-    let exit = outcome?;
-    ended?;
-    Ok(exit)
+    let leaver = conversation.live.stops.leaver();
+    // Whatever goes on then, nobody sees it, and line editors keep reading.
+    tokio::select! {
+        biased;
+        () = terminal::closed() => leaver.leave(StopSignal::Hangup).await,
+        exit = conversation.hold(context, editor) => exit,
+    }
 }
 
 struct Conversation {
@@ -101,6 +104,14 @@ enum Next {
 }
 
 impl Conversation {
+    /// Talks, then ends the session.
+    async fn hold(mut self, context: &mut Context, editor: Editor) -> Result<Exit, Failure> {
+        let outcome = self.talk(context, editor).await;
+        let ended = self.end(context).await;
+        let exit = outcome.and_then(|exit| ended.map(|()| exit));
+        self.live.close(exit).await
+    }
+
     async fn talk(&mut self, context: &mut Context, mut editor: Editor) -> Result<Exit, Failure> {
         loop {
             let (used, input) = editor.read(std::mem::take(&mut self.draft)).await?;
@@ -191,18 +202,18 @@ impl Conversation {
     }
 
     fn choose_model(&mut self, context: &Context, id: &str) {
-        let models = &self.live.harness.runtime().services().models;
+        let harness = &self.live.harness;
         if !id.is_empty() {
             let id = ModelId::from(id);
-            match models.resolve(&id) {
+            match harness.model(&id) {
                 Ok(_) => self.model = Some(id),
                 Err(error) => return context.talk.say(&error.to_string()),
             }
         }
         let own = &self.live.session.blueprint().default_model;
         let current = self.model.as_ref().unwrap_or(own);
-        let shown = match models.resolve(current) {
-            Ok((model, _)) => format!("{current}: {} of {}", model.model, model.provider),
+        let shown = match harness.model(current) {
+            Ok(model) => format!("{current}: {} of {}", model.model, model.provider),
             Err(_) => current.to_string(),
         };
         context.talk.say(&shown);
@@ -253,13 +264,12 @@ impl Conversation {
         Next::GoOn
     }
 
-    async fn end(mut self, context: &mut Context) -> Result<(), Failure> {
+    async fn end(&mut self, context: &mut Context) -> Result<(), Failure> {
         let activity = Activity::new(context.talk.clone(), Steps::Said);
         let mut view = TextView::new(&mut context.data, activity);
         let (session, events) = (&self.live.session, &mut self.live.events);
         let ended = turn::end_session(session, events, &mut view, "the user left").await;
         self.tidy_up(context).await;
-        self.live.close().await;
         ended
     }
 

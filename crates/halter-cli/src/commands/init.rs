@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, file_problem, usage};
 use crate::harness::trust_store;
-use halter_config::{ProjectFile, generate_starter_config};
+use halter_config::{HarnessConfig, ModelChoice, ProjectFile, generate_starter_config};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -15,7 +15,9 @@ use std::path::Path;
 pub async fn init(context: &mut Context, arguments: &InitArgs) -> Result<Exit, Failure> {
     context.errors_in_data = arguments.json.json;
     let path = arguments.path.as_path();
-    write_new(path)?;
+    let mut config = HarnessConfig::default();
+    let choice = config.choose_model(&context.environment);
+    write_new(path, &generate_starter_config(&choice))?;
     let trusted = trust_store(context).trust(&ProjectFile::read(path).await?);
     if let Err(error) = &trusted {
         context
@@ -29,14 +31,18 @@ pub async fn init(context: &mut Context, arguments: &InitArgs) -> Result<Exit, F
             .json(&json!({"path": shown, "trusted": trusted.is_ok()}))?,
         false => context.data.line(&format!("wrote {shown}"))?,
     }
-    context.talk.note(
-        "it uses the offline model; name a provider and a model under [models.default], and put \
-         the key into the variable that stands beside it",
-    );
+    context.talk.note(&match choice {
+        ModelChoice::KeyFound {
+            provider, model, ..
+        } => format!("it uses {provider}/{model}, whose key is set; `halter models` lists others"),
+        _ => "it uses the offline model; name a provider and a model under [models.default], and \
+              put the key into the variable that stands beside it"
+            .to_owned(),
+    });
     Ok(Exit::Success)
 }
 
-fn write_new(path: &Path) -> Result<(), Failure> {
+fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     let opened = OpenOptions::new().write(true).create_new(true).open(path);
     let mut file = opened.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => usage(
@@ -45,10 +51,9 @@ fn write_new(path: &Path) -> Result<(), Failure> {
         ),
         _ => file_problem("write", path, &error),
     })?;
-    file.write_all(generate_starter_config().as_bytes())
-        .map_err(|error| {
-            // Half a file is worse than none; it was not there before.
-            let _ = std::fs::remove_file(path);
-            file_problem("write", path, &error)
-        })
+    file.write_all(text.as_bytes()).map_err(|error| {
+        // Half a file is worse than none; it was not there before.
+        let _ = std::fs::remove_file(path);
+        file_problem("write", path, &error)
+    })
 }

@@ -59,7 +59,7 @@ pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Fai
         session: request.session,
         model: request.options.turns.model.clone(),
         max_turns: request.options.turns.max_turns,
-        cassette: request.options.turns.cassette(),
+        recording: request.options.turns.recording(),
     };
     let schema = request.options.output_schema.as_deref();
     let schema = schema.map(output_schema::read).transpose()?;
@@ -94,9 +94,8 @@ pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Fai
             watch(&mut live, turn, limit, StreamingView::new(data, activity)).await
         }
     };
-    let asked = live.stops.asked();
-    live.close().await;
-    outcome?.into_exit(asked)
+    let exit = outcome.and_then(|end| end.into_exit(live.stops.asked()));
+    live.close(exit).await
 }
 
 /// Runs the turn and ends the session, whatever happens.

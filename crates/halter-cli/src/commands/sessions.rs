@@ -186,7 +186,7 @@ async fn show(
     id: &SessionId,
     json: bool,
 ) -> Result<Exit, Failure> {
-    let store = stored.harness.runtime().services().store.clone();
+    let store = stored.harness.store();
     let opened = match store.open(id).await {
         Err(StoreError::NotFound { .. }) => return Err(not_found(&stored.loaded, id)),
         other => other?,
@@ -303,7 +303,7 @@ struct Deletion {
 }
 
 async fn delete(context: &mut Context, stored: &Stored, wanted: Deletion) -> Result<Exit, Failure> {
-    let store = stored.harness.runtime().services().store.clone();
+    let store = stored.harness.store();
     for id in &wanted.ids {
         // One that is damaged beyond opening may still be deleted.
         if let Err(StoreError::NotFound { .. }) = store.open(id).await {

@@ -39,7 +39,7 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
         Store::Memory,
     )
     .await?;
-    let specs = harness.runtime().services().tools.specs();
+    let specs = harness.tools();
     if arguments.json {
         context.data.json(&specs)?;
         return Ok(Exit::Success);
@@ -50,7 +50,7 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
         .max()
         .unwrap_or(0);
     let columns = context.data.is_terminal().then(columns);
-    for spec in &specs {
+    for spec in specs.iter() {
         let about = spec.description.lines().next().unwrap_or_default();
         let about = about.split_inclusive(". ").next().unwrap_or(about).trim();
         let line = format!("{:<width$}  {about}", spec.name.as_str());

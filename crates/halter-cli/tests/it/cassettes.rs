@@ -200,6 +200,69 @@ fn a_chat_is_recorded_and_plays_without_the_service() {
     chat(&place, &arguments);
 }
 
+/// A mistake costs no recording: neither a repeated command nor a failing one.
+#[test]
+fn a_recording_is_replaced_only_with_force_and_only_by_a_success() {
+    let stage = Stage::new(&WIRES[0]);
+    let tape = tape(&stage);
+    let record = ["--record", tape.to_str().unwrap()];
+    let force = [&record[..], &["--force"]].concat();
+    stage.play_with("streaming_text", &record).completed();
+    let text = || std::fs::read_to_string(&tape).unwrap();
+    let first = text();
+
+    let refused = stage.print("streaming_text", "--json-result", &record);
+    refused.expect(2);
+    let error = &refused.json()["error"];
+    assert_eq!(error["code"], "cassette_exists");
+    assert!(error["hint"].as_str().unwrap().contains("--force"));
+    assert_eq!(text(), first);
+
+    let failed = stage.play_with("unauthorized", &force);
+    failed.failed(4, "provider_authentication");
+    assert_eq!(text(), first);
+
+    stage.play_with("thinking_tool", &force).completed();
+    assert_ne!(text(), first);
+    let mut left: Vec<_> = std::fs::read_dir(stage.place.root())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["home", "service.toml", "tape.jsonl", "work"]);
+    stage.close();
+}
+
+/// A tool reads a file, and its result names the directory.
+#[test]
+fn a_recording_plays_in_any_directory_without_a_key_or_a_model() {
+    for wire in WIRES {
+        let stage = Stage::new(wire);
+        stage.configure("");
+        let tape = tape(&stage);
+        let record = ["--record", tape.to_str().unwrap()];
+        let recorded = stage.play_with("read_file_roundtrip", &record);
+        recorded.completed();
+        let _place = stage.close();
+
+        let elsewhere = Place::new();
+        elsewhere.write("fixture.txt", "parity is kept\n");
+        std::fs::create_dir(elsewhere.work().join(".git")).unwrap();
+        elsewhere.write(".git/HEAD", "ref: refs/heads/main\n");
+        let arguments = [
+            "run",
+            "--streaming-json",
+            "--replay",
+            tape.to_str().unwrap(),
+        ];
+        let mut command = elsewhere.command(arguments);
+        command.arg("please mock:read_file_roundtrip");
+        let played = Played::new(finish(command.spawn().unwrap()));
+        assert_eq!(played.completed(), recorded.completed());
+        assert_eq!(played.tools(), recorded.tools());
+    }
+}
+
 #[test]
 fn what_cannot_be_recorded_or_played_is_said() {
     let place = Place::new();

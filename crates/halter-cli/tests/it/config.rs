@@ -144,6 +144,38 @@ fn init_writes_once_and_trusts_what_it_wrote() {
 }
 
 #[test]
+fn init_takes_the_model_whose_key_is_set_and_leaves_out_no_tool() {
+    let place = Place::new();
+    let with_key = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        command.env("OPENAI_API_KEY", "sk-x");
+        finish(command.spawn().unwrap())
+    };
+    let all = place.halter(["tools", "list"]);
+    let ran = with_key(&["init"]);
+    ran.expect(0);
+    assert!(ran.stderr.contains("openai/"), "{}", ran.stderr);
+    let shown = with_key(&["config", "show", "--json"]);
+    assert_eq!(shown.json()["models.default.provider"], "openai");
+    let tools = with_key(&["tools", "list"]);
+    assert_eq!(tools.stdout, all.stdout);
+}
+
+#[test]
+fn a_user_file_need_not_name_a_model_where_a_key_is_set() {
+    let place = Place::new();
+    let file = place.home().join(".config/halter/halter.toml");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "version = 1\n[prompts]\npreset = \"coding\"\n").unwrap();
+    let mut command = place.command(["config", "show", "--json"]);
+    let shown = finish(command.env("GEMINI_API_KEY", "k").spawn().unwrap());
+    shown.expect(0);
+    assert_eq!(shown.json()["models.default.provider"], "gemini");
+    assert_eq!(shown.json()["prompts.preset"], "coding");
+    place.halter(["run", "--text", "hello"]).expect(0);
+}
+
+#[test]
 fn validate_tells_of_keys_without_effect_and_of_unknown_variables() {
     let place = Place::new();
     place.write(

@@ -1,4 +1,4 @@
-use crate::place::{Place, finish};
+use crate::place::{Place, Ran, finish};
 use halter_protocol::{AssistantMessage, SessionEvent, SessionEventPayload};
 use std::io::{self, BufRead};
 use std::process::Stdio;
@@ -293,4 +293,47 @@ fn logs_are_json_when_data_goes_to_a_file() {
             "{line}"
         );
     }
+}
+
+/// The text of the message that was sent.
+fn message(ran: &Ran) -> String {
+    let lines = ran.lines();
+    let sent = lines
+        .iter()
+        .find(|line| line["payload"]["message"]["role"] == "user");
+    sent.unwrap()["payload"]["message"]["parts"][0]["text"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn what_is_piped_in_follows_the_task() {
+    let place = Place::new();
+    let arguments = ["run", "--streaming-json", "What can you do?"];
+    let ran = place.halter_with_stdin(arguments, "alpha\nbeta\n");
+    ran.expect(0);
+    assert_eq!(
+        message(&ran),
+        "What can you do?\n\n<standard_input>\nalpha\nbeta\n</standard_input>"
+    );
+    let empty = place.halter_with_stdin(arguments, "");
+    assert_eq!(message(empty.expect(0)), "What can you do?");
+    assert!(!empty.stderr.contains("standard input"), "{}", empty.stderr);
+}
+
+#[test]
+fn a_pipe_without_a_byte_is_left_with_a_notice() {
+    let place = Place::new();
+    let mut command = place.command(["run", "--streaming-json", "What can you do?"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let open = child.stdin.take().unwrap();
+    let ran = finish(child);
+    drop(open);
+    assert_eq!(message(ran.expect(0)), "What can you do?");
+    assert!(
+        ran.stderr.contains("standard input gave nothing for 3 s"),
+        "{}",
+        ran.stderr
+    );
 }

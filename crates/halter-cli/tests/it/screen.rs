@@ -1,10 +1,14 @@
 //! The binary at a terminal of its own.
 
 use crate::place::{PATIENCE, Place, eventually};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -22,6 +26,8 @@ pub struct Screen {
     keyboard: File,
     shown: Arc<Mutex<String>>,
     watcher: JoinHandle<()>,
+    /// The watcher stops when this is closed.
+    stop: OwnedFd,
 }
 
 impl Screen {
@@ -45,7 +51,8 @@ impl Screen {
         arguments: &[&str],
         adjust: impl FnOnce(&mut Command),
     ) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let size = Winsize {
@@ -85,11 +92,13 @@ impl Screen {
         let keyboard = master.try_clone().unwrap();
         let shown = Arc::<Mutex<String>>::default();
         let seen = Arc::clone(&shown);
+        let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         Self {
             child,
             keyboard,
             shown,
-            watcher: std::thread::spawn(move || watch(master, &seen)),
+            watcher: std::thread::spawn(move || watch(master, &stopped, &seen)),
+            stop,
         }
     }
 
@@ -127,6 +136,16 @@ impl Screen {
         }
     }
 
+    /// Closes the terminal and waits for the end; returns how long that took.
+    pub fn hang_up(mut self) -> (ExitStatus, Duration) {
+        drop(self.stop);
+        self.watcher.join().unwrap();
+        drop(self.keyboard);
+        let closed = Instant::now();
+        let status = eventually("the end", || self.child.try_wait().unwrap());
+        (status, closed.elapsed())
+    }
+
     /// Waits for the end, and for everything that was written before it.
     pub fn end(mut self) -> (ExitStatus, String) {
         let status = eventually("the end", || self.child.try_wait().unwrap());
@@ -137,12 +156,23 @@ impl Screen {
 }
 
 /// Collects what is shown and answers what is asked.
-fn watch(mut master: File, shown: &Mutex<String>) {
+fn watch(mut master: File, stopped: &OwnedFd, shown: &Mutex<String>) {
     let mut answered = 0;
     let mut bytes = [0; 4096];
     let mut pending = Vec::new();
-    // The read fails once nobody has the other side open.
-    while let Ok(count @ 1..) = master.read(&mut bytes) {
+    loop {
+        let mut watched = [
+            PollFd::new(&master, PollFlags::IN),
+            PollFd::new(stopped, PollFlags::IN),
+        ];
+        retry_on_intr(|| poll(&mut watched, None)).unwrap();
+        if !watched[1].revents().is_empty() {
+            return;
+        }
+        // The read fails once nobody has the other side open.
+        let Ok(count @ 1..) = master.read(&mut bytes) else {
+            return;
+        };
         pending.extend_from_slice(&bytes[..count]);
         let valid = match std::str::from_utf8(&pending) {
             Ok(text) => text.len(),

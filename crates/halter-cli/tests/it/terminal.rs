@@ -1,7 +1,9 @@
 //! What only happens at a terminal.
 
 use crate::place::{Place, eventually, processes_with};
+use crate::scenarios::stage::{Stage, WIRES};
 use crate::screen::Screen;
+use std::time::Duration;
 
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
@@ -254,4 +256,65 @@ fn the_terminal_is_as_before_when_a_chat_is_ended_at_once() {
     });
     modes.screen.end();
     assert_as_before(&modes.place);
+}
+
+/// Less than a turn may go on after SIGHUP, with room for a loaded machine: a
+/// chat that nobody sees ends within two seconds.
+const HANGUP_PATIENCE: Duration = Duration::from_secs(6);
+
+#[test]
+fn a_chat_ends_with_its_terminal_at_the_prompt() {
+    let place = Place::new();
+    let screen = Screen::open(&place, &["chat"]);
+    screen.wait_for_prompt(1);
+    let (status, took) = screen.hang_up();
+    assert_eq!(status.code(), Some(129));
+    assert!(took < HANGUP_PATIENCE, "{took:?}");
+}
+
+#[test]
+fn a_chat_ends_with_its_terminal_while_a_tool_runs() {
+    let place = Place::new();
+    sleepy(&place);
+    let command = format!("sleep 3706.{}", std::process::id());
+    let mut screen = Screen::open(&place, &["--config", "sleepy.toml", "chat"]);
+    screen.wait_for_prompt(1);
+    screen.send(&format!("run {command}{ENTER}"));
+    eventually("the command", || {
+        (!processes_with(&command).is_empty()).then_some(())
+    });
+    let (status, took) = screen.hang_up();
+    assert_eq!(status.code(), Some(129));
+    assert!(took < HANGUP_PATIENCE, "{took:?}");
+    eventually("the end of the command", || {
+        processes_with(&command).is_empty().then_some(())
+    });
+}
+
+#[test]
+fn a_chat_ends_with_its_terminal_while_the_model_talks() {
+    let stage = Stage::new(&WIRES[0]);
+    let config = stage.place.root().join("service.toml");
+    let arguments = ["--config", config.to_str().unwrap(), "chat"];
+    let mut screen = Screen::open(&stage.place, &arguments);
+    screen.wait_for_prompt(1);
+    screen.send(&format!("please mock:gated{ENTER}"));
+    screen.wait_for("Before");
+    let (status, took) = screen.hang_up();
+    assert_eq!(status.code(), Some(129));
+    assert!(took < HANGUP_PATIENCE, "{took:?}");
+    stage.close();
+}
+
+/// Nobody is told of a closed terminal who ignores SIGHUP.
+#[test]
+fn a_chat_that_ignores_hangups_ends_with_its_terminal_too() {
+    let place = Place::new();
+    let halter = env!("CARGO_BIN_EXE_halter");
+    let line = format!("trap '' HUP; exec {halter} chat");
+    let screen = Screen::open_program(&place, "sh", &["-c", &line]);
+    screen.wait_for_prompt(1);
+    let (status, took) = screen.hang_up();
+    assert_eq!(status.code(), Some(129));
+    assert!(took < HANGUP_PATIENCE, "{took:?}");
 }

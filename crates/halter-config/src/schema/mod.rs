@@ -11,6 +11,8 @@ mod resilience;
 mod sections;
 mod sessions;
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +69,10 @@ pub struct HarnessConfig {
     pub runtime: RuntimeConfig,
     /// Timeouts and retries of model requests.
     pub resilience: ResilienceConfig,
+    /// The files it was read from, as absolute paths. A harness keeps its tools away from them:
+    /// they may hold keys, and say where keys are sent.
+    #[serde(skip)]
+    pub sources: Vec<PathBuf>,
 }
 
 impl Default for HarnessConfig {
@@ -83,6 +89,7 @@ impl Default for HarnessConfig {
             sessions: SessionsConfig::default(),
             runtime: RuntimeConfig::default(),
             resilience: ResilienceConfig::default(),
+            sources: Vec::new(),
         }
     }
 }

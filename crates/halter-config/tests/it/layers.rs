@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use halter_config::{
-    ConfiguredProvider, Environment, LayeredConfigPaths, LoadedConfig, Origin, SessionBackend,
-    TrustStore, find_project_config, load_layered,
+    ConfiguredProvider, Environment, LayeredConfigPaths, LoadedConfig, ModelChoice, Origin,
+    SessionBackend, TrustStore, find_project_config, load_layered,
 };
 use halter_protocol::ModelRole;
 use serde_json::Value;
@@ -231,21 +231,29 @@ async fn nothing_at_all_is_a_configuration_too() {
 }
 
 #[tokio::test]
-async fn the_model_is_required_once_a_file_counts() {
-    let world = World::new().project("version = 1\n[policy.shell]\nenabled = false\n");
-    let loaded = world.loaded().await;
+async fn no_layer_has_to_name_a_model() {
+    let world = World::new()
+        .user("version = 1\n")
+        .project("version = 1\n[policy.shell]\nenabled = false\n");
+    world.trust_project().await;
+    let mut loaded = world.loaded().await;
     assert!(!loaded.config.policy.shell.enabled);
     assert!(loaded.config.models.default.is_none());
-    world.trust_project().await;
-    assert_eq!(
-        world.load().await.unwrap_err().code(),
-        "config_missing_default_model"
-    );
-    let world = World::new().user("version = 1\n");
-    assert_eq!(
-        world.load().await.unwrap_err().code(),
-        "config_missing_default_model"
-    );
+    let environment = Environment::from_iter([("ANTHROPIC_API_KEY", "k")]);
+    let choice = loaded.choose_model(&environment).unwrap();
+    assert!(matches!(choice, ModelChoice::KeyFound { .. }), "{choice}");
+    loaded.config.validate().unwrap();
+}
+
+#[tokio::test]
+async fn a_configuration_knows_the_files_it_was_read_from() {
+    let world = World::new().user(OFFLINE).project("version = 1\n");
+    let mut files = world.loaded().await.config.sources;
+    files.sort();
+    let mut expected =
+        [world.paths().user_config, world.paths().project_config].map(Option::unwrap);
+    expected.sort();
+    assert_eq!(files, expected);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use halter_config::{
 };
 use halter_protocol::{ModelRole, ReasoningEffort};
 
-use crate::support::{OFFLINE, World, error_of, load_text, strings};
+use crate::support::{OFFLINE, World, load_text, strings};
 
 const SEED_FILE: &str = r#"
 version = 1
@@ -159,15 +159,18 @@ async fn a_missing_file_names_the_path_and_init() {
 
 #[tokio::test]
 async fn troubleshooting_missing_default_model() {
-    let error = error_of("version = 1\n").await;
-    assert_eq!(
-        error.to_string(),
-        "invalid configuration: [models.default] is required"
-    );
-    assert!(error.hint().unwrap().contains("HALTER_MODEL=offline"));
     // An empty table is as good as none.
-    let error = error_of("version = 1\n[models.default]\n").await;
-    assert_eq!(error.code(), "config_missing_default_model");
+    for text in ["version = 1\n", "version = 1\n[models.default]\n"] {
+        let world = World::new().explicit(text);
+        let error = load_path(world.path("explicit/halter.toml"))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "invalid configuration: [models.default] is required"
+        );
+        assert!(error.hint().unwrap().contains("HALTER_MODEL=offline"));
+    }
 }
 
 #[tokio::test]

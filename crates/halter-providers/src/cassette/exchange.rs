@@ -5,6 +5,7 @@ use crate::http::{HttpMethod, HttpRequest, ResponseHeaders};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The version of the format, in the first line.
 pub(super) const VERSION: u32 = 1;
@@ -13,6 +14,9 @@ pub(super) const VERSION: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
     pub cassette: u32,
+    /// What the harness was set up with, in its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_with: Option<Value>,
 }
 
 /// Every other line.

@@ -6,23 +6,26 @@
 //! are the very bytes a server sent, so that it runs the decoder, retries and
 //! all. Ids and times of a session may differ: where a wire names a cache after
 //! the session, that name is left out of the comparison, and so is the day that
-//! the harness tells the model. A provider that does not use HTTP cannot be
+//! the harness tells the model; its directory is compared as such. A provider that does not use HTTP cannot be
 //! recorded.
 //!
-//! The file is lines of JSON: a header, then one exchange per line, in the
+//! The file is lines of JSON: a header, which also tells what the harness was
+//! set up with, then one exchange per line, in the
 //! order the responses ended. Keys are not in it: request headers are not
 //! recorded, of the response's only those a wire reads, and everything that
-//! is a known secret or looks like a key is replaced in both bodies.
+//! is a known secret or looks like a key is replaced in both bodies. A recording
+//! is written beside its file and takes its place when it is finished.
 
 mod deck;
 mod difference;
+mod directory;
 mod exchange;
 mod player;
 mod recorder;
 mod scrub;
 
 pub use deck::{Cassette, Deck};
-pub use player::Player;
+pub use player::{Player, made_with};
 pub use recorder::Recorder;
 pub use scrub::Scrubber;
 

@@ -1,11 +1,17 @@
 //! Plays traffic back.
 
 use super::difference::first_difference;
-use super::exchange::{End, Exchange, Header, RecordedRequest, RecordedResponse, VERSION};
+use super::directory::Surroundings;
+use super::exchange::{
+    End, Exchange, Header, RecordedBody, RecordedRequest, RecordedResponse, VERSION,
+};
 use super::{CassetteError, Scrubber};
 use crate::http::{HttpRequest, HttpResponse, ResponseHeaders, Transport, TransportError};
 use async_trait::async_trait;
 use bytes::Bytes;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,8 +29,51 @@ pub struct Player {
 
 #[derive(Debug)]
 struct Recorded {
-    exchange: Exchange,
+    /// As it is compared: without what names the directory.
+    request: RecordedRequest,
+    surroundings: Option<Surroundings>,
+    response: RecordedResponse,
     played: bool,
+}
+
+/// What the harness was set up with when it made a recording; none in one of
+/// an earlier version.
+pub fn made_with(file: &Path) -> Result<Option<Value>, CassetteError> {
+    let path = file.display().to_string();
+    let mut line = String::new();
+    let read = File::open(file).and_then(|file| BufReader::new(file).read_line(&mut line));
+    match read {
+        Ok(_) => Ok(header(&path, Some(&line))?.made_with),
+        Err(source) => Err(CassetteError::Read { path, source }),
+    }
+}
+
+/// The first line of a cassette.
+fn header(path: &str, line: Option<&str>) -> Result<Header, CassetteError> {
+    let message = match line.map(serde_json::from_str::<Header>) {
+        Some(Ok(header)) if header.cassette == VERSION => return Ok(header),
+        Some(Ok(header)) => format!("its version is {}, not {VERSION}", header.cassette),
+        _ => "it is no header of a cassette".to_owned(),
+    };
+    Err(CassetteError::Damaged {
+        path: path.to_owned(),
+        line: 1,
+        message,
+    })
+}
+
+/// A request without what names its directory, and what that is.
+fn compared(request: RecordedRequest) -> (RecordedRequest, Option<Surroundings>) {
+    let RecordedBody::Text(body) = &request.body else {
+        return (request, None);
+    };
+    match Surroundings::of(body) {
+        Some(surroundings) => {
+            let body = RecordedBody::Text(surroundings.taken_out(body));
+            (RecordedRequest { body, ..request }, Some(surroundings))
+        }
+        None => (request, None),
+    }
 }
 
 impl Player {
@@ -38,27 +87,21 @@ impl Player {
     }
 
     fn read(path: String, text: &str, scrubber: Scrubber) -> Result<Self, CassetteError> {
-        let damaged = |line: usize, message: String| CassetteError::Damaged {
-            path: path.clone(),
-            line,
-            message,
-        };
         let mut lines = text.lines();
-        let header = lines.next().map(serde_json::from_str::<Header>);
-        match header {
-            Some(Ok(header)) if header.cassette == VERSION => {}
-            Some(Ok(header)) => {
-                let message = format!("its version is {}, not {VERSION}", header.cassette);
-                return Err(damaged(1, message));
-            }
-            _ => return Err(damaged(1, "it is no header of a cassette".to_owned())),
-        }
+        header(&path, lines.next())?;
         let mut exchanges = Vec::new();
         for (index, line) in lines.enumerate() {
-            let exchange = serde_json::from_str(line)
-                .map_err(|error| damaged(index + 2, error.to_string()))?;
+            let exchange: Exchange =
+                serde_json::from_str(line).map_err(|error| CassetteError::Damaged {
+                    path: path.clone(),
+                    line: index + 2,
+                    message: error.to_string(),
+                })?;
+            let (request, surroundings) = compared(exchange.request);
             exchanges.push(Recorded {
-                exchange,
+                request,
+                surroundings,
+                response: exchange.response,
                 played: false,
             });
         }
@@ -75,14 +118,15 @@ impl Player {
         exchanges.iter().filter(|recorded| !recorded.played).count()
     }
 
-    fn find(&self, sent: &RecordedRequest) -> Result<HttpResponse, TransportError> {
+    fn find(&self, sent: RecordedRequest) -> Result<HttpResponse, TransportError> {
+        let (sent, now) = compared(sent);
         let mut exchanges = self.lock();
         let found = exchanges
             .iter_mut()
-            .find(|recorded| !recorded.played && recorded.exchange.request == *sent);
+            .find(|recorded| !recorded.played && recorded.request == sent);
         if let Some(recorded) = found {
             recorded.played = true;
-            return response(&recorded.exchange.response);
+            return response(recorded, now.as_ref());
         }
         let total = exchanges.len();
         let next = exchanges
@@ -95,7 +139,7 @@ impl Player {
                  the first difference to exchange {} of {total}: {}",
                 self.path,
                 index + 1,
-                first_difference(&recorded.exchange.request, sent)
+                first_difference(&recorded.request, &sent)
             ),
             None => format!(
                 "the cassette '{}' has no answer to this request: all {total} exchanges are played",
@@ -115,17 +159,30 @@ impl Player {
 #[async_trait]
 impl Transport for Player {
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
-        self.find(&RecordedRequest::new(&request, &self.scrubber))
+        self.find(RecordedRequest::new(&request, &self.scrubber))
     }
 }
 
-fn response(recorded: &RecordedResponse) -> Result<HttpResponse, TransportError> {
-    let body = recorded
-        .body
-        .bytes()
-        .ok_or_else(|| TransportError::Cassette {
-            message: "a recorded body is not base64".to_owned(),
-        })?;
+/// The recorded answer, in which the directory of the recording is that of
+/// the replay.
+fn response(
+    recorded: &Recorded,
+    now: Option<&Surroundings>,
+) -> Result<HttpResponse, TransportError> {
+    let Recorded {
+        surroundings,
+        response: recorded,
+        ..
+    } = recorded;
+    let moved = match (&recorded.body, surroundings, now) {
+        (RecordedBody::Text(text), Some(then), Some(now)) => {
+            RecordedBody::Text(then.moved_to(now, text))
+        }
+        (body, ..) => body.clone(),
+    };
+    let body = moved.bytes().ok_or_else(|| TransportError::Cassette {
+        message: "a recorded body is not base64".to_owned(),
+    })?;
     let broken = (recorded.end == End::Broken).then(|| {
         Err(TransportError::Broken {
             message: "as recorded".to_owned(),

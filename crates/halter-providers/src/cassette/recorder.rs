@@ -7,20 +7,19 @@ use crate::http::{BodyStream, HttpRequest, HttpResponse, Transport, TransportErr
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use serde::Serialize;
+use serde_json::Value;
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Only the owner reads a cassette: it holds whole conversations.
-const FILE_MODE: u32 = 0o600;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tempfile::NamedTempFile;
 
 /// A transport that records what passes through it.
 ///
-/// An exchange is written when its response has ended. Writing that fails
-/// fails the next request: a cassette with a hole in it is worth nothing.
+/// An exchange is written when its response has ended, beside the file, which
+/// is replaced when the recording is finished and holds an exchange. Writing
+/// that fails fails the next request: a cassette with a hole in it is worth
+/// nothing.
 pub struct Recorder<T> {
     inner: T,
     tape: Arc<Tape>,
@@ -28,40 +27,67 @@ pub struct Recorder<T> {
 }
 
 struct Tape {
-    path: String,
+    path: PathBuf,
+    /// True if there was a recording before.
+    replaces: bool,
     state: Mutex<TapeState>,
 }
 
 struct TapeState {
-    file: File,
+    /// Readable by its owner only: it holds whole conversations. None once it
+    /// is in its place or given up.
+    file: Option<NamedTempFile>,
+    exchanges: usize,
     failed: Option<String>,
 }
 
 impl<T> Recorder<T> {
     /// Records into a new file; one that is there is replaced.
     pub fn create(inner: T, file: &Path, scrubber: Scrubber) -> Result<Self, CassetteError> {
-        let path = file.display().to_string();
-        let opened = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(FILE_MODE)
-            .open(file);
-        let mut file = match opened {
-            Ok(file) => file,
-            Err(source) => return Err(CassetteError::Write { path, source }),
+        Self::create_with(inner, file, scrubber, None)
+    }
+
+    pub(super) fn create_with(
+        inner: T,
+        file: &Path,
+        scrubber: Scrubber,
+        made_with: Option<Value>,
+    ) -> Result<Self, CassetteError> {
+        let header = Header {
+            cassette: VERSION,
+            made_with,
         };
-        if let Err(source) = write_line(&mut file, &Header { cassette: VERSION }) {
-            return Err(CassetteError::Write { path, source });
-        }
+        let opened = beside(file).and_then(|mut opened| {
+            write_line(&mut opened, &header)?;
+            Ok(opened)
+        });
+        let state = TapeState {
+            file: Some(opened.map_err(|source| unwritable(file, source))?),
+            exchanges: 0,
+            failed: None,
+        };
         Ok(Self {
             inner,
             tape: Arc::new(Tape {
-                path,
-                state: Mutex::new(TapeState { file, failed: None }),
+                path: file.to_owned(),
+                replaces: file.exists(),
+                state: Mutex::new(state),
             }),
             scrubber,
         })
+    }
+
+    /// Puts the recording in its place, if anything was recorded. What comes
+    /// later is not recorded.
+    pub fn finish(&self) -> Result<(), CassetteError> {
+        self.tape.finish()
+    }
+
+    /// Gives the recording up if it would replace an earlier one.
+    pub fn spare_earlier(&self) {
+        if self.tape.replaces {
+            self.tape.lock().file = None;
+        }
     }
 
     /// Records what passes through another transport into the same file.
@@ -83,25 +109,73 @@ impl<T> fmt::Debug for Recorder<T> {
 }
 
 impl Tape {
+    fn lock(&self) -> MutexGuard<'_, TapeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn check(&self) -> Result<(), TransportError> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match &state.failed {
+        match &self.lock().failed {
             None => Ok(()),
             Some(why) => Err(TransportError::Cassette {
-                message: format!("the cassette '{}' could not be written: {why}", self.path),
+                message: format!(
+                    "the cassette '{}' could not be written: {why}",
+                    self.path.display()
+                ),
             }),
         }
     }
 
     fn write(&self, exchange: &Exchange) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = write_line(&mut state.file, exchange) {
-            state.failed = Some(error.to_string());
+        let mut state = self.lock();
+        let Some(file) = &mut state.file else { return };
+        match write_line(file, exchange) {
+            Ok(()) => state.exchanges += 1,
+            Err(error) => state.failed = Some(error.to_string()),
         }
+    }
+
+    fn finish(&self) -> Result<(), CassetteError> {
+        let mut state = self.lock();
+        let file = state.file.take();
+        if let Some(why) = &state.failed {
+            return Err(unwritable(&self.path, std::io::Error::other(why.clone())));
+        }
+        let Some(file) = file.filter(|_| state.exchanges > 0) else {
+            return Ok(());
+        };
+        file.persist(&self.path).map(drop).map_err(|error| {
+            state.failed = Some(error.error.to_string());
+            unwritable(&self.path, error.error)
+        })
     }
 }
 
-fn write_line(file: &mut File, line: &impl Serialize) -> std::io::Result<()> {
+impl Drop for Tape {
+    fn drop(&mut self) {
+        // Whoever wants to know has called `finish`.
+        let _ = self.finish();
+    }
+}
+
+fn unwritable(file: &Path, source: std::io::Error) -> CassetteError {
+    CassetteError::Write {
+        path: file.display().to_string(),
+        source,
+    }
+}
+
+/// A new file in the same directory, so that a rename puts it in its place.
+fn beside(file: &Path) -> std::io::Result<NamedTempFile> {
+    let directory = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    tempfile::Builder::new()
+        .prefix(".recording")
+        .tempfile_in(directory)
+}
+
+fn write_line(file: &mut impl Write, line: &impl Serialize) -> std::io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     file.write_all(&text)

@@ -24,6 +24,7 @@ use bytes::Bytes;
 use halter_protocol::{SessionId, Timestamp};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use tokio::sync::watch;
 use workers::Workers;
 
@@ -48,12 +49,14 @@ pub struct SqliteOptions {
 /// # });
 /// ```
 ///
-/// Dropping the store closes the file as soon as the requests under way are
-/// done; [`close`](SessionStore::close) waits for that.
+/// [`close`](SessionStore::close) ends the requests under way and closes the
+/// file. So does dropping the store, which blocks its thread meanwhile: a
+/// program that ends then leaves no write-ahead log behind.
 pub struct SqliteSessionStore {
     path: Arc<Path>,
     workers: Mutex<Option<Workers>>,
     closed: watch::Receiver<()>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl std::fmt::Debug for SqliteSessionStore {
@@ -78,11 +81,12 @@ impl SqliteSessionStore {
         options: SqliteOptions,
     ) -> Result<Self, StoreError> {
         let path: Arc<Path> = path.into().into();
-        let (workers, closed) = Workers::start(path.clone(), options).await?;
+        let (workers, closed, thread) = Workers::start(path.clone(), options).await?;
         Ok(Self {
             path,
             workers: Mutex::new(Some(workers)),
             closed,
+            thread: Some(thread),
         })
     }
 
@@ -171,6 +175,31 @@ impl SessionStore for SqliteSessionStore {
         // An error says that the thread is gone, which is what we wait for.
         drop(self.closed.clone().changed().await);
         Ok(())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let beside = |suffix: &str| {
+            let mut name = self.path.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        ["", "-wal", "-shm", "-journal"].map(beside).to_vec()
+    }
+}
+
+impl Drop for SqliteSessionStore {
+    fn drop(&mut self) {
+        let workers = self
+            .workers
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        // The threads end with the last sender. A request that is still under
+        // way holds one and borrows the store, so there is none now.
+        drop(workers.take());
+        if let Some(thread) = self.thread.take() {
+            // It reports its errors to the callers of its requests.
+            let _ = thread.join();
+        }
     }
 }
 

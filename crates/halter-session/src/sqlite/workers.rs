@@ -21,17 +21,17 @@ pub(super) struct Workers {
 
 impl Workers {
     /// Opens the file on the threads that will own it. The receiver's sender
-    /// is dropped when both connections are closed.
+    /// is dropped when both connections are closed, and then the thread ends.
     pub async fn start(
         path: Arc<Path>,
         options: SqliteOptions,
-    ) -> Result<(Self, watch::Receiver<()>), StoreError> {
+    ) -> Result<(Self, watch::Receiver<()>, thread::JoinHandle<()>), StoreError> {
         let (writes, write_queue) = mpsc::channel(SQLITE_QUEUE_REQUESTS);
         let (reads, read_queue) = mpsc::channel(SQLITE_QUEUE_REQUESTS);
         let (ready, opened) = oneshot::channel();
         let (open, closed) = watch::channel(());
         let file = path.clone();
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("halter-sqlite".into())
             .spawn(move || {
                 let started = start_threads(&file, &options, read_queue);
@@ -49,7 +49,7 @@ impl Workers {
             })
             .map_err(|error| io_failure("start a thread for", &path, error))?;
         opened.await.map_err(|_| StoreError::Closed)??;
-        Ok((Self { writes, reads }, closed))
+        Ok((Self { writes, reads }, closed, thread))
     }
 
     /// Runs `run` in a transaction, perhaps together with others. It may be

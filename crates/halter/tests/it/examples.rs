@@ -1,6 +1,7 @@
 //! Every example runs as it stands, without a key.
 
 use crate::support::{directory, run, shown};
+use halter_mock::{ServeOptions, serve};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,6 +34,28 @@ fn config_file() {
     let directory = directory(&[("halter.toml", config), ("README.md", "# Umbrella\n")]);
     let printed = printed_by("config_file", directory.path(), "");
     assert!(printed.contains("Umbrella"), "{printed}");
+}
+
+/// The loop of the documentation against a service that refuses the key.
+#[test]
+fn a_refused_key_fails_the_program() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut options = ServeOptions::default();
+    options.default_scenario = Some("unauthorized".to_owned());
+    let service = runtime.block_on(serve(options)).unwrap();
+    let config = format!(
+        "version = 1\n[models.default]\nprovider = \"openai\"\nmodel = \"gpt-5\"\n\
+         [providers.openai]\nbase_url = \"{}/openai\"\napi_key = \"refused\"\n",
+        service.base_url()
+    );
+    let directory = directory(&[("halter.toml", &config)]);
+    let mut command = Command::new(example("config_file"));
+    command.env_clear();
+    let output = run(command, directory.path(), &[], "");
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("key"), "{told}");
+    runtime.block_on(service.stop());
 }
 
 #[test]

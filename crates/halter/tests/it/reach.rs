@@ -316,6 +316,9 @@ async fn a_recording_answers_without_the_service() {
         completed,
         SessionEventPayload::TurnCompleted { .. }
     ));
+    assert!(!tape.exists(), "it is written beside until it is whole");
+    recording.shutdown(Duration::from_secs(5)).await;
+    recording.finish_recording().unwrap();
     service.stop().await;
 
     let mut keyless = config;
@@ -343,11 +346,15 @@ async fn a_recording_answers_without_the_service() {
         .build()
         .await
         .unwrap();
+    // The model of the recording answers, whatever is configured.
     known.models.default = Some(ModelConfig::offline());
-    let error = refused(builder(known.clone(), &[]).with_replay(&tape).build().await);
-    assert_eq!(error.code(), "cassette_without_service");
+    let replay = builder(known.clone(), &[]).with_replay(&tape);
+    let completed = ask(&replay.build().await.unwrap(), "mock:streaming_text").await;
+    assert!(matches!(
+        completed,
+        SessionEventPayload::TurnCompleted { .. }
+    ));
     let missing = files.path().join("missing");
-    known.models.default = Some(ModelConfig::new(ConfiguredProvider::Anthropic, "m"));
     let error = refused(builder(known, &[]).with_replay(missing).build().await);
     assert_eq!(error.code(), "cassette_read");
 }
