@@ -1,7 +1,6 @@
 //! Requests as they are sent.
 
-use super::checker::assert_acceptable;
-use super::{WIRE, blocks, body, encoder, model, prompt, tool};
+use super::{WIRE, assert_acceptable, blocks, body, encoder, model, prompt, tool};
 use crate::support::{assistant, assistant_calls, system, tool_result, user};
 use crate::wire_kit::assert_golden;
 use halter_protocol::{

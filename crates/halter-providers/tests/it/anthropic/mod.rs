@@ -1,6 +1,5 @@
 //! The Anthropic Messages wire: what is sent, what is understood.
 
-mod checker;
 mod decode;
 mod encode;
 mod errors;
@@ -129,4 +128,12 @@ fn headers_carry_the_version_and_the_key_and_no_betas() {
         Anthropic::with_bearer_token().headers(key),
         with("authorization", "Bearer k-1")
     );
+}
+
+/// Panics with the reason for which a service would refuse the request.
+fn assert_acceptable(body: &Value) {
+    let last = body.as_object().unwrap().keys().next_back();
+    assert_eq!(last.map(String::as_str), Some("messages"));
+    let checked = halter_mock::check_body(halter_mock::Wire::Anthropic, "", body);
+    assert_eq!(checked, Ok(()), "{body:#}");
 }

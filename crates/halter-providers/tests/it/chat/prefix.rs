@@ -3,9 +3,10 @@
 use super::model;
 use crate::damage::Dice;
 use crate::wire_kit::{Growing, OwnForm, Step, steps};
+use halter_mock::Wire as Service;
 use halter_providers::wire::chat::{Chat, Dialect};
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 struct Kept;
 
@@ -24,35 +25,6 @@ impl OwnForm for Kept {
     }
 }
 
-/// What every server demands: results directly after the calls they answer,
-/// one for each.
-fn check(body: &str) -> Result<(), String> {
-    let body: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    let mut open: Vec<String> = Vec::new();
-    for message in body["messages"].as_array().ok_or("no messages")? {
-        match message["role"].as_str().ok_or("no role")? {
-            "tool" => {
-                let id = message["tool_call_id"].as_str().ok_or("no id")?;
-                let at = open.iter().position(|open| open == id);
-                open.remove(at.ok_or_else(|| format!("{id} is not open"))?);
-                message["content"].as_str().ok_or("no text")?;
-            }
-            role => {
-                if !open.is_empty() {
-                    return Err(format!("{role} before the results of {open:?}"));
-                }
-                let calls = message["tool_calls"].as_array();
-                for call in calls.into_iter().flatten() {
-                    let arguments = call["function"]["arguments"].as_str().ok_or("no text")?;
-                    serde_json::from_str::<Value>(arguments).map_err(|error| error.to_string())?;
-                    open.push(call["id"].as_str().ok_or("no id")?.to_owned());
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -68,7 +40,7 @@ fn growing(wire: &Chat) -> Growing<'_> {
         model: model(),
         form: &Kept,
         elements: "messages",
-        check,
+        service: Service::Chat,
     }
 }
 

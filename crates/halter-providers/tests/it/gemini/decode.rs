@@ -1,6 +1,6 @@
 //! Example streams and what they mean.
 
-use super::{WIRE, checker, model, wire};
+use super::{WIRE, check, model, wire};
 use crate::wire_kit::{body, decode, message_of, result, split_body, stream};
 use halter_protocol::{Message, ProviderError, StreamEvent, ToolResult};
 
@@ -86,7 +86,7 @@ fn results_echo_the_ids_that_the_service_gave() {
         "signature_after_a_call",
     ] {
         let body = format!(r#"{{"contents":[{}]}}"#, replayed(name).join(","));
-        checker::check(&body).unwrap();
+        check(&body).unwrap();
     }
 }
 

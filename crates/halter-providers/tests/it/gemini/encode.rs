@@ -1,6 +1,6 @@
 //! Requests, whole and by rule.
 
-use super::{WIRE, checker, model, wire};
+use super::{WIRE, check, model, wire};
 use crate::wire_kit::{
     answer, assert_golden, body, call, encoder, golden_request, opaque, opening, prompt, result,
     split_body, text_of, tools, user,
@@ -69,7 +69,7 @@ fn whole_request() -> (String, String) {
 #[test]
 fn a_whole_request_is_the_golden_one() {
     let (body, golden) = whole_request();
-    checker::check(&body).unwrap();
+    check(&body).unwrap();
     assert_golden("gemini/bodies/whole", &golden);
 }
 
@@ -104,7 +104,7 @@ fn an_answer_goes_back_raw_only_to_the_model_that_gave_it() {
     ];
     for other in elsewhere {
         let body = body(&wire(), &other, &said);
-        checker::check(&body).unwrap();
+        check(&body).unwrap();
         let (_, contents) = split_body(&body, "contents");
         assert_eq!(
             contents[0],
@@ -144,7 +144,7 @@ fn kept_text_that_is_damaged_or_of_another_wire_is_not_sent() {
             result("c", "read", ToolResult::Empty),
         ];
         let body = body(&wire(), &model(), &messages);
-        checker::check(&body).unwrap();
+        check(&body).unwrap();
         assert!(
             body.contains(r#""parts":[{"text":"neutral"},{"functionCall""#),
             "{body}"
@@ -163,7 +163,7 @@ fn results_stand_together_in_the_order_of_the_calls() {
         }]),
     ];
     let body = body(&wire(), &model(), &out_of_order);
-    checker::check(&body).unwrap();
+    check(&body).unwrap();
     let (_, contents) = split_body(&body, "contents");
     assert_eq!(contents.len(), 3);
     assert!(contents[1].find("first").unwrap() < contents[1].find("second").unwrap());

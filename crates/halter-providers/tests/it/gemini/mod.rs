@@ -1,6 +1,5 @@
 //! The Gemini wire: what is sent, what is understood.
 
-mod checker;
 mod decode;
 mod encode;
 mod errors;
@@ -18,4 +17,8 @@ fn wire() -> GeminiWire {
 
 fn model() -> ResolvedModel {
     wire_kit::model("gemini", ProviderKind::Custom, "gemini-3-flash-preview")
+}
+
+fn check(body: &str) -> Result<(), String> {
+    wire_kit::check(halter_mock::Wire::Gemini, body)
 }

@@ -3,8 +3,9 @@
 //! A request is made when a step has all its results; between them nothing is
 //! sent, so the content that collects them is not compared.
 
-use super::{checker, model, wire};
+use super::{model, wire};
 use crate::wire_kit::{Growing, OwnForm, steps};
+use halter_mock::Wire as Service;
 use proptest::prelude::*;
 
 struct Parts;
@@ -39,7 +40,7 @@ proptest! {
             model: model(),
             form: &Parts,
             elements: "contents",
-            check: checker::check,
+            service: Service::Gemini,
         };
         growing.assert_grows(steps);
     }

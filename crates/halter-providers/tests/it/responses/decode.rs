@@ -1,7 +1,7 @@
 //! Example streams and what they mean.
 
 use super::{WIRE, model, wire};
-use crate::responses::checker;
+use crate::responses::check;
 use crate::wire_kit::{body, decode, message_of, result, stream, streams};
 use halter_protocol::{AssistantPart, Message, StreamEvent, ToolResult};
 
@@ -40,7 +40,7 @@ fn what_the_model_said_goes_back_byte_for_byte() {
         result("call_b", "read", ToolResult::text("B")),
     ];
     let body = body(&wire(), &model(), &conversation);
-    checker::check(&body).unwrap();
+    check(&body).unwrap();
     let done = stream
         .lines()
         .filter(|line| line.contains("\"type\":\"response.output_item.done\""));

@@ -1,6 +1,6 @@
 //! Requests, whole and by rule.
 
-use super::{WIRE, checker, model, wire};
+use super::{WIRE, check, model, wire};
 use crate::wire_kit::{
     answer, assert_golden, body, call, encoder, golden_request, opaque, opening, prompt, result,
     split_body, text_of, tools,
@@ -66,7 +66,7 @@ fn whole_request() -> (String, String) {
 #[test]
 fn a_whole_request_is_the_golden_one() {
     let (body, golden) = whole_request();
-    checker::check(&body).unwrap();
+    check(&body).unwrap();
     assert_golden("responses/bodies/whole", &golden);
 }
 
@@ -116,7 +116,7 @@ fn an_answer_goes_back_raw_only_to_the_model_that_gave_it() {
     ];
     for other in elsewhere {
         let body = body(&wire(), &other, &said);
-        checker::check(&body).unwrap();
+        check(&body).unwrap();
         let (_, elements) = split_body(&body, "input");
         assert_eq!(
             elements[1..],

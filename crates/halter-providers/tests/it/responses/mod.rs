@@ -1,6 +1,5 @@
 //! The OpenAI Responses wire: what is sent, what is understood.
 
-mod checker;
 mod decode;
 mod encode;
 mod errors;
@@ -18,4 +17,10 @@ fn wire() -> ResponsesWire {
 
 fn model() -> ResolvedModel {
     wire_kit::model("openai", ProviderKind::OpenAi, "gpt-5.2")
+}
+
+/// Requests keep nothing with the service, and stream.
+fn check(body: &str) -> Result<(), String> {
+    assert!(body.contains(r#""store":false"#) && body.contains(r#""stream":true"#));
+    wire_kit::check(halter_mock::Wire::Responses, body)
 }

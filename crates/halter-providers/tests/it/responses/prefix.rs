@@ -1,7 +1,8 @@
 //! Requests only grow: what was sent once is sent again, byte for byte.
 
-use super::{checker, model, wire};
+use super::{model, wire};
 use crate::wire_kit::{Growing, OwnForm, steps};
+use halter_mock::Wire as Service;
 use proptest::prelude::*;
 
 struct Items;
@@ -38,7 +39,7 @@ proptest! {
             model: model(),
             form: &Items,
             elements: "input",
-            check: checker::check,
+            service: Service::Responses,
         };
         growing.assert_grows(steps);
     }
