@@ -105,5 +105,6 @@ fn blueprint() -> SessionBlueprint {
         snapshot_revision: "empty".into(),
         tools_revision: None,
         max_turns: None,
+        bounds: Default::default(),
     }
 }

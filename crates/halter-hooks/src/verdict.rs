@@ -57,13 +57,20 @@ impl HookVerdict {
         words.cloned()
     }
 
-    /// What the hooks object to, a stop aside: it ends the turn and hides
-    /// nothing.
+    /// What the hooks object to, a stop aside, which ends the turn and hides
+    /// nothing, and a wish to ask.
     pub fn objection(&self) -> Option<String> {
-        match &self.stop {
-            Some(_) => self.block.clone(),
-            None => self.denial(),
-        }
+        let denied = self.permission == PermissionDecision::Deny && self.stop.is_none();
+        let denied = denied.then(|| {
+            let reason = self.permission_reason.as_deref();
+            reason.unwrap_or("denied by a hook").to_owned()
+        });
+        self.block.clone().or(denied)
+    }
+
+    /// True if a hook wants a person to decide.
+    pub fn asks(&self) -> bool {
+        self.permission == PermissionDecision::Ask
     }
 
     /// Why what a blocking event announces must not happen, or `None` if no

@@ -186,6 +186,17 @@ pub enum PolicyError {
         /// The part of the command the rule applies to.
         fragment: String,
     },
+    /// The host is not on the list.
+    #[error(
+        "cannot reach '{host}': it is not among the allowed hosts ({})",
+        names(allowed)
+    )]
+    HostDenied {
+        /// The host asked for.
+        host: String,
+        /// The hosts that may be reached.
+        allowed: Vec<String>,
+    },
     /// The process was not started by the session.
     #[error(
         "process {pid} was not started by this session, so it is not looked at or signalled; \
@@ -244,6 +255,7 @@ impl PolicyError {
             Self::AlreadyExists { .. } => "already_exists",
             Self::ShellDisabled => "shell_disabled",
             Self::ShellCommandRejected { .. } => "shell_command_rejected",
+            Self::HostDenied { .. } => "host_denied",
             Self::ProcessOutsideTree { .. } => "process_outside_tree",
             Self::OutOfDescriptors { .. } => "out_of_descriptors",
             Self::Io { .. } => "io",
@@ -263,6 +275,7 @@ impl PolicyError {
             | Self::SpecialFile { .. }
             | Self::ShellDisabled
             | Self::ShellCommandRejected { .. }
+            | Self::HostDenied { .. }
             | Self::ProcessOutsideTree { .. } => true,
             Self::InvalidPath { .. }
             | Self::NonexistentRoot { .. }
@@ -312,6 +325,13 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem => "; write it somewhere else",
         io::ErrorKind::PermissionDenied => "; change its permissions or use another path",
         _ => "",
+    }
+}
+
+fn names(hosts: &[String]) -> String {
+    match hosts {
+        [] => "there are none".to_owned(),
+        hosts => hosts.join(", "),
     }
 }
 

@@ -14,6 +14,7 @@
 
 pub mod door;
 pub mod error;
+mod judge;
 pub mod limits;
 pub mod policy;
 pub mod settings;
@@ -24,7 +25,7 @@ pub use door::{
     Precondition, ReadHandle, WriteTicket, Written, sha256_hex,
 };
 pub use error::{Access, PolicyError, is_out_of_descriptors};
-pub use policy::{StandardPolicy, ToolPolicy};
+pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};
 pub use settings::{PolicySettings, SessionScope};
 pub use shell::ShellJudge;
 

@@ -1,17 +1,25 @@
 //! The one object tools ask before they touch anything.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use crate::door::FileDoor;
 use crate::error::PolicyError;
+use crate::judge;
 use crate::settings::{PolicySettings, SessionScope};
 use crate::shell::{self, ShellJudge};
+use halter_protocol::{Action, PolicyVerdict, ToolCall};
 
 /// What a session's tools may do. Every method that fails denies.
 ///
 /// Paths have no verdict method on purpose: a path that was checked and opened
 /// later is a race. [`ToolPolicy::door`] checks and opens in one step.
 pub trait ToolPolicy: Send + Sync + Debug {
+    /// Decides about a call before it starts, from what its tool says it would
+    /// touch. The door and the shell check again when they are used.
+    fn judge(&self, _call: &ToolCall, actions: &[Action]) -> PolicyVerdict {
+        judge::judge(self, actions)
+    }
     /// The only way to files.
     fn door(&self) -> &FileDoor;
     /// The most that may be read of one file, in bytes.
@@ -35,6 +43,16 @@ pub trait ToolPolicy: Send + Sync + Debug {
     fn check_shell_variable(&self, name: &str) -> Result<(), PolicyError> {
         shell::check_variable(name)
     }
+    /// Fails unless the host may be reached.
+    ///
+    /// # Errors
+    /// [`PolicyError::HostDenied`].
+    fn check_host(&self, host: &str) -> Result<(), PolicyError> {
+        Err(PolicyError::HostDenied {
+            host: host.to_owned(),
+            allowed: Vec::new(),
+        })
+    }
     /// The most time one shell command may get, in seconds.
     fn shell_timeout_secs(&self) -> u64;
 }
@@ -47,6 +65,7 @@ pub struct StandardPolicy {
     shell_enabled: bool,
     shell_timeout_secs: u64,
     max_read_bytes: u64,
+    allowed_hosts: Vec<String>,
 }
 
 impl StandardPolicy {
@@ -64,7 +83,36 @@ impl StandardPolicy {
             shell_enabled: settings.shell_enabled,
             shell_timeout_secs: settings.shell_timeout_secs,
             max_read_bytes: settings.max_read_bytes,
+            allowed_hosts: settings.allowed_hosts,
         })
+    }
+}
+
+/// Makes the policies of sessions.
+pub trait PolicyBinder: Send + Sync {
+    /// The policy of a session. Blocking: roots are opened here.
+    ///
+    /// # Errors
+    /// The session's directory or a root cannot be used, or a pattern is
+    /// malformed.
+    fn bind(
+        &self,
+        settings: PolicySettings,
+        scope: SessionScope,
+    ) -> Result<Arc<dyn ToolPolicy>, PolicyError>;
+}
+
+/// Makes [`StandardPolicy`]s.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StandardPolicies;
+
+impl PolicyBinder for StandardPolicies {
+    fn bind(
+        &self,
+        settings: PolicySettings,
+        scope: SessionScope,
+    ) -> Result<Arc<dyn ToolPolicy>, PolicyError> {
+        Ok(Arc::new(StandardPolicy::bind(settings, scope)?))
     }
 }
 
@@ -88,6 +136,17 @@ impl ToolPolicy for StandardPolicy {
     fn check_shell_command_strict(&self, command: &str) -> Result<(), PolicyError> {
         self.check_shell_enabled()?;
         self.judge.check(command)
+    }
+
+    fn check_host(&self, host: &str) -> Result<(), PolicyError> {
+        let allows = |allowed: &String| allowed == "*" || allowed.eq_ignore_ascii_case(host);
+        if self.allowed_hosts.iter().any(allows) {
+            return Ok(());
+        }
+        Err(PolicyError::HostDenied {
+            host: host.to_owned(),
+            allowed: self.allowed_hosts.clone(),
+        })
     }
 
     fn shell_timeout_secs(&self) -> u64 {

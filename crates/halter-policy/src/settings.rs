@@ -40,6 +40,9 @@ pub struct PolicySettings {
     pub allowed_shell_commands: Vec<String>,
     /// The most time one shell command may get, in seconds.
     pub shell_timeout_secs: u64,
+    /// Hosts that tools may reach, by exact name. `"*"`: any; an empty list:
+    /// none.
+    pub allowed_hosts: Vec<String>,
 }
 
 impl Default for PolicySettings {
@@ -54,6 +57,7 @@ impl Default for PolicySettings {
                 .map(str::to_owned)
                 .to_vec(),
             shell_timeout_secs: 600,
+            allowed_hosts: Vec::new(),
         }
     }
 }

@@ -40,6 +40,39 @@ pub mod escaped_path {
     }
 }
 
+/// Paths that may be absent, each as in [`escaped_path`]. For use with
+/// `#[serde(default, with = "...")]`.
+pub mod escaped_paths {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::path::PathBuf;
+
+    /// Writes the paths in their escaped form.
+    pub fn serialize<S: Serializer>(
+        paths: &Option<Vec<PathBuf>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let escaped = |paths: &Vec<PathBuf>| -> Vec<String> {
+            paths.iter().map(|path| super::escape_path(path)).collect()
+        };
+        paths.as_ref().map(escaped).serialize(serializer)
+    }
+
+    /// Reads escaped paths.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Vec<PathBuf>>, D::Error> {
+        let texts = Option::<Vec<String>>::deserialize(deserializer)?;
+        let read = |texts: Vec<String>| {
+            let paths = texts.iter().map(|text| super::unescape_path(text));
+            paths.collect::<Result<Vec<PathBuf>, _>>()
+        };
+        texts
+            .map(read)
+            .transpose()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};

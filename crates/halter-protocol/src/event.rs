@@ -9,9 +9,10 @@
 
 use crate::encoding::escaped_path;
 use crate::hook::HookRunSummary;
-use crate::ids::{ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId};
+use crate::ids::{ModelId, QuestionId, Revision, SessionId, ToolCallId, ToolName, TurnId};
 use crate::message::{Message, ReplayMeta};
 use crate::open_enum::open_enum;
+use crate::question::{Answer, Question};
 use crate::response::ResponseSchema;
 use crate::tool::{ToolCall, ToolExecutionOutcome};
 use crate::usage::Usage;
@@ -194,6 +195,18 @@ pub enum SessionEventPayload {
         /// The call and how it ended.
         outcome: ToolExecutionOutcome,
     },
+    /// A person has to decide something.
+    QuestionAsked {
+        /// The question.
+        question: Question,
+    },
+    /// A question is decided.
+    QuestionAnswered {
+        /// The question.
+        question_id: QuestionId,
+        /// How.
+        answer: Answer,
+    },
     /// A hook runs.
     HookStarted {
         /// The run.
@@ -293,6 +306,8 @@ impl SessionEventPayload {
             Self::ToolExecutionStarted { .. } => "tool_execution_started",
             Self::ToolOutput { .. } => "tool_output",
             Self::ToolExecutionCompleted { .. } => "tool_execution_completed",
+            Self::QuestionAsked { .. } => "question_asked",
+            Self::QuestionAnswered { .. } => "question_answered",
             Self::HookStarted { .. } => "hook_started",
             Self::HookCompleted { .. } => "hook_completed",
             Self::Notification { .. } => "notification",

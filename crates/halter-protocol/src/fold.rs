@@ -24,11 +24,22 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             set_progress(state, call, ToolCallProgress::Started);
         }
         SessionEventPayload::ToolExecutionCompleted { outcome } => {
+            if !outcome.remembered.is_empty() {
+                let memory = Arc::make_mut(&mut state.memory);
+                outcome.remembered.iter().for_each(|it| memory.apply(it));
+            }
             let progress = match outcome.result.clone() {
                 Ok(result) => ToolCallProgress::Succeeded { result },
                 Err(error) => ToolCallProgress::Failed { error },
             };
             set_progress(state, &outcome.call, progress);
+        }
+        SessionEventPayload::QuestionAsked { question } => {
+            let id = question.id.clone();
+            state.open_questions.insert(id, question.clone());
+        }
+        SessionEventPayload::QuestionAnswered { question_id, .. } => {
+            state.open_questions.shift_remove(question_id);
         }
         SessionEventPayload::HookCompleted { run } if answered(&run.status) => {
             state.fired_hook_ids.insert(run.hook_id.clone());
@@ -56,6 +67,7 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             state.live_turn = None;
             state.live_turn_usage = Usage::default();
             state.pending_tool_calls.clear();
+            state.open_questions.clear();
         }
         _ => {}
     }
@@ -262,10 +274,7 @@ mod tests {
                 response_schema: None,
             },
             SessionEventPayload::ToolExecutionCompleted {
-                outcome: ToolExecutionOutcome {
-                    call: call("a"),
-                    result: Ok(ToolResult::Empty),
-                },
+                outcome: ToolExecutionOutcome::new(call("a"), Ok(ToolResult::Empty)),
             },
             SessionEventPayload::TurnCompleted {
                 turn_id,

@@ -17,15 +17,21 @@
 //! | [`limits`] | what they may have at most |
 //! | [`message`] | system, user, assistant and tool messages |
 //! | [`transcript`] | the shared, append-only list of messages |
+//! | [`action`] | what a call would touch, and what a policy says to it |
+//! | [`question`] | what a person is asked, and answers |
+//! | [`memory`] | tasks, and files as the model last saw them |
 //! | [`tool`] | tool specs, calls, results and errors |
 //! | [`response`] | schemas of structured answers |
 //! | [`stream`] | what a model provider emits while it answers |
+//! | [`bounds`] | what a session may use of what its harness has |
 //! | [`session`] | blueprint and folded state of a session |
 //! | [`fold`] | events to state |
 //! | [`prompt`] | prompt segments and the assembled system prompt |
 //! | [`resource`] | skills and plugins as the prompt sees them |
 //! | [`schema`] | the JSON Schema of the event stream |
 
+pub mod action;
+pub mod bounds;
 pub mod capability;
 pub mod content;
 pub mod encoding;
@@ -35,10 +41,12 @@ pub mod hook;
 pub mod ids;
 pub mod limits;
 pub mod media;
+pub mod memory;
 pub mod message;
 pub mod model;
 mod open_enum;
 pub mod prompt;
+pub mod question;
 pub mod resource;
 pub mod response;
 pub mod schema;
@@ -49,6 +57,8 @@ pub mod transcript;
 pub mod turn;
 pub mod usage;
 
+pub use action::{Action, Objection, PolicyVerdict};
+pub use bounds::SessionBounds;
 pub use capability::{MediaLimits, ProviderCapabilities};
 pub use content::ContentPart;
 pub use event::{
@@ -58,17 +68,19 @@ pub use event::{
 pub use hook::{HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary};
 pub use ids::{
     BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId, PromptSegmentId, ProviderName,
-    Revision, SeededIds, SessionId, SkillId, SkillName, SystemIds, ToolAlias, ToolCallId, ToolName,
-    TurnId,
+    QuestionId, Revision, SeededIds, SessionId, SkillId, SkillName, SystemIds, ToolAlias,
+    ToolCallId, ToolName, TurnId,
 };
 pub use jiff::Timestamp;
 pub use media::{MediaFormat, MediaProblem};
+pub use memory::{MemoryChange, SessionMemory, Task, TaskStatus};
 pub use message::{
     AssistantMessage, AssistantPart, Message, OpaquePart, ReplayMeta, StopReason, SystemMessage,
     ToolMessage, UserMessage, UserPart,
 };
 pub use model::{ModelRole, ProviderKind, ReasoningEffort, ResolvedModel};
 pub use prompt::{AssembledPrompt, PromptSegment, PromptSegmentKind};
+pub use question::{Answer, AskedBy, Question, QuestionSubject};
 pub use resource::{PluginManifest, ResourceSnapshot, SkillDef};
 pub use response::{FINAL_TOOL, ResponseSchema};
 pub use session::{

@@ -27,3 +27,11 @@ pub const MANY_IMAGES: usize = 20;
 /// Pixels of each side of an image in a conversation of more than
 /// [`MANY_IMAGES`].
 pub const MANY_IMAGES_SIDE_PIXELS: u32 = 2_000;
+
+/// Files of which a session remembers the content it last saw. The oldest is
+/// forgotten first; an edit of a forgotten file is checked against
+/// `expected_sha256` only.
+pub const FILE_VIEWS: usize = 4_096;
+
+/// Tasks that a session holds.
+pub const TASKS: usize = 500;

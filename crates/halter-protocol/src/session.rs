@@ -1,9 +1,12 @@
 //! What a session is made of: its blueprint, fixed at the start, and its
 //! state, which follows from the log.
 
+use crate::bounds::SessionBounds;
 use crate::encoding::escaped_path;
-use crate::ids::{ModelId, Revision, SessionId, ToolCallId, TurnId};
+use crate::ids::{ModelId, QuestionId, Revision, SessionId, ToolCallId, TurnId};
+use crate::memory::SessionMemory;
 use crate::prompt::PromptSegment;
+use crate::question::Question;
 use crate::response::ResponseSchema;
 use crate::tool::{ToolCall, ToolError, ToolResult};
 use crate::transcript::Transcript;
@@ -14,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What is fixed when a session starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +47,9 @@ pub struct SessionBlueprint {
     /// How many model calls one turn may make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
+    /// What it may use of what its harness has.
+    #[serde(default, skip_serializing_if = "SessionBounds::is_unbounded")]
+    pub bounds: SessionBounds,
 }
 
 /// The environment of a session as found when it started. Never updated: what
@@ -104,9 +111,19 @@ pub struct SessionState {
     /// What ended turns used, by provider and model.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub usage_by_model: IndexMap<String, Usage>,
+    /// Questions that have no answer yet, in the order they were asked.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub open_questions: IndexMap<QuestionId, Question>,
+    /// What the session remembers for its tools.
+    #[serde(default, skip_serializing_if = "is_forgetful")]
+    pub memory: Arc<SessionMemory>,
     /// Hooks that have run to an end, for those that run once.
     #[serde(default)]
     pub fired_hook_ids: BTreeSet<String>,
+}
+
+fn is_forgetful(memory: &Arc<SessionMemory>) -> bool {
+    memory.is_empty()
 }
 
 /// A call between the model's wish and the result the model sees.

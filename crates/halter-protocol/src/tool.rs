@@ -2,6 +2,7 @@
 
 use crate::content::{ContentPart, attachments};
 use crate::ids::{ToolAlias, ToolCallId, ToolName};
+use crate::memory::MemoryChange;
 use crate::model::ProviderKind;
 use crate::open_enum::open_enum;
 use indexmap::IndexMap;
@@ -200,6 +201,20 @@ pub struct ToolExecutionOutcome {
     #[serde(with = "ok_or_error")]
     #[schemars(with = "ok_or_error::Wire")]
     pub result: Result<ToolResult, ToolError>,
+    /// What the session remembers of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remembered: Vec<MemoryChange>,
+}
+
+impl ToolExecutionOutcome {
+    /// How a call ended that leaves nothing to remember.
+    pub fn new(call: ToolCall, result: Result<ToolResult, ToolError>) -> Self {
+        Self {
+            call,
+            result,
+            remembered: Vec::new(),
+        }
+    }
 }
 
 mod ok_or_error {
@@ -275,14 +290,9 @@ mod tests {
             name: "read".into(),
             arguments: json!({"path": "a"}),
         };
-        let fine = ToolExecutionOutcome {
-            call: call.clone(),
-            result: Ok(ToolResult::text("hello")),
-        };
-        let bad = ToolExecutionOutcome {
-            call,
-            result: Err(ToolError::new(ToolErrorCode::PolicyDenied, "no")),
-        };
+        let fine = ToolExecutionOutcome::new(call.clone(), Ok(ToolResult::text("hello")));
+        let denied = ToolError::new(ToolErrorCode::PolicyDenied, "no");
+        let bad = ToolExecutionOutcome::new(call, Err(denied));
         assert_eq!(
             serde_json::to_value(&fine).unwrap()["result"],
             json!({"ok": {"kind": "text", "text": "hello"}})

@@ -1,10 +1,12 @@
 //! How a session starts.
 
-use halter_protocol::{ModelId, SessionId};
+use halter_protocol::{ModelId, SessionBounds, SessionId, ToolName};
+use halter_tools::Tool;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a new session is given. Everything has a default.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct SessionInit {
     /// Its id; a fresh one if none is given.
     pub session_id: Option<SessionId>,
@@ -20,6 +22,25 @@ pub struct SessionInit {
     pub max_turns: Option<u32>,
     /// The registered model of its turns; `default` if none is given.
     pub default_model: Option<ModelId>,
+    /// What it may use of what the harness has.
+    pub bounds: SessionBounds,
+    /// Tools of the harness it does not have.
+    pub removed_tools: Vec<ToolName>,
+    /// Tools of its own.
+    pub own_tools: OwnTools,
+}
+
+/// Tools that one session has besides those of its harness. They are judged
+/// by the same policy. One with the name of a tool of the harness takes its
+/// place.
+#[derive(Clone, Default)]
+pub struct OwnTools(pub Vec<Arc<dyn Tool>>);
+
+impl std::fmt::Debug for OwnTools {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.0.iter().map(|tool| tool.spec().name);
+        f.debug_list().entries(names).finish()
+    }
 }
 
 impl SessionInit {
@@ -34,6 +55,29 @@ impl SessionInit {
     #[must_use]
     pub fn with_default_model(mut self, model: impl Into<ModelId>) -> Self {
         self.default_model = Some(model.into());
+        self
+    }
+
+    /// Narrows what the session may use. A session that asks for more than its
+    /// harness has is refused.
+    #[must_use]
+    pub fn with_bounds(mut self, bounds: SessionBounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    /// Adds a tool of the session's own. Whoever resumes the session gives it
+    /// again.
+    #[must_use]
+    pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.own_tools.0.push(tool);
+        self
+    }
+
+    /// Takes a tool of the harness away.
+    #[must_use]
+    pub fn without_tool(mut self, name: impl Into<ToolName>) -> Self {
+        self.removed_tools.push(name.into());
         self
     }
 

@@ -17,6 +17,8 @@
 //! | [`services`] | what sessions share, all of it replaceable |
 //! | [`limits`] | every bound |
 
+mod ask;
+mod bounds;
 pub mod clock;
 pub mod driver;
 pub mod engine;
@@ -28,11 +30,13 @@ pub mod prompt;
 pub mod runtime;
 pub mod services;
 pub mod session;
+mod toolset;
 
+pub use ask::{Answerer, NobodyToAsk};
 pub use clock::{Clock, SystemClock};
 pub use engine::structured::check_response_schema;
 pub use error::{HalterError, store_failure};
-pub use init::SessionInit;
+pub use init::{OwnTools, SessionInit};
 pub use prompt::{
     EnvironmentProbe, PromptAssembler, PromptContext, PromptSettings, StandardPromptAssembler,
     SystemPromptPreset,
@@ -40,6 +44,7 @@ pub use prompt::{
 pub use runtime::{SessionRuntime, ShutdownReport};
 pub use services::{ResourceCell, Resources, RuntimeServices};
 pub use session::{SessionHandle, SessionStream, TurnStream};
+pub use toolset::Toolset;
 
 /// A session, under the name the facade gives it.
 pub type HalterSession = SessionHandle;

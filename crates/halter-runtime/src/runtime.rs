@@ -4,11 +4,14 @@ use crate::driver::live::Owner;
 use crate::engine::Input;
 use crate::error::{HalterError, store_failure};
 use crate::hub::Hub;
-use crate::init::SessionInit;
+use crate::init::{OwnTools, SessionInit};
 use crate::limits::END_DEADLINE;
 use crate::services::{Resources, RuntimeServices};
 use crate::session::{SessionCore, SessionHandle, shutting_down};
-use halter_protocol::{ModelId, ModelRole, SessionBlueprint, SessionId, Timestamp};
+use crate::toolset::Toolset;
+use halter_protocol::{
+    ModelId, ModelRole, SessionBlueprint, SessionBounds, SessionId, Timestamp, ToolName,
+};
 use halter_session::{PageRequest, SessionLog, SessionPage, StoreError, TraceStart};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -102,14 +105,16 @@ impl SessionRuntime {
     pub async fn new_session(&self, init: SessionInit) -> anyhow::Result<SessionHandle> {
         self.refuse_when_shutting_down()?;
         let resources = self.services.resources.get();
-        let blueprint = self.blueprint(init, &resources).await?;
+        let bounds = self.bounds(&init)?;
+        let tools = Toolset::of_session(&self.services.toolset(), &bounds, &init.own_tools.0);
+        let blueprint = self.blueprint(init, bounds, &tools, &resources).await?;
         let store = self.services.store.clone();
         let log = SessionLog::create(store, blueprint, self.services.durability)
             .await
             .map_err(store_failure)?;
         let hub = self.hub(&log, TraceStart::New);
         let warnings = resources.warnings.clone();
-        let mut owner = Owner::new(log, self.services.clone(), hub.clone(), resources);
+        let mut owner = Owner::new(log, self.services.clone(), hub.clone(), resources, tools);
         let started = owner.settle(Input::Start { warnings }).await;
         started.map_err(store_failure)?;
         Ok(self.register(owner, hub))
@@ -118,6 +123,16 @@ impl SessionRuntime {
     /// Takes up a stored session, or returns the live one. None if there is no
     /// such session.
     pub async fn resume(&self, session_id: &SessionId) -> anyhow::Result<Option<SessionHandle>> {
+        self.resume_with(session_id, OwnTools::default()).await
+    }
+
+    /// Takes up a stored session and gives it tools of its own. A session that
+    /// lives already keeps those it has.
+    pub async fn resume_with(
+        &self,
+        session_id: &SessionId,
+        own_tools: OwnTools,
+    ) -> anyhow::Result<Option<SessionHandle>> {
         self.refuse_when_shutting_down()?;
         if let Some(session) = self.registry.find(session_id) {
             return Ok(Some(session));
@@ -137,7 +152,9 @@ impl SessionRuntime {
         let resources = self.services.resources.get();
         let head_sequence = log.head();
         let hub = self.hub(&log, TraceStart::Resumed { head_sequence });
-        let mut owner = Owner::resumed(log, self.services.clone(), hub.clone(), resources);
+        let bounds = &log.blueprint().bounds;
+        let tools = Toolset::of_session(&self.services.toolset(), bounds, &own_tools.0);
+        let mut owner = Owner::resumed(log, self.services.clone(), hub.clone(), resources, tools);
         owner.settle(Input::Resume).await.map_err(store_failure)?;
         Ok(Some(self.register(owner, hub)))
     }
@@ -215,22 +232,57 @@ impl SessionRuntime {
         ))
     }
 
+    /// The bounds of a new session, as far as they do not depend on its
+    /// directory.
+    fn bounds(&self, init: &SessionInit) -> Result<SessionBounds, HalterError> {
+        let harness = self.services.toolset();
+        let mut bounds = init.bounds.clone();
+        harness.check(&bounds)?;
+        if !init.removed_tools.is_empty() {
+            let all = || harness.tools.names().cloned().collect();
+            let mut tools: Vec<ToolName> = bounds.tools.take().unwrap_or_else(all);
+            tools.retain(|name| !init.removed_tools.contains(name));
+            bounds.tools = Some(tools);
+        }
+        for model in bounds.models.iter().flatten() {
+            self.check_model(model)?;
+        }
+        Ok(bounds)
+    }
+
+    fn check_model(&self, model: &ModelId) -> Result<(), HalterError> {
+        let resolved = self.services.models.resolve(model);
+        resolved
+            .map(drop)
+            .map_err(|error| HalterError::new(error.code(), error.to_string()))
+    }
+
     async fn blueprint(
         &self,
         init: SessionInit,
+        bounds: SessionBounds,
+        tools: &Toolset,
         resources: &Resources,
     ) -> anyhow::Result<SessionBlueprint> {
         let at = self.services.clock.now();
         let working_dir = absolute(&init.working_dir)?;
         check_directory(&working_dir).await?;
+        if !bounds.is_unbounded() {
+            let (services, bounds) = (self.services.clone(), bounds.clone());
+            let directory = working_dir.clone();
+            let check = move || crate::bounds::check(&bounds, &services.policy, &directory);
+            tokio::task::spawn_blocking(check).await??;
+        }
         let default_model = init
             .default_model
             .clone()
             .unwrap_or_else(|| ModelId::from(ModelRole::Default.as_str()));
-        self.services
-            .models
-            .resolve(&default_model)
-            .map_err(|error| HalterError::new(error.code(), error.to_string()))?;
+        self.check_model(&default_model)?;
+        if let Some(models) = &bounds.models
+            && !models.contains(&default_model)
+        {
+            return Err(model_outside(&default_model).into());
+        }
         let system_prompt = self.services.guidance(&init);
         let environment = self.look_around(&working_dir, at).await?;
         Ok(SessionBlueprint {
@@ -244,8 +296,9 @@ impl SessionRuntime {
             system_prompt,
             environment,
             snapshot_revision: resources.snapshot.revision.clone(),
-            tools_revision: Some(self.services.tools_revision()),
+            tools_revision: Some(tools.revision.clone()),
             max_turns: init.max_turns,
+            bounds,
         })
     }
 
@@ -264,6 +317,13 @@ impl SessionRuntime {
         }
         Ok(())
     }
+}
+
+/// The error of a turn or session whose model is not among the session's.
+pub(crate) fn model_outside(model: &ModelId) -> HalterError {
+    let message = format!("the model '{model}' is not among those of this session");
+    HalterError::new("model_not_allowed", message)
+        .with_hint("name a model of the session, or start one that has it")
 }
 
 fn absolute(directory: &Path) -> anyhow::Result<PathBuf> {

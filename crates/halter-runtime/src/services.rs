@@ -1,13 +1,15 @@
 //! What sessions of a runtime share.
 
+use crate::ask::{Answerer, NobodyToAsk};
 use crate::clock::{Clock, SystemClock};
 use crate::init::SessionInit;
 use crate::prompt::{EnvironmentProbe, PromptAssembler, PromptSettings, StandardPromptAssembler};
+use crate::toolset::Toolset;
 use halter_hooks::Hooks;
-use halter_protocol::{IdSource, PromptSegment, ResourceSnapshot, Revision, SystemIds, ToolSpec};
+use halter_protocol::{IdSource, PromptSegment, ResourceSnapshot, SystemIds};
 use halter_providers::ModelRegistry;
-use halter_session::{BlobHash, DurabilityPolicy, SessionStore, TraceRecorder};
-use halter_tools::policy::PolicySettings;
+use halter_session::{DurabilityPolicy, SessionStore, TraceRecorder};
+use halter_tools::policy::{PolicyBinder, PolicySettings, StandardPolicies};
 use halter_tools::{ExecBackend, LocalExec, PathLockMap, ToolRuntime};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,14 +21,19 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 pub struct RuntimeServices {
     /// The models and who serves them.
     pub models: ModelRegistry,
-    /// The tools and how calls reach them.
+    /// The tools of the harness; sessions may have fewer, and some of their
+    /// own.
     pub tools: ToolRuntime,
     /// Where sessions are kept.
     pub store: Arc<dyn SessionStore>,
     /// What "durable" means for them.
     pub durability: DurabilityPolicy,
-    /// What tools may do.
+    /// What tools may do; sessions may narrow it.
     pub policy: PolicySettings,
+    /// Makes what judges and opens doors for a session's tools.
+    pub policies: Arc<dyn PolicyBinder>,
+    /// Who answers when policy or a hook wants a person to decide.
+    pub answerer: Arc<dyn Answerer>,
     /// Files of the harness itself that no tool may touch.
     pub protected_paths: Vec<PathBuf>,
     /// The guidance sessions start from.
@@ -57,8 +64,7 @@ pub struct RuntimeServices {
 /// What is the same for all sessions and made once, with the first of them.
 #[derive(Default)]
 struct Shared {
-    tool_specs: OnceLock<Arc<[ToolSpec]>>,
-    tools_revision: OnceLock<Revision>,
+    toolset: OnceLock<Arc<Toolset>>,
     guidance: OnceLock<Vec<PromptSegment>>,
 }
 
@@ -76,6 +82,8 @@ impl RuntimeServices {
             store,
             durability: DurabilityPolicy::default(),
             policy: PolicySettings::default(),
+            policies: Arc::new(StandardPolicies),
+            answerer: Arc::new(NobodyToAsk),
             protected_paths: Vec::new(),
             prompts: PromptSettings::default(),
             prompt_assembler: Arc::new(StandardPromptAssembler),
@@ -92,19 +100,10 @@ impl RuntimeServices {
         }
     }
 
-    /// The specs of all tools, as models are told of them.
-    pub fn tool_specs(&self) -> Arc<[ToolSpec]> {
-        let specs = || self.tools.specs().into();
-        self.shared.tool_specs.get_or_init(specs).clone()
-    }
-
-    /// Names the tools as models are told of them: equal for equal tools.
-    pub fn tools_revision(&self) -> Revision {
-        let revision = || {
-            let specs = serde_json::to_vec(&*self.tool_specs()).unwrap_or_default();
-            Revision(BlobHash::of(&specs).to_string())
-        };
-        self.shared.tools_revision.get_or_init(revision).clone()
+    /// The tools of sessions that ask for no others.
+    pub fn toolset(&self) -> Arc<Toolset> {
+        let toolset = || Arc::new(Toolset::new(self.tools.clone()));
+        self.shared.toolset.get_or_init(toolset).clone()
     }
 
     /// The guidance of a session.

@@ -5,6 +5,7 @@ use crate::engine::media::check_attachments;
 use crate::engine::structured::check_response_schema;
 use crate::error::{HalterError, store_failure};
 use crate::hub::{Hub, Subscription};
+use crate::init::OwnTools;
 use crate::limits::CATCH_UP_PAGE;
 use crate::runtime::Registry;
 use crate::services::RuntimeServices;
@@ -294,6 +295,13 @@ impl SessionHandle {
             })
             .await?
             .map_err(store_failure)
+    }
+
+    /// Replaces the tools that the session has of its own, from its next turn
+    /// on. If models are told of others than before, a `cache_break` event
+    /// names the new revision.
+    pub fn set_own_tools(&self, tools: OwnTools) -> anyhow::Result<()> {
+        Ok(self.core.send(Command::SetOwnTools { tools })?)
     }
 
     /// All events of the session from its start, then the live ones, shutdown

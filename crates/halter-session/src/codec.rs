@@ -251,14 +251,14 @@ mod tests {
 
     fn completed(result: ToolResult) -> SessionEvent {
         event(SessionEventPayload::ToolExecutionCompleted {
-            outcome: ToolExecutionOutcome {
-                call: ToolCall {
+            outcome: ToolExecutionOutcome::new(
+                ToolCall {
                     id: "call_1".into(),
                     name: "shell".into(),
                     arguments: json!({}),
                 },
-                result: Ok(result),
-            },
+                Ok(result),
+            ),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use halter_protocol::{ToolCapabilities, ToolConcurrency, ToolResult, ToolSpec};
+use halter_protocol::{Action, ToolCapabilities, ToolConcurrency, ToolResult, ToolSpec};
 use halter_providers::Gate;
 use halter_tools::{Tool, ToolContext};
 use serde_json::{Value, json};
@@ -28,6 +28,7 @@ pub struct ScriptedTool {
     behaviour: Behaviour,
     gate: Option<Gate>,
     polling: bool,
+    actions: Vec<Action>,
     calls: Mutex<Vec<Value>>,
 }
 
@@ -46,6 +47,7 @@ impl ScriptedTool {
             behaviour: Box::new(|_, _| Box::pin(async { Ok(ToolResult::text("ok")) })),
             gate: None,
             polling: false,
+            actions: Vec::new(),
             calls: Mutex::default(),
         }
     }
@@ -83,6 +85,12 @@ impl ScriptedTool {
     /// Says that calling it again is how one waits.
     pub fn polling(mut self) -> Self {
         self.polling = true;
+        self
+    }
+
+    /// Says that its calls would do this, too.
+    pub fn touches(mut self, action: Action) -> Self {
+        self.actions.push(action);
         self
     }
 
@@ -163,6 +171,10 @@ impl Tool for ScriptedTool {
             gate.pass().await;
         }
         (self.behaviour)(context, input).await
+    }
+
+    fn actions(&self, _input: &Value) -> Vec<Action> {
+        self.actions.clone()
     }
 
     fn is_polling(&self, _input: &Value) -> bool {

@@ -3,11 +3,13 @@
 use crate::path_locks::PathLockMap;
 use crate::session::ToolSessionStore;
 use halter_policy::ToolPolicy;
+use halter_protocol::limits::FILE_VIEWS;
 use halter_protocol::{
-    ResourceSnapshot, SessionId, ToolCallId, ToolError, ToolErrorCode, ToolName,
+    MemoryChange, ResourceSnapshot, SessionId, SessionMemory, ToolCallId, ToolError, ToolErrorCode,
+    ToolName,
 };
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 /// The surroundings of one call. Cheap to clone.
@@ -21,6 +23,10 @@ pub struct ToolContext {
     pub working_dir: PathBuf,
     /// Exclusive locks on files, shared by all sessions of a harness.
     pub path_locks: Arc<PathLockMap>,
+    /// What the session remembers, as of the start of the call.
+    pub memory: Arc<SessionMemory>,
+    /// What it shall remember of the call.
+    pub remembered: MemoryChanges,
     /// What tools keep between the calls of this session.
     pub tool_sessions: Arc<ToolSessionStore>,
     /// The resources the session runs with.
@@ -45,6 +51,12 @@ impl ToolContext {
         }
     }
 
+    /// Has the session remember something, in its log, with the result of the
+    /// call.
+    pub fn remember(&self, change: MemoryChange) {
+        self.remembered.push(change);
+    }
+
     /// Sends a piece of live output on its way to the consumers of the turn.
     pub fn emit_output(&self, tool_name: &str, chunk: impl Into<String>) {
         self.emit.emit(ToolRuntimeEvent::ToolOutput {
@@ -62,6 +74,26 @@ impl std::fmt::Debug for ToolContext {
             .field("working_dir", &self.working_dir)
             .field("policy", &self.policy)
             .finish_non_exhaustive()
+    }
+}
+
+/// What a session shall remember of a call. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryChanges(Arc<Mutex<Vec<MemoryChange>>>);
+
+impl MemoryChanges {
+    /// Adds a change, at most [`FILE_VIEWS`] in a call: the session would
+    /// forget more at once.
+    pub fn push(&self, change: MemoryChange) {
+        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if changes.len() < FILE_VIEWS {
+            changes.push(change);
+        }
+    }
+
+    /// Takes all changes so far.
+    pub fn take(&self) -> Vec<MemoryChange> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -73,7 +73,7 @@ pub mod typed;
 mod validate;
 
 pub use catalog::{KnownTool, ToolStatus, builtin_tools, known_tools};
-pub use context::{NoopToolEventSink, ToolContext, ToolEventSink, ToolRuntimeEvent};
+pub use context::{MemoryChanges, NoopToolEventSink, ToolContext, ToolEventSink, ToolRuntimeEvent};
 pub use environment::command_environment;
 pub use exec::{ExecBackend, ExecSession, LocalExec};
 pub use halter_policy as policy;

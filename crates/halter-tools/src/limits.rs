@@ -51,11 +51,6 @@ pub const EDIT_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Line numbers that a refused `edit` lists.
 pub const EDIT_LISTED_LINES: usize = 20;
 
-/// Files of which a session remembers the content it last saw. The oldest is
-/// forgotten first; an edit of a forgotten file is checked against
-/// `expected_sha256` only.
-pub const FILE_VIEWS: usize = 4_096;
-
 /// Bytes of each output stream that a `shell` result holds: half from the
 /// start, half from the end.
 pub const SHELL_RESULT_BYTES: usize = 32 * 1024;
@@ -79,9 +74,6 @@ pub const SHELL_ENV_VARS: usize = 64;
 
 /// Processes that `process` lists at most.
 pub const PROCESS_LISTED: usize = 1_000;
-
-/// Tasks that a session holds.
-pub const TASKS: usize = 500;
 
 /// Characters of a task's subject.
 pub const TASK_SUBJECT_CHARS: usize = 500;

@@ -6,7 +6,7 @@ use crate::validate::ArgumentCheck;
 use futures::FutureExt;
 use halter_policy::PolicyError;
 use halter_protocol::{
-    ToolCall, ToolConcurrency, ToolError, ToolErrorCode, ToolName, ToolResult, ToolSpec,
+    Action, ToolCall, ToolConcurrency, ToolError, ToolErrorCode, ToolName, ToolResult, ToolSpec,
 };
 use indexmap::IndexMap;
 use std::any::Any;
@@ -92,13 +92,16 @@ impl ToolRuntime {
     /// An empty list keeps them all.
     #[must_use]
     pub fn clone_filtered(&self, enabled: &[String]) -> Self {
-        let mut filtered = self.clone();
-        if !enabled.is_empty() {
-            filtered
-                .tools
-                .retain(|name, _| enabled.iter().any(|wanted| wanted == name.as_str()));
-        }
-        filtered
+        self.only(|name| enabled.is_empty() || enabled.iter().any(|wanted| wanted == name.as_str()))
+    }
+
+    /// The same registry with only the tools that `keep` wants, in their
+    /// present order.
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(&ToolName) -> bool) -> Self {
+        let mut kept = self.clone();
+        kept.tools.retain(|name, _| keep(name));
+        kept
     }
 
     /// Checks that the call names a tool and that its arguments fit the tool's
@@ -106,6 +109,19 @@ impl ToolRuntime {
     /// expected.
     pub fn validate(&self, call: &ToolCall) -> Result<(), ToolError> {
         self.entry(call)?.check.check(&call.arguments)
+    }
+
+    /// What a call that fits its schema would touch.
+    pub fn actions(&self, call: &ToolCall) -> Result<Vec<Action>, ToolError> {
+        let entry = self.entry(call)?;
+        let mutating = entry.spec.capabilities.mutating;
+        let asked =
+            std::panic::catch_unwind(AssertUnwindSafe(|| entry.tool.actions(&call.arguments)));
+        match asked {
+            Ok(actions) if actions.is_empty() => Ok(vec![Action::Other { mutating }]),
+            Ok(actions) => Ok(actions),
+            Err(panic) => Err(panicked(call, &*panic)),
+        }
     }
 
     /// Runs a call, after [`validate`](Self::validate).
@@ -129,10 +145,7 @@ impl ToolRuntime {
         match run.catch_unwind().await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(error)) => Err(explain(error, token.is_cancelled())),
-            Err(panic) => Err(ToolError::new(
-                ToolErrorCode::Failed,
-                format!("the tool '{}' panicked: {}", call.name, panic_text(&*panic)),
-            )),
+            Err(panic) => Err(panicked(call, &*panic)),
         }
     }
 
@@ -200,6 +213,11 @@ fn told(error: &anyhow::Error) -> String {
         }
     }
     text
+}
+
+fn panicked(call: &ToolCall, panic: &(dyn Any + Send)) -> ToolError {
+    let message = format!("the tool '{}' panicked: {}", call.name, panic_text(panic));
+    ToolError::new(ToolErrorCode::Failed, message)
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {

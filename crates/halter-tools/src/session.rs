@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// State a tool keeps for a session: a shell, a task list, what was read.
+/// State a tool keeps for a live session, such as a shell. What the model must
+/// not forget belongs in [`ToolContext::remember`](crate::ToolContext::remember).
 #[async_trait]
 pub trait ToolSessionState: Send + Sync + 'static {
     /// Ends whatever the state keeps alive. Called once, when the session is

@@ -2,7 +2,7 @@
 
 use crate::context::ToolContext;
 use async_trait::async_trait;
-use halter_protocol::{ToolResult, ToolSpec};
+use halter_protocol::{Action, ToolResult, ToolSpec};
 use serde_json::Value;
 
 /// Something a model can call.
@@ -21,6 +21,13 @@ pub trait Tool: Send + Sync {
     /// Runs one call. `input` fits the schema of [`spec`](Self::spec) when the
     /// call comes through a [`ToolRuntime`](crate::ToolRuntime).
     async fn execute(&self, context: ToolContext, input: Value) -> anyhow::Result<ToolResult>;
+
+    /// What the call would touch, from its input alone. Policy decides on it
+    /// before the call starts. Nothing by default: then it counts as
+    /// [`Action::Other`], mutating if the spec's capabilities say so.
+    fn actions(&self, _input: &Value) -> Vec<Action> {
+        Vec::new()
+    }
 
     /// True if repeating this call is how one waits: the guard against
     /// repeated calls leaves it alone.

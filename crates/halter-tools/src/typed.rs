@@ -4,7 +4,8 @@ use crate::context::ToolContext;
 use crate::tool::Tool;
 use async_trait::async_trait;
 use halter_protocol::{
-    ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolName, ToolResult, ToolSpec,
+    Action, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolName, ToolResult,
+    ToolSpec,
 };
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
@@ -41,6 +42,11 @@ pub trait TypedTool: Send + Sync + 'static {
     /// effects, `cancellable` for one that stops by [`ToolContext::cancel`].
     fn capabilities(&self) -> ToolCapabilities {
         ToolCapabilities::default()
+    }
+
+    /// What the call would touch. See [`Tool::actions`].
+    fn actions(&self, _input: &Value) -> Vec<Action> {
+        Vec::new()
     }
 
     /// True if repeating this call is how one waits.
@@ -80,6 +86,10 @@ impl<T: TypedTool> Tool for Typed<T> {
             )
         })?;
         self.0.run(context, input).await
+    }
+
+    fn actions(&self, input: &Value) -> Vec<Action> {
+        self.0.actions(input)
     }
 
     fn is_polling(&self, input: &Value) -> bool {

@@ -474,6 +474,10 @@ fn policy(config: &HarnessConfig) -> PolicySettings {
         shell_enabled: policy.shell.enabled,
         allowed_shell_commands: policy.shell.allow.clone(),
         shell_timeout_secs: policy.shell.timeout_secs,
+        allowed_hosts: match policy.network.enabled {
+            true => policy.network.allowed_hosts.clone(),
+            false => Vec::new(),
+        },
     }
 }
 

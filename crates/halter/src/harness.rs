@@ -118,7 +118,7 @@ impl Halter {
 
     /// The tools that models are told of.
     pub fn tools(&self) -> Arc<[ToolSpec]> {
-        self.runtime.services().tool_specs()
+        self.runtime.services().toolset().specs.clone()
     }
 
     /// The model of an id: a role such as `default`, or `provider/model`.

@@ -123,6 +123,15 @@ impl FileDoor {
         self.admit(path, Access::Read).map(drop)
     }
 
+    /// Whether the path, as spelled, could be written, without I/O. Opening
+    /// still decides.
+    ///
+    /// # Errors
+    /// The path is outside the write roots, sensitive or protected.
+    pub fn may_write(&self, path: &Path) -> Result<(), PolicyError> {
+        self.admit(path, Access::Write).map(drop)
+    }
+
     /// Checks the path as spelled.
     fn admit(&self, path: &Path, access: Access) -> Result<Spelled, PolicyError> {
         let spelled = Spelled::read(path, &self.working_dir, &self.roots)?;

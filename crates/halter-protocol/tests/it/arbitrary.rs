@@ -1,10 +1,11 @@
 //! Any event, for property tests.
 
 use halter_protocol::{
-    AssistantMessage, AssistantPart, CacheBreakReason, ContentPart, DeltaItem, EnvironmentSnapshot,
-    GitSnapshot, HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary,
-    Message, NotificationItem, OpaquePart, ReplayMeta, ResponseSchema, SessionEvent,
-    SessionEventPayload, StopReason, SystemMessage, Timestamp, ToolCall, ToolError, ToolErrorCode,
+    Action, Answer, AskedBy, AssistantMessage, AssistantPart, CacheBreakReason, ContentPart,
+    DeltaItem, EnvironmentSnapshot, GitSnapshot, HookEntryKind, HookHandlerType, HookRunEntry,
+    HookRunStatus, HookRunSummary, MemoryChange, Message, NotificationItem, Objection, OpaquePart,
+    Question, QuestionSubject, ReplayMeta, ResponseSchema, SessionEvent, SessionEventPayload,
+    StopReason, SystemMessage, Task, TaskStatus, Timestamp, ToolCall, ToolError, ToolErrorCode,
     ToolExecutionOutcome, ToolMessage, ToolResult, TurnError, Usage, UsageBuckets, UserMessage,
 };
 use proptest::collection::vec;
@@ -222,7 +223,73 @@ fn hook_run() -> impl Strategy<Value = HookRunSummary> {
 
 fn outcome() -> impl Strategy<Value = ToolExecutionOutcome> {
     let result = prop_oneof![tool_result().prop_map(Ok), tool_error().prop_map(Err)];
-    (call(), result).prop_map(|(call, result)| ToolExecutionOutcome { call, result })
+    (call(), result, vec(memory_change(), 0..3)).prop_map(|(call, result, remembered)| {
+        ToolExecutionOutcome {
+            call,
+            result,
+            remembered,
+        }
+    })
+}
+
+fn memory_change() -> impl Strategy<Value = MemoryChange> {
+    prop_oneof![
+        (any::<u64>(), text(), of(text()), any::<bool>()).prop_map(
+            |(id, subject, description, done)| MemoryChange::Task {
+                task: Task {
+                    id,
+                    subject,
+                    description,
+                    status: match done {
+                        true => TaskStatus::Completed,
+                        false => TaskStatus::Pending,
+                    },
+                },
+            }
+        ),
+        (text(), text()).prop_map(|(path, sha256)| MemoryChange::FileSeen { path, sha256 }),
+    ]
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        text().prop_map(|command| Action::Run { command }),
+        path().prop_map(|path| Action::Read { path }),
+        path().prop_map(|path| Action::Write { path }),
+        text().prop_map(|host| Action::Reach { host }),
+        Just(Action::Ask),
+        any::<bool>().prop_map(|mutating| Action::Other { mutating }),
+    ]
+}
+
+fn question() -> impl Strategy<Value = Question> {
+    let objection =
+        (text(), text(), of(text()), of(text())).prop_map(|(rule, message, fragment, remedy)| {
+            Objection {
+                rule,
+                message,
+                fragment,
+                remedy,
+            }
+        });
+    (text(), call(), vec(action(), 0..3), text(), objection).prop_map(
+        |(id, call, actions, asked_by, objection)| Question {
+            id: id.into(),
+            subject: QuestionSubject::Approval {
+                call,
+                actions,
+                asked_by: AskedBy::from(asked_by.as_str()),
+                objection,
+            },
+        },
+    )
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        Just(Answer::Allow),
+        text().prop_map(|reason| Answer::Deny { reason }),
+    ]
 }
 
 /// Any payload of a kind this version knows.
@@ -254,6 +321,11 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
             chunk,
         }),
         outcome().prop_map(|outcome| P::ToolExecutionCompleted { outcome }),
+        question().prop_map(|question| P::QuestionAsked { question }),
+        (text(), answer()).prop_map(|(id, answer)| P::QuestionAnswered {
+            question_id: id.into(),
+            answer,
+        }),
         hook_run().prop_map(|run| P::HookStarted { run }),
         hook_run().prop_map(|run| P::HookCompleted { run }),
         (text(), text()).prop_map(|(notification_type, message)| P::Notification {

@@ -63,6 +63,12 @@ pub struct Report {
     pub endings: BTreeMap<String, usize>,
     /// Tools that ran.
     pub tools_run: usize,
+    /// Questions asked.
+    pub questions: usize,
+    /// Questions nobody wanted to know the answer to any more.
+    pub withdrawn: usize,
+    /// Questions that were open when the process crashed.
+    pub lost_questions: usize,
     /// Crashes survived.
     pub crashes: usize,
     /// Best-effort events a slow subscriber missed.
@@ -346,24 +352,50 @@ impl Simulation {
                 let delay = self.dice.below(5);
                 self.schedule_in(delay, What::Outcome(id, Input::CallChecked { id, check }));
             }
+            Effect::Judge { id, call, .. } => {
+                let verdict = Ok(world::judge(&mut self.dice, &call));
+                let delay = self.dice.below(5);
+                self.schedule_in(delay, What::Outcome(id, Input::Judged { id, verdict }));
+            }
+            Effect::Ask { id, question } => {
+                self.check_question(&question)?;
+                self.report.questions += 1;
+                if let Some((delay, answer)) = world::answer_to(&mut self.dice) {
+                    self.schedule_in(delay, What::Outcome(id, Input::Answered { id, answer }));
+                }
+            }
             Effect::RunTool { id, call } => {
                 self.check_tool_start(&call)?;
                 self.report.tools_run += 1;
                 let tool = world::tool_named(call.name.as_str());
                 self.running.insert(id, tool);
                 if let Some((delay, result)) = world::tool_run(&mut self.dice, tool) {
-                    let input = Input::ToolFinished { id, result };
+                    let remembered = world::remembered(&mut self.dice);
+                    let input = Input::ToolFinished {
+                        id,
+                        result,
+                        remembered,
+                    };
                     self.schedule_in(delay, What::Outcome(id, input));
                 }
             }
             Effect::CancelTool { id } => {
-                if self.running.get(&id) != Some(&"stubborn") {
-                    let result = Err(world::cancelled());
-                    let delay = self.dice.below(100);
-                    self.schedule_in(delay, What::Outcome(id, Input::ToolFinished { id, result }));
+                if self.running.get(&id) == Some(&"stubborn") {
+                    return Err(self.violation("only what can be cancelled is told to stop"));
                 }
+                let input = Input::ToolFinished {
+                    id,
+                    result: Err(world::cancelled()),
+                    remembered: Vec::new(),
+                };
+                let delay = self.dice.below(100);
+                self.schedule_in(delay, What::Outcome(id, input));
             }
             Effect::CancelModel { id } | Effect::AbandonTool { id } => {
+                self.dead.insert(id);
+            }
+            Effect::Withdraw { id } => {
+                self.report.withdrawn += 1;
                 self.dead.insert(id);
             }
             // Hooks that were cancelled report their end all the same.
@@ -461,6 +493,7 @@ impl Simulation {
         self.lost.extend(submitted_before);
         let state = halter_protocol::fold::fold_events(self.log.iter().map(|e| &e.payload));
         let facts = world::facts(&mut self.dice);
+        self.report.lost_questions += state.open_questions.len();
         let recording = Recording::start(&facts, &state);
         self.recorded.push((recording, Vec::new()));
         self.engine = Engine::with_state(facts, state);

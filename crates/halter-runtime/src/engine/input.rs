@@ -2,10 +2,10 @@
 
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
-    CacheBreakReason, EnvironmentSnapshot, HookRunSummary, ModelId, NotificationItem, PendingEvent,
-    ProviderError, ReplayMeta, ResponseSchema, Revision, SessionBlueprint, SessionEventPayload,
-    StreamEvent, ToolCall, ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId,
-    UserMessage,
+    Action, Answer, CacheBreakReason, EnvironmentSnapshot, HookRunSummary, MemoryChange, ModelId,
+    NotificationItem, PendingEvent, PolicyVerdict, ProviderError, Question, ReplayMeta,
+    ResponseSchema, Revision, SessionBlueprint, SessionEventPayload, StreamEvent, ToolCall,
+    ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -93,12 +93,28 @@ pub enum Input {
         /// What the tool says of the call, or why the call cannot be made.
         check: Result<CallFacts, ToolError>,
     },
+    /// The answer to [`Effect::Judge`].
+    Judged {
+        /// The effect.
+        id: EffectId,
+        /// What the policy says, or why it cannot say anything.
+        verdict: Result<PolicyVerdict, ToolError>,
+    },
+    /// The answer to [`Effect::Ask`].
+    Answered {
+        /// The effect.
+        id: EffectId,
+        /// What the person decided.
+        answer: Answer,
+    },
     /// A tool returned.
     ToolFinished {
         /// The effect.
         id: EffectId,
         /// What it returned.
         result: Result<ToolResult, ToolError>,
+        /// What the session shall remember of it.
+        remembered: Vec<MemoryChange>,
     },
     /// A hook started or ended.
     HookProgress {
@@ -145,6 +161,8 @@ pub struct Preparation {
     pub snapshot_revision: Option<Revision>,
     /// The tools in force, if they are others than before.
     pub tools_revision: Option<Revision>,
+    /// Their specs, then.
+    pub tools: Option<Arc<[ToolSpec]>>,
     /// The events that hooks listen to, if the hooks were replaced.
     pub hooked: Option<BTreeSet<HookEventName>>,
     /// Things the user should know.
@@ -156,6 +174,8 @@ pub struct Preparation {
 /// What a tool says of a call before it runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallFacts {
+    /// What it would touch.
+    pub actions: Vec<Action>,
     /// Repeating this very call is how one waits.
     pub polling: bool,
 }
@@ -196,6 +216,27 @@ pub enum Effect {
         id: EffectId,
         /// The call.
         call: ToolCall,
+    },
+    /// Ask the policy about a call that fits its schema and no hook objects to.
+    Judge {
+        /// Names the effect.
+        id: EffectId,
+        /// The call.
+        call: ToolCall,
+        /// What it would touch.
+        actions: Vec<Action>,
+    },
+    /// Ask a person; the question is committed.
+    Ask {
+        /// Names the effect.
+        id: EffectId,
+        /// The question.
+        question: Question,
+    },
+    /// Nobody wants to know the answer any more.
+    Withdraw {
+        /// The effect to stop.
+        id: EffectId,
     },
     /// Run a tool; its start is committed.
     RunTool {

@@ -34,9 +34,9 @@ pub use traits::ToolTraits;
 use crate::limits::QUEUED_TURNS;
 use halter_hooks::{HookEventName, HookPoint, HookVerdict, SessionStartSource};
 use halter_protocol::{
-    Message, MessageId, ModelId, NotificationItem, PendingEvent, ReplayMeta, ResponseSchema,
-    SeededIds, SessionEventPayload, SessionState, SystemMessage, Timestamp, ToolCallId, Turn,
-    TurnError, TurnId, fold,
+    Message, MessageId, ModelId, NotificationItem, PendingEvent, QuestionId, ReplayMeta,
+    ResponseSchema, SeededIds, SessionEventPayload, SessionState, SystemMessage, Timestamp,
+    ToolCallId, Turn, TurnError, TurnId, fold,
 };
 use halter_session::Durability;
 use media::MediaLedger;
@@ -106,6 +106,7 @@ struct Batch {
 #[derive(Debug)]
 enum Then {
     RunTool(ToolCallId),
+    Ask(QuestionId),
     CallModel,
     TurnOver(TurnId),
     Closed,
@@ -229,7 +230,13 @@ impl Engine {
             Input::Model { id, event } => self.model_said(id, event),
             Input::ModelEnded { id, error } => self.model_ended(id, error),
             Input::CallChecked { id, check } => self.call_checked(id, check),
-            Input::ToolFinished { id, result } => self.tool_finished(id, result),
+            Input::Judged { id, verdict } => self.judged(id, verdict),
+            Input::Answered { id, answer } => self.answered(id, answer),
+            Input::ToolFinished {
+                id,
+                result,
+                remembered,
+            } => self.tool_finished(id, result, remembered),
             Input::HookProgress { run, ended } => self.record(if ended {
                 SessionEventPayload::HookCompleted { run }
             } else {
@@ -265,6 +272,11 @@ impl Engine {
     /// Adds an event to the batch of this input.
     fn record(&mut self, payload: SessionEventPayload) {
         self.batch.durable |= needs_durability(&payload);
+        self.record_buffered(payload);
+    }
+
+    /// Adds an event from which nothing follows that must survive a crash.
+    fn record_buffered(&mut self, payload: SessionEventPayload) {
         self.batch.payloads.push(payload);
     }
 
@@ -332,6 +344,7 @@ impl Engine {
         for then in append.then {
             match then {
                 Then::RunTool(call_id) => self.run_tool(&call_id),
+                Then::Ask(question_id) => self.ask(&question_id),
                 Then::CallModel => self.call_model_if_due(),
                 Then::TurnOver(turn_id) => self.turn_over(turn_id, None),
                 Then::Closed => {
@@ -508,8 +521,8 @@ impl Engine {
     }
 }
 
-/// Whether an event must survive a crash before anything follows from it. A
-/// call that only reads, and the runs of hooks, may share the next commit.
+/// Whether an event must survive a crash before anything follows from it. The
+/// runs of hooks and warnings may share the next commit.
 fn needs_durability(payload: &SessionEventPayload) -> bool {
     !matches!(
         payload,

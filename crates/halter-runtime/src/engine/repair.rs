@@ -8,8 +8,8 @@ use super::Engine;
 use super::step::tool_message;
 use halter_hooks::SessionStartSource;
 use halter_protocol::{
-    Message, PendingToolCall, ReplayMeta, SessionEventPayload, ToolCallProgress, ToolError,
-    ToolErrorCode, ToolExecutionOutcome, TurnError,
+    Answer, Message, PendingToolCall, QuestionId, ReplayMeta, SessionEventPayload,
+    ToolCallProgress, ToolError, ToolErrorCode, ToolExecutionOutcome, TurnError,
 };
 use std::collections::HashSet;
 
@@ -70,6 +70,15 @@ impl Engine {
         for call in pending {
             self.repair_call(call, interruption);
         }
+        let open: Vec<QuestionId> = self.state.open_questions.keys().cloned().collect();
+        for question_id in open {
+            self.record(SessionEventPayload::QuestionAnswered {
+                question_id,
+                answer: Answer::Deny {
+                    reason: format!("{} before it was answered", interruption.cause()),
+                },
+            });
+        }
         if let Some(turn_id) = self.state.live_turn.clone() {
             self.record(SessionEventPayload::TurnFailed {
                 turn_id,
@@ -109,10 +118,7 @@ impl Engine {
             _ => (Err(outcome_unknown(interruption)), false),
         };
         if !known {
-            let outcome = ToolExecutionOutcome {
-                call: pending.call.clone(),
-                result: result.clone(),
-            };
+            let outcome = ToolExecutionOutcome::new(pending.call.clone(), result.clone());
             self.record(SessionEventPayload::ToolExecutionCompleted { outcome });
         }
         let message = tool_message(self.mint_message(), self.at, pending.call, result);

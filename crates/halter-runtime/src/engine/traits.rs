@@ -34,6 +34,19 @@ impl ToolTraits {
         })
     }
 
+    /// True if two calls may run at the same time: neither is exclusive, and
+    /// what only reads does not run beside what changes something.
+    pub fn runs_beside(&self, other: &Self) -> bool {
+        use ToolConcurrency::{Exclusive, ReadOnly};
+        let disturbs = |reader: &Self, changer: &Self| {
+            reader.concurrency == ReadOnly && changer.capabilities.mutating
+        };
+        self.concurrency != Exclusive
+            && other.concurrency != Exclusive
+            && !disturbs(self, other)
+            && !disturbs(other, self)
+    }
+
     /// True if the call may start before the assistant message is committed.
     pub fn may_start_early(&self) -> bool {
         !self.capabilities.mutating && self.concurrency != ToolConcurrency::Exclusive

@@ -160,12 +160,15 @@ impl Engine {
             Ok(preparation) => preparation,
             Err(error) => return self.finish_turn(Ending::failed(error)),
         };
-        let agreed = self.agree_on_answer();
-        if let Err(error) = agreed.and_then(|()| self.admit_attachments()) {
-            return self.finish_turn(Ending::failed(error));
+        if let Some(tools) = preparation.tools {
+            self.facts.tools = tools;
         }
         if let Some(hooked) = preparation.hooked {
             self.facts.hooked = hooked;
+        }
+        let agreed = self.agree_on_answer();
+        if let Err(error) = agreed.and_then(|()| self.admit_attachments()) {
+            return self.finish_turn(Ending::failed(error));
         }
         for message in preparation.warnings {
             self.record(SessionEventPayload::Warning { message });
@@ -314,7 +317,7 @@ impl Engine {
                 Some(reason) => self.finish_turn(hook_stopped(&reason)),
                 None => self.prompt_hooks_or_messages(),
             },
-            At::Prompt => match (verdict.objection(), verdict.stop) {
+            At::Prompt => match (prompt_objection(&verdict), verdict.stop) {
                 (Some(reason), _) => {
                     let message = format!("a hook blocked the prompt: {reason}");
                     self.finish_turn(Ending::failed(TurnError::new("hook_blocked", message)));
@@ -549,6 +552,15 @@ impl Engine {
         if let Some(turn) = &mut self.turn {
             turn.phase = phase;
         }
+    }
+}
+
+/// What hooks object to about a prompt. Whoever submitted it is not asked about
+/// it: a wish to ask denies.
+fn prompt_objection(verdict: &HookVerdict) -> Option<String> {
+    match verdict.stop {
+        Some(_) => verdict.block.clone(),
+        None => verdict.denial(),
     }
 }
 

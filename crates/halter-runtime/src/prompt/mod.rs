@@ -166,6 +166,7 @@ mod tests {
             snapshot_revision: "r".into(),
             tools_revision: None,
             max_turns: None,
+            bounds: Default::default(),
         }
     }
 

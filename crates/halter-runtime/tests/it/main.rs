@@ -11,11 +11,14 @@
 )]
 
 mod answers;
+mod approvals;
+mod bounds;
 mod cancel;
 mod commit;
 mod faults;
 mod hooks;
 mod media;
+mod memory;
 mod prefix;
 mod quiet;
 mod resume;

@@ -1,6 +1,8 @@
 //! Invariants 1, 4 and 8 under 10,000 random schedules.
 
 use halter_runtime::driver::simulation::{Recording, Report, Schedule, record, run};
+use halter_runtime::engine::Effect;
+use halter_session::Durability;
 use std::collections::BTreeMap;
 
 #[test]
@@ -16,6 +18,9 @@ fn ten_thousand_random_schedules_keep_every_promise() {
         }
         total.events += report.events;
         total.tools_run += report.tools_run;
+        total.questions += report.questions;
+        total.withdrawn += report.withdrawn;
+        total.lost_questions += report.lost_questions;
         total.crashes += report.crashes;
         total.missed += report.missed;
     }
@@ -37,6 +42,7 @@ fn ten_thousand_random_schedules_keep_every_promise() {
     ] {
         assert!(endings.contains_key(how), "no schedule ended as {how}");
     }
+    assert!(total.questions > 1_000 && total.withdrawn > 100 && total.lost_questions > 20);
     assert!(total.tools_run > 10_000 && total.crashes > 1_000 && total.missed > 1_000);
 }
 
@@ -44,6 +50,45 @@ fn ten_thousand_random_schedules_keep_every_promise() {
 fn a_seed_reproduces_its_schedule() {
     let schedule = Schedule::with_seed(42);
     assert_eq!(run(&schedule), run(&schedule));
+}
+
+/// What only reads shares the next commit; what changes something is durable
+/// before it runs.
+#[test]
+fn only_the_start_of_what_changes_something_is_durable() {
+    use halter_protocol::SessionEventPayload::{ToolExecutionStarted, Warning};
+    let reads = ["look", "count"];
+    let (mut buffered, mut durable) = (0, 0);
+    for seed in 0..200 {
+        let recorded = record(&Schedule::with_seed(seed)).unwrap();
+        let effects = recorded.into_iter().flat_map(|it| it.1).flatten();
+        for effect in effects {
+            let Effect::Append {
+                events, durability, ..
+            } = effect
+            else {
+                continue;
+            };
+            let starts = |wanted: bool| {
+                events.iter().any(|event| match &event.payload {
+                    ToolExecutionStarted { call } => reads.contains(&call.name.as_str()) == wanted,
+                    _ => false,
+                })
+            };
+            if starts(false) {
+                assert_eq!(durability, Durability::Durable);
+                durable += 1;
+            } else if starts(true)
+                && events.iter().all(|event| {
+                    matches!(event.payload, ToolExecutionStarted { .. } | Warning { .. })
+                })
+            {
+                assert_eq!(durability, Durability::Buffered);
+                buffered += 1;
+            }
+        }
+    }
+    assert!(buffered > 50 && durable > 50, "{buffered} {durable}");
 }
 
 /// Inputs and effects are data: what was told to an engine can be stored, told

@@ -25,6 +25,7 @@ pub fn blueprint(id: &str) -> SessionBlueprint {
         snapshot_revision: "empty".into(),
         tools_revision: None,
         max_turns: None,
+        bounds: Default::default(),
     }
 }
 
@@ -50,10 +51,7 @@ pub fn turn(number: usize, output: ToolResult) -> Vec<SessionEventPayload> {
         assistant(&call),
         SessionEventPayload::ToolExecutionStarted { call: call.clone() },
         SessionEventPayload::ToolExecutionCompleted {
-            outcome: ToolExecutionOutcome {
-                call: call.clone(),
-                result: Ok(output.clone()),
-            },
+            outcome: ToolExecutionOutcome::new(call.clone(), Ok(output.clone())),
         },
         SessionEventPayload::MessageItem {
             message: Arc::new(Message::Tool(ToolMessage {

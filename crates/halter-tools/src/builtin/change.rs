@@ -1,6 +1,6 @@
 //! Changing one file: what `write` and `edit` have in common.
 
-use super::file_views::{FileViews, file_views};
+use super::file_views::{file_seen, last_seen};
 use super::support::{blocking, shown, spelled};
 use crate::context::{ToolContext, cancelled};
 use crate::limits::WRITE_BYTES;
@@ -21,7 +21,7 @@ pub(super) struct FileChange {
     /// The hash of the content this session last saw.
     pub(super) seen: Option<String>,
     pub(super) ticket: WriteTicket,
-    views: Arc<FileViews>,
+    context: ToolContext,
 }
 
 impl FileChange {
@@ -35,7 +35,7 @@ impl FileChange {
         let resolved = self.ticket.resolved().to_owned();
         let written = self.ticket.commit(content.as_bytes(), precondition)?;
         let sha256 = sha256_hex(content.as_bytes());
-        self.views.record(&resolved, &sha256);
+        self.context.remember(file_seen(&resolved, &sha256));
         Ok((written, sha256))
     }
 }
@@ -47,7 +47,6 @@ pub(super) async fn change_file(
     path: &str,
     change: impl FnOnce(FileChange) -> anyhow::Result<Value> + Send + 'static,
 ) -> anyhow::Result<ToolResult> {
-    let views = file_views(&context.tool_sessions)?;
     let target = spelled(path);
     let guard = lock_file(&context, target.clone()).await?;
     blocking(move || {
@@ -56,10 +55,10 @@ pub(super) async fn change_file(
         let ticket = door.prepare_write(&target)?;
         let file = FileChange {
             path: shown(door, ticket.resolved()),
-            seen: views.last(ticket.resolved()),
+            seen: last_seen(&context.memory, ticket.resolved()),
             target,
             ticket,
-            views,
+            context: context.clone(),
         };
         Ok(ToolResult::json(change(file)?))
     })

@@ -3,7 +3,7 @@
 mod find;
 
 use super::change::{FileChange, change_file};
-use super::support::CHANGES;
+use super::support::{CHANGES, path_in};
 use crate::context::ToolContext;
 use crate::limits::EDIT_FILE_BYTES;
 use crate::typed::TypedTool;
@@ -11,7 +11,7 @@ use anyhow::{anyhow, bail};
 use async_trait::async_trait;
 use find::{Text, line_list, nearest_lines};
 use halter_policy::{PolicyError, Precondition, sha256_hex};
-use halter_protocol::{ToolCapabilities, ToolResult};
+use halter_protocol::{Action, ToolCapabilities, ToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -46,6 +46,11 @@ impl TypedTool for EditTool {
 
     fn capabilities(&self) -> ToolCapabilities {
         CHANGES
+    }
+
+    fn actions(&self, input: &Value) -> Vec<Action> {
+        let path = path_in(input, "path").into_iter();
+        path.map(|path| Action::Write { path }).collect()
     }
 
     async fn run(&self, context: ToolContext, input: EditInput) -> anyhow::Result<ToolResult> {

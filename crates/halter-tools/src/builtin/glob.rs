@@ -1,6 +1,6 @@
 //! `glob`: files by name.
 
-use super::support::{LOOKS, blocking, shown, spelled};
+use super::support::{LOOKS, blocking, path_in, shown, spelled};
 use super::walk::{HiddenNames, WalkPlan, Walker, path_glob};
 use crate::context::ToolContext;
 use crate::limits::{GLOB_DEFAULT_RESULTS, GLOB_MAX_RESULTS, PATTERN_CHARS};
@@ -9,7 +9,7 @@ use anyhow::bail;
 use async_trait::async_trait;
 use globset::GlobMatcher;
 use halter_policy::PolicyError;
-use halter_protocol::{Timestamp, ToolCapabilities, ToolConcurrency, ToolResult};
+use halter_protocol::{Action, Timestamp, ToolCapabilities, ToolConcurrency, ToolResult};
 use ignore::DirEntry;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -85,6 +85,11 @@ impl TypedTool for GlobTool {
 
     fn capabilities(&self) -> ToolCapabilities {
         LOOKS
+    }
+
+    fn actions(&self, input: &Value) -> Vec<Action> {
+        let path = [path_in(input, "path").unwrap_or_else(|| ".".into())].into_iter();
+        path.map(|path| Action::Read { path }).collect()
     }
 
     async fn run(&self, context: ToolContext, input: GlobInput) -> anyhow::Result<ToolResult> {

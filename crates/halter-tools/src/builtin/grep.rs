@@ -3,7 +3,7 @@
 mod collect;
 mod filter;
 
-use super::support::{LOOKS, blocking, shown, spelled};
+use super::support::{LOOKS, blocking, path_in, shown, spelled};
 use super::walk::{WalkPlan, Walker};
 use crate::context::{ToolContext, cancelled};
 use crate::limits::{
@@ -18,9 +18,10 @@ use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use halter_policy::{PolicyError, ReadHandle};
-use halter_protocol::{ToolCapabilities, ToolConcurrency, ToolResult};
+use halter_protocol::{Action, ToolCapabilities, ToolConcurrency, ToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
@@ -111,6 +112,11 @@ impl TypedTool for GrepTool {
 
     fn capabilities(&self) -> ToolCapabilities {
         LOOKS
+    }
+
+    fn actions(&self, input: &Value) -> Vec<Action> {
+        let path = [path_in(input, "path").unwrap_or_else(|| ".".into())].into_iter();
+        path.map(|path| Action::Read { path }).collect()
     }
 
     async fn run(&self, context: ToolContext, input: GrepInput) -> anyhow::Result<ToolResult> {

@@ -9,8 +9,8 @@
 mod media;
 
 use self::media::{Media, start_of};
-use super::file_views::file_views;
-use super::support::{LOOKS, blocking, hex, shown, spelled};
+use super::file_views::file_seen;
+use super::support::{LOOKS, blocking, hex, path_in, shown, spelled};
 use crate::context::ToolContext;
 use crate::limits::{BINARY_SNIFF_BYTES, LINE_BYTES, READ_LINES};
 use crate::typed::TypedTool;
@@ -18,7 +18,7 @@ use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
 use halter_policy::PolicyError;
 use halter_protocol::{
-    MediaFormat, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult,
+    Action, MediaFormat, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -82,8 +82,12 @@ impl TypedTool for ReadTool {
         LOOKS
     }
 
+    fn actions(&self, input: &Value) -> Vec<Action> {
+        let path = path_in(input, "path").into_iter();
+        path.map(|path| Action::Read { path }).collect()
+    }
+
     async fn run(&self, context: ToolContext, input: ReadInput) -> anyhow::Result<ToolResult> {
-        let views = file_views(&context.tool_sessions)?;
         blocking(move || {
             let door = context.policy.door();
             let handle = door.open_read(&spelled(&input.path)).map_err(explain)?;
@@ -97,7 +101,7 @@ impl TypedTool for ReadTool {
             };
             let file = handle.into_file();
             let (result, sha256) = look_at(file, path, &input, max_bytes, &stop)?;
-            views.record(&resolved, &sha256);
+            context.remember(file_seen(&resolved, &sha256));
             Ok(result)
         })
         .await

@@ -2,16 +2,17 @@
 
 mod report;
 
-use super::support::{blocking, spelled};
+use super::support::{blocking, path_in, spelled};
 use crate::context::ToolContext;
 use crate::exec::{Environment, ExecCommand};
 use crate::limits::{SHELL_COMMAND_CHARS, SHELL_DEFAULT_TIMEOUT_SECS, SHELL_ENV_VARS};
 use crate::typed::TypedTool;
 use async_trait::async_trait;
 use halter_policy::{PolicyError, ToolPolicy};
-use halter_protocol::{ToolCapabilities, ToolResult};
+use halter_protocol::{Action, ToolCapabilities, ToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,6 +60,15 @@ impl TypedTool for ShellTool {
             cancellable: true,
             long_running: true,
         }
+    }
+
+    fn actions(&self, input: &Value) -> Vec<Action> {
+        let command = input.get("command").and_then(Value::as_str);
+        let run = command.map(|command| Action::Run {
+            command: command.to_owned(),
+        });
+        let look = path_in(input, "cwd").map(|path| Action::Read { path });
+        run.into_iter().chain(look).collect()
     }
 
     async fn run(&self, context: ToolContext, input: ShellInput) -> anyhow::Result<ToolResult> {

@@ -3,6 +3,7 @@
 use halter_policy::FileDoor;
 use halter_protocol::ToolCapabilities;
 use halter_protocol::encoding::{escape_path, unescape_path};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Of a tool that only looks, and stops when it is told to.
@@ -13,11 +14,12 @@ pub(crate) const LOOKS: ToolCapabilities = ToolCapabilities {
     long_running: false,
 };
 
-/// Of a tool that changes something in one quick step.
+/// Of a tool that changes something in one quick step, and stops while it waits
+/// for its turn.
 pub(crate) const CHANGES: ToolCapabilities = ToolCapabilities {
     mutating: true,
     requires_approval: false,
-    cancellable: false,
+    cancellable: true,
     long_running: false,
 };
 
@@ -38,6 +40,11 @@ pub(crate) async fn blocking<T: Send + 'static>(
 /// escaped form, so that form is taken back.
 pub(crate) fn spelled(text: &str) -> PathBuf {
     unescape_path(text).unwrap_or_else(|_| PathBuf::from(text))
+}
+
+/// The path in a field of a call's input, if there is one.
+pub(crate) fn path_in(input: &Value, field: &str) -> Option<PathBuf> {
+    input.get(field)?.as_str().map(spelled)
 }
 
 /// A path as results show it: relative inside the session's directory,

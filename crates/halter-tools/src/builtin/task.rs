@@ -1,20 +1,20 @@
 //! `task`: a list of things to do, kept for the session.
 
 use crate::context::ToolContext;
-use crate::limits::{TASK_DESCRIPTION_CHARS, TASK_SUBJECT_CHARS, TASKS};
-use crate::session::ToolSessionState;
+use crate::limits::{TASK_DESCRIPTION_CHARS, TASK_SUBJECT_CHARS};
 use crate::typed::TypedTool;
 use anyhow::bail;
 use async_trait::async_trait;
-use halter_protocol::ToolResult;
+use halter_protocol::limits::TASKS;
+use halter_protocol::{MemoryChange, Task, TaskStatus, ToolResult};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Keep a list of the steps of your work. Create a task for each step of work
 /// with three or more steps, complete each as soon as it is done, and list them
-/// to see what is left. The list lasts as long as the session is open.
+/// to see what is left. The list lasts as long as the session.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct TaskInput {
     /// `create` needs `subject`, `complete` needs `id`.
@@ -38,27 +38,6 @@ enum TaskAction {
     Complete,
 }
 
-#[derive(Clone, Serialize)]
-struct Task {
-    id: u64,
-    subject: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<String>,
-    status: TaskStatus,
-}
-
-#[derive(Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum TaskStatus {
-    Pending,
-    Completed,
-}
-
-#[derive(Default)]
-pub(crate) struct TaskList(Mutex<Vec<Task>>);
-
-impl ToolSessionState for TaskList {}
-
 pub(crate) struct TaskTool;
 
 #[async_trait]
@@ -67,20 +46,20 @@ impl TypedTool for TaskTool {
     const NAME: &'static str = "task";
 
     async fn run(&self, context: ToolContext, input: TaskInput) -> anyhow::Result<ToolResult> {
-        let list = context
-            .tool_sessions
-            .get_or_insert_with(TaskList::default)?;
-        let mut tasks = list.0.lock().unwrap_or_else(PoisonError::into_inner);
         let value = match input.action {
-            TaskAction::Create => create(&mut tasks, input)?,
-            TaskAction::Complete => complete(&mut tasks, input)?,
-            TaskAction::List => json!({"tasks": *tasks, "summary": summary(&tasks)}),
+            TaskAction::Create => create(&context, input)?,
+            TaskAction::Complete => complete(&context, input)?,
+            TaskAction::List => {
+                let tasks = &context.memory.tasks;
+                json!({"tasks": tasks, "summary": summary(tasks, None)})
+            }
         };
         Ok(ToolResult::json(value))
     }
 }
 
-fn create(tasks: &mut Vec<Task>, input: TaskInput) -> anyhow::Result<Value> {
+fn create(context: &ToolContext, input: TaskInput) -> anyhow::Result<Value> {
+    let tasks = &context.memory.tasks;
     let subject = match input.subject.as_deref().map(str::trim) {
         Some(subject) if !subject.is_empty() => subject.to_owned(),
         _ => bail!("`create` needs `subject`: say in one line what is to be done"),
@@ -94,15 +73,15 @@ fn create(tasks: &mut Vec<Task>, input: TaskInput) -> anyhow::Result<Value> {
         description: input.description,
         status: TaskStatus::Pending,
     };
-    tasks.push(task.clone());
-    Ok(json!({"task": task, "summary": summary(tasks)}))
+    Ok(changed(context, task))
 }
 
-fn complete(tasks: &mut [Task], input: TaskInput) -> anyhow::Result<Value> {
+fn complete(context: &ToolContext, input: TaskInput) -> anyhow::Result<Value> {
+    let tasks = &context.memory.tasks;
     let Some(id) = input.id else {
         bail!("`complete` needs `id`: call `list` to see the ids");
     };
-    let Some(task) = tasks.iter_mut().find(|task| task.id == id) else {
+    let Some(task) = tasks.iter().find(|task| task.id == id) else {
         bail!(
             "there is no task {id}: {}",
             match tasks.len() {
@@ -111,19 +90,34 @@ fn complete(tasks: &mut [Task], input: TaskInput) -> anyhow::Result<Value> {
             }
         );
     };
-    task.status = TaskStatus::Completed;
-    let task = task.clone();
-    Ok(json!({"task": task, "summary": summary(tasks)}))
+    let task = Task {
+        status: TaskStatus::Completed,
+        ..Task::clone(task)
+    };
+    Ok(changed(context, task))
 }
 
-fn summary(tasks: &[Task]) -> Value {
-    let completed = tasks
+/// Hands the task back as it is now, and says so.
+fn changed(context: &ToolContext, task: Task) -> Value {
+    let value = json!({"task": task, "summary": summary(&context.memory.tasks, Some(&task))});
+    context.remember(MemoryChange::Task { task });
+    value
+}
+
+/// Counts the tasks, `changed` as it is now.
+fn summary(tasks: &[Arc<Task>], changed: Option<&Task>) -> Value {
+    let others = tasks
         .iter()
-        .filter(|task| task.status == TaskStatus::Completed)
-        .count();
+        .map(|task| &**task)
+        .filter(|task| changed.is_none_or(|changed| changed.id != task.id));
+    let (mut total, mut completed) = (0, 0);
+    for task in others.chain(changed) {
+        total += 1;
+        completed += usize::from(task.status == TaskStatus::Completed);
+    }
     json!({
-        "total": tasks.len(),
-        "pending": tasks.len() - completed,
+        "total": total,
+        "pending": total - completed,
         "completed": completed,
     })
 }

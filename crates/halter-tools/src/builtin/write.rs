@@ -1,13 +1,13 @@
 //! `write`: a whole file at once.
 
 use super::change::{FileChange, change_file};
-use super::support::{CHANGES, hex};
+use super::support::{CHANGES, hex, path_in};
 use crate::context::ToolContext;
 use crate::typed::TypedTool;
 use anyhow::bail;
 use async_trait::async_trait;
 use halter_policy::{PolicyError, Precondition, ReadHandle};
-use halter_protocol::{ToolCapabilities, ToolResult};
+use halter_protocol::{Action, ToolCapabilities, ToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -34,6 +34,11 @@ impl TypedTool for WriteTool {
 
     fn capabilities(&self) -> ToolCapabilities {
         CHANGES
+    }
+
+    fn actions(&self, input: &Value) -> Vec<Action> {
+        let path = path_in(input, "path").into_iter();
+        path.map(|path| Action::Write { path }).collect()
     }
 
     async fn run(&self, context: ToolContext, input: WriteInput) -> anyhow::Result<ToolResult> {

@@ -1,11 +1,13 @@
 //! A temporary workspace with everything a call needs.
 
-use halter_protocol::{ResourceSnapshot, ToolCall, ToolError, ToolErrorCode, ToolResult};
+use halter_protocol::{
+    ResourceSnapshot, SessionMemory, ToolCall, ToolError, ToolErrorCode, ToolResult,
+};
 use halter_tools::policy::{FileDoor, PolicyError};
 use halter_tools::{
-    ExecBackend, LocalExec, PathLockMap, PolicySettings, ScratchDir, SessionScope, StandardPolicy,
-    ToolContext, ToolEventSink, ToolPolicy, ToolRuntime, ToolRuntimeEvent, ToolSessionStore,
-    builtin_tools,
+    ExecBackend, LocalExec, MemoryChanges, PathLockMap, PolicySettings, ScratchDir, SessionScope,
+    StandardPolicy, ToolContext, ToolEventSink, ToolPolicy, ToolRuntime, ToolRuntimeEvent,
+    ToolSessionStore, builtin_tools,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -26,6 +28,7 @@ pub struct Workspace {
     pub cancel: CancellationToken,
     pub output: Arc<Output>,
     pub shell_timeout_secs: u64,
+    memory: Mutex<Arc<SessionMemory>>,
 }
 
 /// Live output, as a consumer would see it.
@@ -110,6 +113,7 @@ impl Workspace {
             cancel: CancellationToken::new(),
             output: Arc::default(),
             shell_timeout_secs,
+            memory: Mutex::default(),
         }
     }
 
@@ -175,6 +179,8 @@ impl Workspace {
             call_id: "call_test".into(),
             working_dir: self.dir(),
             path_locks: Arc::clone(&self.locks),
+            memory: self.memory.lock().unwrap().clone(),
+            remembered: MemoryChanges::default(),
             tool_sessions: Arc::clone(&self.store),
             snapshot: Arc::new(ResourceSnapshot::empty()),
             cancel: self.cancel.clone(),
@@ -191,7 +197,13 @@ impl Workspace {
             name: tool.into(),
             arguments,
         };
-        self.tools.execute(&call, self.context()).await
+        let context = self.context();
+        let remembered = context.remembered.clone();
+        let result = self.tools.execute(&call, context).await;
+        let mut memory = self.memory.lock().unwrap();
+        let memory = Arc::make_mut(&mut memory);
+        remembered.take().iter().for_each(|it| memory.apply(it));
+        result
     }
 
     /// The same, for a result that is JSON.

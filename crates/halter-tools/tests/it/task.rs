@@ -1,7 +1,7 @@
 //! `task`.
 
 use crate::support::Workspace;
-use halter_tools::limits::TASKS;
+use halter_protocol::limits::TASKS;
 use serde_json::json;
 
 #[tokio::test]

@@ -88,4 +88,5 @@ streams!(
     structured_output,
     resume_with_changes,
     answer_ends,
+    approvals,
 );

@@ -1,15 +1,19 @@
 //! How each effect is carried out.
 
+use super::final_tools::FinalTools;
+use super::toolbox::Surroundings;
 use super::{Append, Owner, Running};
 use crate::engine::{CallFacts, Effect, EffectId, Input, Preparation};
 use crate::prompt::{PromptContext, describe_change};
+use crate::runtime::model_outside;
 use crate::services::{Resources, RuntimeServices};
+use crate::toolset::Toolset;
 use futures::{FutureExt, StreamExt};
 use halter_hooks::{HookDispatch, HookEventName, HookObserver, HookPayload, HookPoint, Hooks};
 use halter_protocol::{
-    AssembledPrompt, CacheBreakReason, HookRunSummary, ModelId, ProviderError, ProviderErrorKind,
-    ReplayMeta, ResponseSchema, SessionBlueprint, ToolCall, ToolError, ToolErrorCode, Transcript,
-    TurnError, TurnId,
+    Action, Answer, AssembledPrompt, CacheBreakReason, HookRunSummary, ModelId, PolicyVerdict,
+    ProviderError, ProviderErrorKind, Question, ReplayMeta, ResponseSchema, SessionBlueprint,
+    ToolCall, ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
 };
 use halter_providers::{Provider, ProviderRequest};
 use std::collections::BTreeSet;
@@ -46,6 +50,11 @@ impl Owner {
                 let check = self.check_call(&call);
                 return Some(Input::CallChecked { id, check });
             }
+            Effect::Judge { id, call, actions } => {
+                let verdict = self.judge(&call, &actions).await;
+                return Some(Input::Judged { id, verdict });
+            }
+            Effect::Ask { id, question } => self.ask(id, question, running),
             Effect::RunHooks {
                 id,
                 point,
@@ -59,7 +68,7 @@ impl Owner {
                 };
                 self.run_hooks(id, at, running);
             }
-            Effect::CancelModel { id } => {
+            Effect::CancelModel { id } | Effect::Withdraw { id } => {
                 if let Some(cancel) = running.cancels.remove(&id) {
                     cancel.cancel();
                 }
@@ -123,6 +132,12 @@ impl Owner {
 
     async fn prepare(&mut self, model: &ModelId) -> Result<Preparation, TurnError> {
         let mut preparation = Preparation::default();
+        let models = self.blueprint.bounds.models.as_ref();
+        if models.is_some_and(|models| !models.contains(model)) {
+            let error = model_outside(model);
+            let told = TurnError::new(error.code(), error.to_string());
+            return Err(told.with_hint(error.hint().unwrap_or_default()));
+        }
         let (resolved, _) = self
             .services
             .models
@@ -139,7 +154,7 @@ impl Owner {
         if preparation.cache_break.is_some() {
             preparation.snapshot_revision = Some(self.resources.snapshot.revision.clone());
         }
-        preparation.tools_revision = self.other_tools.take();
+        self.take_up_tools(&mut preparation);
         let trace_error = self.hub.take_trace_error();
         preparation
             .warnings
@@ -161,6 +176,21 @@ impl Owner {
         if prompt != self.prompt {
             self.prompt = prompt;
             preparation.cache_break = Some(CacheBreakReason::ResourcesReplaced);
+        }
+    }
+
+    /// Takes up tools that were replaced since the last turn.
+    fn take_up_tools(&mut self, preparation: &mut Preparation) {
+        if let Some(own) = self.own_tools.take() {
+            let bounds = &self.blueprint.bounds;
+            let tools = Toolset::of_session(&self.services.toolset(), bounds, &own.0);
+            self.other_tools |= tools.revision != self.tools.revision;
+            self.tools = tools;
+            self.final_tools = FinalTools::default();
+        }
+        if std::mem::take(&mut self.other_tools) {
+            preparation.tools_revision = Some(self.tools.revision.clone());
+            preparation.tools = Some(self.tools.specs.clone());
         }
     }
 
@@ -192,7 +222,7 @@ impl Owner {
                     model: resolved.clone(),
                     prompt: self.prompt.clone(),
                     messages: asked.messages,
-                    tools: self.tools.clone(),
+                    tools: self.tools.specs.clone(),
                     response_schema: asked.response_schema,
                 };
                 if !provider.capabilities().structured_output {
@@ -223,12 +253,45 @@ impl Owner {
     // --- tools -----------------------------------------------------------
 
     fn check_call(&self, call: &ToolCall) -> Result<CallFacts, ToolError> {
-        let tools = &self.services.tools;
+        let tools = &self.tools.tools;
         tools.validate(call)?;
         let tool = tools.get(call.name.as_str());
         Ok(CallFacts {
+            actions: tools.actions(call)?,
             polling: tool.is_some_and(|tool| tool.is_polling(&call.arguments)),
         })
+    }
+
+    async fn judge(
+        &mut self,
+        call: &ToolCall,
+        actions: &[Action],
+    ) -> Result<PolicyVerdict, ToolError> {
+        let policy = self
+            .toolbox
+            .policy(&self.blueprint, &self.resources)
+            .await?;
+        Ok(policy.judge(call, actions))
+    }
+
+    fn ask(&mut self, id: EffectId, question: Question, running: &mut Running) {
+        let cancel = CancellationToken::new();
+        running.cancels.insert(id, cancel.clone());
+        let answerer = self.services.answerer.clone();
+        let session_id = self.blueprint.session_id.clone();
+        let sender = running.outcome_sender.clone();
+        running.tasks.spawn(async move {
+            let answer = AssertUnwindSafe(answerer.answer(&session_id, &question));
+            let answer = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                answer = answer.catch_unwind() => answer,
+            };
+            let answer = answer.unwrap_or_else(|_| Answer::Deny {
+                reason: "whoever was asked panicked".to_owned(),
+            });
+            let _ = sender.send(Input::Answered { id, answer });
+        });
     }
 
     async fn run_tool(
@@ -239,26 +302,38 @@ impl Owner {
     ) -> Option<Input> {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
-        let blueprint = self.blueprint.clone();
+        let surroundings = Surroundings {
+            blueprint: &self.blueprint,
+            resources: &self.resources,
+            memory: self.engine.state().memory.clone(),
+        };
         let context = self
             .toolbox
-            .context(&call, &blueprint, &self.resources, &self.hub, cancel)
+            .context(&call, surroundings, &self.hub, cancel)
             .await;
         let context = match context {
             Ok(context) => context,
             Err(error) => {
-                let result = Err(error);
-                return Some(Input::ToolFinished { id, result });
+                return Some(Input::ToolFinished {
+                    id,
+                    result: Err(error),
+                    remembered: Vec::new(),
+                });
             }
         };
-        let services = self.services.clone();
+        let remembered = context.remembered.clone();
+        let tools = self.tools.clone();
         let sender = running.outcome_sender.clone();
         // A task of its own: a tool that panics takes nothing with it.
-        let tool = tokio::spawn(async move { services.tools.execute(&call, context).await });
+        let tool = tokio::spawn(async move { tools.tools.execute(&call, context).await });
         running.aborts.insert(id, tool.abort_handle());
         running.tasks.spawn(async move {
             let result = tool.await.unwrap_or_else(|error| Err(broken_tool(&error)));
-            let _ = sender.send(Input::ToolFinished { id, result });
+            let _ = sender.send(Input::ToolFinished {
+                id,
+                result,
+                remembered: remembered.take(),
+            });
         });
         None
     }

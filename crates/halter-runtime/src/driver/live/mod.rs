@@ -15,19 +15,20 @@ pub(crate) use toolbox::Toolbox;
 use crate::engine::{Effect, EffectId, Engine, Input, SessionFacts};
 use crate::error::HalterError;
 use crate::hub::Hub;
+use crate::init::OwnTools;
 use crate::limits::{
     MODEL_QUEUE_EVENTS, QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX, WAITING_APPENDS,
 };
 use crate::services::{Resources, RuntimeServices};
 use crate::session::SessionCore;
+use crate::toolset::Toolset;
 use appends::{Append, Appended, Appends};
 use final_tools::FinalTools;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use halter_hooks::SessionHooks;
 use halter_protocol::{
-    AssembledPrompt, NotificationItem, Revision, SessionBlueprint, SessionState, ToolSpec, Turn,
-    TurnId, UserMessage,
+    AssembledPrompt, NotificationItem, SessionBlueprint, SessionState, Turn, TurnId, UserMessage,
 };
 use halter_session::{LogWriter, SessionLog, StoreError};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -56,6 +57,9 @@ pub(crate) enum Command {
         notification: NotificationItem,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
+    SetOwnTools {
+        tools: OwnTools,
+    },
     Shutdown {
         reason: String,
         reply: oneshot::Sender<Result<(), StoreError>>,
@@ -71,7 +75,9 @@ pub(crate) struct Owner {
     hub: Arc<Hub>,
     resources: Arc<Resources>,
     prompt: AssembledPrompt,
-    tools: Arc<[ToolSpec]>,
+    tools: Arc<Toolset>,
+    /// Tools of its own that the session gets with its next turn.
+    own_tools: Option<OwnTools>,
     final_tools: FinalTools,
     hooks: Arc<SessionHooks>,
     toolbox: Toolbox,
@@ -79,9 +85,8 @@ pub(crate) struct Owner {
     /// The prompt is not the one the last process used, and nobody has said so
     /// yet.
     cut: bool,
-    /// The tools, if they are not those the last process had, and nobody has
-    /// said so yet.
-    other_tools: Option<Revision>,
+    /// The tools are not those the last turn had, and nobody has said so yet.
+    other_tools: bool,
 }
 
 /// What only exists while the owner runs.
@@ -130,6 +135,7 @@ impl Running {
     fn forget(&mut self, input: &Input) {
         let (Input::ModelEnded { id, .. }
         | Input::ToolFinished { id, .. }
+        | Input::Answered { id, .. }
         | Input::HooksFinished { id, .. }) = input
         else {
             return;
@@ -165,9 +171,10 @@ impl Owner {
         services: Arc<RuntimeServices>,
         hub: Arc<Hub>,
         resources: Arc<Resources>,
+        tools: Arc<Toolset>,
     ) -> Self {
         let (writer, state) = log.into_parts();
-        Self::with_state(writer, state, services, hub, resources)
+        Self::with_state(writer, state, services, hub, resources, tools)
     }
 
     fn with_state(
@@ -176,11 +183,12 @@ impl Owner {
         services: Arc<RuntimeServices>,
         hub: Arc<Hub>,
         resources: Arc<Resources>,
+        tools: Arc<Toolset>,
     ) -> Self {
         let blueprint = writer.blueprint().clone();
         let facts = SessionFacts {
             blueprint: blueprint.clone(),
-            tools: services.tool_specs(),
+            tools: tools.specs.clone(),
             hooked: effects::hooked_events(&resources.hooks),
             id_seed: id_seed(&services),
         };
@@ -189,7 +197,8 @@ impl Owner {
             engine: Engine::with_state(facts, state),
             blueprint,
             appends: Appends::new(writer),
-            tools: services.tool_specs(),
+            tools,
+            own_tools: None,
             final_tools: FinalTools::default(),
             toolbox: Toolbox::new(&services),
             services,
@@ -199,7 +208,7 @@ impl Owner {
             hooks: Arc::new(SessionHooks::new()),
             shutdown_waiters: Vec::new(),
             cut: false,
-            other_tools: None,
+            other_tools: false,
         }
     }
 
@@ -210,6 +219,7 @@ impl Owner {
         services: Arc<RuntimeServices>,
         hub: Arc<Hub>,
         resources: Arc<Resources>,
+        tools: Arc<Toolset>,
     ) -> Self {
         let (writer, state) = log.into_parts();
         let blueprint = writer.blueprint();
@@ -218,12 +228,11 @@ impl Owner {
         let cut = *known != resources.snapshot.revision;
         let replaced = state.tools_revision.as_ref();
         let known = replaced.or(blueprint.tools_revision.as_ref());
-        let tools = services.tools_revision();
-        let other_tools = known.is_some_and(|known| *known != tools).then_some(tools);
+        let other_tools = known.is_some_and(|known| *known != tools.revision);
         Self {
             cut,
             other_tools,
-            ..Self::with_state(writer, state, services, hub, resources)
+            ..Self::with_state(writer, state, services, hub, resources, tools)
         }
     }
 
@@ -359,6 +368,7 @@ impl Owner {
                 Some(append) => running.append_waiters.push((append, reply)),
                 None => drop(reply.send(Ok(()))),
             },
+            Command::SetOwnTools { tools } => self.own_tools = Some(tools),
             Command::Shutdown { reason, reply } => {
                 self.shutdown_waiters.push(reply);
                 if !self.engine.is_shutting_down() {

@@ -1,14 +1,17 @@
 //! What a session's tools keep and may do, made when the first tool runs.
 
+use crate::bounds::narrowed;
 use crate::hub::Hub;
 use crate::limits::TOOL_OUTPUT_CHUNK_BYTES;
 use crate::services::{Resources, RuntimeServices};
 use halter_protocol::{
-    ResourceSnapshot, Revision, SessionBlueprint, SessionEventPayload, ToolCall, ToolCallId,
-    ToolError, ToolErrorCode,
+    ResourceSnapshot, Revision, SessionBlueprint, SessionEventPayload, SessionMemory, ToolCall,
+    ToolCallId, ToolError, ToolErrorCode,
 };
-use halter_tools::policy::{SessionScope, StandardPolicy, ToolPolicy};
-use halter_tools::{ScratchDir, ToolContext, ToolEventSink, ToolRuntimeEvent, ToolSessionStore};
+use halter_tools::policy::{SessionScope, ToolPolicy};
+use halter_tools::{
+    MemoryChanges, ScratchDir, ToolContext, ToolEventSink, ToolRuntimeEvent, ToolSessionStore,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +23,13 @@ pub(crate) struct Toolbox {
     policy: Option<(Revision, Arc<dyn ToolPolicy>)>,
 }
 
+/// What a call depends on besides the toolbox.
+pub(crate) struct Surroundings<'a> {
+    pub blueprint: &'a SessionBlueprint,
+    pub resources: &'a Resources,
+    pub memory: Arc<SessionMemory>,
+}
+
 impl Toolbox {
     pub fn new(services: &Arc<RuntimeServices>) -> Self {
         Self {
@@ -29,20 +39,24 @@ impl Toolbox {
         }
     }
 
-    /// The surroundings of one call.
+    /// What one call is given.
     pub async fn context(
         &mut self,
         call: &ToolCall,
-        blueprint: &SessionBlueprint,
-        resources: &Resources,
+        surroundings: Surroundings<'_>,
         hub: &Arc<Hub>,
         cancel: CancellationToken,
     ) -> Result<ToolContext, ToolError> {
+        let Surroundings {
+            blueprint,
+            resources,
+            memory,
+        } = surroundings;
+        let policy = self.policy(blueprint, resources).await?;
         let tool_sessions = self.sessions();
-        let policy = self
-            .policy(blueprint, &resources.snapshot, &tool_sessions)
-            .await?;
         Ok(ToolContext {
+            memory,
+            remembered: MemoryChanges::default(),
             session_id: blueprint.session_id.clone(),
             call_id: call.id.clone(),
             working_dir: blueprint.working_dir.clone(),
@@ -80,27 +94,30 @@ impl Toolbox {
     }
 
     /// The policy, bound anew when the skills it may read have changed.
-    async fn policy(
+    pub async fn policy(
         &mut self,
         blueprint: &SessionBlueprint,
-        snapshot: &ResourceSnapshot,
-        sessions: &ToolSessionStore,
+        resources: &Resources,
     ) -> Result<Arc<dyn ToolPolicy>, ToolError> {
+        let snapshot = &resources.snapshot;
         if let Some((revision, policy)) = &self.policy
             && *revision == snapshot.revision
         {
             return Ok(policy.clone());
         }
-        let settings = self.services.policy.clone();
         let scope = SessionScope {
             working_dir: blueprint.working_dir.clone(),
-            scratch_dir: Some(sessions.scratch().path().to_owned()),
+            scratch_dir: Some(self.sessions().scratch().path().to_owned()),
             extra_read_roots: skill_roots(snapshot),
             protected: self.services.protected_paths.clone(),
         };
-        let bound = tokio::task::spawn_blocking(move || StandardPolicy::bind(settings, scope));
-        let policy: Arc<dyn ToolPolicy> = match bound.await {
-            Ok(Ok(policy)) => Arc::new(policy),
+        let (services, bounds) = (self.services.clone(), blueprint.bounds.clone());
+        let bound = tokio::task::spawn_blocking(move || {
+            let settings = narrowed(&services.policy, &bounds, &scope.working_dir);
+            services.policies.bind(settings, scope)
+        });
+        let policy = match bound.await {
+            Ok(Ok(policy)) => policy,
             Ok(Err(error)) => {
                 let code = if error.is_denial() {
                     ToolErrorCode::PolicyDenied

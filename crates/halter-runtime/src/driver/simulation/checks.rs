@@ -2,7 +2,8 @@
 
 use super::Simulation;
 use halter_protocol::{
-    Message, SessionEventPayload, SessionState, ToolCall, ToolCallId, Transcript, TurnId, fold,
+    Answer, Message, Question, QuestionId, QuestionSubject, SessionEventPayload, SessionState,
+    ToolCall, ToolCallId, Transcript, TurnId, fold,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -65,6 +66,52 @@ impl Simulation {
         }
     }
 
+    /// A question is asked once it is committed, one at a time.
+    pub(super) fn check_question(&self, question: &Question) -> Result<(), Violation> {
+        let open = fold::fold_events(self.log.iter().map(|e| &e.payload)).open_questions;
+        match open.keys().eq([&question.id]) {
+            true => Ok(()),
+            false => Err(self.violation("one question is asked at a time, once committed")),
+        }
+    }
+
+    /// Every question has one answer, and a call that was asked about runs only
+    /// if it was allowed.
+    fn check_answers(&self) -> Result<(), Violation> {
+        let mut open: HashMap<&QuestionId, &ToolCallId> = HashMap::new();
+        let mut denied: HashSet<&ToolCallId> = HashSet::new();
+        for event in &self.log {
+            match &event.payload {
+                SessionEventPayload::QuestionAsked { question } => {
+                    let QuestionSubject::Approval { call, .. } = &question.subject else {
+                        continue;
+                    };
+                    denied.insert(&call.id);
+                    open.insert(&question.id, &call.id);
+                }
+                SessionEventPayload::QuestionAnswered {
+                    question_id,
+                    answer,
+                } => {
+                    let Some(call) = open.remove(question_id) else {
+                        return Err(self.violation("a question is answered once"));
+                    };
+                    if *answer == Answer::Allow {
+                        denied.remove(call);
+                    }
+                }
+                SessionEventPayload::ToolExecutionStarted { call } if denied.contains(&call.id) => {
+                    return Err(self.violation("a call runs only if it was allowed"));
+                }
+                _ => {}
+            }
+        }
+        match open.is_empty() {
+            true => Ok(()),
+            false => Err(self.violation("every question is answered")),
+        }
+    }
+
     /// The engine's state is the fold of the log, cheaply compared.
     pub(super) fn check_state(&self) -> Result<(), Violation> {
         let messages = self
@@ -99,6 +146,7 @@ impl Simulation {
         if !self.engine.is_closed() {
             return Err(self.violation("the session shuts down"));
         }
+        self.check_answers()?;
         self.check_turns()
     }
 

@@ -3,12 +3,12 @@
 use super::LONGEST_TOOL_RUN;
 use super::dice::Dice;
 use crate::engine::{CallFacts, EffectId, Input, SessionFacts};
-use halter_hooks::{HookEventName, HookPoint, HookVerdict};
+use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
 use halter_protocol::{
-    ContentPart, FINAL_TOOL, HookHandlerType, HookRunStatus, HookRunSummary, ProviderError,
-    ProviderErrorKind, SessionBlueprint, StopReason, StreamEvent, Timestamp, ToolCall,
-    ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult, ToolSpec, Usage,
-    UsageBuckets,
+    Action, Answer, ContentPart, FINAL_TOOL, HookHandlerType, HookRunStatus, HookRunSummary,
+    MemoryChange, Objection, PolicyVerdict, ProviderError, ProviderErrorKind, SessionBlueprint,
+    StopReason, StreamEvent, Timestamp, ToolCall, ToolCapabilities, ToolConcurrency, ToolError,
+    ToolErrorCode, ToolResult, ToolSpec, Usage, UsageBuckets,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -39,6 +39,7 @@ pub(super) fn facts(dice: &mut Dice) -> SessionFacts {
         snapshot_revision: "sim".into(),
         tools_revision: None,
         max_turns: dice.chance(50).then(|| 1 + dice.below(6) as u32),
+        bounds: Default::default(),
     };
     SessionFacts {
         blueprint: Arc::new(blueprint),
@@ -80,8 +81,45 @@ pub(super) fn check(call: &ToolCall) -> Result<CallFacts, ToolError> {
         return Err(ToolError::new(ToolErrorCode::InvalidArguments, "bad"));
     }
     Ok(CallFacts {
+        actions: vec![Action::Other { mutating: true }],
         polling: call.name.as_str() == "count",
     })
+}
+
+/// What the policy says to a call.
+pub(super) fn judge(dice: &mut Dice, call: &ToolCall) -> PolicyVerdict {
+    let objection = || Objection::new("sim", format!("{} is risky", call.name));
+    match dice.below(20) {
+        0 => PolicyVerdict::Deny(objection()),
+        1 | 2 => PolicyVerdict::Ask(objection()),
+        _ => PolicyVerdict::Allow,
+    }
+}
+
+/// When a person answers, and what; none for one who never does.
+pub(super) fn answer_to(dice: &mut Dice) -> Option<(u64, Answer)> {
+    let delay = match dice.below(10) {
+        0 => return None,
+        1 => dice.below(1_000_000),
+        _ => dice.below(300),
+    };
+    let answer = if dice.chance(60) {
+        Answer::Allow
+    } else {
+        Answer::Deny {
+            reason: "it was denied".to_owned(),
+        }
+    };
+    Some((delay, answer))
+}
+
+/// What a tool wants remembered.
+pub(super) fn remembered(dice: &mut Dice) -> Vec<MemoryChange> {
+    let change = |number| MemoryChange::FileSeen {
+        path: format!("/{number}"),
+        sha256: "hash".to_owned(),
+    };
+    (0..dice.below(2)).map(change).collect()
 }
 
 /// What a model is like for the length of a schedule.
@@ -286,6 +324,9 @@ pub(super) fn hooks(dice: &mut Dice, id: EffectId, point: &HookPoint, at: Timest
     let mut verdict = HookVerdict::default();
     verdict.block = dice.chance(15).then(|| "blocked".to_owned());
     verdict.stop = dice.chance(4).then(|| "stopped".to_owned());
+    if dice.chance(10) {
+        verdict.permission = PermissionDecision::Ask;
+    }
     verdict.updated_input = dice.chance(10).then(|| json!({"n": 9}));
     verdict.updated_output = dice.chance(10).then(|| json!("rewritten"));
     verdict.system_messages = (0..dice.below(2)).map(|_| "a hint".to_owned()).collect();

@@ -39,11 +39,19 @@ impl Engine {
         match &slot.stage {
             Stage::Done(_) => false,
             Stage::Running { id, .. } => {
-                let id = *id;
-                self.effects.push(Effect::CancelTool { id });
+                let (id, cancellable) = (*id, slot.traits.capabilities.cancellable);
+                if cancellable {
+                    self.effects.push(Effect::CancelTool { id });
+                }
                 true
             }
-            Stage::Waiting | Stage::Checking { .. } | Stage::Starting => {
+            Stage::Asking { question, progress } => {
+                let (question_id, progress) = (question.id.clone(), *progress);
+                self.withdraw(question_id, progress);
+                self.settle_call(index, Err(not_run()));
+                false
+            }
+            Stage::Waiting | Stage::Checking { .. } | Stage::Judging(_) | Stage::Starting => {
                 self.settle_call(index, Err(not_run()));
                 false
             }
@@ -76,10 +84,13 @@ impl Engine {
                     id: running,
                     deadline,
                     overdue,
-                } if *deadline == Some(id) => Some((*running, deadline, overdue)),
+                } if *deadline == Some(id) => {
+                    let cancellable = slot.traits.capabilities.cancellable;
+                    Some((*running, deadline, overdue, cancellable))
+                }
                 _ => None,
             });
-        let Some((running, deadline, was_overdue)) = overdue else {
+        let Some((running, deadline, was_overdue, cancellable)) = overdue else {
             return;
         };
         if *was_overdue {
@@ -88,7 +99,9 @@ impl Engine {
         }
         *was_overdue = true;
         let timer = self.arm_timer(CANCEL_GRACE);
-        self.effects.push(Effect::CancelTool { id: running });
+        if cancellable {
+            self.effects.push(Effect::CancelTool { id: running });
+        }
         if let Some(step) = self.step() {
             for slot in &mut step.calls {
                 if let Stage::Running { id, deadline, .. } = &mut slot.stage

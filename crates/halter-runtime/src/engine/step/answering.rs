@@ -61,7 +61,10 @@ impl Engine {
                 },
                 malformed: malformed_arguments,
                 traits: traits.unwrap_or(ToolTraits::UNKNOWN),
+                actions: Vec::new(),
                 polling: false,
+                hook_asks: None,
+                remembered: Vec::new(),
                 stage: Stage::Waiting,
             });
         }
@@ -95,6 +98,7 @@ impl Engine {
             return self.abort_step(ending);
         }
         if has_calls {
+            self.open_question();
             self.start_calls();
             return self.finish_step_if_settled();
         }

@@ -9,8 +9,8 @@ use crate::limits::{TOOL_CALLS_PER_ANSWER, TOOL_DEADLINE};
 use halter_hooks::payload::tool_result;
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
-    Message, MessageId, SessionEventPayload, Timestamp, ToolCall, ToolCallId, ToolError,
-    ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError,
+    MemoryChange, Message, MessageId, Objection, SessionEventPayload, Timestamp, ToolCall,
+    ToolCallId, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError,
 };
 
 impl Engine {
@@ -71,22 +71,30 @@ impl Engine {
             Err(error) => self.settle_call(index, Err(error)),
             Ok(facts) => {
                 if let Some(slot) = self.slot(index) {
+                    slot.actions = facts.actions;
                     slot.polling = facts.polling;
                 }
                 if !rewritten && self.has_hooks(HookEventName::PreToolUse) {
                     let id = self.run_hooks(HookPoint::PreToolUse { call });
                     return self.set_stage(index, Stage::PreHooks(id));
                 }
-                self.commit_start(index, call);
+                self.judge_call(index);
             }
         }
         self.finish_step_if_settled();
     }
 
-    fn commit_start(&mut self, index: usize, call: ToolCall) {
-        self.set_stage(index, Stage::Starting);
+    pub(super) fn commit_start(&mut self, index: usize) {
+        let Some(slot) = self.slot(index) else { return };
+        slot.stage = Stage::Starting;
+        let (call, mutating) = (slot.call.clone(), slot.traits.capabilities.mutating);
         self.after_commit(Then::RunTool(call.id.clone()));
-        self.record(SessionEventPayload::ToolExecutionStarted { call });
+        let started = SessionEventPayload::ToolExecutionStarted { call };
+        // What only reads may share the next commit.
+        match mutating {
+            true => self.record(started),
+            false => self.record_buffered(started),
+        }
     }
 
     /// A call's start is committed: run it, unless it was cancelled meanwhile.
@@ -118,6 +126,7 @@ impl Engine {
         &mut self,
         id: EffectId,
         result: Result<ToolResult, ToolError>,
+        remembered: Vec<MemoryChange>,
     ) {
         let found = self.step().and_then(|step| {
             let failing = step.is_failing();
@@ -136,6 +145,9 @@ impl Engine {
         let Some((index, call, overdue, failing)) = found else {
             return;
         };
+        if let Some(slot) = self.slot(index) {
+            slot.remembered = remembered;
+        }
         let result = match result {
             Err(_) if overdue => Err(overdue_error(&call)),
             other => other,
@@ -175,6 +187,7 @@ impl Engine {
     }
 
     fn pre_hooks_finished(&mut self, index: usize, verdict: HookVerdict) {
+        let asks = verdict.asks();
         let blocked = verdict.objection().or_else(|| verdict.stop.clone());
         if let Some(reason) = blocked {
             let message = format!("a hook blocked this call: {reason}");
@@ -188,16 +201,17 @@ impl Engine {
             return;
         }
         let Some(slot) = self.slot(index) else { return };
+        slot.hook_asks = asks.then(|| {
+            let reason = verdict.permission_reason.unwrap_or_default();
+            Objection::new("hook_asks", reason)
+        });
         match verdict.updated_input {
             Some(input) => {
                 slot.call.arguments = input;
                 let call = slot.call.clone();
                 self.check_call(index, call, true);
             }
-            None => {
-                let call = slot.call.clone();
-                self.commit_start(index, call);
-            }
+            None => self.judge_call(index),
         }
     }
 
@@ -231,6 +245,7 @@ impl Engine {
         let outcome = ToolExecutionOutcome {
             call: slot.call.clone(),
             result,
+            remembered: std::mem::take(&mut slot.remembered),
         };
         self.record(SessionEventPayload::ToolExecutionCompleted { outcome });
         self.start_calls();

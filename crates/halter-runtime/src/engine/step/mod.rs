@@ -1,12 +1,15 @@
 //! One answer of the model and the tool calls in it.
 //!
-//! A call may start when every exclusive call before it is done, and an
-//! exclusive one when every call before it is. While the model still speaks,
-//! only calls that read and run side by side may start. Results join the
-//! transcript together, in call order, when all calls are done.
+//! A call may start when it may run beside every call before it that is not
+//! done. While the model still speaks, only calls that read and run side by
+//! side may start. Before a call runs, its arguments are checked, hooks and
+//! policy have their say, and a person is asked if one of them wants it.
+//! Results join the transcript together, in call order, when all calls are
+//! done.
 
 mod abort;
 mod answering;
+mod approval;
 mod calls;
 
 pub(super) use calls::tool_message;
@@ -16,7 +19,7 @@ use super::traits::ToolTraits;
 use super::turn::Ending;
 use super::{Effect, EffectId, Engine};
 use crate::limits::PARALLEL_TOOL_CALLS;
-use halter_protocol::{ToolCall, ToolConcurrency, ToolError, ToolResult};
+use halter_protocol::{Action, MemoryChange, Objection, Question, ToolCall, ToolError, ToolResult};
 
 /// An answer being streamed and worked off.
 #[derive(Debug)]
@@ -36,8 +39,14 @@ struct CallSlot {
     call: ToolCall,
     malformed: Option<String>,
     traits: ToolTraits,
+    /// What its tool says it would touch.
+    actions: Vec<Action>,
     /// Repeating this very call is how one waits.
     polling: bool,
+    /// Why a hook wants a person to decide.
+    hook_asks: Option<Objection>,
+    /// What the session shall remember of it.
+    remembered: Vec<MemoryChange>,
     stage: Stage,
 }
 
@@ -51,6 +60,13 @@ enum Stage {
         rewritten: bool,
     },
     PreHooks(EffectId),
+    /// The policy decides.
+    Judging(EffectId),
+    /// A person decides.
+    Asking {
+        question: Box<Question>,
+        progress: AskProgress,
+    },
     /// Its start is being committed.
     Starting,
     Running {
@@ -63,6 +79,16 @@ enum Stage {
         result: Result<ToolResult, ToolError>,
     },
     Done(Result<ToolResult, ToolError>),
+}
+
+/// How far a question has come. One is open at a time, in call order, and
+/// none while the model still speaks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum AskProgress {
+    Waiting,
+    /// It is being committed.
+    Recorded,
+    Open(EffectId),
 }
 
 impl Step {
@@ -89,6 +115,10 @@ impl Step {
                 Some(Effect::CancelHooks { id: *id })
             }
             Stage::Running { id, .. } => Some(Effect::AbandonTool { id: *id }),
+            Stage::Asking {
+                progress: AskProgress::Open(id),
+                ..
+            } => Some(Effect::Withdraw { id: *id }),
             _ => None,
         });
         stream.into_iter().chain(calls).collect()
@@ -108,34 +138,21 @@ impl Step {
         if self.is_failing() || self.running() >= PARALLEL_TOOL_CALLS {
             return None;
         }
-        let (mut all_done, mut exclusive_done) = (true, true);
-        for (index, slot) in self.calls.iter().enumerate() {
-            let clear = if slot.is_exclusive() {
-                all_done
-            } else {
-                exclusive_done
-            };
-            let early = self.stream.is_some();
-            if matches!(slot.stage, Stage::Waiting)
-                && clear
+        let early = self.stream.is_some();
+        let may_start = |(index, slot): &(usize, &CallSlot)| {
+            let mut before = self.calls.iter().take(*index);
+            matches!(slot.stage, Stage::Waiting)
                 && (!early || slot.traits.may_start_early())
-            {
-                return Some(index);
-            }
-            all_done &= slot.is_done();
-            exclusive_done &= !slot.is_exclusive() || slot.is_done();
-        }
-        None
+                && before.all(|it| it.is_done() || it.traits.runs_beside(&slot.traits))
+        };
+        let mut calls = self.calls.iter().enumerate();
+        calls.find(may_start).map(|(index, _)| index)
     }
 }
 
 impl CallSlot {
     fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done(_))
-    }
-
-    fn is_exclusive(&self) -> bool {
-        self.traits.concurrency == ToolConcurrency::Exclusive
     }
 }
 
