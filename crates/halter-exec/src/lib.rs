@@ -59,8 +59,8 @@ pub use output::{
 };
 pub use process::{CommandSpec, Process, Stdin};
 pub use sandbox::{
-    FileAccess, FileRule, IsolationLevel, LevelState, LimitKind, LimitMechanism, LimitReport,
-    ResourceLimits, Sandbox, SandboxSpec, isolation_ladder,
+    FileAccess, FileRule, IsolationLevel, LevelState, LimitHits, LimitKind, LimitMechanism,
+    LimitReport, ResourceLimits, Sandbox, SandboxSpec, isolation_ladder,
 };
 pub use shell::{
     Bystanders, CommandEnd, CommandStreams, CommandText, DirectoryIdentity, LocalHost, LocalShell,

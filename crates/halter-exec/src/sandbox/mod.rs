@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 pub use file_rules::{FileAccess, FileRule};
 pub use ladder::{IsolationLevel, LevelState, isolation_ladder};
-pub use resources::{LimitKind, LimitMechanism, LimitReport, ResourceLimits};
+pub use resources::{LimitHits, LimitKind, LimitMechanism, LimitReport, ResourceLimits};
 
 use crate::error::ExecError;
 use crate::launch::LaunchPlan;
@@ -95,6 +95,12 @@ impl Sandbox {
     #[must_use]
     pub fn limits(&self) -> &[LimitReport] {
         self.groups.reports()
+    }
+
+    /// How often the limits were in the way so far.
+    #[must_use]
+    pub fn hits(&self) -> LimitHits {
+        self.groups.hits()
     }
 
     /// The version 2 control group that carries limits: the groups of the

@@ -143,6 +143,17 @@ impl LimitReport {
     }
 }
 
+/// How often the limits of a sandbox were in the way so far, where its groups
+/// count that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitHits {
+    /// Processes that were killed for want of memory.
+    pub memory: u64,
+    /// Processes that could not be started.
+    pub processes: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

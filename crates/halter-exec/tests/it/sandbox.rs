@@ -159,6 +159,48 @@ async fn each_limit_is_reported_with_what_keeps_it() {
 }
 
 #[tokio::test]
+async fn a_sandbox_counts_how_often_its_limits_were_in_the_way() {
+    use crate::launch::{end_of, on_null, sh_plan};
+    let spec = limited(ResourceLimits {
+        memory_bytes: Some(64 * 1024 * 1024),
+        processes: Some(5),
+        ..ResourceLimits::default()
+    });
+    let name = format!("halter-hits-{}", std::process::id());
+    let Ok(sandbox) = Sandbox::establish(spec, &name) else {
+        return println!("skipped: needs limits by groups");
+    };
+    let by_groups = |limit: &halter_exec::LimitReport| limit.mechanism != LimitMechanism::Rlimit;
+    if !sandbox.limits().iter().all(by_groups) {
+        return println!("skipped: needs limits by groups");
+    }
+    let hits = |text: &str| {
+        let mut plan = sh_plan(text);
+        sandbox.confine(&mut plan);
+        let child = on_null(|slots| halter_exec::launch(&plan, slots)).unwrap();
+        end_of(&child);
+        sandbox.hits()
+    };
+    let nothing = hits("true");
+    assert_eq!((nothing.memory, nothing.processes), (0, 0));
+    let memory = hits("head -c 200000000 /dev/zero | tail -n 1");
+    assert!(memory.memory > 0, "{memory:?}");
+    assert_eq!(memory.processes, 0);
+    let processes = hits("for i in 1 2 3 4 5 6 7 8; do sleep 0.2 & done; wait");
+    assert!(processes.processes > 0, "{processes:?}");
+    eventually_removed(&sandbox);
+}
+
+/// What was started in it takes a moment to be gone.
+fn eventually_removed(sandbox: &Sandbox) {
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    while sandbox.remove().is_err() {
+        assert!(std::time::Instant::now() < until, "the sandbox stays");
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
 async fn what_a_sandbox_left_behind_is_swept_with_what_lives_in_it() {
     use crate::launch::{end_of, on_null, sh_plan};
     let spec = limited(ResourceLimits {

@@ -34,7 +34,9 @@ pub enum PoolError {
         id: SessionId,
     },
     /// The session has run as many commands as it may.
-    #[error("session {id} has run {limit} commands, as many as it may; create another one")]
+    #[error(
+        "session {id} has run {limit} commands, as many as it may (TRL_SESSION_MAX_COMMANDS); create another one"
+    )]
     Exhausted {
         /// The session.
         id: SessionId,

@@ -11,7 +11,7 @@ use super::pidfd::PidFd;
 use crate::error::ExecError;
 use crate::launch::{Resource, Rlimit};
 use crate::limits::{KILL_WAIT, POLL_PAUSE};
-use crate::sandbox::{LimitKind, LimitMechanism, LimitReport, ResourceLimits};
+use crate::sandbox::{LimitHits, LimitKind, LimitMechanism, LimitReport, ResourceLimits};
 use crate::sys::Signal;
 
 /// Microseconds of the window in which a share of the CPU is counted.
@@ -188,6 +188,23 @@ impl LimitGroups {
         &self.reports
     }
 
+    pub(crate) fn hits(&self) -> LimitHits {
+        let groups = || self.version2.iter().chain(&self.version1);
+        let count = |files: &[&str], name: &str| {
+            let texts = groups().flat_map(|group| {
+                files
+                    .iter()
+                    .filter_map(|file| fs::read_to_string(group.join(file)).ok())
+            });
+            texts.map(|text| event_count(&text, name)).sum()
+        };
+        LimitHits {
+            // Groups of version 1 count it in the other file.
+            memory: count(&["memory.events", "memory.oom_control"], "oom_kill"),
+            processes: count(&["pids.events"], "max"),
+        }
+    }
+
     pub(crate) fn remove(&self) -> io::Result<()> {
         let mut result = Ok(());
         for group in self.version2.iter().chain(&self.version1) {
@@ -264,6 +281,13 @@ fn enable(parent: &Path, controller: &str) -> io::Result<()> {
 pub(super) fn lists(group: &Path, file: &str, controller: &str) -> io::Result<bool> {
     let text = fs::read_to_string(group.join(file))?;
     Ok(text.split_ascii_whitespace().any(|one| one == controller))
+}
+
+/// The number behind a name in a file of events.
+fn event_count(text: &str, name: &str) -> u64 {
+    let mut pairs = text.lines().filter_map(|line| line.split_once(' '));
+    let found = pairs.find(|(found, _)| *found == name);
+    found.and_then(|(_, count)| count.parse().ok()).unwrap_or(0)
 }
 
 /// Makes the group unless it is there, and sets it up; what was made is taken
@@ -360,6 +384,14 @@ mod tests {
 5:cpu,cpuacct:/a/b
 4:memory:/docker/abc/x
 0::/";
+
+    #[test]
+    fn events_are_counted_by_their_name() {
+        let events = "low 0\nmax 12\noom 3\noom_kill 2\n";
+        assert_eq!(event_count(events, "oom_kill"), 2);
+        assert_eq!(event_count(events, "max"), 12);
+        assert_eq!(event_count(events, "oom_group_kill"), 0);
+    }
 
     #[test]
     fn a_version_1_hierarchy_is_found_by_its_controller() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::ExecError;
 use crate::launch::{Resource, Rlimit};
-use crate::sandbox::{LimitKind, LimitMechanism, LimitReport, ResourceLimits};
+use crate::sandbox::{LimitHits, LimitKind, LimitMechanism, LimitReport, ResourceLimits};
 
 /// The limits that each process is started with.
 #[derive(Debug, Default)]
@@ -61,6 +61,10 @@ impl LimitGroups {
 
     pub(crate) fn reports(&self) -> &[LimitReport] {
         &self.reports
+    }
+
+    pub(crate) fn hits(&self) -> LimitHits {
+        LimitHits::default()
     }
 
     pub(crate) fn remove(&self) -> io::Result<()> {
