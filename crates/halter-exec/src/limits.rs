@@ -3,6 +3,10 @@
 
 use std::time::Duration;
 
+/// Seconds of CPU time between `SIGXCPU` and `SIGKILL` for a process that has
+/// used up its limit.
+pub const CPU_TIME_GRACE_SECS: u64 = 5;
+
 /// Bytes of one output stream kept in memory unless the caller asks for
 /// another bound; half of it is the head, half the tail.
 pub const DEFAULT_OUTPUT_MEMORY_BYTES: usize = 1024 * 1024;

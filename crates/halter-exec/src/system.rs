@@ -8,6 +8,12 @@ use std::path::Path;
 
 use crate::sys::{self, Moved, Signal};
 
+/// Lets this program have as many descriptors as it is allowed to ask for. What
+/// it starts is given the limit that it was started with itself.
+pub fn raise_descriptor_limit() {
+    sys::raise_descriptor_limit();
+}
+
 /// Makes a named pipe that only this user can open.
 ///
 /// # Errors

@@ -36,6 +36,10 @@ pub const MAX_HTTP_NEWCOMERS: usize = 128;
 /// How long an HTTP connection may be silent after it was made.
 pub const HTTP_FIRST_BYTE_WAIT: Duration = Duration::from_secs(5);
 
+/// How many descriptors are kept for what runs already: nothing new is started
+/// with fewer.
+pub const SPARE_DESCRIPTORS: u64 = 64;
+
 /// How many commands may wait for one session.
 pub const MAX_QUEUED: usize = 64;
 

@@ -112,7 +112,8 @@ pub struct DescriptorMapping {
 pub struct Rlimit {
     /// Of what.
     pub resource: Resource,
-    /// How much; both the soft and the hard limit.
+    /// How much; both the soft and the hard limit, except that a process whose
+    /// CPU time is up gets `SIGXCPU` some seconds before it is killed.
     pub value: u64,
 }
 

@@ -154,6 +154,17 @@ pub struct LimitHits {
     pub processes: u64,
 }
 
+impl LimitHits {
+    /// What came since an earlier look.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            memory: self.memory.saturating_sub(earlier.memory),
+            processes: self.processes.saturating_sub(earlier.processes),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

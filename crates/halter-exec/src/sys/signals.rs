@@ -20,6 +20,8 @@ impl Signal {
     pub const QUIT: Self = Self(libc::SIGQUIT);
     /// Kill; cannot be caught or ignored.
     pub const KILL: Self = Self(libc::SIGKILL);
+    /// The process has used up its CPU time.
+    pub const XCPU: Self = Self(libc::SIGXCPU);
     /// Polite request to end.
     pub const TERM: Self = Self(libc::SIGTERM);
     /// Stop; cannot be caught or ignored.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use halter_exec::{
     CommandOutcome, CommandSpec, ExecError, FileAccess, FileRule, LevelState, LimitKind,
-    LimitMechanism, ResourceLimits, Sandbox, SandboxSpec, isolation_ladder, run,
+    LimitMechanism, ResourceLimits, Sandbox, SandboxSpec, Signal, isolation_ladder, run,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -120,7 +120,7 @@ async fn cpu_time_is_limited() {
     let outcome = outcome_with("limit_cpu_time", sandbox, dash("while :; do :; done"))
         .await
         .unwrap();
-    assert_eq!(outcome.status.signal, Some(9));
+    assert_eq!(outcome.status.signal, Some(Signal::XCPU.number()));
     assert!(!outcome.timed_out);
 }
 

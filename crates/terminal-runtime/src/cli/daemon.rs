@@ -33,6 +33,7 @@ pub fn run(mut settings: Settings, file: &EnvFile) -> Result<u8, Failure> {
             "not used: settings count only in a file that --env-file names"
         );
     }
+    halter_exec::system::raise_descriptor_limit();
     // Before anything is started, and given back after everything has ended.
     let _group = halter_exec::OwnGroup::claim(GROUP_PREFIX);
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -164,6 +164,9 @@ async fn show(client: &Client, mut follower: Follower, has_terminal: bool) -> Re
         };
         if let OutputEvent::Exit(ending) = event {
             let _ = screen.finish(&ending);
+            if let Some(limit) = &ending.limit {
+                let _ = screen.note(limit);
+            }
             return exit_code(&ending);
         }
         // Whoever read the output is gone: so is the reason to go on.

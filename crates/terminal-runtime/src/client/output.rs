@@ -57,6 +57,8 @@ pub struct Ending {
     pub cancelled: bool,
     /// How long it ran, in milliseconds.
     pub duration_ms: u64,
+    /// The limit that was in its way, with its value and its setting.
+    pub limit: Option<String>,
     /// Why it could not be started.
     pub error: Option<WireError>,
 }
@@ -245,6 +247,7 @@ fn read_event(event: StreamEvent) -> Result<OutputEvent, ClientError> {
             timed_out,
             cancelled,
             duration_ms,
+            limit,
             error,
         } => Ok(OutputEvent::Exit(Ending {
             exit_code,
@@ -252,6 +255,7 @@ fn read_event(event: StreamEvent) -> Result<OutputEvent, ClientError> {
             timed_out,
             cancelled,
             duration_ms,
+            limit,
             error,
         })),
     }

@@ -12,9 +12,11 @@ use halter_exec::{IsolationLevel, PidFd};
 use super::error::CoreError;
 use super::handle::Exec;
 use super::isolation;
+use super::limit;
 use super::lock;
 use super::order::{
-    AdoptedSession, CoreSettings, CoreStats, ExecId, ExecInfo, ExecOrder, ExecWhat, SessionSpec,
+    AdoptedSession, CoreSettings, CoreStats, ExecEnd, ExecId, ExecInfo, ExecOrder, ExecWhat,
+    Limits, SessionSpec,
 };
 use super::session::{RuntimeNames, Session};
 use super::trees::{InheritedTrees, SessionTrees, group_prefix};
@@ -123,6 +125,16 @@ impl Core {
             memory_rss_bytes: memory.unwrap_or(0),
             open_fds: sys::open_descriptors(),
         }
+    }
+
+    /// The limit of its session that was in the way of a command that ended
+    /// like this, in words. To be asked once for each.
+    #[must_use]
+    pub fn limit_reached(&self, id: &SessionId, end: &ExecEnd) -> Option<String> {
+        let session = lock(&self.inner.sessions).get(id).cloned()?;
+        let limits = session.spec.limits;
+        let is_limited = limits != Limits::default();
+        is_limited.then(|| limit::reached(limits, session.trees.new_hits(), end))?
     }
 
     /// Opens a session. No process is started yet.

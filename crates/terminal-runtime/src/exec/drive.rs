@@ -254,6 +254,7 @@ impl Exec {
                 duration,
                 usage: None,
                 cwd: Some(end.cwd),
+                limit: None,
             }),
             // The session was closed under it.
             Err(_) if cancelled => Ok(ExecEnd {
@@ -264,6 +265,7 @@ impl Exec {
                 duration,
                 usage: None,
                 cwd: None,
+                limit: None,
             }),
             Err(error) => Err(error.into()),
         }
@@ -333,6 +335,7 @@ impl ExecRecord {
                 max_resident_bytes: exit.max_resident_bytes,
             }),
             cwd: None,
+            limit: None,
         }
     }
 }

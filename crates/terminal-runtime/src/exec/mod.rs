@@ -11,6 +11,7 @@ mod error;
 mod handle;
 mod handover;
 mod isolation;
+mod limit;
 mod order;
 mod output;
 mod plan;

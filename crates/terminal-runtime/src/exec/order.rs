@@ -277,6 +277,9 @@ pub struct ExecEnd {
     /// The directory of the session's shell afterwards.
     #[serde(with = "os_bytes::optional_path")]
     pub cwd: Option<PathBuf>,
+    /// The limit of its session that was in its way, in words.
+    #[serde(skip)]
+    pub limit: Option<String>,
 }
 
 /// The next piece of a stream.

@@ -203,6 +203,7 @@ mod tests {
                 max_resident_bytes: 3,
             }),
             cwd: Some(odd.clone()),
+            limit: None,
         };
         let argv = ExecWhat::Argv(["a".to_owned(), String::new()].into());
         vec![

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use halter_exec::{
-    Cgroup, Environment, HeldTree, LaunchPlan, ResourceLimits, Sandbox, SandboxSpec, TREE_MARKER,
+    Cgroup, Environment, HeldTree, LaunchPlan, LimitHits, ResourceLimits, Sandbox, SandboxSpec,
+    TREE_MARKER,
 };
 
 use super::error::CoreError;
@@ -30,6 +31,7 @@ pub(super) struct SessionTrees {
     spare: Mutex<Vec<PathBuf>>,
     /// Marked trees of which something was left when they ended.
     remnants: Mutex<Vec<(i32, Arc<str>)>>,
+    hits: Mutex<LimitHits>,
     /// What an earlier daemon has made for it; `None` if nothing.
     inherited: Option<InheritedTrees>,
 }
@@ -78,6 +80,7 @@ impl SessionTrees {
             next: AtomicU64::new(highest + 1),
             spare: Mutex::default(),
             remnants: Mutex::default(),
+            hits: Mutex::default(),
             inherited,
         }
     }
@@ -95,6 +98,15 @@ impl SessionTrees {
         let made = Arc::new(Confinement { sandbox, group });
         *confinement = Some(Arc::clone(&made));
         Ok(made)
+    }
+
+    /// How often the session's limits were in the way since the last look.
+    pub(super) fn new_hits(&self) -> LimitHits {
+        let Some(made) = lock(&self.confinement).clone() else {
+            return LimitHits::default();
+        };
+        let now = made.sandbox.hits();
+        now.since(std::mem::replace(&mut *lock(&self.hits), now))
     }
 
     /// The session's group, if it has one by now.

@@ -177,6 +177,9 @@ pub struct ExecResult {
     /// What it used, where the system accounts for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageData>,
+    /// The limit that was in its way, with its value and its setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
 }
 
 /// What a command used.
@@ -260,6 +263,9 @@ pub enum StreamEvent {
         cancelled: bool,
         /// From its start to its end.
         duration_ms: u64,
+        /// The limit that was in its way, with its value and its setting.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<String>,
         /// Why it could not be started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<WireError>,

@@ -68,6 +68,7 @@ impl Service {
                 .as_ref()
                 .map(|cwd| cwd.to_string_lossy().into_owned()),
             usage: end.usage.map(usage),
+            limit: end.limit.clone(),
         }
     }
 }

@@ -78,6 +78,7 @@ impl Service {
             return Ok(job);
         }
         self.fail_if_draining()?;
+        self.fail_without_descriptors()?;
         let session = self.find_session(&params.session_id)?;
         let order = self.order(params, &session)?;
         let turn = match session.try_turn() {
@@ -174,8 +175,11 @@ impl Service {
     }
 
     /// A command has ended: its session goes on, if it was its turn.
-    pub(super) fn over(&self, job: &Job, end: Result<ExecEnd, CoreError>, turn: Option<Turn>) {
+    pub(super) fn over(&self, job: &Job, mut end: Result<ExecEnd, CoreError>, turn: Option<Turn>) {
         let now = self.inner.clock.now();
+        if let Ok(end) = &mut end {
+            end.limit = self.inner.core.limit_reached(&job.session.id, end);
+        }
         if let Some(turn) = turn {
             if let Ok(end) = &end
                 && let Some(directory) = &end.cwd

@@ -50,6 +50,7 @@ fn millis(span: std::time::Duration) -> u64 {
 impl Service {
     pub(super) async fn create(&self, params: CreateParams) -> Result<SessionCreated, WireError> {
         self.fail_if_draining()?;
+        self.fail_without_descriptors()?;
         self.fail_under_pressure().await?;
         let environment = check_variables(&params.env.0).map_err(WireError::invalid)?;
         let timeout = match params.timeout_s {

@@ -144,6 +144,7 @@ async fn send<Out: Outlet>(order: &StreamOrder, frames: bool, outlet: &Out) -> i
             cancelled: end.cancelled,
             duration_ms: u64::try_from(end.duration.as_millis()).unwrap_or(u64::MAX),
             error: None,
+            limit: end.limit,
         },
         JobState::Ended {
             end: Err(error), ..
@@ -217,5 +218,6 @@ fn failed(error: WireError) -> StreamEvent {
         cancelled: false,
         duration_ms: 0,
         error: Some(error),
+        limit: None,
     }
 }

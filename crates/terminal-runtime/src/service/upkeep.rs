@@ -1,14 +1,18 @@
 //! What the runtime does on its own: ending what has lived long enough,
 //! shedding sessions when memory is short, ending itself.
 
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
+
 use super::job::{Job, JobState};
 use super::{Service, lock};
 use crate::limits::{
-    EXEC_RETENTION, MAX_KEPT_EXECS, PRESSURE_EVICTIONS, PRESSURE_MEMORY_AGE, SWEEP_PERIOD,
+    EXEC_RETENTION, MAX_KEPT_EXECS, PRESSURE_EVICTIONS, PRESSURE_MEMORY_AGE, SPARE_DESCRIPTORS,
+    SWEEP_PERIOD,
 };
 use crate::protocol::{ErrorCode, WireError};
 use crate::session::{Lifetimes, SessionEvent};
@@ -129,6 +133,25 @@ impl Service {
             ));
         }
         Ok(())
+    }
+
+    /// Refuses what needs descriptors while there are still some for what runs.
+    pub(super) fn fail_without_descriptors(&self) -> Result<(), WireError> {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        // The lowest number that is free tells how many are in use, at little
+        // cost.
+        let next = std::io::pipe().map(|(reader, _)| reader.as_raw_fd());
+        let next = next.ok().and_then(|number| u64::try_from(number).ok());
+        if next.is_some_and(|next| next + SPARE_DESCRIPTORS < limit) {
+            return Ok(());
+        }
+        Err(WireError::new(
+            ErrorCode::ResourcePressure,
+            format!(
+                "the runtime has nearly all of the {limit} descriptors open that it may have; \
+                 destroy sessions, or start it with more (`ulimit -n`, LimitNOFILE=)"
+            ),
+        ))
     }
 
     /// Starts nothing new from now on.

@@ -111,6 +111,56 @@ fn limits_come_from_the_client_or_else_from_the_runtime() {
 }
 
 #[test]
+fn a_command_that_dies_of_a_limit_says_which_and_its_setting() {
+    let runtime = Runtime::with(&Plan {
+        flags: &["--child-cpu-sec", "1"],
+        ..Plan::default()
+    });
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    let busy = "while :; do :; done";
+    for fresh in [true, false] {
+        let params = json!({"session_id": session, "command": busy, "fresh": fresh});
+        let result = client.ok("exec.run", params);
+        let limit = result["limit"].as_str().unwrap();
+        assert!(
+            limit.contains("TRL_CHILD_CPU_SEC") && limit.contains(": 1 "),
+            "{limit}"
+        );
+    }
+    let quiet = client.run(&session, "exit 3");
+    assert_eq!(
+        (&quiet["exit_code"], &quiet["limit"]),
+        (&json!(3), &Value::Null)
+    );
+    let shown = crate::runtime::command(runtime.directory.path())
+        .arg("--socket")
+        .arg(runtime.socket())
+        .args(["exec", busy])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(shown.stderr).unwrap();
+    assert!(shown.contains("TRL_CHILD_CPU_SEC"), "{shown}");
+
+    let memory = json!({"limits": {"memory_bytes": 64 * 1024 * 1024, "cpu_seconds": 0}});
+    let described = client.ok("runtime.describe", json!({}));
+    let levels = described["isolation"].as_array().unwrap();
+    let level = levels.iter().find(|level| level["name"] == "limit_memory");
+    if level.unwrap()["state"] != "enforced" {
+        return println!("skipped: needs a limit on memory by groups");
+    }
+    let little = session_with(&mut client, memory);
+    let hungry = "head -c 150000000 /dev/zero | tail -n 1 | wc -c";
+    let params = json!({"session_id": little, "command": hungry, "fresh": true});
+    let result = client.ok("exec.run", params);
+    let limit = result["limit"].as_str().unwrap();
+    assert!(
+        limit.contains("limits.memory_bytes") && limit.contains("67108864"),
+        "{limit}"
+    );
+}
+
+#[test]
 fn nothing_is_limited_unless_somebody_asks() {
     let runtime = Runtime::start();
     let mut client = Plain::socket(&runtime.socket());

@@ -13,6 +13,7 @@ mod bad_input;
 mod confinement;
 mod core;
 mod defects;
+mod descriptors;
 mod fuzz;
 mod fuzz_bodies;
 mod gate;

@@ -16,9 +16,9 @@ use super::child::{RawLimit, RawPlan};
 use super::clone_call::{AllSignalsBlocked, Born, clone_legacy, clone3};
 use super::pidfd::PidFd;
 use super::stack::ChildStack;
-use crate::launch::{LaunchFailure, LaunchStep, Launched, Rlimit};
-use crate::sys::ChildPlan;
+use crate::launch::{LaunchFailure, LaunchStep, Launched};
 use crate::sys::child_plan::{null_terminated, resource_number};
+use crate::sys::{ChildPlan, SoftAndHard, limits_of_child};
 
 /// Creates the process. Returns after it has executed its program or failed.
 pub(crate) fn spawn(plan: &ChildPlan<'_>) -> Result<Launched, LaunchFailure> {
@@ -34,7 +34,10 @@ fn spawn_by(
     let pair =
         |(source, target): &(std::os::fd::BorrowedFd<'_>, c_int)| [source.as_raw_fd(), *target];
     let mut fds: Vec<[c_int; 2]> = plan.fds.iter().map(pair).collect();
-    let limits: Vec<RawLimit> = plan.rlimits.iter().map(raw_limit).collect();
+    let limits: Vec<RawLimit> = limits_of_child(&plan.rlimits)
+        .iter()
+        .map(raw_limit)
+        .collect();
     let joins = plan.limit_groups.iter().map(AsRawFd::as_raw_fd);
     let joins: Vec<c_int> = joins.collect();
     let mut raw = RawPlan {
@@ -108,12 +111,12 @@ fn collect_failed(pid: i32) {
     {}
 }
 
-fn raw_limit(limit: &Rlimit) -> RawLimit {
+fn raw_limit(limit: &SoftAndHard) -> RawLimit {
     RawLimit {
         resource: resource_number(limit.resource),
         value: libc::rlimit64 {
-            rlim_cur: limit.value,
-            rlim_max: limit.value,
+            rlim_cur: limit.soft,
+            rlim_max: limit.hard,
         },
     }
 }

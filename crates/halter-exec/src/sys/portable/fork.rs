@@ -10,9 +10,9 @@ use std::ptr;
 
 use super::handle::PidFd;
 use super::handover::pipe;
-use crate::launch::{LaunchFailure, LaunchStep, Launched, MAX_TARGET_FD, Rlimit};
-use crate::sys::ChildPlan;
+use crate::launch::{LaunchFailure, LaunchStep, Launched, MAX_TARGET_FD};
 use crate::sys::child_plan::{null_terminated, resource_number};
+use crate::sys::{ChildPlan, SoftAndHard, limits_of_child};
 
 /// Descriptors that are looked at to be closed.
 const MOST_DESCRIPTORS: c_int = 65_536;
@@ -47,7 +47,10 @@ fn fork_child(plan: &ChildPlan<'_>) -> Result<i32, LaunchFailure> {
             .iter()
             .map(|(source, target)| [source.as_raw_fd(), *target])
             .collect(),
-        limits: plan.rlimits.iter().map(raw_limit).collect(),
+        limits: limits_of_child(&plan.rlimits)
+            .iter()
+            .map(raw_limit)
+            .collect(),
         last_descriptor: last_descriptor(),
     };
     let (report, failure) = pipe().map_err(failed)?;
@@ -88,10 +91,10 @@ fn refuse_what_is_absent(plan: &ChildPlan<'_>) -> Result<(), LaunchFailure> {
     }
 }
 
-fn raw_limit(limit: &Rlimit) -> (c_int, libc::rlimit) {
+fn raw_limit(limit: &SoftAndHard) -> (c_int, libc::rlimit) {
     let value = libc::rlimit {
-        rlim_cur: limit.value,
-        rlim_max: limit.value,
+        rlim_cur: limit.soft,
+        rlim_max: limit.hard,
     };
     (resource_number(limit.resource), value)
 }
