@@ -62,8 +62,10 @@ pub fn read(path: &Path) -> Result<Attachment, Failure> {
 }
 
 /// What the user says, and the files that go with it, each with its name.
-pub fn message(text: &str, attachments: impl IntoIterator<Item = Attachment>) -> UserMessage {
-    let message = UserMessage::text(text);
+pub fn message(
+    message: UserMessage,
+    attachments: impl IntoIterator<Item = Attachment>,
+) -> UserMessage {
     attachments.into_iter().fold(message, |message, file| {
         let name = ContentPart::text(format!("Attached file: {}", file.name));
         message.with_part(name).with_part(file.part)
@@ -73,7 +75,7 @@ pub fn message(text: &str, attachments: impl IntoIterator<Item = Attachment>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Problem;
+    use halter::HalterError;
     use halter_testkit::{pdf, png};
 
     struct Files(tempfile::TempDir);
@@ -85,9 +87,9 @@ mod tests {
             path
         }
 
-        fn refused(&self, name: &str, data: &[u8]) -> Problem {
+        fn refused(&self, name: &str, data: &[u8]) -> HalterError {
             match read(&self.put(name, data)).unwrap_err() {
-                Failure::Problem(problem) => problem,
+                Failure::Error(error, _) => error,
                 other => panic!("{other:?}"),
             }
         }
@@ -106,7 +108,7 @@ mod tests {
             files.put("b.pdf", &pdf()),
             files.put("c.md", b"# words"),
         ];
-        let message = message("look", read_all(&paths).unwrap());
+        let message = message(UserMessage::text("look"), read_all(&paths).unwrap());
         let expected = [
             ContentPart::image("image/png", png(2, 2)),
             ContentPart::document("application/pdf", pdf()),
@@ -122,17 +124,14 @@ mod tests {
     fn what_cannot_be_sent_is_refused_with_a_way_out() {
         let files = files();
         let problem = files.refused("a.zip", b"PK\x03\x04\0");
-        assert_eq!(problem.code, "usage");
-        assert!(problem.message.contains("no image"), "{problem:?}");
+        assert_eq!(problem.code(), "usage");
+        assert!(problem.to_string().contains("no image"), "{problem:?}");
         let problem = files.refused("a.png", &png(9_000, 1));
         assert!(
-            problem.message.ends_with("8000 on each side"),
+            problem.to_string().ends_with("8000 on each side"),
             "{problem:?}"
         );
-        assert_eq!(
-            problem.hint.as_deref(),
-            Some("scale it down or take a part of it")
-        );
+        assert_eq!(problem.hint(), Some("scale it down or take a part of it"));
         let missing = read(&files.0.path().join("missing.png")).unwrap_err();
         assert!(format!("{missing:?}").contains("check the path"));
         assert!(read(files.0.path()).is_err(), "a directory");
@@ -145,12 +144,12 @@ mod tests {
         let fits = words.get(1..).unwrap();
         assert!(read(&files.put("a.txt", fits)).is_ok());
         let problem = files.refused("a.txt", &words);
-        assert!(problem.hint.unwrap().contains("let the model read it"));
+        assert!(problem.hint().unwrap().contains("let the model read it"));
 
         let mut document = pdf();
         document.resize(DOCUMENT_BYTES + 1, 0);
         let problem = files.refused("a.pdf", &document);
-        assert!(problem.message.contains("10485760"), "{problem:?}");
+        assert!(problem.to_string().contains("10485760"), "{problem:?}");
         document.pop();
         assert!(read(&files.put("a.pdf", &document)).is_ok());
     }

@@ -51,7 +51,7 @@ impl Context {
         let mut answer = String::new();
         std::io::stdin()
             .read_line(&mut answer)
-            .map_err(|error| crate::failure::Problem::new("input_failed", error.to_string()))?;
+            .map_err(|error| halter::HalterError::new("input_failed", error.to_string()))?;
         let answer = answer.trim().to_ascii_lowercase();
         Ok(answer == "y" || answer == "yes")
     }

@@ -1,7 +1,8 @@
 //! The prompt of a chat: line editing, history, pasting of several lines.
 
-use crate::failure::{Failure, Problem};
+use crate::failure::Failure;
 use crate::limits::HISTORY_LINES;
+use halter::HalterError;
 use reedline::{
     EditCommand, Emacs, FileBackedHistory, KeyCode, KeyModifiers, Prompt, PromptEditMode,
     PromptHistorySearch, Reedline, ReedlineEvent, Signal, default_emacs_keybindings,
@@ -60,7 +61,7 @@ impl Editor {
             let signal = self.line_editor.read_line(&ChatPrompt);
             (self, signal)
         });
-        let failed = |error: String| Problem::new("terminal_failed", error);
+        let failed = |error: String| HalterError::new("terminal_failed", error);
         let (editor, signal) = read.await.map_err(|error| failed(error.to_string()))?;
         let input = match signal.map_err(|error| failed(error.to_string()))? {
             Signal::Success(line) => Input::Line(line),

@@ -54,6 +54,10 @@ pub async fn load(context: &Context) -> Result<Loaded, Failure> {
 /// latter is needed.
 pub async fn load_for(context: &Context, model: Option<&str>) -> Result<Loaded, Failure> {
     let mut loaded = load_silently(context).await?;
+    if let Some(id) = model {
+        // Said before anything else is: how models are named.
+        loaded.config.config.model_with_id(id)?;
+    }
     if let Some(id) = model.filter(|id| id.contains('/') || *id == OFFLINE_MODEL) {
         let environment = &context.environment;
         loaded.config.use_model(id, "--model", environment)?;

@@ -2,11 +2,11 @@
 
 use crate::args::{Force, Recording};
 use crate::context::Context;
-use crate::failure::{Failure, Problem};
+use crate::failure::Failure;
 use crate::harness::{self, Loaded, Models, Store};
 use crate::limits::SHUTDOWN_WAIT;
 use crate::signals::Stops;
-use halter::{Halter, HalterSession, SessionInit};
+use halter::{Halter, HalterError, HalterSession, SessionInit};
 use halter_config::ModelChoice;
 use halter_protocol::{ModelId, ModelRole, SessionId};
 use halter_runtime::SessionStream;
@@ -163,8 +163,7 @@ pub async fn close(harness: &Halter) {
 fn refuse_overwriting(file: &Path, force: Force) -> Result<(), Failure> {
     if force == Force::No && file.exists() {
         let message = format!("the recording {} exists already", file.display());
-        let problem = Problem::new("cassette_exists", message);
-        return Err(problem
+        return Err(HalterError::new("cassette_exists", message)
             .with_hint("name another file, or replace it with --force")
             .into());
     }
@@ -189,7 +188,7 @@ pub fn not_found(loaded: &Loaded, id: &SessionId) -> Failure {
         }
         _ => "see `halter sessions list`".to_owned(),
     };
-    Problem::new("session_not_found", message)
+    HalterError::new("session_not_found", message)
         .with_hint(hint)
         .into()
 }

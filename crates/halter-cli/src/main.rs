@@ -29,7 +29,8 @@ mod view;
 use args::Command;
 use context::Context;
 use exit::Exit;
-use failure::{Failure, Problem, usage};
+use failure::{Failure, error_json, usage};
+use halter::HalterError;
 use halter_config::Environment;
 use std::process::ExitCode;
 
@@ -79,8 +80,7 @@ fn enter(globals: &args::Globals) -> Result<(), Failure> {
     };
     std::env::set_current_dir(directory).map_err(|error| {
         let message = format!("cannot work in '{}': {error}", directory.display());
-        let problem = Problem::new("working_dir_missing", message);
-        problem
+        HalterError::new("working_dir_missing", message)
             .with_hint("create the directory, or name another one with --cwd")
             .into()
     })
@@ -101,11 +101,11 @@ fn execute(context: &mut Context, command: Command) -> Result<Exit, Failure> {
         false => block_on(context, command),
     };
     match outcome {
-        Err(Failure::Problem(problem)) if context.errors_in_data => {
-            context.data.json(&problem.to_json())?;
+        Err(Failure::Error(error, exit)) if context.errors_in_data => {
+            context.data.json(&error_json(&error))?;
             match context.data.is_terminal() {
-                true => Err(Failure::Told(problem.exit)),
-                false => Err(problem.into()),
+                true => Err(Failure::Told(exit)),
+                false => Err(Failure::Error(error, exit)),
             }
         }
         other => other,
@@ -139,9 +139,9 @@ fn report(talk: &output::Talk, failure: Failure) -> ExitCode {
     let exit = match failure {
         Failure::BrokenPipe => Exit::Success,
         Failure::Told(exit) => exit,
-        Failure::Problem(problem) => {
-            talk.problem(&problem);
-            problem.exit
+        Failure::Error(error, exit) => {
+            talk.error(&error);
+            exit
         }
     };
     ExitCode::from(exit.code())

@@ -1,8 +1,9 @@
 //! Where output goes: data to standard output or a file, talk to standard
 //! error. Both may end on one terminal, so they share where its cursor is.
 
-use crate::failure::{Failure, Problem, file_problem};
+use crate::failure::{Failure, file_problem};
 use crate::terminal::{self, Terminal, safe, safe_line};
+use halter::HalterError;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Write};
@@ -100,10 +101,10 @@ impl Talk {
     }
 
     /// Something went wrong.
-    pub fn problem(&self, problem: &Problem) {
-        let label = self.styled(Style::Red, &format!("error[{}]:", problem.code));
-        self.line(&format!("{label} {}", safe(&problem.message)));
-        if let Some(hint) = &problem.hint {
+    pub fn error(&self, error: &HalterError) {
+        let label = self.styled(Style::Red, &format!("error[{}]:", error.code()));
+        self.line(&format!("{label} {}", safe(&error.to_string())));
+        if let Some(hint) = error.hint() {
             self.line(&format!(
                 "{} {}",
                 self.styled(Style::Green, "hint:"),

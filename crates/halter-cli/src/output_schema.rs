@@ -1,7 +1,8 @@
 //! The schema that an answer must fit, read from a file.
 
-use crate::failure::{Failure, Problem, file_problem, usage};
+use crate::failure::{Failure, file_problem, usage};
 use crate::limits::MAX_OUTPUT_SCHEMA_BYTES;
+use halter::HalterError;
 use halter_protocol::ResponseSchema;
 use std::fs::File;
 use std::io::Read;
@@ -29,8 +30,7 @@ pub fn read(path: &Path) -> Result<ResponseSchema, Failure> {
         )
     })?;
     let schema = ResponseSchema::new(schema);
-    halter_runtime::check_response_schema(&schema)
-        .map_err(|error| Failure::Problem(Problem::from(&error)))?;
+    halter_runtime::check_response_schema(&schema).map_err(HalterError::from)?;
     Ok(schema)
 }
 

@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::failure::{Failure, file_problem, usage};
 use crate::limits::{MAX_PROMPT_BYTES, STDIN_WAIT};
+use halter_protocol::{ContentPart, UserMessage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use std::fs::File;
@@ -20,9 +21,16 @@ pub struct PromptSource<'a> {
     pub file: Option<&'a Path>,
 }
 
+/// A task, and what was piped to it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Task {
+    pub text: String,
+    pub piped: Option<String>,
+}
+
 /// Reads the task. Standard input that is not the task itself and no terminal
 /// joins it.
-pub fn read(context: &Context, source: PromptSource<'_>) -> Result<String, Failure> {
+pub fn read(context: &Context, source: PromptSource<'_>) -> Result<Task, Failure> {
     let text = match (source.task, source.file) {
         (Some("-"), _) => return checked(from_stdin()?),
         (Some(task), _) => task.to_owned(),
@@ -36,35 +44,42 @@ pub fn read(context: &Context, source: PromptSource<'_>) -> Result<String, Failu
             ));
         }
     };
-    let text = checked(text)?;
+    let mut task = checked(text)?;
     if context.terminal.stdin {
-        return Ok(text);
+        return Ok(task);
     }
     match piped(&io::stdin(), STDIN_WAIT)? {
-        Piped::Data(data) => Ok(joined(&text, &data)),
-        Piped::Nothing => Ok(text),
+        Piped::Data(data) => task.piped = Some(data),
+        Piped::Nothing => {}
         Piped::Silent => {
             let seconds = STDIN_WAIT.as_secs();
             context.talk.note(&format!(
                 "standard input gave nothing for {seconds} s and is not read; \
                  redirect it from /dev/null to start at once"
             ));
-            Ok(text)
         }
     }
+    Ok(task)
 }
 
-fn checked(task: String) -> Result<String, Failure> {
-    match task.trim().is_empty() {
+fn checked(text: String) -> Result<Task, Failure> {
+    match text.trim().is_empty() {
         true => Err(usage("the task is empty", "say what to do")),
-        false => Ok(task),
+        false => Ok(Task { text, piped: None }),
     }
 }
 
-/// The task and what was piped to it, told apart.
-fn joined(task: &str, data: &str) -> String {
-    let end = if data.ends_with('\n') { "" } else { "\n" };
-    format!("{task}\n\n<standard_input>\n{data}{end}</standard_input>")
+impl Task {
+    /// The message: the task, and after it, told apart, what was piped.
+    pub fn message(&self) -> UserMessage {
+        let message = UserMessage::text(self.text.as_str());
+        let Some(data) = &self.piped else {
+            return message;
+        };
+        let end = if data.ends_with('\n') { "" } else { "\n" };
+        let data = format!("<standard_input>\n{data}{end}</standard_input>");
+        message.with_part(ContentPart::text(data))
+    }
 }
 
 /// What a pipe gave.
@@ -152,9 +167,13 @@ mod tests {
     #[test]
     fn what_was_piped_stands_after_the_task() {
         for data in ["a\nb", "a\nb\n"] {
+            let task = Task {
+                text: "Count the lines".to_owned(),
+                piped: Some(data.to_owned()),
+            };
             assert_eq!(
-                joined("Count the lines", data),
-                "Count the lines\n\n<standard_input>\na\nb\n</standard_input>"
+                task.message().plain_text(),
+                "Count the lines\n<standard_input>\na\nb\n</standard_input>"
             );
         }
     }

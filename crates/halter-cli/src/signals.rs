@@ -4,11 +4,11 @@
 //! deaf. Before one is live the signals do what they always do.
 
 use crate::exit::{Exit, StopSignal};
-use crate::failure::{Failure, Problem};
+use crate::failure::Failure;
 use crate::limits::{DRAIN, LEAVE_WAIT};
 use crate::output::Talk;
 use crate::terminal;
-use halter::{Halter, HalterSession};
+use halter::{Halter, HalterError, HalterSession};
 use halter_protocol::TurnId;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -161,7 +161,7 @@ impl Signals {
     pub fn open() -> Result<Self, Failure> {
         Self::listen().map_err(|error| {
             let message = format!("could not listen for signals: {error}");
-            Problem::new("signals_failed", message).into()
+            HalterError::new("signals_failed", message).into()
         })
     }
 

@@ -1,7 +1,7 @@
 //! One turn from its submission to its end.
 
 use crate::exit::{Exit, StopSignal};
-use crate::failure::{Failure, Problem};
+use crate::failure::Failure;
 use crate::live::in_shutdown_time;
 use crate::typing::Typing;
 use crate::view::View;
@@ -34,15 +34,12 @@ impl TurnEnd {
         match self {
             Self::Completed => Ok(asked.map_or(Exit::Success, Exit::Signal)),
             Self::Failed { error, timed_out } => {
-                let mut problem = Problem::from(&error);
+                let mut error = error;
                 if timed_out {
-                    problem.code = "timed_out".to_owned();
-                    problem.exit = Exit::TimedOut;
+                    error.code = "timed_out".to_owned();
                 }
-                if let Some(signal) = asked {
-                    problem.exit = Exit::Signal(signal);
-                }
-                Err(problem.into())
+                let exit = asked.map_or(Exit::for_error(&error.code), Exit::Signal);
+                Err(Failure::Error(error.into(), exit))
             }
         }
     }

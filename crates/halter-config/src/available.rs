@@ -4,87 +4,31 @@ use crate::error::{ConfigError, suggestion};
 use crate::keys::{KeyPath, spec};
 use crate::load::LoadedConfig;
 use crate::origin::Origin;
-use crate::schema::{HarnessConfig, SessionBackend};
+use crate::schema::HarnessConfig;
 
-/// A tool that this version of Halter knows by name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownTool {
-    /// The name.
-    pub name: String,
-    /// Whether it can be used.
-    pub status: ToolStatus,
-}
-
-/// Whether a tool can be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ToolStatus {
-    /// It can.
-    Available,
-    /// It needs this cargo feature, which is not compiled in.
-    FeatureDisabled(String),
-    /// A later version will have it.
-    NotBuiltYet,
-}
-
-/// Checks that every name in `tools.enabled` is a tool that can be used.
+/// Checks that every name in `tools.enabled` is a tool that can be used, one of `available`.
+/// Those in `planned` are known and not built yet.
 ///
 /// # Errors
 ///
-/// An unknown name with a suggestion, a tool without its cargo feature with the feature's name,
-/// or a tool that is not built yet.
-pub fn check_tool_names(config: &HarnessConfig, known: &[KnownTool]) -> Result<(), ConfigError> {
+/// An unknown name with a suggestion, or a tool that is not built yet.
+pub fn check_tool_names(
+    config: &HarnessConfig,
+    available: &[&str],
+    planned: &[&str],
+) -> Result<(), ConfigError> {
     for name in &config.tools.enabled {
-        match known.iter().find(|tool| tool.name == *name) {
-            Some(tool) => match &tool.status {
-                ToolStatus::Available => {}
-                ToolStatus::FeatureDisabled(feature) => {
-                    return Err(ConfigError::ToolFeatureDisabled {
-                        name: name.clone(),
-                        feature: feature.clone(),
-                    });
-                }
-                ToolStatus::NotBuiltYet => {
-                    return Err(ConfigError::ToolNotBuiltYet { name: name.clone() });
-                }
-            },
-            None => {
-                let names: Vec<&str> = known.iter().map(|tool| tool.name.as_str()).collect();
-                return Err(ConfigError::UnknownTool {
-                    name: name.clone(),
-                    hint: suggestion(name, "tools", &names),
-                });
-            }
+        if planned.contains(&name.as_str()) {
+            return Err(ConfigError::ToolNotBuiltYet { name: name.clone() });
+        }
+        if !available.contains(&name.as_str()) {
+            return Err(ConfigError::UnknownTool {
+                name: name.clone(),
+                hint: suggestion(name, "tools", &[available, planned].concat()),
+            });
         }
     }
     Ok(())
-}
-
-/// Whether SQLite is compiled into the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SqliteSupport {
-    /// The cargo feature `sqlite` is on.
-    Compiled,
-    /// It is off.
-    NotCompiled,
-}
-
-/// Checks that the session backend is compiled in.
-///
-/// # Errors
-///
-/// [`ConfigError::BackendFeatureDisabled`] names the cargo feature.
-pub fn check_backend(config: &HarnessConfig, sqlite: SqliteSupport) -> Result<(), ConfigError> {
-    match (config.sessions.backend, sqlite) {
-        (SessionBackend::Sqlite, SqliteSupport::NotCompiled) => {
-            Err(ConfigError::BackendFeatureDisabled {
-                backend: "sqlite",
-                feature: "sqlite",
-            })
-        }
-        _ => Ok(()),
-    }
 }
 
 /// A key that somebody set and that has no effect yet.

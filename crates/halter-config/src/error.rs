@@ -155,14 +155,6 @@ pub enum ConfigError {
         /// The tool that was probably meant, or the tools that exist.
         hint: String,
     },
-    /// A tool whose cargo feature is not compiled in.
-    #[error("{}", self.whole())]
-    ToolFeatureDisabled {
-        /// The name.
-        name: String,
-        /// The feature.
-        feature: String,
-    },
     /// A tool that this version does not have yet.
     #[error("{}", self.whole())]
     ToolNotBuiltYet {
@@ -213,7 +205,6 @@ impl ConfigError {
             Self::MissingApiKey { .. } => "config_missing_api_key",
             Self::Variable { .. } => "config_variable",
             Self::UnknownTool { .. } => "config_unknown_tool",
-            Self::ToolFeatureDisabled { .. } => "config_tool_feature_disabled",
             Self::ToolNotBuiltYet { .. } => "config_tool_not_built_yet",
             Self::BackendFeatureDisabled { .. } => "config_backend_feature_disabled",
             Self::TrustStore { .. } => "config_trust_store",
@@ -257,9 +248,6 @@ impl ConfigError {
             }
             Self::MissingApiKey { provider, variable } => {
                 format!("set [providers.{provider}].api_key or {variable}")
-            }
-            Self::ToolFeatureDisabled { feature, .. } => {
-                format!("build with the cargo feature `{feature}`, or take it out of the list")
             }
             Self::ToolNotBuiltYet { .. } => "take it out of the list".to_owned(),
             Self::BackendFeatureDisabled { feature, .. } => {
@@ -311,9 +299,6 @@ impl ConfigError {
                 variable, problem, ..
             } => format!("{variable} {problem}"),
             Self::UnknownTool { name, .. } => format!("tools.enabled: unknown tool '{name}'"),
-            Self::ToolFeatureDisabled { name, .. } => {
-                format!("tools.enabled: tool '{name}' is not compiled in")
-            }
             Self::ToolNotBuiltYet { name } => {
                 format!("tools.enabled: tool '{name}' is not built yet in this version")
             }

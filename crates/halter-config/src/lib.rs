@@ -33,9 +33,7 @@ mod trust;
 mod variables;
 mod warning;
 
-pub use available::{
-    InertKey, KnownTool, SqliteSupport, ToolStatus, check_backend, check_tool_names, inert_keys,
-};
+pub use available::{InertKey, check_tool_names, inert_keys};
 pub use choice::ModelChoice;
 pub use credentials::{
     ProviderRuntimeConfig, REDACTED, SecretString, resolve_credentials,

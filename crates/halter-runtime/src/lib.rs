@@ -39,7 +39,6 @@ pub use error::{HalterError, store_failure};
 pub use init::{OwnTools, SessionInit};
 pub use prompt::{
     EnvironmentProbe, PromptAssembler, PromptContext, PromptSettings, StandardPromptAssembler,
-    SystemPromptPreset,
 };
 pub use runtime::{SessionRuntime, ShutdownReport};
 pub use services::{ResourceCell, Resources, RuntimeServices};

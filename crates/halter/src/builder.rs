@@ -7,8 +7,8 @@ use crate::recording;
 use crate::resources::{CompiledResources, ResourceCompiler};
 use crate::services::{ServiceSettings, Services};
 use halter_config::{
-    Environment, HarnessConfig, ModelChoice, SessionBackend, SessionDurability, SqliteSupport,
-    SystemPromptPreset, check_backend, check_tool_names,
+    Environment, HarnessConfig, ModelChoice, SessionBackend, SessionDurability, SystemPromptPreset,
+    check_tool_names,
 };
 use halter_hooks::{Hook, Hooks, RegisteredHookPriority};
 use halter_protocol::{PluginId, ProviderName, ResourceSnapshot};
@@ -17,13 +17,16 @@ use halter_providers::cassette::Cassette;
 use halter_providers::layers::RateLimiter;
 use halter_providers::resilience::{ProviderErrorClassifier, ResiliencePolicy};
 use halter_resources::{LoadedPlugin, LoadedSkill};
+use halter_runtime::prompt::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 use halter_runtime::{
     EnvironmentProbe, HalterError, PromptAssembler, PromptSettings, ResourceCell, RuntimeServices,
     SessionRuntime,
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
 use halter_tools::policy::PolicySettings;
-use halter_tools::{Tool, ToolRuntime, builtin_tools, command_environment, known_tools};
+use halter_tools::{
+    Tool, ToolRuntime, ToolStatus, builtin_tools, command_environment, known_tools,
+};
 use jiff::tz::TimeZone;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -369,15 +372,17 @@ fn registered(hooks: Vec<(PluginId, RegisteredHookPriority, Hook)>) -> anyhow::R
 /// Built-ins that are enabled, then the embedder's own, which are never
 /// filtered and replace by name.
 fn tools(config: &HarnessConfig, custom: Vec<Arc<dyn Tool>>) -> anyhow::Result<ToolRuntime> {
-    let known: Vec<halter_config::KnownTool> = known_tools()
-        .iter()
-        .map(known_tool)
-        .chain(custom.iter().map(|tool| halter_config::KnownTool {
-            name: tool.spec().name.0,
-            status: halter_config::ToolStatus::Available,
-        }))
-        .collect();
-    check_tool_names(config, &known).map_err(config_failure)?;
+    let custom_names: Vec<_> = custom.iter().map(|tool| tool.spec().name).collect();
+    let known = |status| {
+        let tools = known_tools().iter();
+        tools
+            .filter(move |tool| tool.status == status)
+            .map(|tool| tool.name)
+    };
+    let custom_names = custom_names.iter().map(|name| name.as_str());
+    let available: Vec<&str> = known(ToolStatus::Available).chain(custom_names).collect();
+    let planned: Vec<&str> = known(ToolStatus::NotBuiltYet).collect();
+    check_tool_names(config, &available, &planned).map_err(config_failure)?;
     let built_in = ToolRuntime::with_tools(builtin_tools());
     let mut tools = built_in.clone_filtered(&config.tools.enabled);
     for tool in custom {
@@ -386,26 +391,10 @@ fn tools(config: &HarnessConfig, custom: Vec<Arc<dyn Tool>>) -> anyhow::Result<T
     Ok(tools)
 }
 
-fn known_tool(tool: &halter_tools::KnownTool) -> halter_config::KnownTool {
-    halter_config::KnownTool {
-        name: tool.name.to_owned(),
-        status: match tool.status {
-            halter_tools::ToolStatus::Available => halter_config::ToolStatus::Available,
-            _ => halter_config::ToolStatus::NotBuiltYet,
-        },
-    }
-}
-
 async fn open_store(
     config: &HarnessConfig,
     environment: &Environment,
 ) -> anyhow::Result<Arc<dyn SessionStore>> {
-    let support = if cfg!(feature = "sqlite") {
-        SqliteSupport::Compiled
-    } else {
-        SqliteSupport::NotCompiled
-    };
-    check_backend(config, support).map_err(config_failure)?;
     match config.sessions.backend {
         SessionBackend::Sqlite => open_sqlite(config, environment).await,
         _ => Ok(Arc::new(InMemorySessionStore::new())),
@@ -433,15 +422,12 @@ async fn open_sqlite(
     Ok(Arc::new(store))
 }
 
-/// Never reached: [`check_backend`] has refused the backend.
 #[cfg(not(feature = "sqlite"))]
 async fn open_sqlite(_: &HarnessConfig, _: &Environment) -> anyhow::Result<Arc<dyn SessionStore>> {
-    Err(HalterError::new(
-        "sqlite_not_compiled",
-        "this build keeps no sessions in SQLite",
-    )
-    .with_hint("enable the `sqlite` feature of the `halter` crate")
-    .into())
+    Err(config_failure(ConfigError::BackendFeatureDisabled {
+        backend: "sqlite",
+        feature: "sqlite",
+    }))
 }
 
 /// The user's time zone. Read from `/etc/localtime` where nothing names
@@ -484,9 +470,9 @@ fn policy(config: &HarnessConfig) -> PolicySettings {
 fn prompts(config: &HarnessConfig) -> PromptSettings {
     PromptSettings {
         system_prompt: config.prompts.system_prompt.clone(),
-        preset: match config.prompts.preset {
-            SystemPromptPreset::Coding => halter_runtime::SystemPromptPreset::Coding,
-            _ => halter_runtime::SystemPromptPreset::General,
+        guidance: match config.prompts.preset {
+            SystemPromptPreset::Coding => CODING_GUIDANCE,
+            _ => GENERAL_GUIDANCE,
         },
         append_system_prompt: config.prompts.append_system_prompt.clone(),
     }

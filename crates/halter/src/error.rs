@@ -3,9 +3,9 @@
 use halter_config::ConfigError;
 use halter_runtime::HalterError;
 
-/// The problem and its remedy; the configuration's own error stays reachable
-/// by downcast, below ours.
-pub(crate) fn config_failure(error: ConfigError) -> anyhow::Error {
+/// An error of the configuration as the methods of the facade return it: the
+/// configuration's own error stays reachable by downcast, below ours.
+pub fn config_failure(error: ConfigError) -> anyhow::Error {
     let place = error.location().map(|place| format!("{place}: "));
     let message = format!("{}{}", place.unwrap_or_default(), error.problem());
     let mut summary = HalterError::new(error.code(), message);

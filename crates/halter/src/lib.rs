@@ -71,6 +71,7 @@ mod services;
 pub mod session;
 
 pub use builder::HalterBuilder;
+pub use error::config_failure;
 pub use halter_resources::{LoadedPlugin, LoadedSkill, PluginLoader, SkillLoader};
 pub use halter_runtime::{
     HalterError, HalterSession, SessionInit, SessionStream, ShutdownReport, TurnStream,

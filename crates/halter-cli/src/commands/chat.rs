@@ -5,7 +5,7 @@ use crate::attach::{self, Attachment};
 use crate::context::Context;
 use crate::editor::{Editor, Input};
 use crate::exit::{Exit, StopSignal};
-use crate::failure::{Failure, Problem, usage};
+use crate::failure::{Failure, usage};
 use crate::limits::LEAVE_WINDOW;
 use crate::live::{Live, Wanted};
 use crate::terminal;
@@ -13,7 +13,7 @@ use crate::turn::{self, TurnEnd, Watch};
 use crate::typing::Typing;
 use crate::view::{Activity, Steps, TextView, View, media_tag};
 use halter_config::SessionBackend;
-use halter_protocol::{ModelId, Turn};
+use halter_protocol::{ModelId, Turn, UserMessage};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -185,7 +185,7 @@ impl Conversation {
         if !path.is_empty() {
             match attach::read(Path::new(unquoted(path))) {
                 Ok(file) => self.attachments.push(file),
-                Err(Failure::Problem(problem)) => return context.talk.problem(&problem),
+                Err(Failure::Error(error, _)) => return context.talk.error(&error),
                 Err(_) => return,
             }
         }
@@ -221,7 +221,7 @@ impl Conversation {
 
     async fn answer(&mut self, context: &mut Context, text: &str) -> Result<Next, Failure> {
         let attachments = std::mem::take(&mut self.attachments);
-        let mut turn = Turn::new(attach::message(text, attachments));
+        let mut turn = Turn::new(attach::message(UserMessage::text(text), attachments));
         self.live.stops.next_turn(&turn.id);
         self.turns += 1;
         turn.default_model.clone_from(&self.model);
@@ -249,7 +249,7 @@ impl Conversation {
                 self.last_interrupt = Some(Instant::now());
                 context.talk.say("cancelled; press Ctrl-C again to leave");
             }
-            TurnEnd::Failed { error, .. } => context.talk.problem(&Problem::from(&error)),
+            TurnEnd::Failed { error, .. } => context.talk.error(&error.into()),
         }
         Ok(Next::GoOn)
     }

@@ -4,8 +4,9 @@
 use crate::args::{JsonArg, MockCommand, MockServeArgs};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::failure::{Failure, Problem};
+use crate::failure::Failure;
 use crate::signals::Signals;
+use halter::HalterError;
 use halter_mock::{MockError, ScenarioLibrary, ServeOptions};
 use serde_json::json;
 
@@ -65,11 +66,10 @@ fn scenarios(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure>
 }
 
 fn problem(error: MockError) -> Failure {
-    let problem = Problem::new(error.code(), error.to_string());
+    let told = HalterError::new(error.code(), error.to_string());
     match error {
         // The address may be free a moment later; the rest is how we were called.
-        MockError::Bind { .. } => problem,
-        _ => problem.with_exit(Exit::Usage),
+        MockError::Bind { .. } => told.into(),
+        _ => Failure::Error(told, Exit::Usage),
     }
-    .into()
 }

@@ -70,9 +70,11 @@ fn unanswered(error: anyhow::Error) -> Failure {
         ProviderErrorKind::Transient => "provider_unavailable",
         _ => "provider_failed",
     };
-    let mut problem = crate::failure::Problem::new(code, refused.message.clone());
-    problem.hint.clone_from(&refused.hint);
-    problem.into()
+    let told = halter::HalterError::new(code, refused.message.clone());
+    match &refused.hint {
+        Some(hint) => told.with_hint(hint.clone()).into(),
+        None => told.into(),
+    }
 }
 
 fn as_json(model: &ResolvedModel, facts: &ModelFacts) -> Value {

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::live::{Live, Wanted};
 use crate::output_schema;
-use crate::prompt::{self, PromptSource};
+use crate::prompt::{self, PromptSource, Task};
 use crate::turn::{self, TurnEnd, Watch};
 use crate::view::{Activity, JsonResultView, Steps, StreamingView, TextView, ValueView, View};
 use halter_protocol::Turn;
@@ -33,7 +33,7 @@ pub async fn run(context: &mut Context, arguments: RunArgs) -> Result<Exit, Fail
 /// One task, and how to answer it.
 pub struct Request {
     /// The task.
-    pub task: String,
+    pub task: Task,
     /// The session to continue.
     pub session: Option<String>,
     /// How.
@@ -69,7 +69,7 @@ pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Fai
         // From here on the events tell what went wrong.
         context.errors_in_data = false;
     }
-    let mut turn = Turn::new(attach::message(&request.task, attachments));
+    let mut turn = Turn::new(attach::message(request.task.message(), attachments));
     turn.default_model = wanted.model.as_deref().map(Into::into);
     let structured = schema.is_some();
     turn.response_schema = schema;

@@ -4,15 +4,15 @@ use crate::args::{ChatArgs, RunOptions, SessionsCommand};
 use crate::commands::{chat, run};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::failure::{Failure, Problem, usage};
+use crate::failure::{Failure, usage};
 use crate::harness::{self, Loaded, Models, Store};
 use crate::limits::TITLE_COLUMNS;
 use crate::live::{self, not_found};
 use crate::prompt::{self, PromptSource};
 use crate::terminal::{columns, fitted, safe_line};
 use crate::view::{transcript_lines, used};
-use halter::Halter;
 use halter::providers::OfflineProvider;
+use halter::{Halter, HalterError};
 use halter_config::SessionBackend;
 use halter_protocol::{SessionEventPayload, SessionId, Timestamp, Usage};
 use halter_session::limits::MAX_READ_EVENTS;
@@ -106,7 +106,7 @@ fn page(limit: usize, cursor: Option<&str>) -> Result<PageRequest, Failure> {
     let cursor = cursor
         .map(|text| {
             text.parse()
-                .map_err(|error| Problem::new("usage", format!("{error}")))
+                .map_err(|error| HalterError::new("usage", format!("{error}")))
         })
         .transpose()?;
     if limit == 0 {

@@ -121,8 +121,8 @@ fn finish(context: &mut Context, outcome: ToolExecutionOutcome) -> Result<Exit, 
                 ToolErrorCode::PolicyDenied | ToolErrorCode::HookBlocked => Exit::Denied,
                 _ => Exit::Failed,
             };
-            let problem = crate::failure::Problem::new(error.code.as_str(), error.message);
-            Err(problem.with_exit(exit).into())
+            let error = halter::HalterError::new(error.code.as_str(), error.message);
+            Err(Failure::Error(error, exit))
         }
     }
 }

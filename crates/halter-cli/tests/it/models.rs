@@ -199,7 +199,7 @@ fn a_session_keeps_the_model_it_was_started_with() {
 fn a_model_that_is_none_is_refused_with_the_way_to_write_it() {
     let place = Place::new();
     for (model, code, hint) in [
-        ("gpt-5", "unknown_model", ""),
+        ("gpt-5", "config_unknown_model", "provider/model"),
         (
             "groq/llama",
             "config_unknown_provider",

@@ -235,7 +235,7 @@ fn an_unknown_model_names_the_known_ones() {
     let place = Place::new();
     let ran = place.halter(["run", "--model", "huge", "hello"]);
     ran.expect(2);
-    assert_eq!(ran.json()["error"]["code"], "unknown_model");
+    assert_eq!(ran.json()["error"]["code"], "config_unknown_model");
     assert!(ran.stderr.contains("default"), "{}", ran.stderr);
 }
 
@@ -301,10 +301,12 @@ fn message(ran: &Ran) -> String {
     let sent = lines
         .iter()
         .find(|line| line["payload"]["message"]["role"] == "user");
-    sent.unwrap()["payload"]["message"]["parts"][0]["text"]
-        .as_str()
-        .unwrap()
-        .to_owned()
+    let parts = sent.unwrap()["payload"]["message"]["parts"].clone();
+    let texts = parts.as_array().unwrap().iter();
+    texts
+        .map(|part| part["text"].as_str().unwrap())
+        .collect::<Vec<_>>()
+        .join("|")
 }
 
 #[test]
@@ -315,7 +317,7 @@ fn what_is_piped_in_follows_the_task() {
     ran.expect(0);
     assert_eq!(
         message(&ran),
-        "What can you do?\n\n<standard_input>\nalpha\nbeta\n</standard_input>"
+        "What can you do?|<standard_input>\nalpha\nbeta\n</standard_input>"
     );
     let empty = place.halter_with_stdin(arguments, "");
     assert_eq!(message(empty.expect(0)), "What can you do?");

@@ -3,7 +3,7 @@
 //! not a failure.
 
 use crate::provider::ProviderRequest;
-use halter_protocol::{Message, ToolCall, ToolError, ToolResult};
+use halter_protocol::{ContentPart, Message, ToolCall, ToolError, ToolResult};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -44,7 +44,12 @@ impl<'a> Exchange<'a> {
         let mut since: Vec<&'a Message> = Vec::new();
         for message in request.messages.iter_newest_first() {
             if let Message::User(user) = message.as_ref() {
-                exchange.asked = user.plain_text();
+                // What was attached or piped in follows the task in parts of its own.
+                let task = user.parts.iter().find_map(|part| match part {
+                    ContentPart::Text { text } => Some(text.clone()),
+                    _ => None,
+                });
+                exchange.asked = task.unwrap_or_default();
                 break;
             }
             since.push(message);

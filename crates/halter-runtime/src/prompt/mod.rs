@@ -54,40 +54,29 @@ impl PromptAssembler for StandardPromptAssembler {
 }
 
 /// Which guidance a session starts from.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptSettings {
     /// Text that replaces the built-in guidance.
     pub system_prompt: Option<String>,
     /// The built-in guidance, where nothing replaces it.
-    pub preset: SystemPromptPreset,
+    pub guidance: &'static str,
     /// Text added after the guidance.
     pub append_system_prompt: Option<String>,
 }
 
-/// A built-in guidance text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum SystemPromptPreset {
-    /// For work of any kind.
-    #[default]
-    General,
-    /// For work on code.
-    Coding,
-}
-
-impl SystemPromptPreset {
-    /// The text.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::General => GENERAL_GUIDANCE,
-            Self::Coding => CODING_GUIDANCE,
+impl Default for PromptSettings {
+    fn default() -> Self {
+        Self {
+            system_prompt: None,
+            guidance: GENERAL_GUIDANCE,
+            append_system_prompt: None,
         }
     }
 }
 
 impl PromptSettings {
     /// The guidance segments of a session: its own prompt over the configured
-    /// one over the preset; then the configured addition, then its own.
+    /// one over the built-in one; then the configured addition, then its own.
     pub fn segments(
         &self,
         own_prompt: Option<&str>,
@@ -96,7 +85,7 @@ impl PromptSettings {
         let base = own_prompt
             .or(self.system_prompt.as_deref())
             .filter(|text| !text.trim().is_empty())
-            .unwrap_or_else(|| self.preset.text());
+            .unwrap_or(self.guidance);
         let additions = self
             .append_system_prompt
             .iter()
@@ -213,7 +202,7 @@ mod tests {
     fn precedence_of_prompts() {
         let configured = PromptSettings {
             system_prompt: Some("configured".into()),
-            preset: SystemPromptPreset::Coding,
+            guidance: CODING_GUIDANCE,
             append_system_prompt: None,
         };
         let base = |settings: &PromptSettings, own| settings.segments(own, &[])[0].text.to_string();
