@@ -17,18 +17,16 @@ pub fn check_tool_names(
     available: &[&str],
     planned: &[&str],
 ) -> Result<(), ConfigError> {
-    for name in &config.tools.enabled {
-        if planned.contains(&name.as_str()) {
-            return Err(ConfigError::ToolNotBuiltYet { name: name.clone() });
-        }
-        if !available.contains(&name.as_str()) {
-            return Err(ConfigError::UnknownTool {
-                name: name.clone(),
-                hint: suggestion(name, "tools", &[available, planned].concat()),
-            });
-        }
+    let is_missing = |name: &&String| !available.contains(&name.as_str());
+    let Some(name) = config.tools.enabled.iter().find(is_missing) else {
+        return Ok(());
+    };
+    let name = name.clone();
+    if planned.contains(&name.as_str()) {
+        return Err(ConfigError::ToolNotBuiltYet { name });
     }
-    Ok(())
+    let hint = suggestion(&name, "tools", &[available, planned].concat());
+    Err(ConfigError::UnknownTool { name, hint })
 }
 
 /// A key that somebody set and that has no effect yet.

@@ -1,5 +1,6 @@
 //! The configuration as others read it: its JSON Schema, a starter file, a fingerprint.
 
+use halter_protocol::ContentHash;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
@@ -55,5 +56,5 @@ pub fn generate_starter_config(choice: &ModelChoice) -> String {
 /// [`ConfigError::Json`] when the configuration cannot be written as text.
 pub fn config_fingerprint(config: &HarnessConfig) -> Result<String, ConfigError> {
     let text = serde_json::to_vec(config).map_err(|source| ConfigError::Json { source })?;
-    Ok(blake3::hash(&text).to_hex().to_string())
+    Ok(ContentHash::hex_of(&text))
 }

@@ -10,6 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use halter_protocol::ContentHash;
+
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::limits::{MAX_TRUST_FILE_BYTES, TRUST_LOCK_WAIT};
@@ -221,7 +223,7 @@ fn system_fault(file: &Path, error: &io::Error) -> ConfigError {
 fn line_of(project: &ProjectFile) -> String {
     format!(
         "{} {}",
-        blake3::hash(project.content()).to_hex(),
+        ContentHash::hex_of(project.content()),
         escaped(project.canonical_path())
     )
 }

@@ -22,7 +22,7 @@ pub mod shell;
 
 pub use door::{
     BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS, DirHandle, FileDoor,
-    Precondition, ReadHandle, WriteTicket, Written, sha256_hex,
+    Precondition, ReadHandle, WriteTicket, Written,
 };
 pub use error::{Access, PolicyError, is_out_of_descriptors};
 pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};

@@ -28,6 +28,7 @@
 //! | [`fold`] | events to state |
 //! | [`prompt`] | prompt segments and the assembled system prompt |
 //! | [`resource`] | skills and plugins as the prompt sees them |
+//! | [`hash`] | the hash that names content |
 //! | [`schema`] | the JSON Schema of the event stream |
 
 pub mod action;
@@ -37,6 +38,7 @@ pub mod content;
 pub mod encoding;
 pub mod event;
 pub mod fold;
+pub mod hash;
 pub mod hook;
 pub mod ids;
 pub mod limits;
@@ -65,6 +67,7 @@ pub use event::{
     CacheBreakReason, Delivery, DeltaItem, NotificationItem, PendingEvent, SCHEMA_VERSION,
     SessionEvent, SessionEventPayload, TurnError, UnknownPayload,
 };
+pub use hash::ContentHash;
 pub use hook::{HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary};
 pub use ids::{
     BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId, PromptSegmentId, ProviderName,

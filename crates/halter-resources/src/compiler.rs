@@ -221,7 +221,7 @@ fn revision<K, L>(
     if skills.is_empty() && plugins.is_empty() {
         return ResourceSnapshot::empty().revision;
     }
-    let mut name = ContentName::new().field("skills");
+    let mut name = ContentName::default().field("skills");
     for skill in skills.values() {
         name = name.field(skill.content_name());
     }

@@ -79,7 +79,7 @@ impl LoadedSkill {
     /// What the skill is called by its content: name, description, text and
     /// place under its root, but not where the root is.
     pub(crate) fn content_name(&self) -> String {
-        ContentName::new()
+        ContentName::default()
             .field(self.name.as_str())
             .field(&self.description)
             .field(escape_path(&self.relative_path))

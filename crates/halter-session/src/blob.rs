@@ -1,16 +1,19 @@
 //! Content that is stored once, under its hash.
 
 use bytes::Bytes;
+use halter_protocol::ContentHash;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// The BLAKE3 hash of a blob's bytes, written as 64 hexadecimal digits.
+/// The SHA-256 hash of a blob's bytes, written as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobHash([u8; 32]);
 
 impl BlobHash {
-    /// The hash of `bytes`.
+    /// The hash of `bytes`. Blobs of earlier versions keep the name they were
+    /// stored under, which was another hash: a name is looked up, never
+    /// computed again.
     ///
     /// ```
     /// use halter_session::BlobHash;
@@ -19,7 +22,9 @@ impl BlobHash {
     /// assert_eq!(hash.to_string().parse::<BlobHash>().unwrap(), hash);
     /// ```
     pub fn of(bytes: &[u8]) -> Self {
-        Self(*blake3::hash(bytes).as_bytes())
+        let mut hash = ContentHash::default();
+        hash.update(bytes);
+        Self(hash.raw())
     }
 
     /// The raw hash.
@@ -55,9 +60,17 @@ impl FromStr for BlobHash {
     type Err = InvalidBlobHash;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        blake3::Hash::from_hex(text)
-            .map(|hash| Self(*hash.as_bytes()))
-            .map_err(|_| InvalidBlobHash(text.to_owned()))
+        let invalid = || InvalidBlobHash(text.to_owned());
+        let digits = text.as_bytes();
+        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(invalid());
+        }
+        let mut raw = [0; 32];
+        for (byte, pair) in raw.iter_mut().zip(digits.chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| invalid())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| invalid())?;
+        }
+        Ok(Self(raw))
     }
 }
 
@@ -107,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_hash_is_64_hexadecimal_digits() {
-        let text = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+        let text = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(BlobHash::of(b"").to_string(), text);
         assert_eq!(text.parse(), Ok(BlobHash::of(b"")));
         for bad in [

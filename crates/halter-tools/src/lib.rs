@@ -12,7 +12,7 @@
 //! | [`context`] | what a call is given |
 //! | [`runtime`] | the registry and the dispatch of calls |
 //! | [`session`], [`scratch`], [`path_locks`] | what lives between calls |
-//! | [`catalog`] | the built-in tools and all names with a meaning |
+//! | [`catalog`] | the built-in tools, and names kept for later ones |
 //! | [`exec`] | the place where commands run |
 //! | [`environment`] | what commands may see of the environment |
 //! | [`limits`] | every bound |
@@ -72,7 +72,7 @@ pub mod tool;
 pub mod typed;
 mod validate;
 
-pub use catalog::{KnownTool, ToolStatus, builtin_tools, known_tools};
+pub use catalog::{builtin_tools, planned_tools};
 pub use context::{MemoryChanges, NoopToolEventSink, ToolContext, ToolEventSink, ToolRuntimeEvent};
 pub use environment::command_environment;
 pub use exec::{ExecBackend, ExecSession, LocalExec};

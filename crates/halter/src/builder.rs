@@ -24,9 +24,7 @@ use halter_runtime::{
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
 use halter_tools::policy::PolicySettings;
-use halter_tools::{
-    Tool, ToolRuntime, ToolStatus, builtin_tools, command_environment, known_tools,
-};
+use halter_tools::{Tool, ToolRuntime, builtin_tools, command_environment, planned_tools};
 use jiff::tz::TimeZone;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -372,18 +370,14 @@ fn registered(hooks: Vec<(PluginId, RegisteredHookPriority, Hook)>) -> anyhow::R
 /// Built-ins that are enabled, then the embedder's own, which are never
 /// filtered and replace by name.
 fn tools(config: &HarnessConfig, custom: Vec<Arc<dyn Tool>>) -> anyhow::Result<ToolRuntime> {
-    let custom_names: Vec<_> = custom.iter().map(|tool| tool.spec().name).collect();
-    let known = |status| {
-        let tools = known_tools().iter();
-        tools
-            .filter(move |tool| tool.status == status)
-            .map(|tool| tool.name)
-    };
-    let custom_names = custom_names.iter().map(|name| name.as_str());
-    let available: Vec<&str> = known(ToolStatus::Available).chain(custom_names).collect();
-    let planned: Vec<&str> = known(ToolStatus::NotBuiltYet).collect();
-    check_tool_names(config, &available, &planned).map_err(config_failure)?;
     let built_in = ToolRuntime::with_tools(builtin_tools());
+    let custom_names: Vec<_> = custom.iter().map(|tool| tool.spec().name).collect();
+    let available: Vec<&str> = built_in
+        .names()
+        .chain(&custom_names)
+        .map(|name| name.as_str())
+        .collect();
+    check_tool_names(config, &available, planned_tools()).map_err(config_failure)?;
     let mut tools = built_in.clone_filtered(&config.tools.enabled);
     for tool in custom {
         tools.register(tool);

@@ -24,7 +24,7 @@ use crate::error::{Access, PolicyError};
 use crate::settings::{PolicySettings, SessionScope};
 
 use guard::Guard;
-pub use read::{DirHandle, ReadHandle, sha256_hex};
+pub use read::{DirHandle, ReadHandle};
 use roots::Roots;
 pub use sensitive::{BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS};
 use spelled::Spelled;

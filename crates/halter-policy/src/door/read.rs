@@ -1,15 +1,14 @@
 //! Handles of what was opened for reading.
 
-use std::fmt::Write as _;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use halter_protocol::ContentHash;
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use sha2::{Digest, Sha256};
 
 use crate::error::{Access, PolicyError};
 
@@ -111,21 +110,16 @@ impl ReadHandle {
     }
 
     /// The SHA-256 of the content in lower-case hex, read from the start.
-    pub(super) fn sha256(&mut self) -> Result<String, PolicyError> {
-        let mut hasher = Sha256::new();
-        let mut buffer = vec![0; 64 * 1024];
-        let mut hash = || -> io::Result<()> {
-            self.file.rewind()?;
-            loop {
-                let count = self.file.read(&mut buffer)?;
-                match buffer.get(..count) {
-                    Some(part) if !part.is_empty() => hasher.update(part),
-                    Some(_) | None => return Ok(()),
-                }
-            }
-        };
-        hash().map_err(|error| PolicyError::io("read", &self.resolved, error))?;
-        Ok(hex(&hasher.finalize()))
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn sha256(&mut self) -> Result<String, PolicyError> {
+        let mut hash = ContentHash::default();
+        self.file
+            .rewind()
+            .and_then(|()| io::copy(&mut self.file, &mut hash))
+            .map_err(|error| PolicyError::io("read", &self.resolved, error))?;
+        Ok(hash.hex())
     }
 
     pub(super) fn file(&self) -> &File {
@@ -139,22 +133,6 @@ impl ReadHandle {
             max,
         }
     }
-}
-
-/// The SHA-256 of some bytes in lower-case hex: the form
-/// [`Precondition::Unchanged`](super::Precondition::Unchanged) takes.
-#[must_use]
-pub fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-fn hex(digest: &[u8]) -> String {
-    let mut text = String::with_capacity(digest.len() * 2);
-    for byte in digest {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 /// Fails for everything but a regular file.

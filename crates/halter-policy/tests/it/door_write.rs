@@ -5,9 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use halter_policy::{
-    PolicySettings, Precondition, SessionScope, StandardPolicy, ToolPolicy, sha256_hex,
-};
+use halter_policy::{PolicySettings, Precondition, SessionScope, StandardPolicy, ToolPolicy};
+use halter_protocol::ContentHash;
 
 use crate::support::{Session, code};
 
@@ -157,12 +156,12 @@ fn a_stale_write_is_refused() {
         let ticket = session.door().prepare_write(Path::new("file")).unwrap();
         ticket.commit(text.as_bytes(), Precondition::Unchanged(hash))
     };
-    commit(sha256_hex(b"old"), "new").unwrap();
-    commit(sha256_hex(b"new").to_uppercase(), "newer").unwrap();
-    assert_eq!(code(commit(sha256_hex(b"old"), "lost")), "changed");
+    commit(ContentHash::hex_of(b"old"), "new").unwrap();
+    commit(ContentHash::hex_of(b"new").to_uppercase(), "newer").unwrap();
+    assert_eq!(code(commit(ContentHash::hex_of(b"old"), "lost")), "changed");
     assert_eq!(fs::read_to_string(session.work("file")).unwrap(), "newer");
     fs::remove_file(session.work("file")).unwrap();
-    assert_eq!(code(commit(sha256_hex(b"newer"), "x")), "changed");
+    assert_eq!(code(commit(ContentHash::hex_of(b"newer"), "x")), "changed");
     assert_eq!(session.tree(), ["outside", "outside/secret", "work"]);
 }
 

@@ -6,8 +6,8 @@ use crate::context::{ToolContext, cancelled};
 use crate::limits::WRITE_BYTES;
 use crate::path_locks::PathLockGuard;
 use anyhow::bail;
-use halter_policy::{Precondition, WriteTicket, Written, sha256_hex};
-use halter_protocol::ToolResult;
+use halter_policy::{Precondition, WriteTicket, Written};
+use halter_protocol::{ContentHash, ToolResult};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl FileChange {
         check_size(content.len())?;
         let resolved = self.ticket.resolved().to_owned();
         let written = self.ticket.commit(content.as_bytes(), precondition)?;
-        let sha256 = sha256_hex(content.as_bytes());
+        let sha256 = ContentHash::hex_of(content.as_bytes());
         self.context.remember(file_seen(&resolved, &sha256));
         Ok((written, sha256))
     }

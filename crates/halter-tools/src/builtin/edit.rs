@@ -10,8 +10,8 @@ use crate::typed::TypedTool;
 use anyhow::{anyhow, bail};
 use async_trait::async_trait;
 use find::{Text, line_list, nearest_lines};
-use halter_policy::{PolicyError, Precondition, sha256_hex};
-use halter_protocol::{Action, ToolCapabilities, ToolResult};
+use halter_policy::{PolicyError, Precondition};
+use halter_protocol::{Action, ContentHash, ToolCapabilities, ToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ fn edit(file: FileChange, input: &EditInput) -> anyhow::Result<Value> {
         );
     }
     let bytes = existing.read_bounded(EDIT_FILE_BYTES)?;
-    let hash_before = sha256_hex(&bytes);
+    let hash_before = ContentHash::hex_of(&bytes);
     refuse_stale(input, file.seen.as_deref(), &path, &hash_before)?;
     let content = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

@@ -10,7 +10,7 @@ mod media;
 
 use self::media::{Media, start_of};
 use super::file_views::file_seen;
-use super::support::{LOOKS, blocking, hex, path_in, shown, spelled};
+use super::support::{LOOKS, blocking, path_in, shown, spelled};
 use crate::context::ToolContext;
 use crate::limits::{BINARY_SNIFF_BYTES, LINE_BYTES, READ_LINES};
 use crate::typed::TypedTool;
@@ -18,12 +18,12 @@ use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
 use halter_policy::PolicyError;
 use halter_protocol::{
-    Action, MediaFormat, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult,
+    Action, ContentHash, MediaFormat, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode,
+    ToolResult,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use std::io::{Cursor, Read};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -205,7 +205,7 @@ impl Page {
 
     /// Reads the whole file and returns its hash.
     fn scan(&mut self, mut file: impl Read, stop: &Stop<'_>) -> anyhow::Result<String> {
-        let mut hash = Sha256::new();
+        let mut hash = ContentHash::default();
         let mut buffer = vec![0; 64 * 1024];
         let mut seen = 0;
         loop {
@@ -234,7 +234,7 @@ impl Page {
         if self.current_len > 0 {
             self.finish_line(false);
         }
-        Ok(hex(&hash.finalize()))
+        Ok(hash.hex())
     }
 
     /// Takes a piece of a line, or its end.

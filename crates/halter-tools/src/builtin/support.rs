@@ -65,11 +65,6 @@ pub(crate) fn shown(door: &FileDoor, path: &Path) -> String {
     }
 }
 
-/// Bytes in lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The longest start of `text` that has at most `max` bytes and ends between
 /// characters.
 pub(crate) fn text_head(text: &str, max: usize) -> &str {

@@ -1,18 +1,16 @@
 //! `write`: a whole file at once.
 
 use super::change::{FileChange, change_file};
-use super::support::{CHANGES, hex, path_in};
+use super::support::{CHANGES, path_in};
 use crate::context::ToolContext;
 use crate::typed::TypedTool;
 use anyhow::bail;
 use async_trait::async_trait;
-use halter_policy::{PolicyError, Precondition, ReadHandle};
+use halter_policy::Precondition;
 use halter_protocol::{Action, ToolCapabilities, ToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-use std::io;
 
 /// Create a file or replace all of it. Missing directories are made. To change
 /// a part of a file use `edit`.
@@ -65,7 +63,8 @@ fn precondition(file: &FileChange) -> anyhow::Result<Precondition> {
     let Some(seen) = &file.seen else {
         return Ok(Precondition::None);
     };
-    match file.ticket.existing()?.map(hash_of).transpose()? {
+    let existing = file.ticket.existing()?;
+    match existing.map(|mut file| file.sha256()).transpose()? {
         None => Ok(Precondition::None),
         Some(now) if now == *seen => Ok(Precondition::Unchanged(now)),
         Some(_) => bail!(
@@ -73,30 +72,5 @@ fn precondition(file: &FileChange) -> anyhow::Result<Precondition> {
              change; read it again, then write or edit it",
             file.path
         ),
-    }
-}
-
-fn hash_of(handle: ReadHandle) -> anyhow::Result<String> {
-    let resolved = handle.resolved().to_owned();
-    let mut hash = Sha256::new();
-    let mut file = handle.into_file();
-    io::copy(&mut file, &mut HashWriter(&mut hash)).map_err(|source| PolicyError::Io {
-        operation: "read",
-        path: resolved,
-        source,
-    })?;
-    Ok(hex(&hash.finalize()))
-}
-
-struct HashWriter<'a>(&'a mut Sha256);
-
-impl io::Write for HashWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -47,7 +47,7 @@ fn the_bounds_of_every_schema_hold_at_their_edge() {
                         arguments: json!({ name.as_str(): value }),
                     };
                     let refusal = tools.validate(&call).err().map(|error| error.message);
-                    refusal.is_some_and(|told| told.contains(&format!("`{name}` must")))
+                    refusal.is_some_and(|told| told.contains(&format!("`{name}`: ")))
                 };
                 assert!(!refused(fits), "{} {name}: at the bound", spec.name);
                 assert!(refused(too_much), "{} {name}: beyond it", spec.name);

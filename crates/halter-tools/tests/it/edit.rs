@@ -1,8 +1,8 @@
 //! `edit`.
 
 use crate::support::Workspace;
+use halter_protocol::ContentHash;
 use halter_tools::limits::EDIT_FILE_BYTES;
-use halter_tools::policy::sha256_hex;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 
@@ -22,8 +22,8 @@ async fn one_match_is_replaced_and_the_mode_kept() {
             "path": "a",
             "occurrences_in_file": 1,
             "replacements_applied": 1,
-            "file_hash_before": sha256_hex(b"let x = 1;\nlet y = 2;\n"),
-            "file_hash_after": sha256_hex(b"let x = 3;\nlet y = 2;\n"),
+            "file_hash_before": ContentHash::hex_of(b"let x = 1;\nlet y = 2;\n"),
+            "file_hash_after": ContentHash::hex_of(b"let x = 3;\nlet y = 2;\n"),
         })
     );
     assert_eq!(workspace.get("a"), "let x = 3;\nlet y = 2;\n");
@@ -84,7 +84,7 @@ async fn a_change_from_elsewhere_is_noticed() {
     workspace.ok("edit", change("one", "1")).await;
     workspace.put("a", "one\n");
     let mut knowing = change("one", "1");
-    knowing["expected_sha256"] = sha256_hex(b"one\n").to_uppercase().into();
+    knowing["expected_sha256"] = ContentHash::hex_of(b"one\n").to_uppercase().into();
     workspace.ok("edit", knowing).await;
     assert_eq!(workspace.get("a"), "1\n");
 }
@@ -105,9 +105,9 @@ async fn an_expected_hash_that_differs_refuses() {
     let workspace = Workspace::new();
     workspace.put("a", "one");
     let mut stale = change("one", "two");
-    stale["expected_sha256"] = sha256_hex(b"zero").into();
+    stale["expected_sha256"] = ContentHash::hex_of(b"zero").into();
     let message = workspace.failure("edit", stale).await;
-    assert!(message.contains(&sha256_hex(b"one")), "{message}");
+    assert!(message.contains(&ContentHash::hex_of(b"one")), "{message}");
     assert_eq!(workspace.get("a"), "one");
 }
 

@@ -1,10 +1,10 @@
 //! `read`.
 
 use crate::support::{Workspace, is_root};
+use halter_protocol::ContentHash;
 use halter_protocol::ToolErrorCode;
 use halter_tools::PolicySettings;
 use halter_tools::limits::{BINARY_SNIFF_BYTES, LINE_BYTES, READ_LINES};
-use halter_tools::policy::sha256_hex;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ async fn a_whole_file_comes_back_with_its_hash() {
         json!({
             "path": "src/a.txt",
             "content": "one\ntwo\nthree",
-            "sha256": sha256_hex(b"one\ntwo\nthree"),
+            "sha256": ContentHash::hex_of(b"one\ntwo\nthree"),
             "total_lines": 3,
         })
     );
@@ -59,7 +59,7 @@ async fn pages_follow_each_other() {
     let joined =
         first["content"].as_str().unwrap().to_owned() + second["content"].as_str().unwrap();
     assert_eq!(joined, text);
-    assert_eq!(first["sha256"], sha256_hex(text.as_bytes()));
+    assert_eq!(first["sha256"], ContentHash::hex_of(text.as_bytes()));
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn large_files_are_read_in_parts_not_refused() {
     assert_eq!(result["content"], "12345\n");
     assert_eq!(result["next_offset"], 2);
     assert_eq!(result["total_lines"], 100_000);
-    assert_eq!(result["sha256"], sha256_hex(text.as_bytes()));
+    assert_eq!(result["sha256"], ContentHash::hex_of(text.as_bytes()));
 
     // Two lines of four bytes and a newline fill ten bytes exactly.
     workspace.put("fits", "1234\n5678\n90\n");
@@ -144,7 +144,7 @@ async fn crlf_is_shown_as_lf_and_said() {
     let result = workspace.ok("read", json!({"path": "a"})).await;
     assert_eq!(result["content"], "one\ntwo\n");
     assert_eq!(result["line_endings"], "crlf");
-    assert_eq!(result["sha256"], sha256_hex(b"one\r\ntwo\r\n"));
+    assert_eq!(result["sha256"], ContentHash::hex_of(b"one\r\ntwo\r\n"));
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! `read` of images and PDFs.
 
 use crate::support::{PNG, Workspace};
+use halter_protocol::ContentHash;
 use halter_protocol::limits::{DOCUMENT_BYTES, IMAGE_BYTES};
 use halter_protocol::{ContentPart, ToolErrorCode, ToolResult};
 use halter_tools::PolicySettings;
-use halter_tools::policy::sha256_hex;
 use serde_json::{Value, json};
 
 const PDF: &[u8] = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n%%EOF\n";
@@ -41,7 +41,7 @@ async fn an_image_comes_whole_with_what_is_known_of_it() {
             "bytes": PNG.len(),
             "width": 3,
             "height": 2,
-            "sha256": sha256_hex(PNG),
+            "sha256": ContentHash::hex_of(PNG),
         })
     );
     assert_eq!(image, ContentPart::image("image/png", PNG));
@@ -58,7 +58,7 @@ async fn a_pdf_is_a_document() {
             "path": "letter.pdf",
             "media_type": "application/pdf",
             "bytes": PDF.len(),
-            "sha256": sha256_hex(PDF),
+            "sha256": ContentHash::hex_of(PDF),
         })
     );
     assert_eq!(document, ContentPart::document("application/pdf", PDF));

@@ -135,7 +135,7 @@ async fn bad_input_is_refused_before_it_runs() {
     for (arguments, expected) in [
         (
             json!({"from": {"column": 9}}),
-            "`from.column` must be at most 8, but 9 was given",
+            "`from.column`: 9 is greater than the maximum of 8",
         ),
         (
             json!({"from": {"column": 1}, "to": 3}),

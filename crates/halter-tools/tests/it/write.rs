@@ -1,9 +1,9 @@
 //! `write`.
 
 use crate::support::Workspace;
+use halter_protocol::ContentHash;
 use halter_protocol::ToolErrorCode;
 use halter_tools::limits::WRITE_BYTES;
-use halter_tools::policy::sha256_hex;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 
@@ -19,7 +19,7 @@ async fn a_new_file_is_made_with_its_directories() {
             "path": "a/b/c.txt",
             "created": true,
             "bytes": 4,
-            "sha256": sha256_hex("hé\n".as_bytes()),
+            "sha256": ContentHash::hex_of("hé\n".as_bytes()),
         })
     );
     assert_eq!(workspace.get("a/b/c.txt"), "hé\n");

@@ -1,12 +1,10 @@
 //! Images and PDFs: read whole, for a model to look at.
 
 use super::Stop;
-use crate::builtin::support::hex;
 use anyhow::{anyhow, bail};
 use halter_protocol::media::pixels;
-use halter_protocol::{ContentPart, MediaFormat, ToolResult};
+use halter_protocol::{ContentHash, ContentPart, MediaFormat, ToolResult};
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use std::io::Read;
 
 /// The start of a file, as far as it takes to know its format.
@@ -54,7 +52,7 @@ impl Media {
             }
         }
         let (bytes, pixels) = (data.len(), pixels(&data));
-        let sha256 = hex(&Sha256::digest(&data));
+        let sha256 = ContentHash::hex_of(&data);
         let part = format.part(data);
         part.check()?;
         Ok(Self {
