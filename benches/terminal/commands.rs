@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use terminal_runtime::daemon::{Daemon, Stop};
+use terminal_runtime::daemon::{Daemon, ShutdownRequest};
 use terminal_runtime::settings::{EnvFile, Settings, child_environment};
 use tokio_util::sync::CancellationToken;
 
@@ -245,7 +245,7 @@ pub async fn runtime(ballast_mib: u64) -> anyhow::Result<()> {
     let held = ballast(ballast_mib)?;
     let settings = Settings::from_flags::<String>([])?.completed()?;
     let program = std::env::var_os("HALTER_BENCH_HOLDER").unwrap_or_default();
-    let stop = Stop::default();
+    let stop = ShutdownRequest::default();
     let mut asked = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let daemon = Daemon::start(
         settings,
@@ -253,7 +253,7 @@ pub async fn runtime(ballast_mib: u64) -> anyhow::Result<()> {
         program.into(),
     )
     .await?;
-    let gently = stop.gently.clone();
+    let gently = stop.graceful.clone();
     tokio::spawn(async move {
         asked.recv().await;
         gently.cancel();

@@ -24,7 +24,7 @@ use crate::settings::Settings;
 use crate::transport::{HttpTransport, SocketError, UnixTransport, serve_stdio};
 
 /// How long connections get to send their last answers.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CONNECTION_CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 /// Why a runtime does not start.
 #[derive(Debug, thiserror::Error)]
@@ -77,11 +77,11 @@ impl DaemonError {
 
 /// How a runtime is told to end.
 #[derive(Debug, Clone, Default)]
-pub struct Stop {
+pub struct ShutdownRequest {
     /// Once what runs has had its time.
-    pub gently: CancellationToken,
+    pub graceful: CancellationToken,
     /// At once.
-    pub now: CancellationToken,
+    pub immediate: CancellationToken,
 }
 
 /// A runtime that can be reached and waits to be served.
@@ -178,7 +178,7 @@ impl Daemon {
 
     /// Serves until it is told to end, or its standard input ends if that is
     /// a transport; then ends everything it started.
-    pub async fn serve(self, stop: Stop) {
+    pub async fn serve(self, stop: ShutdownRequest) {
         let Self {
             service,
             unix,
@@ -207,19 +207,19 @@ impl Daemon {
             async move { service.keep_up().await }
         });
         tokio::select! {
-            () = stop.gently.cancelled() => tracing::info!("ending: what runs is given its time"),
-            () = stop.now.cancelled() => {}
+            () = stop.graceful.cancelled() => tracing::info!("ending: what runs is given its time"),
+            () = stop.immediate.cancelled() => {}
             () = stdin_over.cancelled() => tracing::info!("ending: standard input has ended"),
         }
         accepting.cancel();
         drop(registration);
         tokio::select! {
             () = service.drain() => {}
-            () = stop.now.cancelled() => tracing::info!("ending now"),
+            () = stop.immediate.cancelled() => tracing::info!("ending now"),
         }
         service.shut_down().await;
         let answered = async { while transports.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(FAREWELL, answered).await;
+        let _ = tokio::time::timeout(CONNECTION_CLOSE_WAIT, answered).await;
         service.end().await;
         transports.shutdown().await;
         upkeep.abort();

@@ -31,7 +31,7 @@ pub const MAX_HTTP_CONNECTIONS: usize = 512;
 
 /// How many HTTP connections that have not shown the token yet there are at a
 /// time; the oldest is closed for the next.
-pub const MAX_HTTP_NEWCOMERS: usize = 128;
+pub const MAX_UNAUTHENTICATED_HTTP: usize = 128;
 
 /// How long an HTTP connection may be silent after it was made.
 pub const HTTP_FIRST_BYTE_WAIT: Duration = Duration::from_secs(5);

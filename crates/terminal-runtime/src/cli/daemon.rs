@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _};
 
-use terminal_runtime::daemon::{Daemon, Stop};
+use terminal_runtime::daemon::{Daemon, ShutdownRequest};
 use terminal_runtime::settings::{
     EnvFile, LogFormat, Settings, TOKEN_VARIABLE, Token, child_environment,
 };
@@ -12,7 +12,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::failure::Failure;
-use super::handed_over;
+use super::token_handover;
 
 /// The beginning of the name of the control group that the daemon and the
 /// holder move into.
@@ -22,7 +22,7 @@ pub fn run(mut settings: Settings, file: &EnvFile) -> Result<u8, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(format!("this program cannot find itself: {error}")))?;
     let in_file = file.setting(TOKEN_VARIABLE).and_then(Token::new);
-    settings.auth_token = handed_over::token(&program)?.or(in_file);
+    settings.auth_token = token_handover::token(&program)?.or(in_file);
     let settings = settings.completed()?;
     let environment = child_environment(file);
     start_log(&settings);
@@ -50,7 +50,7 @@ pub fn run(mut settings: Settings, file: &EnvFile) -> Result<u8, Failure> {
                 message: error.to_string(),
                 code: 1,
             })?;
-        let stop = Stop::default();
+        let stop = ShutdownRequest::default();
         tokio::select! {
             () = daemon.serve(stop.clone()) => {}
             () = signals.obey(&stop) => {}
@@ -84,11 +84,11 @@ impl Signals {
     }
 
     /// The first signal ends gently, the second at once.
-    async fn obey(mut self, stop: &Stop) {
+    async fn obey(mut self, stop: &ShutdownRequest) {
         self.next().await;
-        stop.gently.cancel();
+        stop.graceful.cancel();
         self.next().await;
-        stop.now.cancel();
+        stop.immediate.cancel();
         std::future::pending().await
     }
 

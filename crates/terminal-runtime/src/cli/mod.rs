@@ -4,11 +4,11 @@ mod arguments;
 mod daemon;
 mod exec;
 mod failure;
-mod handed_over;
 mod look;
 mod status;
 mod target;
 mod terminal;
+mod token_handover;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::job::Job;
-use super::sessions::{SessionNote, birth};
+use super::sessions::{SessionNote, parameters};
 use super::{Service, lock};
 use crate::exec::{AdoptedSession, Exec, ExecState};
 use crate::session::{Moment, Session};
@@ -13,14 +13,17 @@ impl Service {
     pub(super) fn adopt(&self, adopted: AdoptedSession) {
         let note: SessionNote = serde_json::from_slice(&adopted.spec.note).unwrap_or_default();
         let timeout = note.timeout_ms.map(Duration::from_millis);
-        let birth = birth(&adopted.spec, note.name, timeout);
+        let parameters = parameters(&adopted.spec, note.name, timeout);
         let created = self.earlier(SystemTime::UNIX_EPOCH + Duration::from_millis(note.created_ms));
         let running = adopted
             .execs
             .iter()
             .filter(|exec| exec.info().state == ExecState::Running);
         let before = adopted.commands.saturating_sub(running.count() as u64);
-        let session = self.inner.pool.adopt(adopted.id, birth, before, created);
+        let session = self
+            .inner
+            .pool
+            .adopt(adopted.id, parameters, before, created);
         tracing::info!(session = %session.id, commands = adopted.execs.len(), "session adopted");
         for exec in adopted.execs {
             self.adopt_exec(&session, exec);

@@ -59,7 +59,7 @@ impl Service {
             what,
             environment: check_variables(&params.env.0).map_err(WireError::invalid)?,
             stdin,
-            timeout: command_timeout(params.timeout_s, session.birth.timeout)
+            timeout: command_timeout(params.timeout_s, session.parameters.timeout)
                 .map_err(|error| WireError::invalid(error.to_string()))?,
             pty,
             note: Bytes::new(),

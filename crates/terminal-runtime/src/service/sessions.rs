@@ -15,7 +15,8 @@ use crate::protocol::{
     SessionDestroyed, SessionInfo, SessionListing, SessionParams, WireError,
 };
 use crate::session::{
-    Birth, Moment, Refusal, Session, SessionEvent, SessionState, check_variables, read_timeout,
+    Moment, Session, SessionEvent, SessionParameters, SessionState, TransitionError,
+    check_variables, read_timeout,
 };
 
 const DEFAULT_SHELL: &str = "/bin/sh";
@@ -30,10 +31,10 @@ pub(super) struct SessionNote {
 }
 
 impl SessionNote {
-    fn of(birth: &Birth, created: Moment) -> Bytes {
+    fn of(parameters: &SessionParameters, created: Moment) -> Bytes {
         let note = Self {
-            name: birth.name.as_deref().map(str::to_owned),
-            timeout_ms: birth.timeout.map(millis),
+            name: parameters.name.as_deref().map(str::to_owned),
+            timeout_ms: parameters.timeout.map(millis),
             created_ms: created
                 .wall
                 .duration_since(std::time::UNIX_EPOCH)
@@ -72,13 +73,13 @@ impl Service {
         };
         check_paths(&spec)?;
         let weaker = self.kept_in_part(&spec).await?;
-        let birth = birth(&spec, params.name, timeout);
+        let parameters = parameters(&spec, params.name, timeout);
         let session = self
             .inner
             .pool
-            .create(birth)
+            .create(parameters)
             .map_err(|error| pool_error(&error))?;
-        spec.note = SessionNote::of(&session.birth, session.created);
+        spec.note = SessionNote::of(&session.parameters, session.created);
         if let Err(error) = self.inner.core.open(&session.id, spec).await {
             let _ = session.apply(SessionEvent::OpenFailed, self.inner.clock.now());
             self.inner.pool.remove(session.id);
@@ -88,8 +89,8 @@ impl Service {
         tracing::info!(session = %session.id, "session created");
         Ok(SessionCreated {
             session_id: session.id.to_string(),
-            shell: session.birth.shell.to_string(),
-            working_dir: session.birth.working_dir.to_string(),
+            shell: session.parameters.shell.to_string(),
+            working_dir: session.parameters.working_dir.to_string(),
             state: session.state().name().to_owned(),
             created_at: session.created.shown(),
             weaker,
@@ -197,11 +198,11 @@ impl Service {
         event: SessionEvent,
     ) -> Result<(), WireError> {
         session.apply(event, self.inner.clock.now()).map_err(|refusal| match refusal {
-            Refusal::Busy | Refusal::OutOfPlace => WireError::new(
+            TransitionError::Busy | TransitionError::InvalidState => WireError::new(
                 ErrorCode::SessionBusy,
                 format!("session {} is busy; wait for its command, cancel it, or send `force: true`", session.id),
             ),
-            Refusal::Gone => WireError::new(
+            TransitionError::Gone => WireError::new(
                 ErrorCode::SessionNotFound,
                 format!("session {} does not exist any more", session.id),
             ),
@@ -244,16 +245,16 @@ fn check_paths(spec: &SessionSpec) -> Result<(), WireError> {
         .map_or(Ok(()), |root| absolute("chroot", root))
 }
 
-pub(super) fn birth(
+pub(super) fn parameters(
     spec: &SessionSpec,
     name: Option<String>,
     timeout: Option<std::time::Duration>,
-) -> Birth {
+) -> SessionParameters {
     let keys = spec
         .environment
         .iter()
         .map(|(name, _)| name.to_string_lossy().into());
-    Birth {
+    SessionParameters {
         name: name.map(Into::into),
         shell: spec.shell.to_string_lossy().into(),
         working_dir: spec.working_dir.to_string_lossy().into(),
@@ -278,13 +279,13 @@ fn info(session: &Session) -> SessionInfo {
     };
     SessionInfo {
         session_id: session.id.to_string(),
-        name: session.birth.name.as_deref().map(str::to_owned),
-        shell: session.birth.shell.to_string(),
+        name: session.parameters.name.as_deref().map(str::to_owned),
+        shell: session.parameters.shell.to_string(),
         working_dir: session.working_dir(),
         state: state.name().to_owned(),
         running,
         env_keys: session
-            .birth
+            .parameters
             .env_keys
             .iter()
             .map(ToString::to_string)
@@ -293,7 +294,7 @@ fn info(session: &Session) -> SessionInfo {
         last_activity: session.last_activity().shown(),
         command_count: session.commands(),
         timeout_s: session
-            .birth
+            .parameters
             .timeout
             .map_or(0.0, |timeout| timeout.as_secs_f64()),
     }

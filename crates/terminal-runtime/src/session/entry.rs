@@ -10,14 +10,14 @@ use super::clock::Moment;
 use super::error::PoolError;
 use super::expiry::{Expiry, Lifetimes, expiry};
 use super::ids::SessionId;
-use super::state::{Refusal, SessionEvent, SessionState, transition};
+use super::state::{SessionEvent, SessionState, TransitionError, transition};
 use crate::exec::ExecId;
 use crate::limits::MAX_QUEUED;
 use crate::lock::lock;
 
 /// What a session is made with, as far as others may see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Birth {
+pub struct SessionParameters {
     /// A name for people.
     pub name: Option<Box<str>>,
     /// The shell.
@@ -42,7 +42,7 @@ pub struct Session {
     /// Its name.
     pub id: SessionId,
     /// What it was made with.
-    pub birth: Birth,
+    pub parameters: SessionParameters,
     /// When it was made.
     pub created: Moment,
     /// One permit: whoever has it runs a command. Its queue is fair.
@@ -60,10 +60,10 @@ struct Live {
 }
 
 impl Session {
-    pub(super) fn new(id: SessionId, birth: Birth, created: Moment) -> Self {
+    pub(super) fn new(id: SessionId, parameters: SessionParameters, created: Moment) -> Self {
         Self {
             id,
-            birth,
+            parameters,
             created,
             gate: Arc::new(Semaphore::new(1)),
             queued: AtomicUsize::new(0),
@@ -80,12 +80,12 @@ impl Session {
     /// it.
     pub(super) fn adopted(
         id: SessionId,
-        birth: Birth,
+        parameters: SessionParameters,
         commands: u64,
         created: Moment,
         now: Moment,
     ) -> Self {
-        let session = Self::new(id, birth, created);
+        let session = Self::new(id, parameters, created);
         let _ = session.apply(SessionEvent::Opened, now);
         lock(&session.live).commands = commands;
         session
@@ -127,14 +127,17 @@ impl Session {
         let live = lock(&self.live);
         live.working_dir
             .as_ref()
-            .unwrap_or(&self.birth.working_dir)
+            .unwrap_or(&self.parameters.working_dir)
             .to_string()
     }
 
     /// Notes where its shell is.
     pub fn moved_to(&self, directory: &str) {
         let mut live = lock(&self.live);
-        let known = live.working_dir.as_ref().unwrap_or(&self.birth.working_dir);
+        let known = live
+            .working_dir
+            .as_ref()
+            .unwrap_or(&self.parameters.working_dir);
         if **known != *directory {
             live.working_dir = Some(directory.into());
         }
@@ -144,7 +147,7 @@ impl Session {
     ///
     /// # Errors
     /// If that is refused in its state.
-    pub fn apply(&self, event: SessionEvent, now: Moment) -> Result<(), Refusal> {
+    pub fn apply(&self, event: SessionEvent, now: Moment) -> Result<(), TransitionError> {
         let mut live = lock(&self.live);
         live.state = transition(&live.state, event)?;
         live.last_activity = now;
@@ -174,7 +177,7 @@ impl Session {
         if let Ok(turn) = self.try_turn() {
             return Ok(turn);
         }
-        let _place = Place::take(self)?;
+        let _place = QueuePlace::take(self)?;
         match Arc::clone(&self.gate).acquire_owned().await {
             Ok(permit) => Ok(Turn { _permit: permit }),
             Err(_) => Err(self.gone()),
@@ -203,8 +206,10 @@ impl Session {
             at: now,
         };
         self.apply(event, now).map_err(|refusal| match refusal {
-            Refusal::Gone => self.gone(),
-            Refusal::Busy | Refusal::OutOfPlace => PoolError::Busy { id: self.id },
+            TransitionError::Gone => self.gone(),
+            TransitionError::Busy | TransitionError::InvalidState => {
+                PoolError::Busy { id: self.id }
+            }
         })?;
         lock(&self.live).commands += 1;
         Ok(())
@@ -223,9 +228,9 @@ impl Session {
 }
 
 /// A place in a session's queue, given back when it is dropped.
-struct Place<'session>(&'session Session);
+struct QueuePlace<'session>(&'session Session);
 
-impl<'session> Place<'session> {
+impl<'session> QueuePlace<'session> {
     fn take(session: &'session Session) -> Result<Self, PoolError> {
         let taken = session.queued.fetch_add(1, Ordering::Relaxed);
         let place = Self(session);
@@ -236,7 +241,7 @@ impl<'session> Place<'session> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         self.0.queued.fetch_sub(1, Ordering::Relaxed);
     }
@@ -253,7 +258,11 @@ mod tests {
 
     fn ready() -> Arc<Session> {
         let clock = SystemClock;
-        let session = Session::new(SessionId::from_number(1), Birth::default(), clock.now());
+        let session = Session::new(
+            SessionId::from_number(1),
+            SessionParameters::default(),
+            clock.now(),
+        );
         session.apply(SessionEvent::Opened, clock.now()).unwrap();
         Arc::new(session)
     }

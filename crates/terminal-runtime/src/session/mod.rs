@@ -15,12 +15,12 @@ mod state;
 mod timeout;
 
 pub use clock::{Clock, Moment, SystemClock};
-pub use entry::{Birth, Session, Turn};
+pub use entry::{Session, SessionParameters, Turn};
 pub(crate) use environment::{OWN, is_name};
 pub use environment::{check_variables, merge, without_own};
 pub use error::PoolError;
 pub use expiry::{Expiry, Lifetimes, expiry};
 pub use ids::SessionId;
 pub use pool::SessionPool;
-pub use state::{Refusal, SessionEvent, SessionState, transition};
+pub use state::{SessionEvent, SessionState, TransitionError, transition};
 pub use timeout::{TimeoutError, command_timeout, read_timeout};

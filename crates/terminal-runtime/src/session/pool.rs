@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::clock::{Clock, Moment};
-use super::entry::{Birth, Session};
+use super::entry::{Session, SessionParameters};
 use super::error::PoolError;
 use super::expiry::{Expiry, Lifetimes};
 use super::ids::SessionId;
@@ -34,13 +34,13 @@ impl SessionPool {
     ///
     /// # Errors
     /// If there are as many as there may be.
-    pub fn create(&self, birth: Birth) -> Result<Arc<Session>, PoolError> {
-        self.create_named(birth, SessionId::random)
+    pub fn create(&self, parameters: SessionParameters) -> Result<Arc<Session>, PoolError> {
+        self.create_named(parameters, SessionId::random)
     }
 
     fn create_named(
         &self,
-        birth: Birth,
+        parameters: SessionParameters,
         mut draw: impl FnMut() -> SessionId,
     ) -> Result<Arc<Session>, PoolError> {
         let now = self.clock.now();
@@ -56,7 +56,7 @@ impl SessionPool {
                 break id;
             }
         };
-        let session = Arc::new(Session::new(id, birth, now));
+        let session = Arc::new(Session::new(id, parameters, now));
         sessions.insert(id, Arc::clone(&session));
         Ok(session)
     }
@@ -66,12 +66,12 @@ impl SessionPool {
     pub fn adopt(
         &self,
         id: SessionId,
-        birth: Birth,
+        parameters: SessionParameters,
         commands: u64,
         created: Moment,
     ) -> Arc<Session> {
         let now = self.clock.now();
-        let session = Arc::new(Session::adopted(id, birth, commands, created, now));
+        let session = Arc::new(Session::adopted(id, parameters, commands, created, now));
         lock(&self.sessions).insert(id, Arc::clone(&session));
         session
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn ready(pool: &SessionPool) -> Arc<Session> {
-        let session = pool.create(Birth::default()).unwrap();
+        let session = pool.create(SessionParameters::default()).unwrap();
         session
             .apply(SessionEvent::Opened, pool.clock.now())
             .unwrap();
@@ -184,7 +184,7 @@ mod tests {
         let pool = SessionPool::new(2, ManualClock::new());
         let mut drawn = [7, 7, 8].map(SessionId::from_number).into_iter();
         let mut next = || {
-            let session = pool.create_named(Birth::default(), || drawn.next().unwrap());
+            let session = pool.create_named(SessionParameters::default(), || drawn.next().unwrap());
             session.unwrap().id.number()
         };
         assert_eq!((next(), next()), (7, 8));
@@ -194,14 +194,14 @@ mod tests {
     fn sessions_are_counted_to_the_limit_and_no_further() {
         let pool = SessionPool::new(2, ManualClock::new());
         let first = ready(&pool);
-        let second = pool.create(Birth::default()).unwrap();
+        let second = pool.create(SessionParameters::default()).unwrap();
         assert_ne!(first.id, second.id);
         assert_eq!(
-            pool.create(Birth::default()).unwrap_err(),
+            pool.create(SessionParameters::default()).unwrap_err(),
             PoolError::Full { limit: 2 }
         );
         pool.remove(first.id);
-        assert!(pool.create(Birth::default()).is_ok());
+        assert!(pool.create(SessionParameters::default()).is_ok());
         assert!(pool.find(&first.id.to_string()).is_err());
         assert_eq!(pool.find(&second.id.to_string()).unwrap().id, second.id);
     }

@@ -68,7 +68,7 @@ pub enum SessionEvent {
 /// Why a session does not do what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum TransitionError {
     /// A command runs, or it is still being set up.
     #[error("the session is busy")]
     Busy,
@@ -77,14 +77,17 @@ pub enum Refusal {
     Gone,
     /// This does not happen to a session in this state.
     #[error("the session is in another state")]
-    OutOfPlace,
+    InvalidState,
 }
 
 /// The next state. Nothing else changes the state of a session.
 ///
 /// # Errors
 /// If the event is refused in this state, which then stays.
-pub fn transition(state: &SessionState, event: SessionEvent) -> Result<SessionState, Refusal> {
+pub fn transition(
+    state: &SessionState,
+    event: SessionEvent,
+) -> Result<SessionState, TransitionError> {
     use {SessionEvent as Event, SessionState as State};
     match (state, event) {
         (State::Creating, Event::Opened) => Ok(State::Idle),
@@ -100,11 +103,11 @@ pub fn transition(state: &SessionState, event: SessionEvent) -> Result<SessionSt
         (State::Idle, Event::Destroy) => Ok(State::Terminated),
         (State::Idle | State::Running { .. }, Event::DestroyByForce) => Ok(State::Terminated),
         (State::Creating | State::Running { .. }, Event::Started { .. } | Event::Destroy)
-        | (State::Creating, Event::DestroyByForce) => Err(Refusal::Busy),
-        (State::Terminated, _) => Err(Refusal::Gone),
+        | (State::Creating, Event::DestroyByForce) => Err(TransitionError::Busy),
+        (State::Terminated, _) => Err(TransitionError::Gone),
         (State::Idle | State::Running { .. }, Event::Opened | Event::OpenFailed)
         | (State::Creating | State::Idle | State::Running { .. }, Event::Finished { .. }) => {
-            Err(Refusal::OutOfPlace)
+            Err(TransitionError::InvalidState)
         }
     }
 }
@@ -170,9 +173,9 @@ mod tests {
             let happens = words.next().unwrap();
             for (from, expected) in states.iter().zip(words) {
                 let expected = match expected {
-                    "busy" => Err(Refusal::Busy),
-                    "gone" => Err(Refusal::Gone),
-                    "misplaced" => Err(Refusal::OutOfPlace),
+                    "busy" => Err(TransitionError::Busy),
+                    "gone" => Err(TransitionError::Gone),
+                    "misplaced" => Err(TransitionError::InvalidState),
                     name => Ok(state(name, now)),
                 };
                 let found = transition(&state(from, now), event(happens, now));

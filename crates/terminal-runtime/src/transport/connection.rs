@@ -8,8 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
+use super::in_flight::InFlightLimits;
 use super::lines::{Incoming, LineReader};
-use super::room::Room;
 use crate::limits::MAX_REQUEST_BYTES;
 use crate::protocol::{Call, Rejection, RequestId, WireError, decode, failure};
 use crate::service::{Answer, Client, Outlet, Service};
@@ -35,7 +35,7 @@ struct Connection<To> {
     service: Service,
     client: Arc<Client>,
     sender: Arc<Sender<To>>,
-    room: Arc<Room>,
+    in_flight: Arc<InFlightLimits>,
 }
 
 impl<To> Clone for Connection<To> {
@@ -44,7 +44,7 @@ impl<To> Clone for Connection<To> {
             service: self.service.clone(),
             client: Arc::clone(&self.client),
             sender: Arc::clone(&self.sender),
-            room: Arc::clone(&self.room),
+            in_flight: Arc::clone(&self.in_flight),
         }
     }
 }
@@ -71,7 +71,7 @@ pub(super) async fn serve<Source, To, Watch, Gone>(
         sender: Arc::new(Sender {
             sink: Mutex::new(sink),
         }),
-        room: Arc::new(Room::new()),
+        in_flight: Arc::new(InFlightLimits::new()),
     };
     let mut reader = LineReader::new(source, deadline);
     let mut waiting = JoinSet::new();
@@ -148,7 +148,7 @@ impl<To: AsyncWrite + Unpin + Send + 'static> Connection<To> {
             let answer = self.service.call_now(&id, call, &self.client);
             return self.deliver(&id, answer).await;
         }
-        let place = match self.room.take(&call, line.len()) {
+        let place = match self.in_flight.take(&call, line.len()) {
             Ok(place) => place,
             Err(error) => return self.refuse(Rejection { id, error }).await,
         };

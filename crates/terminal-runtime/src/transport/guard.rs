@@ -15,9 +15,9 @@ pub fn may_connect(peer: u32, own: u32) -> bool {
 
 /// What becomes of an HTTP request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HttpVerdict {
     /// It may go on.
-    Welcome,
+    Allowed,
     /// The name it was sent to is not ours: another site may be behind it.
     WrongHost,
     /// A page of another site sent it.
@@ -63,21 +63,21 @@ impl HttpGuard {
         host: Option<&[u8]>,
         origin: Option<&[u8]>,
         authorization: Option<&[u8]>,
-    ) -> Verdict {
+    ) -> HttpVerdict {
         let listed = |list: &[String], value: &[u8]| {
             list.iter()
                 .any(|known| known.as_bytes().eq_ignore_ascii_case(value))
         };
         if !host.is_some_and(|host| listed(&self.hosts, host)) {
-            return Verdict::WrongHost;
+            return HttpVerdict::WrongHost;
         }
         if origin.is_some_and(|origin| !listed(&self.origins, origin)) {
-            return Verdict::WrongOrigin;
+            return HttpVerdict::WrongOrigin;
         }
         if self.knows(authorization) {
-            Verdict::Welcome
+            HttpVerdict::Allowed
         } else {
-            Verdict::WrongToken
+            HttpVerdict::WrongToken
         }
     }
 
@@ -112,27 +112,30 @@ mod tests {
     #[test]
     fn only_our_own_names_are_answered() {
         let guard = guard(&[]);
-        assert_eq!(guard.judge(HOST, None, TOKEN), Verdict::Welcome);
+        assert_eq!(guard.judge(HOST, None, TOKEN), HttpVerdict::Allowed);
         for host in [
             None,
             Some(&b"evil.example:9100"[..]),
             Some(b"localhost"),
             Some(b""),
         ] {
-            assert_eq!(guard.judge(host, None, TOKEN), Verdict::WrongHost);
+            assert_eq!(guard.judge(host, None, TOKEN), HttpVerdict::WrongHost);
         }
     }
 
     #[test]
     fn pages_are_refused_unless_they_are_listed() {
         let origin: Option<&[u8]> = Some(b"http://localhost:9100");
-        assert_eq!(guard(&[]).judge(HOST, origin, TOKEN), Verdict::WrongOrigin);
+        assert_eq!(
+            guard(&[]).judge(HOST, origin, TOKEN),
+            HttpVerdict::WrongOrigin
+        );
         assert_eq!(
             guard(&[]).judge(HOST, Some(b"null"), TOKEN),
-            Verdict::WrongOrigin
+            HttpVerdict::WrongOrigin
         );
         let listed = guard(&["http://localhost:9100"]);
-        assert_eq!(listed.judge(HOST, origin, TOKEN), Verdict::Welcome);
+        assert_eq!(listed.judge(HOST, origin, TOKEN), HttpVerdict::Allowed);
     }
 
     #[test]
@@ -149,13 +152,13 @@ mod tests {
         ] {
             assert_eq!(
                 guard.judge(HOST, None, wrong),
-                Verdict::WrongToken,
+                HttpVerdict::WrongToken,
                 "{wrong:?}"
             );
         }
         assert_eq!(
             guard.judge(HOST, None, Some(b"bearer t0ken ")),
-            Verdict::Welcome
+            HttpVerdict::Allowed
         );
     }
 
@@ -167,7 +170,7 @@ mod tests {
         };
         assert_eq!(
             guard.judge(HOST, None, Some(b"Bearer ")),
-            Verdict::WrongToken
+            HttpVerdict::WrongToken
         );
     }
 

@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::guard::{HttpGuard, Verdict};
-use super::newcomers::{HttpPlace, HttpRoom};
+use super::guard::{HttpGuard, HttpVerdict};
+use super::http_connections::{HttpConnectionSlot, HttpConnections};
 use crate::limits::{HTTP_FIRST_BYTE_WAIT, MAX_HTTP_CONNECTIONS, MAX_REQUEST_BYTES};
 use crate::protocol::{Call, ErrorCode, RequestId, WireError, decode, failure};
 use crate::service::{Answer, Client, Outlet, Service, StreamOrder};
@@ -60,7 +60,7 @@ impl HttpTransport {
     /// Takes connections until `closing` ends, and serves them to their end.
     pub async fn serve(self, service: Service, closing: CancellationToken) {
         let guard = Arc::new(HttpGuard::new(service.settings(), self.address));
-        let room = HttpRoom::new();
+        let room = HttpConnections::new();
         let mut serving = JoinSet::new();
         loop {
             let accepted = tokio::select! {
@@ -133,17 +133,17 @@ async fn serve_one(exchange: Exchange, stream: TcpStream, closing: CancellationT
 struct Exchange {
     service: Service,
     guard: Arc<HttpGuard>,
-    place: Arc<HttpPlace>,
+    place: Arc<HttpConnectionSlot>,
 }
 
 /// A refusal before the runtime itself is asked.
-struct Refusal {
+struct HttpRefusal {
     status: StatusCode,
     error: WireError,
     header: Option<(HeaderName, &'static str)>,
 }
 
-impl Refusal {
+impl HttpRefusal {
     fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -187,26 +187,26 @@ impl Exchange {
     }
 
     /// The body of a request that may come in.
-    async fn receive(&self, request: Request<Incoming>) -> Result<Bytes, Refusal> {
+    async fn receive(&self, request: Request<Incoming>) -> Result<Bytes, HttpRefusal> {
         self.admit(&request)?;
         find_place(&request)?;
         let deadline = self.service.settings().request_deadline;
         let body = Limited::new(request.into_body(), MAX_REQUEST_BYTES);
         match tokio::time::timeout(deadline, body.collect()).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(HttpRefusal::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 ErrorCode::InvalidParams,
                 format!(
                     "the request has more than {MAX_REQUEST_BYTES} bytes; send large input with exec.write"
                 ),
             )),
-            Ok(Err(_)) => Err(Refusal::new(
+            Ok(Err(_)) => Err(HttpRefusal::new(
                 StatusCode::BAD_REQUEST,
                 ErrorCode::InvalidParams,
                 "the body of the request could not be read",
             )),
-            Err(_) => Err(Refusal::new(
+            Err(_) => Err(HttpRefusal::new(
                 StatusCode::REQUEST_TIMEOUT,
                 ErrorCode::InvalidParams,
                 format!(
@@ -218,11 +218,11 @@ impl Exchange {
     }
 
     /// Whether whoever sent this may ask at all.
-    fn admit(&self, request: &Request<Incoming>) -> Result<(), Refusal> {
+    fn admit(&self, request: &Request<Incoming>) -> Result<(), HttpRefusal> {
         // Said twice it could mean one thing here and another on the way.
         for name in [HOST, ORIGIN, AUTHORIZATION] {
             if request.headers().get_all(&name).iter().nth(1).is_some() {
-                return Err(Refusal::new(
+                return Err(HttpRefusal::new(
                     StatusCode::BAD_REQUEST,
                     ErrorCode::AuthFailed,
                     format!("the header `{name}` may be sent once only"),
@@ -240,23 +240,23 @@ impl Exchange {
             header(ORIGIN),
             header(AUTHORIZATION),
         );
-        let refused = |status, message| Refusal::new(status, ErrorCode::AuthFailed, message);
+        let refused = |status, message| HttpRefusal::new(status, ErrorCode::AuthFailed, message);
         match verdict {
-            Verdict::Welcome if self.place.show_token() => Ok(()),
-            Verdict::Welcome => Err(Refusal::new(
+            HttpVerdict::Allowed if self.place.show_token() => Ok(()),
+            HttpVerdict::Allowed => Err(HttpRefusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 ErrorCode::ResourcePressure,
                 format!("{MAX_HTTP_CONNECTIONS} connections are open already; close one"),
             )),
-            Verdict::WrongHost => Err(refused(
+            HttpVerdict::WrongHost => Err(refused(
                 StatusCode::FORBIDDEN,
                 "this Host is not served here; use the address the runtime listens on, or --allowed-hosts",
             )),
-            Verdict::WrongOrigin => Err(refused(
+            HttpVerdict::WrongOrigin => Err(refused(
                 StatusCode::FORBIDDEN,
                 "requests of web pages are refused; list the Origin with --allowed-origins",
             )),
-            Verdict::WrongToken => {
+            HttpVerdict::WrongToken => {
                 tracing::warn!("a request without the right token was refused");
                 let mut refusal = refused(
                     StatusCode::UNAUTHORIZED,
@@ -330,9 +330,9 @@ impl Exchange {
 }
 
 /// Whether this was sent to where requests go.
-fn find_place(request: &Request<Incoming>) -> Result<(), Refusal> {
+fn find_place(request: &Request<Incoming>) -> Result<(), HttpRefusal> {
     if request.method() != Method::POST {
-        let mut refusal = Refusal::new(
+        let mut refusal = HttpRefusal::new(
             StatusCode::METHOD_NOT_ALLOWED,
             ErrorCode::InvalidParams,
             "send requests by POST",
@@ -341,7 +341,7 @@ fn find_place(request: &Request<Incoming>) -> Result<(), Refusal> {
         return Err(refusal);
     }
     if request.uri().path() != "/" {
-        return Err(Refusal::new(
+        return Err(HttpRefusal::new(
             StatusCode::NOT_FOUND,
             ErrorCode::InvalidParams,
             "send requests to `/`",

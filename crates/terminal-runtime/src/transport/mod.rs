@@ -7,13 +7,13 @@ mod connection;
 mod guard;
 mod hangup;
 mod http;
+mod http_connections;
+mod in_flight;
 mod lines;
-mod newcomers;
-mod room;
 mod stdio;
 mod unix;
 
-pub use guard::{HttpGuard, Verdict, may_connect};
+pub use guard::{HttpGuard, HttpVerdict, may_connect};
 pub use http::HttpTransport;
 pub use stdio::serve_stdio;
 pub use unix::{SocketError, UnixTransport};

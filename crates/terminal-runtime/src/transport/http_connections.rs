@@ -8,37 +8,37 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::limits::{MAX_HTTP_CONNECTIONS, MAX_HTTP_NEWCOMERS};
+use crate::limits::{MAX_HTTP_CONNECTIONS, MAX_UNAUTHENTICATED_HTTP};
 use crate::lock::lock;
 
 /// The room for HTTP connections.
 #[derive(Debug)]
-pub(super) struct HttpRoom {
-    newcomers: Mutex<VecDeque<CancellationToken>>,
+pub(super) struct HttpConnections {
+    unauthenticated: Mutex<VecDeque<CancellationToken>>,
     known: Arc<Semaphore>,
 }
 
-impl HttpRoom {
+impl HttpConnections {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
-            newcomers: Mutex::default(),
+            unauthenticated: Mutex::default(),
             known: Arc::new(Semaphore::new(MAX_HTTP_CONNECTIONS)),
         })
     }
 
     /// A place for a new connection.
-    pub(super) fn enter(self: &Arc<Self>) -> HttpPlace {
+    pub(super) fn enter(self: &Arc<Self>) -> HttpConnectionSlot {
         let evicted = CancellationToken::new();
-        let mut newcomers = lock(&self.newcomers);
-        newcomers.retain(|waiting| !waiting.is_cancelled());
-        if newcomers.len() >= MAX_HTTP_NEWCOMERS
-            && let Some(oldest) = newcomers.pop_front()
+        let mut unauthenticated = lock(&self.unauthenticated);
+        unauthenticated.retain(|waiting| !waiting.is_cancelled());
+        if unauthenticated.len() >= MAX_UNAUTHENTICATED_HTTP
+            && let Some(oldest) = unauthenticated.pop_front()
         {
             oldest.cancel();
         }
-        newcomers.push_back(evicted.clone());
-        drop(newcomers);
-        HttpPlace {
+        unauthenticated.push_back(evicted.clone());
+        drop(unauthenticated);
+        HttpConnectionSlot {
             room: Arc::clone(self),
             evicted,
             known: OnceLock::new(),
@@ -48,13 +48,13 @@ impl HttpRoom {
 
 /// The place of one connection, free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct HttpPlace {
-    room: Arc<HttpRoom>,
+pub(super) struct HttpConnectionSlot {
+    room: Arc<HttpConnections>,
     evicted: CancellationToken,
     known: OnceLock<OwnedSemaphorePermit>,
 }
 
-impl HttpPlace {
+impl HttpConnectionSlot {
     /// Returns when the connection has to make room for another.
     pub(super) async fn evicted(&self) {
         self.evicted.cancelled().await;
@@ -77,11 +77,11 @@ impl HttpPlace {
 
     fn leave(&self) {
         let is_ours = |waiting: &CancellationToken| *waiting == self.evicted;
-        lock(&self.room.newcomers).retain(|waiting| !is_ours(waiting));
+        lock(&self.room.unauthenticated).retain(|waiting| !is_ours(waiting));
     }
 }
 
-impl Drop for HttpPlace {
+impl Drop for HttpConnectionSlot {
     fn drop(&mut self) {
         self.leave();
     }
@@ -93,11 +93,13 @@ mod tests {
 
     #[test]
     fn the_oldest_newcomer_makes_room_for_the_next_and_whoever_is_known_stays() {
-        assert_eq!(MAX_HTTP_NEWCOMERS, 128);
-        let room = HttpRoom::new();
+        assert_eq!(MAX_UNAUTHENTICATED_HTTP, 128);
+        let room = HttpConnections::new();
         let known = room.enter();
         assert!(known.show_token() && known.show_token());
-        let waiting: Vec<_> = (0..MAX_HTTP_NEWCOMERS).map(|_| room.enter()).collect();
+        let waiting: Vec<_> = (0..MAX_UNAUTHENTICATED_HTTP)
+            .map(|_| room.enter())
+            .collect();
         assert!(waiting.iter().all(|place| !place.evicted.is_cancelled()));
         let next = room.enter();
         let evicted = waiting.iter().map(|place| place.evicted.is_cancelled());
@@ -109,15 +111,18 @@ mod tests {
         assert_eq!(evicted, [0]);
         assert!(!next.evicted.is_cancelled() && !known.evicted.is_cancelled());
         drop(next);
-        assert_eq!(lock(&room.newcomers).len(), MAX_HTTP_NEWCOMERS - 1);
+        assert_eq!(
+            lock(&room.unauthenticated).len(),
+            MAX_UNAUTHENTICATED_HTTP - 1
+        );
     }
 
     #[test]
     fn so_many_connections_are_known_at_a_time_and_no_more() {
         assert_eq!(MAX_HTTP_CONNECTIONS, 512);
-        let room = HttpRoom::new();
+        let room = HttpConnections::new();
         let mut places: Vec<_> = (0..MAX_HTTP_CONNECTIONS).map(|_| room.enter()).collect();
-        assert!(places.iter().all(HttpPlace::show_token));
+        assert!(places.iter().all(HttpConnectionSlot::show_token));
         let next = room.enter();
         assert!(!next.show_token());
         places.pop();

@@ -9,7 +9,7 @@ use crate::protocol::{Call, ErrorCode, WireError};
 
 /// The room for requests of one connection that wait.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct InFlightLimits {
     requests: Arc<Semaphore>,
     /// Requests that end work have room of their own: they make room.
     endings: Arc<Semaphore>,
@@ -18,12 +18,12 @@ pub(super) struct Room {
 
 /// The place of a request that waits; free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct InFlightPermit {
     _request: OwnedSemaphorePermit,
     _bytes: Option<OwnedSemaphorePermit>,
 }
 
-impl Room {
+impl InFlightLimits {
     pub(super) fn new() -> Self {
         Self {
             requests: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
@@ -36,7 +36,7 @@ impl Room {
     ///
     /// # Errors
     /// If there is no room for it now.
-    pub(super) fn take(&self, call: &Call, bytes: usize) -> Result<Place, WireError> {
+    pub(super) fn take(&self, call: &Call, bytes: usize) -> Result<InFlightPermit, WireError> {
         if call.ends_work() {
             // It waits only if it names something, by a short name: its bytes
             // are not worth counting.
@@ -45,7 +45,7 @@ impl Room {
                     "{MAX_ENDING_IN_FLIGHT} requests of this connection that end something wait already"
                 ))
             })?;
-            return Ok(Place {
+            return Ok(InFlightPermit {
                 _request: place,
                 _bytes: None,
             });
@@ -60,7 +60,7 @@ impl Room {
                 "the requests of this connection that wait have {MAX_IN_FLIGHT_BYTES} bytes already"
             ))
         })?;
-        Ok(Place {
+        Ok(InFlightPermit {
             _request: place,
             _bytes: Some(bytes),
         })
@@ -94,8 +94,9 @@ mod tests {
     #[test]
     fn so_many_requests_wait_and_no_more() {
         assert_eq!(MAX_IN_FLIGHT, 256);
-        let room = Room::new();
-        let mut places: Vec<Place> = (0..256).map(|_| room.take(&wait(), 9).unwrap()).collect();
+        let room = InFlightLimits::new();
+        let mut places: Vec<InFlightPermit> =
+            (0..256).map(|_| room.take(&wait(), 9).unwrap()).collect();
         let error = room.take(&wait(), 9).unwrap_err();
         assert_eq!(error.code, ErrorCode::ResourcePressure);
         assert!(error.message.contains("256 requests"), "{error}");
@@ -106,11 +107,11 @@ mod tests {
     #[test]
     fn what_ends_work_has_room_when_nothing_else_has() {
         assert_eq!(MAX_ENDING_IN_FLIGHT, 256);
-        let room = Room::new();
-        let _full: Vec<Place> = (0..256).map(|_| room.take(&wait(), 9).unwrap()).collect();
+        let room = InFlightLimits::new();
+        let _full: Vec<InFlightPermit> = (0..256).map(|_| room.take(&wait(), 9).unwrap()).collect();
         let cancel = call("exec.cancel", r#"{"exec_id":"e"}"#);
         let destroy = call("session.destroy", r#"{"session_id":"s","force":true}"#);
-        let mut places: Vec<Place> = (0..128)
+        let mut places: Vec<InFlightPermit> = (0..128)
             .flat_map(|_| [&cancel, &destroy])
             .map(|call| room.take(call, 9).unwrap())
             .collect();
@@ -123,9 +124,9 @@ mod tests {
     #[test]
     fn so_many_bytes_wait_and_no_more() {
         assert_eq!(MAX_IN_FLIGHT_BYTES, 16 * 1024 * 1024);
-        let room = Room::new();
+        let room = InFlightLimits::new();
         let write = call("exec.write", r#"{"exec_id":"e","data":"x"}"#);
-        let mut places: Vec<Place> = (0..16)
+        let mut places: Vec<InFlightPermit> = (0..16)
             .map(|_| room.take(&write, 1024 * 1024).unwrap())
             .collect();
         let error = room.take(&write, 1).unwrap_err();
