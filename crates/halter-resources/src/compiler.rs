@@ -4,7 +4,7 @@ use crate::content::ContentName;
 use crate::error::ResourceError;
 use crate::plugin::{LoadedPlugin, PluginLoader};
 use crate::skill::{LoadedSkill, SkillLoader};
-use crate::warning::{ResourceWarning, Warnings};
+use crate::warning::{ResourceWarning, WarningList};
 use halter_protocol::{PluginId, ResourceSnapshot, Revision};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -35,7 +35,7 @@ pub struct ResourceCompiler {
     loaded_plugins: Vec<LoadedPlugin>,
 }
 
-/// A snapshot, and what was amiss.
+/// A snapshot, and warnings about files that were left out or changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompiledResources {
@@ -97,7 +97,7 @@ impl ResourceCompiler {
     /// snapshot.
     ///
     /// # Errors
-    /// Only if the runtime shuts down meanwhile: what is amiss with files is
+    /// Only if the runtime shuts down meanwhile: problems with files are
     /// in the warnings.
     pub async fn compile(&self) -> Result<CompiledResources, ResourceError> {
         let compiler = self.clone();
@@ -110,7 +110,7 @@ impl ResourceCompiler {
     }
 
     fn compile_blocking(self) -> CompiledResources {
-        let mut warnings = Warnings::default();
+        let mut warnings = WarningList::default();
         let skills = skills_by_name(or_search(self.loaded_skills, &self.skill_roots, |root| {
             let found = SkillLoader::new(root).load();
             warnings.extend(found.warnings);
@@ -124,7 +124,7 @@ impl ResourceCompiler {
         warnings.extend(skills.shadowed);
         warnings.extend(plugins.shadowed);
         let mut warnings = warnings.into_vec();
-        // However much else is amiss, no plugin goes unmentioned.
+        // A plugin is reported whatever the limit on warnings leaves out.
         warnings.extend(plugins.kept.values().map(LoadedPlugin::not_loaded));
         let snapshot = ResourceSnapshot {
             revision: revision(&skills.kept, &plugins.kept),

@@ -3,7 +3,7 @@
 /// A file that may begin with frontmatter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Document<'a> {
+pub enum FrontmatterSplit<'a> {
     /// The first line is not `---`: all of it is body.
     Plain {
         /// The text, without a byte order mark.
@@ -27,32 +27,32 @@ pub const LINES_BEFORE_YAML: u64 = 1;
 /// `\r\n`. A byte order mark before the first line is ignored.
 ///
 /// ```
-/// use halter_resources::frontmatter::{Document, split};
+/// use halter_resources::frontmatter::{FrontmatterSplit, split};
 ///
 /// let document = split("---\nname: commit\n---\nWrite a good message.\n");
 /// assert_eq!(
 ///     document,
-///     Document::WithFrontmatter { yaml: "name: commit\n", body: "Write a good message.\n" }
+///     FrontmatterSplit::WithFrontmatter { yaml: "name: commit\n", body: "Write a good message.\n" }
 /// );
 /// ```
-pub fn split(text: &str) -> Document<'_> {
+pub fn split(text: &str) -> FrontmatterSplit<'_> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.split_inclusive('\n');
     let Some(first) = lines.next().filter(|line| is_fence(line)) else {
-        return Document::Plain { body: text };
+        return FrontmatterSplit::Plain { body: text };
     };
     let mut at = first.len();
     for line in lines {
         let after = at + line.len();
         if is_fence(line) {
-            return Document::WithFrontmatter {
+            return FrontmatterSplit::WithFrontmatter {
                 yaml: text.get(first.len()..at).unwrap_or_default(),
                 body: text.get(after..).unwrap_or_default(),
             };
         }
         at = after;
     }
-    Document::Unterminated
+    FrontmatterSplit::Unterminated
 }
 
 fn is_fence(line: &str) -> bool {
@@ -66,8 +66,8 @@ mod tests {
 
     #[test]
     fn cases() {
-        let with = |yaml, body| Document::WithFrontmatter { yaml, body };
-        let plain = |body| Document::Plain { body };
+        let with = |yaml, body| FrontmatterSplit::WithFrontmatter { yaml, body };
+        let plain = |body| FrontmatterSplit::Plain { body };
         for (text, expected) in [
             ("", plain("")),
             ("# Title\n---\n", plain("# Title\n---\n")),
@@ -82,8 +82,8 @@ mod tests {
                 with("a: 1\n", "x\n---\ny"),
             ),
             ("---\na: |\n  ---\n---\nx", with("a: |\n  ---\n", "x")),
-            ("---\na: 1\n", Document::Unterminated),
-            ("---", Document::Unterminated),
+            ("---\na: 1\n", FrontmatterSplit::Unterminated),
+            ("---", FrontmatterSplit::Unterminated),
         ] {
             assert_eq!(split(text), expected, "{text:?}");
         }
@@ -110,8 +110,8 @@ mod tests {
         fn nothing_of_the_file_is_lost(text in text()) {
             let whole = text.strip_prefix('\u{feff}').unwrap_or(&text);
             match split(&text) {
-                Document::Plain { body } => prop_assert_eq!(body, whole),
-                Document::WithFrontmatter { yaml, body } => {
+                FrontmatterSplit::Plain { body } => prop_assert_eq!(body, whole),
+                FrontmatterSplit::WithFrontmatter { yaml, body } => {
                     let first = whole.split_inclusive('\n').next().unwrap();
                     let fence = whole.len() - first.len() - yaml.len() - body.len();
                     prop_assert!(whole.starts_with(first) && whole.ends_with(body));
@@ -119,7 +119,7 @@ mod tests {
                     prop_assert!(is_fence(first) && is_fence(second));
                     prop_assert!(!yaml.split_inclusive('\n').any(is_fence));
                 }
-                Document::Unterminated => {
+                FrontmatterSplit::Unterminated => {
                     let mut lines = whole.split_inclusive('\n');
                     prop_assert!(lines.next().is_some_and(is_fence));
                     prop_assert!(!lines.any(is_fence));
@@ -136,7 +136,7 @@ mod tests {
             let text = format!("---{end}{yaml}---{end}{body}");
             prop_assert_eq!(
                 split(&text),
-                Document::WithFrontmatter { yaml: &yaml, body: &body }
+                FrontmatterSplit::WithFrontmatter { yaml: &yaml, body: &body }
             );
         }
     }

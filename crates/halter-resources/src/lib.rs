@@ -2,7 +2,7 @@
 //! [`ResourceSnapshot`](halter_protocol::ResourceSnapshot).
 //!
 //! [`ResourceCompiler`] looks through the configured roots and returns the
-//! snapshot with everything that is amiss as [`ResourceWarning`]s: one bad file
+//! snapshot with every problem as a [`ResourceWarning`]: one bad file
 //! costs that file and never the rest. What a snapshot is called follows from
 //! its content alone, so equal content has an equal revision on every machine.
 //!
@@ -16,7 +16,7 @@
 //! | [`skill`] | a skill, and the loader of a root of skills |
 //! | [`plugin`] | a plugin's manifest, and the loader of a root of plugins |
 //! | [`frontmatter`] | splitting a file into frontmatter and body |
-//! | [`warning`] | everything that can be amiss |
+//! | [`warning`] | every problem that is not fatal |
 //! | [`limits`] | the bounds of all of it |
 
 pub mod compiler;

@@ -5,7 +5,7 @@
 use crate::files::{canonical_root, exists, is_showable, read_text, sorted_entries};
 use crate::limits::{MAX_ENTRIES, MAX_MANIFEST_BYTES, MAX_PLUGINS};
 use crate::manifest::{HooksPlace, Manifest};
-use crate::warning::{ResourceWarning, Warnings};
+use crate::warning::{ResourceWarning, WarningList};
 use halter_protocol::{PluginId, PluginManifest};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -178,7 +178,7 @@ pub struct PluginLoader {
 pub struct LoadedPlugins {
     /// The plugins, in the order of their paths.
     pub plugins: Vec<LoadedPlugin>,
-    /// What was amiss.
+    /// What was wrong with files.
     pub warnings: Vec<ResourceWarning>,
 }
 
@@ -192,7 +192,7 @@ impl PluginLoader {
     /// [`ResourceCompiler`](crate::ResourceCompiler) or a blocking thread.
     pub fn load(&self) -> LoadedPlugins {
         let mut plugins = Vec::new();
-        let mut warnings = Warnings::default();
+        let mut warnings = WarningList::default();
         if let Err(warning) = self.search(&mut plugins, &mut warnings) {
             warnings.push(warning);
         }
@@ -205,7 +205,7 @@ impl PluginLoader {
     fn search(
         &self,
         plugins: &mut Vec<LoadedPlugin>,
-        warnings: &mut Warnings,
+        warnings: &mut WarningList,
     ) -> Result<(), ResourceWarning> {
         let unusable = |reason| ResourceWarning::RootUnusable {
             root: self.root.clone(),

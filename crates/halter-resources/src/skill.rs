@@ -3,7 +3,7 @@
 use crate::content::ContentName;
 use crate::error::ResourceError;
 use crate::files::is_showable;
-use crate::frontmatter::{Document, LINES_BEFORE_YAML, split};
+use crate::frontmatter::{FrontmatterSplit, LINES_BEFORE_YAML, split};
 use crate::limits::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use crate::skill_walk;
 use crate::warning::ResourceWarning;
@@ -165,19 +165,19 @@ impl Malformed {
 /// What is understood of the frontmatter; the public format has more, which is
 /// left to those it is meant for.
 #[derive(Debug, Default, Deserialize)]
-struct Header {
+struct SkillHeader {
     name: Option<String>,
     description: Option<String>,
 }
 
-fn parse_header(text: &str) -> Result<(Header, &str), Malformed> {
+fn parse_header(text: &str) -> Result<(SkillHeader, &str), Malformed> {
     let (yaml, body) = match split(text) {
-        Document::Plain { body } => return Ok((Header::default(), body)),
-        Document::WithFrontmatter { yaml, body } if yaml.trim().is_empty() => {
-            return Ok((Header::default(), body));
+        FrontmatterSplit::Plain { body } => return Ok((SkillHeader::default(), body)),
+        FrontmatterSplit::WithFrontmatter { yaml, body } if yaml.trim().is_empty() => {
+            return Ok((SkillHeader::default(), body));
         }
-        Document::WithFrontmatter { yaml, body } => (yaml, body),
-        Document::Unterminated => {
+        FrontmatterSplit::WithFrontmatter { yaml, body } => (yaml, body),
+        FrontmatterSplit::Unterminated => {
             let reason = "the frontmatter that begins here has no end; close it with a line `---`";
             return Err(Malformed::new(Some(1), reason));
         }
@@ -226,7 +226,7 @@ fn on_one_line(text: &str) -> (String, Option<usize>) {
     (cut.chain(['…']).collect(), Some(chars))
 }
 
-/// The first lines of prose, headings aside.
+/// The first lines of prose, without headings.
 fn first_paragraph(body: &str) -> String {
     body.lines()
         .map(str::trim)
@@ -265,7 +265,7 @@ pub struct SkillLoader {
 pub struct LoadedSkills {
     /// The skills, in the order of their paths.
     pub skills: Vec<LoadedSkill>,
-    /// What was amiss.
+    /// What was wrong with files.
     pub warnings: Vec<ResourceWarning>,
 }
 

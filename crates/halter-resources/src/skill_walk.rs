@@ -3,7 +3,7 @@
 use crate::files::{canonical_root, exists, is_showable, read_text, sorted_entries};
 use crate::limits::{MAX_DEPTH, MAX_ENTRIES, MAX_SKILL_BYTES, MAX_SKILLS};
 use crate::skill::{LoadedSkill, LoadedSkills, SKILL_FILE};
-use crate::warning::{ResourceWarning, Warnings};
+use crate::warning::{ResourceWarning, WarningList};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const NOT_SEARCHED: [&str; 2] = [".git", "node_modules"];
 
 pub(crate) fn walk(root: &Path) -> LoadedSkills {
-    let mut warnings = Warnings::default();
+    let mut warnings = WarningList::default();
     let root = match canonical_root(root) {
         Ok(canonical) => canonical,
         Err(reason) => {
@@ -26,7 +26,7 @@ pub(crate) fn walk(root: &Path) -> LoadedSkills {
             };
         }
     };
-    let mut walk = Walk {
+    let mut walk = SkillWalk {
         root: &root,
         skills: Vec::new(),
         warnings,
@@ -49,15 +49,15 @@ pub(crate) fn walk(root: &Path) -> LoadedSkills {
     }
 }
 
-struct Walk<'a> {
+struct SkillWalk<'a> {
     root: &'a Path,
     skills: Vec<LoadedSkill>,
-    warnings: Warnings,
+    warnings: WarningList,
     entries_left: usize,
     over: bool,
 }
 
-impl Walk<'_> {
+impl SkillWalk<'_> {
     /// Searches a directory that is not a skill. `depth` is that of its
     /// entries.
     fn search(&mut self, dir: &Path, depth: usize) {

@@ -1,4 +1,4 @@
-//! Everything that can be amiss with resources without being fatal.
+//! Problems with resources that are not fatal.
 
 use crate::limits::MAX_WARNINGS;
 use crate::plugin::PluginPart;
@@ -152,7 +152,12 @@ impl fmt::Display for ResourceWarning {
             ),
             Self::LimitReached { path, reason } => write!(f, "{}: {reason}", shown(path)),
             Self::SkillSkipped { path, line, reason } => {
-                write!(f, "skill {}{}: skipped: {reason}", shown(path), At(*line))
+                write!(
+                    f,
+                    "skill {}{}: skipped: {reason}",
+                    shown(path),
+                    LineNumber(*line)
+                )
             }
             Self::DescriptionInferred { path } => write!(
                 f,
@@ -177,7 +182,12 @@ impl fmt::Display for ResourceWarning {
                 shown(kept)
             ),
             Self::PluginSkipped { path, line, reason } => {
-                write!(f, "plugin {}{}: skipped: {reason}", shown(path), At(*line))
+                write!(
+                    f,
+                    "plugin {}{}: skipped: {reason}",
+                    shown(path),
+                    LineNumber(*line)
+                )
             }
             Self::PluginShadowed {
                 name,
@@ -237,9 +247,9 @@ fn shown(path: &Path) -> String {
     text
 }
 
-struct At(Option<u64>);
+struct LineNumber(Option<u64>);
 
-impl fmt::Display for At {
+impl fmt::Display for LineNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |line| write!(f, ":{line}"))
     }
@@ -247,12 +257,12 @@ impl fmt::Display for At {
 
 /// Keeps the first [`MAX_WARNINGS`] and counts the rest.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings {
+pub(crate) struct WarningList {
     kept: Vec<ResourceWarning>,
     more: usize,
 }
 
-impl Warnings {
+impl WarningList {
     pub fn push(&mut self, warning: ResourceWarning) {
         match warning {
             ResourceWarning::More { count } => self.more += count,
@@ -269,7 +279,7 @@ impl Warnings {
     }
 }
 
-impl Extend<ResourceWarning> for Warnings {
+impl Extend<ResourceWarning> for WarningList {
     fn extend<I: IntoIterator<Item = ResourceWarning>>(&mut self, warnings: I) {
         for warning in warnings {
             self.push(warning);
@@ -289,7 +299,7 @@ mod tests {
 
     #[test]
     fn warnings_are_bounded_and_the_rest_counted() {
-        let mut warnings = Warnings::default();
+        let mut warnings = WarningList::default();
         warnings.extend(std::iter::repeat_n(warning(), MAX_WARNINGS));
         assert_eq!(warnings.kept.len(), MAX_WARNINGS);
         assert_eq!(warnings.more, 0);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-type Locks = Arc<Mutex<HashMap<PathBuf, Slot>>>;
+type Locks = Arc<Mutex<HashMap<PathBuf, LockSlot>>>;
 
-struct Slot {
+struct LockSlot {
     lock: Arc<AsyncMutex<()>>,
     /// Holders and waiters; the last one takes the slot away.
     users: usize,
@@ -85,7 +85,7 @@ struct Claim {
 impl Claim {
     fn new(locks: &Locks, path: &Path) -> (Self, Arc<AsyncMutex<()>>) {
         let mut slots = locks.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = slots.entry(path.to_owned()).or_insert_with(|| Slot {
+        let slot = slots.entry(path.to_owned()).or_insert_with(|| LockSlot {
             lock: Arc::default(),
             users: 0,
         });

@@ -17,11 +17,11 @@ use std::sync::{Mutex, PoisonError};
 pub struct ScratchDir {
     root: PathBuf,
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<ScratchState>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ScratchState {
     Planned,
     Made,
     Removed,
@@ -37,7 +37,7 @@ impl ScratchDir {
         Self {
             root,
             path,
-            state: Mutex::new(State::Planned),
+            state: Mutex::new(ScratchState::Planned),
         }
     }
 
@@ -50,17 +50,17 @@ impl ScratchDir {
     pub fn create(&self) -> io::Result<&Path> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match *state {
-            State::Made => {}
-            State::Planned => {
+            ScratchState::Made => {}
+            ScratchState::Planned => {
                 DirBuilder::new()
                     .recursive(true)
                     .mode(0o700)
                     .create(&self.root)?;
                 // Not recursive: something that is already there is not ours.
                 DirBuilder::new().mode(0o700).create(&self.path)?;
-                *state = State::Made;
+                *state = ScratchState::Made;
             }
-            State::Removed => {
+            ScratchState::Removed => {
                 return Err(io::Error::new(
                     io::ErrorKind::NotFound,
                     "the session is closed and its scratch directory is gone",
@@ -73,7 +73,7 @@ impl ScratchDir {
     /// Removes the directory and all it holds, for good. Blocks on the disk.
     pub fn remove(&self) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *state, State::Removed);
+        let before = std::mem::replace(&mut *state, ScratchState::Removed);
         // The policy's door may have made it without us, so look in any case.
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -29,10 +29,10 @@ pub struct ToolSessionStore {
 #[derive(Default)]
 struct States {
     closed: bool,
-    by_type: HashMap<TypeId, Entry>,
+    by_type: HashMap<TypeId, StateEntry>,
 }
 
-struct Entry {
+struct StateEntry {
     typed: Arc<dyn Any + Send + Sync>,
     closing: Arc<dyn ToolSessionState>,
 }
@@ -94,7 +94,7 @@ impl ToolSessionStore {
         }
         let entry = states.by_type.entry(TypeId::of::<T>()).or_insert_with(|| {
             let state = Arc::new(make());
-            Entry {
+            StateEntry {
                 typed: Arc::clone(&state) as _,
                 closing: state,
             }

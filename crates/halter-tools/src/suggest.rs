@@ -2,7 +2,7 @@
 
 use crate::limits::SHOWN_VALUE_CHARS;
 
-/// The candidate nearest to `name`, if one is near enough to be a slip.
+/// The candidate nearest to `name`, if one is near enough to be a misspelling.
 pub(crate) fn nearest<T>(
     name: &str,
     candidates: impl IntoIterator<Item = T>,
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_finds_its_name_and_a_stranger_none() {
+    fn a_misspelt_name_finds_the_nearest_and_another_finds_none() {
         let names = ["read", "grep", "write", "edit"];
         assert_eq!(near("raed", &names), Some("read"));
         assert_eq!(near("Write", &names), Some("write"));

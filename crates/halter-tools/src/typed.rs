@@ -60,13 +60,13 @@ pub trait TypedTool: Send + Sync + 'static {
 
 /// Makes a typed tool a [`Tool`].
 pub fn typed<T: TypedTool>(tool: T) -> Arc<dyn Tool> {
-    Arc::new(Typed(tool))
+    Arc::new(TypedAdapter(tool))
 }
 
-struct Typed<T>(T);
+struct TypedAdapter<T>(T);
 
 #[async_trait]
-impl<T: TypedTool> Tool for Typed<T> {
+impl<T: TypedTool> Tool for TypedAdapter<T> {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: ToolName::from(T::NAME),

@@ -12,7 +12,7 @@ use super::spelled;
 
 /// Checks a path, spelled or resolved, against everything that stays closed.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct ClosedPaths {
     /// Closed to every access.
     sensitive: Patterns,
     /// Closed to writing.
@@ -28,7 +28,7 @@ struct Protected {
     folded: Vec<PathBuf>,
 }
 
-impl Guard {
+impl ClosedPaths {
     pub(super) fn bind(
         settings: &PolicySettings,
         scope: &SessionScope,

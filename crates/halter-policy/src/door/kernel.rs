@@ -13,7 +13,7 @@ use crate::limits::MAX_LOOK_ATTEMPTS;
 
 /// What a name in a directory stands for, without following it.
 #[derive(Debug)]
-pub(super) enum Entry {
+pub(super) enum NameKind {
     Missing,
     Directory(OwnedFd),
     Link(PathBuf),
@@ -37,13 +37,13 @@ pub(super) fn open_root(path: &Path) -> rustix::io::Result<OwnedFd> {
 /// Looks at one name. Whatever another process does meanwhile, the answer is
 /// consistent in itself: a directory comes with its handle, a link with the
 /// target that was read from it.
-pub(super) fn look(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<Entry> {
+pub(super) fn look(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<NameKind> {
     until_settled(|| look_once(directory, name))
 }
 
 fn until_settled(
-    mut look: impl FnMut() -> rustix::io::Result<Option<Entry>>,
-) -> rustix::io::Result<Entry> {
+    mut look: impl FnMut() -> rustix::io::Result<Option<NameKind>>,
+) -> rustix::io::Result<NameKind> {
     for _ in 0..MAX_LOOK_ATTEMPTS {
         if let Some(entry) = look()? {
             return Ok(entry);
@@ -53,22 +53,22 @@ fn until_settled(
 }
 
 /// `None`: the name became something else between two looks.
-fn look_once(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<Option<Entry>> {
+fn look_once(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<Option<NameKind>> {
     let kind = match stat(directory, name) {
         Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-        Err(Errno::NOENT) => return Ok(Some(Entry::Missing)),
+        Err(Errno::NOENT) => return Ok(Some(NameKind::Missing)),
         Err(error) => return Err(error),
     };
     match kind {
         FileType::Directory => match open_child_dir(directory, name) {
-            Ok(handle) => Ok(Some(Entry::Directory(handle))),
+            Ok(handle) => Ok(Some(NameKind::Directory(handle))),
             Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => Ok(None),
             Err(error) => Err(error),
         },
         FileType::Symlink => match fs::readlinkat(directory, name, Vec::new()) {
             Ok(target) => {
                 let target = OsString::from_vec(target.into_bytes());
-                Ok(Some(Entry::Link(PathBuf::from(target))))
+                Ok(Some(NameKind::Link(PathBuf::from(target))))
             }
             Err(Errno::INVAL | Errno::NOENT) => Ok(None),
             Err(error) => Err(error),
@@ -78,7 +78,7 @@ fn look_once(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<Opti
         | FileType::Socket
         | FileType::CharacterDevice
         | FileType::BlockDevice
-        | FileType::Unknown => Ok(Some(Entry::Other(kind))),
+        | FileType::Unknown => Ok(Some(NameKind::Other(kind))),
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
             let mut looks = 0;
             let found = until_settled(|| {
                 looks += 1;
-                Ok((looks == settles_at).then_some(Entry::Missing))
+                Ok((looks == settles_at).then_some(NameKind::Missing))
             });
             assert_eq!(looks, MAX_LOOK_ATTEMPTS);
             match found {

@@ -23,12 +23,12 @@ use std::sync::Arc;
 use crate::error::{Access, PolicyError};
 use crate::settings::{PolicySettings, SessionScope};
 
-use guard::Guard;
+use guard::ClosedPaths;
 pub use read::{DirHandle, ReadHandle};
-use roots::Roots;
+use roots::SessionRoots;
 pub use sensitive::{BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS};
 use spelled::Spelled;
-use walk::Found;
+use walk::ResolvedPath;
 pub use write::{Precondition, WriteTicket, Written};
 
 /// Opens files and directories for one session, inside its roots only.
@@ -37,8 +37,8 @@ pub use write::{Precondition, WriteTicket, Written};
 #[derive(Debug)]
 pub struct FileDoor {
     working_dir: PathBuf,
-    roots: Roots,
-    guard: Arc<Guard>,
+    roots: SessionRoots,
+    guard: Arc<ClosedPaths>,
 }
 
 impl FileDoor {
@@ -48,8 +48,8 @@ impl FileDoor {
     ) -> Result<Self, PolicyError> {
         let working_dir = spelled::session_directory(&scope.working_dir)?;
         Ok(Self {
-            roots: Roots::bind(settings, scope, &working_dir)?,
-            guard: Arc::new(Guard::bind(settings, scope, &working_dir)?),
+            roots: SessionRoots::bind(settings, scope, &working_dir)?,
+            guard: Arc::new(ClosedPaths::bind(settings, scope, &working_dir)?),
             working_dir,
         })
     }
@@ -69,10 +69,10 @@ impl FileDoor {
     pub fn open_read(&self, path: &Path) -> Result<ReadHandle, PolicyError> {
         let spelled = self.admit(path, Access::Read)?;
         match self.resolve(&spelled, Access::Read)? {
-            Found::Directory(directory) => Err(PolicyError::NotAFile {
+            ResolvedPath::Directory(directory) => Err(PolicyError::NotAFile {
                 path: directory.path,
             }),
-            Found::Entry(place) => {
+            ResolvedPath::Entry(place) => {
                 let handle = ReadHandle::open(&place, &spelled)?;
                 self.guard
                     .check_identity(handle.metadata(), path, Access::Read)?;
@@ -90,11 +90,11 @@ impl FileDoor {
         let (root, _) = self.roots.covering(spelled.absolute(), Access::Read)?;
         let root = root.open_anchor()?;
         match self.resolve(&spelled, Access::Read)? {
-            Found::Directory(directory) => DirHandle::open(&directory, spelled, root),
-            Found::Entry(place) if place.kind.is_none() => Err(PolicyError::NotFound {
+            ResolvedPath::Directory(directory) => DirHandle::open(&directory, spelled, root),
+            ResolvedPath::Entry(place) if place.kind.is_none() => Err(PolicyError::NotFound {
                 path: spelled.into_original(),
             }),
-            Found::Entry(place) => Err(PolicyError::NotADirectory { path: place.path() }),
+            ResolvedPath::Entry(place) => Err(PolicyError::NotADirectory { path: place.path() }),
         }
     }
 
@@ -107,10 +107,12 @@ impl FileDoor {
     pub fn prepare_write(&self, path: &Path) -> Result<WriteTicket, PolicyError> {
         let spelled = self.admit(path, Access::Write)?;
         match self.resolve(&spelled, Access::Write)? {
-            Found::Directory(directory) => Err(PolicyError::NotAFile {
+            ResolvedPath::Directory(directory) => Err(PolicyError::NotAFile {
                 path: directory.path,
             }),
-            Found::Entry(place) => WriteTicket::issue(place, &spelled, Arc::clone(&self.guard)),
+            ResolvedPath::Entry(place) => {
+                WriteTicket::issue(place, &spelled, Arc::clone(&self.guard))
+            }
         }
     }
 
@@ -142,7 +144,7 @@ impl FileDoor {
     }
 
     /// Resolves the path and checks where it led.
-    fn resolve(&self, spelled: &Spelled, access: Access) -> Result<Found, PolicyError> {
+    fn resolve(&self, spelled: &Spelled, access: Access) -> Result<ResolvedPath, PolicyError> {
         let found = walk::locate(&self.roots, spelled, access)?;
         self.guard.check(&found.path(), access)?;
         kernel::refuse_proc_handle(found.directory(), &found.path(), access)?;

@@ -14,7 +14,7 @@ use crate::error::{Access, PolicyError};
 
 use super::kernel;
 use super::spelled::Spelled;
-use super::walk::{FoundDirectory, Place};
+use super::walk::{EntryPlace, FoundDirectory};
 
 /// A regular file, open for reading.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct ReadHandle {
 }
 
 impl ReadHandle {
-    pub(super) fn open(place: &Place, spelled: &Spelled) -> Result<Self, PolicyError> {
+    pub(super) fn open(place: &EntryPlace, spelled: &Spelled) -> Result<Self, PolicyError> {
         let resolved = place.path();
         // Known from the look: not even opened, since opening a device or a
         // FIFO is something its other end can notice.

@@ -15,18 +15,18 @@ use rustix::io::Errno;
 use crate::error::{Access, PolicyError};
 use crate::settings::{PolicySettings, SessionScope};
 
-use super::kernel::{self, Entry};
+use super::kernel::{self, NameKind};
 use super::spelled;
 
 /// Every root of a session.
 #[derive(Debug)]
-pub(super) struct Roots {
-    roots: Vec<Root>,
+pub(super) struct SessionRoots {
+    roots: Vec<SessionRoot>,
 }
 
 /// One directory that may be read, or read and written.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(super) struct SessionRoot {
     /// As configured, made absolute.
     spelled: PathBuf,
     /// The directory that was there when the session started: the root
@@ -66,7 +66,7 @@ pub(super) enum Base {
     },
 }
 
-impl Roots {
+impl SessionRoots {
     pub(super) fn bind(
         settings: &PolicySettings,
         scope: &SessionScope,
@@ -98,7 +98,7 @@ impl Roots {
         // The user stands in the session's directory, so it is meant whoever
         // owns it.
         let chosen = working_dir.starts_with(&spelled);
-        if let Some(root) = Root::bind(spelled, access, chosen)? {
+        if let Some(root) = SessionRoot::bind(spelled, access, chosen)? {
             self.roots.push(root);
         }
         Ok(())
@@ -111,7 +111,7 @@ impl Roots {
         &'a self,
         path: &'a Path,
         access: Access,
-    ) -> Result<(&'a Root, &'a Path), PolicyError> {
+    ) -> Result<(&'a SessionRoot, &'a Path), PolicyError> {
         self.find(path, access)
             .ok_or_else(|| PolicyError::NotInRoot {
                 path: path.to_path_buf(),
@@ -120,12 +120,12 @@ impl Roots {
             })
     }
 
-    /// As [`Roots::covering`], for a caller that has its own error.
+    /// As [`SessionRoots::covering`], for a caller that has its own error.
     pub(super) fn find<'a>(
         &'a self,
         path: &'a Path,
         access: Access,
-    ) -> Option<(&'a Root, &'a Path)> {
+    ) -> Option<(&'a SessionRoot, &'a Path)> {
         self.allowing(access)
             .filter_map(|root| root.rest_of(path).map(|rest| (root, rest)))
             .max_by_key(|(_, rest)| rest.components().count())
@@ -136,7 +136,7 @@ impl Roots {
         self.find(path, Access::Read).is_some()
     }
 
-    fn allowing(&self, access: Access) -> impl Iterator<Item = &Root> {
+    fn allowing(&self, access: Access) -> impl Iterator<Item = &SessionRoot> {
         self.roots.iter().filter(move |root| match access {
             Access::Read => true,
             Access::Write => root.writable,
@@ -154,7 +154,7 @@ impl Roots {
     }
 }
 
-impl Root {
+impl SessionRoot {
     /// Pins a root. `None`: somebody else's directory in a place everybody can
     /// write to, which is ignored.
     fn bind(spelled: PathBuf, access: Access, chosen: bool) -> Result<Option<Self>, PolicyError> {
@@ -204,22 +204,22 @@ impl Root {
             let entry = kernel::look(directory.as_fd(), name)
                 .map_err(|error| PolicyError::io("open the root", &self.spelled, error))?;
             match entry {
-                Entry::Directory(child) => {
+                NameKind::Directory(child) => {
                     if index == 0 && self.shared_anchor && !owned_by_us(&child, &self.spelled)? {
                         return Err(self.unusable("another user owns it"));
                     }
                     path.push(name);
                     directory = Arc::new(child);
                 }
-                Entry::Missing => {
+                NameKind::Missing => {
                     return Ok(Base::Absent {
                         directory,
                         path,
                         below: self.missing.iter().skip(index).cloned().collect(),
                     });
                 }
-                Entry::Link(_) => return Err(self.unusable("a link has been put in its place")),
-                Entry::Other(_) => return Err(self.unusable("it is not a directory")),
+                NameKind::Link(_) => return Err(self.unusable("a link has been put in its place")),
+                NameKind::Other(_) => return Err(self.unusable("it is not a directory")),
             }
         }
         Ok(Base::Here { directory, path })

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::PolicyError;
 use crate::limits::MAX_PATH_BYTES;
 
-use super::roots::Roots;
+use super::roots::SessionRoots;
 
 /// A path as spelled, and the absolute path it stands for, free of `.` and
 /// `..`.
@@ -24,7 +24,7 @@ impl Spelled {
     pub(super) fn read(
         path: &Path,
         working_dir: &Path,
-        roots: &Roots,
+        roots: &SessionRoots,
     ) -> Result<Self, PolicyError> {
         check_text(path)?;
         let mut absolute = if path.is_absolute() {

@@ -12,15 +12,15 @@ use rustix::fs::FileType;
 use crate::error::{Access, PolicyError};
 use crate::limits::{MAX_LINKS_FOLLOWED, MAX_OPEN_DIRECTORIES};
 
-use super::kernel::{self, Entry};
-use super::roots::{Base, Root, Roots};
+use super::kernel::{self, NameKind};
+use super::roots::{Base, SessionRoot, SessionRoots};
 use super::spelled::{self, Spelled};
 
 /// Where a path leads.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum ResolvedPath {
     Directory(FoundDirectory),
-    Entry(Place),
+    Entry(EntryPlace),
 }
 
 /// A directory, held by a handle.
@@ -33,7 +33,7 @@ pub(super) struct FoundDirectory {
 /// A name in a directory, which is held by a handle. The name was no link and
 /// no directory when it was looked at.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct EntryPlace {
     pub(super) directory: Arc<OwnedFd>,
     pub(super) directory_path: PathBuf,
     /// Directories that do not exist yet, between `directory` and `name`.
@@ -43,7 +43,7 @@ pub(super) struct Place {
     pub(super) kind: Option<FileType>,
 }
 
-impl Place {
+impl EntryPlace {
     pub(super) fn path(&self) -> PathBuf {
         let mut path = self.directory_path.clone();
         path.extend(&self.missing);
@@ -52,7 +52,7 @@ impl Place {
     }
 }
 
-impl Found {
+impl ResolvedPath {
     pub(super) fn path(&self) -> PathBuf {
         match self {
             Self::Directory(directory) => directory.path.clone(),
@@ -71,12 +71,12 @@ impl Found {
 
 /// Resolves a spelled path below the roots that allow the access.
 pub(super) fn locate(
-    roots: &Roots,
+    roots: &SessionRoots,
     spelled: &Spelled,
     access: Access,
-) -> Result<Found, PolicyError> {
+) -> Result<ResolvedPath, PolicyError> {
     let (root, rest) = roots.covering(spelled.absolute(), access)?;
-    let walk = Walk::new(roots, spelled, access);
+    let walk = PathWalk::new(roots, spelled, access);
     match walk.direct(root, rest)? {
         Some(found) => Ok(found),
         None => walk.step_by_step(root, rest),
@@ -85,13 +85,13 @@ pub(super) fn locate(
 
 /// One step of a walk.
 #[derive(Debug)]
-enum Step {
+enum PathStep {
     Up,
     Into(OsString),
 }
 
-struct Walk<'a> {
-    roots: &'a Roots,
+struct PathWalk<'a> {
+    roots: &'a SessionRoots,
     spelled: &'a Spelled,
     access: Access,
     /// The root the walk is below, and where that is.
@@ -99,12 +99,12 @@ struct Walk<'a> {
     base_handle: Option<Arc<OwnedFd>>,
     /// Directories below the base, each reached without following a link.
     below: Vec<(OsString, Arc<OwnedFd>)>,
-    steps: VecDeque<Step>,
+    steps: VecDeque<PathStep>,
     links: usize,
 }
 
-impl<'a> Walk<'a> {
-    fn new(roots: &'a Roots, spelled: &'a Spelled, access: Access) -> Self {
+impl<'a> PathWalk<'a> {
+    fn new(roots: &'a SessionRoots, spelled: &'a Spelled, access: Access) -> Self {
         Self {
             roots,
             spelled,
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
 
     /// The common case, in few system calls: a path without links whose parent
     /// exists. `None`: take it step by step.
-    fn direct(&self, root: &Root, rest: &Path) -> Result<Option<Found>, PolicyError> {
+    fn direct(&self, root: &SessionRoot, rest: &Path) -> Result<Option<ResolvedPath>, PolicyError> {
         let (Some(name), Some(parent)) = (rest.file_name(), rest.parent()) else {
             return Ok(None);
         };
@@ -136,17 +136,17 @@ impl<'a> Walk<'a> {
         };
         let directory_path = path.join(parent);
         let kind = match self.look(handle.as_fd(), name)? {
-            Entry::Link(_) => return Ok(None),
-            Entry::Directory(child) => {
-                return Ok(Some(Found::Directory(FoundDirectory {
+            NameKind::Link(_) => return Ok(None),
+            NameKind::Directory(child) => {
+                return Ok(Some(ResolvedPath::Directory(FoundDirectory {
                     handle: Arc::new(child),
                     path: directory_path.join(name),
                 })));
             }
-            Entry::Missing => None,
-            Entry::Other(kind) => Some(kind),
+            NameKind::Missing => None,
+            NameKind::Other(kind) => Some(kind),
         };
-        Ok(Some(Found::Entry(Place {
+        Ok(Some(ResolvedPath::Entry(EntryPlace {
             directory: handle,
             directory_path,
             missing: Vec::new(),
@@ -155,24 +155,28 @@ impl<'a> Walk<'a> {
         })))
     }
 
-    fn step_by_step(mut self, root: &Root, rest: &Path) -> Result<Found, PolicyError> {
+    fn step_by_step(
+        mut self,
+        root: &SessionRoot,
+        rest: &Path,
+    ) -> Result<ResolvedPath, PolicyError> {
         self.steps = spelled::names(rest)
-            .map(|name| Step::Into(name.to_owned()))
+            .map(|name| PathStep::Into(name.to_owned()))
             .collect();
         if let Some(absent) = self.enter(root)? {
             return Ok(absent);
         }
         while let Some(step) = self.steps.pop_front() {
             let done = match step {
-                Step::Up if self.below.pop().is_some() => None,
-                Step::Up => self.leave_base()?,
-                Step::Into(name) => self.descend(name)?,
+                PathStep::Up if self.below.pop().is_some() => None,
+                PathStep::Up => self.leave_base()?,
+                PathStep::Into(name) => self.descend(name)?,
             };
             if let Some(found) = done {
                 return Ok(found);
             }
         }
-        Ok(Found::Directory(FoundDirectory {
+        Ok(ResolvedPath::Directory(FoundDirectory {
             handle: self.current()?,
             path: self.current_path(),
         }))
@@ -180,7 +184,7 @@ impl<'a> Walk<'a> {
 
     /// Starts over at a root. `Some`: the root does not exist yet, so the rest
     /// is missing.
-    fn enter(&mut self, root: &Root) -> Result<Option<Found>, PolicyError> {
+    fn enter(&mut self, root: &SessionRoot) -> Result<Option<ResolvedPath>, PolicyError> {
         self.below.clear();
         match root.base()? {
             Base::Here { directory, path } => {
@@ -196,36 +200,38 @@ impl<'a> Walk<'a> {
                 self.base = path;
                 self.base_handle = Some(directory);
                 for name in below.into_iter().rev() {
-                    self.steps.push_front(Step::Into(name));
+                    self.steps.push_front(PathStep::Into(name));
                 }
                 self.missing_from_here().map(Some)
             }
         }
     }
 
-    fn descend(&mut self, name: OsString) -> Result<Option<Found>, PolicyError> {
+    fn descend(&mut self, name: OsString) -> Result<Option<ResolvedPath>, PolicyError> {
         let current = self.current()?;
         match self.look(current.as_fd(), &name)? {
-            Entry::Directory(child) => {
+            NameKind::Directory(child) => {
                 if self.below.len() >= MAX_OPEN_DIRECTORIES {
                     return Err(self.invalid("it leads through too many directories"));
                 }
                 self.below.push((name, Arc::new(child)));
                 Ok(None)
             }
-            Entry::Link(target) => self.follow(&target),
-            Entry::Missing => {
-                self.steps.push_front(Step::Into(name));
+            NameKind::Link(target) => self.follow(&target),
+            NameKind::Missing => {
+                self.steps.push_front(PathStep::Into(name));
                 self.missing_from_here().map(Some)
             }
-            Entry::Other(kind) if self.steps.is_empty() => Ok(Some(Found::Entry(Place {
-                directory: current,
-                directory_path: self.current_path(),
-                missing: Vec::new(),
-                name,
-                kind: Some(kind),
-            }))),
-            Entry::Other(_) => Err(PolicyError::NotADirectory {
+            NameKind::Other(kind) if self.steps.is_empty() => {
+                Ok(Some(ResolvedPath::Entry(EntryPlace {
+                    directory: current,
+                    directory_path: self.current_path(),
+                    missing: Vec::new(),
+                    name,
+                    kind: Some(kind),
+                })))
+            }
+            NameKind::Other(_) => Err(PolicyError::NotADirectory {
                 path: self.current_path().join(name),
             }),
         }
@@ -233,7 +239,7 @@ impl<'a> Walk<'a> {
 
     /// Goes where a link points: a relative one from where it lies, an
     /// absolute one only into a root.
-    fn follow(&mut self, target: &Path) -> Result<Option<Found>, PolicyError> {
+    fn follow(&mut self, target: &Path) -> Result<Option<ResolvedPath>, PolicyError> {
         self.links += 1;
         if self.links > MAX_LINKS_FOLLOWED {
             return Err(self.invalid("it leads through too many symbolic links"));
@@ -241,8 +247,8 @@ impl<'a> Walk<'a> {
         for component in target.components().rev() {
             match component {
                 Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
-                Component::ParentDir => self.steps.push_front(Step::Up),
-                Component::Normal(name) => self.steps.push_front(Step::Into(name.to_owned())),
+                Component::ParentDir => self.steps.push_front(PathStep::Up),
+                Component::Normal(name) => self.steps.push_front(PathStep::Into(name.to_owned())),
             }
         }
         if target.is_absolute() {
@@ -254,10 +260,10 @@ impl<'a> Walk<'a> {
 
     /// A link's `..` above the root the walk is in: that may still lie in
     /// another root. The base is free of links, so its parent is plain.
-    fn leave_base(&mut self) -> Result<Option<Found>, PolicyError> {
+    fn leave_base(&mut self) -> Result<Option<ResolvedPath>, PolicyError> {
         let mut above = self.base.clone();
         above.pop();
-        while let Some(Step::Up) = self.steps.front() {
+        while let Some(PathStep::Up) = self.steps.front() {
             self.steps.pop_front();
             above.pop();
         }
@@ -265,9 +271,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes on from `start`, by the root it and the coming steps lie in.
-    fn rebase(&mut self, start: PathBuf) -> Result<Option<Found>, PolicyError> {
+    fn rebase(&mut self, start: PathBuf) -> Result<Option<ResolvedPath>, PolicyError> {
         let mut target = start;
-        while let Some(Step::Into(name)) = self.steps.front() {
+        while let Some(PathStep::Into(name)) = self.steps.front() {
             target.push(name);
             self.steps.pop_front();
         }
@@ -280,19 +286,19 @@ impl<'a> Walk<'a> {
         };
         let names: Vec<_> = spelled::names(rest).map(ToOwned::to_owned).collect();
         for name in names.into_iter().rev() {
-            self.steps.push_front(Step::Into(name));
+            self.steps.push_front(PathStep::Into(name));
         }
         self.enter(root)
     }
 
     /// Nothing is at the next step. That is a place to write to if only names
     /// follow.
-    fn missing_from_here(&mut self) -> Result<Found, PolicyError> {
+    fn missing_from_here(&mut self) -> Result<ResolvedPath, PolicyError> {
         let mut names = Vec::new();
         for step in std::mem::take(&mut self.steps) {
             match step {
-                Step::Into(name) => names.push(name),
-                Step::Up => return Err(self.not_found()),
+                PathStep::Into(name) => names.push(name),
+                PathStep::Up => return Err(self.not_found()),
             }
         }
         let Some(name) = names.pop() else {
@@ -301,7 +307,7 @@ impl<'a> Walk<'a> {
         if self.access == Access::Read && !names.is_empty() {
             return Err(self.not_found());
         }
-        Ok(Found::Entry(Place {
+        Ok(ResolvedPath::Entry(EntryPlace {
             directory: self.current()?,
             directory_path: self.current_path(),
             missing: names,
@@ -314,7 +320,7 @@ impl<'a> Walk<'a> {
         &self,
         directory: BorrowedFd<'_>,
         name: &std::ffi::OsStr,
-    ) -> Result<Entry, PolicyError> {
+    ) -> Result<NameKind, PolicyError> {
         kernel::look(directory, name)
             .map_err(|error| PolicyError::io("look at", self.spelled.original(), error))
     }

@@ -1,4 +1,5 @@
-//! Writing: a ticket for one place, redeemed at once or not at all.
+//! Writing one file: the place is chosen first, then the file is replaced as a
+//! whole or not at all.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,11 +17,11 @@ use rustix::process::{Gid, Uid};
 use crate::error::{Access, PolicyError};
 use crate::limits::MAX_TEMP_NAME_ATTEMPTS;
 
-use super::guard::Guard;
+use super::guard::ClosedPaths;
 use super::kernel;
 use super::read::{ReadHandle, refuse_special};
 use super::spelled::Spelled;
-use super::walk::Place;
+use super::walk::EntryPlace;
 
 /// What must hold of the file for a write to happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,16 +46,16 @@ pub struct Written {
 /// The right to write one file, once. Dropping it changes nothing.
 #[derive(Debug)]
 pub struct WriteTicket {
-    place: Place,
+    place: EntryPlace,
     resolved: PathBuf,
-    guard: Arc<Guard>,
+    guard: Arc<ClosedPaths>,
 }
 
 impl WriteTicket {
     pub(super) fn issue(
-        place: Place,
+        place: EntryPlace,
         spelled: &Spelled,
-        guard: Arc<Guard>,
+        guard: Arc<ClosedPaths>,
     ) -> Result<Self, PolicyError> {
         if let Some(kind) = place.kind {
             refuse_special(kind, spelled.original(), Access::Write)?;
@@ -225,7 +226,7 @@ struct Parents {
 }
 
 impl Parents {
-    fn create(place: &Place) -> Result<Self, PolicyError> {
+    fn create(place: &EntryPlace) -> Result<Self, PolicyError> {
         let mut parents = Self {
             created: Vec::new(),
             deepest: None,
@@ -237,8 +238,8 @@ impl Parents {
             let failed = |error| PolicyError::io("create the directory", &path, error);
             match fs::mkdirat(&current, name, Mode::from_raw_mode(0o777)) {
                 Ok(()) => parents.created.push((Arc::clone(&current), name.clone())),
-                // Somebody was faster. A directory is welcome, a link is not:
-                // opening refuses it.
+                // Another process created it first. A directory is used,
+                // opening refuses a link.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -249,7 +250,7 @@ impl Parents {
         Ok(parents)
     }
 
-    fn deepest<'a>(&'a self, place: &'a Place) -> BorrowedFd<'a> {
+    fn deepest<'a>(&'a self, place: &'a EntryPlace) -> BorrowedFd<'a> {
         self.deepest.as_ref().unwrap_or(&place.directory).as_fd()
     }
 

@@ -8,16 +8,16 @@ use brush_parser::ast::{
     SubshellCommand, Word,
 };
 
-use super::{CODE_RUNNERS, Refusal, reader, syntax};
+use super::{CODE_RUNNERS, CommandRefusal, reader, syntax};
 
 /// Fails if the command does not parse, names a program by anything but a
 /// literal, or runs text as code.
-pub(super) fn check(command: &str) -> Result<(), Refusal> {
+pub(super) fn check(command: &str) -> Result<(), CommandRefusal> {
     let program = syntax::parse(command)?;
     program.complete_commands.iter().try_for_each(list)
 }
 
-fn list(list: &CompoundList) -> Result<(), Refusal> {
+fn list(list: &CompoundList) -> Result<(), CommandRefusal> {
     for CompoundListItem(and_or, separator) in &list.0 {
         match separator {
             SeparatorOperator::Async | SeparatorOperator::Sequence => {}
@@ -29,7 +29,7 @@ fn list(list: &CompoundList) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn command(command: &Command) -> Result<(), Refusal> {
+fn command(command: &Command) -> Result<(), CommandRefusal> {
     match command {
         Command::Simple(command) => simple(command),
         Command::Compound(command, redirects) => {
@@ -48,7 +48,7 @@ fn command(command: &Command) -> Result<(), Refusal> {
     }
 }
 
-fn compound(command: &CompoundCommand) -> Result<(), Refusal> {
+fn compound(command: &CompoundCommand) -> Result<(), CommandRefusal> {
     match command {
         CompoundCommand::Arithmetic(arithmetic) => text(&arithmetic.expr.value),
         CompoundCommand::ArithmeticForClause(clause) => {
@@ -85,17 +85,17 @@ fn compound(command: &CompoundCommand) -> Result<(), Refusal> {
     }
 }
 
-fn case_item(item: &CaseItem) -> Result<(), Refusal> {
+fn case_item(item: &CaseItem) -> Result<(), CommandRefusal> {
     words(item.patterns.iter())?;
     item.cmd.iter().try_for_each(list)
 }
 
-fn else_clause(clause: &ElseClause) -> Result<(), Refusal> {
+fn else_clause(clause: &ElseClause) -> Result<(), CommandRefusal> {
     clause.condition.iter().try_for_each(list)?;
     list(&clause.body)
 }
 
-fn simple(command: &SimpleCommand) -> Result<(), Refusal> {
+fn simple(command: &SimpleCommand) -> Result<(), CommandRefusal> {
     let prefix = command.prefix.iter().flat_map(|prefix| &prefix.0);
     let suffix = command.suffix.iter().flat_map(|suffix| &suffix.0);
     prefix.chain(suffix).try_for_each(item)?;
@@ -120,7 +120,7 @@ fn simple(command: &SimpleCommand) -> Result<(), Refusal> {
 fn run_by<'a>(
     program: &'a Word,
     mut arguments: impl Iterator<Item = &'a Word>,
-) -> Result<(), Refusal> {
+) -> Result<(), CommandRefusal> {
     let mut name = literal(program)?;
     while name == "command" || name == "builtin" {
         let next = arguments.find(|word| !word.value.starts_with('-'));
@@ -135,26 +135,26 @@ fn run_by<'a>(
     Ok(())
 }
 
-fn literal(word: &Word) -> Result<String, Refusal> {
+fn literal(word: &Word) -> Result<String, CommandRefusal> {
     let read = reader::read_program(&word.value)?;
     if read.is_literal() {
         Ok(read.text)
     } else {
-        Err(Refusal::new(
+        Err(CommandRefusal::new(
             &word.value,
             "the name of a program must be literal",
         ))
     }
 }
 
-fn runs_code(fragment: &str) -> Refusal {
-    Refusal::new(
+fn runs_code(fragment: &str) -> CommandRefusal {
+    CommandRefusal::new(
         fragment,
         "`eval`, `exec`, `source` and `.` are never accepted; run the command itself",
     )
 }
 
-fn item(item: &CommandPrefixOrSuffixItem) -> Result<(), Refusal> {
+fn item(item: &CommandPrefixOrSuffixItem) -> Result<(), CommandRefusal> {
     match item {
         CommandPrefixOrSuffixItem::IoRedirect(redirect) => redirection(redirect),
         CommandPrefixOrSuffixItem::Word(word) => text(&word.value),
@@ -166,7 +166,7 @@ fn item(item: &CommandPrefixOrSuffixItem) -> Result<(), Refusal> {
     }
 }
 
-fn assignment(assignment: &Assignment) -> Result<(), Refusal> {
+fn assignment(assignment: &Assignment) -> Result<(), CommandRefusal> {
     match &assignment.name {
         AssignmentName::VariableName(_) => {}
         AssignmentName::ArrayElementName(_, index) => text(index)?,
@@ -180,18 +180,18 @@ fn assignment(assignment: &Assignment) -> Result<(), Refusal> {
     }
 }
 
-fn substitution(subshell: &SubshellCommand) -> Result<(), Refusal> {
+fn substitution(subshell: &SubshellCommand) -> Result<(), CommandRefusal> {
     list(&subshell.list)
 }
 
-fn redirections(redirects: Option<&RedirectList>) -> Result<(), Refusal> {
+fn redirections(redirects: Option<&RedirectList>) -> Result<(), CommandRefusal> {
     redirects
         .iter()
         .flat_map(|redirects| &redirects.0)
         .try_for_each(redirection)
 }
 
-fn redirection(redirect: &IoRedirect) -> Result<(), Refusal> {
+fn redirection(redirect: &IoRedirect) -> Result<(), CommandRefusal> {
     match redirect {
         IoRedirect::File(_, _, target) => match target {
             IoFileRedirectTarget::Filename(word) | IoFileRedirectTarget::Duplicate(word) => {
@@ -208,7 +208,7 @@ fn redirection(redirect: &IoRedirect) -> Result<(), Refusal> {
     }
 }
 
-fn extended_test(test: &ExtendedTestExpr) -> Result<(), Refusal> {
+fn extended_test(test: &ExtendedTestExpr) -> Result<(), CommandRefusal> {
     match test {
         ExtendedTestExpr::And(left, right) | ExtendedTestExpr::Or(left, right) => {
             extended_test(left)?;
@@ -225,7 +225,7 @@ fn extended_test(test: &ExtendedTestExpr) -> Result<(), Refusal> {
     }
 }
 
-fn words<'a>(mut words: impl Iterator<Item = &'a Word>) -> Result<(), Refusal> {
+fn words<'a>(mut words: impl Iterator<Item = &'a Word>) -> Result<(), CommandRefusal> {
     words.try_for_each(|word| text(&word.value))
 }
 
@@ -233,7 +233,7 @@ fn words<'a>(mut words: impl Iterator<Item = &'a Word>) -> Result<(), Refusal> {
 /// dropped first, so that `ev''al` counts. `eval` and `exec` count anywhere;
 /// `source` and `.` are ordinary words too, so they count where a command
 /// starts.
-fn text(raw: &str) -> Result<(), Refusal> {
+fn text(raw: &str) -> Result<(), CommandRefusal> {
     if !raw.contains(['$', '`']) {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Options that make an otherwise harmless program run another.
 
-use super::Refusal;
+use super::CommandRefusal;
 use super::programs::Programs;
 use super::reader::Word;
 
@@ -115,7 +115,7 @@ impl Options {
     /// Fails if one of the options is among the words. Words after `--` are
     /// looked at as well: whether `--` ends the options or is the value of one
     /// is the program's secret.
-    pub(super) fn check(&self, words: &[Word]) -> Result<(), Refusal> {
+    pub(super) fn check(&self, words: &[Word]) -> Result<(), CommandRefusal> {
         match words.iter().find(|word| self.refuses(&word.text)) {
             None => Ok(()),
             Some(word) => Err(runs_another(&word.text)),
@@ -145,8 +145,8 @@ pub(super) fn may_abbreviate(word: &str, long: &str) -> bool {
     name.len() >= 3 && long.starts_with(name)
 }
 
-pub(super) fn runs_another(fragment: &str) -> Refusal {
-    Refusal::new(
+pub(super) fn runs_another(fragment: &str) -> CommandRefusal {
+    CommandRefusal::new(
         fragment,
         "this option runs another program or writes a file, so it is not accepted",
     )
@@ -154,7 +154,7 @@ pub(super) fn runs_another(fragment: &str) -> Refusal {
 
 /// Fails if file names could turn into options. What a pattern matches starts
 /// like the pattern: with a directory in front it cannot be an option.
-pub(super) fn check_globs(words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_globs(words: &[Word]) -> Result<(), CommandRefusal> {
     for (index, word) in words.iter().enumerate() {
         let Some(glob) = word.glob else { continue };
         let fixed = word.text.get(..glob).unwrap_or_default();
@@ -162,7 +162,7 @@ pub(super) fn check_globs(words: &[Word]) -> Result<(), Refusal> {
         if !anchored && !after_end_of_options(words, index) {
             let reason = "a file name matched here could be taken for an option; \
                           put `./` in front of the pattern, or quote it";
-            return Err(Refusal::new(&word.text, reason));
+            return Err(CommandRefusal::new(&word.text, reason));
         }
     }
     Ok(())
@@ -179,7 +179,7 @@ pub(super) fn after_end_of_options(words: &[Word], index: usize) -> bool {
     first_is_dashes || follows_operand
 }
 
-pub(super) fn check_tar(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_tar(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const TAR: Options = Options {
         long: &[
             "--to-command",
@@ -205,7 +205,7 @@ pub(super) fn check_tar(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> 
     refuse_remote(words)
 }
 
-pub(super) fn check_rsync(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_rsync(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const RSYNC: Options = Options {
         long: &[
             "--rsh",
@@ -223,14 +223,14 @@ pub(super) fn check_rsync(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal
 }
 
 /// `host:file` starts a remote shell.
-fn refuse_remote(words: &[Word]) -> Result<(), Refusal> {
+fn refuse_remote(words: &[Word]) -> Result<(), CommandRefusal> {
     let remote = |word: &&Word| {
         let host = word.text.split('/').next().unwrap_or_default();
         host.contains(':')
     };
     match words.iter().find(remote) {
         None => Ok(()),
-        Some(word) => Err(Refusal::new(
+        Some(word) => Err(CommandRefusal::new(
             &word.text,
             "files of another machine are reached by a remote shell, which is not accepted",
         )),
@@ -239,7 +239,7 @@ fn refuse_remote(words: &[Word]) -> Result<(), Refusal> {
 
 /// A target runs what the project says, which listing `make` accepts; a
 /// variable would let the command say it.
-pub(super) fn check_make(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_make(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const MAKE: Options = Options {
         long: &["--eval"],
         short: "E",
@@ -253,7 +253,7 @@ pub(super) fn check_make(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal>
     }
     match words.iter().find(|word| word.text.contains('=')) {
         None => Ok(()),
-        Some(word) => Err(Refusal::new(
+        Some(word) => Err(CommandRefusal::new(
             &word.text,
             "variables on make's command line can change what it runs",
         )),
@@ -262,7 +262,7 @@ pub(super) fn check_make(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal>
 
 /// A script of the project is what listing the package manager accepts; a
 /// command line for a shell is not.
-pub(super) fn check_npm(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_npm(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const ANY: Options = Options {
         long: &["--call", "--script-shell", "--shell"],
         ..NOTHING

@@ -1,21 +1,21 @@
 //! Builtins that may change the shell a little, but not what later commands
 //! mean.
 
-use super::Refusal;
+use super::CommandRefusal;
 use super::programs::Programs;
 use super::reader::Word;
 use super::variables;
 
 /// `export NAME` and `export NAME=value`.
-pub(super) fn check_export(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_export(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     check_names(words, &["-p"])
 }
 
-pub(super) fn check_unset(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_unset(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     check_names(words, &["-v"])
 }
 
-fn check_names(words: &[Word], flags: &[&str]) -> Result<(), Refusal> {
+fn check_names(words: &[Word], flags: &[&str]) -> Result<(), CommandRefusal> {
     for word in words {
         let text = word.text.as_str();
         if flags.contains(&text) {
@@ -23,14 +23,14 @@ fn check_names(words: &[Word], flags: &[&str]) -> Result<(), Refusal> {
         }
         let name = text.split('=').next().unwrap_or(text);
         if let Some(reason) = variables::refuse(name) {
-            return Err(Refusal::new(text, reason));
+            return Err(CommandRefusal::new(text, reason));
         }
     }
     Ok(())
 }
 
-/// `set` with options that make the shell stricter or more talkative.
-pub(super) fn check_set(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+/// `set` with options that make the shell stricter or more verbose.
+pub(super) fn check_set(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const NAMES: [&str; 5] = ["errexit", "nounset", "pipefail", "xtrace", "noglob"];
     let letters = |text: &str| text.chars().all(|letter| "euxfo".contains(letter));
     for word in words {
@@ -39,7 +39,7 @@ pub(super) fn check_set(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> 
         let fine =
             NAMES.contains(&text) || flags.is_some_and(|flags| !flags.is_empty() && letters(flags));
         if !fine {
-            return Err(Refusal::new(
+            return Err(CommandRefusal::new(
                 text,
                 "this setting of the shell is not accepted",
             ));
@@ -49,23 +49,24 @@ pub(super) fn check_set(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> 
 }
 
 /// `printf` writes to a variable with `-v`, and evaluates its index.
-pub(super) fn check_printf(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_printf(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     match words.first() {
-        Some(first) if first.text.starts_with("-v") => {
-            Err(Refusal::new(&first.text, "assignments are not accepted"))
-        }
+        Some(first) if first.text.starts_with("-v") => Err(CommandRefusal::new(
+            &first.text,
+            "assignments are not accepted",
+        )),
         Some(_) | None => Ok(()),
     }
 }
 
 /// `test -v` evaluates the index of the variable it is asked about.
-pub(super) fn check_test(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_test(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     match words
         .iter()
         .find(|word| word.text == "-v" || word.text == "-R")
     {
         None => Ok(()),
-        Some(word) => Err(Refusal::new(
+        Some(word) => Err(CommandRefusal::new(
             &word.text,
             "tests of variables evaluate their index, so they are not accepted",
         )),

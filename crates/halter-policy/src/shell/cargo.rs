@@ -1,17 +1,17 @@
 //! `cargo`, which builds and runs the project's code: that is what listing it
 //! accepts. What it must not do is run something else.
 
-use super::Refusal;
+use super::CommandRefusal;
 use super::arguments::may_abbreviate;
 use super::programs::Programs;
 use super::reader::Word;
 
-pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     if let Some(word) = words
         .iter()
         .find(|word| may_abbreviate(&word.text, "--config"))
     {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             &word.text,
             "cargo's configuration can name programs to run; put it into the project's own file",
         ));
@@ -20,7 +20,10 @@ pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusa
     if let Some(word) = toolchain
         && word.text.contains('/')
     {
-        return Err(Refusal::new(&word.text, "name an installed toolchain"));
+        return Err(CommandRefusal::new(
+            &word.text,
+            "name an installed toolchain",
+        ));
     }
     let subcommand = words
         .iter()
@@ -31,7 +34,7 @@ pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusa
     };
     let name = subcommand.text.as_str();
     if name.starts_with('-') {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             name,
             "this option is not known before the subcommand; put it after the subcommand",
         ));
@@ -39,7 +42,7 @@ pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusa
     if SUBCOMMANDS.contains(&name) || programs.lists(&format!("cargo-{name}")) {
         return Ok(());
     }
-    Err(Refusal::new(
+    Err(CommandRefusal::new(
         name,
         format!(
             "`cargo {name}` runs the program cargo-{name}, which is not allowed; \

@@ -1,18 +1,18 @@
 //! `find`, which can run programs, delete and write files.
 
-use super::Refusal;
+use super::CommandRefusal;
 use super::arguments::runs_another;
 use super::programs::{Programs, takes_any_operand};
 use super::reader::Word;
 
-pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     for (index, word) in words.iter().enumerate() {
         let after = words.get(index + 1..).unwrap_or_default();
         match word.text.as_str() {
             "-exec" | "-execdir" | "-ok" | "-okdir" => check_inner(programs, word, after)?,
             "-delete" if programs.lists("rm") => {}
             "-delete" => {
-                return Err(Refusal::new(
+                return Err(CommandRefusal::new(
                     "-delete",
                     "deleting is what `rm` does, and it is not allowed; add rm to policy.shell.allow",
                 ));
@@ -28,7 +28,11 @@ pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusa
 }
 
 /// The command of an action, up to `;` or `{} +`.
-fn check_inner(programs: Programs<'_>, action: &Word, words: &[Word]) -> Result<(), Refusal> {
+fn check_inner(
+    programs: Programs<'_>,
+    action: &Word,
+    words: &[Word],
+) -> Result<(), CommandRefusal> {
     let ends = |index: usize, word: &Word| {
         let before = index.checked_sub(1).and_then(|before| words.get(before));
         word.text == ";" || (word.text == "+" && before.is_some_and(|before| before.text == "{}"))
@@ -41,13 +45,13 @@ fn check_inner(programs: Programs<'_>, action: &Word, words: &[Word]) -> Result<
         .and_then(|(end, _)| words.get(..end))
         .unwrap_or_default();
     let Some(program) = inner.first() else {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             &action.text,
             "the program it runs cannot be read; end it with `\\;` or `{} +`",
         ));
     };
     if program.text.contains("{}") {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             &program.text,
             "the name of a program must be literal",
         ));
@@ -56,7 +60,7 @@ fn check_inner(programs: Programs<'_>, action: &Word, words: &[Word]) -> Result<
     let inserts = arguments.iter().any(|word| word.text.contains("{}"));
     // sed's script cannot hold braces here, so what is inserted is a file.
     if inserts && program.text != "sed" && !takes_any_operand(program, arguments) {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             &program.text,
             "a file name inserted here could be taken for code; run it on files you name",
         ));

@@ -1,11 +1,11 @@
 //! `git`: subcommands that are known, and options of theirs that run programs.
 
-use super::Refusal;
+use super::CommandRefusal;
 use super::arguments::{may_abbreviate, runs_another};
 use super::programs::Programs;
 use super::reader::Word;
 
-pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     let mut rest = words.iter();
     let subcommand = loop {
         let Some(word) = rest.next() else {
@@ -17,7 +17,7 @@ pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
             }
             text if QUIET_OPTIONS.contains(&text) => {}
             text if text.starts_with('-') => {
-                return Err(Refusal::new(
+                return Err(CommandRefusal::new(
                     text,
                     "this option of git can change what it runs; use git without it",
                 ));
@@ -27,7 +27,7 @@ pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
     };
     let arguments = rest.as_slice();
     if !SUBCOMMANDS.contains(&subcommand) {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             subcommand,
             "this is not a known git command; an alias could run any program",
         ));
@@ -48,7 +48,7 @@ pub(super) fn takes_any_operand(arguments: &[Word]) -> bool {
         })
 }
 
-fn check_subcommand(subcommand: &str, arguments: &[Word]) -> Result<(), Refusal> {
+fn check_subcommand(subcommand: &str, arguments: &[Word]) -> Result<(), CommandRefusal> {
     let texts = || arguments.iter().map(|word| word.text.as_str());
     if let Some(text) = texts().find(|text| runs_or_writes(subcommand, text)) {
         return Err(runs_another(text));
@@ -56,7 +56,10 @@ fn check_subcommand(subcommand: &str, arguments: &[Word]) -> Result<(), Refusal>
     if TRANSPORTS.contains(&subcommand)
         && let Some(text) = texts().find(|text| names_a_helper(text))
     {
-        return Err(Refusal::new(text, "this address makes git run a program"));
+        return Err(CommandRefusal::new(
+            text,
+            "this address makes git run a program",
+        ));
     }
     match subcommand {
         "config" => check_config(arguments),
@@ -66,20 +69,20 @@ fn check_subcommand(subcommand: &str, arguments: &[Word]) -> Result<(), Refusal>
     }
 }
 
-fn check_config(arguments: &[Word]) -> Result<(), Refusal> {
+fn check_config(arguments: &[Word]) -> Result<(), CommandRefusal> {
     let action = arguments
         .iter()
         .find(|word| !CONFIG_FILES.contains(&word.text.as_str()));
     match action {
         Some(word) if READS_CONFIG.contains(&word.text.as_str()) => Ok(()),
-        Some(_) | None => Err(Refusal::new(
+        Some(_) | None => Err(CommandRefusal::new(
             "config",
             "git's configuration can name programs to run; only --get and --list are accepted",
         )),
     }
 }
 
-fn refuse_words(arguments: &[Word], refused: &[&str]) -> Result<(), Refusal> {
+fn refuse_words(arguments: &[Word], refused: &[&str]) -> Result<(), CommandRefusal> {
     match arguments
         .iter()
         .find(|word| refused.contains(&word.text.as_str()))

@@ -1,7 +1,7 @@
 //! Interpreters. A script file runs what the project says, which listing the
 //! interpreter accepts; code on the command line or from a pipe is refused.
 
-use super::Refusal;
+use super::CommandRefusal;
 use super::arguments::runs_another;
 use super::programs::Programs;
 use super::reader::Word;
@@ -9,7 +9,7 @@ use super::reader::Word;
 /// Options that only ask for information.
 const ASKS: [&str; 4] = ["--version", "-V", "--help", "-h"];
 
-pub(super) fn check_python(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_python(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const FLAGS: [&str; 8] = ["-u", "-B", "-s", "-S", "-E", "-I", "-O", "-OO"];
     const MODULES: [&str; 14] = [
         "pytest",
@@ -36,7 +36,7 @@ pub(super) fn check_python(_: Programs<'_>, words: &[Word]) -> Result<(), Refusa
             if MODULES.contains(&module.text.as_str()) {
                 return Ok(());
             }
-            Err(Refusal::new(
+            Err(CommandRefusal::new(
                 &module.text,
                 "this module may run code from its arguments; write a script file and run that",
             ))
@@ -45,12 +45,12 @@ pub(super) fn check_python(_: Programs<'_>, words: &[Word]) -> Result<(), Refusa
     }
 }
 
-pub(super) fn check_other(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_other(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     check_script(words.first(), words)
 }
 
 /// Runtimes with subcommands of their own.
-pub(super) fn check_toolkit(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_toolkit(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     let first = words.first();
     match first {
         Some(word) if ["eval", "repl", "exec", "x", "-"].contains(&word.text.as_str()) => {
@@ -60,9 +60,9 @@ pub(super) fn check_toolkit(_: Programs<'_>, words: &[Word]) -> Result<(), Refus
     }
 }
 
-fn check_script(first: Option<&Word>, words: &[Word]) -> Result<(), Refusal> {
+fn check_script(first: Option<&Word>, words: &[Word]) -> Result<(), CommandRefusal> {
     let Some(word) = first else {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             "",
             "without a script file the interpreter would run its input; name a script file",
         ));
@@ -76,7 +76,7 @@ fn check_script(first: Option<&Word>, words: &[Word]) -> Result<(), Refusal> {
     if asks || tests || (is_file && !is_stream && word.is_literal()) {
         return Ok(());
     }
-    Err(Refusal::new(
+    Err(CommandRefusal::new(
         text,
         "code or options given to an interpreter cannot be checked; \
          write a script file and run that",
@@ -85,7 +85,7 @@ fn check_script(first: Option<&Word>, words: &[Word]) -> Result<(), Refusal> {
 
 /// awk can run programs and write files from its own text, so only text that
 /// plainly does neither is accepted.
-pub(super) fn check_awk(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_awk(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let text = word.text.as_str();
@@ -104,7 +104,7 @@ pub(super) fn check_awk(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> 
     Ok(())
 }
 
-fn check_awk_text(text: &str) -> Result<(), Refusal> {
+fn check_awk_text(text: &str) -> Result<(), CommandRefusal> {
     let without_logic = text.replace("||", "").replace(">=", "");
     let suspicious = ["system", "getline", "|", ">", "@", "{}"];
     match suspicious
@@ -112,7 +112,7 @@ fn check_awk_text(text: &str) -> Result<(), Refusal> {
         .find(|part| without_logic.contains(**part))
     {
         None => Ok(()),
-        Some(part) => Err(Refusal::new(
+        Some(part) => Err(CommandRefusal::new(
             part,
             "in an awk program this could run another program or write a file; \
              write comparisons with `<` or `>=`",

@@ -79,17 +79,17 @@ impl ShellJudge {
     /// # Errors
     /// [`PolicyError::ShellCommandRejected`] with the fragment and the rule.
     pub fn check(&self, command: &str) -> Result<(), PolicyError> {
-        self.judge(command).map_err(Refusal::into_error)
+        self.judge(command).map_err(CommandRefusal::into_error)
     }
 
-    fn judge(&self, command: &str) -> Result<(), Refusal> {
+    fn judge(&self, command: &str) -> Result<(), CommandRefusal> {
         check_text(command)?;
         match &self.allowed {
             Allowed::Any => anything::check(command),
             Allowed::Listed(listed) => {
                 let commands = reader::read(command)?;
                 if syntax::flat_commands(command)? != reader::texts(&commands) {
-                    return Err(Refusal::new(
+                    return Err(CommandRefusal::new(
                         command,
                         "it can be read in more than one way; write it more plainly",
                     ));
@@ -103,12 +103,12 @@ impl ShellJudge {
 
 /// A refusal on its way out.
 #[derive(Debug)]
-struct Refusal {
+struct CommandRefusal {
     reason: String,
     fragment: String,
 }
 
-impl Refusal {
+impl CommandRefusal {
     fn new(fragment: &str, reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
@@ -124,16 +124,16 @@ impl Refusal {
     }
 }
 
-fn check_text(command: &str) -> Result<(), Refusal> {
+fn check_text(command: &str) -> Result<(), CommandRefusal> {
     if command.len() > MAX_COMMAND_BYTES {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             command,
             format!("the command is longer than {MAX_COMMAND_BYTES} bytes; write a script file"),
         ));
     }
     match command.chars().find(|character| is_control(*character)) {
         None => Ok(()),
-        Some(character) => Err(Refusal::new(
+        Some(character) => Err(CommandRefusal::new(
             &character.escape_default().to_string(),
             "the command holds a control character",
         )),

@@ -2,7 +2,8 @@
 
 use super::reader::Word;
 use super::{
-    CODE_RUNNERS, Refusal, arguments, builtins, cargo, find, git, interpreters, sed, wrappers,
+    CODE_RUNNERS, CommandRefusal, arguments, builtins, cargo, find, git, interpreters, sed,
+    wrappers,
 };
 use crate::limits::MAX_WRAPPED_PROGRAMS;
 
@@ -15,13 +16,13 @@ pub(super) struct Programs<'a> {
 }
 
 /// What is known of a program that can run others, or change what runs.
-pub(super) enum Known {
+pub(super) enum KnownProgram {
     /// It runs whatever it is told in a way that cannot be read here.
     Opaque(&'static str),
     /// It is harmless without certain options.
     Options(&'static arguments::Options),
     /// Its arguments are read by a function of its own.
-    Checked(fn(Programs<'_>, &[Word]) -> Result<(), Refusal>),
+    Checked(fn(Programs<'_>, &[Word]) -> Result<(), CommandRefusal>),
 }
 
 impl<'a> Programs<'a> {
@@ -30,7 +31,7 @@ impl<'a> Programs<'a> {
     }
 
     /// Fails unless the command runs listed programs only.
-    pub(super) fn check(self, words: &[Word]) -> Result<(), Refusal> {
+    pub(super) fn check(self, words: &[Word]) -> Result<(), CommandRefusal> {
         let Some((program, rest)) = words.split_first() else {
             return Ok(());
         };
@@ -40,17 +41,20 @@ impl<'a> Programs<'a> {
         };
         arguments::check_globs(rest)?;
         match known {
-            Known::Opaque(reason) => Err(Refusal::new(&program.text, reason)),
-            Known::Options(options) => options.check(rest),
-            Known::Checked(check) => check(self, rest),
+            KnownProgram::Opaque(reason) => Err(CommandRefusal::new(&program.text, reason)),
+            KnownProgram::Options(options) => options.check(rest),
+            KnownProgram::Checked(check) => check(self, rest),
         }
     }
 
     /// Checks the command inside a wrapper.
-    pub(super) fn check_inner(self, words: &[Word]) -> Result<(), Refusal> {
+    pub(super) fn check_inner(self, words: &[Word]) -> Result<(), CommandRefusal> {
         if self.depth >= MAX_WRAPPED_PROGRAMS {
             let outermost = words.first().map_or("", |word| word.text.as_str());
-            return Err(Refusal::new(outermost, "too many programs run one another"));
+            return Err(CommandRefusal::new(
+                outermost,
+                "too many programs run one another",
+            ));
         }
         Programs {
             listed: self.listed,
@@ -64,13 +68,16 @@ impl<'a> Programs<'a> {
         self.listed.iter().any(|entry| entry == name)
     }
 
-    fn allow(self, program: &Word) -> Result<(), Refusal> {
+    fn allow(self, program: &Word) -> Result<(), CommandRefusal> {
         let name = program.text.as_str();
         if !program.is_literal() {
-            return Err(Refusal::new(name, "the name of a program must be literal"));
+            return Err(CommandRefusal::new(
+                name,
+                "the name of a program must be literal",
+            ));
         }
         if CODE_RUNNERS.contains(&name) {
-            return Err(Refusal::new(
+            return Err(CommandRefusal::new(
                 name,
                 "`eval`, `exec`, `source` and `.` are never accepted; run the command itself",
             ));
@@ -79,7 +86,7 @@ impl<'a> Programs<'a> {
         if self.lists(name) && (!is_path || name.starts_with('/')) {
             return Ok(());
         }
-        Err(Refusal::new(name, self.unlisted(is_path)))
+        Err(CommandRefusal::new(name, self.unlisted(is_path)))
     }
 
     fn unlisted(self, is_path: bool) -> String {
@@ -98,22 +105,22 @@ impl<'a> Programs<'a> {
 }
 
 /// What is known of a program; `None`: nothing, so that listing it is enough.
-pub(super) fn known(program: &str) -> Option<Known> {
+pub(super) fn known(program: &str) -> Option<KnownProgram> {
     let name = family(program);
     if OPAQUE_PROGRAMS.contains(&name) {
-        return Some(Known::Opaque(
+        return Some(KnownProgram::Opaque(
             "it runs other programs in a way that cannot be checked; run the inner program itself",
         ));
     }
     if OPAQUE_BUILTINS.contains(&name) {
-        return Some(Known::Opaque(
+        return Some(KnownProgram::Opaque(
             "this builtin can change what later commands run, so it is not accepted",
         ));
     }
     if let Some(options) = arguments::options_of(name) {
-        return Some(Known::Options(options));
+        return Some(KnownProgram::Options(options));
     }
-    Some(Known::Checked(match name {
+    Some(KnownProgram::Checked(match name {
         "find" => find::check,
         "git" => git::check,
         "cargo" => cargo::check,
@@ -154,9 +161,9 @@ pub(super) fn known(program: &str) -> Option<Known> {
 /// the program runs.
 pub(super) fn takes_any_operand(program: &Word, arguments: &[Word]) -> bool {
     match known(&program.text) {
-        None | Some(Known::Options(_)) => true,
-        Some(Known::Opaque(_)) => false,
-        Some(Known::Checked(_)) => {
+        None | Some(KnownProgram::Options(_)) => true,
+        Some(KnownProgram::Opaque(_)) => false,
+        Some(KnownProgram::Checked(_)) => {
             family(&program.text) == "git" && git::takes_any_operand(arguments)
         }
     }

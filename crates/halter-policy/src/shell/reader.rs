@@ -5,7 +5,7 @@
 use std::iter::Peekable;
 use std::str::CharIndices;
 
-use super::Refusal;
+use super::CommandRefusal;
 
 /// One word of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Word {
 }
 
 /// The words of each command in the line, in order.
-pub(super) fn read(command: &str) -> Result<Vec<Vec<Word>>, Refusal> {
+pub(super) fn read(command: &str) -> Result<Vec<Vec<Word>>, CommandRefusal> {
     Reader {
         source: command,
         rest: command.char_indices().peekable(),
@@ -54,12 +54,12 @@ pub(super) fn texts(commands: &[Vec<Word>]) -> Vec<Vec<String>> {
 }
 
 /// The text of one word as a parser has cut it out.
-pub(super) fn read_word(raw: &str) -> Result<String, Refusal> {
+pub(super) fn read_word(raw: &str) -> Result<String, CommandRefusal> {
     read_program(raw).map(|word| word.text)
 }
 
 /// One word as a parser has cut it out.
-pub(super) fn read_program(raw: &str) -> Result<Word, Refusal> {
+pub(super) fn read_program(raw: &str) -> Result<Word, CommandRefusal> {
     let mut reader = Reader {
         source: raw,
         rest: raw.char_indices().peekable(),
@@ -69,7 +69,7 @@ pub(super) fn read_program(raw: &str) -> Result<Word, Refusal> {
     let word = reader.word()?;
     match reader.rest.peek() {
         None => Ok(word),
-        Some(_) => Err(Refusal::new(raw, "it is not a single word")),
+        Some(_) => Err(CommandRefusal::new(raw, "it is not a single word")),
     }
 }
 
@@ -87,7 +87,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read(mut self) -> Result<Vec<Vec<Word>>, Refusal> {
+    fn read(mut self) -> Result<Vec<Vec<Word>>, CommandRefusal> {
         while let Some(&(at, character)) = self.rest.peek() {
             match character {
                 ' ' | '\t' => self.skip(),
@@ -138,7 +138,7 @@ impl Reader<'_> {
         }
     }
 
-    fn operator(&mut self) -> Result<(), Refusal> {
+    fn operator(&mut self) -> Result<(), CommandRefusal> {
         let Some((at, first)) = self.rest.next() else {
             return Ok(());
         };
@@ -168,7 +168,7 @@ impl Reader<'_> {
     }
 
     /// A redirection, from its operator on.
-    fn redirection(&mut self) -> Result<(), Refusal> {
+    fn redirection(&mut self) -> Result<(), CommandRefusal> {
         let Some((at, first)) = self.rest.next() else {
             return Ok(());
         };
@@ -192,7 +192,7 @@ impl Reader<'_> {
     }
 
     /// `>&1` and the like: only between the three standard streams.
-    fn duplicate(&mut self, at: usize) -> Result<(), Refusal> {
+    fn duplicate(&mut self, at: usize) -> Result<(), CommandRefusal> {
         let word = self.operand(at)?;
         let standard = ["0", "1", "2", "-"].contains(&word.text.as_str());
         if word.bare && standard {
@@ -203,7 +203,7 @@ impl Reader<'_> {
     }
 
     /// The file of a redirection: only the null device.
-    fn target(&mut self, at: usize) -> Result<(), Refusal> {
+    fn target(&mut self, at: usize) -> Result<(), CommandRefusal> {
         let word = self.operand(at)?;
         if word.text == "/dev/null" && word.is_literal() {
             Ok(())
@@ -212,7 +212,7 @@ impl Reader<'_> {
         }
     }
 
-    fn operand(&mut self, at: usize) -> Result<Word, Refusal> {
+    fn operand(&mut self, at: usize) -> Result<Word, CommandRefusal> {
         while self
             .rest
             .next_if(|(_, next)| *next == ' ' || *next == '\t')
@@ -225,7 +225,7 @@ impl Reader<'_> {
     }
 
     /// A word of a command, or the number in front of a redirection.
-    fn command_word(&mut self, at: usize) -> Result<(), Refusal> {
+    fn command_word(&mut self, at: usize) -> Result<(), CommandRefusal> {
         let word = self.word()?;
         if let Some((_, '<' | '>')) = self.rest.peek()
             && word.bare
@@ -248,7 +248,7 @@ impl Reader<'_> {
 
     /// Where a program may stand, a bare word may also be a keyword or an
     /// assignment.
-    fn check_first(&self, word: &Word, at: usize) -> Result<(), Refusal> {
+    fn check_first(&self, word: &Word, at: usize) -> Result<(), CommandRefusal> {
         if word.bare && KEYWORDS.contains(&word.text.as_str()) {
             let reason = "only pipelines and lists of programs are accepted, no compound commands";
             return Err(self.refusal(at, reason));
@@ -263,7 +263,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn word(&mut self) -> Result<Word, Refusal> {
+    fn word(&mut self) -> Result<Word, CommandRefusal> {
         let mut word = Word::empty();
         while let Some(&(at, character)) = self.rest.peek() {
             if ends_word(character) {
@@ -308,7 +308,7 @@ impl Reader<'_> {
         ahead.next().is_none_or(|(_, next)| ends_word(next))
     }
 
-    fn escaped(&mut self, word: &mut Word) -> Result<(), Refusal> {
+    fn escaped(&mut self, word: &mut Word) -> Result<(), CommandRefusal> {
         let start = self.rest.next();
         word.bare = false;
         match self.rest.next() {
@@ -323,7 +323,7 @@ impl Reader<'_> {
         }
     }
 
-    fn single_quoted(&mut self, word: &mut Word) -> Result<(), Refusal> {
+    fn single_quoted(&mut self, word: &mut Word) -> Result<(), CommandRefusal> {
         let start = self.rest.next().map_or(0, |(at, _)| at);
         word.bare = false;
         for (_, character) in self.rest.by_ref() {
@@ -335,7 +335,7 @@ impl Reader<'_> {
         Err(self.refusal(start, "the quote is not closed"))
     }
 
-    fn double_quoted(&mut self, word: &mut Word) -> Result<(), Refusal> {
+    fn double_quoted(&mut self, word: &mut Word) -> Result<(), CommandRefusal> {
         let start = self.rest.next().map_or(0, |(at, _)| at);
         word.bare = false;
         while let Some((at, character)) = self.rest.next() {
@@ -368,7 +368,7 @@ impl Reader<'_> {
 
     /// Braces that the shell leaves alone: `{}` and `@{1}`, but not lists or
     /// ranges, which would make several words of one.
-    fn braces(&mut self, word: &mut Word, at: usize) -> Result<(), Refusal> {
+    fn braces(&mut self, word: &mut Word, at: usize) -> Result<(), CommandRefusal> {
         let inner =
             |character: char| character.is_ascii_alphanumeric() || "_-^".contains(character);
         let rest = self.source.get(at..).unwrap_or_default();
@@ -392,7 +392,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn expansion(&self, at: usize) -> Refusal {
+    fn expansion(&self, at: usize) -> CommandRefusal {
         let rest = self.source.get(at..).unwrap_or_default();
         let reason = if rest.starts_with("$(") {
             SUBSTITUTION
@@ -405,10 +405,10 @@ impl Reader<'_> {
         self.refusal(at, reason)
     }
 
-    fn refusal(&self, at: usize, reason: &str) -> Refusal {
+    fn refusal(&self, at: usize, reason: &str) -> CommandRefusal {
         let rest = self.source.get(at..).unwrap_or_default();
         let line = rest.lines().next().unwrap_or_default();
-        Refusal::new(line, reason)
+        CommandRefusal::new(line, reason)
     }
 }
 

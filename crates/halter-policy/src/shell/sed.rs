@@ -4,11 +4,11 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::Refusal;
+use super::CommandRefusal;
 use super::programs::Programs;
 use super::reader::Word;
 
-pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const FLAGS: [&str; 9] = ["-n", "-E", "-r", "-s", "-u", "-z", "-nE", "-nr", "--posix"];
     let mut rest = words.iter();
     let mut has_script = false;
@@ -21,7 +21,7 @@ pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
             let script = rest.next().map_or("", |script| script.text.as_str());
             check_script(script)?;
         } else if text.starts_with('-') {
-            return Err(Refusal::new(
+            return Err(CommandRefusal::new(
                 text,
                 "this option of sed is not accepted; use the edit tool to change files",
             ));
@@ -33,14 +33,14 @@ pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_script(text: &str) -> Result<(), Refusal> {
-    let mut script = Script {
+fn check_script(text: &str) -> Result<(), CommandRefusal> {
+    let mut script = SedScript {
         rest: text.chars().peekable(),
     };
     if script.is_plain().is_some() {
         Ok(())
     } else {
-        Err(Refusal::new(
+        Err(CommandRefusal::new(
             text,
             "only sed scripts of addresses with p, d, q, = and s///[gpiIm] are accepted: \
              others can run programs or write files",
@@ -48,11 +48,11 @@ fn check_script(text: &str) -> Result<(), Refusal> {
     }
 }
 
-struct Script<'a> {
+struct SedScript<'a> {
     rest: Peekable<Chars<'a>>,
 }
 
-impl Script<'_> {
+impl SedScript<'_> {
     /// `Some` if the whole script is understood and harmless.
     fn is_plain(&mut self) -> Option<()> {
         loop {

@@ -13,10 +13,10 @@ use brush_parser::{Parser, ParserOptions, Token, uncached_tokenize_str};
 
 use crate::limits::{MAX_COMMAND_BRANCHES, MAX_COMMAND_EXPANSIONS, MAX_COMMAND_KEYWORDS};
 
-use super::{Refusal, reader};
+use super::{CommandRefusal, reader};
 
 /// Parses a command after checking that the parser can take it.
-pub(super) fn parse(command: &str) -> Result<Program, Refusal> {
+pub(super) fn parse(command: &str) -> Result<Program, CommandRefusal> {
     let options = ParserOptions::default();
     check_expansions(command)?;
     // The bounds keep the parser from running away; should it panic all the
@@ -33,11 +33,11 @@ pub(super) fn parse(command: &str) -> Result<Program, Refusal> {
     parsed.unwrap_or_else(|_| Err(unreadable(command, "the parser gave up")))
 }
 
-fn unreadable(command: &str, error: &str) -> Refusal {
-    Refusal::new(command, format!("it is not valid shell: {error}"))
+fn unreadable(command: &str, error: &str) -> CommandRefusal {
+    CommandRefusal::new(command, format!("it is not valid shell: {error}"))
 }
 
-fn check_expansions(command: &str) -> Result<(), Refusal> {
+fn check_expansions(command: &str) -> Result<(), CommandRefusal> {
     let openers = ["$(", "${", "$[", "`", "<(", ">("];
     let count: usize = openers
         .iter()
@@ -45,12 +45,12 @@ fn check_expansions(command: &str) -> Result<(), Refusal> {
         .sum();
     if count > MAX_COMMAND_EXPANSIONS {
         let reason = format!("it holds more than {MAX_COMMAND_EXPANSIONS} expansions");
-        return Err(Refusal::new(command, reason));
+        return Err(CommandRefusal::new(command, reason));
     }
     Ok(())
 }
 
-fn check_nesting(command: &str, tokens: &[Token]) -> Result<(), Refusal> {
+fn check_nesting(command: &str, tokens: &[Token]) -> Result<(), CommandRefusal> {
     let mut keywords = 0;
     let mut branches = 0;
     for token in tokens {
@@ -62,13 +62,13 @@ fn check_nesting(command: &str, tokens: &[Token]) -> Result<(), Refusal> {
     }
     if keywords > MAX_COMMAND_KEYWORDS || branches > MAX_COMMAND_BRANCHES {
         let reason = "it holds too many nested constructs to be read; write a script file";
-        return Err(Refusal::new(command, reason));
+        return Err(CommandRefusal::new(command, reason));
     }
     Ok(())
 }
 
 /// The parser takes any digits before a redirection for a number it can hold.
-fn check_stream_numbers(tokens: &[Token]) -> Result<(), Refusal> {
+fn check_stream_numbers(tokens: &[Token]) -> Result<(), CommandRefusal> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let too_large = tokens.windows(2).find_map(|pair| match pair {
         [Token::Word(number, _), Token::Operator(operator, _)]
@@ -80,7 +80,10 @@ fn check_stream_numbers(tokens: &[Token]) -> Result<(), Refusal> {
     });
     match too_large {
         None => Ok(()),
-        Some(number) => Err(Refusal::new(number, "there is no such stream to redirect")),
+        Some(number) => Err(CommandRefusal::new(
+            number,
+            "there is no such stream to redirect",
+        )),
     }
 }
 
@@ -94,7 +97,7 @@ fn opens_compound(word: &str) -> bool {
 
 /// The words of each command, if the line is made of pipelines and lists of
 /// simple commands only.
-pub(super) fn flat_commands(command: &str) -> Result<Vec<Vec<String>>, Refusal> {
+pub(super) fn flat_commands(command: &str) -> Result<Vec<Vec<String>>, CommandRefusal> {
     let mut commands = Vec::new();
     for list in parse(command)?.complete_commands {
         flat_list(&list, &mut commands)?;
@@ -102,13 +105,13 @@ pub(super) fn flat_commands(command: &str) -> Result<Vec<Vec<String>>, Refusal> 
     Ok(commands)
 }
 
-fn flat_list(list: &CompoundList, commands: &mut Vec<Vec<String>>) -> Result<(), Refusal> {
+fn flat_list(list: &CompoundList, commands: &mut Vec<Vec<String>>) -> Result<(), CommandRefusal> {
     for CompoundListItem(and_or, separator) in &list.0 {
         match separator {
             SeparatorOperator::Sequence => {}
             SeparatorOperator::Async => {
                 let reason = "commands in the background are not accepted";
-                return Err(Refusal::new(&and_or.to_string(), reason));
+                return Err(CommandRefusal::new(&and_or.to_string(), reason));
             }
         }
         for pipeline in pipelines(and_or) {
@@ -126,10 +129,13 @@ pub(super) fn pipelines(list: &AndOrList) -> impl Iterator<Item = &Pipeline> {
     std::iter::once(&list.first).chain(further)
 }
 
-fn flat_pipeline(pipeline: &Pipeline, commands: &mut Vec<Vec<String>>) -> Result<(), Refusal> {
+fn flat_pipeline(
+    pipeline: &Pipeline,
+    commands: &mut Vec<Vec<String>>,
+) -> Result<(), CommandRefusal> {
     let refused = |construct: &dyn ToString, name: &str| {
         let reason = format!("{name} are not accepted, only pipelines and lists of programs");
-        Err(Refusal::new(&construct.to_string(), reason))
+        Err(CommandRefusal::new(&construct.to_string(), reason))
     };
     if pipeline.bang || pipeline.timed.is_some() {
         return refused(pipeline, "`!` and `time`");
@@ -150,14 +156,17 @@ fn flat_pipeline(pipeline: &Pipeline, commands: &mut Vec<Vec<String>>) -> Result
     Ok(())
 }
 
-fn flat_words(command: &SimpleCommand) -> Result<Vec<String>, Refusal> {
+fn flat_words(command: &SimpleCommand) -> Result<Vec<String>, CommandRefusal> {
     let mut words = Vec::new();
     for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
         match item {
             CommandPrefixOrSuffixItem::IoRedirect(redirect) => flat_redirect(redirect)?,
             CommandPrefixOrSuffixItem::Word(word) => words.push(flat_word(word)?),
             CommandPrefixOrSuffixItem::AssignmentWord(_, word) => {
-                return Err(Refusal::new(&word.value, "assignments are not accepted"));
+                return Err(CommandRefusal::new(
+                    &word.value,
+                    "assignments are not accepted",
+                ));
             }
             CommandPrefixOrSuffixItem::ProcessSubstitution(..) => {
                 return Err(process_substitution(item));
@@ -172,7 +181,7 @@ fn flat_words(command: &SimpleCommand) -> Result<Vec<String>, Refusal> {
             CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => match assignment.value {
                 AssignmentValue::Scalar(_) => words.push(flat_word(word)?),
                 AssignmentValue::Array(_) => {
-                    return Err(Refusal::new(&word.value, "arrays are not accepted"));
+                    return Err(CommandRefusal::new(&word.value, "arrays are not accepted"));
                 }
             },
             CommandPrefixOrSuffixItem::ProcessSubstitution(..) => {
@@ -183,16 +192,16 @@ fn flat_words(command: &SimpleCommand) -> Result<Vec<String>, Refusal> {
     Ok(words)
 }
 
-fn process_substitution(item: &CommandPrefixOrSuffixItem) -> Refusal {
-    Refusal::new(&item.to_string(), "process substitution is not accepted")
+fn process_substitution(item: &CommandPrefixOrSuffixItem) -> CommandRefusal {
+    CommandRefusal::new(&item.to_string(), "process substitution is not accepted")
 }
 
-fn flat_word(word: &Word) -> Result<String, Refusal> {
+fn flat_word(word: &Word) -> Result<String, CommandRefusal> {
     reader::read_word(&word.value)
 }
 
 /// Accepts redirections among the standard streams and to the null device.
-fn flat_redirect(redirect: &IoRedirect) -> Result<(), Refusal> {
+fn flat_redirect(redirect: &IoRedirect) -> Result<(), CommandRefusal> {
     let accepted = match redirect {
         IoRedirect::File(number, kind, target) => {
             number.is_none_or(|number| (0..=2).contains(&number)) && flat_target(kind, target)?
@@ -204,11 +213,14 @@ fn flat_redirect(redirect: &IoRedirect) -> Result<(), Refusal> {
         Ok(())
     } else {
         let reason = "only /dev/null and the standard streams can be redirected to";
-        Err(Refusal::new(&redirect.to_string(), reason))
+        Err(CommandRefusal::new(&redirect.to_string(), reason))
     }
 }
 
-fn flat_target(kind: &IoFileRedirectKind, target: &IoFileRedirectTarget) -> Result<bool, Refusal> {
+fn flat_target(
+    kind: &IoFileRedirectKind,
+    target: &IoFileRedirectTarget,
+) -> Result<bool, CommandRefusal> {
     let duplicates = match kind {
         IoFileRedirectKind::Read
         | IoFileRedirectKind::Write
@@ -227,6 +239,6 @@ fn flat_target(kind: &IoFileRedirectKind, target: &IoFileRedirectTarget) -> Resu
     }
 }
 
-fn is_null_device(word: &Word) -> Result<bool, Refusal> {
+fn is_null_device(word: &Word) -> Result<bool, CommandRefusal> {
     Ok(flat_word(word)? == "/dev/null")
 }

@@ -1,6 +1,6 @@
 //! Programs that run the program named in their arguments.
 
-use super::Refusal;
+use super::CommandRefusal;
 use super::arguments::after_end_of_options;
 use super::programs::{Programs, known, takes_any_operand};
 use super::reader::Word;
@@ -16,12 +16,12 @@ struct Wrapper {
 
 impl Wrapper {
     /// The words of the inner command.
-    fn inner<'w>(&self, words: &'w [Word]) -> Result<&'w [Word], Refusal> {
+    fn inner<'w>(&self, words: &'w [Word]) -> Result<&'w [Word], CommandRefusal> {
         let mut rest = words;
         while let Some((word, after)) = rest.split_first() {
             let text = word.text.as_str();
             if !word.is_literal() {
-                return Err(Refusal::new(text, "this argument must be literal"));
+                return Err(CommandRefusal::new(text, "this argument must be literal"));
             }
             if text == "--" {
                 rest = after;
@@ -35,7 +35,11 @@ impl Wrapper {
         Ok(rest.get(self.operands..).unwrap_or_default())
     }
 
-    fn after_option<'w>(&self, text: &str, after: &'w [Word]) -> Result<&'w [Word], Refusal> {
+    fn after_option<'w>(
+        &self,
+        text: &str,
+        after: &'w [Word],
+    ) -> Result<&'w [Word], CommandRefusal> {
         if self.flags.contains(&text) {
             return Ok(after);
         }
@@ -48,7 +52,7 @@ impl Wrapper {
         };
         match self.valued.iter().find(attached) {
             Some(_) => Ok(after),
-            None => Err(Refusal::new(
+            None => Err(CommandRefusal::new(
                 text,
                 "this option is not understood here, so what would run is unclear",
             )),
@@ -61,7 +65,7 @@ pub(super) fn check_runner(
     programs: Programs<'_>,
     words: &[Word],
     runs: &[&str],
-) -> Result<(), Refusal> {
+) -> Result<(), CommandRefusal> {
     let Some(first) = words.first() else {
         return Ok(());
     };
@@ -71,7 +75,7 @@ pub(super) fn check_runner(
     }
     let hidden = words.iter().find(|word| runs.contains(&word.text.as_str()));
     match hidden {
-        Some(word) if text.starts_with('-') => Err(Refusal::new(
+        Some(word) if text.starts_with('-') => Err(CommandRefusal::new(
             &word.text,
             "what this runs is unclear after other options; put it first",
         )),
@@ -80,7 +84,7 @@ pub(super) fn check_runner(
 }
 
 /// Wrappers whose arguments are the inner command.
-pub(super) fn check_plain(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_plain(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const PLAIN: Wrapper = Wrapper {
         flags: &[],
         valued: &[],
@@ -89,7 +93,7 @@ pub(super) fn check_plain(programs: Programs<'_>, words: &[Word]) -> Result<(), 
     programs.check_inner(PLAIN.inner(words)?)
 }
 
-pub(super) fn check_command(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_command(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const COMMAND: Wrapper = Wrapper {
         flags: &["-p"],
         valued: &[],
@@ -104,7 +108,7 @@ pub(super) fn check_command(programs: Programs<'_>, words: &[Word]) -> Result<()
     programs.check_inner(COMMAND.inner(words)?)
 }
 
-pub(super) fn check_env(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_env(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const ENV: Wrapper = Wrapper {
         flags: &[
             "-i",
@@ -122,12 +126,15 @@ pub(super) fn check_env(programs: Programs<'_>, words: &[Word]) -> Result<(), Re
     if let Some(first) = inner.first()
         && first.text.contains('=')
     {
-        return Err(Refusal::new(&first.text, "assignments are not accepted"));
+        return Err(CommandRefusal::new(
+            &first.text,
+            "assignments are not accepted",
+        ));
     }
     programs.check_inner(inner)
 }
 
-pub(super) fn check_nice(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_nice(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const NICE: Wrapper = Wrapper {
         flags: &[],
         valued: &["-n", "--adjustment"],
@@ -136,7 +143,7 @@ pub(super) fn check_nice(programs: Programs<'_>, words: &[Word]) -> Result<(), R
     programs.check_inner(NICE.inner(words)?)
 }
 
-pub(super) fn check_timeout(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_timeout(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const TIMEOUT: Wrapper = Wrapper {
         flags: &["-v", "--verbose", "--foreground", "--preserve-status"],
         valued: &["-k", "-s", "--kill-after", "--signal"],
@@ -145,7 +152,7 @@ pub(super) fn check_timeout(programs: Programs<'_>, words: &[Word]) -> Result<()
     programs.check_inner(TIMEOUT.inner(words)?)
 }
 
-pub(super) fn check_stdbuf(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_stdbuf(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const STDBUF: Wrapper = Wrapper {
         flags: &[],
         valued: &["-i", "-o", "-e", "--input", "--output", "--error"],
@@ -156,7 +163,7 @@ pub(super) fn check_stdbuf(programs: Programs<'_>, words: &[Word]) -> Result<(),
 
 /// xargs adds words that nobody has seen yet. That is harmless for a program
 /// whose options run nothing, or after `--`.
-pub(super) fn check_xargs(programs: Programs<'_>, words: &[Word]) -> Result<(), Refusal> {
+pub(super) fn check_xargs(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
     const XARGS: Wrapper = Wrapper {
         flags: &[
             "-0",
@@ -185,12 +192,15 @@ pub(super) fn check_xargs(programs: Programs<'_>, words: &[Word]) -> Result<(), 
     };
     let inner = XARGS.inner(words)?;
     let Some(program) = inner.first() else {
-        return Err(Refusal::new("xargs", "name the program that it shall run"));
+        return Err(CommandRefusal::new(
+            "xargs",
+            "name the program that it shall run",
+        ));
     };
     programs.check_inner(inner)?;
     let replaces = words.iter().any(|word| word.text.starts_with("-I"));
     if replaces && names_placeholder(words, &program.text) {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             &program.text,
             "the name of a program must be literal",
         ));
@@ -200,7 +210,7 @@ pub(super) fn check_xargs(programs: Programs<'_>, words: &[Word]) -> Result<(), 
         && after_end_of_options(arguments, arguments.len())
         && takes_any_operand(program, arguments);
     if known(&program.text).is_some() && !bounded {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             &program.text,
             "a word that xargs adds could be taken for an option or for code; \
              end the arguments with `--`, or name the files",

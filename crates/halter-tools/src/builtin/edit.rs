@@ -9,7 +9,7 @@ use crate::limits::EDIT_FILE_BYTES;
 use crate::typed::TypedTool;
 use anyhow::{anyhow, bail};
 use async_trait::async_trait;
-use find::{Text, line_list, nearest_lines};
+use find::{FileText, line_list, nearest_lines};
 use halter_policy::{PolicyError, Precondition};
 use halter_protocol::{Action, ContentHash, ToolCapabilities, ToolResult};
 use schemars::JsonSchema;
@@ -82,7 +82,7 @@ fn edit(file: FileChange, input: &EditInput) -> anyhow::Result<Value> {
         anyhow!("'{path}' is not UTF-8 text (first bad byte at offset {at}) and cannot be edited")
     })?;
 
-    let text = Text::new(&content);
+    let text = FileText::new(&content);
     let matches = text.find(&input.old_string);
     match matches.as_slice() {
         [] => bail!(no_match(&path, &text, &input.old_string)),
@@ -128,7 +128,7 @@ fn refuse_stale(
     Ok(())
 }
 
-fn no_match(path: &str, text: &Text<'_>, wanted: &str) -> String {
+fn no_match(path: &str, text: &FileText<'_>, wanted: &str) -> String {
     let near = nearest_lines(text, wanted);
     match near.is_empty() {
         true => format!(

@@ -12,7 +12,7 @@ use crate::limits::{
 };
 use crate::typed::TypedTool;
 use async_trait::async_trait;
-use collect::{Collector, FileSink, Wanted};
+use collect::{Collector, FileSink, WantedPage};
 use filter::FileFilter;
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -71,7 +71,7 @@ pub(crate) struct GrepInput {
     max_columns: Option<u64>,
     /// What to return: matching lines, matches per file, or files only.
     #[serde(default)]
-    output_mode: OutputMode,
+    output_mode: GrepOutput,
 }
 
 fn default_matches() -> u64 {
@@ -82,14 +82,14 @@ fn default_matches() -> u64 {
 #[cfg_attr(test, derive(Debug))]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum OutputMode {
+enum GrepOutput {
     #[default]
     Content,
     Count,
     FilesWithMatches,
 }
 
-impl serde::Serialize for OutputMode {
+impl serde::Serialize for GrepOutput {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(match self {
             Self::Content => "content",
@@ -208,9 +208,9 @@ impl Search<'_> {
     }
 }
 
-fn wanted(input: &GrepInput) -> Wanted {
+fn wanted(input: &GrepInput) -> WantedPage {
     let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-    Wanted {
+    WantedPage {
         mode: input.output_mode,
         offset: input.offset,
         max: input.max_matches,
@@ -246,8 +246,8 @@ fn matcher(input: &GrepInput) -> anyhow::Result<RegexMatcher> {
 
 fn searcher(input: &GrepInput) -> Searcher {
     let context = |lines: u64| match input.output_mode {
-        OutputMode::Content => usize::try_from(lines).unwrap_or(GREP_CONTEXT_LINES),
-        OutputMode::Count | OutputMode::FilesWithMatches => 0,
+        GrepOutput::Content => usize::try_from(lines).unwrap_or(GREP_CONTEXT_LINES),
+        GrepOutput::Count | GrepOutput::FilesWithMatches => 0,
     };
     let mut builder = SearcherBuilder::new();
     builder

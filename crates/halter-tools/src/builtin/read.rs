@@ -94,7 +94,7 @@ impl TypedTool for ReadTool {
             let resolved = handle.resolved().to_owned();
             let path = shown(door, &resolved);
             let max_bytes = context.policy.max_read_bytes();
-            let stop = Stop {
+            let stop = ReadDeadline {
                 cancel: &context.cancel,
                 deadline: Instant::now() + Duration::from_secs(input.timeout_secs),
                 timeout_secs: input.timeout_secs,
@@ -114,7 +114,7 @@ fn look_at(
     path: String,
     input: &ReadInput,
     max_bytes: u64,
-    stop: &Stop<'_>,
+    stop: &ReadDeadline<'_>,
 ) -> anyhow::Result<(ToolResult, String)> {
     let cannot = || format!("cannot read '{path}'");
     let start = start_of(&mut file).with_context(cannot)?;
@@ -141,13 +141,13 @@ fn explain(error: PolicyError) -> anyhow::Error {
 }
 
 /// When to give up a read.
-struct Stop<'a> {
+struct ReadDeadline<'a> {
     cancel: &'a CancellationToken,
     deadline: Instant,
     timeout_secs: u64,
 }
 
-impl Stop<'_> {
+impl ReadDeadline<'_> {
     fn check(&self) -> anyhow::Result<()> {
         if self.cancel.is_cancelled() {
             return Err(crate::context::cancelled().into());
@@ -204,7 +204,7 @@ impl Page {
     }
 
     /// Reads the whole file and returns its hash.
-    fn scan(&mut self, mut file: impl Read, stop: &Stop<'_>) -> anyhow::Result<String> {
+    fn scan(&mut self, mut file: impl Read, stop: &ReadDeadline<'_>) -> anyhow::Result<String> {
         let mut hash = ContentHash::default();
         let mut buffer = vec![0; 64 * 1024];
         let mut seen = 0;

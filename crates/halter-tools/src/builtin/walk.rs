@@ -146,18 +146,18 @@ enum IgnoreRules {
 
 impl IgnoreRules {
     fn for_search(root: &Path, working_dir: &Path) -> Self {
-        let mut strangers = false;
+        let mut unrelated = false;
         for directory in root.ancestors() {
             if directory.join(".git").exists() {
                 return Self::Repository;
             }
             if !directory.starts_with(working_dir) {
-                strangers |= [".gitignore", ".ignore"]
+                unrelated |= [".gitignore", ".ignore"]
                     .iter()
                     .any(|name| directory != root && directory.join(name).exists());
             }
         }
-        match strangers {
+        match unrelated {
             true => Self::SearchedDirectory,
             false => Self::Session,
         }
@@ -165,7 +165,7 @@ impl IgnoreRules {
 }
 
 /// Whether the ignore files of a directory can be read without waiting: a FIFO
-/// in their place would hold the walk up for ever.
+/// in their place would block the walk.
 fn has_plain_ignore_files(directory: &Path) -> bool {
     [".gitignore", ".ignore", ".git/info/exclude"]
         .iter()

@@ -58,7 +58,7 @@ fn write(file: FileChange, content: &str) -> anyhow::Result<Value> {
 }
 
 /// A file this session has seen is replaced only while it is as seen. One that
-/// is gone may be made anew.
+/// is gone may be created again.
 fn precondition(file: &FileChange) -> anyhow::Result<Precondition> {
     let Some(seen) = &file.seen else {
         return Ok(Precondition::None);

@@ -2,7 +2,7 @@
 
 use super::{
     ExecBackend, ExecCommand, ExecSession, ExecSessionSpec, FinishedCommand, FinishedOutput,
-    OutputBounds, ProcessTree, TextListener,
+    OutputBounds, SessionProcesses, TextListener,
 };
 use crate::builtin::blocking;
 use crate::context::cancelled;
@@ -93,17 +93,17 @@ impl ExecSession for LocalSession {
         })
     }
 
-    async fn processes(&self, root: Option<i32>) -> anyhow::Result<ProcessTree> {
+    async fn processes(&self, root: Option<i32>) -> anyhow::Result<SessionProcesses> {
         let Some(shell) = self.shell_pid() else {
             return match root {
                 Some(pid) => Err(PolicyError::ProcessOutsideTree { pid }.into()),
-                None => Ok(ProcessTree::default()),
+                None => Ok(SessionProcesses::default()),
             };
         };
         blocking(move || {
             let root = root.unwrap_or(shell);
             check_member(root, shell)?;
-            Ok(ProcessTree {
+            Ok(SessionProcesses {
                 root: Some(root),
                 descendants: list_descendants(root)?,
             })

@@ -58,7 +58,7 @@ pub trait ExecSession: Send + Sync {
     /// # Errors
     /// [`PolicyError::ProcessOutsideTree`](crate::PolicyError::ProcessOutsideTree)
     /// if `root` is not the session's shell or below it.
-    async fn processes(&self, root: Option<i32>) -> anyhow::Result<ProcessTree>;
+    async fn processes(&self, root: Option<i32>) -> anyhow::Result<SessionProcesses>;
 
     /// Sends a signal to a process of the session and everything below it.
     ///
@@ -162,7 +162,7 @@ pub struct FinishedCommand {
     pub timed_out: bool,
     /// A cancellation stopped it.
     pub cancelled: bool,
-    /// The shell had to be started anew: variables, functions or the directory
+    /// The shell was restarted: variables, functions or the directory
     /// may be those of an earlier command.
     pub shell_restarted: bool,
 }
@@ -182,7 +182,7 @@ pub struct FinishedOutput {
 
 /// The processes below one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProcessTree {
+pub struct SessionProcesses {
     /// The process; `None` if the session has no shell.
     pub root: Option<i32>,
     /// All processes below it, by parent links.

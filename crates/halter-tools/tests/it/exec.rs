@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use halter_protocol::ToolErrorCode;
 use halter_tools::exec::{
     ExecBackend, ExecCommand, ExecSession, ExecSessionSpec, ExitStatus, FinishedCommand,
-    FinishedOutput, KillOutcome, ProcessInfo, ProcessTree, SignalResult, TextListener,
+    FinishedOutput, KillOutcome, ProcessInfo, SessionProcesses, SignalResult, TextListener,
 };
 use halter_tools::limits::SHELL_RESULT_BYTES;
 use halter_tools::{PolicyError, PolicySettings};
@@ -66,11 +66,11 @@ impl ExecSession for PaperExec {
         })
     }
 
-    async fn processes(&self, root: Option<i32>) -> anyhow::Result<ProcessTree> {
+    async fn processes(&self, root: Option<i32>) -> anyhow::Result<SessionProcesses> {
         if let Some(pid) = root {
             return Err(PolicyError::ProcessOutsideTree { pid }.into());
         }
-        Ok(ProcessTree {
+        Ok(SessionProcesses {
             root: Some(7),
             descendants: vec![ProcessInfo {
                 pid: 8,

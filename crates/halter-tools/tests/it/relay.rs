@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use halter_tools::exec::{
     ExecBackend, ExecCommand, ExecSession, ExecSessionSpec, FinishedCommand, KillOutcome,
-    LocalExec, ProcessTree, TextListener,
+    LocalExec, SessionProcesses, TextListener,
 };
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -22,7 +22,10 @@ enum Request {
         cancelled: oneshot::Receiver<()>,
         events: mpsc::UnboundedSender<Event>,
     },
-    Processes(Option<i32>, oneshot::Sender<anyhow::Result<ProcessTree>>),
+    Processes(
+        Option<i32>,
+        oneshot::Sender<anyhow::Result<SessionProcesses>>,
+    ),
     Signal(i32, i32, oneshot::Sender<anyhow::Result<Vec<KillOutcome>>>),
     Close(oneshot::Sender<()>),
 }
@@ -117,7 +120,7 @@ impl ExecSession for RelayedSession {
         }
     }
 
-    async fn processes(&self, root: Option<i32>) -> anyhow::Result<ProcessTree> {
+    async fn processes(&self, root: Option<i32>) -> anyhow::Result<SessionProcesses> {
         let (reply, answer) = oneshot::channel();
         self.0.send(Request::Processes(root, reply))?;
         answer.await?

@@ -15,14 +15,14 @@ const ALIKE: f64 = 0.6;
 const SHOWN_LINES: usize = 3;
 
 /// The content of a file, searched as if all lines ended in `\n`.
-pub(super) struct Text<'a> {
+pub(super) struct FileText<'a> {
     original: &'a str,
     unified: Cow<'a, str>,
     /// Where in `unified` a `\n` stands for `\r\n`.
     unified_at: Vec<usize>,
 }
 
-impl<'a> Text<'a> {
+impl<'a> FileText<'a> {
     pub(super) fn new(original: &'a str) -> Self {
         if !original.contains("\r\n") {
             return Self {
@@ -106,7 +106,7 @@ impl<'a> Text<'a> {
 }
 
 /// The lines of matches, for a message.
-pub(super) fn line_list(text: &Text<'_>, matches: &[Range<usize>]) -> String {
+pub(super) fn line_list(text: &FileText<'_>, matches: &[Range<usize>]) -> String {
     let listed: Vec<_> = matches
         .iter()
         .take(EDIT_LISTED_LINES)
@@ -119,7 +119,7 @@ pub(super) fn line_list(text: &Text<'_>, matches: &[Range<usize>]) -> String {
 }
 
 /// Lines that may be what was meant by text that does not occur.
-pub(super) fn nearest_lines(text: &Text<'_>, wanted: &str) -> Vec<String> {
+pub(super) fn nearest_lines(text: &FileText<'_>, wanted: &str) -> Vec<String> {
     if let Some(block) = same_but_for_whitespace(text, wanted) {
         return vec![block];
     }
@@ -151,7 +151,7 @@ pub(super) fn nearest_lines(text: &Text<'_>, wanted: &str) -> Vec<String> {
 }
 
 /// The lines that are the wanted ones but for leading or trailing whitespace.
-fn same_but_for_whitespace(text: &Text<'_>, wanted: &str) -> Option<String> {
+fn same_but_for_whitespace(text: &FileText<'_>, wanted: &str) -> Option<String> {
     let wanted: Vec<&str> = wanted.trim().lines().map(str::trim).collect();
     let lines: Vec<&str> = text.lines().map(|(_, line)| line).collect();
     if wanted.iter().all(|line| line.is_empty()) {
@@ -180,7 +180,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn replaced(content: &str, old: &str, new: &str) -> String {
-        let text = Text::new(content);
+        let text = FileText::new(content);
         text.replace(&text.find(old), new)
     }
 
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn all_matches_are_found_by_line() {
-        let text = Text::new("x\r\ny\r\nx\r\nx");
+        let text = FileText::new("x\r\ny\r\nx\r\nx");
         let found = text.find("x");
         assert_eq!(line_list(&text, &found), "1, 3, 4");
     }
@@ -221,16 +221,16 @@ mod tests {
     #[test]
     fn the_list_of_lines_has_an_end() {
         let content = "x\n".repeat(EDIT_LISTED_LINES);
-        let text = Text::new(&content);
+        let text = FileText::new(&content);
         assert!(!line_list(&text, &text.find("x")).contains("more"));
         let content = "x\n".repeat(EDIT_LISTED_LINES + 2);
-        let text = Text::new(&content);
+        let text = FileText::new(&content);
         assert!(line_list(&text, &text.find("x")).ends_with("20 and 2 more"));
     }
 
     #[test]
     fn near_misses_are_shown() {
-        let text = Text::new("fn main() {\n    let answer = 42;\n}\n");
+        let text = FileText::new("fn main() {\n    let answer = 42;\n}\n");
         assert_eq!(
             nearest_lines(&text, "  let answer = 42;\n}"),
             ["lines 2 to 3 differ only in whitespace, starting with `    let answer = 42;`"]

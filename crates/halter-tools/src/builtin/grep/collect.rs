@@ -1,7 +1,7 @@
 //! What a `grep` keeps of what it finds: a page of matches, bounded, and
 //! truthful counts of everything.
 
-use super::OutputMode;
+use super::GrepOutput;
 use crate::limits::GREP_RESULT_BYTES;
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The part of the matches a call asked for.
 #[derive(Clone)]
-pub(super) struct Wanted {
-    pub(super) mode: OutputMode,
+pub(super) struct WantedPage {
+    pub(super) mode: GrepOutput,
     pub(super) offset: u64,
     pub(super) max: u64,
     pub(super) before: usize,
@@ -51,7 +51,7 @@ impl Skipped {
 
 /// The results of all files so far.
 pub(super) struct Collector {
-    wanted: Wanted,
+    wanted: WantedPage,
     rows: Vec<Value>,
     room: usize,
     /// The first row left out because the result is full.
@@ -64,7 +64,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new(wanted: Wanted) -> Self {
+    pub(super) fn new(wanted: WantedPage) -> Self {
         Self {
             wanted,
             rows: Vec::new(),
@@ -92,19 +92,19 @@ impl Collector {
         self.total_matches += file.count;
         self.files_with_matches += 1;
         match self.wanted.mode {
-            OutputMode::Content => {
+            GrepOutput::Content => {
                 self.room = file.room;
                 self.next = self.next.or(file.next);
                 let rows = file.hits.into_iter().map(|hit| hit.into_row(path()));
                 self.rows.extend(rows);
             }
-            OutputMode::Count => {
+            GrepOutput::Count => {
                 self.add_file(
                     file_index,
                     json!({"path": path(), "match_count": file.count}),
                 );
             }
-            OutputMode::FilesWithMatches => self.add_file(file_index, json!({"path": path()})),
+            GrepOutput::FilesWithMatches => self.add_file(file_index, json!({"path": path()})),
         }
     }
 
@@ -181,7 +181,7 @@ impl Hit {
 
 /// Takes the matches of one file from the searcher.
 pub(super) struct FileSink<'a> {
-    wanted: Wanted,
+    wanted: WantedPage,
     matcher: &'a RegexMatcher,
     cancel: &'a CancellationToken,
     /// The number of the next match over all files.
@@ -214,7 +214,7 @@ impl<'a> FileSink<'a> {
                 next: collector.next,
                 is_binary: false,
             },
-            is_content: collector.wanted.mode == OutputMode::Content,
+            is_content: collector.wanted.mode == GrepOutput::Content,
             kept_last: true,
             recent: VecDeque::new(),
             before: Vec::new(),

@@ -1,6 +1,6 @@
 //! Images and PDFs: read whole, for a model to look at.
 
-use super::Stop;
+use super::ReadDeadline;
 use anyhow::{anyhow, bail};
 use halter_protocol::media::pixels;
 use halter_protocol::{ContentHash, ContentPart, MediaFormat, ToolResult};
@@ -31,7 +31,7 @@ impl Media {
         format: MediaFormat,
         mut file: impl Read,
         max_read_bytes: u64,
-        stop: &Stop<'_>,
+        stop: &ReadDeadline<'_>,
     ) -> anyhow::Result<Self> {
         let allowed = usize::try_from(max_read_bytes).unwrap_or(usize::MAX);
         let room = allowed.min(format.max_bytes());
