@@ -163,7 +163,7 @@ async fn harness(
         max_backoff: Duration::from_secs(1),
         jitter_percent: 0,
     };
-    let provider = standard(Arc::new(http), retry, RateLimiter::new());
+    let provider = standard(Arc::new(http), None, retry, RateLimiter::new());
     let workspace = tempfile::tempdir()?;
     let harness = HalterBuilder::new()
         .with_resource_snapshot(ResourceSnapshot::empty())

@@ -17,7 +17,7 @@
 //! | [`sse`] | bytes to server-sent events |
 //! | [`decode`] | bytes to normalized events |
 //! | [`http`] | a wire carried to a server: client, deadlines, conversation cache |
-//! | [`layers`] | retry, rate limit, redaction and tracing around any provider |
+//! | [`layers`] | retry, rate limit, classification and tracing around any provider |
 //! | [`resilience`] | deadlines, attempts and the meaning of errors, as settings |
 //! | [`services`] | the services people use, ready made |
 //! | [`cassette`] | model traffic recorded and played back |
@@ -27,7 +27,7 @@
 //! | [`pairing`] | the check that tool calls and results pair |
 //! | [`limits`] | every bound, named |
 
-mod answer;
+mod answer_writer;
 pub mod cassette;
 pub mod catalog;
 pub mod decode;

@@ -92,8 +92,8 @@ pub const GEMINI_CALL_ID_BYTES: usize = 128;
 /// Bytes of a tool's name that OpenAI Responses and Gemini take.
 pub const WIRE_TOOL_NAME_BYTES: usize = 64;
 
-/// Models that a catalog remembers things of besides its table; those heard
-/// of first are forgotten first.
+/// Models that a catalog keeps facts of besides its table; the oldest are
+/// dropped first.
 pub const CATALOG_MODELS: usize = 4_096;
 
 /// Events without content that a retry holds back; an answer that has more of

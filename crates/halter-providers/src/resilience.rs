@@ -1,5 +1,5 @@
-//! How a service that falters is borne with: deadlines, further attempts, and
-//! who says what an error means.
+//! Deadlines and retries for a failing service, and who says what an error
+//! means.
 
 use crate::layers::RetryPolicy;
 use halter_protocol::{ProviderError, ProviderErrorKind};

@@ -1,5 +1,6 @@
-//! The services people use, each as one provider with all layers around it:
-//! for programs that need no configuration.
+//! Services put together: [`Service`] is the one way from a wire to a provider
+//! with all layers around it, and those that people use are ready made, for
+//! programs that need no configuration.
 //!
 //! ```
 //! use halter_providers::services::AnthropicProvider;
@@ -8,8 +9,10 @@
 //! # Ok::<(), halter_protocol::ProviderError>(())
 //! ```
 
-use crate::http::{ClientSettings, Deadlines, Endpoint, HttpProvider, NetworkTransport};
-use crate::layers::{Classified, RateLimiter, standard};
+use crate::cassette::Deck;
+use crate::catalog::Catalog;
+use crate::http::{ClientSettings, Deadlines, Endpoint, HttpProvider, NetworkTransport, Transport};
+use crate::layers::{RateLimiter, standard};
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use crate::resilience::{
     DefaultProviderErrorClassifier, ProviderErrorClassifier, ResiliencePolicy,
@@ -51,50 +54,89 @@ impl OpenRouterRouting {
     }
 }
 
-/// What the constructors have in common.
-struct Parts<'a> {
-    wire: Arc<dyn Wire>,
-    key: SecretString,
-    base_url: String,
-    headers: &'a [(String, String)],
-    temperature: Option<f32>,
-    extra_members: Option<String>,
-    resilience: ResiliencePolicy,
-    classifier: Arc<dyn ProviderErrorClassifier>,
+/// A service before it is put together: a wire over the network, with
+/// deadlines, inside all layers.
+pub struct Service<'a> {
+    /// How it is spoken to.
+    pub wire: Arc<dyn Wire>,
+    /// Where it is and what it is sent besides conversations.
+    pub endpoint: Endpoint,
+    /// How its connections are made; the deadline is that of `resilience`.
+    pub client: ClientSettings,
+    /// Deadlines and further attempts.
+    pub resilience: ResiliencePolicy,
+    /// Who says what its errors mean, if not the wire.
+    pub classifier: Option<Arc<dyn ProviderErrorClassifier>>,
+    /// The rates it shares with others.
+    pub rates: RateLimiter,
+    /// What is known of models.
+    pub catalog: Catalog,
+    /// Where its traffic is recorded, or played from.
+    pub deck: Option<&'a Deck>,
 }
 
-impl Parts<'_> {
-    fn build(self) -> Result<Arc<dyn Provider>, ProviderError> {
-        let scheme = ["http://", "https://"];
-        if !scheme
-            .iter()
-            .any(|scheme| self.base_url.starts_with(scheme))
-        {
-            return Err(ProviderError::new(
-                format!("the address '{}' cannot be used", self.base_url),
-                ProviderErrorKind::Fatal,
-            )
-            .with_hint("write one that begins with http:// or https://"));
+impl<'a> Service<'a> {
+    /// A service with the defaults of everything else.
+    pub fn new(wire: Arc<dyn Wire>, endpoint: Endpoint) -> Self {
+        Self {
+            wire,
+            endpoint,
+            client: ClientSettings::default(),
+            resilience: ResiliencePolicy::default(),
+            classifier: None,
+            rates: RateLimiter::new(),
+            catalog: Catalog::new(),
+            deck: None,
         }
-        let mut endpoint = Endpoint::new(self.base_url).with_api_key(self.key);
-        let headers = self.headers.iter();
-        endpoint.headers = headers
-            .map(|(name, value)| (name.clone(), value.clone().into()))
-            .collect();
-        endpoint.temperature = self.temperature;
-        endpoint.extra_members = self.extra_members;
+    }
+
+    /// The provider that answers, and the one inside it that lists models.
+    pub fn build(self) -> (Arc<dyn Provider>, Arc<HttpProvider>) {
         let timeouts = &self.resilience.timeouts;
         let network = NetworkTransport::new(ClientSettings {
             connect: timeouts.connect,
-            ..ClientSettings::default()
+            ..self.client
         });
-        let transport = Deadlines::new(network, timeouts.request, timeouts.stream_idle);
-        let rates = RateLimiter::new();
-        let http = HttpProvider::new(self.wire, endpoint, Arc::new(transport))
-            .with_rate_reports(rates.clone());
-        let judged = Arc::new(Classified::new(Arc::new(http), self.classifier));
-        Ok(standard(judged, self.resilience.request_retry, rates))
+        let deadlines = Deadlines::new(network, timeouts.request, timeouts.stream_idle);
+        let transport: Arc<dyn Transport> = match self.deck {
+            Some(deck) => deck.around(Arc::new(deadlines)),
+            None => Arc::new(deadlines),
+        };
+        let http = HttpProvider::new(self.wire, self.endpoint, transport)
+            .with_catalog(self.catalog)
+            .with_rate_reports(self.rates.clone());
+        let http = Arc::new(http);
+        let retry = self.resilience.request_retry;
+        let served = standard(http.clone(), self.classifier, retry, self.rates);
+        (served, http)
     }
+}
+
+/// An address that a program wrote, and what it wants sent there.
+fn endpoint(
+    key: SecretString,
+    base_url: String,
+    headers: &[(String, String)],
+    temperature: Option<f32>,
+    extra_members: Option<String>,
+) -> Result<Endpoint, ProviderError> {
+    let schemes = ["http://", "https://"];
+    if !schemes.iter().any(|scheme| base_url.starts_with(scheme)) {
+        return Err(ProviderError::new(
+            format!("the address '{base_url}' cannot be used"),
+            ProviderErrorKind::Fatal,
+        )
+        .with_hint("write one that begins with http:// or https://"));
+    }
+    let headers = headers.iter();
+    Ok(Endpoint {
+        headers: headers
+            .map(|(name, value)| (name.clone(), value.clone().into()))
+            .collect(),
+        temperature,
+        extra_members,
+        ..Endpoint::new(base_url).with_api_key(key)
+    })
 }
 
 /// A service as one provider. `OpenRouterProvider` takes its routing besides.
@@ -108,7 +150,7 @@ macro_rules! service {
             /// The service at an address, with its key.
             ///
             /// # Errors
-            /// If the address is none.
+            /// If the address is not one of HTTP.
             pub fn new(
                 key: impl Into<SecretString>,
                 base_url: impl Into<String>,
@@ -120,7 +162,7 @@ macro_rules! service {
             /// The same with further headers and a temperature.
             ///
             /// # Errors
-            /// If the address is none.
+            /// If the address is not one of HTTP.
             pub fn new_with_headers(
                 key: impl Into<SecretString>,
                 base_url: impl Into<String>,
@@ -142,7 +184,7 @@ macro_rules! service {
             /// The same with deadlines, attempts and a classifier of errors.
             ///
             /// # Errors
-            /// If the address is none.
+            /// If the address is not one of HTTP.
             #[allow(clippy::too_many_arguments)]
             pub fn new_with_headers_and_resilience(
                 key: impl Into<SecretString>,
@@ -156,18 +198,15 @@ macro_rules! service {
                 #[allow(unused_mut, unused_assignments)]
                 let mut extra_members = None;
                 $(extra_members = $routing.as_ref().map(OpenRouterRouting::member).transpose()?;)?
-                Parts {
-                    wire: Arc::new($wire),
-                    key: key.into(),
-                    base_url: base_url.into(),
-                    headers,
-                    temperature,
-                    extra_members,
+                let base_url = base_url.into();
+                let endpoint =
+                    endpoint(key.into(), base_url, headers, temperature, extra_members)?;
+                let service = Service {
                     resilience,
-                    classifier,
-                }
-                .build()
-                .map(Self)
+                    classifier: Some(classifier),
+                    ..Service::new(Arc::new($wire), endpoint)
+                };
+                Ok(Self(service.build().0))
             }
         }
 

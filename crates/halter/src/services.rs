@@ -11,13 +11,12 @@ use halter_config::{
 };
 use halter_protocol::{ModelId, ProviderName};
 use halter_providers::cassette::{Cassette, Deck, Scrubber};
-use halter_providers::catalog::{Catalog, Claims, ModelAnswer, Prices};
-use halter_providers::http::{
-    ClientSettings, Deadlines, Endpoint, HttpProvider, NetworkTransport, ProxySettings, Transport,
-};
-use halter_providers::layers::{Classified, RateLimiter, RetryPolicy, standard};
+use halter_providers::catalog::{Catalog, Claims, ListedModel, Prices};
+use halter_providers::http::{ClientSettings, Endpoint, HttpProvider, ProxySettings};
+use halter_providers::layers::{RateLimiter, RetryPolicy};
 use halter_providers::resilience::{ProviderErrorClassifier, ProviderTimeouts, ResiliencePolicy};
 use halter_providers::secrets::Secrets;
+use halter_providers::services::Service;
 use halter_providers::wire::Wire;
 use halter_providers::wire::anthropic::Anthropic;
 use halter_providers::wire::chat::{Chat, Dialect};
@@ -112,14 +111,14 @@ impl Services {
         &self,
         provider: &ConfiguredProvider,
         cancel: &CancellationToken,
-    ) -> anyhow::Result<Vec<ModelAnswer>> {
+    ) -> anyhow::Result<Vec<ListedModel>> {
         let made = self.made(provider).map_err(Unusable::into_failure)?;
         let Some(service) = made.listed_by else {
             return Ok(Vec::new());
         };
         let answers = service.models(cancel).await?;
         let name = provider_name(provider);
-        self.settings.catalog.take_answers(&name, answers.clone());
+        self.settings.catalog.take_list(&name, answers.clone());
         Ok(answers)
     }
 
@@ -157,21 +156,20 @@ impl Services {
                 listed_by: None,
             });
         };
-        let resilience = self.resilience(table);
         let routing = table.and_then(|table| table.routing.as_ref());
-        let transport = self.transport(&resilience.timeouts, table);
-        let rates = self.settings.rates.clone();
-        let http = HttpProvider::new(wire(&reached), endpoint(&reached, routing), transport)
-            .with_catalog(self.settings.catalog.clone())
-            .with_rate_reports(rates.clone());
-        let http = Arc::new(http);
-        let mut served: Arc<dyn Provider> = http.clone();
-        if let Some(classifier) = &self.settings.classifier {
-            served = Arc::new(Classified::new(served, classifier.clone()));
-        }
+        let service = Service {
+            client: self.client(table),
+            resilience: self.resilience(table),
+            classifier: self.settings.classifier.clone(),
+            rates: self.settings.rates.clone(),
+            catalog: self.settings.catalog.clone(),
+            deck: self.deck.as_ref(),
+            ..Service::new(wire(&reached), endpoint(&reached, routing))
+        };
+        let (served_by, listed_by) = service.build();
         Ok(Made {
-            served_by: standard(served, resilience.request_retry, rates),
-            listed_by: Some(http),
+            served_by,
+            listed_by: Some(listed_by),
         })
     }
 
@@ -206,27 +204,12 @@ impl Services {
         }
     }
 
-    fn transport(
-        &self,
-        timeouts: &ProviderTimeouts,
-        table: Option<&ProviderConfig>,
-    ) -> Arc<dyn Transport> {
+    fn client(&self, table: Option<&ProviderConfig>) -> ClientSettings {
         let ca_file = table.and_then(|table| table.ca_file.clone());
-        let client = ClientSettings {
-            connect: timeouts.connect,
+        ClientSettings {
             proxies: proxies(&self.environment),
             ca_file: ca_file.or_else(|| certificates(&self.environment)),
             ..ClientSettings::default()
-        };
-        let network = NetworkTransport::new(client);
-        let patient = Arc::new(Deadlines::new(
-            network,
-            timeouts.request,
-            timeouts.stream_idle,
-        ));
-        match &self.deck {
-            Some(deck) => deck.around(patient),
-            None => patient,
         }
     }
 }

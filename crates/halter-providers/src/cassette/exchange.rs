@@ -121,7 +121,7 @@ fn without_session(mut body: String) -> String {
     body
 }
 
-/// What stands before the day in what the harness tells of its surroundings.
+/// What precedes the date in the environment section of a prompt.
 const BEFORE_DATE: [&str; 2] = ["- Date: ", "the date is now "];
 
 /// What stands in the place of the day.

@@ -6,13 +6,13 @@
 //! that a server named when it refused a conversation holds wherever it is
 //! smaller: a larger one, whoever claims it, would be refused again.
 
-mod answers;
+mod model_list;
 pub mod overflow;
 mod price;
 mod table;
 
-pub use answers::{ModelAnswer, read_models};
 pub use halter_protocol::Cost;
+pub use model_list::{ListedModel, read_models};
 pub use price::Prices;
 pub use table::TABLE_DATE;
 
@@ -104,15 +104,6 @@ pub struct ModelFacts {
     pub images: Option<Known<bool>>,
 }
 
-/// Whether a request says in text what a structured answer must look like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SchemaText {
-    /// The wire or a tool says it.
-    LeftOut,
-    /// The schema is part of the conversation.
-    SpelledOut,
-}
-
 /// What is known of models, shared by all that ask or learn. Cheap to clone.
 ///
 /// ```
@@ -174,7 +165,7 @@ impl Catalog {
     }
 
     /// Takes what a provider's list of models says.
-    pub fn take_answers(&self, provider: &ProviderName, answers: Vec<ModelAnswer>) {
+    pub fn take_list(&self, provider: &ProviderName, answers: Vec<ListedModel>) {
         for answer in answers.into_iter().take(CATALOG_MODELS) {
             self.change(provider, &answer.model, |entry| {
                 entry.provider = answer.claims;
@@ -279,22 +270,16 @@ impl Catalog {
     }
 
     /// How to ask a model for a structured answer: the first way that is not
-    /// known to be refused or ignored. Where one was ignored the schema is
-    /// spelled out besides, and the last way is kept when none is left.
-    pub fn output_way(&self, model: &ResolvedModel) -> (OutputWay, SchemaText) {
+    /// known to be refused or ignored, else with a tool.
+    pub fn output_way(&self, model: &ResolvedModel) -> OutputWay {
         let models = self.lock();
         let none = Entry::default();
         let entry = models.get(&ModelKey::of(model)).unwrap_or(&none);
-        let ways = match entry.refuses_output {
-            true => &[OutputWay::Tool][..],
-            false => &[OutputWay::Native, OutputWay::Format, OutputWay::Tool][..],
-        };
-        let fresh = ways.iter().find(|way| !entry.ignored_ways.contains(way));
-        let way = fresh.or(ways.last()).copied().unwrap_or(OutputWay::Tool);
-        match entry.ignored_ways.is_empty() {
-            true => (way, SchemaText::LeftOut),
-            false => (way, SchemaText::SpelledOut),
-        }
+        let native = [OutputWay::Native, OutputWay::Both].into_iter();
+        native
+            .filter(|_| !entry.refuses_output)
+            .find(|way| !entry.ignored_ways.contains(way))
+            .unwrap_or(OutputWay::Tool)
     }
 
     /// Notes whether an answer was empty, a stream without a single event.

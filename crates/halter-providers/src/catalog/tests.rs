@@ -31,11 +31,11 @@ fn each_source_yields_to_the_one_before_it() {
     );
     assert_eq!(known(), Known::new(128_000, Source::BuiltIn));
 
-    let answer = ModelAnswer {
+    let answer = ListedModel {
         model: "gpt-4o".to_owned(),
         claims: window(100_000),
     };
-    catalog.take_answers(&"acme".into(), vec![answer]);
+    catalog.take_list(&"acme".into(), vec![answer]);
     assert_eq!(known(), Known::new(100_000, Source::Provider));
 
     catalog.configure(&"acme".into(), "gpt-4o", window(90_000));

@@ -1,7 +1,7 @@
 //! One scripted answer.
 
 use super::Gate;
-use crate::answer::AnswerWriter;
+use crate::answer_writer::AnswerWriter;
 use crate::playback::Cue;
 use halter_protocol::{
     ProviderError, ProviderErrorKind, StopReason, StreamEvent, ToolCallId, ToolName, Usage,

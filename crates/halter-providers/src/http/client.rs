@@ -88,7 +88,7 @@ impl fmt::Debug for ProxySettings {
 
 /// A transport over the network. Connections are kept open between requests;
 /// HTTP/2 is used where the server offers it; redirects are not followed,
-/// since a key must not wander.
+/// so that a key is never sent to another host.
 pub struct NetworkTransport {
     settings: ClientSettings,
     /// For what needs no certificates.

@@ -7,11 +7,11 @@
 //!   Transport    Recorder or Player (cassettes), Deadlines, NetworkTransport
 //! ```
 
-mod answer;
 mod client;
 mod conversations;
 mod deadlines;
 mod provider;
+mod response_stream;
 mod tls;
 mod transport;
 mod window;

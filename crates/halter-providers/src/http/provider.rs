@@ -1,11 +1,11 @@
 //! A model service over HTTP.
 
-use super::answer::{Answering, answer};
 use super::conversations::{Conversations, Encoded, Unsaid, lock};
+use super::response_stream::{Answering, answer};
 use super::transport::{
     HttpMethod, HttpRequest, HttpResponse, ResponseHeaders, Transport, TransportError,
 };
-use crate::catalog::{Catalog, ModelAnswer, SchemaText, read_models};
+use crate::catalog::{Catalog, ListedModel, read_models};
 use crate::layers::RateLimiter;
 use crate::limits::{DOCUMENT_BYTES, ERROR_BODY_BYTES, ERROR_BODY_SECS};
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
@@ -17,8 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use halter_protocol::{
-    ContentPart, Message, ProviderError, ProviderErrorKind, ResolvedModel, ResponseSchema,
-    SystemMessage, Timestamp, ToolMessage, ToolResult,
+    ContentPart, Message, ProviderError, ProviderErrorKind, ResolvedModel, ToolMessage, ToolResult,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use std::fmt;
@@ -133,7 +132,7 @@ impl HttpProvider {
     pub async fn models(
         &self,
         cancel: &CancellationToken,
-    ) -> Result<Vec<ModelAnswer>, ProviderError> {
+    ) -> Result<Vec<ListedModel>, ProviderError> {
         let Some(url) = self.wire.models_url(&self.endpoint.base_url) else {
             return Ok(Vec::new());
         };
@@ -166,19 +165,9 @@ impl HttpProvider {
         let mut learned = false;
         for refusals in 0..=REFUSALS {
             let dropped = self.drop_refused(&mut request);
-            let asked = request.response_schema.as_ref().map(|schema| {
-                let (way, text) = self.catalog.output_way(&request.model);
-                let spelled_out = text == SchemaText::SpelledOut;
-                (way, spelled_out.then(|| schema_note(schema)))
-            });
-            let encoded = match &asked {
-                Some((_, Some(note))) => {
-                    let mut spelled_out = request.clone();
-                    spelled_out.messages.push(note.clone());
-                    self.encode(&spelled_out, &dropped)?
-                }
-                _ => self.encode(&request, &dropped)?,
-            };
+            let schema = request.response_schema.as_ref();
+            let asked = schema.map(|_| self.catalog.output_way(&request.model));
+            let encoded = self.encode(&request, &dropped)?;
             if encoded.fresh || learned {
                 let warnings = dropped
                     .iter()
@@ -197,13 +186,18 @@ impl HttpProvider {
                     unsaid: encoded.unsaid,
                     secrets: self.secrets.clone(),
                     catalog: self.catalog.clone(),
-                    asked: asked.map(|(way, _)| way),
+                    asked,
                     request,
                     cancel,
                 }));
             }
             let (error, refused) =
                 or_cancelled(&cancel, async { Ok(self.refusal(response).await) }).await?;
+            // What is only tried must not fail the request, whatever the words.
+            let tried = asked == Some(OutputWay::Both)
+                && matches!(error.status, Some(400 | 422 | 500 | 501))
+                && error.kind != ProviderErrorKind::ContextOverflow;
+            let refused = refused.or(tried.then_some(RefusedSetting::Output));
             match refused.filter(|setting| self.sends(*setting, &request, &dropped)) {
                 Some(setting) if refusals < REFUSALS => {
                     self.catalog.learn_refusal(&request.model, setting);
@@ -250,7 +244,7 @@ impl HttpProvider {
                 RefusedSetting::Reasoning => request.model.reasoning.is_some(),
                 RefusedSetting::Output => {
                     request.response_schema.is_some()
-                        && self.catalog.output_way(&request.model).0 != OutputWay::Tool
+                        && self.catalog.output_way(&request.model) != OutputWay::Tool
                 }
                 RefusedSetting::Images => request.messages.iter().any(|message| has_image(message)),
             }
@@ -268,7 +262,7 @@ impl HttpProvider {
             prompt_cache_key: Some(request.session_id.0.clone()),
             output: request.response_schema.clone().map(|schema| WantedOutput {
                 schema,
-                way: self.catalog.output_way(&request.model).0,
+                way: self.catalog.output_way(&request.model),
             }),
         };
         let images = match dropped.contains(&RefusedSetting::Images) {
@@ -396,20 +390,6 @@ fn has_image(message: &Message) -> bool {
     };
     let is_image = |part: &ContentPart| matches!(part, ContentPart::Image { .. });
     parts.iter().any(is_image)
-}
-
-/// What the answer must look like, for a model that was asked in vain.
-fn schema_note(schema: &ResponseSchema) -> Message {
-    Message::System(SystemMessage {
-        id: "msg_schema".into(),
-        text: format!(
-            "When you need no more tools, answer with nothing but JSON that fits this \
-             JSON Schema: {}",
-            schema.as_object_schema()
-        ),
-        created_at: Timestamp::UNIX_EPOCH,
-        environment: None,
-    })
 }
 
 /// Adds warnings that are not there yet.

@@ -3,7 +3,7 @@
 
 use super::provider::{HttpProvider, is_success, read_body};
 use super::transport::{HttpMethod, HttpRequest};
-use crate::catalog::ModelAnswer;
+use crate::catalog::ListedModel;
 use crate::limits::{DOCUMENT_BYTES, WINDOW_PROBE_MILLIS, WINDOW_PROBES};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -13,11 +13,11 @@ impl HttpProvider {
     /// Fills in windows that the list left open: llama.cpp says what it was
     /// started with in `/props`, Ollama what a model has in `/api/show`. A
     /// server elsewhere is not asked, and one that knows neither says nothing.
-    pub(super) async fn fill_in_windows(&self, models: &mut [ModelAnswer]) {
+    pub(super) async fn fill_in_windows(&self, models: &mut [ListedModel]) {
         let Some(root) = local_root(self.base_url()) else {
             return;
         };
-        let is_open = |model: &&mut ModelAnswer| model.claims.context_window.is_none();
+        let is_open = |model: &&mut ListedModel| model.claims.context_window.is_none();
         if !models.iter_mut().any(|model| is_open(&model)) {
             return;
         }

@@ -12,18 +12,18 @@
 //! | `intent` | what the user's sentence asks for |
 //! | `exchange` | what was asked and what tools have returned since |
 //! | `plan` | which tools to call next, or that it is time to answer |
-//! | `answer` | the text of the answer |
+//! | `wording` | the text of the answer |
 //! | `summary` | a repository described from its files |
 
-mod answer;
 mod exchange;
 mod intent;
 mod plan;
 mod summary;
+mod wording;
 
-pub use answer::OFFLINE_NOTE;
+pub use wording::OFFLINE_NOTE;
 
-use crate::answer::AnswerWriter;
+use crate::answer_writer::AnswerWriter;
 use crate::playback::{Cue, play};
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use crate::tokens;

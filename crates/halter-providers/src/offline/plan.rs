@@ -4,10 +4,10 @@
 //! number of steps already taken for the user's message, so a plan ends
 //! whatever the tools return.
 
-use super::answer;
 use super::exchange::{Exchange, paths_in};
 use super::intent::{ALL_FILES, Intent, understand};
 use super::summary::Repository;
+use super::wording;
 use crate::limits::{
     OFFLINE_GLOB_RESULTS, OFFLINE_PARALLEL_READS, OFFLINE_SEARCH_MATCHES, OFFLINE_STEPS,
     OFFLINE_TEST_MILLIS,
@@ -44,7 +44,7 @@ pub fn next_step(exchange: &Exchange<'_>) -> Step {
     if calls.is_empty() {
         return Step {
             thinking: "I have what I need to answer.".to_owned(),
-            text: answer::answer(&intent, exchange),
+            text: wording::answer(&intent, exchange),
             calls,
         };
     }
@@ -54,7 +54,7 @@ pub fn next_step(exchange: &Exchange<'_>) -> Step {
     };
     Step {
         thinking: thinking.to_owned(),
-        text: answer::announcement(&calls),
+        text: wording::announcement(&calls),
         calls,
     }
 }
@@ -112,13 +112,9 @@ fn read_what_matters(exchange: &Exchange<'_>) -> Vec<PlannedCall> {
     let Some(repository) = Repository::of(exchange).filter(|found| !found.files.is_empty()) else {
         return Vec::new();
     };
-    let entry = repository.entry_points().into_iter().next();
+    let entry = repository.entry_points().next();
     let files = [repository.readme(), repository.manifest(), entry];
-    let mut calls: Vec<PlannedCall> = files
-        .into_iter()
-        .flatten()
-        .map(|file| read(&file.path))
-        .collect();
+    let mut calls: Vec<PlannedCall> = files.into_iter().flatten().map(read).collect();
     calls.push(call("shell", json!({"command": "git log --oneline -n 5"})));
     calls
 }

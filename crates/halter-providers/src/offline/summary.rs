@@ -1,7 +1,7 @@
 //! The description of a repository, from facts the tools returned.
 
-use super::answer::{clip, code, failures, plural};
 use super::exchange::{Exchange, content_of, number_of, paths_in, text_of};
+use super::wording::{clip, code, failures, plural};
 use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,22 +11,24 @@ const LISTED: usize = 6;
 /// Characters quoted from a file.
 const QUOTED_CHARS: usize = 600;
 
-const LANGUAGES: &[(&str, &[&str])] = &[
-    ("Rust", &["rs"]),
-    ("Python", &["py"]),
-    ("TypeScript", &["ts", "tsx"]),
-    ("JavaScript", &["js", "jsx", "mjs"]),
-    ("Go", &["go"]),
-    ("Java", &["java"]),
-    ("C", &["c", "h"]),
-    ("C++", &["cpp", "cc", "hpp"]),
-    ("Ruby", &["rb"]),
-    ("Shell", &["sh"]),
-    ("Markdown", &["md"]),
-    ("TOML", &["toml"]),
-    ("YAML", &["yml", "yaml"]),
-    ("JSON", &["json"]),
-    ("HTML", &["html"]),
+/// Languages by the ends of file names.
+const LANGUAGES: &[(&str, &str)] = &[
+    ("rs", "Rust"),
+    ("py", "Python"),
+    ("ts", "TypeScript"),
+    ("js", "JavaScript"),
+    ("go", "Go"),
+    ("java", "Java"),
+    ("c", "C"),
+    ("cpp", "C++"),
+    ("rb", "Ruby"),
+    ("sh", "Shell"),
+    ("md", "Markdown"),
+    ("toml", "TOML"),
+    ("yaml", "YAML"),
+    ("yml", "YAML"),
+    ("json", "JSON"),
+    ("html", "HTML"),
 ];
 
 /// Files that say what a project is called, best first, and how its tests are
@@ -41,41 +43,14 @@ const MANIFESTS: &[(&str, &str)] = &[
 
 /// Files where programs and libraries begin, best first.
 const ENTRY_POINTS: &[&str] = &[
-    "main.rs",
-    "main.py",
-    "__main__.py",
-    "main.go",
-    "index.ts",
-    "index.js",
-    "app.py",
-    "main.c",
-    "lib.rs",
-];
-
-/// Directories whose files say little about the project as a whole.
-const SIDE_DIRECTORIES: &[&str] = &[
-    "tests",
-    "examples",
-    "benches",
-    "fixtures",
-    "vendor",
-    "node_modules",
-    "target",
-    "docs",
+    "main.rs", "main.py", "main.go", "index.ts", "index.js", "app.py", "main.c", "lib.rs",
 ];
 
 /// The files below the working directory, as far as they were listed.
 pub struct Repository {
-    pub files: Vec<File>,
+    pub files: Vec<String>,
     /// How many files there are in all, where more were found than listed.
     pub total: u64,
-}
-
-/// One file: relative to the common directory, and as the tool named it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct File {
-    pub shown: String,
-    pub path: String,
 }
 
 impl Repository {
@@ -84,115 +59,61 @@ impl Repository {
     pub fn of(exchange: &Exchange<'_>) -> Option<Self> {
         exchange.returned("glob").next()?;
         let listed = || exchange.returned("glob").map(|(_, value)| value);
-        let paths: Vec<&str> = listed().flat_map(paths_in).collect();
-        let totals = listed().filter_map(|value| number_of(value, "total_matches"));
-        Some(Self::from_paths(
-            &paths,
-            totals.fold(0, u64::saturating_add),
-        ))
-    }
-
-    /// Files by their paths, all relative or all absolute.
-    fn from_paths(paths: &[&str], total: u64) -> Self {
-        let root = common_directory(paths);
-        let file = |path: &&str| File {
-            shown: path.strip_prefix(root).unwrap_or(path).to_owned(),
-            path: (*path).to_owned(),
-        };
-        let mut files: Vec<File> = paths.iter().map(file).collect();
+        let mut files: Vec<String> = listed().flat_map(paths_in).map(str::to_owned).collect();
         files.sort();
         files.dedup();
-        let total = total.max(files.len() as u64);
-        Self { files, total }
+        let totals = listed().filter_map(|value| number_of(value, "total_matches"));
+        let total = totals.fold(0, u64::saturating_add).max(files.len() as u64);
+        Some(Self { files, total })
     }
 
-    pub fn readme(&self) -> Option<&File> {
+    pub fn readme(&self) -> Option<&str> {
         let is_readme = |name: &str| name.to_ascii_lowercase().starts_with("readme");
-        self.nearest(|name| is_readme(name).then_some(0))
-            .into_iter()
+        self.nearest(|name| is_readme(name).then_some(0)).next()
+    }
+
+    pub fn manifest(&self) -> Option<&str> {
+        self.nearest(|name| MANIFESTS.iter().position(|(known, _)| *known == name))
             .next()
     }
 
-    pub fn manifest(&self) -> Option<&File> {
-        let rank = |name: &str| MANIFESTS.iter().position(|(known, _)| *known == name);
-        self.nearest(rank).into_iter().next()
-    }
-
-    /// How the tests are run, if the manifest tells.
+    /// How the tests are run, if a manifest at the root tells.
     pub fn test_command(&self) -> Option<&'static str> {
-        let manifest = self.manifest().filter(|file| !file.shown.contains('/'))?;
-        let (_, command) = MANIFESTS.iter().find(|(name, _)| *name == manifest.shown)?;
+        let manifest = self.manifest()?;
+        let (_, command) = MANIFESTS.iter().find(|(name, _)| *name == manifest)?;
         Some(command)
     }
 
     /// Where programs and libraries begin, those nearest to the root first.
-    pub fn entry_points(&self) -> Vec<&File> {
+    pub fn entry_points(&self) -> impl Iterator<Item = &str> {
         self.nearest(|name| ENTRY_POINTS.iter().position(|known| *known == name))
     }
 
+    /// Files per language, most first.
     fn languages(&self) -> Vec<(&str, usize)> {
-        most_first(self.files.iter().filter_map(|file| {
-            let (_, extension) = file.name().rsplit_once('.')?;
-            let named = LANGUAGES
-                .iter()
-                .find(|(_, known)| known.contains(&extension));
-            named.map(|(language, _)| *language)
-        }))
-    }
-
-    fn directories(&self) -> Vec<(&str, usize)> {
-        most_first(
-            self.files
-                .iter()
-                .filter_map(|file| Some(file.shown.split_once('/')?.0)),
-        )
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, extension) in self.files.iter().filter_map(|file| file.rsplit_once('.')) {
+            let known = LANGUAGES.iter().find(|(known, _)| *known == extension);
+            if let Some((_, language)) = known {
+                *counts.entry(language).or_default() += 1;
+            }
+        }
+        let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
+        counts.sort_by_key(|(name, count)| (Reverse(*count), *name));
+        counts
     }
 
     /// The files whose names have a rank, by their distance from the root, then
-    /// rank, then name.
-    fn nearest(&self, rank: impl Fn(&str) -> Option<usize>) -> Vec<&File> {
-        let is_aside = |file: &File| {
-            file.shown
-                .split('/')
-                .any(|directory| SIDE_DIRECTORIES.contains(&directory))
-        };
-        let files = self.files.iter().filter(|file| !is_aside(file));
-        let mut ranked: Vec<(usize, usize, &File)> = files
-            .filter_map(|file| Some((file.shown.matches('/').count(), rank(file.name())?, file)))
-            .collect();
-        ranked.sort();
-        ranked.into_iter().map(|(_, _, file)| file).collect()
+    /// rank, then path.
+    fn nearest(&self, rank: impl Fn(&str) -> Option<usize>) -> impl Iterator<Item = &str> {
+        let ranked = self.files.iter().filter_map(|file| {
+            let name = file.rsplit('/').next().unwrap_or(file);
+            Some((file.matches('/').count(), rank(name)?, file.as_str()))
+        });
+        let mut ranked: Vec<(usize, usize, &str)> = ranked.collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(_, _, file)| file)
     }
-}
-
-impl File {
-    fn name(&self) -> &str {
-        self.shown.rsplit('/').next().unwrap_or(&self.shown)
-    }
-}
-
-fn most_first<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    names.for_each(|name| *counts.entry(name).or_default() += 1);
-    let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
-    counts.sort_by_key(|(name, count)| (Reverse(*count), *name));
-    counts
-}
-
-/// The directory all absolute paths share, with its slash.
-fn common_directory<'a>(paths: &[&'a str]) -> &'a str {
-    let first = paths.first().filter(|first| first.starts_with('/'));
-    let mut root = first.copied().unwrap_or_default();
-    while !root.is_empty()
-        && !(root.ends_with('/') && paths.iter().all(|path| path.starts_with(root)))
-    {
-        let shorter = root
-            .trim_end_matches('/')
-            .rfind('/')
-            .map_or(0, |slash| slash + 1);
-        root = root.get(..shorter).unwrap_or_default();
-    }
-    root
 }
 
 /// Describes the repository, as far as the tools have shown it; nothing if
@@ -200,50 +121,46 @@ fn common_directory<'a>(paths: &[&'a str]) -> &'a str {
 pub fn repository(exchange: &Exchange<'_>) -> Option<String> {
     let repository = Repository::of(exchange)?;
     if repository.files.is_empty() {
-        return Some(
-            "There are no files here that I may see: the directory is empty, \
-             or everything in it is hidden or ignored."
-                .to_owned(),
-        );
+        let text = "There are no files here that I may see: the directory is empty, \
+                    or everything in it is hidden or ignored.";
+        return Some(text.to_owned());
     }
-    let content = |file: Option<&File>| {
+    let content = |file: Option<&str>| {
         let file = file?;
         let mut read = exchange.returned("read");
-        let (_, value) = read.find(|(arguments, _)| text_of(arguments, "path") == file.path)?;
-        Some((code(&file.shown), content_of(value)))
+        let (_, value) = read.find(|(arguments, _)| text_of(arguments, "path") == file)?;
+        Some((code(file), content_of(value)))
     };
     let readme = content(repository.readme());
     let manifest = content(repository.manifest());
     let title = readme.as_ref().and_then(|(_, text)| title(text));
-    let named = manifest
-        .as_ref()
-        .and_then(|(_, text)| manifest_value(text, "name"));
+    let named = || manifest_value(manifest.as_ref()?.1, "name");
     let name = title
-        .or(named)
+        .or_else(named)
         .unwrap_or_else(|| "This repository".to_owned());
     let mut parts = vec![format!("# {name}")];
-    let about = readme.and_then(|(file, text)| Some((file, first_paragraph(text)?)));
-    parts.extend(about.map(|(file, text)| format!("{file} says: “{}”", clip(&text, QUOTED_CHARS))));
-
-    let mut facts = vec![size(&repository)];
-    facts.extend(counted("Files by language", &repository.languages()));
-    facts.extend(counted("Largest directories", &repository.directories()));
-    facts.extend(manifest.map(|(file, text)| describe_manifest(&file, text)));
-    let entries: Vec<String> = repository
-        .entry_points()
-        .iter()
-        .take(LISTED)
-        .map(|file| code(&file.shown))
-        .collect();
-    if !entries.is_empty() {
-        facts.push(format!("- Entry points: {}.", entries.join(", ")));
+    if let Some((file, text)) = readme
+        && let Some(paragraph) = first_paragraph(text)
+    {
+        parts.push(format!("{file} says: “{}”", clip(&paragraph, QUOTED_CHARS)));
     }
+    let mut facts = vec![size(&repository)];
+    let languages = repository.languages().into_iter().take(LISTED);
+    facts.extend(listed(
+        "Files by language",
+        languages.map(|(name, count)| format!("{name} {count}")),
+    ));
+    facts.extend(manifest.map(|(file, text)| describe_manifest(&file, text)));
+    facts.extend(listed(
+        "Entry points",
+        repository.entry_points().take(LISTED).map(code),
+    ));
     facts.extend(commits(exchange));
     parts.push(facts.join("\n"));
-    let failed: Vec<String> = failures(exchange)
-        .iter()
-        .map(|failure| format!("- {failure}"))
-        .collect();
+    let failed = failures(exchange)
+        .into_iter()
+        .map(|failure| format!("- {failure}"));
+    let failed: Vec<String> = failed.collect();
     if !failed.is_empty() {
         parts.push(format!(
             "What I could not look at:\n\n{}",
@@ -255,22 +172,16 @@ pub fn repository(exchange: &Exchange<'_>) -> Option<String> {
 
 fn size(repository: &Repository) -> String {
     let listed = repository.files.len() as u64;
+    let total = plural(repository.total, "file");
     match repository.total > listed {
-        true => format!(
-            "- Size: {}; I looked at {listed} of them.",
-            plural(repository.total, "file")
-        ),
-        false => format!("- Size: {}.", plural(listed, "file")),
+        true => format!("- Size: {total}; I looked at {listed} of them."),
+        false => format!("- Size: {total}."),
     }
 }
 
-fn counted(what: &str, counts: &[(&str, usize)]) -> Option<String> {
-    let shown = counts
-        .iter()
-        .take(LISTED)
-        .map(|(name, count)| format!("{name} {count}"));
-    let shown: Vec<String> = shown.collect();
-    (!shown.is_empty()).then(|| format!("- {what}: {}.", shown.join(", ")))
+fn listed(what: &str, items: impl Iterator<Item = String>) -> Option<String> {
+    let items: Vec<String> = items.collect();
+    (!items.is_empty()).then(|| format!("- {what}: {}.", items.join(", ")))
 }
 
 fn describe_manifest(file: &str, text: &str) -> String {
@@ -293,38 +204,27 @@ fn describe_manifest(file: &str, text: &str) -> String {
 fn manifest_value(text: &str, key: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let line = line.trim().trim_start_matches('"').strip_prefix(key)?;
-        let value = line
-            .trim_start_matches('"')
-            .trim_start()
-            .strip_prefix(['=', ':'])?;
-        Some(
-            value
-                .trim()
-                .strip_prefix('"')?
-                .split('"')
-                .next()?
-                .to_owned(),
-        )
+        let value = line.trim_start_matches('"').trim_start();
+        let value = value.strip_prefix(['=', ':'])?.trim().strip_prefix('"')?;
+        value.split('"').next().map(str::to_owned)
     })
 }
 
 fn title(readme: &str) -> Option<String> {
-    let heading = readme
+    let mut headings = readme
         .lines()
-        .find_map(|line| line.trim_start().strip_prefix("# "));
-    heading.map(|title| title.trim().to_owned())
+        .filter_map(|line| line.trim_start().strip_prefix("# "));
+    headings.next().map(|title| title.trim().to_owned())
 }
 
 /// The first lines that are neither heading, badge, HTML, list, table nor code.
 fn first_paragraph(readme: &str) -> Option<String> {
+    let markup = ['#', '<', '[', '!', '`', '-', '=', '*', '|', '>'];
     let mut paragraph: Vec<&str> = Vec::new();
     let mut in_code = false;
     for line in readme.lines().map(str::trim) {
         in_code ^= line.starts_with("```");
-        if !in_code
-            && !line.is_empty()
-            && !line.starts_with(['#', '<', '[', '!', '`', '-', '=', '*', '|', '>'])
-        {
+        if !in_code && !line.is_empty() && !line.starts_with(markup) {
             paragraph.push(line);
         } else if !paragraph.is_empty() {
             break;
@@ -352,29 +252,22 @@ mod tests {
 
     #[test]
     fn what_matters_is_found_by_name_and_nearness() {
-        let repository = Repository::from_paths(
-            &[
-                "/w/crates/a/README.md",
-                "/w/README.md",
-                "/w/crates/a/Cargo.toml",
-                "/w/Cargo.toml",
-                "/w/Makefile",
-                "/w/crates/a/src/lib.rs",
-                "/w/crates/cli/src/main.rs",
-                "/w/tests/main.rs",
-            ],
-            8,
-        );
-        assert_eq!(repository.readme().unwrap().shown, "README.md");
-        assert_eq!(repository.manifest().unwrap().path, "/w/Cargo.toml");
+        let files = [
+            "crates/a/README.md",
+            "README.md",
+            "crates/a/Cargo.toml",
+            "Cargo.toml",
+            "Makefile",
+            "crates/a/src/lib.rs",
+            "crates/cli/src/main.rs",
+        ];
+        let files = files.map(str::to_owned).to_vec();
+        let repository = Repository { files, total: 7 };
+        assert_eq!(repository.readme(), Some("README.md"));
+        assert_eq!(repository.manifest(), Some("Cargo.toml"));
         assert_eq!(repository.test_command(), Some("cargo test"));
-        let entries: Vec<&str> = repository
-            .entry_points()
-            .iter()
-            .map(|file| file.shown.as_str())
-            .collect();
+        let entries: Vec<&str> = repository.entry_points().collect();
         assert_eq!(entries, ["crates/cli/src/main.rs", "crates/a/src/lib.rs"]);
-        assert_eq!(repository.directories(), [("crates", 4), ("tests", 1)]);
     }
 
     #[test]

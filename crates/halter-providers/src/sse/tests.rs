@@ -95,7 +95,7 @@ fn endless_comments_hold_no_memory() {
             .feed(b": ping\n", |_| Ok::<(), SseError>(()))
             .unwrap();
     }
-    assert_eq!(parser.carried.len(), 0);
+    assert_eq!(parser.line.len(), 0);
 }
 
 fn stream() -> impl Strategy<Value = Vec<u8>> {

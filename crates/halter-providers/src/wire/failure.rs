@@ -1,8 +1,10 @@
 //! What the errors of all services have in common: text to show that holds
 //! no key, and the ways to say how long to wait.
 
-use super::HeaderLookup;
+use super::{HeaderLookup, RateLimitHints};
 use crate::limits::ERROR_EXCERPT_CHARS;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
 use std::time::Duration;
 
 /// How keys of known services begin.
@@ -85,13 +87,45 @@ fn unit_seconds(unit: &str) -> Option<f64> {
     })
 }
 
-/// What `retry-after-ms` or `retry-after` ask for.
+/// What `retry-after-ms` or `retry-after` ask for. An instant is turned into a
+/// wait by the response's own `date`, so no clock is read.
 pub(super) fn retry_after(headers: &dyn HeaderLookup) -> Option<Duration> {
     let milliseconds = headers
         .header("retry-after-ms")
         .and_then(|value| value.trim().parse::<f64>().ok())
         .and_then(|value| Duration::try_from_secs_f64(value / 1_000.0).ok());
-    milliseconds.or_else(|| headers.header("retry-after").and_then(duration))
+    let asked = headers.header("retry-after").map(str::trim);
+    milliseconds
+        .or_else(|| asked.and_then(duration))
+        .or_else(|| asked.and_then(|text| wait_until(headers, http_date(text)?)))
+}
+
+/// The time from the response's `date` to an instant; none at all if it has
+/// passed.
+pub(super) fn wait_until(headers: &dyn HeaderLookup, then: Timestamp) -> Option<Duration> {
+    let now = http_date(headers.header("date")?.trim())?;
+    Some(Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO))
+}
+
+fn http_date(text: &str) -> Option<Timestamp> {
+    static PARSER: DateTimeParser = DateTimeParser::new();
+    PARSER.parse_timestamp(text).ok()
+}
+
+/// A header that is a number.
+pub(super) fn number(headers: &dyn HeaderLookup, name: &str) -> Option<u64> {
+    headers.header(name)?.trim().parse().ok()
+}
+
+/// What the headers of OpenAI, and of servers like it, say about rates.
+pub(super) fn openai_rate_limit(headers: &dyn HeaderLookup) -> RateLimitHints {
+    let reset = |name: &str| headers.header(name).and_then(duration);
+    RateLimitHints {
+        tokens_remaining: number(headers, "x-ratelimit-remaining-tokens"),
+        tokens_reset: reset("x-ratelimit-reset-tokens"),
+        requests_remaining: number(headers, "x-ratelimit-remaining-requests"),
+        requests_reset: reset("x-ratelimit-reset-requests"),
+    }
 }
 
 #[cfg(test)]

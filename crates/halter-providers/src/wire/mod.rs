@@ -17,6 +17,7 @@ mod attachment;
 mod body;
 pub mod chat;
 mod common;
+mod error_report;
 mod failure;
 pub mod gemini;
 mod names;
@@ -137,9 +138,9 @@ pub enum OutputWay {
     /// In the words of the wire, where it, the model and the schema allow that;
     /// else with a tool.
     Native,
-    /// In the words of the wire also beside tools, which some services take
-    /// and others do not.
-    Format,
+    /// In both ways at once, also where the service is not known to take a
+    /// schema beside tools.
+    Both,
     /// With a tool.
     Tool,
 }

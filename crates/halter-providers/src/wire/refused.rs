@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_without_eyes_is_understood_whatever_the_status() {
+    fn a_model_that_takes_no_images_is_recognised_whatever_the_status() {
         for (status, body) in [
             (
                 400,

@@ -51,14 +51,12 @@ fn without_dialect(schema: &Value) -> Value {
 }
 
 /// How a request asks for a structured answer.
-#[derive(Debug, PartialEq)]
-pub(super) enum Asked {
-    /// Not at all.
-    Nothing,
-    /// With a schema in the wire's own words.
-    Natively(Value),
-    /// With a tool.
-    WithTool(Box<ToolSpec>),
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Asked {
+    /// The schema in the wire's own words.
+    pub schema: Option<Value>,
+    /// The tool to add to the others.
+    pub tool: Option<ToolSpec>,
 }
 
 impl Asked {
@@ -66,23 +64,16 @@ impl Asked {
     /// the wire takes; none if it takes no such schema.
     pub fn of(settings: &RequestSettings, native: impl FnOnce(&Value) -> Option<Value>) -> Self {
         let Some(wanted) = &settings.output else {
-            return Self::Nothing;
+            return Self::default();
         };
         let schema = match wanted.way {
-            OutputWay::Native | OutputWay::Format => native(&wanted.schema.as_object_schema()),
+            OutputWay::Native | OutputWay::Both => native(&wanted.schema.as_object_schema()),
             OutputWay::Tool => None,
         };
-        schema.map_or_else(
-            || Self::WithTool(Box::new(final_tool(&wanted.schema))),
-            Self::Natively,
-        )
-    }
-
-    /// The tool to add to the others.
-    pub fn tool(&self) -> Option<&ToolSpec> {
-        match self {
-            Self::WithTool(tool) => Some(tool),
-            _ => None,
+        let with_tool = schema.is_none() || wanted.way == OutputWay::Both;
+        Self {
+            schema,
+            tool: with_tool.then(|| final_tool(&wanted.schema)),
         }
     }
 }
@@ -244,9 +235,6 @@ fn collect_references<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
 }
 
 #[cfg(test)]
-mod wire_tests;
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use crate::wire::WantedOutput;
@@ -352,18 +340,19 @@ mod tests {
         let same = |schema: &Value| Some(schema.clone());
         let tool = Asked::of(&wanted(OutputWay::Tool), same);
         assert_eq!(
-            tool.tool().unwrap().input_schema["required"],
+            tool.tool.unwrap().input_schema["required"],
             json!(["output"])
         );
-        assert!(
-            Asked::of(&wanted(OutputWay::Native), |_| None)
-                .tool()
-                .is_some()
-        );
+        let cannot = Asked::of(&wanted(OutputWay::Native), |_| None);
+        assert!(cannot.tool.is_some() && cannot.schema.is_none());
         let native = Asked::of(&wanted(OutputWay::Native), same);
-        assert!(
-            matches!(native, Asked::Natively(schema) if schema["required"] == json!(["output"]))
+        assert_eq!(native.schema.unwrap()["required"], json!(["output"]));
+        assert_eq!(native.tool, None);
+        let both = Asked::of(&wanted(OutputWay::Both), same);
+        assert!(both.tool.is_some() && both.schema.is_some());
+        assert_eq!(
+            Asked::of(&RequestSettings::default(), same),
+            Asked::default()
         );
-        assert_eq!(Asked::of(&RequestSettings::default(), same), Asked::Nothing);
     }
 }

@@ -23,5 +23,6 @@ mod offline;
 mod pairing;
 mod reasoning;
 mod responses;
+mod structured;
 mod support;
 mod wire_kit;

@@ -156,10 +156,14 @@ impl Engine {
             return;
         };
         if !self.settle_structured() {
+            // A service that ignores tools has never shown the schema to the model.
+            let contract = self.turn.as_ref().and_then(|turn| turn.contract.as_ref());
+            let schema = contract.map(|contract| contract.schema().as_object_schema().to_string());
             self.record_system(format!(
                 "Your answer does not fit the JSON Schema that was asked for: {problem}. \
-                 Answer again, with nothing but JSON that fits; \
-                 if you have a tool called `{FINAL_TOOL}`, call it with your answer."
+                 Answer again, with nothing but JSON that fits this schema: {}. \
+                 If you have a tool called `{FINAL_TOOL}`, call it with your answer.",
+                schema.unwrap_or_default()
             ));
             self.go_on();
         }

@@ -6,7 +6,7 @@ use halter::prelude::*;
 use halter_config::{ConfiguredProvider, ModelConfig, ModelOverride, ModelPrices, ProviderConfig};
 use halter_mock::{MockService, ServeOptions, serve};
 use halter_protocol::Cost;
-use halter_providers::catalog::{ModelAnswer, read_models};
+use halter_providers::catalog::{ListedModel, read_models};
 
 /// Uses 1,000 tokens of input, 200 from the cache and 30 into it, and 500 of
 /// output.
@@ -30,7 +30,7 @@ fn config(service: &MockService, model: &str, prices: Option<ModelPrices>) -> Ha
 }
 
 /// What the turn, and with it the session, cost.
-async fn cost(config: HarnessConfig, answers: Vec<ModelAnswer>) -> Option<Cost> {
+async fn cost(config: HarnessConfig, answers: Vec<ListedModel>) -> Option<Cost> {
     let workspace = directory(&[]);
     let harness = Halter::builder()
         .with_config(config)
@@ -39,7 +39,7 @@ async fn cost(config: HarnessConfig, answers: Vec<ModelAnswer>) -> Option<Cost> 
         .build()
         .await
         .unwrap();
-    harness.catalog().take_answers(&"anthropic".into(), answers);
+    harness.catalog().take_list(&"anthropic".into(), answers);
     let init = SessionInit::default().with_working_dir(workspace.path());
     let session = harness.new_session(init).await.unwrap();
     let events = run_turn(&session, METER).await;
@@ -52,7 +52,7 @@ async fn cost(config: HarnessConfig, answers: Vec<ModelAnswer>) -> Option<Cost> 
 
 /// A list as services with prices answer it: a dollar for a million tokens of
 /// any kind.
-fn listed(model: &str) -> Vec<ModelAnswer> {
+fn listed(model: &str) -> Vec<ListedModel> {
     let list = format!(
         r#"{{"data":[{{"id":"{model}","pricing":{{"prompt":"0.000001","completion":"0.000001"}}}}]}}"#
     );

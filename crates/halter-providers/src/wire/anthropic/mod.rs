@@ -66,12 +66,12 @@
 
 mod decode;
 mod encode;
-mod error;
 mod headers;
 pub mod limits;
 mod model;
 
 use super::address::versioned;
+use super::error_report;
 use super::{
     ConversationEncoder, Decoder, ErrorResponse, HeaderLookup, ImageInput, RateLimitHints, Wire,
 };
@@ -80,6 +80,9 @@ use halter_protocol::{ProviderError, ResolvedModel};
 
 /// The wire's name, as opaque parts carry it.
 pub const NAME: &str = "anthropic";
+
+/// The variable that usually holds the key.
+const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
 
 /// The version of the service's interface that requests ask for.
 pub const API_VERSION: &str = "2026-10-21";
@@ -159,7 +162,7 @@ impl Wire for Anthropic {
     }
 
     fn error(&self, response: &ErrorResponse<'_>) -> ProviderError {
-        error::from_response(response)
+        error_report::of_response(response, Some(KEY_VARIABLE))
     }
 
     fn rate_limit(&self, headers: &dyn HeaderLookup) -> RateLimitHints {

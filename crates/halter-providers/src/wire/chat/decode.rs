@@ -3,15 +3,13 @@
 use super::calls::{Calls, Names};
 use super::details;
 use super::dialect::Dialect;
-use super::error;
 use super::kept::{KeptReasoning, keep};
 use super::think_tags::{Said, ThinkTags};
 use super::usage::normalize;
+use crate::wire::error_report::{self, ErrorReport};
 use crate::wire::names::{FNV_START, fnv1a};
 use crate::wire::{Decoder, SseEvent};
-use halter_protocol::{
-    BlockId, MessageId, ProviderError, ProviderErrorKind, StopReason, StreamEvent, Usage,
-};
+use halter_protocol::{BlockId, MessageId, ProviderError, StopReason, StreamEvent, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -133,7 +131,7 @@ impl ChatDecoder {
             out.push(StreamEvent::UsageUpdate { usage });
         }
         match self.finish.as_deref() {
-            Some("error") => Err(error::unexplained()),
+            Some("error") => Err(unexplained()),
             _ => Ok(()),
         }
     }
@@ -345,7 +343,7 @@ impl Decoder for ChatDecoder {
         }
         let chunk: Chunk = serde_json::from_str(data).map_err(|_| unreadable(data))?;
         if !chunk.error.is_null() || chunk.object == "error" {
-            return Err(error::from_event(data));
+            return Err(failed(data));
         }
         self.start(&chunk, data, out);
         self.chunk(chunk, out)
@@ -360,19 +358,25 @@ impl Decoder for ChatDecoder {
                 self.complete(&reason, out);
                 Ok(())
             }
-            None => Err(error::cut_off()),
+            None => Err(error_report::cut_off()),
         }
     }
 }
 
+/// The error in an event.
+fn failed(data: &str) -> ProviderError {
+    let report = ErrorReport::read(data.as_bytes()).filter(ErrorReport::explains);
+    report.map_or_else(unexplained, |report| report.in_stream(None))
+}
+
+fn unexplained() -> ProviderError {
+    ErrorReport::default().in_stream(None)
+}
+
 /// An event that is not a chunk may still be an error in some other shape.
 fn unreadable(data: &str) -> ProviderError {
-    match error::explained(data.as_bytes()) {
-        Some(error) => error,
-        None => ProviderError::new(
-            "the server sent an event that is not a chunk of an answer",
-            ProviderErrorKind::Transient,
-        )
-        .with_hint("check that the provider's wire and base_url fit the server"),
+    match ErrorReport::read(data.as_bytes()).filter(ErrorReport::explains) {
+        Some(report) => report.in_stream(None),
+        None => error_report::unreadable("an event"),
     }
 }

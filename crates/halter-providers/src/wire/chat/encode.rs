@@ -121,7 +121,7 @@ impl ChatEncoder {
         let way = settings.output.as_ref().map(|wanted| wanted.way);
         let takes = self.dialect.schema_beside_tools
             || self.encoded_tools.is_empty()
-            || way == Some(OutputWay::Format);
+            || way == Some(OutputWay::Both);
         Asked::of(settings, |schema| {
             openai_schema(&self.model.model, schema).filter(|_| takes)
         })
@@ -249,7 +249,7 @@ impl ConversationEncoder for ChatEncoder {
             let (name, value) = self.dialect.reasoning.member(level);
             body.member(name, &value);
         }
-        if let Asked::Natively(schema) = &asked {
+        if let Some(schema) = &asked.schema {
             let format = ResponseFormat {
                 r#type: "json_schema",
                 json_schema: NamedSchema::new(schema),
@@ -267,7 +267,7 @@ impl ConversationEncoder for ChatEncoder {
         if let Some(members) = &settings.extra_members {
             body.written_members(members)?;
         }
-        let more = asked.tool().map(std::slice::from_ref);
+        let more = asked.tool.as_ref().map(std::slice::from_ref);
         let more = self.encode_tools(more.unwrap_or_default());
         if !self.encoded_tools.is_empty() || !more.is_empty() {
             body.array("tools", &[&self.encoded_tools, &more]);

@@ -59,7 +59,6 @@ mod decode;
 mod details;
 mod dialect;
 mod encode;
-mod error;
 mod kept;
 mod message;
 mod think_tags;
@@ -72,7 +71,8 @@ use super::{
 };
 use crate::wire::attachment::Intake;
 use crate::wire::common::{bearer, stream_headers};
-use crate::wire::failure::duration;
+use crate::wire::error_report;
+use crate::wire::failure::openai_rate_limit;
 use halter_protocol::{MediaLimits, ProviderError, ResolvedModel};
 
 /// The wire's name, as opaque parts carry it.
@@ -142,18 +142,11 @@ impl Wire for Chat {
     }
 
     fn error(&self, response: &ErrorResponse<'_>) -> ProviderError {
-        error::from_response(response)
+        error_report::of_response(response, None)
     }
 
     fn rate_limit(&self, headers: &dyn HeaderLookup) -> RateLimitHints {
-        let number = |name: &str| headers.header(name)?.trim().parse().ok();
-        let reset = |name: &str| headers.header(name).and_then(duration);
-        RateLimitHints {
-            tokens_remaining: number("x-ratelimit-remaining-tokens"),
-            tokens_reset: reset("x-ratelimit-reset-tokens"),
-            requests_remaining: number("x-ratelimit-remaining-requests"),
-            requests_reset: reset("x-ratelimit-reset-requests"),
-        }
+        openai_rate_limit(headers)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
@@ -18,7 +19,7 @@ pub(super) struct Chunk<'a> {
     #[serde(default)]
     pub response_id: Option<String>,
     #[serde(default)]
-    pub error: Option<ErrorDetail>,
+    pub error: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -84,31 +85,6 @@ pub(super) struct UsageMetadata {
     pub candidates_token_count: Option<u64>,
     pub thoughts_token_count: Option<u64>,
     pub tool_use_prompt_token_count: Option<u64>,
-}
-
-/// What is said about an error.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ErrorDetail {
-    pub code: Option<u16>,
-    pub message: Option<String>,
-    pub status: Option<String>,
-    pub details: Vec<ErrorExtra>,
-}
-
-/// One of the structured additions to an error.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ErrorExtra {
-    pub reason: Option<String>,
-    pub retry_delay: Option<String>,
-    pub violations: Vec<QuotaViolation>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct QuotaViolation {
-    pub quota_id: Option<String>,
 }
 
 /// A call as it was kept.

@@ -10,8 +10,9 @@
 //! stream ends after a `finishReason`.
 
 use super::chunk::{Call, Candidate, Chunk, Part, UsageMetadata};
-use super::errors;
+use super::{KEY_VARIABLE, errors};
 use crate::limits::ANSWER_TOOL_CALLS;
+use crate::wire::error_report::ErrorReport;
 use crate::wire::names::{FNV_START, fnv1a};
 use crate::wire::{Decoder, SseEvent};
 use halter_protocol::{
@@ -22,7 +23,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// Takes the chunks of one response.
-pub(super) struct ChunkDecoder {
+pub(super) struct GeminiDecoder {
     id: Option<String>,
     started: bool,
     blocks: usize,
@@ -49,7 +50,7 @@ enum BlockKind {
     Thought,
 }
 
-impl ChunkDecoder {
+impl GeminiDecoder {
     pub fn new() -> Self {
         Self {
             id: None,
@@ -65,7 +66,7 @@ impl ChunkDecoder {
     }
 }
 
-impl Decoder for ChunkDecoder {
+impl Decoder for GeminiDecoder {
     fn event(
         &mut self,
         event: &SseEvent<'_>,
@@ -106,11 +107,11 @@ impl Decoder for ChunkDecoder {
     }
 }
 
-impl ChunkDecoder {
+impl GeminiDecoder {
     fn chunk(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), ProviderError> {
         let chunk: Chunk<'_> = parse(data)?;
         if let Some(error) = chunk.error {
-            return Err(errors::in_stream(error));
+            return Err(ErrorReport::of(&error).in_stream(Some(KEY_VARIABLE)));
         }
         self.start(&chunk, data, out);
         self.take_usage(chunk.usage_metadata, out);

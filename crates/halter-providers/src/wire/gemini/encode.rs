@@ -31,7 +31,7 @@ const FOREIGN_CALL: &str = "skip_thought_signature_validator";
 const SETTINGS_BYTES: usize = 512;
 
 /// One conversation with one model.
-pub(super) struct Encoder {
+pub(super) struct GeminiEncoder {
     model: ResolvedModel,
     thinking: Thinking,
     intake: Intake,
@@ -100,7 +100,7 @@ struct GenerationConfig<'a> {
     thinking_config: Option<ThinkingConfig>,
 }
 
-impl Encoder {
+impl GeminiEncoder {
     pub fn new(model: &ResolvedModel, intake: Intake) -> Self {
         Self {
             model: model.clone(),
@@ -337,7 +337,7 @@ impl Encoder {
     }
 }
 
-impl ConversationEncoder for Encoder {
+impl ConversationEncoder for GeminiEncoder {
     fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>) {
         let changed = self.given.set(prompt, tools);
         if changed.prompt {
@@ -370,10 +370,7 @@ impl ConversationEncoder for Encoder {
             .map(Vec::len)
             .sum();
         let asked = self.asked(settings);
-        let schema = match &asked {
-            Asked::Natively(schema) => Some(schema),
-            _ => None,
-        };
+        let schema = asked.schema.as_ref();
         let capacity = SETTINGS_BYTES + prefix + self.contents.bytes().len();
         let mut body = ObjectWriter::with_capacity(capacity);
         let generation = GenerationConfig {
@@ -390,7 +387,10 @@ impl ConversationEncoder for Encoder {
         if let Some(instruction) = &self.system_instruction {
             body.member_text("systemInstruction", instruction);
         }
-        let with_more = asked.tool().and_then(|tool| self.tools_json(Some(tool)));
+        let with_more = asked
+            .tool
+            .as_ref()
+            .and_then(|tool| self.tools_json(Some(tool)));
         if let Some(tools) = with_more.as_ref().or(self.encoded_tools.as_ref()) {
             body.member_text("tools", tools);
         }

@@ -44,10 +44,14 @@ use super::{
 };
 use crate::wire::attachment::Intake;
 use crate::wire::common::stream_headers;
+use crate::wire::error_report;
 use halter_protocol::{MediaLimits, ProviderError, ResolvedModel};
 
 /// The name that opaque parts of this wire carry.
 const NAME: &str = "gemini";
+
+/// The variable that usually holds the key.
+const KEY_VARIABLE: &str = "GEMINI_API_KEY";
 
 /// Models that the service is asked to list at once: the most it lists.
 const MODELS_LISTED: usize = 1_000;
@@ -90,18 +94,18 @@ impl Wire for GeminiWire {
     }
 
     fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {
-        Box::new(encode::Encoder::new(
+        Box::new(encode::GeminiEncoder::new(
             model,
             Intake::new(self.media_limits(), images),
         ))
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(decode::ChunkDecoder::new())
+        Box::new(decode::GeminiDecoder::new())
     }
 
     fn error(&self, response: &ErrorResponse<'_>) -> ProviderError {
-        errors::of_response(response)
+        error_report::of_response(response, Some(KEY_VARIABLE))
     }
 
     /// The service says nothing about rates in headers.

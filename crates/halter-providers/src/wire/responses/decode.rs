@@ -6,24 +6,25 @@
 //! become empty reasoning blocks that carry the item, so that the service
 //! gets them back.
 
-use super::errors;
+use super::KEY_VARIABLE;
 use super::events::{
-    DeltaEvent, ErrorEvent, Item, ItemEvent, Kind, MessageItem, ReasoningItem, Response,
-    ResponseEvent,
+    DeltaEvent, Item, ItemEvent, Kind, MessageItem, ReasoningItem, Response, ResponseEvent,
 };
 use super::open_item::{ItemKind, OpenItem};
 use super::usage::usage;
 use crate::limits::RESPONSES_OUTPUT_ITEMS;
+use crate::wire::error_report::ErrorReport;
 use crate::wire::{Decoder, SseEvent};
 use halter_protocol::{
     BlockId, MessageId, OpaquePart, ProviderError, ProviderErrorKind, StopReason, StreamEvent,
 };
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// Takes the events of one response.
 #[derive(Default)]
-pub(super) struct ResponseDecoder {
+pub(super) struct ResponsesDecoder {
     id: Option<String>,
     started: bool,
     ended: bool,
@@ -32,7 +33,7 @@ pub(super) struct ResponseDecoder {
     refused: bool,
 }
 
-impl Decoder for ResponseDecoder {
+impl Decoder for ResponsesDecoder {
     fn event(
         &mut self,
         event: &SseEvent<'_>,
@@ -91,7 +92,7 @@ impl Decoder for ResponseDecoder {
     }
 }
 
-impl ResponseDecoder {
+impl ResponsesDecoder {
     fn start(&mut self, id: Option<String>, out: &mut Vec<StreamEvent>) {
         if !self.started {
             self.started = true;
@@ -171,8 +172,8 @@ impl ResponseDecoder {
         Ok(())
     }
 
-    /// The open item of a kind, made if a delta is the first that is heard of
-    /// it; none if the item there is complete or of another kind.
+    /// The open item of a kind, made if a delta is the first
+    /// sign of it; none if the item there is complete or of another kind.
     fn growing(
         &mut self,
         index: u64,
@@ -372,15 +373,17 @@ impl ResponseDecoder {
         out: &mut Vec<StreamEvent>,
     ) -> Result<(), ProviderError> {
         self.report_usage(&response, out);
-        Err(errors::in_stream(response.error.unwrap_or_default()))
+        let error = response.error.unwrap_or_default();
+        Err(ErrorReport::of(&error).in_stream(Some(KEY_VARIABLE)))
     }
 
     fn error(&self, data: &str) -> Result<(), ProviderError> {
-        let event: ErrorEvent = parse(data)?;
-        match event.detail() {
-            Some(detail) => Err(errors::in_stream(detail)),
+        let event: Value = parse(data)?;
+        let report = ErrorReport::of(&event);
+        match event.get("type").is_some_and(|kind| kind == "error") || report.explains() {
+            true => Err(report.in_stream(Some(KEY_VARIABLE))),
             // An event without a kind that says nothing of an error.
-            None => Ok(()),
+            false => Ok(()),
         }
     }
 

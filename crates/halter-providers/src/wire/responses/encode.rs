@@ -26,7 +26,7 @@ use std::sync::Arc;
 const SETTINGS_BYTES: usize = 512;
 
 /// One conversation with one model.
-pub(super) struct Encoder {
+pub(super) struct ResponsesEncoder {
     model: ResolvedModel,
     abilities: Abilities,
     intake: Intake,
@@ -59,7 +59,7 @@ struct Reasoning {
     summary: Option<&'static str>,
 }
 
-impl Encoder {
+impl ResponsesEncoder {
     pub fn new(model: &ResolvedModel, intake: Intake) -> Self {
         Self {
             model: model.clone(),
@@ -213,7 +213,7 @@ impl Encoder {
         if let Some(reasoning) = self.reasoning() {
             body.member("reasoning", &reasoning);
         }
-        if let Asked::Natively(schema) = asked {
+        if let Some(schema) = &asked.schema {
             let format = TextFormat::JsonSchema(NamedSchema::new(schema));
             body.member("text", &Text { format });
         }
@@ -227,7 +227,7 @@ impl Encoder {
     }
 }
 
-impl ConversationEncoder for Encoder {
+impl ConversationEncoder for ResponsesEncoder {
     fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>) {
         let changed = self.given.set(prompt, tools);
         if changed.prompt {
@@ -263,7 +263,7 @@ impl ConversationEncoder for Encoder {
             body.member_text("instructions", instructions);
         }
         let mut more = Elements::default();
-        if let Some(tool) = asked.tool() {
+        if let Some(tool) = &asked.tool {
             let name = tool.name.as_str().into();
             more.push(&FunctionTool::new(tool, name, &mut self.warnings));
         }

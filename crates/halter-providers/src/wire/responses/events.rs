@@ -2,6 +2,7 @@
 //! listed, such as padding against traffic analysis, are skipped.
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// Any event, to learn its kind.
@@ -34,7 +35,7 @@ pub(super) struct Response<'a> {
     #[serde(default)]
     pub incomplete_details: Option<IncompleteDetails>,
     #[serde(default)]
-    pub error: Option<ErrorDetail>,
+    pub error: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -129,78 +130,6 @@ pub(super) struct DeltaEvent {
     #[serde(default)]
     pub summary_index: Option<u64>,
     pub delta: String,
-}
-
-/// `error`, flat or with an `error` object, and an error without a kind.
-#[derive(Deserialize)]
-pub(super) struct ErrorEvent {
-    #[serde(default)]
-    error: Option<ErrorBody>,
-    #[serde(flatten)]
-    flat: ErrorDetail,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum ErrorBody {
-    Detail(ErrorDetail),
-    Text(String),
-}
-
-impl ErrorEvent {
-    /// What it says about an error; none if it says nothing of one.
-    pub fn detail(self) -> Option<ErrorDetail> {
-        match self.error {
-            Some(ErrorBody::Detail(detail)) => Some(detail),
-            Some(ErrorBody::Text(text)) => Some(ErrorDetail {
-                message: Some(text),
-                ..ErrorDetail::default()
-            }),
-            None => self.flat.standing_alone(),
-        }
-    }
-}
-
-/// What is said about an error.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct ErrorDetail {
-    #[serde(default)]
-    pub message: Option<String>,
-    #[serde(default, rename = "type")]
-    pub kind: Option<String>,
-    #[serde(default)]
-    pub code: Option<Code>,
-    #[serde(default)]
-    pub param: Option<String>,
-}
-
-/// A code: a word at OpenAI, a number at some gateways.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Code {
-    Word(String),
-    Number(i64),
-}
-
-impl ErrorDetail {
-    /// The detail of an event without an `error` object: its type is then the
-    /// kind of the event.
-    fn standing_alone(mut self) -> Option<Self> {
-        let is_error = self.kind.as_deref() == Some("error");
-        if is_error {
-            self.kind = None;
-        }
-        (is_error || self.message.is_some()).then_some(self)
-    }
-
-    /// The code or, if there is none, the type.
-    pub fn code(&self) -> Option<String> {
-        match &self.code {
-            Some(Code::Word(word)) => Some(word.clone()),
-            Some(Code::Number(number)) => Some(number.to_string()),
-            None => self.kind.clone(),
-        }
-    }
 }
 
 #[derive(Deserialize)]

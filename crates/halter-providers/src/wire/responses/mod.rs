@@ -29,7 +29,6 @@
 mod abilities;
 mod decode;
 mod encode;
-mod errors;
 mod events;
 mod items;
 mod open_item;
@@ -42,11 +41,16 @@ use super::{
 };
 use crate::wire::attachment::Intake;
 use crate::wire::common::{bearer, stream_headers};
+use crate::wire::error_report;
+use crate::wire::failure::openai_rate_limit;
 use halter_protocol::limits::ATTACHMENTS_BYTES;
 use halter_protocol::{MediaLimits, ProviderError, ResolvedModel};
 
 /// The name that opaque parts of this wire carry.
 const NAME: &str = "responses";
+
+/// The variable that usually holds the key.
+const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 
 /// OpenAI Responses.
 #[derive(Debug, Clone, Copy, Default)]
@@ -78,21 +82,21 @@ impl Wire for ResponsesWire {
     }
 
     fn encoder(&self, model: &ResolvedModel, images: ImageInput) -> Box<dyn ConversationEncoder> {
-        Box::new(encode::Encoder::new(
+        Box::new(encode::ResponsesEncoder::new(
             model,
             Intake::new(self.media_limits(), images),
         ))
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(decode::ResponseDecoder::default())
+        Box::new(decode::ResponsesDecoder::default())
     }
 
     fn error(&self, response: &ErrorResponse<'_>) -> ProviderError {
-        errors::of_response(response)
+        error_report::of_response(response, Some(KEY_VARIABLE))
     }
 
     fn rate_limit(&self, headers: &dyn HeaderLookup) -> RateLimitHints {
-        errors::rate_limit(headers)
+        openai_rate_limit(headers)
     }
 }

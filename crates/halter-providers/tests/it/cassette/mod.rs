@@ -183,6 +183,7 @@ async fn retries_are_recorded_and_happen_again() {
     let retry = Retry::new(Arc::new(provider(recorder)), RetryPolicy::default());
     let recorded = outline(&answer(&retry, asking("a")).await);
     assert!(recorded.contains(&"late".to_owned()), "{recorded:?}");
+    drop(retry);
     let retry = Retry::new(Arc::new(provider(tape.player())), RetryPolicy::default());
     let played = outline(&answer(&retry, asking("a")).await);
     assert_eq!(played.last(), recorded.last());

@@ -53,7 +53,7 @@ fn what_went_wrong_has_its_kind() {
     assert_eq!(disconnected.status, Some(502));
     assert_eq!(
         disconnected.message,
-        "the server broke off its answer: Provider disconnected (X)"
+        "the model service broke off its answer: Provider disconnected (X)"
     );
 }
 

@@ -94,7 +94,7 @@ fn an_error_says_what_who_and_what_to_do() {
     );
     assert_eq!(
         error.message,
-        "the server answered with HTTP status 404: The model 'x' does not exist"
+        "the model service answered 404 (model_not_found): The model 'x' does not exist"
     );
     assert_eq!(error.status, Some(404));
     assert_eq!(error.request_id.as_deref(), Some("req_1"));

@@ -69,10 +69,6 @@ impl Subject {
     }
 }
 
-pub fn all() -> [Subject; 4] {
-    [anthropic(), chat(), gemini(), responses()]
-}
-
 fn unknown(reason: &str) -> StopReason {
     StopReason::Unknown(reason.to_owned())
 }

@@ -127,7 +127,7 @@ async fn a_refusal_is_typed_and_never_shows_the_key() {
     assert!(!error.retryable());
     assert_eq!(
         error.message,
-        "the server answered with HTTP status 401: key [redacted] is wrong, team [redacted]"
+        "the model service answered 401 (invalid_api_key): key [redacted] is wrong, team [redacted]"
     );
     let shown = format!("{provider:?}");
     assert!(
@@ -323,7 +323,7 @@ async fn a_model_known_to_take_no_images_is_sent_none() {
     let catalog = Catalog::new();
     let list = br#"{"data":[{"id":"m-1","architecture":{"input_modalities":["text"]}}]}"#;
     let model = hello().model;
-    catalog.take_answers(&model.provider, read_models(list));
+    catalog.take_list(&model.provider, read_models(list));
     let transport = Scripted::new([Script::new(200, HELLO)]);
     let provider = HttpProvider::new(
         chat(),

@@ -1,7 +1,6 @@
 //! Layers around a provider.
 
 mod classify;
-mod redact;
 mod retry;
 mod services;
 mod trace;

@@ -71,7 +71,6 @@ async fn a_repository_is_listed_read_side_by_side_and_summarized() {
 
 - Size: 5 files.
 - Files by language: Markdown 2, Rust 2, TOML 1.
-- Largest directories: src 2, docs 1.
 - Manifest: `Cargo.toml`: `kettle` 2.1.0, “A kettle”.
 - Entry points: `src/main.rs`.
 - Latest commits:

@@ -114,7 +114,7 @@ fn an_error_says_what_to_do_and_whom_to_ask() {
 fn other_bodies_are_shown_without_keys() {
     for (body, shown) in [
         (r#"{"error":"no such thing"}"#, "no such thing"),
-        (r#"{"detail":"Not Found"}"#, r#"{"detail":"Not Found"}"#),
+        (r#"{"detail":"Not Found"}"#, "Not Found"),
         (
             r#"{"object":"error","message":"bad","type":"BadRequestError","code":400}"#,
             "bad",

@@ -13,7 +13,8 @@ mod usage;
 use self::block::{Ended, OpenBlock};
 use self::event::{Delta, WholeMessage, WireEvent};
 use self::usage::UsageCounter;
-use super::error;
+use super::KEY_VARIABLE;
+use crate::wire::error_report::{self, ErrorReport, unreadable};
 use crate::wire::{Decoder, SseEvent};
 use halter_protocol::{BlockId, MessageId, OpaquePart, ProviderError, StopReason, StreamEvent};
 use serde_json::Value;
@@ -66,9 +67,15 @@ impl Decoder for MessagesDecoder {
     fn end(&mut self, _out: &mut Vec<StreamEvent>) -> Result<(), ProviderError> {
         match self.state {
             State::Complete => Ok(()),
-            State::Streaming | State::Failed => Err(error::truncated()),
+            State::Streaming | State::Failed => Err(error_report::cut_off()),
         }
     }
+}
+
+/// The error in an event.
+fn failed(data: &str) -> ProviderError {
+    let report = ErrorReport::read(data.as_bytes()).unwrap_or_default();
+    report.in_stream(Some(KEY_VARIABLE))
 }
 
 impl MessagesDecoder {
@@ -90,7 +97,7 @@ impl MessagesDecoder {
             "message_delta" => self.message_delta(wire, out),
             "message_stop" => return self.message_stop(out),
             "message" => return self.whole_message(event.data, out),
-            "error" => return Err(error::from_event(event.data)),
+            "error" => return Err(failed(event.data)),
             _ => {}
         }
         Ok(())
@@ -100,7 +107,7 @@ impl MessagesDecoder {
     /// not whole then.
     fn unreadable(&mut self, event: &SseEvent<'_>) -> Result<(), ProviderError> {
         if !event::may_be_ignored(event) {
-            return Err(error::unreadable("an event"));
+            return Err(unreadable("an event"));
         }
         for block in &mut self.open {
             block.missed_something();
@@ -149,7 +156,7 @@ impl MessagesDecoder {
         self.blocks += 1;
         let block = block
             .and_then(|raw| OpenBlock::read(index, id, raw))
-            .ok_or_else(|| error::unreadable("a content block"))?;
+            .ok_or_else(|| unreadable("a content block"))?;
         block.start(out);
         self.open.push(block);
         Ok(())
@@ -215,7 +222,7 @@ impl MessagesDecoder {
                 None => _ = block.end(out),
             }
         }
-        let stop_reason = self.stop_reason.take().ok_or_else(error::unexplained_end)?;
+        let stop_reason = self.stop_reason.take().ok_or_else(error_report::cut_off)?;
         self.state = State::Complete;
         out.push(StreamEvent::MessageEnd { id, stop_reason });
         Ok(())
@@ -227,8 +234,8 @@ impl MessagesDecoder {
         data: &str,
         out: &mut Vec<StreamEvent>,
     ) -> Result<(), ProviderError> {
-        let unreadable = |_| error::unreadable("an answer");
-        let message: WholeMessage<'_> = serde_json::from_str(data).map_err(unreadable)?;
+        let not_read = |_| unreadable("an answer");
+        let message: WholeMessage<'_> = serde_json::from_str(data).map_err(not_read)?;
         self.message_start(serde_json::from_str(data).ok(), out);
         for (index, block) in (0..).zip(message.content) {
             self.block_start(index, Some(block), out)?;

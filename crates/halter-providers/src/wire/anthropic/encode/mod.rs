@@ -229,13 +229,10 @@ impl MessagesEncoder {
         body.member("stream", &true);
         let mut config = OutputConfig {
             effort: None,
-            format: match asked {
-                Asked::Natively(schema) => Some(OutputFormat {
-                    r#type: "json_schema",
-                    schema,
-                }),
-                _ => None,
-            },
+            format: asked.schema.as_ref().map(|schema| OutputFormat {
+                r#type: "json_schema",
+                schema,
+            }),
         };
         if self.may_reason() {
             config.effort = self.reasoning.effort;
@@ -280,7 +277,7 @@ impl ConversationEncoder for MessagesEncoder {
             closed(schema).filter(|_| self.traits.takes_output_schema)
         });
         self.write_settings(settings, &asked, &mut body)?;
-        self.prefix.write(&mut body, asked.tool());
+        self.prefix.write(&mut body, asked.tool.as_ref());
         let mut json = body.finish();
         // The messages are copied to their place, not through another buffer.
         json.pop();

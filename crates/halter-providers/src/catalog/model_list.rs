@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// What a service says of one of its models.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelAnswer {
+pub struct ListedModel {
     /// The service's name of the model.
     pub model: String,
     /// What it says of it.
@@ -43,7 +43,7 @@ const OUTPUT: [&str; 4] = [
 /// let models = read_models(br#"{"data":[{"id":"m","max_model_len":32768}]}"#);
 /// assert_eq!(models[0].claims.context_window, Some(32_768));
 /// ```
-pub fn read_models(body: &[u8]) -> Vec<ModelAnswer> {
+pub fn read_models(body: &[u8]) -> Vec<ListedModel> {
     let Ok(list) = serde_json::from_slice::<Value>(body) else {
         return Vec::new();
     };
@@ -53,11 +53,11 @@ pub fn read_models(body: &[u8]) -> Vec<ModelAnswer> {
     models.into_iter().flatten().filter_map(answer).collect()
 }
 
-fn answer(model: &Value) -> Option<ModelAnswer> {
+fn answer(model: &Value) -> Option<ListedModel> {
     let name = ["id", "name", "model"]
         .iter()
         .find_map(|member| model.get(*member)?.as_str())?;
-    Some(ModelAnswer {
+    Some(ListedModel {
         model: name.strip_prefix("models/").unwrap_or(name).to_owned(),
         claims: Claims {
             context_window: number(model, &WINDOW),
@@ -123,7 +123,7 @@ fn prices(pricing: &Value) -> Option<Prices> {
 mod tests {
     use super::*;
 
-    fn only(body: &str) -> ModelAnswer {
+    fn only(body: &str) -> ListedModel {
         let mut models = read_models(body.as_bytes());
         assert_eq!(models.len(), 1, "{body}");
         models.remove(0)

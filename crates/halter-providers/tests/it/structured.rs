@@ -1,14 +1,14 @@
 //! What each wire sends for a structured answer.
 
-use super::super::anthropic::Anthropic;
-use super::super::chat::{Chat, Dialect};
-use super::super::gemini::GeminiWire;
-use super::super::responses::ResponsesWire;
-use super::super::{ImageInput, OutputWay, RequestSettings, WantedOutput, Wire};
 use halter_protocol::{
     AssembledPrompt, Message, ProviderKind, ReasoningEffort, ResolvedModel, ResponseSchema,
     ToolCapabilities, ToolConcurrency, ToolSpec, UserMessage,
 };
+use halter_providers::wire::anthropic::Anthropic;
+use halter_providers::wire::chat::{Chat, Dialect};
+use halter_providers::wire::gemini::GeminiWire;
+use halter_providers::wire::responses::ResponsesWire;
+use halter_providers::wire::{ImageInput, OutputWay, RequestSettings, WantedOutput, Wire};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::sync::Arc;

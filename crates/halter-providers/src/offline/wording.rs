@@ -107,11 +107,7 @@ fn listing(pattern: &str, exchange: &Exchange<'_>) -> Option<String> {
     if found.files.is_empty() {
         return Some(format!("No file matches {}.", code(pattern)));
     }
-    let paths: Vec<String> = found
-        .files
-        .iter()
-        .map(|file| format!("- {}", file.shown))
-        .collect();
+    let paths: Vec<String> = found.files.iter().map(|file| format!("- {file}")).collect();
     Some(format!(
         "{} match {}:\n\n{}",
         plural(found.total, "file"),
