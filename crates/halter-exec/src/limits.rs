@@ -56,10 +56,6 @@ pub const TERMINAL_DRAIN_WAIT: Duration = Duration::from_millis(250);
 /// stuck in the kernel.
 pub const KILL_WAIT: Duration = Duration::from_secs(10);
 
-/// Time a dropped handle may block its thread to collect what it killed;
-/// whatever takes longer is collected by a thread of its own.
-pub const DROP_WAIT: Duration = Duration::from_millis(250);
-
 /// Time a persistent shell gets to start and to restore its state.
 pub const SHELL_START_DEADLINE: Duration = Duration::from_secs(10);
 

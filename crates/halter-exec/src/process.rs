@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::exit::{Exit, ExitStatus, ResourceUsage};
-use crate::limits::{DEFAULT_GRACE, DROP_WAIT, KILL_WAIT, MAX_STDIN_BYTES, RELEASE_WAIT};
+use crate::limits::{DEFAULT_GRACE, KILL_WAIT, MAX_STDIN_BYTES, RELEASE_WAIT};
 use crate::output::OutputLimits;
 use crate::sandbox::{LimitReport, Sandbox, SandboxSpec};
 use crate::spawn::{self, SpawnRequest};
@@ -177,7 +177,11 @@ impl CommandSpec {
     }
 }
 
-/// A process and its tree. Dropping it kills the tree.
+/// How long a killed process is waited for before it is killed again.
+const COLLECT_PAUSE: Duration = Duration::from_millis(5);
+
+/// A process and its tree. Dropping it kills the tree; a thread of its own
+/// collects what was killed.
 #[derive(Debug)]
 pub struct Process {
     pid: i32,
@@ -240,7 +244,7 @@ impl Process {
             }),
             Err(error) => {
                 let (pidfd, source) = error.into_parts();
-                Remains { pidfd, tree }.bury();
+                AbandonedTree { pidfd, tree }.kill();
                 Err(ExecError::io("watching the process", source))
             }
         }
@@ -391,28 +395,36 @@ impl Drop for Process {
         let Some(tree) = self.tree.take() else { return };
         // A second handle for the one that is about to leave the runtime.
         if let Ok(pidfd) = self.pidfd.get_ref().try_clone() {
-            Remains { pidfd, tree }.bury();
+            AbandonedTree { pidfd, tree }.kill();
         }
     }
 }
 
 /// A tree nobody waits for any more.
-struct Remains {
+struct AbandonedTree {
     pidfd: PidFd,
     tree: ProcessTree,
 }
 
-impl Remains {
-    /// Kills, and collects: here if it is quick, as it almost always is,
-    /// else on a thread of its own.
-    fn bury(mut self) {
-        if self.buried_within(DROP_WAIT) {
+impl AbandonedTree {
+    /// Kills it, and has a thread of its own collect it: whoever drops a
+    /// process may be the only thread of a runtime, which must not wait.
+    fn kill(mut self) {
+        if self.try_collect() {
             return;
         }
         let thread = std::thread::Builder::new().name("halter-exec-reaper".to_owned());
         let spawned = thread.spawn(move || {
-            if !self.buried_within(KILL_WAIT) {
-                tracing::warn!(pid = self.tree.leader().pid, "process tree does not die");
+            let until = Instant::now() + KILL_WAIT;
+            while !self.try_collect() {
+                if Instant::now() >= until {
+                    let pid = self.tree.leader().pid;
+                    tracing::warn!(pid, "process tree does not die");
+                    return;
+                }
+                if self.pidfd.has_ended(COLLECT_PAUSE) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
             }
         });
         if let Err(error) = spawned {
@@ -420,22 +432,16 @@ impl Remains {
         }
     }
 
-    fn buried_within(&mut self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
+    /// Kills what is left; `true` if nothing was, and all is collected.
+    fn try_collect(&mut self) -> bool {
         let nobody = Spared::nobody();
-        loop {
-            self.tree.kill(&nobody);
-            let ended = self.pidfd.has_ended(Duration::from_millis(5));
-            if ended && self.tree.is_gone(&nobody) && self.tree.release() {
-                let _ = self.pidfd.reap();
-                return true;
-            }
-            if Instant::now() >= until {
-                return false;
-            }
-            if ended {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+        self.tree.kill(&nobody);
+        let gone = self.pidfd.has_ended(Duration::ZERO)
+            && self.tree.is_gone(&nobody)
+            && self.tree.release();
+        if gone {
+            let _ = self.pidfd.reap();
         }
+        gone
     }
 }

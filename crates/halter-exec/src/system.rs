@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use crate::sys::{self, Moved, Signal};
@@ -14,12 +14,13 @@ pub fn raise_descriptor_limit() {
     sys::raise_descriptor_limit();
 }
 
-/// Makes a named pipe that only this user can open.
+/// Makes a named pipe that only this user can open in a directory, given as a
+/// handle and, for systems that make pipes by path only, by its path.
 ///
 /// # Errors
 /// If something has that name, or the directory cannot be written to.
-pub fn make_fifo(path: &Path) -> io::Result<()> {
-    sys::make_fifo(path)
+pub fn make_fifo(directory: BorrowedFd<'_>, path: &Path, name: &str) -> io::Result<()> {
+    sys::make_fifo_in(directory, path, name)
 }
 
 /// The number of the user at the other end of a Unix socket.

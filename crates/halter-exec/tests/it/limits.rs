@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use halter_exec::limits::{
-    DEFAULT_GRACE, DEFAULT_OUTPUT_MEMORY_BYTES, DEFAULT_SPOOL_QUOTA_BYTES, DROP_WAIT,
-    INTERRUPT_GRACE, KILL_WAIT, MAX_COMMAND_LINE_BYTES, SHELL_CLOSE_GRACE, SHELL_START_DEADLINE,
+    DEFAULT_GRACE, DEFAULT_OUTPUT_MEMORY_BYTES, DEFAULT_SPOOL_QUOTA_BYTES, INTERRUPT_GRACE,
+    KILL_WAIT, MAX_COMMAND_LINE_BYTES, SHELL_CLOSE_GRACE, SHELL_START_DEADLINE,
 };
 use halter_exec::{
     CommandOutcome, CommandSpec, OutputChunk, OutputLimits, PersistentShell, PidFd, Process,
@@ -104,7 +104,7 @@ impl Drop for Freezer {
 }
 
 #[tokio::test]
-async fn a_dropped_handle_holds_up_its_thread_for_a_moment_only() {
+async fn a_dropped_handle_does_not_hold_up_its_thread() {
     let (process, mut streams) = Process::spawn(&sh("echo ready; exec sleep 300")).unwrap();
     streams.stdout.read().await.unwrap().unwrap();
     let pid = process.pid();
@@ -114,8 +114,7 @@ async fn a_dropped_handle_holds_up_its_thread_for_a_moment_only() {
     let begun = Instant::now();
     drop(process);
     let elapsed = begun.elapsed();
-    assert!(elapsed >= DROP_WAIT, "{elapsed:?}");
-    assert!(elapsed < DROP_WAIT + Duration::from_secs(5), "{elapsed:?}");
+    assert!(elapsed < Duration::from_millis(200), "{elapsed:?}");
     assert!(alive(pid));
     drop(freezer);
     // Collected in the end, by a thread of its own.

@@ -333,3 +333,35 @@ async fn what_is_no_shell_is_named() {
     assert_eq!(error.code(), "program_not_found");
     assert!(error.to_string().contains("no-such-shell"), "{error}");
 }
+
+/// The shell of a standalone BusyBox, where there is one.
+#[tokio::test]
+async fn the_applets_of_a_busybox_read_none_of_our_lines() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = halter_exec::Environment::new().with("PATH", path);
+    let Ok(busybox) = halter_exec::find_program("busybox".as_ref(), &found, "/".as_ref()) else {
+        return println!("skipped: needs busybox");
+    };
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["ash", "sh"] {
+        let program = directory.path().join(name);
+        std::os::unix::fs::symlink(&busybox, &program).unwrap();
+        let mut config = ShellConfig::new(environment(), "/");
+        config.program = Some(program);
+        let mut shell = PersistentShell::new(config);
+        for _ in 0..2 {
+            let first = output(&mut shell, "printf 'b\\na\\n' | head -1").await;
+            assert_eq!(first, "b\n", "{name}");
+        }
+        output(&mut shell, "x=1; f() { echo f $x; }; cd /usr").await;
+        let stopped = cancel_when_begun(&mut shell, "echo begun; while :; do sleep 9; done").await;
+        assert_eq!(stopped.stdout.to_text(), "begun\n");
+        assert_eq!(output(&mut shell, "f; pwd").await, "f 1\n/usr\n");
+        shell.close().await;
+        std::fs::remove_file(directory.path().join(name)).unwrap();
+        if !std::path::Path::new("/bin/busybox").exists() {
+            // A shell called `sh` is taken for one only where it is installed.
+            break;
+        }
+    }
+}

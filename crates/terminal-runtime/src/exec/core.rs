@@ -1,6 +1,6 @@
 //! All sessions and commands of one runtime.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use halter_exec::{IsolationLevel, PidFd};
+use tokio::sync::Notify;
 
 use super::error::CoreError;
 use super::handle::Exec;
@@ -33,13 +34,19 @@ pub struct Core {
 
 pub(super) struct CoreInner {
     pub settings: Arc<CoreSettings>,
-    pub link: HolderLink,
+    /// The holder of new sessions; each session has its own.
+    pub link: Mutex<HolderLink>,
+    pub starting_holder: tokio::sync::Mutex<()>,
+    /// Sessions that have ended with their holder, for the service.
+    pub lost_sessions: Mutex<VecDeque<SessionId>>,
+    pub session_lost: Notify,
     pub spool_dir: PathBuf,
     pub prefix: String,
     pub sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     pub execs: Mutex<Table>,
     total: AtomicU64,
-    holder: Mutex<Option<PidFd>>,
+    /// The process of the holder, if it was started here.
+    pub holder: Mutex<Option<PidFd>>,
     /// Whether the holder may go.
     pub ending: AtomicBool,
     isolation: tokio::sync::OnceCell<Vec<IsolationLevel>>,
@@ -84,7 +91,10 @@ impl Core {
             inner: Arc::new(CoreInner {
                 prefix: group_prefix(&settings.state_dir),
                 settings: Arc::new(settings),
-                link,
+                link: Mutex::new(link.clone()),
+                starting_holder: tokio::sync::Mutex::default(),
+                lost_sessions: Mutex::default(),
+                session_lost: Notify::new(),
                 spool_dir,
                 sessions: Mutex::default(),
                 execs: Mutex::default(),
@@ -96,14 +106,7 @@ impl Core {
         };
         let adopted = core.adopt(slots).await;
         core.tidy();
-        let watched = Arc::downgrade(&core.inner);
-        let link = core.inner.link.clone();
-        tokio::spawn(async move {
-            link.lost().await;
-            if let Some(core) = watched.upgrade() {
-                core.holder_is_gone().await;
-            }
-        });
+        core.watch(link);
         Ok((core, adopted))
     }
 
@@ -141,12 +144,12 @@ impl Core {
     ///
     /// # Errors
     /// If something that was asked for is not available.
-    #[allow(clippy::unused_async)]
     pub async fn open(&self, id: &SessionId, spec: SessionSpec) -> Result<(), CoreError> {
-        let link = &self.inner.link;
+        let link = self.live_link().await?;
         let keys = (link.new_key(), link.new_key());
-        let session = Session::new(&self.names(), *id, keys, spec, self.trees(*id, None));
-        link.send(&[session.store_request()]);
+        let trees = self.trees(*id, None);
+        let session = Session::new(&self.names(), link, *id, keys, spec, trees);
+        session.link.send(&[session.store_request()]);
         lock(&self.inner.sessions).insert(*id, Arc::new(session));
         Ok(())
     }
@@ -190,7 +193,7 @@ impl Core {
             exec.remove();
         }
         forget.extend([session.key, session.count_key].map(|key| Request::Remove { key }));
-        self.inner.link.send(&forget);
+        session.link.send(&forget);
         Ok(())
     }
 
@@ -202,7 +205,7 @@ impl Core {
     pub async fn exec(&self, id: &SessionId, order: ExecOrder) -> Result<Exec, CoreError> {
         let session = lock(&self.inner.sessions).get(id).cloned();
         let session = session.ok_or(CoreError::SessionUnknown { id: *id })?;
-        if self.inner.link.is_lost() {
+        if session.link.is_lost() {
             return Err(super::drive::holder_lost());
         }
         let name = order.id.clone();
@@ -262,10 +265,10 @@ impl Core {
         let ids: Vec<SessionId> = lock(&self.inner.sessions).keys().copied().collect();
         futures::future::join_all(ids.iter().map(|id| self.close(id))).await;
         self.inner.ending.store(true, Ordering::Release);
-        self.inner.link.send(&[Request::End]);
+        let link = self.inner.link();
+        link.send(&[Request::End]);
         let until = tokio::time::Instant::now() + HOLDER_END_WAIT;
-        let gone = self.inner.link.lost();
-        if tokio::time::timeout_at(until, gone).await.is_err() {
+        if tokio::time::timeout_at(until, link.lost()).await.is_err() {
             tracing::warn!("the holder does not end");
         }
         let holder = lock(&self.inner.holder).take();
@@ -285,7 +288,7 @@ impl Core {
     /// runtime with the same state directory finds it.
     pub fn abandon(self) {
         self.inner.ending.store(true, Ordering::Release);
-        self.inner.link.leave();
+        self.inner.link().leave();
     }
 }
 
@@ -302,18 +305,6 @@ impl Drop for Reserved<'_> {
 }
 
 impl CoreInner {
-    /// Nobody collects processes or keeps their pipes any more: none may stay.
-    async fn holder_is_gone(&self) {
-        if self.ending.load(Ordering::Acquire) {
-            return;
-        }
-        tracing::error!("the holder has ended, and all commands with it; restart the runtime");
-        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
-        for session in sessions {
-            session.trees.end().await;
-        }
-    }
-
     /// Makes a command known by its name.
     pub(super) fn introduce(&self, exec: &Exec) {
         let mut table = lock(&self.execs);

@@ -134,8 +134,7 @@ impl Exec {
         if known != 0 {
             return Some(known);
         }
-        let core = self.inner.core.upgrade()?;
-        let pid = core.link.pid_of(self.inner.key).await?;
+        let pid = self.link().pid_of(self.inner.key).await?;
         self.inner.pid.store(pid, Ordering::Relaxed);
         Some(pid)
     }
@@ -162,13 +161,11 @@ impl Exec {
     /// Has the holder signal its process: only the holder knows whether that
     /// has been collected and its number may be another's.
     pub(super) fn signal_by_holder(&self, signal: Signal, target: SignalTarget) {
-        if let Some(core) = self.inner.core.upgrade() {
-            core.link.send(&[Request::Signal {
-                key: self.inner.key,
-                signal: signal.number(),
-                target,
-            }]);
-        }
+        self.link().send(&[Request::Signal {
+            key: self.inner.key,
+            signal: signal.number(),
+            target,
+        }]);
     }
 
     fn end_of_process(&self, ended: Option<ProcessEnd>) -> Result<ExecEnd, CoreError> {
@@ -229,9 +226,7 @@ impl Exec {
         match stop {
             None => self.finish(result, Told::Soon(updates)),
             Some(_) => {
-                if let Some(core) = self.inner.core.upgrade() {
-                    core.link.send(&updates);
-                }
+                self.link().send(&updates);
                 self.finish(result, Told::Now);
             }
         }
@@ -256,6 +251,7 @@ impl Exec {
                 cwd: Some(end.cwd),
                 limit: None,
             }),
+            Err(_) if self.link().is_lost() => Err(holder_lost()),
             // The session was closed under it.
             Err(_) if cancelled => Ok(ExecEnd {
                 exit_code: None,
@@ -277,15 +273,13 @@ impl Exec {
             lock(&self.inner.record).end = Some(end.clone());
         }
         let key = self.inner.key;
-        if let Some(core) = self.inner.core.upgrade() {
-            let settle = Request::Settle { key };
-            match told {
-                Told::ByHolder => core.link.send_later(settle),
-                Told::Now => core.link.send(&[self.store_request(), settle]),
-                Told::Soon(updates) => {
-                    for request in [self.store_request(), settle].into_iter().chain(updates) {
-                        core.link.send_later(request);
-                    }
+        let settle = Request::Settle { key };
+        match told {
+            Told::ByHolder => self.link().send_later(settle),
+            Told::Now => self.link().send(&[self.store_request(), settle]),
+            Told::Soon(updates) => {
+                for request in [self.store_request(), settle].into_iter().chain(updates) {
+                    self.link().send_later(request);
                 }
             }
         }

@@ -15,7 +15,7 @@ use super::lock;
 use super::order::{Chunk, ExecEnd, ExecId, ExecInfo, ExecState, Scope, Stream, TerminalSize};
 use super::record::{ExecRecord, Record, StopReason};
 use super::session::Session;
-use crate::holder::{Key, Request};
+use crate::holder::{HolderLink, Key, Request};
 
 /// One command. Cheap to clone; the command does not notice a handle going.
 #[derive(Clone)]
@@ -126,6 +126,11 @@ impl Exec {
         self.inner.end.wait().await.clone()
     }
 
+    /// The holder that keeps it.
+    pub(super) fn link(&self) -> &HolderLink {
+        &self.inner.session.link
+    }
+
     fn spool(&self, stream: Stream) -> Option<&Spool> {
         match stream {
             Stream::Stdout => Some(&self.inner.stdout),
@@ -177,9 +182,7 @@ impl Exec {
         lock(&self.inner.input).take();
         drop(input);
         let key = self.inner.key;
-        if let Some(core) = self.inner.core.upgrade() {
-            core.link.send(&[Request::CloseInput { key }]);
-        }
+        self.link().send(&[Request::CloseInput { key }]);
         if let Some(shared) = &self.inner.session.shared {
             // Nobody can open a named pipe to read that nobody writes to.
             while !self.inner.has_ended() && shared.touch_input(key) {
@@ -252,9 +255,6 @@ impl Exec {
     /// Has the holder drop its part, unless somebody may still write to the
     /// streams: whoever does must not meet a closed pipe.
     pub(super) fn let_go(&self) {
-        let Some(core) = self.inner.core.upgrade() else {
-            return;
-        };
         if self.inner.flowing.load(Ordering::Acquire) {
             lock(&self.inner.record).forgotten = true;
             self.store_record();
@@ -265,13 +265,11 @@ impl Exec {
             }
         }
         let key = self.inner.key;
-        core.link.send_later(Request::Remove { key });
+        self.link().send_later(Request::Remove { key });
     }
 
     pub(super) fn store_record(&self) {
-        if let Some(core) = self.inner.core.upgrade() {
-            core.link.send(&[self.store_request()]);
-        }
+        self.link().send(&[self.store_request()]);
     }
 
     /// Its newest record.

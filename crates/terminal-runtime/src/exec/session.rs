@@ -1,5 +1,6 @@
 //! A session as the core knows it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::docker::{Container, SHARED_INSIDE};
 use super::error::CoreError;
-use super::handover::SharedDirectory;
 use super::order::{CoreSettings, SessionSpec};
 use super::record::{CountRecord, Record, SessionRecord, TreeId};
+use super::shared::SharedDirectory;
 use super::shell::HolderHost;
 use super::tree::Tree;
 use super::trees::SessionTrees;
-use crate::holder::{Key, Request};
+use crate::holder::{HolderLink, Key, Request};
 use crate::session::SessionId;
 use crate::sys;
 
@@ -24,6 +25,8 @@ pub(super) type SessionShell = Option<ShellDriver<HolderHost>>;
 /// A session. It has no process until its first command.
 pub(super) struct Session {
     pub id: SessionId,
+    /// The holder of its processes. It ends with this holder.
+    pub link: HolderLink,
     /// The slot of its record.
     pub key: Key,
     /// The slot of its counter.
@@ -49,6 +52,7 @@ pub(super) struct RuntimeNames<'a> {
 impl Session {
     pub(super) fn new(
         names: &RuntimeNames<'_>,
+        link: HolderLink,
         id: SessionId,
         keys: (Key, Key),
         spec: SessionSpec,
@@ -57,13 +61,14 @@ impl Session {
         let name = format!("{}{id}", names.prefix);
         let shared = shared_directory(names.settings, &name, &spec);
         let container = spec.container_image.clone().map(|image| {
-            let ours = shared.as_ref().map(|shared| shared.ours.clone());
+            let ours = shared.as_ref().map(SharedDirectory::ours);
             Container::new(name, image, ours.unwrap_or_default(), &spec)
         });
         Self {
             container,
             shared,
             id,
+            link,
             key: keys.0,
             count_key: keys.1,
             spec,
@@ -106,7 +111,7 @@ impl Session {
         if let Some(container) = &self.container {
             if let Some(shared) = &self.shared {
                 shared.make().map_err(|error| CoreError::Internal {
-                    message: format!("making `{}` failed: {error}", shared.ours.display()),
+                    message: format!("making `{}` failed: {error}", shared.ours().display()),
                 })?;
             }
             // Rare and large: not a part of every command.
@@ -184,27 +189,23 @@ fn shared_directory(
     name: &str,
     spec: &SessionSpec,
 ) -> Option<SharedDirectory> {
-    let ours = settings.state_dir.join("shared").join(name);
+    let parent = settings.state_dir.join("shared");
+    let name = name.to_owned();
     if spec.container_image.is_some() {
-        return Some(SharedDirectory {
-            ours,
-            theirs: SHARED_INSIDE.into(),
-        });
+        return Some(SharedDirectory::new(parent, name, SHARED_INSIDE.into()));
     }
     let shown = sys::descriptor_path(0, 0).is_some();
     match &spec.chroot {
         Some(root) if shown && root.join("proc/self/fd").exists() => None,
         None if shown => None,
-        None => Some(SharedDirectory {
-            theirs: ours.clone(),
-            ours,
-        }),
+        None => {
+            let theirs = parent.join(&name);
+            Some(SharedDirectory::new(parent, name, theirs))
+        }
         Some(root) => {
             let name = format!(".{name}");
-            Some(SharedDirectory {
-                ours: root.join(&name),
-                theirs: std::path::Path::new("/").join(name),
-            })
+            let theirs = Path::new("/").join(&name);
+            Some(SharedDirectory::new(root.clone(), name, theirs))
         }
     }
 }

@@ -23,7 +23,9 @@ use super::output::{Flow, Flows};
 use super::record::{ExecRecord, Place, Record};
 use super::session::Session;
 use super::shell::HolderHost;
-use crate::holder::{GivenUnit, Key, NewCommand, NewProcess, Request, Role, Source, UnitKind};
+use crate::holder::{
+    GivenUnit, HolderLink, Key, NewCommand, NewProcess, Request, Role, Source, UnitKind,
+};
 
 /// The streams of a command, as the holder keeps them and as we do.
 pub(super) struct Streams {
@@ -60,8 +62,13 @@ pub(super) fn spool_path(spool_dir: &Path, key: Key, stream: &str) -> PathBuf {
 }
 
 impl CoreInner {
-    async fn output(&self, key: Key, stream: &str) -> io::Result<(GivenUnit, OwnedFd, Spool)> {
-        let mut unit = self.link.unit(UnitKind::Output).await?;
+    async fn output(
+        &self,
+        link: &HolderLink,
+        key: Key,
+        stream: &str,
+    ) -> io::Result<(GivenUnit, OwnedFd, Spool)> {
+        let mut unit = link.unit(UnitKind::Output).await?;
         let pipe = unit.take(0).ok_or_else(missing)?;
         let head = unit.take(2).ok_or_else(missing)?;
         let path = spool_path(&self.spool_dir, key, stream);
@@ -70,10 +77,10 @@ impl CoreInner {
     }
 
     /// Pipes for a command.
-    async fn pipes(&self, key: Key, stdin: &ExecStdin) -> io::Result<Streams> {
-        let holder = self.link.holder();
-        let (out, out_pipe, stdout) = self.output(key, "out").await?;
-        let (err, err_pipe, stderr) = self.output(key, "err").await?;
+    async fn pipes(&self, link: &HolderLink, key: Key, stdin: &ExecStdin) -> io::Result<Streams> {
+        let holder = link.holder();
+        let (out, out_pipe, stdout) = self.output(link, key, "out").await?;
+        let (err, err_pipe, stderr) = self.output(link, key, "err").await?;
         let mut streams = Streams {
             units: vec![out.unit.id, err.unit.id],
             slots: [Source::Null, part(0, 1), part(1, 1)],
@@ -87,47 +94,22 @@ impl CoreInner {
             input: None,
             terminal: None,
         };
-        self.add_input(&mut streams, stdin).await?;
+        add_input(link, &mut streams, stdin).await?;
         Ok(streams)
     }
 
-    /// Gives a command with outputs its input.
-    async fn add_input(&self, streams: &mut Streams, stdin: &ExecStdin) -> io::Result<()> {
-        let holder = self.link.holder();
-        let [source, _, _] = &mut streams.slots;
-        let [path, _, _] = &mut streams.paths;
-        match stdin {
-            ExecStdin::Null => {}
-            ExecStdin::Bytes(bytes) => {
-                let mut file = self.link.unit(UnitKind::File).await?;
-                let content = File::from(file.take(0).ok_or_else(missing)?);
-                content.write_all_at(bytes, 0)?;
-                *source = part(streams.units.len(), 0);
-                *path = file.path(holder, 0);
-                streams.units.push(file.unit.id);
-            }
-            ExecStdin::Open => {
-                let mut log = self.link.unit(UnitKind::File).await?;
-                let mut pipe = self.link.unit(UnitKind::Input).await?;
-                let ours = pipe.take(0).ok_or_else(missing)?;
-                let file = log.take(0).ok_or_else(missing)?;
-                let target = InputTarget::Pipe(ours);
-                streams.input = Some(InputSpool::new(file.into(), target)?);
-                *source = part(streams.units.len() + 1, 1);
-                *path = pipe.path(holder, 1);
-                streams.units.extend([log.unit.id, pipe.unit.id]);
-            }
-        }
-        Ok(())
-    }
-
     /// A terminal for a command.
-    async fn terminal(&self, key: Key, size: TerminalSize) -> io::Result<Streams> {
-        let (out, pipe, stdout) = self.output(key, "out").await?;
-        let mut log = self.link.unit(UnitKind::File).await?;
+    async fn terminal(
+        &self,
+        link: &HolderLink,
+        key: Key,
+        size: TerminalSize,
+    ) -> io::Result<Streams> {
+        let (out, pipe, stdout) = self.output(link, key, "out").await?;
+        let mut log = link.unit(UnitKind::File).await?;
         let (terminal, slave) = Terminal::open(terminal_size(size))?;
         let parts = [terminal.as_fd(), slave.as_fd()];
-        let given = self.link.give(UnitKind::Terminal, &parts);
+        let given = link.give(UnitKind::Terminal, &parts);
         let memory = log.take(0).ok_or_else(missing)?;
         let target = InputTarget::Terminal(terminal.try_clone()?);
         let slave = part(2, 1);
@@ -146,13 +128,49 @@ impl CoreInner {
         })
     }
 
-    async fn streams(&self, key: Key, order: &ExecOrder) -> Result<Streams, CoreError> {
+    async fn streams(
+        &self,
+        session: &Session,
+        key: Key,
+        order: &ExecOrder,
+    ) -> Result<Streams, CoreError> {
+        let link = &session.link;
         let made = match order.pty {
-            Some(size) => self.terminal(key, size).await,
-            None => self.pipes(key, &order.stdin).await,
+            Some(size) => self.terminal(link, key, size).await,
+            None => self.pipes(link, key, &order.stdin).await,
         };
         made.map_err(internal("making the command's streams"))
     }
+}
+
+/// Gives a command with outputs its input.
+async fn add_input(link: &HolderLink, streams: &mut Streams, stdin: &ExecStdin) -> io::Result<()> {
+    let holder = link.holder();
+    let [source, _, _] = &mut streams.slots;
+    let [path, _, _] = &mut streams.paths;
+    match stdin {
+        ExecStdin::Null => {}
+        ExecStdin::Bytes(bytes) => {
+            let mut file = link.unit(UnitKind::File).await?;
+            let content = File::from(file.take(0).ok_or_else(missing)?);
+            content.write_all_at(bytes, 0)?;
+            *source = part(streams.units.len(), 0);
+            *path = file.path(holder, 0);
+            streams.units.push(file.unit.id);
+        }
+        ExecStdin::Open => {
+            let mut log = link.unit(UnitKind::File).await?;
+            let mut pipe = link.unit(UnitKind::Input).await?;
+            let ours = pipe.take(0).ok_or_else(missing)?;
+            let file = log.take(0).ok_or_else(missing)?;
+            let target = InputTarget::Pipe(ours);
+            streams.input = Some(InputSpool::new(file.into(), target)?);
+            *source = part(streams.units.len() + 1, 1);
+            *path = pipe.path(holder, 1);
+            streams.units.extend([log.unit.id, pipe.unit.id]);
+        }
+    }
+    Ok(())
 }
 
 impl Core {
@@ -163,14 +181,14 @@ impl Core {
         order: ExecOrder,
     ) -> Result<Exec, CoreError> {
         let core = &self.inner;
-        let key = core.link.new_key();
+        let key = session.link.new_key();
         let mut plan = core.plan(session, &order)?;
-        let streams = core.streams(key, &order).await?;
+        let streams = core.streams(session, key, &order).await?;
         let placed = session.place(&core.settings, &mut plan, order.pty.is_some());
-        let tree = placed.inspect_err(|_| core.drop_units(&streams.units))?;
+        let tree = placed.inspect_err(|_| drop_units(session, &streams.units))?;
         let record = new_record(session, &order, Place::Process(tree.clone()));
-        let end = core.link.exit_of(key);
-        core.link.send(&[
+        let end = session.link.exit_of(key);
+        session.link.send(&[
             session.count_request(),
             Request::Spawn(Box::new(NewProcess {
                 key,
@@ -200,16 +218,16 @@ impl Core {
             return Err(CoreError::SessionUnknown { id: session.id });
         }
         let driver = shell.get_or_insert_with(|| {
-            let key = core.link.new_key();
+            let key = session.link.new_key();
             let host = core.shell_host(session, key);
             ShellDriver::new(host, session.shell_config(&core.settings))
         });
-        let key = core.link.new_key();
+        let key = session.link.new_key();
         let streams = match &session.shared {
-            None => core.streams(key, &order).await?,
+            None => core.streams(session, key, &order).await?,
             Some(shared) => shared
                 .make()
-                .and_then(|()| core.named_streams(key, &order.stdin, shared))
+                .and_then(|_| core.named_streams(session, key, &order.stdin, shared))
                 .map_err(internal("making the command's streams"))?,
         };
         let updates = Arc::clone(driver.host().updates());
@@ -232,8 +250,8 @@ impl Core {
         };
         if let Err(error) = driver.start(&command, &paths).await {
             updates.retract();
-            core.link.send(&[Request::Remove { key }]);
-            core.drop_units(&streams.units);
+            session.link.send(&[Request::Remove { key }]);
+            drop_units(session, &streams.units);
             return Err(error.into());
         }
         let (exec, flows) = self.new_exec(session, key, record, streams);
@@ -277,17 +295,17 @@ impl Core {
 }
 
 impl CoreInner {
-    /// Has the holder drop the units of a command that is not started.
-    fn drop_units(&self, units: &[u64]) {
-        let units = units.to_vec();
-        self.link.send_later(Request::DropUnits { units });
-    }
-
     /// Where the shell of a session runs.
     pub(super) fn shell_host(&self, session: &Arc<Session>, key: Key) -> HolderHost {
         let settings = Arc::clone(&self.settings);
-        HolderHost::new(self.link.clone(), settings, Arc::clone(session), key)
+        HolderHost::new(settings, Arc::clone(session), key)
     }
+}
+
+/// Has the holder drop the units of a command that is not started.
+fn drop_units(session: &Session, units: &[u64]) {
+    let units = units.to_vec();
+    session.link.send_later(Request::DropUnits { units });
 }
 
 fn new_record(session: &Session, order: &ExecOrder, place: Place) -> ExecRecord {

@@ -164,8 +164,8 @@ impl Exec {
         }
         // The shell must have been told of the command before it is told to
         // stop it.
-        if let (Some(core), Some(process)) = (self.inner.core.upgrade(), driver.process()) {
-            core.link.pid_of(process.key()).await;
+        if let Some(process) = driver.process() {
+            self.link().pid_of(process.key()).await;
         }
         let grace = match stop {
             Stop::Cancelled(Some(Signal::KILL)) => Duration::ZERO,

@@ -35,6 +35,11 @@ impl Service {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(period) => self.sweep().await,
+                id = self.inner.core.next_lost_session() => {
+                    if let Ok(session) = self.find_session(&id.to_string()) {
+                        let _ = self.end_session(&session, SessionEvent::DestroyByForce).await;
+                    }
+                }
                 () = self.inner.ended.cancelled() => return,
             }
         }

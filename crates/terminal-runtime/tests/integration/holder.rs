@@ -310,3 +310,53 @@ async fn a_runtime_waits_for_the_end_of_its_holder_so_long() {
     gone(&process).await;
     let _ = process.reap();
 }
+
+/// A holder of the version before, as far as its first answer goes.
+#[tokio::test]
+async fn a_holder_of_another_version_is_recognised_and_left_alone() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, accept, bind, listen, socket};
+    let state = private_directory();
+    let (kind, head): (_, &[u8]) = match cfg!(all(target_os = "linux", not(halter_portable))) {
+        true => (SocketType::SEQPACKET, &[]),
+        false => (SocketType::STREAM, &[3, 0, 0, 0]),
+    };
+    let old = socket(AddressFamily::UNIX, kind, None).unwrap();
+    let path = state.path().join("holder.sock");
+    bind(&old, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&old, 1).unwrap();
+    let answering = std::thread::spawn(move || {
+        let daemon = accept(&old).unwrap();
+        let mut hello = [0; 16];
+        let count = rustix::io::read(&daemon, &mut hello).unwrap();
+        // Inline, "hello", our version: what version 3 reads.
+        assert!(hello[..count].ends_with(&[0, 1, 4]), "{hello:?}");
+        let refusal = [head, &[0, 2, 3]].concat();
+        rustix::io::write(&daemon, &refusal).unwrap();
+    });
+    let error = connect_or_start(state.path(), Path::new(PROGRAM)).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.code(), "holder_version");
+    assert!(error.to_string().contains("another version"), "{error}");
+    assert!(path.exists());
+    answering.join().unwrap();
+}
+
+#[tokio::test]
+async fn an_error_of_a_dial_does_not_take_the_socket_of_a_live_holder() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+    let state = private_directory();
+    let path = state.path().join("holder.sock");
+    // Another kind of socket: the dial fails, and somebody listens.
+    let kind = match cfg!(all(target_os = "linux", not(halter_portable))) {
+        true => SocketType::STREAM,
+        false => SocketType::DGRAM,
+    };
+    let live = socket(AddressFamily::UNIX, kind, None).unwrap();
+    bind(&live, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    if kind == SocketType::STREAM {
+        listen(&live, 1).unwrap();
+    }
+    let error = connect_or_start(state.path(), Path::new(PROGRAM)).await;
+    assert_eq!(error.unwrap_err().code(), "holder_io");
+    assert!(path.exists(), "the socket must stay");
+}

@@ -206,3 +206,127 @@ fn a_session_that_is_found_again_goes_with_all_it_ever_started() {
         assert_eq!(groups_of(&session), Vec::<std::path::PathBuf>::new());
     }
 }
+
+/// A session's command kills the parent of its shell, which is the holder.
+#[test]
+fn a_holder_that_is_killed_takes_its_sessions_and_the_next_one_works() {
+    let runtime = Runtime::start();
+    let mut client = Plain::socket(&runtime.socket());
+    let (session, other) = (client.session(), client.session());
+    let seconds = unique_sleep();
+    let sleeping = format!("sleep {seconds}");
+    client.run(&other, &format!("{sleeping} & true"));
+    assert_eq!(processes_with(&seconds).len(), 1);
+    let kill =
+        json!({"session_id": session, "command": "kill -9 $PPID; sleep 300", "timeout_s": 0});
+    assert_eq!(client.refused("exec.run", kill), "INTERNAL_ERROR");
+    until("the sessions are gone", || {
+        client.ok("session.list", json!({}))["sessions"] == json!([])
+    });
+    until("nothing of them runs", || {
+        processes_with(&seconds).is_empty()
+    });
+    let gone = json!({"session_id": other, "command": "true"});
+    assert_eq!(client.refused("exec.run", gone), "SESSION_NOT_FOUND");
+    let next = client.session();
+    assert_eq!(client.run(&next, "echo anew")["stdout"], "anew\n");
+    assert_eq!(client.run(&next, "echo again")["stdout"], "again\n");
+}
+
+/// What was adopted ends when its time is up, and says so.
+#[test]
+fn an_adopted_command_of_a_shell_that_times_out_is_no_success() {
+    for shell in ["/bin/sh", "/bin/bash"] {
+        let runtime = Runtime::start();
+        let mut client = Plain::socket(&runtime.socket());
+        let create = json!({"shell": shell});
+        let session = client.ok("session.create", create)["session_id"].clone();
+        let params = json!({
+            "session_id": session, "command": "echo begun; sleep 300; echo late",
+            "exec_id": "slow", "timeout_s": 3
+        });
+        client.ok("exec.stream", params);
+        assert_eq!(client.receive().unwrap()["data"], "begun\n");
+        let runtime = crash(runtime);
+        let mut client = Plain::socket(&runtime.socket());
+        let waited = client.ok("exec.wait", json!({"exec_id": "slow", "timeout_s": 60}));
+        let result = &waited["result"];
+        assert_eq!(result["timed_out"], true, "{waited}");
+        assert_ne!(result["exit_code"], 0, "{waited}");
+        assert_eq!(result["stdout"], "begun\n", "{waited}");
+        assert_eq!(
+            client.run(session.as_str().unwrap(), "echo on")["stdout"],
+            "on\n"
+        );
+    }
+}
+
+/// A service manager starts a runtime again in another control group.
+#[test]
+#[cfg_attr(
+    any(not(target_os = "linux"), halter_portable),
+    ignore = "no control groups"
+)]
+fn a_runtime_in_another_control_group_goes_on_with_what_runs() {
+    let Ok(own) = halter_exec::Cgroup::own() else {
+        return println!("skipped: needs control groups");
+    };
+    let name = format!("trl-test-moved-{}", std::process::id());
+    let Ok(elsewhere) = halter_exec::Cgroup::create(&own, &name) else {
+        return println!("skipped: needs control groups");
+    };
+    let mut runtime = Runtime::start();
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    client.run(&session, "cd /usr");
+    let seconds = unique_sleep();
+    let sleeping = format!("sleep {seconds}");
+    for (name, what) in [
+        (
+            "shell",
+            json!({"command": format!("echo begun; {sleeping}")}),
+        ),
+        (
+            "program",
+            json!({"command": format!("echo begun; {sleeping}"), "fresh": true}),
+        ),
+    ] {
+        let session = match name {
+            "shell" => session.clone(),
+            _ => client.session(),
+        };
+        let mut params = json!({"session_id": session, "exec_id": name, "timeout_s": 0});
+        for (key, value) in what.as_object().unwrap() {
+            params[key] = value.clone();
+        }
+        client.ok("exec.stream", params);
+        assert_eq!(client.receive().unwrap()["data"], "begun\n");
+    }
+    runtime.signal(Signal::KILL);
+    runtime.wait();
+    let directory = std::mem::replace(&mut runtime.directory, tempfile::tempdir().unwrap());
+    let enter = format!("echo $$ > {}/cgroup.procs", elsewhere.path().display());
+    let plan = Plan {
+        before: Some(&enter),
+        ..Plan::default()
+    };
+    let mut runtime = Runtime::within(directory, &plan);
+    let mut client = Plain::socket(&runtime.socket());
+    assert!(!processes_with(&seconds).is_empty());
+    for name in ["shell", "program"] {
+        let cancelled = client.ok("exec.cancel", json!({"exec_id": name, "signal": "SIGTERM"}));
+        assert_eq!(cancelled["cancelled"], true);
+    }
+    until("they are gone", || processes_with(&seconds).is_empty());
+    assert_eq!(client.run(&session, "pwd")["stdout"], "/usr\n");
+    client.run(&session, &format!("{sleeping} & true"));
+    client.ok(
+        "session.destroy",
+        json!({"session_id": session, "force": true}),
+    );
+    assert!(processes_with(&seconds).is_empty());
+    runtime.signal(Signal::TERM);
+    runtime.wait();
+    drop(runtime);
+    until("its groups are gone", || elsewhere.remove().is_ok());
+}

@@ -41,7 +41,7 @@ impl Dialect {
     pub(super) fn invocations(self) -> &'static [Invocation] {
         match self {
             Self::Bash => &[Invocation::Script, Invocation::Stdin],
-            Self::Posix => &[Invocation::Stdin],
+            Self::Posix => &[Invocation::Stdin, Invocation::Script],
         }
     }
 
@@ -53,7 +53,8 @@ impl Dialect {
             }
             (Self::Bash, Invocation::Script) => &["--noprofile", "--norc", "/dev/stdin"],
             (Self::Bash, Invocation::Stdin) => &["--noprofile", "--norc", "-s"],
-            (Self::Posix, _) => &["-i", "-s"],
+            (Self::Posix, Invocation::Stdin) => &["-i", "-s"],
+            (Self::Posix, Invocation::Script) => &["-i", "/dev/stdin"],
         };
         arguments.iter().map(OsString::from).collect()
     }
@@ -189,7 +190,8 @@ pub(super) enum Invocation {
     /// leaves 0 to the commands. Needs `/proc`, and a pipe of its own user.
     Script,
     /// On its standard input. Bash then crashes in commands that duplicate
-    /// or close descriptor 0 (seen in 5.2).
+    /// or close descriptor 0 (seen in 5.2); BusyBox reads it through stdio,
+    /// and what is in that buffer is read by its applets.
     Stdin,
 }
 

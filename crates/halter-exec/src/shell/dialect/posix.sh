@@ -1,3 +1,13 @@
+# An interactive BusyBox reads our lines through stdio. Its applets are forks of
+# the shell that inherit what is in the buffer, and read that first: the first of
+# them would print our next line. Such a shell leaves, and is started another way.
+__halter_reads_ahead() {
+  case $(head -n 1 </dev/null 2>/dev/null) in ?*) exit 97 ;; esac
+}
+case ${0##*/} in
+  ash | hush) __halter_reads_ahead ;;
+  sh) if [ -e /bin/busybox ] || [ -e /usr/bin/busybox ]; then __halter_reads_ahead; fi ;;
+esac
 # Zsh has its own ideas of builtins, traps and prompts, also when it is asked
 # to do as others do.
 case ${ZSH_VERSION-} in

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -68,8 +68,8 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a named pipe that only this user can open.
-pub(crate) fn make_fifo(path: &Path) -> io::Result<()> {
-    use rustix::fs::{CWD, Mode, mkfifoat};
-    Ok(mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR)?)
+/// Makes a named pipe that only this user can open in a directory.
+pub(crate) fn make_fifo_in(directory: BorrowedFd<'_>, _: &Path, name: &str) -> io::Result<()> {
+    use rustix::fs::{Mode, mkfifoat};
+    Ok(mkfifoat(directory, name, Mode::RUSR | Mode::WUSR)?)
 }

@@ -19,7 +19,7 @@ mod terminal;
 pub use cgroup::Cgroup;
 pub(crate) use cgroup::{numbered_name, open_cgroup, open_limit_group};
 pub(crate) use clone::spawn;
-pub(crate) use handover::{Handover, fill_random, make_fifo, pipe, pipe_capacity, widen_pipe};
+pub(crate) use handover::{Handover, fill_random, make_fifo_in, pipe, pipe_capacity, widen_pipe};
 pub(crate) use landlock::{file_ruleset, open_place};
 pub(crate) use levels::{
     chroot_mechanism, file_rules_mechanism, privileges_mechanism, tree_mechanism,

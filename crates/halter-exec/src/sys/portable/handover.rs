@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -98,8 +98,13 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     File::open("/dev/urandom")?.read_exact(bytes)
 }
 
-/// Makes a named pipe that only this user can open.
-pub(crate) fn make_fifo(path: &Path) -> io::Result<()> {
+/// Makes a named pipe that only this user can open in a directory. Not every
+/// system makes one by a handle of its directory.
+pub(crate) fn make_fifo_in(_: BorrowedFd<'_>, path: &Path, name: &str) -> io::Result<()> {
+    make_fifo(&path.join(name))
+}
+
+fn make_fifo(path: &Path) -> io::Result<()> {
     let text = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: takes a NUL-terminated string and a number.
     if unsafe { libc::mkfifo(text.as_ptr(), 0o600) } == 0 {

@@ -24,6 +24,6 @@ pub(crate) use bytes::{
 };
 pub(crate) use fork::spawn;
 pub use handle::PidFd;
-pub(crate) use handover::{Handover, fill_random, make_fifo, pipe, pipe_capacity, widen_pipe};
+pub(crate) use handover::{Handover, fill_random, make_fifo_in, pipe, pipe_capacity, widen_pipe};
 pub(crate) use landing::settle;
 pub(crate) use limit_groups::LimitGroups;

@@ -34,13 +34,13 @@ impl Core {
         let requests = keys.into_iter().map(|key| Request::Remove { key });
         let requests: Vec<Request> = requests.collect();
         if !requests.is_empty() {
-            self.inner.link.send(&requests);
+            self.inner.link().send(&requests);
         }
     }
 
     /// Goes on with one session; `None` if it was closed.
     async fn adopt_session(&self, mut found: FoundSession) -> Option<AdoptedSession> {
-        let link = &self.inner.link;
+        let link = self.inner.link();
         let Some((key, record)) = found.session.take() else {
             // This was on its way out.
             self.forget(found.keys());
@@ -51,7 +51,7 @@ impl Core {
         let keys = (key, count_key);
         let spec = record.spec.clone();
         let names = self.names();
-        let session = Arc::new(Session::new(&names, record.id, keys, spec, trees));
+        let session = Arc::new(Session::new(&names, link, record.id, keys, spec, trees));
         session.commands.store(commands, Ordering::Relaxed);
         if commands > 0
             && let Err(error) = session.ready(&self.inner.settings).await

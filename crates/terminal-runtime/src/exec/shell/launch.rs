@@ -84,14 +84,14 @@ impl HolderHost {
     /// container one that it opens by name.
     async fn records(&self, key: Key) -> io::Result<Channel> {
         if let (Some(_), Some(shared)) = (&self.session.container, &self.session.shared) {
-            let (pipe, write, path) = shared.fifo(&format!("{key}.records"))?;
+            let fifo = shared.fifo(&format!("{key}.records"))?;
             let file = OwnedFd::from(Spool::memory_file()?);
-            let parts = [pipe.as_fd(), write.as_fd(), file.as_fd()];
+            let parts = [fifo.read.as_fd(), fifo.write.as_fd(), file.as_fd()];
             return Ok(Channel {
                 unit: self.link.give(UnitKind::Output, &parts),
-                pipe,
+                pipe: fifo.read,
                 file,
-                named: Some((path, write)),
+                named: Some((fifo.theirs, fifo.write)),
             });
         }
         let mut unit = self.link.unit(UnitKind::Output).await?;

@@ -10,6 +10,7 @@ mod updates;
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,12 +54,8 @@ impl std::fmt::Debug for HolderHost {
 }
 
 impl HolderHost {
-    pub(super) fn new(
-        link: HolderLink,
-        settings: Arc<CoreSettings>,
-        session: Arc<Session>,
-        key: Key,
-    ) -> Self {
+    pub(super) fn new(settings: Arc<CoreSettings>, session: Arc<Session>, key: Key) -> Self {
+        let link = session.link.clone();
         let updates = ShellUpdates::new(link.clone(), Arc::clone(&session), key);
         Self {
             link,
@@ -102,18 +99,19 @@ impl HolderHost {
 
     /// The files of a shell that an earlier daemon left.
     pub(super) fn files_of(&self, units: Vec<GivenUnit>) -> Option<ShellFiles> {
-        if let Some(shared) = &self.session.shared {
-            return shell_files(shared.files().ok()?);
-        }
-        let files = units
+        let units = units
             .into_iter()
             .filter(|unit| unit.unit.kind == UnitKind::File);
-        let files = files.map(|mut unit| {
-            let path = unit.path(self.link.holder(), 0);
-            Some(SharedFile::new(File::from(unit.take(0)?), path))
-        });
-        let files = files.collect::<Option<Vec<_>>>()?;
-        shell_files(files)
+        let mut files = Vec::with_capacity(FILES);
+        let mut paths = Vec::with_capacity(FILES);
+        for mut unit in units {
+            paths.push(unit.path(self.link.holder(), 0));
+            files.push(File::from(unit.take(0)?));
+        }
+        shell_files(match &self.session.shared {
+            Some(shared) => shared.named(files),
+            None => named(files, paths),
+        })
     }
 
     /// A shell process that an earlier daemon left.
@@ -140,6 +138,13 @@ impl HolderHost {
     }
 }
 
+fn named(files: Vec<File>, paths: Vec<PathBuf>) -> Vec<SharedFile> {
+    let named = files.into_iter().zip(paths);
+    named
+        .map(|(file, path)| SharedFile::new(file, path))
+        .collect()
+}
+
 fn shell_files(files: Vec<SharedFile>) -> Option<ShellFiles> {
     let [mailbox, even, odd, exit]: [SharedFile; FILES] = files.try_into().ok()?;
     Some(ShellFiles {
@@ -160,7 +165,13 @@ impl ShellHost for HolderHost {
         let failed = failed("making the shell's files");
         let mut units = Vec::with_capacity(FILES);
         let files = match &self.session.shared {
-            Some(shared) => shared.files().map_err(&failed)?,
+            Some(shared) => {
+                let files = shared.files().map_err(&failed)?;
+                // The next daemon is given them, and opens nothing by name.
+                let give = |file: &File| self.link.give(UnitKind::File, &[file.as_fd()]);
+                units.extend(files.iter().map(give));
+                shared.named(files)
+            }
             None => {
                 let mut files = Vec::with_capacity(FILES);
                 for _ in 0..FILES {
