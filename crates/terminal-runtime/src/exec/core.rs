@@ -10,17 +10,17 @@ use std::time::Duration;
 use halter_exec::{IsolationLevel, PidFd};
 use tokio::sync::Notify;
 
-use super::error::CoreError;
-use super::handle::Exec;
-use super::isolation;
-use super::limit;
-use super::lock;
-use super::order::{
+use crate::exec::command::Exec;
+use crate::exec::command::limit;
+use crate::exec::error::CoreError;
+use crate::exec::lock;
+use crate::exec::session::isolation;
+use crate::exec::session::trees::{InheritedTrees, SessionTrees, group_prefix};
+use crate::exec::session::{RuntimeNames, Session};
+use crate::exec::types::{
     AdoptedSession, CoreSettings, CoreStats, ExecEnd, ExecId, ExecInfo, ExecOrder, ExecWhat,
     Limits, SessionSpec,
 };
-use super::session::{RuntimeNames, Session};
-use super::trees::{InheritedTrees, SessionTrees, group_prefix};
 use crate::holder::{FoundHolder, HolderLink, Request, connect_or_start};
 use crate::limits::HOLDER_END_WAIT;
 use crate::session::SessionId;
@@ -206,7 +206,7 @@ impl Core {
         let session = lock(&self.inner.sessions).get(id).cloned();
         let session = session.ok_or(CoreError::SessionUnknown { id: *id })?;
         if session.link.is_lost() {
-            return Err(super::drive::holder_lost());
+            return Err(crate::exec::command::run::holder_lost());
         }
         let name = order.id.clone();
         let _reserved = self.reserve(&name)?;

@@ -2,7 +2,7 @@
 
 use halter_exec::ExecError;
 
-use super::order::ExecId;
+use crate::exec::types::ExecId;
 use crate::session::SessionId;
 
 /// Which step of starting a command failed.

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::core::{Core, CoreInner};
-use super::error::CoreError;
-use super::handle::Exec;
-use super::lock;
+use crate::exec::command::Exec;
+use crate::exec::core::{Core, CoreInner};
+use crate::exec::error::CoreError;
+use crate::exec::lock;
 use crate::holder::{FoundHolder, HolderLink, connect_or_start};
 use crate::limits::TREE_END_WAIT;
 use crate::session::SessionId;

@@ -2,34 +2,34 @@
 //!
 //! Owns: what runs, its output by offset, its end. Never: knows a wire, a
 //! client or a transport.
+//!
+//! In the order of the data:
+//!
+//! | room | what is there |
+//! |---|---|
+//! | `core` | all sessions and commands of one runtime; the way in |
+//! | `session` | one session: its shell, its control groups or container, its shared directory |
+//! | `command` | one command: its plan, streams, start, run, stop and end |
+//! | `shell` | the session's shell as a process of the holder |
+//! | `record` | what the holder keeps of all these |
+//! | `adopt` | going on with what an earlier daemon left with the holder |
 
 mod adopt;
+mod command;
 mod core;
-mod docker;
-mod drive;
 mod error;
-mod handle;
 mod holders;
-mod isolation;
-mod limit;
-mod order;
-mod output;
-mod plan;
 mod record;
 mod session;
-mod shared;
 mod shell;
-mod start;
-mod stop;
-mod tree;
-mod trees;
+mod types;
 
 use crate::lock::lock;
 
 pub use self::core::Core;
+pub use command::{Exec, SpoolReader};
 pub use error::{CoreError, StartFailure};
-pub use handle::{Exec, SpoolReader};
-pub use order::{
+pub use types::{
     AdoptedSession, Chunk, CoreSettings, CoreStats, DockerSettings, ExecEnd, ExecId, ExecInfo,
     ExecOrder, ExecState, ExecStdin, ExecWhat, Limits, Scope, SessionSpec, Stream, TerminalSize,
     Usage,

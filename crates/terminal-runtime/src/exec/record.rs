@@ -11,7 +11,7 @@ use bytes::Bytes;
 use halter_exec::{ShellState, os_bytes};
 use serde::{Deserialize, Serialize};
 
-use super::order::{ExecEnd, ExecId, ExecWhat, SessionSpec};
+use crate::exec::types::{ExecEnd, ExecId, ExecWhat, SessionSpec};
 use crate::holder::Key;
 use crate::session::SessionId;
 
@@ -170,7 +170,7 @@ mod tests {
     use halter_exec::Environment;
 
     use super::*;
-    use crate::exec::order::{Limits, Usage};
+    use crate::exec::types::{Limits, Usage};
 
     fn exec(what: ExecWhat, place: Place, end: Option<ExecEnd>) -> Record {
         Record::Exec(Box::new(ExecRecord {

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::exec::command::Exec;
 use crate::exec::core::Core;
-use crate::exec::handle::Exec;
 use crate::exec::record::{ExecRecord, Place, TreeId};
 use crate::exec::session::Session;
-use crate::exec::trees::TreeEnd;
+use crate::exec::session::trees::TreeEnd;
 use crate::holder::{ExitWatch, FoundSlot, ProcessEnd, ProcessState};
 
 impl Core {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use halter_exec::ShellState;
 
 use crate::exec::record::{ExecRecord, Place, Record, SessionRecord, ShellProcessRecord, TreeId};
-use crate::exec::trees::InheritedTrees;
+use crate::exec::session::trees::InheritedTrees;
 use crate::holder::{FoundSlot, Key};
 use crate::session::SessionId;
 

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use self::found::FoundSession;
-use super::core::Core;
-use super::lock;
-use super::order::AdoptedSession;
-use super::session::Session;
+use crate::exec::core::Core;
+use crate::exec::lock;
+use crate::exec::session::Session;
+use crate::exec::types::AdoptedSession;
 use crate::holder::{FoundSlot, Key, Request};
 
 impl Core {

@@ -8,8 +8,8 @@ use super::found::FoundShell;
 use crate::exec::core::Core;
 use crate::exec::record::ShellProcessRecord;
 use crate::exec::session::Session;
+use crate::exec::session::trees::TreeEnd;
 use crate::exec::shell::{HolderHost, HolderShell};
-use crate::exec::trees::TreeEnd;
 use crate::holder::{FoundSlot, ProcessState};
 
 impl Core {

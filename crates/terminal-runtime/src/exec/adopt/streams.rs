@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 
 use halter_exec::{InputSpool, InputTarget, Spool, Terminal};
 
+use crate::exec::command::flow::{Flow, Flows};
+use crate::exec::command::start::{Streams, spool_path};
 use crate::exec::core::Core;
-use crate::exec::output::{Flow, Flows};
 use crate::exec::record::ExecRecord;
-use crate::exec::start::{Streams, spool_path};
 use crate::holder::{GivenUnit, Key, Source, UnitKind};
 
 /// The descriptors in the units of a command.

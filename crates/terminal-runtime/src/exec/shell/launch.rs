@@ -10,7 +10,7 @@ use halter_exec::{DescriptorMapping, ExecError, LaunchPlan, ShellLaunch, Spool};
 use super::process::{HolderShell, Parts};
 use super::{HolderHost, failed};
 use crate::exec::record::TreeId;
-use crate::exec::trees::TreeEnd;
+use crate::exec::session::trees::TreeEnd;
 use crate::holder::{ExitWatch, Key, NewProcess, ProcessEnd, Request, Role, Source, UnitKind};
 use crate::limits::CONTAINER_DEADLINE;
 

@@ -23,10 +23,10 @@ use halter_exec::{
 pub(super) use self::process::HolderShell;
 use self::process::Parts;
 pub(super) use self::updates::ShellUpdates;
-use super::order::CoreSettings;
-use super::record::{Record, ShellProcessRecord, TreeId};
-use super::session::Session;
-use super::trees::TreeEnd;
+use crate::exec::record::{Record, ShellProcessRecord, TreeId};
+use crate::exec::session::Session;
+use crate::exec::session::trees::TreeEnd;
+use crate::exec::types::CoreSettings;
 use crate::holder::{ExitWatch, GivenUnit, HolderLink, Key, Request, UnitKind};
 
 /// How many files a shell shares with its driver.

@@ -11,8 +11,8 @@ use super::record_pipe::Records;
 use super::{HolderHost, ShellUpdates};
 use crate::exec::record::TreeId;
 use crate::exec::session::Session;
-use crate::exec::tree::Tree;
-use crate::exec::trees::TreeEnd;
+use crate::exec::session::tree::Tree;
+use crate::exec::session::trees::TreeEnd;
 use crate::holder::{ExitWatch, HolderLink, Key, ProcessEnd, Request, SignalTarget};
 use crate::limits::TREE_END_WAIT;
 

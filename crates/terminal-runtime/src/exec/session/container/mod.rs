@@ -6,8 +6,8 @@
 //! with the holder as the parent of the client. Never: talks to an engine by
 //! other means, or puts a variable's value on a command line.
 
-mod luggage;
 mod tree;
+mod variables;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use halter_exec::{CommandSpec, Environment, LaunchPlan, TREE_MARKER, find_progra
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use luggage::Luggage;
-pub(super) use tree::ContainerTree;
+pub(in crate::exec) use tree::ContainerTree;
+use variables::ClientVariables;
 
-use super::error::{CoreError, StartFailure};
-use super::order::{CoreSettings, ExecOrder, Limits, SessionSpec};
+use crate::exec::error::{CoreError, StartFailure};
+use crate::exec::types::{CoreSettings, ExecOrder, Limits, SessionSpec};
 use crate::limits::{CONTAINER_DEADLINE, CONTAINER_PROBE_DEADLINE};
 use crate::sys;
 
 /// Where the directory shared with a container is inside of it.
-pub(super) const SHARED_INSIDE: &str = "/.trl";
+pub(in crate::exec) const SHARED_INSIDE: &str = "/.trl";
 
 /// The first process of a container: waits for nothing, and collects what
 /// loses its parent.
@@ -34,7 +34,7 @@ const IDLE: &str = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done";
 
 /// The container of one session. It is made with the first command.
 #[derive(Debug)]
-pub(super) struct Container {
+pub(in crate::exec) struct Container {
     name: String,
     image: String,
     shared: PathBuf,
@@ -56,7 +56,12 @@ fn failed(message: String) -> CoreError {
 }
 
 impl Container {
-    pub(super) fn new(name: String, image: String, shared: PathBuf, spec: &SessionSpec) -> Self {
+    pub(in crate::exec) fn new(
+        name: String,
+        image: String,
+        shared: PathBuf,
+        spec: &SessionSpec,
+    ) -> Self {
         Self {
             name,
             image,
@@ -68,7 +73,7 @@ impl Container {
 
     /// Makes sure that the container is up: a new one, or the one that an
     /// earlier daemon made.
-    pub(super) async fn ready(&self, settings: &CoreSettings) -> Result<(), CoreError> {
+    pub(in crate::exec) async fn ready(&self, settings: &CoreSettings) -> Result<(), CoreError> {
         sys::sees_containers().map_err(|reason| failed(reason.to_owned()))?;
         self.made.get_or_try_init(|| self.make(settings)).await?;
         Ok(())
@@ -124,7 +129,7 @@ impl Container {
     }
 
     /// Removes the container with everything in it.
-    pub(super) async fn remove(&self, settings: &CoreSettings) {
+    pub(in crate::exec) async fn remove(&self, settings: &CoreSettings) {
         if self.made.get().is_none() {
             return;
         }
@@ -139,7 +144,7 @@ impl Container {
     }
 
     /// The tree of a process in the container; empty if that is not up.
-    pub(super) fn tree(&self, marker: &str) -> ContainerTree {
+    pub(in crate::exec) fn tree(&self, marker: &str) -> ContainerTree {
         let namespace = self.made.get().map(|made| made.namespace);
         ContainerTree::new(namespace, marker.to_owned())
     }
@@ -147,7 +152,7 @@ impl Container {
     /// Has the process of this plan run inside. Values of variables go
     /// through the environment of the client: what stands on a command line
     /// anybody on this machine can read.
-    pub(super) fn enter(
+    pub(in crate::exec) fn enter(
         &self,
         settings: &CoreSettings,
         plan: &mut LaunchPlan,
@@ -158,12 +163,12 @@ impl Container {
         let mut words: Vec<OsString> = vec![program.clone().into(), "exec".into()];
         words.push(if terminal { "-it" } else { "-i" }.into());
         words.extend(["-w".into(), plan.cwd.clone().into_os_string()]);
-        let mut luggage = Luggage::new(settings.environment.clone());
-        luggage.carry_as_it_is(TREE_MARKER.as_ref(), marker.as_ref());
+        let mut variables = ClientVariables::new(settings.environment.clone());
+        variables.pass(TREE_MARKER.as_ref(), marker.as_ref());
         for (name, value) in plan.environment.iter() {
-            luggage.carry(name, value);
+            variables.pass_renamed(name, value);
         }
-        let (environment, names, mut script) = luggage.packed();
+        let (environment, names, mut script) = variables.finish();
         for name in names {
             words.extend(["-e".into(), name]);
         }
@@ -189,7 +194,7 @@ impl Container {
 
 /// The variables of a command in a container: the image has its own instead
 /// of the runtime's.
-pub(super) fn environment(spec: &SessionSpec, order: &ExecOrder) -> Environment {
+pub(in crate::exec) fn environment(spec: &SessionSpec, order: &ExecOrder) -> Environment {
     let mut environment = spec.environment.clone();
     environment.extend(order.environment.iter());
     environment
@@ -206,7 +211,7 @@ fn program(settings: &CoreSettings) -> Result<PathBuf, CoreError> {
 
 /// Asks the engine of containers for anything at all: the program alone makes
 /// no container. Returns the program.
-pub(super) async fn probe(settings: &CoreSettings) -> Result<String, String> {
+pub(in crate::exec) async fn probe(settings: &CoreSettings) -> Result<String, String> {
     sys::sees_containers().map_err(str::to_owned)?;
     let program = program(settings).map_err(|error| error.to_string())?;
     let words = ["ps", "-q"].map(OsString::from).to_vec();

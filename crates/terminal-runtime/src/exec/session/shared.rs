@@ -17,11 +17,11 @@ use halter_exec::{InputSpool, InputTarget, SharedFile, Spool, system};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
-use super::core::CoreInner;
-use super::order::ExecStdin;
-use super::output::{Flow, Flows};
-use super::session::Session;
-use super::start::{Streams, spool_path};
+use crate::exec::command::flow::{Flow, Flows};
+use crate::exec::command::start::{Streams, spool_path};
+use crate::exec::core::CoreInner;
+use crate::exec::session::Session;
+use crate::exec::types::ExecStdin;
 use crate::holder::{Key, Source, UnitKind};
 
 /// The names of the files that a shell shares with its driver.
@@ -34,7 +34,7 @@ const EMPTY: &str = "empty";
 /// descriptors: in a container, below another root without `/proc`, or where
 /// the system shows none.
 #[derive(Debug)]
-pub(super) struct SharedDirectory {
+pub(in crate::exec) struct SharedDirectory {
     parent: PathBuf,
     name: String,
     /// Where the shell finds it.
@@ -44,7 +44,7 @@ pub(super) struct SharedDirectory {
 }
 
 /// A named pipe in it.
-pub(super) struct Fifo {
+pub(in crate::exec) struct Fifo {
     pub read: OwnedFd,
     pub write: OwnedFd,
     /// Where the shell finds it.
@@ -52,7 +52,7 @@ pub(super) struct Fifo {
 }
 
 impl SharedDirectory {
-    pub(super) fn new(parent: PathBuf, name: String, theirs: PathBuf) -> Self {
+    pub(in crate::exec) fn new(parent: PathBuf, name: String, theirs: PathBuf) -> Self {
         Self {
             parent,
             name,
@@ -62,12 +62,12 @@ impl SharedDirectory {
     }
 
     /// Where it is, for those who mount it.
-    pub(super) fn ours(&self) -> PathBuf {
+    pub(in crate::exec) fn ours(&self) -> PathBuf {
         self.parent.join(&self.name)
     }
 
     /// Makes it, unless that was done before.
-    pub(super) fn make(&self) -> io::Result<Arc<OwnedFd>> {
+    pub(in crate::exec) fn make(&self) -> io::Result<Arc<OwnedFd>> {
         if let Some(handle) = self.handle.get() {
             return Ok(Arc::clone(handle));
         }
@@ -89,12 +89,12 @@ impl SharedDirectory {
     }
 
     /// New, empty files that a shell shares with its driver.
-    pub(super) fn files(&self) -> io::Result<Vec<File>> {
+    pub(in crate::exec) fn files(&self) -> io::Result<Vec<File>> {
         FILES.iter().map(|name| self.new_file(name)).collect()
     }
 
     /// The same with the names the shell has for them.
-    pub(super) fn named(&self, files: Vec<File>) -> Vec<SharedFile> {
+    pub(in crate::exec) fn named(&self, files: Vec<File>) -> Vec<SharedFile> {
         let named = files.into_iter().zip(FILES);
         named
             .map(|(file, name)| SharedFile::new(file, self.theirs.join(name)))
@@ -112,7 +112,7 @@ impl SharedDirectory {
     }
 
     /// A new named pipe in place of whatever has its name.
-    pub(super) fn fifo(&self, name: &str) -> io::Result<Fifo> {
+    pub(in crate::exec) fn fifo(&self, name: &str) -> io::Result<Fifo> {
         let directory = self.make()?;
         unlink(&directory, name)?;
         system::make_fifo(directory.as_fd(), &self.ours(), name)?;
@@ -142,12 +142,12 @@ impl SharedDirectory {
 
     /// Opens a command's input for a moment, which lets in a shell that waits
     /// to read it; `false` if it has none.
-    pub(super) fn touch_input(&self, key: Key) -> bool {
+    pub(in crate::exec) fn touch_input(&self, key: Key) -> bool {
         self.open_fifo(&format!("{key}.in"), OFlags::WRONLY).is_ok()
     }
 
     /// Removes the names of a command's streams.
-    pub(super) fn forget(&self, key: Key) {
+    pub(in crate::exec) fn forget(&self, key: Key) {
         let Some(directory) = self.handle.get() else {
             return;
         };
@@ -156,7 +156,7 @@ impl SharedDirectory {
         }
     }
 
-    pub(super) fn remove(&self) {
+    pub(in crate::exec) fn remove(&self) {
         // Follows no link either.
         match fs::remove_dir_all(self.ours()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -182,7 +182,7 @@ fn identity(file: &OwnedFd) -> io::Result<(u64, u64)> {
 
 impl CoreInner {
     /// Streams for a command whose shell opens them in a shared directory.
-    pub(super) fn named_streams(
+    pub(in crate::exec) fn named_streams(
         &self,
         session: &Session,
         key: Key,

@@ -1,5 +1,11 @@
 //! A session as the core knows it.
 
+pub(in crate::exec) mod container;
+pub(in crate::exec) mod isolation;
+pub(in crate::exec) mod shared;
+pub(in crate::exec) mod tree;
+pub(in crate::exec) mod trees;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,23 +13,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use halter_exec::{Environment, LaunchPlan, ShellConfig, ShellDriver};
 use tokio_util::sync::CancellationToken;
 
-use super::docker::{Container, SHARED_INSIDE};
-use super::error::CoreError;
-use super::order::{CoreSettings, SessionSpec};
-use super::record::{CountRecord, Record, SessionRecord, TreeId};
-use super::shared::SharedDirectory;
-use super::shell::HolderHost;
-use super::tree::Tree;
-use super::trees::SessionTrees;
+use crate::exec::error::CoreError;
+use crate::exec::record::{CountRecord, Record, SessionRecord, TreeId};
+use crate::exec::session::container::{Container, SHARED_INSIDE};
+use crate::exec::session::shared::SharedDirectory;
+use crate::exec::session::tree::Tree;
+use crate::exec::session::trees::SessionTrees;
+use crate::exec::shell::HolderHost;
+use crate::exec::types::{CoreSettings, SessionSpec};
 use crate::holder::{HolderLink, Key, Request};
 use crate::session::SessionId;
 use crate::sys;
 
 /// A session's shell, once it has one.
-pub(super) type SessionShell = Option<ShellDriver<HolderHost>>;
+pub(in crate::exec) type SessionShell = Option<ShellDriver<HolderHost>>;
 
 /// A session. It has no process until its first command.
-pub(super) struct Session {
+pub(in crate::exec) struct Session {
     pub id: SessionId,
     /// The holder of its processes. It ends with this holder.
     pub link: HolderLink,
@@ -43,14 +49,14 @@ pub(super) struct Session {
 }
 
 /// What the names of a session's groups and directories follow from.
-pub(super) struct RuntimeNames<'a> {
+pub(in crate::exec) struct RuntimeNames<'a> {
     pub settings: &'a CoreSettings,
     /// The beginning of all names this runtime gives.
     pub prefix: &'a str,
 }
 
 impl Session {
-    pub(super) fn new(
+    pub(in crate::exec) fn new(
         names: &RuntimeNames<'_>,
         link: HolderLink,
         id: SessionId,
@@ -80,7 +86,7 @@ impl Session {
     }
 
     /// The tree of one of its processes.
-    pub(super) fn tree(&self, pid: i32, id: &TreeId) -> Tree {
+    pub(in crate::exec) fn tree(&self, pid: i32, id: &TreeId) -> Tree {
         match (&self.container, id) {
             (Some(container), TreeId::Marker(marker)) => {
                 let tree = container.tree(marker);
@@ -92,7 +98,7 @@ impl Session {
     }
 
     /// Confines the process of a plan and says how its tree is found again.
-    pub(super) fn place(
+    pub(in crate::exec) fn place(
         &self,
         settings: &CoreSettings,
         plan: &mut LaunchPlan,
@@ -107,7 +113,7 @@ impl Session {
     }
 
     /// Makes sure that there is a place to run something in.
-    pub(super) async fn ready(&self, settings: &CoreSettings) -> Result<(), CoreError> {
+    pub(in crate::exec) async fn ready(&self, settings: &CoreSettings) -> Result<(), CoreError> {
         if let Some(container) = &self.container {
             if let Some(shared) = &self.shared {
                 shared.make().map_err(|error| CoreError::Internal {
@@ -121,14 +127,14 @@ impl Session {
     }
 
     /// Removes the names of a command's streams, if they have names.
-    pub(super) fn forget_names(&self, key: Key) {
+    pub(in crate::exec) fn forget_names(&self, key: Key) {
         if let Some(shared) = &self.shared {
             shared.forget(key);
         }
     }
 
     /// Removes all that was made for it.
-    pub(super) async fn clear(&self, settings: &CoreSettings) {
+    pub(in crate::exec) async fn clear(&self, settings: &CoreSettings) {
         if let Some(container) = &self.container {
             Box::pin(container.remove(settings)).await;
         }
@@ -139,13 +145,13 @@ impl Session {
     }
 
     /// The variables its commands see.
-    pub(super) fn environment(&self, settings: &CoreSettings) -> Environment {
+    pub(in crate::exec) fn environment(&self, settings: &CoreSettings) -> Environment {
         let mut environment = settings.environment.clone();
         environment.extend(self.spec.environment.iter());
         environment
     }
 
-    pub(super) fn shell_config(&self, settings: &CoreSettings) -> ShellConfig {
+    pub(in crate::exec) fn shell_config(&self, settings: &CoreSettings) -> ShellConfig {
         let environment = match self.container {
             Some(_) => self.spec.environment.clone(),
             None => self.environment(settings),
@@ -155,7 +161,7 @@ impl Session {
         config
     }
 
-    pub(super) fn store_request(&self) -> Request {
+    pub(in crate::exec) fn store_request(&self) -> Request {
         let record = SessionRecord {
             id: self.id,
             spec: self.spec.clone(),
@@ -168,7 +174,7 @@ impl Session {
     }
 
     /// Counts one more command, for the holder.
-    pub(super) fn count_request(&self) -> Request {
+    pub(in crate::exec) fn count_request(&self) -> Request {
         let record = CountRecord {
             session: self.id,
             commands: self.commands.fetch_add(1, Ordering::Relaxed) + 1,

@@ -16,7 +16,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
 /// One stream on its way into its spool.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(in crate::exec) struct Flow {
     source: FlowSource,
     spool: Spool,
     /// A terminal is no pipe: its bytes pass through one, held by the holder
@@ -44,7 +44,7 @@ struct Relay {
 
 impl Flow {
     /// The flow of a pipe.
-    pub(super) fn of_pipe(pipe: OwnedFd, spool: Spool) -> Self {
+    pub(in crate::exec) fn of_pipe(pipe: OwnedFd, spool: Spool) -> Self {
         Self {
             source: FlowSource::Unwatched(pipe),
             spool,
@@ -55,7 +55,7 @@ impl Flow {
 
     /// The flow of a terminal, through a pipe whose read end this is, if the
     /// system can make use of it.
-    pub(super) fn of_terminal(
+    pub(in crate::exec) fn of_terminal(
         terminal: &Terminal,
         pipe: OwnedFd,
         spool: Spool,
@@ -77,13 +77,13 @@ impl Flow {
     }
 
     /// Whether something may still come.
-    pub(super) fn is_open(&self) -> bool {
+    pub(in crate::exec) fn is_open(&self) -> bool {
         !matches!(self.source, FlowSource::Closed)
     }
 
     /// Waits until something can be moved, and moves what is there. Never
     /// returns once the flow has come to its end.
-    pub(super) async fn advance(&mut self) {
+    pub(in crate::exec) async fn advance(&mut self) {
         self.watch();
         let moved = match &self.source {
             FlowSource::Closed => return std::future::pending().await,
@@ -137,7 +137,7 @@ impl Flow {
     }
 
     /// Moves all that has been written until now.
-    pub(super) fn drain(&mut self) {
+    pub(in crate::exec) fn drain(&mut self) {
         while let Some(pipe) = self.pipe() {
             match step(pipe, &self.spool, self.relay.as_ref()) {
                 Moved::Bytes(_) => {}
@@ -169,14 +169,14 @@ fn step(source: &OwnedFd, spool: &Spool, relay: Option<&Relay>) -> Moved {
 
 /// Both streams of a command; a terminal has only the first.
 #[derive(Debug)]
-pub(super) struct Flows {
+pub(in crate::exec) struct Flows {
     pub stdout: Flow,
     pub stderr: Option<Flow>,
 }
 
 impl Flows {
     /// Moves output until the future is done.
-    pub(super) async fn run_until<Output>(
+    pub(in crate::exec) async fn run_until<Output>(
         &mut self,
         until: impl Future<Output = Output>,
     ) -> Output {
@@ -193,19 +193,19 @@ impl Flows {
     }
 
     /// Moves all that has been written until now.
-    pub(super) fn drain(&mut self) {
+    pub(in crate::exec) fn drain(&mut self) {
         self.stdout.drain();
         if let Some(stderr) = &mut self.stderr {
             stderr.drain();
         }
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(in crate::exec) fn is_open(&self) -> bool {
         self.stdout.is_open() || self.stderr.as_ref().is_some_and(Flow::is_open)
     }
 }
 
-pub(super) async fn advance(flow: Option<&mut Flow>) {
+pub(in crate::exec) async fn advance(flow: Option<&mut Flow>) {
     match flow {
         Some(flow) => flow.advance().await,
         None => std::future::pending().await,

@@ -1,5 +1,12 @@
 //! One command, for whoever asks about it.
 
+pub(in crate::exec) mod flow;
+pub(in crate::exec) mod limit;
+pub(in crate::exec) mod plan;
+pub(in crate::exec) mod run;
+pub(in crate::exec) mod start;
+pub(in crate::exec) mod stop;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -9,23 +16,25 @@ use bytes::Bytes;
 use halter_exec::{InputError, InputSpool, Signal, Spool, SpoolChunk, Terminal};
 use tokio::sync::{Notify, SetOnce};
 
-use super::core::CoreInner;
-use super::error::CoreError;
-use super::lock;
-use super::order::{Chunk, ExecEnd, ExecId, ExecInfo, ExecState, Scope, Stream, TerminalSize};
-use super::record::{ExecRecord, Record, StopReason};
-use super::session::Session;
+use crate::exec::core::CoreInner;
+use crate::exec::error::CoreError;
+use crate::exec::lock;
+use crate::exec::record::{ExecRecord, Record, StopReason};
+use crate::exec::session::Session;
+use crate::exec::types::{
+    Chunk, ExecEnd, ExecId, ExecInfo, ExecState, Scope, Stream, TerminalSize,
+};
 use crate::holder::{HolderLink, Key, Request};
 
 /// One command. Cheap to clone; the command does not notice a handle going.
 #[derive(Clone)]
 pub struct Exec {
-    pub(super) inner: Arc<ExecInner>,
+    pub(in crate::exec) inner: Arc<ExecInner>,
 }
 
 /// What a client wants of a running command.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Order {
+pub(in crate::exec) enum Order {
     Cancel(Option<Signal>),
     Signal(Signal, Scope),
 }
@@ -33,7 +42,7 @@ pub(super) enum Order {
 /// What clients want of one command, in order. The task that runs it takes
 /// them.
 #[derive(Debug, Default)]
-pub(super) struct Orders {
+pub(in crate::exec) struct Orders {
     waiting: Mutex<VecDeque<Order>>,
     came: Notify,
 }
@@ -45,7 +54,7 @@ impl Orders {
     }
 
     /// The next one. It is not lost if the future is dropped.
-    pub(super) async fn next(&self) -> Order {
+    pub(in crate::exec) async fn next(&self) -> Order {
         loop {
             let next = lock(&self.waiting).pop_front();
             if let Some(order) = next {
@@ -56,7 +65,7 @@ impl Orders {
     }
 }
 
-pub(super) struct ExecInner {
+pub(in crate::exec) struct ExecInner {
     pub core: Weak<CoreInner>,
     pub session: Arc<Session>,
     pub key: Key,
@@ -78,7 +87,7 @@ pub(super) struct ExecInner {
 }
 
 impl ExecInner {
-    pub(super) fn has_ended(&self) -> bool {
+    pub(in crate::exec) fn has_ended(&self) -> bool {
         self.end.initialized()
     }
 }
@@ -127,7 +136,7 @@ impl Exec {
     }
 
     /// The holder that keeps it.
-    pub(super) fn link(&self) -> &HolderLink {
+    pub(in crate::exec) fn link(&self) -> &HolderLink {
         &self.inner.session.link
     }
 
@@ -172,7 +181,7 @@ impl Exec {
 
     /// Delivers input until the command takes no more, then closes it on all
     /// sides.
-    pub(super) async fn feed(self, input: Arc<InputSpool>) {
+    pub(in crate::exec) async fn feed(self, input: Arc<InputSpool>) {
         tokio::select! {
             fed = input.pump() => if let Err(error) = fed {
                 tracing::warn!(exec = %self.inner.id, %error, "input cannot be delivered");
@@ -240,7 +249,7 @@ impl Exec {
     }
 
     /// Takes it out of the table and gives back what it holds.
-    pub(super) fn remove(&self) {
+    pub(in crate::exec) fn remove(&self) {
         if let Some(core) = self.inner.core.upgrade() {
             core.drop_exec(self);
         }
@@ -254,7 +263,7 @@ impl Exec {
 
     /// Has the holder drop its part, unless somebody may still write to the
     /// streams: whoever does must not meet a closed pipe.
-    pub(super) fn let_go(&self) {
+    pub(in crate::exec) fn let_go(&self) {
         if self.inner.flowing.load(Ordering::Acquire) {
             lock(&self.inner.record).forgotten = true;
             self.store_record();
@@ -268,12 +277,12 @@ impl Exec {
         self.link().send_later(Request::Remove { key });
     }
 
-    pub(super) fn store_record(&self) {
+    pub(in crate::exec) fn store_record(&self) {
         self.link().send(&[self.store_request()]);
     }
 
     /// Its newest record.
-    pub(super) fn store_request(&self) -> Request {
+    pub(in crate::exec) fn store_request(&self) -> Request {
         let record = lock(&self.inner.record).clone();
         Request::Store {
             key: self.inner.key,
@@ -283,13 +292,13 @@ impl Exec {
     }
 
     /// Notes why it is brought to its end, before it is.
-    pub(super) fn note_stop(&self, reason: StopReason) {
+    pub(in crate::exec) fn note_stop(&self, reason: StopReason) {
         lock(&self.inner.record).stop.get_or_insert(reason);
         self.store_record();
     }
 }
 
-pub(super) fn terminal_size(size: TerminalSize) -> halter_exec::TerminalSize {
+pub(in crate::exec) fn terminal_size(size: TerminalSize) -> halter_exec::TerminalSize {
     halter_exec::TerminalSize {
         columns: size.cols,
         rows: size.rows,

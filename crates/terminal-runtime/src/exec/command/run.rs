@@ -8,16 +8,16 @@ use halter_exec::{CommandEnd, ExecError, PidFd, Signal};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-use super::error::CoreError;
-use super::handle::{Exec, Order};
-use super::lock;
-use super::order::{ExecEnd, Scope, Usage};
-use super::output::Flows;
-use super::record::{ExecRecord, StopReason, TreeId};
-use super::session::SessionShell;
-use super::stop::{Stop, Stopping};
-use super::tree::Tree;
-use super::trees::TreeEnd;
+use crate::exec::command::flow::Flows;
+use crate::exec::command::stop::{Stop, Stopping};
+use crate::exec::command::{Exec, Order};
+use crate::exec::error::CoreError;
+use crate::exec::lock;
+use crate::exec::record::{ExecRecord, StopReason, TreeId};
+use crate::exec::session::SessionShell;
+use crate::exec::session::tree::Tree;
+use crate::exec::session::trees::TreeEnd;
+use crate::exec::types::{ExecEnd, Scope, Usage};
 use crate::holder::{Exit, ExitWatch, ProcessEnd, Request, SignalTarget};
 use crate::sys;
 
@@ -79,7 +79,7 @@ impl Exec {
     }
 
     /// Runs a command that is a process of its own to its end.
-    pub(super) async fn run_process(self, mut flows: Flows, end: ExitWatch, tree: TreeId) {
+    pub(in crate::exec) async fn run_process(self, mut flows: Flows, end: ExitWatch, tree: TreeId) {
         let deadline = self.deadline();
         let mut stop = self.earlier_stop();
         let mut number_needed = Some(Instant::now() + sys::NUMBER_NEEDED_AFTER);
@@ -139,12 +139,17 @@ impl Exec {
         Some(pid)
     }
 
-    pub(super) async fn tree(&self, id: &TreeId) -> Tree {
+    pub(in crate::exec) async fn tree(&self, id: &TreeId) -> Tree {
         let pid = self.learn_pid().await.unwrap_or(0);
         self.inner.session.tree(pid, id)
     }
 
-    pub(super) async fn signal_process(&self, signal: Signal, scope: Scope, tree: &TreeId) {
+    pub(in crate::exec) async fn signal_process(
+        &self,
+        signal: Signal,
+        scope: Scope,
+        tree: &TreeId,
+    ) {
         match scope {
             Scope::Leader | Scope::Group if self.inner.session.container.is_some() => {
                 let leader = self.tree(tree).await.contained_leader();
@@ -160,7 +165,7 @@ impl Exec {
 
     /// Has the holder signal its process: only the holder knows whether that
     /// has been collected and its number may be another's.
-    pub(super) fn signal_by_holder(&self, signal: Signal, target: SignalTarget) {
+    pub(in crate::exec) fn signal_by_holder(&self, signal: Signal, target: SignalTarget) {
         self.link().send(&[Request::Signal {
             key: self.inner.key,
             signal: signal.number(),
@@ -183,7 +188,7 @@ impl Exec {
     }
 
     /// Runs a command that was given to the session's shell to its end.
-    pub(super) async fn run_in_shell(
+    pub(in crate::exec) async fn run_in_shell(
         self,
         mut flows: Flows,
         mut shell: OwnedMutexGuard<SessionShell>,
@@ -297,13 +302,13 @@ impl Exec {
 
     /// Goes on moving what the command's background processes write, until
     /// nobody writes any more or the session is closed.
-    pub(super) async fn follow(self, mut flows: Flows) {
+    pub(in crate::exec) async fn follow(self, mut flows: Flows) {
         let closed = self.inner.session.closed.clone();
         while flows.is_open() && !closed.is_cancelled() {
             let Flows { stdout, stderr } = &mut flows;
             tokio::select! {
                 () = stdout.advance() => {}
-                () = super::output::advance(stderr.as_mut()) => {}
+                () = crate::exec::command::flow::advance(stderr.as_mut()) => {}
                 () = closed.cancelled() => {}
             }
         }
@@ -316,7 +321,7 @@ impl Exec {
 
 impl ExecRecord {
     /// How a command ended whose process ended like this.
-    pub(super) fn end_by(&self, exit: Exit) -> ExecEnd {
+    pub(in crate::exec) fn end_by(&self, exit: Exit) -> ExecEnd {
         ExecEnd {
             exit_code: exit.code,
             signal: exit.signal,
@@ -342,7 +347,7 @@ async fn at(instant: Option<Instant>) {
 }
 
 /// What the clients of a session learn whose holder has ended.
-pub(super) fn holder_lost() -> CoreError {
+pub(in crate::exec) fn holder_lost() -> CoreError {
     CoreError::Internal {
         message: "the holder of the session's processes has ended, and every command with it; \
                   create a new session"

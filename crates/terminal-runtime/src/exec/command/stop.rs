@@ -5,12 +5,12 @@ use std::time::Duration;
 use halter_exec::{CommandEnd, ExecError, ShellDriver, Signal};
 use tokio::time::Instant;
 
-use super::handle::{Exec, Order};
-use super::order::Scope;
-use super::output::Flows;
-use super::record::{StopReason, TreeId};
-use super::shell::HolderHost;
-use super::tree::Tree;
+use crate::exec::command::flow::Flows;
+use crate::exec::command::{Exec, Order};
+use crate::exec::record::{StopReason, TreeId};
+use crate::exec::session::tree::Tree;
+use crate::exec::shell::HolderHost;
+use crate::exec::types::Scope;
 use crate::holder::{ExitWatch, ProcessEnd, SignalTarget};
 use crate::limits::{CANCEL_GRACE, TREE_END_WAIT};
 
@@ -20,7 +20,7 @@ const LOOK_PAUSE: (Duration, Duration) = (Duration::from_micros(500), Duration::
 
 /// Why a command is brought to its end.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Stop {
+pub(in crate::exec) enum Stop {
     TimedOut,
     Cancelled(Option<Signal>),
     /// The session goes, and everything with it.
@@ -28,7 +28,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    pub(super) fn reason(self) -> StopReason {
+    pub(in crate::exec) fn reason(self) -> StopReason {
         match self {
             Self::TimedOut => StopReason::TimedOut,
             Self::Cancelled(_) | Self::Closed => StopReason::Cancelled,
@@ -37,7 +37,7 @@ impl Stop {
 
     /// The same for a command that has had its first signal: what it was told
     /// once it is not told again.
-    pub(super) fn begun(self) -> Self {
+    pub(in crate::exec) fn begun(self) -> Self {
         match self {
             Self::Cancelled(Some(_)) if self.may_wait() => Self::Cancelled(None),
             other => other,
@@ -63,7 +63,7 @@ impl Stop {
 }
 
 /// What happens to a command while it is being brought to its end.
-pub(super) enum Stopping<End> {
+pub(in crate::exec) enum Stopping<End> {
     Over(End),
     /// Somebody sends it a signal meanwhile.
     Signal(Signal, Scope),
@@ -73,7 +73,7 @@ pub(super) enum Stopping<End> {
 
 impl Exec {
     /// Waits for a command that is being stopped, and for other orders.
-    pub(super) async fn attend<End>(
+    pub(in crate::exec) async fn attend<End>(
         &self,
         stopping: impl Future<Output = End>,
         stop: Stop,
@@ -106,7 +106,7 @@ impl Exec {
 
     /// Brings a process and all that descends from it to its end; `None` if it
     /// does not die.
-    pub(super) async fn bring_down(
+    pub(in crate::exec) async fn bring_down(
         &self,
         mut stop: Stop,
         flows: &mut Flows,
@@ -152,7 +152,7 @@ impl Exec {
     }
 
     /// Stops a command in its shell that was first to be stopped then.
-    pub(super) async fn stop_in_shell(
+    pub(in crate::exec) async fn stop_in_shell(
         &self,
         stop: Stop,
         since: Instant,

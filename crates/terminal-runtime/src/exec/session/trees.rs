@@ -13,16 +13,16 @@ use halter_exec::{
     TREE_MARKER,
 };
 
-use super::error::CoreError;
-use super::lock;
-use super::order::SessionSpec;
-use super::record::TreeId;
+use crate::exec::error::CoreError;
+use crate::exec::lock;
+use crate::exec::record::TreeId;
+use crate::exec::types::SessionSpec;
 use crate::limits::{SPARE_GROUPS, TREE_END_WAIT};
 use crate::sys;
 
 /// The trees of one session. Nothing is made before the first process.
 #[derive(Debug)]
-pub(super) struct SessionTrees {
+pub(in crate::exec) struct SessionTrees {
     name: String,
     confinement: Mutex<Option<Arc<Confinement>>>,
     next: AtomicU64,
@@ -38,7 +38,7 @@ pub(super) struct SessionTrees {
 
 /// What is known of the trees that an earlier daemon made for a session.
 #[derive(Debug, Default)]
-pub(super) struct InheritedTrees {
+pub(in crate::exec) struct InheritedTrees {
     /// The highest number that is in use.
     pub highest: u64,
     /// The session's group.
@@ -48,7 +48,7 @@ pub(super) struct InheritedTrees {
 /// How a tree ended. Kernels kill a process that is born into a group that was
 /// ever killed as a whole, so such a group is not used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TreeEnd {
+pub(in crate::exec) enum TreeEnd {
     ByItself,
     Killed,
 }
@@ -63,7 +63,7 @@ struct Confinement {
 
 /// The beginning of the name of every group of the runtime with this state
 /// directory.
-pub(super) fn group_prefix(state_dir: &Path) -> String {
+pub(in crate::exec) fn group_prefix(state_dir: &Path) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     state_dir.hash(&mut hasher);
@@ -72,7 +72,7 @@ pub(super) fn group_prefix(state_dir: &Path) -> String {
 
 impl SessionTrees {
     /// The trees of the session with this group name.
-    pub(super) fn new(name: String, inherited: Option<InheritedTrees>) -> Self {
+    pub(in crate::exec) fn new(name: String, inherited: Option<InheritedTrees>) -> Self {
         let highest = inherited.as_ref().map_or(0, |found| found.highest);
         Self {
             name,
@@ -101,7 +101,7 @@ impl SessionTrees {
     }
 
     /// How often the session's limits were in the way since the last look.
-    pub(super) fn new_hits(&self) -> LimitHits {
+    pub(in crate::exec) fn new_hits(&self) -> LimitHits {
         let Some(made) = lock(&self.confinement).clone() else {
             return LimitHits::default();
         };
@@ -110,7 +110,7 @@ impl SessionTrees {
     }
 
     /// The session's group, if it has one by now.
-    pub(super) fn group(&self) -> Option<PathBuf> {
+    pub(in crate::exec) fn group(&self) -> Option<PathBuf> {
         let confinement = lock(&self.confinement);
         let made = confinement.as_ref().and_then(|made| made.group.clone());
         let inherited = || self.inherited.as_ref()?.group.clone();
@@ -134,7 +134,7 @@ impl SessionTrees {
 
     /// Confines the process of a plan, puts it into a tree of its own, and
     /// says how that is found again.
-    pub(super) fn place(
+    pub(in crate::exec) fn place(
         &self,
         spec: &SessionSpec,
         plan: &mut LaunchPlan,
@@ -169,14 +169,14 @@ impl SessionTrees {
     }
 
     /// A mark for a process that is held together by nothing else.
-    pub(super) fn new_mark(&self) -> String {
+    pub(in crate::exec) fn new_mark(&self) -> String {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         format!("{}-{number}", self.name)
     }
 
     /// The tree of a process. If its group cannot be opened, it is followed
     /// by the process's session and parent links instead.
-    pub(super) fn tree(&self, pid: i32, id: &TreeId) -> HeldTree {
+    pub(in crate::exec) fn tree(&self, pid: i32, id: &TreeId) -> HeldTree {
         match id {
             TreeId::Marker(marker) => HeldTree::marked(pid, &**marker),
             TreeId::Cgroup(path) => match Cgroup::open(path) {
@@ -191,7 +191,7 @@ impl SessionTrees {
 
     /// The leader of a tree has ended: the group is used again, or stays for
     /// as long as something lives in it.
-    pub(super) fn release(&self, pid: Option<i32>, id: &TreeId, end: TreeEnd) {
+    pub(in crate::exec) fn release(&self, pid: Option<i32>, id: &TreeId, end: TreeEnd) {
         match id {
             TreeId::Cgroup(path) => {
                 let Ok(group) = Cgroup::open(path) else {
@@ -218,7 +218,7 @@ impl SessionTrees {
     }
 
     /// Kills everything of the session and removes its groups.
-    pub(super) async fn end(&self) {
+    pub(in crate::exec) async fn end(&self) {
         let confinement = lock(&self.confinement).take();
         let mut remnants = std::mem::take(&mut *lock(&self.remnants));
         if self.inherited.is_some() && !has_group(&self.name) {

@@ -14,14 +14,14 @@ use crate::session::{OWN, is_name};
 
 /// The client's environment with a session's variables in it.
 #[derive(Debug)]
-pub(super) struct Luggage {
+pub(super) struct ClientVariables {
     environment: Environment,
     names: Vec<OsString>,
     script: String,
     labels: Vec<String>,
 }
 
-impl Luggage {
+impl ClientVariables {
     /// Nothing but what the client needs itself.
     pub(super) fn new(environment: Environment) -> Self {
         Self {
@@ -33,22 +33,22 @@ impl Luggage {
     }
 
     /// A variable that means nothing to the client.
-    pub(super) fn carry_as_it_is(&mut self, name: &OsStr, value: &OsStr) {
+    pub(super) fn pass(&mut self, name: &OsStr, value: &OsStr) {
         self.environment.set(name, value);
         self.names.push(name.to_owned());
     }
 
     /// Any variable.
-    pub(super) fn carry(&mut self, name: &OsStr, value: &OsStr) {
+    pub(super) fn pass_renamed(&mut self, name: &OsStr, value: &OsStr) {
         let Some(word) = name.to_str().filter(|name| is_name(name)) else {
             // No shell could name it, and no program has a use for it that
             // was not told.
-            self.carry_as_it_is(name, value);
+            self.pass(name, value);
             return;
         };
         // No variable of a session is called like this.
         let label = format!("{OWN}{}", self.labels.len());
-        self.carry_as_it_is(label.as_ref(), value);
+        self.pass(label.as_ref(), value);
         // What a shell keeps to itself stays as it is.
         let _ = writeln!(
             self.script,
@@ -59,7 +59,7 @@ impl Luggage {
 
     /// The client's environment, the names it is to hand on, and what a shell
     /// inside has to do first.
-    pub(super) fn packed(mut self) -> (Environment, Vec<OsString>, String) {
+    pub(super) fn finish(mut self) -> (Environment, Vec<OsString>, String) {
         if !self.labels.is_empty() {
             let _ = writeln!(self.script, "unset {}", self.labels.join(" "));
         }
@@ -74,16 +74,16 @@ mod tests {
     #[test]
     fn the_client_keeps_its_own_variables_and_hands_on_the_others() {
         let client = Environment::new().with("PATH", "/of/the/client");
-        let mut luggage = Luggage::new(client);
-        luggage.carry_as_it_is("MARK".as_ref(), "m".as_ref());
+        let mut variables = ClientVariables::new(client);
+        variables.pass("MARK".as_ref(), "m".as_ref());
         for (name, value) in [
             ("PATH", "/inside"),
             ("LD_PRELOAD", "/evil.so"),
             ("a.b", "c"),
         ] {
-            luggage.carry(name.as_ref(), value.as_ref());
+            variables.pass_renamed(name.as_ref(), value.as_ref());
         }
-        let (environment, names, script) = luggage.packed();
+        let (environment, names, script) = variables.finish();
         let expected = Environment::new()
             .with("PATH", "/of/the/client")
             .with("MARK", "m")
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn without_variables_there_is_nothing_to_do() {
-        let (environment, names, script) = Luggage::new(Environment::new()).packed();
+        let (environment, names, script) = ClientVariables::new(Environment::new()).finish();
         assert_eq!((environment, names.len()), (Environment::new(), 0));
         assert_eq!(script, "");
     }
@@ -111,16 +111,16 @@ mod tests {
     #[test]
     fn a_shell_gives_variables_their_names_back() {
         for shell in ["/bin/sh", "/bin/bash"] {
-            let mut luggage = Luggage::new(Environment::new());
+            let mut variables = ClientVariables::new(Environment::new());
             for (name, value) in [
                 ("A", "two\n'$lines \\"),
                 ("UID", "7"),
                 ("IFS", "x"),
                 ("Z", ""),
             ] {
-                luggage.carry(name.as_ref(), value.as_ref());
+                variables.pass_renamed(name.as_ref(), value.as_ref());
             }
-            let (environment, _, script) = luggage.packed();
+            let (environment, _, script) = variables.finish();
             let found = std::process::Command::new(shell)
                 .args([
                     "-c",

@@ -15,20 +15,20 @@ use halter_exec::{
 };
 use tokio::sync::SetOnce;
 
-use super::core::{Core, CoreInner};
-use super::error::CoreError;
-use super::handle::{Exec, ExecInner, Orders, terminal_size};
-use super::order::{ExecOrder, ExecStdin, TerminalSize};
-use super::output::{Flow, Flows};
-use super::record::{ExecRecord, Place, Record};
-use super::session::Session;
-use super::shell::HolderHost;
+use crate::exec::command::flow::{Flow, Flows};
+use crate::exec::command::{Exec, ExecInner, Orders, terminal_size};
+use crate::exec::core::{Core, CoreInner};
+use crate::exec::error::CoreError;
+use crate::exec::record::{ExecRecord, Place, Record};
+use crate::exec::session::Session;
+use crate::exec::shell::HolderHost;
+use crate::exec::types::{ExecOrder, ExecStdin, TerminalSize};
 use crate::holder::{
     GivenUnit, HolderLink, Key, NewCommand, NewProcess, Request, Role, Source, UnitKind,
 };
 
 /// The streams of a command, as the holder keeps them and as we do.
-pub(super) struct Streams {
+pub(in crate::exec) struct Streams {
     pub units: Vec<u64>,
     /// Where its descriptors 0, 1 and 2 come from.
     pub slots: [Source; 3],
@@ -57,7 +57,7 @@ fn part(unit: usize, part: u8) -> Source {
 }
 
 /// The file a stream overflows to.
-pub(super) fn spool_path(spool_dir: &Path, key: Key, stream: &str) -> PathBuf {
+pub(in crate::exec) fn spool_path(spool_dir: &Path, key: Key, stream: &str) -> PathBuf {
     spool_dir.join(format!("{key}.{stream}"))
 }
 
@@ -175,7 +175,7 @@ async fn add_input(link: &HolderLink, streams: &mut Streams, stdin: &ExecStdin) 
 
 impl Core {
     /// Starts a command that is a process of its own.
-    pub(super) async fn start_process(
+    pub(in crate::exec) async fn start_process(
         &self,
         session: &Arc<Session>,
         order: ExecOrder,
@@ -206,7 +206,7 @@ impl Core {
     }
 
     /// Gives a command to the session's shell.
-    pub(super) async fn start_in_shell(
+    pub(in crate::exec) async fn start_in_shell(
         &self,
         session: &Arc<Session>,
         order: ExecOrder,
@@ -261,7 +261,7 @@ impl Core {
     }
 
     /// The handle of a command that has been started.
-    pub(super) fn new_exec(
+    pub(in crate::exec) fn new_exec(
         &self,
         session: &Arc<Session>,
         key: Key,
@@ -287,7 +287,7 @@ impl Core {
         let exec = Exec {
             inner: Arc::new(inner),
         };
-        if let Some(input) = super::lock(&exec.inner.input).clone() {
+        if let Some(input) = crate::exec::lock(&exec.inner.input).clone() {
             tokio::spawn(exec.clone().feed(input));
         }
         (exec, streams.flows)
@@ -296,7 +296,7 @@ impl Core {
 
 impl CoreInner {
     /// Where the shell of a session runs.
-    pub(super) fn shell_host(&self, session: &Arc<Session>, key: Key) -> HolderHost {
+    pub(in crate::exec) fn shell_host(&self, session: &Arc<Session>, key: Key) -> HolderHost {
         let settings = Arc::clone(&self.settings);
         HolderHost::new(settings, Arc::clone(session), key)
     }

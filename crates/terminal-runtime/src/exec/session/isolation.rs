@@ -2,12 +2,12 @@
 
 use halter_exec::{IsolationLevel, isolation_ladder};
 
-use super::docker;
-use super::order::CoreSettings;
+use crate::exec::session::container;
+use crate::exec::types::CoreSettings;
 use crate::sys;
 
 /// Tries out every level; that of containers by asking their engine.
-pub(super) async fn levels(settings: &CoreSettings) -> Vec<IsolationLevel> {
+pub(in crate::exec) async fn levels(settings: &CoreSettings) -> Vec<IsolationLevel> {
     // Makes and removes groups and reads files.
     let ladder = tokio::task::spawn_blocking(isolation_ladder).await;
     let mut levels = ladder.unwrap_or_default();
@@ -15,7 +15,7 @@ pub(super) async fn levels(settings: &CoreSettings) -> Vec<IsolationLevel> {
         let found = found.map(str::to_owned).map_err(str::to_owned);
         IsolationLevel::new(name, found)
     }));
-    let container = docker::probe(settings).await;
+    let container = container::probe(settings).await;
     levels.push(IsolationLevel::new("container", container));
     levels
 }

@@ -5,26 +5,26 @@ use std::path::PathBuf;
 
 use halter_exec::{Environment, LaunchFailure, LaunchPlan, find_program_in};
 
-use super::core::CoreInner;
-use super::docker;
-use super::error::CoreError;
-use super::handle::Exec;
-use super::lock;
-use super::order::{ExecOrder, ExecStdin, ExecWhat};
-use super::session::Session;
+use crate::exec::command::Exec;
+use crate::exec::core::CoreInner;
+use crate::exec::error::CoreError;
+use crate::exec::lock;
+use crate::exec::session::Session;
+use crate::exec::session::container;
+use crate::exec::types::{ExecOrder, ExecStdin, ExecWhat};
 
 impl CoreInner {
     /// The process of a command that is not given to the persistent shell. A
     /// terminal is led by a process of its own, so a line for the shell runs
     /// in a new one there.
-    pub(super) fn plan(
+    pub(in crate::exec) fn plan(
         &self,
         session: &Session,
         order: &ExecOrder,
     ) -> Result<LaunchPlan, CoreError> {
         let spec = &session.spec;
         let environment = match session.container {
-            Some(_) => docker::environment(spec, order),
+            Some(_) => container::environment(spec, order),
             None => {
                 let mut environment = session.environment(&self.settings);
                 environment.extend(order.environment.iter());
@@ -65,9 +65,9 @@ fn words<'a>(session: &'a Session, what: &'a ExecWhat) -> Vec<&'a OsStr> {
 
 impl Exec {
     /// Why it could not be started, in words.
-    pub(super) fn explain(&self, failure: LaunchFailure) -> CoreError {
+    pub(in crate::exec) fn explain(&self, failure: LaunchFailure) -> CoreError {
         let Some(core) = self.inner.core.upgrade() else {
-            return super::drive::holder_lost();
+            return crate::exec::command::run::holder_lost();
         };
         let what = lock(&self.inner.record).what.clone();
         let order = ExecOrder {

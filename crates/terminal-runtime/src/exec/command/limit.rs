@@ -2,11 +2,11 @@
 
 use halter_exec::{LimitHits, Signal};
 
-use super::order::{ExecEnd, Limits};
+use crate::exec::types::{ExecEnd, Limits};
 
 /// The limit in words, with its value and its setting. `hits` is what was
 /// counted while the command ran.
-pub(super) fn reached(limits: Limits, hits: LimitHits, end: &ExecEnd) -> Option<String> {
+pub(in crate::exec) fn reached(limits: Limits, hits: LimitHits, end: &ExecEnd) -> Option<String> {
     let signal = Signal::XCPU.number();
     // A shell tells of a signal by its own code.
     let is_out_of_time = end.signal == Some(signal) || end.exit_code == Some(128 + signal);
