@@ -86,11 +86,6 @@ impl CapturedRequest {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// The names of all headers, in order.
-    pub fn header_names(&self) -> impl Iterator<Item = &str> {
-        self.headers.keys().map(String::as_str)
-    }
-
     /// The body as it arrived.
     #[must_use]
     pub fn body(&self) -> &Bytes {

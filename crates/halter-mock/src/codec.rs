@@ -3,9 +3,10 @@
 use crate::answer::Answer;
 use crate::conversation::Conversation;
 use crate::models::ModelEntry;
+use crate::openai;
 use crate::scenario::HttpFault;
 use crate::wire::{Dialect, Wire};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// A request as a wire sees it.
@@ -166,10 +167,13 @@ impl Frame {
     }
 }
 
-/// A wire: reads, checks and answers requests.
+/// A wire: reads, checks and answers requests. What the two wires of OpenAI have
+/// in common is the default.
 pub(crate) trait Codec: Sync {
     /// The key of the request, or why the lack of one is refused.
-    fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem>;
+    fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem> {
+        openai::authenticate(request)
+    }
     /// The body in the one spelling that the wire's module reads.
     fn normalize(&self, body: Value) -> Value {
         body
@@ -183,15 +187,24 @@ pub(crate) trait Codec: Sync {
     /// The answer as a stream.
     fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame>;
     /// An error's body.
-    fn error_body(&self, problem: &Problem, dialect: Dialect, request_id: &str) -> Value;
+    fn error_body(&self, problem: &Problem, dialect: Dialect, _request_id: &str) -> Value {
+        openai::error_body(problem, dialect)
+    }
     /// An error in the middle of a stream.
     fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame;
     /// The number of tokens of a request.
-    fn token_count(&self, tokens: u64) -> Value;
+    fn token_count(&self, tokens: u64) -> Value {
+        json!({"object": "response.input_tokens", "input_tokens": tokens})
+    }
     /// A model.
-    fn model(&self, entry: &ModelEntry) -> Value;
+    fn model(&self, entry: &ModelEntry) -> Value {
+        openai::model(entry)
+    }
     /// All models.
-    fn model_list(&self, entries: &[ModelEntry]) -> Value;
+    fn model_list(&self, entries: &[ModelEntry]) -> Value {
+        let data: Vec<_> = entries.iter().map(openai::model).collect();
+        json!({"object": "list", "data": data})
+    }
 }
 
 /// Checks the body of a request to generate, as a service that is not strict

@@ -3,7 +3,7 @@
 
 use crate::answer::CREATED;
 use crate::codec::{Problem, Request};
-use crate::look;
+use crate::look::{self, AllRequired};
 use crate::media;
 use crate::models::ModelEntry;
 use crate::wire::Dialect;
@@ -84,11 +84,6 @@ pub(crate) fn model(entry: &ModelEntry) -> Value {
     })
 }
 
-pub(crate) fn model_list(entries: &[ModelEntry]) -> Value {
-    let data: Vec<_> = entries.iter().map(model).collect();
-    json!({"object": "list", "data": data})
-}
-
 /// Whether the model reasons, by its name: those refuse sampling parameters.
 pub(crate) fn is_reasoning_model(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -122,6 +117,49 @@ pub(crate) fn bad_type(param: &str, expected: &str) -> Problem {
     Problem::invalid(format!("Invalid type for '{param}': expected {expected}."))
         .at(param)
         .with_code("invalid_type")
+}
+
+/// The name, the parameters and the strictness of a function.
+pub(crate) fn check_function(function: &Value, at: &str) -> Result<(), Problem> {
+    let name = look::text(function, "name").ok_or_else(|| missing(&format!("{at}.name")))?;
+    if !look::is_name(name, 64, "") {
+        let told = format!(
+            "Invalid '{at}.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+        );
+        return Err(bad_value(&format!("{at}.name"), told));
+    }
+    let refuse = |reason: String| {
+        Problem::invalid(format!("Invalid schema for function '{name}': {reason}."))
+            .at(format!("{at}.parameters"))
+            .with_code("invalid_function_parameters")
+    };
+    match look::present(function, "parameters") {
+        Some(schema) => check_schema(schema, look::flag(function, "strict")).map_err(refuse),
+        None => Ok(()),
+    }
+}
+
+/// The form that an answer is to have.
+pub(crate) fn check_answer_format(format: &Value, at: &str) -> Result<(), Problem> {
+    if !look::text(format, "name").is_some_and(|name| look::is_name(name, 64, "")) {
+        return Err(missing(&format!("{at}.name")));
+    }
+    let schema = look::present(format, "schema");
+    let schema = schema.ok_or_else(|| missing(&format!("{at}.schema")))?;
+    check_schema(schema, look::flag(format, "strict")).map_err(|reason| {
+        Problem::invalid(format!("Invalid schema for response_format: {reason}."))
+            .at(at)
+            .with_code("invalid_json_schema")
+    })
+}
+
+/// The error is the end of a sentence.
+fn check_schema(schema: &Value, strict: bool) -> Result<(), String> {
+    look::tool_schema(Some(schema))?;
+    match strict {
+        true => look::strict_schema(schema, AllRequired::Yes),
+        false => Ok(()),
+    }
 }
 
 /// An image of which the address is, or holds, the data.

@@ -15,14 +15,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use secrecy::SecretString;
 use std::convert::Infallible;
-use std::io;
+use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -206,12 +203,6 @@ impl MockService {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// How many of the oldest requests are no longer kept.
-    #[must_use]
-    pub fn dropped_requests(&self) -> u64 {
-        self.shared.captures.dropped()
-    }
-
     /// Forgets the requests so far.
     pub fn clear_requests(&self) {
         self.shared.captures.clear();
@@ -286,74 +277,24 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, stopping: Cancellati
     };
     let service = service_fn(move |request| {
         let (shared, stage) = (shared.clone(), stage.clone());
-        async move { Ok::<_, Infallible>(handle(request, &shared, stage).await) }
+        Box::pin(async move { Ok::<_, Infallible>(handle(request, &shared, stage).await) })
     });
-    let mut connection = std::pin::pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
-            .serve_connection(TokioIo::new(Socket { stream, reset }), service)
-    );
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
     // A client that leaves and a scripted reset end here as errors.
     tokio::select! {
-        _ended = connection.as_mut() => {}
+        _ended = poll_fn(|context| connection.poll_without_shutdown(context)) => {}
         () = stopping.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            let _ended = connection.await;
+            Pin::new(&mut connection).graceful_shutdown();
+            let _ended = poll_fn(|context| connection.poll_without_shutdown(context)).await;
         }
     }
-}
-
-/// A socket that ends with a reset when told to.
-#[derive(Debug)]
-struct Socket {
-    stream: TcpStream,
-    reset: Arc<AtomicBool>,
-}
-
-impl Socket {
-    fn is_reset(&self) -> bool {
-        self.reset.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if self.is_reset() {
-            // Without it the close is an ordinary one; tests would notice.
-            let _best_effort = self.stream.set_zero_linger();
-        }
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_reset() {
-            // An orderly end would come before the reset.
-            return Poll::Ready(Ok(()));
-        }
-        Pin::new(&mut self.stream).poll_shutdown(context)
+    if reset.load(Ordering::Acquire) {
+        // The socket was not shut down, so that the reset is the first that the
+        // client sees of an end. Tests would notice an ordinary one.
+        let stream = connection.into_parts().io.into_inner();
+        let _best_effort = stream.set_zero_linger();
     }
 }

@@ -2,11 +2,11 @@
 
 use super::{definition, reasoning};
 use crate::codec::{Problem, Request};
-use crate::look::{self, AllRequired};
+use crate::look;
 use crate::media;
 use crate::openai::{
-    bad_type, bad_value, check_content_type, check_file, check_image_url, is_reasoning_model,
-    missing, no_images, unsupported,
+    bad_type, bad_value, check_answer_format, check_content_type, check_file, check_function,
+    check_image_url, is_reasoning_model, missing, no_images, unsupported,
 };
 use crate::wire::Dialect;
 use serde_json::Value;
@@ -85,24 +85,9 @@ fn check_response_format(body: &Value) -> Result<(), Problem> {
     let Some(format) = format.filter(|format| look::kind(format) == "json_schema") else {
         return Ok(());
     };
-    let named = format
-        .get("json_schema")
-        .ok_or_else(|| missing("response_format.json_schema"))?;
-    if !look::text(named, "name").is_some_and(|name| look::is_name(name, 64, "")) {
-        return Err(missing("response_format.json_schema.name"));
-    }
-    let at = "response_format.json_schema.schema";
-    let schema = look::present(named, "schema").ok_or_else(|| missing(at))?;
-    let refuse = |reason: String| {
-        Problem::invalid(format!("Invalid schema for response_format: {reason}."))
-            .at("response_format")
-            .with_code("invalid_json_schema")
-    };
-    look::tool_schema(Some(schema)).map_err(refuse)?;
-    match look::flag(named, "strict") {
-        true => look::strict_schema(schema, AllRequired::Yes).map_err(refuse),
-        false => Ok(()),
-    }
+    let named = format.get("json_schema");
+    let named = named.ok_or_else(|| missing("response_format.json_schema"))?;
+    check_answer_format(named, "response_format.json_schema")
 }
 
 fn check_tools(body: &Value) -> Result<(), Problem> {
@@ -119,28 +104,7 @@ fn check_tools(body: &Value) -> Result<(), Problem> {
     for (index, tool) in tools.iter().enumerate() {
         let at = format!("tools[{index}].{}", look::kind(tool));
         let function = definition(tool).ok_or_else(|| missing(&at))?;
-        let name = look::text(function, "name").ok_or_else(|| missing(&format!("{at}.name")))?;
-        if !look::is_name(name, 64, "") {
-            return Err(bad_value(
-                &format!("{at}.name"),
-                format!(
-                    "Invalid '{at}.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-                ),
-            ));
-        }
-        let Some(parameters) = look::present(function, "parameters") else {
-            continue;
-        };
-        let at = format!("{at}.parameters");
-        let refuse = |reason: String| {
-            Problem::invalid(format!("Invalid schema for function '{name}': {reason}."))
-                .at(at.clone())
-                .with_code("invalid_function_parameters")
-        };
-        look::tool_schema(Some(parameters)).map_err(refuse)?;
-        if look::flag(function, "strict") {
-            look::strict_schema(parameters, AllRequired::Yes).map_err(refuse)?;
-        }
+        check_function(function, &at)?;
     }
     Ok(())
 }

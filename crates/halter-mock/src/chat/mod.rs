@@ -8,7 +8,6 @@ use crate::answer::Answer;
 use crate::codec::{Codec, Frame, Place, Problem, Request};
 use crate::conversation::{Conversation, ToolResult};
 use crate::look;
-use crate::models::ModelEntry;
 use crate::openai;
 use crate::wire::Dialect;
 use serde_json::{Value, json};
@@ -17,10 +16,6 @@ use serde_json::{Value, json};
 pub(crate) struct Chat;
 
 impl Codec for Chat {
-    fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem> {
-        openai::authenticate(request)
-    }
-
     fn check(&self, request: &Request<'_>) -> Result<(), Problem> {
         check::check(request)
     }
@@ -37,10 +32,6 @@ impl Codec for Chat {
         answer::frames(answer, request)
     }
 
-    fn error_body(&self, problem: &Problem, dialect: Dialect, _request_id: &str) -> Value {
-        openai::error_body(problem, dialect)
-    }
-
     fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame {
         let mut event = openai::error_body(problem, request.dialect);
         if let (Dialect::OpenRouter, Some(object)) = (request.dialect, event.as_object_mut()) {
@@ -52,18 +43,6 @@ impl Codec for Chat {
             );
         }
         Frame::data(&event, Place::Last)
-    }
-
-    fn token_count(&self, tokens: u64) -> Value {
-        json!({"input_tokens": tokens})
-    }
-
-    fn model(&self, entry: &ModelEntry) -> Value {
-        openai::model(entry)
-    }
-
-    fn model_list(&self, entries: &[ModelEntry]) -> Value {
-        openai::model_list(entries)
     }
 }
 

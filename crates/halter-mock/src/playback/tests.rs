@@ -1,7 +1,6 @@
 //! Framing and faults, without a socket.
 
 use super::*;
-use crate::scenario::Hold;
 use serde_json::json;
 
 fn frames() -> Vec<Frame> {
@@ -38,15 +37,6 @@ fn with_fault(fault: Fault) -> Step {
 }
 
 #[test]
-fn a_healthy_stream_has_every_event_in_order() {
-    assert_eq!(
-        played(&Step::default()),
-        "event: open\ndata: {\"a\":1}\n\nevent: delta\ndata: {\"t\":\"ä\"}\n\n\
-         event: delta\ndata: {\"t\":\"b\"}\n\nevent: close\ndata: {}\n\nevent: last\ndata: {}\n\n"
-    );
-}
-
-#[test]
 fn faults_strike_after_so_many_deltas() {
     let at = |after| events(&with_fault(Fault::Truncate { after }));
     assert_eq!(at(Some(0)), ["open"]);
@@ -71,18 +61,6 @@ fn each_fault_ends_the_stream_its_own_way() {
     };
     let shown = played(&with_fault(garbage));
     assert!(shown.contains("%%%event: delta") && shown.ends_with("event: last\ndata: {}\n\n"));
-}
-
-#[test]
-fn a_hold_is_a_gate_at_its_place() {
-    let step = Step {
-        hold: Some(Hold {
-            gate: "g".to_owned(),
-            after: Some(1),
-        }),
-        ..Step::default()
-    };
-    assert!(played(&step).contains("\"ä\"}\n\n<Gate(\"g\")>event: delta"));
 }
 
 #[test]
@@ -117,11 +95,4 @@ fn small_writes_cut_through_characters_and_add_up() {
     let cues = stream_cues(frames(), &step, Wire::Anthropic, None);
     assert_eq!(cues.len(), whole.len());
     assert_eq!(played(&step), whole);
-}
-
-#[test]
-fn a_whole_body_is_cut_in_half_by_a_truncation() {
-    let step = with_fault(Fault::Truncate { after: None });
-    let cues = whole_cues("{\"a\":\"ü\"}".to_owned(), &step);
-    assert_eq!(cues, [Cue::Bytes(Bytes::from_static(b"{\"a\":"))]);
 }

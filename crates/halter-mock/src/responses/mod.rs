@@ -7,19 +7,13 @@ use crate::answer::Answer;
 use crate::codec::{Codec, Frame, Place, Problem, Request};
 use crate::conversation::{Conversation, ToolResult};
 use crate::look;
-use crate::models::ModelEntry;
 use crate::openai;
-use crate::wire::Dialect;
 use serde_json::{Value, json};
 
 /// The wire.
 pub(crate) struct Responses;
 
 impl Codec for Responses {
-    fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem> {
-        openai::authenticate(request)
-    }
-
     fn check(&self, request: &Request<'_>) -> Result<(), Problem> {
         check::check(request)
     }
@@ -34,10 +28,6 @@ impl Codec for Responses {
 
     fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
         answer::frames(answer, request.body)
-    }
-
-    fn error_body(&self, problem: &Problem, dialect: Dialect, _request_id: &str) -> Value {
-        openai::error_body(problem, dialect)
     }
 
     /// A server's fault fails the response; the others are an `error` event.
@@ -70,18 +60,6 @@ impl Codec for Responses {
             },
         });
         Frame::named("response.failed", &event, Place::Last)
-    }
-
-    fn token_count(&self, tokens: u64) -> Value {
-        json!({"object": "response.input_tokens", "input_tokens": tokens})
-    }
-
-    fn model(&self, entry: &ModelEntry) -> Value {
-        openai::model(entry)
-    }
-
-    fn model_list(&self, entries: &[ModelEntry]) -> Value {
-        openai::model_list(entries)
     }
 }
 

@@ -285,13 +285,6 @@ impl Step {
         self.fault = Some(fault);
         self
     }
-
-    /// The step with these token counts.
-    #[must_use]
-    pub fn with_usage(mut self, usage: Usage) -> Self {
-        self.usage = Some(usage);
-        self
-    }
 }
 
 /// The script format as JSON Schema.

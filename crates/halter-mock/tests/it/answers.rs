@@ -276,6 +276,8 @@ async fn models_are_listed_as_each_wire_lists_them() {
     )
     .await;
     assert_eq!(one["id"], "mock-small");
+    let newer = get("/v1/models", ("x-goog-api-key", "k")).await;
+    assert_eq!(newer, gemini);
     let none = get("/v1beta/models/nope", ("x-goog-api-key", "k")).await;
     assert_eq!(none["error"]["status"], "NOT_FOUND");
     service.stop().await;
@@ -292,6 +294,12 @@ async fn tokens_are_counted_without_choosing_a_scenario() {
             "input_tokens",
         ),
         (Wire::Gemini, "/v1beta/models/m:countTokens", "totalTokens"),
+        (Wire::Gemini, "/v1/models/m:countTokens", "totalTokens"),
+        (
+            Wire::Anthropic,
+            "/anthropic/v1/messages/count_tokens",
+            "input_tokens",
+        ),
     ];
     for (wire, path, key) in table {
         let reply = Talk::new(wire, "count me mock:nothing-of-this-name")

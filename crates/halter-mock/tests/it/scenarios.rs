@@ -2,49 +2,8 @@
 
 use crate::client::Ended;
 use crate::speech::Talk;
-use halter_mock::scenario::Fault;
 use halter_mock::{ScenarioLibrary, ServeOptions, Wire, script_schema, serve};
 use serde_json::json;
-
-/// The whole-harness scenarios that must be there.
-const PROMISED: [&str; 28] = [
-    "streaming_text",
-    "read_file_roundtrip",
-    "grep_chunk_assembly",
-    "write_file_allowed",
-    "write_file_denied",
-    "multi_tool_turn_roundtrip",
-    "bash_stdout_roundtrip",
-    "bash_permission_prompt_approved",
-    "bash_permission_prompt_denied",
-    "plugin_tool_roundtrip",
-    "auto_compact_triggered",
-    "token_cost_reporting",
-    "thinking",
-    "overloaded_once",
-    "error_after_ok",
-    "reset",
-    "max_tokens_in_call",
-    "compaction_summary",
-    "resume",
-    "tool_search",
-    "subagent",
-    "hook_allows",
-    "hook_blocks",
-    "hook_rewrites",
-    "mcp_stdio",
-    "cache_marks",
-    "interrupt",
-    "images",
-];
-
-#[test]
-fn the_promised_scenarios_are_there() {
-    let library = ScenarioLibrary::built_in().unwrap();
-    for name in PROMISED {
-        assert!(library.get(name).is_some(), "{name}");
-    }
-}
 
 #[test]
 fn the_built_in_scripts_fit_the_schema() {
@@ -265,15 +224,4 @@ async fn unknown_things_are_in_the_answer_and_accepted_back() {
         assert_eq!(talk.ask(&service).await.text, "And it went well.", "{wire}");
     }
     service.stop().await;
-}
-
-#[test]
-fn slow_stalling_truncating_limiting_and_overloaded_servers_are_there() {
-    let library = ScenarioLibrary::built_in().unwrap();
-    let fault = |name: &str| library.get(name).unwrap().steps[0].fault.clone();
-    assert!(library.get("slow").unwrap().steps[0].delivery.gap_ms > 0);
-    assert!(matches!(fault("stall"), Some(Fault::Stall { .. })));
-    assert!(matches!(fault("truncate"), Some(Fault::Truncate { .. })));
-    assert!(matches!(fault("rate_limited"), Some(Fault::Http(error)) if error.status == 429));
-    assert!(matches!(fault("overloaded"), Some(Fault::Http(error)) if error.status == 529));
 }

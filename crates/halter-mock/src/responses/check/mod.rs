@@ -4,9 +4,10 @@ mod items;
 
 use crate::codec::{Problem, Request};
 use crate::limits::MAX_CACHE_MARKS;
-use crate::look::{self, AllRequired};
+use crate::look;
 use crate::openai::{
-    bad_type, bad_value, check_content_type, is_reasoning_model, missing, unknown, unsupported,
+    bad_type, bad_value, check_answer_format, check_content_type, check_function,
+    is_reasoning_model, missing, unknown, unsupported,
 };
 use serde_json::Value;
 
@@ -75,61 +76,32 @@ fn check_settings(body: &Value, model: &str) -> Result<(), Problem> {
         ));
     }
     let format = body.get("text").and_then(|text| text.get("format"));
-    if let Some(format) = format.filter(|format| look::kind(format) == "json_schema") {
-        if !look::text(format, "name").is_some_and(|name| look::is_name(name, 64, "")) {
-            return Err(missing("text.format.name"));
-        }
-        let schema = format
-            .get("schema")
-            .ok_or_else(|| missing("text.format.schema"))?;
-        if look::flag(format, "strict") {
-            look::strict_schema(schema, AllRequired::Yes)
-                .map_err(|reason| bad_schema("text.format.schema", &reason))?;
-        }
+    match format.filter(|format| look::kind(format) == "json_schema") {
+        Some(format) => check_answer_format(format, "text.format"),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn check_tool(tool: &Value, at: &str) -> Result<(), Problem> {
     match look::kind(tool) {
-        "" => return Err(missing(&format!("{at}.type"))),
+        "" => Err(missing(&format!("{at}.type"))),
         "namespace" => {
             for (index, inner) in look::items(tool, "tools").iter().enumerate() {
                 check_tool(inner, &format!("{at}.tools[{index}]"))?;
             }
-            return Ok(());
+            Ok(())
         }
-        "function" | "custom" => {}
+        "function" | "custom" => {
+            check_function(tool, at)?;
+            let takes_text = look::kind(tool) == "custom";
+            match look::present(tool, "parameters") {
+                None if !takes_text => Err(missing(&format!("{at}.parameters"))),
+                _ => Ok(()),
+            }
+        }
         // Tools that the vendor runs have their own fields.
-        _ => return Ok(()),
-    }
-    let name = look::text(tool, "name").ok_or_else(|| missing(&format!("{at}.name")))?;
-    if !look::is_name(name, 64, "") {
-        return Err(bad_value(
-            &format!("{at}.name"),
-            format!(
-                "Invalid '{at}.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-            ),
-        ));
-    }
-    if look::kind(tool) == "custom" {
-        return Ok(());
-    }
-    let at = format!("{at}.parameters");
-    let parameters = look::present(tool, "parameters");
-    look::tool_schema(parameters).map_err(|reason| bad_schema(&at, &reason))?;
-    match parameters {
-        Some(schema) if look::flag(tool, "strict") => {
-            look::strict_schema(schema, AllRequired::Yes).map_err(|reason| bad_schema(&at, &reason))
-        }
         _ => Ok(()),
     }
-}
-
-fn bad_schema(at: &str, reason: &str) -> Problem {
-    Problem::invalid(format!("Invalid schema for '{at}': {reason}."))
-        .at(at)
-        .with_code("invalid_function_parameters")
 }
 
 /// No conversation can be made here, so none is found.

@@ -64,7 +64,7 @@ async fn schemas_of_answers_are_checked_on_every_wire() {
             Wire::Anthropic,
             "output_config.format.schema: 'additionalProperties'",
         ),
-        (Wire::Responses, "Invalid schema for 'text.format.schema'"),
+        (Wire::Responses, "invalid_json_schema"),
         (Wire::Chat, "invalid_json_schema"),
         (Wire::Gemini, "without response_mime_type"),
     ] {
