@@ -162,6 +162,8 @@ open_enum! {
         PolicyDenied = "policy_denied",
         /// A hook blocked it.
         HookBlocked = "hook_blocked",
+        /// The process or the system has no descriptor left: the turn ends.
+        OutOfDescriptors = "out_of_descriptors",
         /// The turn was cancelled before or while it ran.
         Cancelled = "cancelled",
         /// Its deadline passed.

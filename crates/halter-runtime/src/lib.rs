@@ -20,6 +20,7 @@
 mod ask;
 mod bounds;
 pub mod clock;
+mod context;
 pub mod driver;
 pub mod engine;
 mod error;
@@ -27,6 +28,7 @@ pub mod hub;
 mod init;
 pub mod limits;
 pub mod prompt;
+mod reader;
 pub mod runtime;
 pub mod services;
 pub mod session;
@@ -34,12 +36,14 @@ mod toolset;
 
 pub use ask::{Answerer, NobodyToAsk};
 pub use clock::{Clock, SystemClock};
+pub use context::{ContextManager, ContextRequest, SendEverything};
 pub use engine::structured::check_response_schema;
 pub use error::{HalterError, store_failure};
 pub use init::{OwnTools, SessionInit};
 pub use prompt::{
     EnvironmentProbe, PromptAssembler, PromptContext, PromptSettings, StandardPromptAssembler,
 };
+pub use reader::SessionReader;
 pub use runtime::{SessionRuntime, ShutdownReport};
 pub use services::{ResourceCell, Resources, RuntimeServices};
 pub use session::{SessionHandle, SessionStream, TurnStream};

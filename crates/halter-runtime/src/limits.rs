@@ -23,20 +23,6 @@ pub const REPEAT_WINDOW_CALLS: usize = 12;
 /// Empty answers in a row that are asked again before the turn fails.
 pub const EMPTY_ANSWER_RETRIES: u32 = 1;
 
-/// Bytes that the images and documents of a session have together; further
-/// ones are left out with a note. In base64 they leave room for words in a
-/// request of 32 MB, the most that services take.
-pub const SESSION_MEDIA_BYTES: usize = 20 * 1024 * 1024;
-
-/// Images and documents of a session; further ones are left out with a note.
-pub const SESSION_ATTACHMENTS: usize = 100;
-
-/// Images up to which one may be larger than [`MANY_IMAGES_SIDE_PIXELS`].
-pub const MANY_IMAGES: usize = 20;
-
-/// Pixels of each side of an image in a session of more than [`MANY_IMAGES`].
-pub const MANY_IMAGES_SIDE_PIXELS: u32 = 2_000;
-
 /// Times a model is asked to correct a structured answer before the turn fails.
 pub const STRUCTURED_OUTPUT_REPAIRS: u32 = 2;
 

@@ -3,16 +3,17 @@
 use crate::driver::live::Owner;
 use crate::engine::Input;
 use crate::error::{HalterError, store_failure};
-use crate::hub::Hub;
+use crate::hub::{HubSession, SessionEvents};
 use crate::init::{OwnTools, SessionInit};
 use crate::limits::END_DEADLINE;
+use crate::reader::SessionReader;
 use crate::services::{Resources, RuntimeServices};
 use crate::session::{SessionCore, SessionHandle, shutting_down};
 use crate::toolset::Toolset;
 use halter_protocol::{
     ModelId, ModelRole, SessionBlueprint, SessionBounds, SessionId, Timestamp, ToolName,
 };
-use halter_session::{PageRequest, SessionLog, SessionPage, StoreError, TraceStart};
+use halter_session::{PageRequest, SessionLog, SessionPage, StoreError, StoredState, TraceStart};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,7 +104,7 @@ impl SessionRuntime {
 
     /// Starts a session.
     pub async fn new_session(&self, init: SessionInit) -> anyhow::Result<SessionHandle> {
-        self.refuse_when_shutting_down()?;
+        self.refuse_when_unable()?;
         let resources = self.services.resources.get();
         let bounds = self.bounds(&init)?;
         let tools = Toolset::of_session(&self.services.toolset(), &bounds, &init.own_tools.0);
@@ -133,7 +134,7 @@ impl SessionRuntime {
         session_id: &SessionId,
         own_tools: OwnTools,
     ) -> anyhow::Result<Option<SessionHandle>> {
-        self.refuse_when_shutting_down()?;
+        self.refuse_when_unable()?;
         if let Some(session) = self.registry.find(session_id) {
             return Ok(Some(session));
         }
@@ -157,6 +158,23 @@ impl SessionRuntime {
         let mut owner = Owner::resumed(log, self.services.clone(), hub.clone(), resources, tools);
         owner.settle(Input::Resume).await.map_err(store_failure)?;
         Ok(Some(self.register(owner, hub)))
+    }
+
+    /// Opens a stored session to look at it: nothing is written, and it is
+    /// taken from nobody. None if there is no such session.
+    pub async fn read_session(
+        &self,
+        session_id: &SessionId,
+    ) -> anyhow::Result<Option<SessionReader>> {
+        let store = self.services.store.clone();
+        match StoredState::read(store.as_ref(), session_id).await {
+            Ok(stored) => {
+                let clock = self.services.clock.clone();
+                Ok(Some(SessionReader::new(store, clock, stored)))
+            }
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(store_failure(error)),
+        }
     }
 
     /// Stored sessions, newest first, a page at a time.
@@ -209,7 +227,7 @@ impl SessionRuntime {
         }
     }
 
-    fn register(&self, owner: Owner, hub: Arc<Hub>) -> SessionHandle {
+    fn register(&self, owner: Owner, hub: Arc<SessionEvents>) -> SessionHandle {
         let core = Arc::new(SessionCore::new(
             owner,
             self.services.clone(),
@@ -220,15 +238,20 @@ impl SessionRuntime {
         SessionHandle::new(core)
     }
 
-    fn hub(&self, log: &SessionLog, start: TraceStart) -> Arc<Hub> {
+    fn hub(&self, log: &SessionLog, start: TraceStart) -> Arc<SessionEvents> {
         let at = self.services.clock.now();
+        let hub = self.services.hubs.open(HubSession {
+            session_id: log.session_id().clone(),
+            store: self.services.store.clone(),
+            clock: self.services.clock.clone(),
+            head: log.head(),
+        });
         let traces = self.services.traces.as_ref();
-        Arc::new(Hub::new(
+        Arc::new(SessionEvents::new(
             log.session_id().clone(),
-            self.services.store.clone(),
             self.services.clock.clone(),
+            hub,
             traces.map(|traces| traces.writer(log.blueprint(), start, at)),
-            log.head(),
         ))
     }
 
@@ -311,7 +334,13 @@ impl SessionRuntime {
         Ok(tokio::task::spawn_blocking(move || services.probe.look(&directory, at)).await?)
     }
 
-    fn refuse_when_shutting_down(&self) -> Result<(), HalterError> {
+    /// Sessions need the tasks and timers of tokio.
+    fn refuse_when_unable(&self) -> Result<(), HalterError> {
+        if tokio::runtime::Handle::try_current().is_err() {
+            let message = "sessions need a tokio runtime, and there is none here";
+            return Err(HalterError::new("no_tokio_runtime", message)
+                .with_hint("call this inside of #[tokio::main], or of Runtime::block_on"));
+        }
         if self.registry.is_shutting_down() {
             return Err(shutting_down());
         }

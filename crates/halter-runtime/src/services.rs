@@ -2,6 +2,8 @@
 
 use crate::ask::{Answerer, NobodyToAsk};
 use crate::clock::{Clock, SystemClock};
+use crate::context::{ContextManager, SendEverything};
+use crate::hub::{HubFactory, StandardHubs};
 use crate::init::SessionInit;
 use crate::prompt::{EnvironmentProbe, PromptAssembler, PromptSettings, StandardPromptAssembler};
 use crate::toolset::Toolset;
@@ -40,6 +42,8 @@ pub struct RuntimeServices {
     pub prompts: PromptSettings,
     /// Makes system prompts.
     pub prompt_assembler: Arc<dyn PromptAssembler>,
+    /// Decides what of a transcript requests hold.
+    pub context_manager: Arc<dyn ContextManager>,
     /// Looks at a session's surroundings.
     pub probe: EnvironmentProbe,
     /// Where private scratch directories of sessions are made.
@@ -48,6 +52,8 @@ pub struct RuntimeServices {
     pub exec: Arc<dyn ExecBackend>,
     /// The environment commands of sessions start with.
     pub base_environment: Arc<BTreeMap<OsString, OsString>>,
+    /// Carries events to subscribers.
+    pub hubs: Arc<dyn HubFactory>,
     /// What writes live traces, if anything does.
     pub traces: Option<TraceRecorder>,
     /// The clock of events.
@@ -87,10 +93,12 @@ impl RuntimeServices {
             protected_paths: Vec::new(),
             prompts: PromptSettings::default(),
             prompt_assembler: Arc::new(StandardPromptAssembler),
+            context_manager: Arc::new(SendEverything),
             probe: EnvironmentProbe::default(),
             scratch_root: scratch_root.into(),
             exec: Arc::new(LocalExec),
             base_environment: Arc::default(),
+            hubs: Arc::new(StandardHubs),
             traces: None,
             clock: Arc::new(SystemClock),
             ids: Arc::new(SystemIds),

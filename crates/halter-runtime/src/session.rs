@@ -4,18 +4,17 @@ use crate::driver::live::{Command, Owner, command_queue, session_closed};
 use crate::engine::media::check_attachments;
 use crate::engine::structured::check_response_schema;
 use crate::error::{HalterError, store_failure};
-use crate::hub::{Hub, Subscription};
+use crate::hub::{EventStream, SessionEvents, TurnSubscription};
 use crate::init::OwnTools;
-use crate::limits::CATCH_UP_PAGE;
 use crate::runtime::Registry;
 use crate::services::RuntimeServices;
 use futures::FutureExt;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use halter_protocol::{
-    Delivery, NotificationItem, SessionBlueprint, SessionEvent, SessionEventPayload, SessionId,
-    Turn, TurnId, UserMessage,
+    Delivery, MediaLimits, NotificationItem, SessionBlueprint, SessionEvent, SessionEventPayload,
+    SessionId, Turn, TurnId, UserMessage,
 };
-use halter_session::{StoreError, export_session_trace, read_events};
+use halter_session::{StoreError, export_session_trace};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +35,7 @@ pub(crate) struct SessionCore {
     blueprint: Arc<SessionBlueprint>,
     services: Arc<RuntimeServices>,
     registry: Arc<Registry>,
-    hub: Arc<Hub>,
+    hub: Arc<SessionEvents>,
     slot: Mutex<Slot>,
     rested: Notify,
 }
@@ -59,7 +58,7 @@ impl SessionCore {
         owner: Owner,
         services: Arc<RuntimeServices>,
         registry: Arc<Registry>,
-        hub: Arc<Hub>,
+        hub: Arc<SessionEvents>,
     ) -> Self {
         Self {
             blueprint: owner.blueprint().clone(),
@@ -233,7 +232,8 @@ impl SessionHandle {
         if let Some(schema) = &turn.response_schema {
             check_response_schema(schema).map_err(HalterError::from)?;
         }
-        check_attachments(&turn.user_message).map_err(HalterError::from)?;
+        let media = self.media_limits(&turn);
+        check_attachments(&turn.user_message, &media).map_err(HalterError::from)?;
         let turn_id = turn.id.clone();
         let subscription = self.core.hub.subscribe_turn(turn_id.clone());
         let turn = Box::new(turn);
@@ -241,6 +241,18 @@ impl SessionHandle {
             .ask(|reply| Command::Submit { turn, reply })
             .await??;
         Ok(TurnStream::new(self.clone(), turn_id, subscription))
+    }
+
+    /// What the model of a turn takes. Of one that cannot be resolved, the turn
+    /// says so itself.
+    fn media_limits(&self, turn: &Turn) -> MediaLimits {
+        let model = turn.default_model.as_ref();
+        let model = model.unwrap_or(&self.core.blueprint.default_model);
+        let resolved = self.core.services.models.resolve(model);
+        resolved.map_or_else(
+            |_| MediaLimits::default(),
+            |(model, provider)| provider.model_capabilities(&model).media,
+        )
     }
 
     /// Adds to the live turn: the message joins at the next point where the
@@ -323,18 +335,7 @@ impl SessionHandle {
 
     /// All committed events so far.
     pub async fn replay(&self) -> anyhow::Result<Vec<SessionEvent>> {
-        let mut events: Vec<SessionEvent> = Vec::new();
-        loop {
-            let after = events.last().map_or(0, SessionEvent::sequence);
-            let store = self.core.services.store.as_ref();
-            let page = read_events(store, self.session_id(), after, CATCH_UP_PAGE)
-                .await
-                .map_err(store_failure)?;
-            if page.is_empty() {
-                return Ok(events);
-            }
-            events.extend(page);
-        }
+        crate::reader::replay(self.core.services.store.as_ref(), self.session_id()).await
     }
 
     /// The session's trace: a header and every committed event, one JSON object
@@ -388,7 +389,7 @@ pub struct TurnStream {
 }
 
 impl TurnStream {
-    fn new(session: SessionHandle, turn_id: TurnId, subscription: Subscription) -> Self {
+    fn new(session: SessionHandle, turn_id: TurnId, subscription: TurnSubscription) -> Self {
         let events = turn_events(turn_id.clone(), subscription).fuse().boxed();
         Self {
             events,
@@ -440,7 +441,7 @@ impl Drop for TurnStream {
 
 /// The part of a subscription that belongs to one turn.
 struct TurnEvents {
-    subscription: Subscription,
+    subscription: TurnSubscription,
     turn_id: TurnId,
     progress: TurnProgress,
     /// Best-effort events missed just before the turn's start was read, some of
@@ -504,7 +505,7 @@ impl TurnEvents {
 
 fn turn_events(
     turn_id: TurnId,
-    subscription: Subscription,
+    subscription: TurnSubscription,
 ) -> impl Stream<Item = anyhow::Result<SessionEvent>> + Send {
     let turn = TurnEvents {
         subscription,
@@ -531,15 +532,15 @@ pub struct SessionStream {
 }
 
 impl SessionStream {
-    fn new(subscription: Subscription) -> Self {
-        let start = (subscription, true);
-        let events = futures::stream::unfold(start, |(mut subscription, first)| async move {
-            let item = match subscription.next().await? {
+    fn new(events: EventStream) -> Self {
+        let start = (events, true);
+        let events = futures::stream::unfold(start, |(mut events, first)| async move {
+            let item = match events.next().await? {
                 Ok(event) if first => Ok(event.first_of_stream()),
                 Ok(event) => Ok(event),
                 Err(error) => Err(store_failure(error)),
             };
-            Some((item, (subscription, false)))
+            Some((item, (events, false)))
         });
         Self {
             events: events.fuse().boxed(),

@@ -39,7 +39,7 @@ pub use blob::{Blob, BlobHash};
 pub use codec::read_events;
 pub use error::{SessionCommitConflict, StoreError};
 pub use halter_protocol::fold;
-pub use log::{LogWriter, SessionLog};
+pub use log::{LogWriter, SessionLog, StoredState};
 pub use memory::InMemorySessionStore;
 pub use records::{
     AppendBatch, Checkpoint, Durability, DurabilityPolicy, EventRecord, OpenedSession, PageCursor,
@@ -47,7 +47,7 @@ pub use records::{
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteSessionStore};
-pub use store::SessionStore;
+pub use store::{SessionStore, Standing, check_append, check_checkpoint, check_create};
 pub use trace::{TraceError, TraceRecorder, TraceStart, TraceWriter, export_session_trace};
 
 /// Another name of [`OpenedSession`].

@@ -330,6 +330,34 @@ impl LogWriter {
     }
 }
 
+/// A stored session, read without taking it from its writer.
+#[derive(Debug, Clone)]
+pub struct StoredState {
+    /// What was fixed when the session started.
+    pub blueprint: SessionBlueprint,
+    /// The fold of its events.
+    pub state: SessionState,
+    /// The sequence of its last event, 0 without events.
+    pub head: u64,
+}
+
+impl StoredState {
+    /// Reads a session.
+    pub async fn read(
+        store: &dyn SessionStore,
+        session_id: &SessionId,
+    ) -> Result<Self, StoreError> {
+        let opened = store.open(session_id).await?;
+        refuse_newer(&opened)?;
+        let folded = fold_stored(store, &opened).await?;
+        Ok(Self {
+            blueprint: opened.record.blueprint,
+            state: folded.state,
+            head: folded.head,
+        })
+    }
+}
+
 /// What a stored session folds to.
 struct Folded {
     state: SessionState,

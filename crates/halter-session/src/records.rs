@@ -170,19 +170,23 @@ pub struct PageCursor {
 }
 
 impl PageCursor {
-    pub(crate) fn new(updated_at_micros: i64, session_id: impl Into<String>) -> Self {
+    /// The place of a session that was updated then, in microseconds since the
+    /// epoch. Listings go from the latest to the earliest, and by id where the
+    /// time is the same.
+    pub fn new(updated_at_micros: i64, session_id: impl Into<String>) -> Self {
         Self {
             updated_at_micros,
             session_id: session_id.into(),
         }
     }
 
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn updated_at_micros(&self) -> i64 {
+    /// When the session was updated, in microseconds since the epoch.
+    pub fn updated_at_micros(&self) -> i64 {
         self.updated_at_micros
     }
 
-    pub(crate) fn session_id(&self) -> &str {
+    /// The session.
+    pub fn session_id(&self) -> &str {
         &self.session_id
     }
 }

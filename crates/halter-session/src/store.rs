@@ -76,14 +76,16 @@ pub trait SessionStore: Send + Sync {
 
 /// What a store knows when it decides about an append.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Standing {
+pub struct Standing {
+    /// The sequence of the session's last event, 0 without events.
     pub head: u64,
+    /// The epoch of the newest writer token.
     pub epoch: u64,
 }
 
 /// The rules every append has to keep, the same for every store. Returns the
 /// head after the append.
-pub(crate) fn check_append(
+pub fn check_append(
     standing: Standing,
     token: &WriterToken,
     expected_head: u64,
@@ -151,7 +153,7 @@ fn check_batch(
 }
 
 /// The rules every new session has to keep.
-pub(crate) fn check_create(record: &SessionRecord) -> Result<(), StoreError> {
+pub fn check_create(record: &SessionRecord) -> Result<(), StoreError> {
     let id = &record.blueprint.session_id;
     if id.as_str().is_empty() {
         return Err(StoreError::InvalidBatch {
@@ -163,7 +165,7 @@ pub(crate) fn check_create(record: &SessionRecord) -> Result<(), StoreError> {
 }
 
 /// Whether a state of so many bytes may be stored as a checkpoint.
-pub(crate) fn check_checkpoint(bytes: usize) -> Result<(), StoreError> {
+pub fn check_checkpoint(bytes: usize) -> Result<(), StoreError> {
     check_size("a checkpoint", bytes, MAX_CHECKPOINT_BYTES)
 }
 

@@ -192,6 +192,9 @@ fn explain(error: anyhow::Error, is_cancelled: bool) -> ToolError {
             .downcast_ref::<PolicyError>()
             .is_some_and(PolicyError::is_denial)
     };
+    if error.chain().any(is_out_of_descriptors) {
+        return ToolError::new(ToolErrorCode::OutOfDescriptors, message);
+    }
     if error.chain().any(is_denial) {
         return ToolError::new(ToolErrorCode::PolicyDenied, message);
     }
@@ -200,6 +203,13 @@ fn explain(error: anyhow::Error, is_cancelled: bool) -> ToolError {
         return ToolError::new(ToolErrorCode::Cancelled, format!("{note}: {message}"));
     }
     ToolError::new(ToolErrorCode::Failed, message)
+}
+
+fn is_out_of_descriptors(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let refused = cause.downcast_ref::<PolicyError>();
+    let failed = cause.downcast_ref::<std::io::Error>();
+    refused.is_some_and(|it| matches!(it, PolicyError::OutOfDescriptors { .. }))
+        || failed.is_some_and(halter_policy::is_out_of_descriptors)
 }
 
 /// An error with its causes, each said once: many errors repeat their cause.

@@ -2,10 +2,10 @@
 
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
-    Action, Answer, CacheBreakReason, EnvironmentSnapshot, HookRunSummary, MemoryChange, ModelId,
-    NotificationItem, PendingEvent, PolicyVerdict, ProviderError, Question, ReplayMeta,
-    ResponseSchema, Revision, SessionBlueprint, SessionEventPayload, StreamEvent, ToolCall,
-    ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
+    Action, Answer, CacheBreakReason, EnvironmentSnapshot, HookRunSummary, MediaLimits,
+    MemoryChange, ModelId, NotificationItem, PendingEvent, PolicyVerdict, ProviderError, Question,
+    ReplayMeta, ResponseSchema, Revision, SessionBlueprint, SessionEventPayload, StreamEvent,
+    ToolCall, ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -169,6 +169,8 @@ pub struct Preparation {
     pub warnings: Vec<String>,
     /// Who will answer.
     pub answered_by: ReplayMeta,
+    /// The images and documents that the model takes.
+    pub media: MediaLimits,
 }
 
 /// What a tool says of a call before it runs.

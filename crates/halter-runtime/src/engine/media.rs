@@ -2,17 +2,14 @@
 //!
 //! Everything in a transcript is sent with every request from then on, so one
 //! image that a service refuses, or one too many, would end the session. What
-//! cannot be sent is left out of a tool's result with a note that says why,
+//! the model of the turn does not take is left out of a tool's result with a note that says why,
 //! and a user's message with it is refused.
 
 use super::Engine;
-use crate::limits::{
-    MANY_IMAGES, MANY_IMAGES_SIDE_PIXELS, SESSION_ATTACHMENTS, SESSION_MEDIA_BYTES,
-};
 use halter_protocol::media::pixels;
 use halter_protocol::{
-    ContentPart, MediaFormat, MediaProblem, Message, SessionState, ToolResult, TurnError,
-    UserMessage,
+    ContentPart, MediaFormat, MediaLimits, MediaProblem, Message, SessionState, ToolResult,
+    TurnError, UserMessage,
 };
 
 /// What the images and documents of a transcript come to.
@@ -68,27 +65,27 @@ impl MediaLedger {
     }
 
     /// Takes a part in, unless there is no room for it.
-    fn admit(&mut self, part: &ContentPart) -> Result<(), String> {
+    fn admit(&mut self, part: &ContentPart, limits: &MediaLimits) -> Result<(), String> {
         let with = self.with(part);
-        if with.attachments > SESSION_ATTACHMENTS {
+        if with.attachments > limits.attachments {
             return Err(format!(
-                "a session may hold {SESSION_ATTACHMENTS} images and documents; \
-                 go on in a new session"
+                "a session may hold {} images and documents; go on in a new session",
+                limits.attachments
             ));
         }
-        if with.bytes > SESSION_MEDIA_BYTES {
+        if with.bytes > limits.attachments_bytes {
             return Err(format!(
-                "the images and documents of a session may have {SESSION_MEDIA_BYTES} bytes \
+                "the images and documents of a session may have {} bytes \
                  together, and this would make it {}; make it smaller, or go on in a new session",
-                with.bytes
+                limits.attachments_bytes, with.bytes
             ));
         }
-        if with.images > MANY_IMAGES && with.longest_side > MANY_IMAGES_SIDE_PIXELS {
+        if with.images > limits.many_images && with.longest_side > limits.many_images_side_pixels {
             return Err(format!(
-                "a session of more than {MANY_IMAGES} images may hold none with more than \
-                 {MANY_IMAGES_SIDE_PIXELS} pixels on a side, and one has {}; \
+                "a session of more than {} images may hold none with more than \
+                 {} pixels on a side, and one has {}; \
                  scale images down, or go on in a new session",
-                with.longest_side
+                limits.many_images, limits.many_images_side_pixels, with.longest_side
             ));
         }
         *self = with;
@@ -96,19 +93,20 @@ impl MediaLedger {
     }
 
     /// The result with what cannot be sent replaced by a note.
-    pub fn admit_result(&mut self, result: ToolResult) -> ToolResult {
+    pub fn admit_result(&mut self, result: ToolResult, limits: &MediaLimits) -> ToolResult {
         match result {
             ToolResult::Parts { parts } => {
-                ToolResult::parts(parts.into_iter().map(|part| self.admit_part(part)))
+                let parts = parts.into_iter();
+                ToolResult::parts(parts.map(|part| self.admit_part(part, limits)))
             }
             other => other,
         }
     }
 
-    fn admit_part(&mut self, part: ContentPart) -> ContentPart {
-        let part = with_right_type(part);
-        let checked = part.check().map_err(|problem| problem.to_string());
-        match checked.and_then(|()| self.admit(&part)) {
+    fn admit_part(&mut self, part: ContentPart, limits: &MediaLimits) -> ContentPart {
+        let part = with_right_type(part, limits);
+        let checked = limits.check(&part).map_err(|problem| problem.to_string());
+        match checked.and_then(|()| self.admit(&part, limits)) {
             Ok(()) => part,
             Err(reason) => left_out(&part, &reason),
         }
@@ -116,10 +114,10 @@ impl MediaLedger {
 }
 
 /// Tools get types wrong: what the bytes are counts, where models know it.
-fn with_right_type(part: ContentPart) -> ContentPart {
+fn with_right_type(part: ContentPart, limits: &MediaLimits) -> ContentPart {
     let Err(MediaProblem::WrongType {
         found: Some(found), ..
-    }) = part.check()
+    }) = limits.check(&part)
     else {
         return part;
     };
@@ -139,10 +137,14 @@ fn left_out(part: &ContentPart, reason: &str) -> ContentPart {
 /// Checks what a user attached, as far as it does not depend on the session.
 ///
 /// # Errors
-/// If model services would refuse one of the images or documents.
-pub(crate) fn check_attachments(message: &UserMessage) -> Result<(), TurnError> {
+/// If the model does not take one of the images or documents.
+pub(crate) fn check_attachments(
+    message: &UserMessage,
+    limits: &MediaLimits,
+) -> Result<(), TurnError> {
     for (number, part) in (1..).zip(message.attachments()) {
-        part.check()
+        limits
+            .check(part)
             .map_err(|problem| refused(number, part, &problem.to_string()))?;
     }
     Ok(())
@@ -159,12 +161,17 @@ fn refused(number: usize, part: &ContentPart, reason: &str) -> TurnError {
 impl Engine {
     /// Checks that the session has room for what the user attached.
     pub(super) fn admit_attachments(&mut self) -> Result<(), TurnError> {
-        let prompt = self.turn.as_ref().and_then(|turn| turn.prompt.as_ref());
-        let Some(prompt) = prompt else { return Ok(()) };
+        let Some(turn) = &self.turn else {
+            return Ok(());
+        };
+        let Some(prompt) = &turn.prompt else {
+            return Ok(());
+        };
+        check_attachments(prompt, &turn.media)?;
         let mut ledger = self.media;
         for (number, part) in (1..).zip(prompt.attachments()) {
             ledger
-                .admit(part)
+                .admit(part, &turn.media)
                 .map_err(|reason| refused(number, part, &reason))?;
         }
         Ok(())
@@ -179,7 +186,10 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use halter_protocol::limits::{DOCUMENT_BYTES, IMAGE_BYTES};
+    use halter_protocol::limits::{
+        ATTACHMENTS, ATTACHMENTS_BYTES, DOCUMENT_BYTES, IMAGE_BYTES, MANY_IMAGES,
+        MANY_IMAGES_SIDE_PIXELS,
+    };
     use halter_testkit::png;
 
     fn pdf(bytes: usize) -> ContentPart {
@@ -193,7 +203,7 @@ mod tests {
     }
 
     fn admitted(ledger: &mut MediaLedger, part: ContentPart) -> ContentPart {
-        match ledger.admit_result(ToolResult::parts([part])) {
+        match ledger.admit_result(ToolResult::parts([part]), &MediaLimits::default()) {
             ToolResult::Parts { parts } => parts.into_iter().next().unwrap(),
             other => panic!("{other:?}"),
         }
@@ -219,7 +229,8 @@ mod tests {
             ToolResult::text("words"),
             ToolResult::parts([ContentPart::text("words")]),
         ] {
-            assert_eq!(ledger.admit_result(result.clone()), result);
+            let limits = MediaLimits::default();
+            assert_eq!(ledger.admit_result(result.clone(), &limits), result);
         }
         assert_eq!(ledger, MediaLedger::default());
     }
@@ -227,10 +238,10 @@ mod tests {
     #[test]
     fn a_session_holds_so_many_bytes() {
         let mut ledger = MediaLedger::default();
-        for _ in 0..SESSION_MEDIA_BYTES / DOCUMENT_BYTES {
+        for _ in 0..ATTACHMENTS_BYTES / DOCUMENT_BYTES {
             assert_eq!(note(&mut ledger, pdf(DOCUMENT_BYTES)), None);
         }
-        assert_eq!(ledger.bytes, SESSION_MEDIA_BYTES);
+        assert_eq!(ledger.bytes, ATTACHMENTS_BYTES);
         let told = note(&mut ledger, pdf(9)).unwrap();
         assert_eq!(
             told,
@@ -238,14 +249,12 @@ mod tests {
              of a session may have 20971520 bytes together, and this would make it 20971529; \
              make it smaller, or go on in a new session]"
         );
-        // In base64, a third more, and a lot of words.
-        const { assert!(SESSION_MEDIA_BYTES / 3 * 4 < 28_000_000) };
     }
 
     #[test]
     fn a_session_holds_so_many_attachments() {
         let mut ledger = MediaLedger::default();
-        for _ in 0..SESSION_ATTACHMENTS {
+        for _ in 0..ATTACHMENTS {
             assert_eq!(note(&mut ledger, image(1)), None);
         }
         assert!(note(&mut ledger, image(1)).unwrap().contains("100 images"));
@@ -304,7 +313,7 @@ mod tests {
         let message = UserMessage::text("look")
             .with_image("image/png", png(1, 1))
             .with_image("image/png", *b"no");
-        let error = check_attachments(&message).unwrap_err();
+        let error = check_attachments(&message, &MediaLimits::default()).unwrap_err();
         assert_eq!(error.code, "attachment_refused");
         assert_eq!(
             error.message,

@@ -8,9 +8,10 @@ use super::{Effect, EffectId, Engine, Preparation, Then};
 use crate::limits::{PAUSED_ANSWER_RESUMES, QUEUED_STEERS, STOP_HOOK_CONTINUATIONS};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
-    CacheBreakReason, FINAL_TOOL, Message, ModelId, ReplayMeta, ResponseSchema,
+    CacheBreakReason, FINAL_TOOL, MediaLimits, Message, ModelId, ReplayMeta, ResponseSchema,
     SessionEventPayload, SystemMessage, Turn, TurnError, TurnId, Usage, UserMessage, UserPart,
 };
+use std::sync::Arc;
 
 /// A turn from the queue to its terminal event.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(super) struct LiveTurn {
     pub model: ModelId,
     pub answered_by: ReplayMeta,
     pub prompt: Option<UserMessage>,
+    /// What the model takes.
+    pub media: Arc<MediaLimits>,
     pub phase: Phase,
     pub usage: Usage,
     pub model_calls: u32,
@@ -136,6 +139,7 @@ impl Engine {
             model,
             answered_by: ReplayMeta::default(),
             prompt: Some(turn.user_message),
+            media: Arc::default(),
             phase: Phase::Preparing(id),
             usage: Usage::default(),
             model_calls: 0,
@@ -166,15 +170,16 @@ impl Engine {
         if let Some(hooked) = preparation.hooked {
             self.facts.hooked = hooked;
         }
+        if let Some(turn) = &mut self.turn {
+            turn.answered_by = preparation.answered_by;
+            turn.media = Arc::new(preparation.media);
+        }
         let agreed = self.agree_on_answer();
         if let Err(error) = agreed.and_then(|()| self.admit_attachments()) {
             return self.finish_turn(Ending::failed(error));
         }
         for message in preparation.warnings {
             self.record(SessionEventPayload::Warning { message });
-        }
-        if let Some(turn) = &mut self.turn {
-            turn.answered_by = preparation.answered_by;
         }
         let switched = self.takes_up_model();
         let cut = preparation

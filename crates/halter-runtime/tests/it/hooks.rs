@@ -476,3 +476,23 @@ async fn a_matcher_picks_the_tools_a_hook_is_for() {
     assert_eq!(tool.calls().len(), 1);
     assert!(!events.kinds().contains(&"hook_started"));
 }
+
+#[tokio::test]
+async fn hooks_are_told_the_model_of_the_turn() {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let hook = Hook::callback(HookEventName::UserPromptSubmit, move |input| {
+        let model = input.string_field("model").unwrap().to_owned();
+        heard.lock().unwrap().push(model);
+        async { HookResponse::passthrough() }
+    });
+    let harness = Harness::scripted(["one", "two"])
+        .model("small")
+        .hook(hook)
+        .start();
+    let session = harness.session().await;
+    harness.run(&session, "first").await;
+    let turn = halter_protocol::Turn::user("second").with_default_model("small");
+    halter_testkit::collect(session.submit_turn(turn).await.unwrap()).await;
+    assert_eq!(*told.lock().unwrap(), ["default", "small"]);
+}

@@ -21,6 +21,7 @@ mod media;
 mod memory;
 mod prefix;
 mod quiet;
+mod replaced;
 mod resume;
 mod scheduling;
 mod shutdown;

@@ -1,12 +1,12 @@
 //! Images and documents in turns and results.
 
 use halter_hooks::{Hook, HookEventName, HookResponse};
-use halter_protocol::limits::DOCUMENT_BYTES;
+use halter_protocol::limits::{ATTACHMENTS, ATTACHMENTS_BYTES, DOCUMENT_BYTES};
 use halter_protocol::{
-    ContentPart, Message, SessionEvent, SessionEventPayload, ToolErrorCode, ToolResult, Turn,
-    UserMessage,
+    ContentPart, MediaLimits, Message, ProviderCapabilities, SessionEvent, SessionEventPayload,
+    ToolErrorCode, ToolResult, Turn, UserMessage,
 };
-use halter_runtime::limits::{SESSION_ATTACHMENTS, SESSION_MEDIA_BYTES};
+use halter_providers::{FakeProvider, Provider};
 use halter_testkit::{EventsExt, Harness, Reply, ScriptedTool, collect, pdf, png, render};
 use serde_json::json;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ async fn a_session_that_is_full_of_documents_refuses_more_and_goes_on() {
     let mut large = pdf();
     large.resize(DOCUMENT_BYTES, b'\n');
     let mut message = UserMessage::text("read these");
-    for _ in 0..SESSION_MEDIA_BYTES / DOCUMENT_BYTES {
+    for _ in 0..ATTACHMENTS_BYTES / DOCUMENT_BYTES {
         message = message.with_document("application/pdf", large.clone());
     }
     let turn = session.submit_turn(Turn::new(message)).await.unwrap();
@@ -140,14 +140,14 @@ async fn a_session_that_is_full_of_documents_refuses_more_and_goes_on() {
 #[tokio::test]
 async fn the_count_survives_another_process() {
     let result = || {
-        let images = (0..SESSION_ATTACHMENTS).map(|_| ContentPart::image("image/png", png(1, 1)));
+        let images = (0..ATTACHMENTS).map(|_| ContentPart::image("image/png", png(1, 1)));
         ToolResult::parts(images)
     };
     let first = Harness::scripted(looks()).tool(camera(result)).start();
     let session = first.session().await;
     let events = first.run(&session, "go").await;
     let taken = events.only_result().as_ref().unwrap();
-    assert_eq!(taken.attachments().count(), SESSION_ATTACHMENTS);
+    assert_eq!(taken.attachments().count(), ATTACHMENTS);
 
     let second = first.another_process(looks()).tool(camera(picture)).start();
     let resumed = second.resume(&session).await;
@@ -159,7 +159,7 @@ async fn the_count_survives_another_process() {
 #[tokio::test]
 async fn results_of_one_answer_share_the_room_of_the_session() {
     let result = || {
-        let half = SESSION_ATTACHMENTS / 2 + 1;
+        let half = ATTACHMENTS / 2 + 1;
         ToolResult::parts((0..half).map(|_| ContentPart::image("image/png", png(1, 1))))
     };
     let replies = [
@@ -173,7 +173,7 @@ async fn results_of_one_answer_share_the_room_of_the_session() {
     let requests = harness.requests();
     let results = results(requests[1].messages.iter());
     let taken = results.iter().map(|result| result.attachments().count());
-    assert_eq!(taken.sum::<usize>(), SESSION_ATTACHMENTS);
+    assert_eq!(taken.sum::<usize>(), ATTACHMENTS);
 }
 
 #[tokio::test]
@@ -230,4 +230,45 @@ async fn a_hook_that_writes_no_part_withholds_the_result() {
     let error = events.only_result().as_ref().unwrap_err();
     assert_eq!(error.code, ToolErrorCode::HookBlocked);
     assert!(error.message.contains("no part 7"), "{}", error.message);
+}
+
+/// What may join a session are facts of the model that is asked, not rules of
+/// the engine.
+#[tokio::test]
+async fn a_model_that_takes_less_is_sent_less() {
+    struct Picky(FakeProvider);
+    #[async_trait::async_trait]
+    impl Provider for Picky {
+        fn capabilities(&self) -> ProviderCapabilities {
+            ProviderCapabilities::new().with_media(MediaLimits {
+                attachments: 1,
+                image_side_pixels: 2,
+                ..MediaLimits::default()
+            })
+        }
+        async fn stream(
+            &self,
+            request: halter_providers::ProviderRequest,
+            cancel: tokio_util::sync::CancellationToken,
+        ) -> anyhow::Result<halter_providers::EventStream> {
+            self.0.stream(request, cancel).await
+        }
+    }
+    let two = || {
+        let image = || ContentPart::image("image/png", png(2, 2));
+        ToolResult::parts([image(), image()])
+    };
+    let harness = Harness::echoing()
+        .provider(Arc::new(Picky(FakeProvider::scripted(looks()))))
+        .tool(camera(two))
+        .start();
+    let events = harness.ask("look").await;
+    let taken = events.only_result().clone().unwrap();
+    assert_eq!(taken.attachments().count(), 1);
+    assert!(taken.to_model_text().contains("may hold 1 images"));
+
+    let session = harness.session().await;
+    let large = UserMessage::text("look").with_image("image/png", png(3, 2));
+    let refused = session.submit_turn(Turn::new(large)).await.err().unwrap();
+    assert!(refused.to_string().contains("attachment 1"), "{refused}");
 }

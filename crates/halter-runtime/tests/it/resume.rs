@@ -445,3 +445,36 @@ async fn other_tools_than_the_last_process_had_are_a_cache_break() {
         render(&events)
     );
 }
+
+#[tokio::test]
+async fn reading_a_stored_session_writes_nothing_and_takes_it_from_nobody() {
+    let harness = Harness::scripted(["one", "two"]).start();
+    let session = harness.session().await;
+    harness.run(&session, "first").await;
+    let head = session.head();
+
+    let other = harness.another_process(["unused"]).start();
+    let id = session.session_id();
+    let reader = other.runtime().read_session(id).await.unwrap().unwrap();
+    assert_eq!(reader.head(), head);
+    assert_eq!(reader.blueprint(), session.blueprint());
+    assert_eq!(reader.state().messages.len(), 2);
+    let read = reader.replay().await.unwrap();
+    assert_eq!(read, session.replay().await.unwrap());
+    assert_eq!(read.len() as u64, head, "nothing was added");
+    assert!(reader.export_trace().await.unwrap().contains("first"));
+
+    let events = harness.run(&session, "second").await;
+    assert_eq!(events.kinds().last(), Some(&"turn_completed"));
+    let none = other.runtime().read_session(&"ses_none".into()).await;
+    assert!(none.unwrap().is_none());
+}
+
+#[test]
+fn a_session_outside_of_tokio_is_an_error() {
+    let harness = Harness::echoing().start();
+    let init = halter_runtime::SessionInit::default();
+    let started = futures::executor::block_on(harness.runtime().new_session(init));
+    let error = started.unwrap_err();
+    assert_eq!(crate::support::code(&error), "no_tokio_runtime");
+}

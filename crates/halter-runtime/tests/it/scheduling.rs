@@ -116,6 +116,34 @@ async fn read_only_and_parallel_safe_calls_run_side_by_side() {
 }
 
 #[tokio::test]
+async fn a_read_does_not_run_beside_what_changes_something() {
+    let stage = Stage::new(&["s1", "s2", "r", "s3"]);
+    let reply = call(call(Reply::new(), "send", "s1"), "send", "s2");
+    let reply = call(call(reply, "read", "r"), "send", "s3");
+    let harness = Harness::scripted([reply, "done".into()])
+        .tool(stage.play(ScriptedTool::new("read").read_only()))
+        .tool(stage.play(ScriptedTool::new("send").parallel_safe().mutating()))
+        .start();
+    let session = harness.session().await;
+    let mut turn = session.submit_turn(Turn::user("go")).await.unwrap();
+    stage.gate("s1").reached().await;
+    stage.gate("s2").reached().await;
+    stage.gate("s1").open();
+    collect_until(&mut turn, is_kind("tool_execution_completed")).await;
+    assert_eq!(stage.started(), ["s1", "s2"], "the read waits for both");
+    stage.gate("s2").open();
+    stage.gate("r").reached().await;
+    assert_eq!(
+        stage.started(),
+        ["s1", "s2", "r"],
+        "nothing changes meanwhile"
+    );
+    stage.gate("r").open();
+    stage.gate("s3").open();
+    collect(turn).await;
+}
+
+#[tokio::test]
 async fn a_read_only_call_starts_while_the_model_still_talks() {
     let stage = Stage::new(&["early"]);
     let talking = Gate::new();

@@ -275,3 +275,30 @@ async fn a_tool_without_a_policy_it_can_be_bound_to_is_refused() {
     assert!(events.only_result().is_err());
     assert!(look.calls().is_empty());
 }
+
+#[tokio::test]
+async fn running_out_of_descriptors_is_the_turns_error() {
+    let open = ScriptedTool::new("open")
+        .runs(|_, _| async { Err(std::io::Error::from_raw_os_error(24).into()) })
+        .build();
+    let look = ScriptedTool::new("look").build();
+    let replies = [Reply::new()
+        .tool_call("open", json!({}))
+        .tool_call("look", json!({}))];
+    let harness = Harness::scripted(replies)
+        .tool(open)
+        .tool(look.clone())
+        .start();
+    let events = harness.ask("go").await;
+    assert_eq!(events.turn_error().code, "out_of_descriptors");
+    assert!(
+        events
+            .turn_error()
+            .hint
+            .as_ref()
+            .unwrap()
+            .contains("ulimit -n")
+    );
+    assert!(look.calls().is_empty(), "no call would work");
+    assert_eq!(events.outcomes().len(), 2, "every call keeps a result");
+}

@@ -14,6 +14,9 @@
 //! }
 //! ```
 //!
+//! A store whose stored form can be damaged also runs
+//! [`an_unreadable_session_hides_no_other`].
+//!
 //! The block is evaluated per test and yields a function that opens the same,
 //! at first empty, storage each time it is called. Failures panic, as tests do.
 
@@ -62,6 +65,7 @@ macro_rules! session_store_conformance {
             a_useless_checkpoint_is_ignored,
             sequences_have_no_gaps,
             an_old_token_conflicts,
+            a_takeover_by_another_open_store_is_noticed,
             an_old_head_conflicts,
             a_log_that_lost_its_session_says_so,
             a_refused_append_changes_nothing,

@@ -316,6 +316,57 @@ pub async fn unknown_sessions_are_named(open: impl OpenStore) {
     assert!(!store.delete(&id).await.unwrap());
 }
 
+/// A takeover through another open store counts: what two processes do.
+pub async fn a_takeover_by_another_open_store_is_noticed(open: impl OpenStore) {
+    let (first, second) = (open().await, open().await);
+    let old = create(first.as_ref(), "ses_1").await;
+    let level = Durability::Durable;
+    first.append(&old, 0, lines([1]), level).await.unwrap();
+    let new = second.acquire(&"ses_1".into()).await.unwrap();
+    assert!(new.epoch > old.epoch);
+    let refused = first.append(&old, 1, lines([2]), level).await;
+    assert_eq!(refused.unwrap_err().code(), "session_stale_writer");
+    assert_eq!(second.append(&new, 1, lines([2]), level).await.unwrap(), 2);
+    let seen = first.read(&"ses_1".into(), 0, 10).await.unwrap();
+    assert_eq!(seen, lines(1..=2).events);
+}
+
+/// A session whose stored form is damaged is named as such and hides no other.
+/// `damage` spoils what is stored of a session besides its events; only for
+/// stores whose form can be spoilt.
+pub async fn an_unreadable_session_hides_no_other(
+    open: impl OpenStore,
+    damage: impl AsyncFn(&str),
+) {
+    let store = open().await;
+    for id in ["ses_1", "ses_2", "ses_3"] {
+        let token = create(store.as_ref(), id).await;
+        let batch = lines([1]);
+        store
+            .append(&token, 0, batch, Durability::Durable)
+            .await
+            .unwrap();
+    }
+    store.close().await.unwrap();
+    damage("ses_2").await;
+    let store = open().await;
+    let page = store.list(PageRequest::default()).await.unwrap();
+    let mut readable: Vec<_> = page
+        .sessions
+        .iter()
+        .map(|it| it.session_id.as_str())
+        .collect();
+    readable.sort_unstable();
+    assert_eq!(readable, ["ses_1", "ses_3"]);
+    let unreadable: Vec<_> = page
+        .unreadable
+        .iter()
+        .map(|it| it.session_id.as_str())
+        .collect();
+    assert_eq!(unreadable, ["ses_2"]);
+    assert!(page.unreadable.iter().all(|it| !it.reason.is_empty()));
+}
+
 /// The largest batch is stored, a larger one refused.
 pub async fn batches_hold_at_their_edge(open: impl OpenStore) {
     let store = open().await;

@@ -89,4 +89,5 @@ streams!(
     resume_with_changes,
     answer_ends,
     approvals,
+    out_of_descriptors,
 );

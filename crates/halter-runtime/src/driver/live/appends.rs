@@ -5,7 +5,7 @@
 //! appended meanwhile waits and goes to the store together.
 
 use crate::engine::{EffectId, Input};
-use crate::hub::Hub;
+use crate::hub::SessionEvents;
 use futures::future::BoxFuture;
 use halter_protocol::{PendingEvent, SessionState, TurnError};
 use halter_session::limits::MAX_BATCH_EVENTS;
@@ -59,7 +59,7 @@ impl Appends {
     pub fn start(
         &mut self,
         state: &SessionState,
-        hub: &Arc<Hub>,
+        hub: &Arc<SessionEvents>,
     ) -> Option<BoxFuture<'static, Appended>> {
         if self.waiting.is_empty() {
             return None;

@@ -3,6 +3,7 @@
 use super::final_tools::FinalTools;
 use super::toolbox::Surroundings;
 use super::{Append, Owner, Running};
+use crate::context::ContextRequest;
 use crate::engine::{CallFacts, Effect, EffectId, Input, Preparation};
 use crate::prompt::{PromptContext, describe_change};
 use crate::runtime::model_outside;
@@ -107,7 +108,7 @@ impl Owner {
                 if store_error.is_some()
                     && let Some(error) = &self.appends.error
                 {
-                    self.hub.lose_turn(turn_id, error.clone());
+                    self.hub.lose_turn(&turn_id, error.clone());
                 }
             }
             Effect::Closed => {}
@@ -138,7 +139,7 @@ impl Owner {
             let told = TurnError::new(error.code(), error.to_string());
             return Err(told.with_hint(error.hint().unwrap_or_default()));
         }
-        let (resolved, _) = self
+        let (resolved, provider) = self
             .services
             .models
             .resolve(model)
@@ -147,6 +148,7 @@ impl Owner {
             provider_name: Some(resolved.provider.clone()),
             model: Some(resolved.model.clone()),
         };
+        preparation.media = provider.model_capabilities(&resolved).media;
         if std::mem::take(&mut self.cut) {
             preparation.cache_break = Some(CacheBreakReason::ResourcesReplaced);
         }
@@ -221,7 +223,11 @@ impl Owner {
                     turn_id: asked.turn_id,
                     model: resolved.clone(),
                     prompt: self.prompt.clone(),
-                    messages: asked.messages,
+                    messages: self.services.context_manager.plan(ContextRequest {
+                        blueprint: &self.blueprint,
+                        model: &resolved,
+                        messages: &asked.messages,
+                    }),
                     tools: self.tools.specs.clone(),
                     response_schema: asked.response_schema,
                 };

@@ -14,7 +14,7 @@ pub(crate) use toolbox::Toolbox;
 
 use crate::engine::{Effect, EffectId, Engine, Input, SessionFacts};
 use crate::error::HalterError;
-use crate::hub::Hub;
+use crate::hub::SessionEvents;
 use crate::init::OwnTools;
 use crate::limits::{
     MODEL_QUEUE_EVENTS, QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX, WAITING_APPENDS,
@@ -72,7 +72,7 @@ pub(crate) struct Owner {
     blueprint: Arc<SessionBlueprint>,
     appends: Appends,
     services: Arc<RuntimeServices>,
-    hub: Arc<Hub>,
+    hub: Arc<SessionEvents>,
     resources: Arc<Resources>,
     prompt: AssembledPrompt,
     tools: Arc<Toolset>,
@@ -169,7 +169,7 @@ impl Owner {
     pub fn new(
         log: SessionLog,
         services: Arc<RuntimeServices>,
-        hub: Arc<Hub>,
+        hub: Arc<SessionEvents>,
         resources: Arc<Resources>,
         tools: Arc<Toolset>,
     ) -> Self {
@@ -181,7 +181,7 @@ impl Owner {
         writer: LogWriter,
         state: SessionState,
         services: Arc<RuntimeServices>,
-        hub: Arc<Hub>,
+        hub: Arc<SessionEvents>,
         resources: Arc<Resources>,
         tools: Arc<Toolset>,
     ) -> Self {
@@ -217,7 +217,7 @@ impl Owner {
     pub fn resumed(
         log: SessionLog,
         services: Arc<RuntimeServices>,
-        hub: Arc<Hub>,
+        hub: Arc<SessionEvents>,
         resources: Arc<Resources>,
         tools: Arc<Toolset>,
     ) -> Self {

@@ -1,14 +1,14 @@
 //! What a session's tools keep and may do, made when the first tool runs.
 
 use crate::bounds::narrowed;
-use crate::hub::Hub;
+use crate::hub::SessionEvents;
 use crate::limits::TOOL_OUTPUT_CHUNK_BYTES;
 use crate::services::{Resources, RuntimeServices};
 use halter_protocol::{
     ResourceSnapshot, Revision, SessionBlueprint, SessionEventPayload, SessionMemory, ToolCall,
     ToolCallId, ToolError, ToolErrorCode,
 };
-use halter_tools::policy::{SessionScope, ToolPolicy};
+use halter_tools::policy::{PolicyError, SessionScope, ToolPolicy};
 use halter_tools::{
     MemoryChanges, ScratchDir, ToolContext, ToolEventSink, ToolRuntimeEvent, ToolSessionStore,
 };
@@ -44,7 +44,7 @@ impl Toolbox {
         &mut self,
         call: &ToolCall,
         surroundings: Surroundings<'_>,
-        hub: &Arc<Hub>,
+        hub: &Arc<SessionEvents>,
         cancel: CancellationToken,
     ) -> Result<ToolContext, ToolError> {
         let Surroundings {
@@ -119,10 +119,10 @@ impl Toolbox {
         let policy = match bound.await {
             Ok(Ok(policy)) => policy,
             Ok(Err(error)) => {
-                let code = if error.is_denial() {
-                    ToolErrorCode::PolicyDenied
-                } else {
-                    ToolErrorCode::Failed
+                let code = match &error {
+                    PolicyError::OutOfDescriptors { .. } => ToolErrorCode::OutOfDescriptors,
+                    error if error.is_denial() => ToolErrorCode::PolicyDenied,
+                    _ => ToolErrorCode::Failed,
                 };
                 return Err(ToolError::new(code, error.to_string()));
             }
@@ -144,7 +144,7 @@ fn skill_roots(snapshot: &ResourceSnapshot) -> Vec<PathBuf> {
 
 /// Sends a running tool's output to subscribers at once.
 struct OutputSink {
-    hub: Arc<Hub>,
+    hub: Arc<SessionEvents>,
     call_id: ToolCallId,
 }
 

@@ -242,26 +242,33 @@ impl Engine {
         let result = result.map(|result| self.admit_result(result));
         let Some(slot) = self.slot(index) else { return };
         slot.stage = Stage::Done(result.clone());
+        let exhausted = result.as_ref().err().and_then(exhausted);
         let outcome = ToolExecutionOutcome {
             call: slot.call.clone(),
             result,
             remembered: std::mem::take(&mut slot.remembered),
         };
         self.record(SessionEventPayload::ToolExecutionCompleted { outcome });
-        self.start_calls();
+        match exhausted {
+            Some(ending) if self.step().is_some_and(|step| !step.is_failing()) => {
+                self.abort_step(ending);
+            }
+            _ => self.start_calls(),
+        }
     }
 
     /// The result with only what the session has room for, beside the results
     /// that join it at the same time.
     fn admit_result(&mut self, result: ToolResult) -> ToolResult {
         let mut ledger = self.media;
+        let limits = self.turn.as_ref().map(|turn| turn.media.clone());
         let calls = self.step().map(|step| step.calls.iter());
         for slot in calls.into_iter().flatten() {
             if let Stage::Done(Ok(beside)) = &slot.stage {
                 ledger.count_result(beside);
             }
         }
-        ledger.admit_result(result)
+        ledger.admit_result(result, &limits.unwrap_or_default())
     }
 
     pub(super) fn finish_step_if_settled(&mut self) {
@@ -342,6 +349,15 @@ pub(in crate::engine) fn tool_message(
         error,
         created_at: at,
     }
+}
+
+/// How a turn ends whose call failed because no call can work.
+fn exhausted(error: &ToolError) -> Option<Ending> {
+    (error.code == ToolErrorCode::OutOfDescriptors).then(|| {
+        let error = TurnError::new("out_of_descriptors", error.message.clone())
+            .with_hint("raise the limit of open files (ulimit -n), or run fewer sessions at once");
+        Ending::failed(error)
+    })
 }
 
 fn withheld(reason: &str) -> ToolError {

@@ -723,3 +723,15 @@ pub async fn approvals() -> Recorded {
     say(&harness, &session, 1, "deploy it").await;
     recorded(&harness, &session).await
 }
+
+/// A tool for which no descriptor was left.
+pub async fn out_of_descriptors() -> Recorded {
+    let open = ScriptedTool::new("open")
+        .runs(|_, _| async { Err(std::io::Error::from_raw_os_error(24).into()) })
+        .build();
+    let call = Reply::new().tool_call("open", json!({}));
+    let harness = harness(Harness::scripted([call]).tool(open));
+    let session = session(&harness, "out_of_descriptors").await;
+    say(&harness, &session, 1, "open it").await;
+    recorded(&harness, &session).await
+}
