@@ -145,14 +145,14 @@ impl Answer {
         }
     }
 
-    /// Whether this novelty is asked for.
-    pub(crate) fn invents(&self, kind: UnknownKind) -> bool {
+    /// Whether the step asks for this unknown thing.
+    pub(crate) fn has_unknown(&self, kind: UnknownKind) -> bool {
         self.unknown.contains(&kind)
     }
 
     /// Adds a field that no client knows, where that is asked for.
-    pub(crate) fn add_novel_field(&self, target: &mut Value) {
-        if self.invents(UnknownKind::Field) {
+    pub(crate) fn add_unknown_field(&self, target: &mut Value) {
+        if self.has_unknown(UnknownKind::Field) {
             look::set(target, "novel_field", serde_json::json!({"since": 2031}));
         }
     }

@@ -12,7 +12,7 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Counts an attempt, and tells whether it is among the first so many.
+    /// Counts an attempt. Returns whether it is among the first `times`.
     pub(crate) fn is_among_first(&self, request: String, times: u32) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.len() >= MAX_COUNTED_REQUESTS && !counts.contains_key(&request) {

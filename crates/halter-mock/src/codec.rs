@@ -18,7 +18,7 @@ pub(crate) struct Request<'a> {
     pub query: &'a str,
     /// The model of the path, where the wire has it there.
     pub path_model: Option<&'a str>,
-    /// Whose manners the endpoint has.
+    /// Which server the endpoint behaves like.
     pub dialect: Dialect,
     /// Whether the tokens are to be counted only.
     pub counting: bool,

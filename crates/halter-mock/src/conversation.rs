@@ -1,4 +1,4 @@
-//! A request as a conversation, whatever its wire: enough to choose a scenario,
+//! A request as a conversation, the same for every wire: enough to choose a scenario,
 //! count its steps and quote from it.
 
 use crate::look;
@@ -20,7 +20,7 @@ pub(crate) struct Conversation {
 /// One turn. Neighbouring items of the assistant are one turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Turn {
-    /// Words and pictures of the user.
+    /// Text and images of the user.
     User { text: String, images: usize },
     /// An answer of the model, and how many calls it makes.
     Assistant { calls: usize },
@@ -35,13 +35,13 @@ pub(crate) enum Turn {
 pub(crate) struct ToolResult {
     /// Its text, parts joined.
     pub text: String,
-    /// The pictures in it.
+    /// Images in it.
     pub images: usize,
 }
 
 impl Conversation {
-    /// A conversation without turns, of a wire that names the model and the
-    /// wish for a stream in the body; `tool_name` finds the name in a tool.
+    /// A conversation without turns, of a wire that names the model and
+    /// `stream` in the body; `tool_name` finds the name in a tool.
     pub(crate) fn of_body(body: &Value, tool_name: fn(&Value) -> Option<&str>) -> Self {
         let tools = look::items(body, "tools").iter();
         Self {
@@ -103,7 +103,7 @@ impl Conversation {
             .flatten()
     }
 
-    /// The pictures in all of it.
+    /// The number of images in all turns.
     pub(crate) fn images(&self) -> usize {
         self.turns
             .iter()

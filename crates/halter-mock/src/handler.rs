@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::capture::{CapturedRequest, Outcome};
 use crate::codec::{Codec, Problem, Request, codec};
 use crate::media;
-use crate::playback::{self, Cue, ResponseBody, Stage};
+use crate::playback::{self, BodyAction, BodyContext, ResponseBody};
 use crate::refusal;
 use crate::route::{Operation, Route, route};
 use crate::scenario::select::{Selection, select};
@@ -50,7 +50,7 @@ struct Arrived {
 pub(crate) async fn handle(
     request: hyper::Request<Incoming>,
     shared: &Shared,
-    stage: Stage,
+    context: BodyContext,
 ) -> Response<ResponseBody> {
     let (head, body) = request.into_parts();
     let number = shared.next_number();
@@ -80,7 +80,7 @@ pub(crate) async fn handle(
         route: &route,
         codec: codec(route.wire),
         shared,
-        stage: &stage,
+        context: &context,
         request_id: &request_id,
     };
     if let Some(shown) = exchange.show_service() {
@@ -95,7 +95,7 @@ pub(crate) async fn handle(
     // A hang, and a slow first byte, last until the service stops at most.
     tokio::select! {
         () = tokio::time::sleep(reply.first_byte), if !hangs => {}
-        () = stage.stopping.cancelled() => {}
+        () = context.stopping.cancelled() => {}
     }
     reply.response
 }
@@ -105,7 +105,7 @@ struct Exchange<'a> {
     route: &'a Route,
     codec: &'static dyn Codec,
     shared: &'a Shared,
-    stage: &'a Stage,
+    context: &'a BodyContext,
     request_id: &'a str,
 }
 
@@ -341,7 +341,7 @@ impl Exchange<'_> {
             }
             _ => {}
         }
-        let (cues, kind) = if streaming {
+        let (actions, kind) = if streaming {
             let error = match &step.fault {
                 Some(Fault::ErrorEvent { error, .. }) => Some(self.codec.error_frame(
                     &Problem::from(error),
@@ -352,15 +352,15 @@ impl Exchange<'_> {
             };
             let frames = self.codec.frames(answer, request);
             (
-                playback::stream_cues(frames, step, self.route.wire, error),
+                playback::stream_actions(frames, step, self.route.wire, error),
                 EVENTS,
             )
         } else {
             let body = self.codec.whole(answer, request).to_string();
-            (playback::whole_cues(body, step), JSON)
+            (playback::whole_actions(body, step), JSON)
         };
         Reply::new(
-            self.respond(200, kind, cues, &step.headers),
+            self.respond(200, kind, actions, &step.headers),
             Outcome::Answered,
         )
     }
@@ -370,8 +370,8 @@ impl Exchange<'_> {
         let problem = Problem::from(fault);
         let response = match &fault.body {
             Some(page) => {
-                let cues = vec![Cue::Bytes(Bytes::from(page.clone()))];
-                self.respond(fault.status, "text/html", cues, &fault.headers)
+                let actions = vec![BodyAction::Bytes(Bytes::from(page.clone()))];
+                self.respond(fault.status, "text/html", actions, &fault.headers)
             }
             None => {
                 let body = self
@@ -414,17 +414,22 @@ impl Exchange<'_> {
         body: String,
         headers: &BTreeMap<String, String>,
     ) -> Response<ResponseBody> {
-        self.respond(status, JSON, vec![Cue::Bytes(Bytes::from(body))], headers)
+        self.respond(
+            status,
+            JSON,
+            vec![BodyAction::Bytes(Bytes::from(body))],
+            headers,
+        )
     }
 
     fn respond(
         &self,
         status: u16,
         kind: &'static str,
-        cues: Vec<Cue>,
+        actions: Vec<BodyAction>,
         headers: &BTreeMap<String, String>,
     ) -> Response<ResponseBody> {
-        let mut response = Response::new(playback::body(cues, self.stage.clone()));
+        let mut response = Response::new(playback::body(actions, self.context.clone()));
         *response.status_mut() =
             StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let sent = response.headers_mut();

@@ -13,7 +13,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`scenario`] | scripts: what the model says and how the server misbehaves |
+//! | [`scenario`] | scripts: what the model says and which faults the server has |
 //! | [`service`] | the listener, its options, and a running service |
 //! | [`capture`] | requests as they arrived |
 //! | [`models`] | what the model lists show |

@@ -59,7 +59,7 @@ pub(crate) fn is_name(text: &str, max: usize, also: &str) -> bool {
 }
 
 /// The texts of content that is a string or a list of parts, joined by lines,
-/// and the number of pictures in it.
+/// and the number of images in it.
 pub(crate) fn content(value: Option<&Value>) -> (String, usize) {
     match value {
         Some(Value::String(text)) => (text.clone(), 0),

@@ -52,7 +52,7 @@ pub(crate) fn check(media_type: &str, data: &str, taken: &[&str]) -> Result<(), 
     match sniff(&bytes) {
         Some(found) if found == media_type => Ok(()),
         Some(found) => Err(Fault::Mismatch { found }),
-        // Those that nobody looks into.
+        // Types whose bytes are not inspected.
         None if !IMAGES.contains(&media_type) && media_type != PDF => Ok(()),
         None => Err(Fault::Unreadable),
     }
@@ -94,7 +94,7 @@ pub(crate) fn count_images(parts: &[Value]) -> usize {
 }
 
 /// Tokens of a request of so many bytes, roughly: an image or document counts
-/// as such, whatever its bytes.
+/// with a fixed number, independent of its bytes.
 pub(crate) fn input_tokens(body: &Value, body_bytes: usize) -> u64 {
     let (chars, count) = weigh(body);
     tokens(body_bytes.saturating_sub(chars)) + MEDIA_TOKENS.saturating_mul(count)

@@ -185,7 +185,7 @@ pub(crate) fn check_file(file: &Value, at: &str) -> Result<(), Problem> {
         .map_err(|reason| bad_value(&at, format!("Invalid '{at}'. {reason}")))
 }
 
-/// What a model without eyes is answered with.
+/// The refusal of images by a model that takes text alone.
 pub(crate) fn no_images(at: &str) -> Problem {
     bad_value(
         at,

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 /// One thing the body does.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Cue {
+pub(crate) enum BodyAction {
     Bytes(Bytes),
     Wait(Duration),
     Gate(String),
@@ -37,22 +37,22 @@ pub(crate) enum Broken {
 /// A response's body.
 pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, Broken>;
 
-/// What a body needs while it plays.
+/// What a body needs while it is sent.
 #[derive(Debug, Clone)]
-pub(crate) struct Stage {
+pub(crate) struct BodyContext {
     pub gates: Arc<Gates>,
     pub stopping: CancellationToken,
     /// Tells the connection to end with a reset.
     pub reset: Arc<AtomicBool>,
 }
 
-/// The events of a step as cues. `error` is the event of an `error_event`.
-pub(crate) fn stream_cues(
+/// The events of a step as actions. `error` is the event of an `error_event`.
+pub(crate) fn stream_actions(
     mut frames: Vec<Frame>,
     step: &Step,
     wire: Wire,
     error: Option<Frame>,
-) -> Vec<Cue> {
+) -> Vec<BodyAction> {
     let delivery = &step.delivery;
     if delivery.omit_terminator
         && frames
@@ -69,44 +69,46 @@ pub(crate) fn stream_cues(
         .fault
         .as_ref()
         .and_then(|fault| Some((position(&frames, point(fault)?), fault)));
-    let mut script = Script::new(delivery, wire);
+    let mut writer = StreamWriter::new(delivery, wire);
     if step.quirks.contains(&ChatQuirk::ProcessingComments) && wire == Wire::Chat {
-        script.comment("OPENROUTER PROCESSING");
-        script.comment("OPENROUTER PROCESSING");
+        writer.comment("OPENROUTER PROCESSING");
+        writer.comment("OPENROUTER PROCESSING");
     }
     let count = frames.len();
     for index in 0..=count {
         if let Some((_, gate)) = hold.filter(|(at, _)| *at == index) {
-            script.cues.push(Cue::Gate(gate.clone()));
+            writer.actions.push(BodyAction::Gate(gate.clone()));
         }
         if let Some((_, fault)) = fault.filter(|(at, _)| *at == index)
-            && script.suffer(fault, error.as_ref()) == Goes::NoFurther
+            && writer.apply_fault(fault, error.as_ref()) == AfterFault::End
         {
-            return script.finish();
+            return writer.finish();
         }
         if let Some(frame) = frames.get(index) {
-            script.frame(frame);
+            writer.frame(frame);
         }
     }
-    script.finish()
+    writer.finish()
 }
 
-/// A body in one piece as cues; a fault strikes in its middle.
-pub(crate) fn whole_cues(body: String, step: &Step) -> Vec<Cue> {
+/// A body in one piece as actions; a fault comes in its middle.
+pub(crate) fn whole_actions(body: String, step: &Step) -> Vec<BodyAction> {
     let half = body.len() / 2;
     let bytes = Bytes::from(body);
-    let mut cues = vec![Cue::Bytes(bytes.slice(..half))];
+    let mut actions = vec![BodyAction::Bytes(bytes.slice(..half))];
     if let Some(hold) = &step.hold {
-        cues.push(Cue::Gate(hold.gate.clone()));
+        actions.push(BodyAction::Gate(hold.gate.clone()));
     }
     match &step.fault {
-        Some(Fault::Stall { .. }) => cues.push(Cue::Stall),
+        Some(Fault::Stall { .. }) => actions.push(BodyAction::Stall),
         Some(Fault::Truncate { .. }) => {}
-        Some(Fault::Reset { .. }) => cues.push(Cue::Reset),
-        Some(Fault::Garbage { data, .. }) => cues.push(Cue::Bytes(Bytes::from(data.clone()))),
-        _ => cues.push(Cue::Bytes(bytes.slice(half..))),
+        Some(Fault::Reset { .. }) => actions.push(BodyAction::Reset),
+        Some(Fault::Garbage { data, .. }) => {
+            actions.push(BodyAction::Bytes(Bytes::from(data.clone())))
+        }
+        _ => actions.push(BodyAction::Bytes(bytes.slice(half..))),
     }
-    split_writes(cues, step.delivery.write_bytes)
+    split_writes(actions, step.delivery.write_bytes)
 }
 
 fn point(fault: &Fault) -> Option<Option<usize>> {
@@ -142,22 +144,22 @@ fn position(frames: &[Frame], after: Option<usize>) -> usize {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Goes {
-    On,
-    NoFurther,
+enum AfterFault {
+    Continue,
+    End,
 }
 
-struct Script<'a> {
+struct StreamWriter<'a> {
     delivery: &'a Delivery,
     wire: Wire,
     newline: &'static str,
-    cues: Vec<Cue>,
+    actions: Vec<BodyAction>,
     frames: usize,
 }
 
-impl<'a> Script<'a> {
+impl<'a> StreamWriter<'a> {
     fn new(delivery: &'a Delivery, wire: Wire) -> Self {
-        let mut script = Self {
+        let mut writer = Self {
             delivery,
             wire,
             newline: match delivery.line_ending {
@@ -165,17 +167,17 @@ impl<'a> Script<'a> {
                 LineEnding::Crlf => "\r\n",
                 LineEnding::Cr => "\r",
             },
-            cues: Vec::new(),
+            actions: Vec::new(),
             frames: 0,
         };
         if delivery.bom {
-            script.write("\u{feff}".to_owned());
+            writer.write("\u{feff}".to_owned());
         }
-        script
+        writer
     }
 
     fn write(&mut self, text: String) {
-        self.cues.push(Cue::Bytes(Bytes::from(text)));
+        self.actions.push(BodyAction::Bytes(Bytes::from(text)));
     }
 
     fn comment(&mut self, words: &str) {
@@ -194,8 +196,9 @@ impl<'a> Script<'a> {
 
     fn frame(&mut self, frame: &Frame) {
         if self.frames > 0 && self.delivery.gap_ms > 0 {
-            self.cues
-                .push(Cue::Wait(Duration::from_millis(self.delivery.gap_ms)));
+            self.actions.push(BodyAction::Wait(Duration::from_millis(
+                self.delivery.gap_ms,
+            )));
         }
         if self.frames > 0 && self.delivery.pings {
             self.ping();
@@ -233,52 +236,52 @@ impl<'a> Script<'a> {
             .map_or_else(|| data.to_owned(), |value| format!("{value:#}"))
     }
 
-    fn suffer(&mut self, fault: &Fault, error: Option<&Frame>) -> Goes {
+    fn apply_fault(&mut self, fault: &Fault, error: Option<&Frame>) -> AfterFault {
         match fault {
             Fault::ErrorEvent { .. } => {
                 if let Some(error) = error {
                     self.event(error);
                 }
-                Goes::NoFurther
+                AfterFault::End
             }
             Fault::Stall { .. } => {
-                self.cues.push(Cue::Stall);
-                Goes::NoFurther
+                self.actions.push(BodyAction::Stall);
+                AfterFault::End
             }
-            Fault::Truncate { .. } => Goes::NoFurther,
+            Fault::Truncate { .. } => AfterFault::End,
             Fault::Reset { .. } => {
-                self.cues.push(Cue::Reset);
-                Goes::NoFurther
+                self.actions.push(BodyAction::Reset);
+                AfterFault::End
             }
             Fault::Garbage { data, .. } => {
                 self.write(data.clone());
-                Goes::On
+                AfterFault::Continue
             }
-            Fault::Http(_) | Fault::Hang {} => Goes::On,
+            Fault::Http(_) | Fault::Hang {} => AfterFault::Continue,
         }
     }
 
-    fn finish(self) -> Vec<Cue> {
-        split_writes(self.cues, self.delivery.write_bytes)
+    fn finish(self) -> Vec<BodyAction> {
+        split_writes(self.actions, self.delivery.write_bytes)
     }
 }
 
 /// Joins neighbouring writes and cuts them anew, through everything.
-fn split_writes(cues: Vec<Cue>, write_bytes: Option<usize>) -> Vec<Cue> {
+fn split_writes(actions: Vec<BodyAction>, write_bytes: Option<usize>) -> Vec<BodyAction> {
     let Some(size) = write_bytes.filter(|size| *size > 0) else {
-        return cues;
+        return actions;
     };
     let mut split = Vec::new();
     let mut pending: Vec<u8> = Vec::new();
-    let flush = |pending: &mut Vec<u8>, split: &mut Vec<Cue>| {
+    let flush = |pending: &mut Vec<u8>, split: &mut Vec<BodyAction>| {
         for piece in pending.chunks(size) {
-            split.push(Cue::Bytes(Bytes::copy_from_slice(piece)));
+            split.push(BodyAction::Bytes(Bytes::copy_from_slice(piece)));
         }
         pending.clear();
     };
-    for cue in cues {
-        match cue {
-            Cue::Bytes(bytes) => pending.extend_from_slice(&bytes),
+    for action in actions {
+        match action {
+            BodyAction::Bytes(bytes) => pending.extend_from_slice(&bytes),
             other => {
                 flush(&mut pending, &mut split);
                 split.push(other);
@@ -289,43 +292,43 @@ fn split_writes(cues: Vec<Cue>, write_bytes: Option<usize>) -> Vec<Cue> {
     split
 }
 
-/// A body that plays the cues.
-pub(crate) fn body(cues: Vec<Cue>, stage: Stage) -> ResponseBody {
-    let state = (VecDeque::from(cues), stage);
-    let frames = stream::unfold(state, |(mut cues, stage)| async move {
+/// A body that runs the actions.
+pub(crate) fn body(actions: Vec<BodyAction>, context: BodyContext) -> ResponseBody {
+    let state = (VecDeque::from(actions), context);
+    let frames = stream::unfold(state, |(mut actions, context)| async move {
         loop {
-            let played = match cues.pop_front()? {
-                Cue::Bytes(bytes) => Some(Ok(hyper::body::Frame::data(bytes))),
-                cue => wait(cue, &stage).await.map(Err),
+            let played = match actions.pop_front()? {
+                BodyAction::Bytes(bytes) => Some(Ok(hyper::body::Frame::data(bytes))),
+                action => wait(action, &context).await.map(Err),
             };
             if let Some(item) = played {
                 // Being pending once makes the server flush what it has.
                 tokio::task::yield_now().await;
-                return Some((item, (cues, stage)));
+                return Some((item, (actions, context)));
             }
         }
     });
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// Plays a cue that is no data; the error ends the body.
-async fn wait(cue: Cue, stage: &Stage) -> Option<Broken> {
+/// Runs an action that is no data; the error ends the body.
+async fn wait(action: BodyAction, context: &BodyContext) -> Option<Broken> {
     let pause = async {
-        match cue {
-            Cue::Wait(duration) => tokio::time::sleep(duration).await,
-            Cue::Gate(name) => stage.gates.opened(&name).await,
-            Cue::Stall => std::future::pending().await,
-            Cue::Reset => return Some(Broken::Reset),
-            Cue::Bytes(_) => {}
+        match action {
+            BodyAction::Wait(duration) => tokio::time::sleep(duration).await,
+            BodyAction::Gate(name) => context.gates.opened(&name).await,
+            BodyAction::Stall => std::future::pending().await,
+            BodyAction::Reset => return Some(Broken::Reset),
+            BodyAction::Bytes(_) => {}
         }
         None
     };
     let broken = tokio::select! {
         broken = pause => broken,
-        () = stage.stopping.cancelled() => Some(Broken::Stopped),
+        () = context.stopping.cancelled() => Some(Broken::Stopped),
     };
     if matches!(broken, Some(Broken::Reset)) {
-        stage.reset.store(true, Ordering::Release);
+        context.reset.store(true, Ordering::Release);
     }
     broken
 }

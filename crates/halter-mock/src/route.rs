@@ -11,7 +11,7 @@
 //! | `GET /mock/requests`, `GET /mock/scenarios`, `POST /mock/gates/{name}` | the service itself |
 //!
 //! In front of these the path may name whose endpoint it is: `/anthropic`,
-//! `/openai`, `/gemini`, `/openrouter` or `/api` (OpenRouter's manners),
+//! `/openai`, `/gemini`, `/openrouter` or `/api` (OpenRouter's errors and usage),
 //! `/local` (no key needed). The prefix decides the model list as well.
 
 use crate::wire::{Dialect, Wire};
@@ -32,7 +32,7 @@ pub(crate) enum Operation {
     GetModel(String),
     /// What this service has seen.
     ShowRequests,
-    /// What this service can play.
+    /// The scenarios of this service.
     ShowScenarios,
     /// A gate to open.
     OpenGate(String),

@@ -1,9 +1,9 @@
 //! Signatures and encrypted content without a memory.
 //!
-//! What the service issues carries a digest of what it vouches for, so any
-//! later request can be checked alone: a changed thought no longer matches its
-//! signature, and a call whose thought was dropped still says, in its id, that
-//! there was one. This detects mistakes, not attackers: there is no secret.
+//! What the service issues carries a digest of what it covers, so any
+//! later request can be checked alone: changed reasoning no longer matches its
+//! signature, and a call whose reasoning was dropped still says, in its id, that
+//! there was some. This detects mistakes, not attackers: there is no secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 /// Marks what this service sealed.
 const MARK: &str = "halter-mock/1:";
 
-/// In an id, stands for "no thought came before this call".
-const NO_THOUGHT: &str = "00000000";
+/// In an id, stands for "no reasoning came before this call".
+const NO_REASONING: &str = "00000000";
 
 /// A digest of texts, as 64 hex digits. The order and the borders count.
 pub(crate) fn digest(texts: &[&str]) -> String {
@@ -45,7 +45,7 @@ pub(crate) fn is_signed(signature: &str, model: &str, texts: &[&str]) -> bool {
     signature == sign(model, texts)
 }
 
-/// Opaque data that vouches for itself.
+/// Opaque data with a digest of itself.
 pub(crate) fn opaque(model: &str, payload: &str) -> String {
     let seal = digest(&[model, payload]);
     STANDARD.encode(format!("{MARK}{}:{payload}", prefix(&seal, 40)))
@@ -70,7 +70,7 @@ pub(crate) fn is_opaque(data: &str, model: &str) -> bool {
 }
 
 /// The id of a call: unique in its conversation, the same when the request is
-/// repeated, and telling which model made it after which thought.
+/// repeated, and telling which model made it after which reasoning.
 pub(crate) fn call_id(
     vendor: &str,
     model: &str,
@@ -79,7 +79,7 @@ pub(crate) fn call_id(
     number: usize,
 ) -> String {
     let model = digest(&[model]);
-    let thought = thought.map_or_else(|| NO_THOUGHT.to_owned(), |thought| digest(&[thought]));
+    let thought = thought.map_or_else(|| NO_REASONING.to_owned(), |thought| digest(&[thought]));
     format!(
         "{vendor}mock{}{}{}{number:02x}",
         prefix(&model, 4),
@@ -88,16 +88,16 @@ pub(crate) fn call_id(
     )
 }
 
-/// Whether the thought that the call's id asks for is missing: the service made
-/// the call, for this very model, after another thought than this.
-pub(crate) fn lacks_thought(id: &str, model: &str, thought: Option<&str>) -> bool {
+/// Whether the reasoning that the call's id asks for is missing: the service made
+/// the call, for this very model, after other reasoning than this.
+pub(crate) fn lacks_reasoning(id: &str, model: &str, thought: Option<&str>) -> bool {
     let Some((_, rest)) = id.split_once("mock") else {
         return false;
     };
     let (Some(of_model), Some(of_thought)) = (rest.get(..4), rest.get(4..12)) else {
         return false;
     };
-    if of_model != prefix(&digest(&[model]), 4) || of_thought == NO_THOUGHT {
+    if of_model != prefix(&digest(&[model]), 4) || of_thought == NO_REASONING {
         return false;
     }
     thought.is_none_or(|thought| of_thought != prefix(&digest(&[thought]), 8))
@@ -126,15 +126,15 @@ mod tests {
     }
 
     #[test]
-    fn an_id_remembers_its_thought() {
+    fn an_id_names_its_reasoning() {
         let id = call_id("toolu_", "m", Some("hm"), "0123456789", 1);
-        assert!(!lacks_thought(&id, "m", Some("hm")));
-        assert!(lacks_thought(&id, "m", Some("hmm")));
-        assert!(lacks_thought(&id, "m", None));
-        assert!(!lacks_thought(&id, "another model", None));
+        assert!(!lacks_reasoning(&id, "m", Some("hm")));
+        assert!(lacks_reasoning(&id, "m", Some("hmm")));
+        assert!(lacks_reasoning(&id, "m", None));
+        assert!(!lacks_reasoning(&id, "another model", None));
         let thoughtless = call_id("toolu_", "m", None, "0123456789", 1);
-        assert!(!lacks_thought(&thoughtless, "m", None));
-        assert!(!lacks_thought("toolu_of_someone_else", "m", None));
-        assert!(!lacks_thought("mock", "m", None));
+        assert!(!lacks_reasoning(&thoughtless, "m", None));
+        assert!(!lacks_reasoning("toolu_of_someone_else", "m", None));
+        assert!(!lacks_reasoning("mock", "m", None));
     }
 }

@@ -7,7 +7,7 @@ use crate::gates::Gates;
 use crate::handler::handle;
 use crate::limits::{HEADER_TIMEOUT, MAX_BODY_BYTES, MAX_CONNECTIONS, STOP_GRACE};
 use crate::models::{self, ModelEntry};
-use crate::playback::Stage;
+use crate::playback::BodyContext;
 use crate::scenario::ScenarioLibrary;
 use crate::stored::StoredResponses;
 use hyper::server::conn::http1;
@@ -171,7 +171,7 @@ impl MockService {
         format!("http://{}", self.address)
     }
 
-    /// The scenarios it plays.
+    /// The scenarios it knows.
     #[must_use]
     pub fn scenarios(&self) -> &ScenarioLibrary {
         &self.shared.library
@@ -270,14 +270,14 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, stopping: Cancellati
     // Small events must not wait for one another.
     let _best_effort = stream.set_nodelay(true);
     let reset = Arc::new(AtomicBool::new(false));
-    let stage = Stage {
+    let context = BodyContext {
         gates: shared.gates.clone(),
         stopping: stopping.clone(),
         reset: reset.clone(),
     };
     let service = service_fn(move |request| {
-        let (shared, stage) = (shared.clone(), stage.clone());
-        Box::pin(async move { Ok::<_, Infallible>(handle(request, &shared, stage).await) })
+        let (shared, context) = (shared.clone(), context.clone());
+        Box::pin(async move { Ok::<_, Infallible>(handle(request, &shared, context).await) })
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())

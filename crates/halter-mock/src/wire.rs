@@ -13,7 +13,7 @@ pub enum Wire {
     Anthropic,
     /// OpenAI Responses.
     Responses,
-    /// Chat Completions, as OpenAI and its many imitators speak it.
+    /// Chat Completions, as OpenAI and compatible servers speak it.
     Chat,
     /// Gemini `generateContent`.
     Gemini,
@@ -41,7 +41,7 @@ impl fmt::Display for Wire {
     }
 }
 
-/// Whose manners a Chat endpoint has; chosen by the path prefix.
+/// Which server a Chat endpoint behaves like; chosen by the path prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dialect {

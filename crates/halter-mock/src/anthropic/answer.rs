@@ -30,7 +30,7 @@ pub(super) fn whole(answer: &Answer, body: &Value) -> Value {
         "usage": usage(answer, answer.usage.total_output()),
     });
     add_stop_details(&answer.stop, &mut message);
-    answer.add_novel_field(&mut message);
+    answer.add_unknown_field(&mut message);
     message
 }
 
@@ -45,12 +45,12 @@ pub(super) fn frames(answer: &Answer, body: &Value) -> Vec<Frame> {
         "stop_sequence": null,
         "usage": usage(answer, 1),
     });
-    answer.add_novel_field(&mut message);
+    answer.add_unknown_field(&mut message);
     let mut frames = vec![frame(
         json!({"type": "message_start", "message": message}),
         Place::Opening,
     )];
-    if answer.invents(UnknownKind::Event) {
+    if answer.has_unknown(UnknownKind::Event) {
         let novelty = json!({"type": "weather_report", "sky": "clear"});
         frames.push(frame(novelty, Place::Opening));
     }
@@ -80,7 +80,7 @@ fn block_frames(answer: &Answer, index: usize, block: Block, frames: &mut Vec<Fr
         Place::Between,
     ));
     for mut delta in block.deltas {
-        answer.add_novel_field(&mut delta);
+        answer.add_unknown_field(&mut delta);
         frames.push(frame(
             json!({"type": "content_block_delta", "index": index, "delta": delta}),
             Place::Delta,
@@ -137,7 +137,7 @@ fn blocks(answer: &Answer, body: &Value) -> Vec<Block> {
     if answer.stop == Stop::Pause {
         blocks.push(server_call_block(answer));
     }
-    if answer.invents(UnknownKind::Block) {
+    if answer.has_unknown(UnknownKind::Block) {
         blocks.push(Block {
             whole: json!({"type": "hologram", "light": "green"}),
             start: json!({"type": "hologram", "light": ""}),
@@ -210,7 +210,7 @@ fn usage(answer: &Answer, output: u64) -> Value {
         "output_tokens_details": {"thinking_tokens": usage.reasoning.min(output)},
         "service_tier": "standard",
     });
-    if answer.invents(UnknownKind::Usage) {
+    if answer.has_unknown(UnknownKind::Usage) {
         look::set(&mut value, "dream_tokens", json!(7));
     }
     value

@@ -37,17 +37,17 @@ pub(super) fn whole(answer: &Answer, request: &Request<'_>) -> Value {
     };
     message.insert("content".to_owned(), content);
     message.insert("refusal".to_owned(), refusal);
-    let owed = reasoning::owed(answer, style);
+    let to_return = reasoning::to_return(answer, style);
     let calls: Vec<_> = answer
         .calls()
         .map(|call| {
             if is_custom(request.body, &call.name) {
                 let made = json!({"name": call.name, "input": call.plain_input().concat()});
-                let id = call_id(answer, call, owed.as_deref());
+                let id = call_id(answer, call, to_return.as_deref());
                 return json!({"id": id, "type": "custom", "custom": made});
             }
             json!({
-                "id": call_id(answer, call, owed.as_deref()),
+                "id": call_id(answer, call, to_return.as_deref()),
                 "type": "function",
                 "function": {"name": call.name, "arguments": arguments(answer, call)},
             })
@@ -56,7 +56,7 @@ pub(super) fn whole(answer: &Answer, request: &Request<'_>) -> Value {
     if !calls.is_empty() {
         message.insert("tool_calls".to_owned(), Value::Array(calls));
     }
-    if answer.invents(UnknownKind::Block) {
+    if answer.has_unknown(UnknownKind::Block) {
         message.insert("hologram".to_owned(), json!({"light": "green"}));
     }
     let mut completion = json!({
@@ -74,7 +74,7 @@ pub(super) fn whole(answer: &Answer, request: &Request<'_>) -> Value {
     if !answer.has(ChatQuirk::NoUsage) {
         look::set(&mut completion, "usage", usage(answer, dialect));
     }
-    answer.add_novel_field(&mut completion);
+    answer.add_unknown_field(&mut completion);
     completion
 }
 
@@ -106,14 +106,14 @@ fn whole_thought(
 
 pub(super) fn frames(answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
     let style = reasoning::style(answer, request.dialect);
-    let owed = reasoning::owed(answer, style);
+    let to_return = reasoning::to_return(answer, style);
     let mut frames = vec![chunk(
         answer,
         json!({"role": "assistant", "content": ""}),
         Value::Null,
         Place::Opening,
     )];
-    if answer.invents(UnknownKind::Event) {
+    if answer.has_unknown(UnknownKind::Event) {
         let novelty = json!({"object": "weather.report", "sky": "clear"});
         frames.push(Frame::data(&novelty, Place::Opening));
     }
@@ -131,15 +131,15 @@ pub(super) fn frames(answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
             AnswerPart::Thinking(pieces) => reasoning::fields(style, pieces, &answer.model),
             AnswerPart::Redacted => Vec::new(),
             AnswerPart::Call(call) if is_custom(request.body, &call.name) => {
-                custom_deltas(call, &call_id(answer, call, owed.as_deref()))
+                custom_deltas(call, &call_id(answer, call, to_return.as_deref()))
             }
-            AnswerPart::Call(call) => call_deltas(answer, call, owed.as_deref()),
+            AnswerPart::Call(call) => call_deltas(answer, call, to_return.as_deref()),
         };
         for delta in deltas {
             frames.push(chunk(answer, delta, Value::Null, Place::Delta));
         }
     }
-    if answer.invents(UnknownKind::Block) {
+    if answer.has_unknown(UnknownKind::Block) {
         let novelty = json!({"hologram": {"light": "green"}});
         frames.push(chunk(answer, novelty, Value::Null, Place::Delta));
     }
@@ -184,7 +184,7 @@ fn chunk(answer: &Answer, delta: Value, finish: Value, place: Place) -> Frame {
         answer,
         json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]),
     );
-    answer.add_novel_field(&mut chunk);
+    answer.add_unknown_field(&mut chunk);
     Frame::data(&chunk, place)
 }
 
@@ -198,8 +198,14 @@ fn base(answer: &Answer, choices: Value) -> Value {
     })
 }
 
-fn call_id(answer: &Answer, call: &AnswerCall, owed: Option<&str>) -> String {
-    seal::call_id("call_", &answer.model, owed, &answer.request, call.number)
+fn call_id(answer: &Answer, call: &AnswerCall, to_return: Option<&str>) -> String {
+    seal::call_id(
+        "call_",
+        &answer.model,
+        to_return,
+        &answer.request,
+        call.number,
+    )
 }
 
 /// The arguments of a whole call, as this server writes them.
@@ -235,8 +241,8 @@ fn custom_deltas(call: &AnswerCall, id: &str) -> Vec<Value> {
         .collect()
 }
 
-fn call_deltas(answer: &Answer, call: &AnswerCall, owed: Option<&str>) -> Vec<Value> {
-    let id = call_id(answer, call, owed);
+fn call_deltas(answer: &Answer, call: &AnswerCall, to_return: Option<&str>) -> Vec<Value> {
+    let id = call_id(answer, call, to_return);
     let index = if answer.has(ChatQuirk::SharedIndex) {
         0
     } else {
@@ -312,7 +318,7 @@ fn usage(answer: &Answer, dialect: Dialect) -> Value {
         look::set(&mut value, "cost", json!(0.00042));
         look::set(&mut value, "is_byok", json!(false));
     }
-    if answer.invents(UnknownKind::Usage) {
+    if answer.has_unknown(UnknownKind::Usage) {
         look::set(&mut value, "dream_tokens", json!(7));
     }
     value

@@ -1,4 +1,4 @@
-//! Chat Completions: OpenAI's, and the dialects of those who imitate it.
+//! Chat Completions: OpenAI's, and the dialects of compatible servers.
 
 mod answer;
 mod check;

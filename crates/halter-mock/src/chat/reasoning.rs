@@ -1,4 +1,4 @@
-//! Where a Chat server puts its reasoning, and what it wants back.
+//! Where a Chat server puts its reasoning, and what must be returned to it.
 
 use crate::answer::{Answer, AnswerPart};
 use crate::look;
@@ -17,7 +17,7 @@ pub(super) enum Style {
     Tags,
 }
 
-/// The style of an answer: scripted, else what the dialect is known for.
+/// The style of an answer: scripted, else the default of the dialect.
 pub(super) fn style(answer: &Answer, dialect: Dialect) -> Style {
     let scripted = [
         (ChatQuirk::ReasoningContent, Style::Content),
@@ -38,7 +38,7 @@ pub(super) fn style(answer: &Answer, dialect: Dialect) -> Style {
         )
 }
 
-/// The deltas, or with one piece the message fields, of a thought.
+/// The deltas, or with one piece the message fields, of a piece of reasoning.
 pub(super) fn fields(style: Style, pieces: &[String], model: &str) -> Vec<Value> {
     let mut deltas: Vec<Value> = pieces
         .iter()
@@ -72,7 +72,7 @@ fn signature(model: &str, pieces: &[String]) -> String {
 }
 
 /// What a later request must bring back with the calls of this answer.
-pub(super) fn owed(answer: &Answer, style: Style) -> Option<String> {
+pub(super) fn to_return(answer: &Answer, style: Style) -> Option<String> {
     let thought: Vec<String> = answer
         .parts
         .iter()
@@ -114,5 +114,5 @@ pub(super) fn lacks(message: &Value, call_id: &str, model: &str) -> bool {
     ];
     candidates
         .iter()
-        .all(|candidate| seal::lacks_thought(call_id, model, candidate.as_deref()))
+        .all(|candidate| seal::lacks_reasoning(call_id, model, candidate.as_deref()))
 }

@@ -1,4 +1,4 @@
-//! No request, however odd, makes a wire panic; and what a wire says about a
+//! No request makes a wire panic, and what a wire says about a
 //! well-formed request is the same each time.
 
 use super::*;

@@ -41,7 +41,7 @@ pub(super) fn frames(answer: &Answer, body: &Value) -> Vec<Frame> {
         return vec![Frame::data(&blocked, Place::Closing)];
     }
     let mut frames = Vec::new();
-    if answer.invents(UnknownKind::Event) {
+    if answer.has_unknown(UnknownKind::Event) {
         frames.push(Frame::data(
             &json!({"weatherReport": {"sky": "clear"}}),
             Place::Opening,
@@ -81,7 +81,7 @@ fn parts_of(answer: &Answer, body: &Value, merge: Merge) -> Vec<(Value, Place)> 
             AnswerPart::Text(pieces) => {
                 for piece in merged(pieces, merge) {
                     let mut part = json!({"text": piece});
-                    answer.add_novel_field(&mut part);
+                    answer.add_unknown_field(&mut part);
                     parts.push((part, Place::Delta));
                 }
             }
@@ -110,7 +110,7 @@ fn parts_of(answer: &Answer, body: &Value, merge: Merge) -> Vec<(Value, Place)> 
             }
         }
     }
-    if answer.invents(UnknownKind::Block) {
+    if answer.has_unknown(UnknownKind::Block) {
         parts.push((json!({"hologram": {"light": "green"}}), Place::Delta));
     }
     parts
@@ -152,7 +152,7 @@ fn envelope(answer: &Answer, candidate: Option<Value>, output: u64) -> Value {
     if reasoning > 0 {
         look::set(&mut metadata, "thoughtsTokenCount", json!(reasoning));
     }
-    if answer.invents(UnknownKind::Usage) {
+    if answer.has_unknown(UnknownKind::Usage) {
         look::set(&mut metadata, "dreamTokenCount", json!(7));
     }
     let mut response = json!({
@@ -161,7 +161,7 @@ fn envelope(answer: &Answer, candidate: Option<Value>, output: u64) -> Value {
         "modelVersion": answer.model,
         "responseId": answer.id(""),
     });
-    answer.add_novel_field(&mut response);
+    answer.add_unknown_field(&mut response);
     response
 }
 

@@ -16,9 +16,9 @@ fn frames() -> Vec<Frame> {
 fn played(step: &Step) -> String {
     let error = Frame::named("error", &json!({}), Place::Last);
     let mut shown = Vec::new();
-    for cue in stream_cues(frames(), step, Wire::Anthropic, Some(error)) {
-        match cue {
-            Cue::Bytes(bytes) => shown.extend_from_slice(&bytes),
+    for action in stream_actions(frames(), step, Wire::Anthropic, Some(error)) {
+        match action {
+            BodyAction::Bytes(bytes) => shown.extend_from_slice(&bytes),
             other => shown.extend_from_slice(format!("<{other:?}>").as_bytes()),
         }
     }
@@ -37,7 +37,7 @@ fn with_fault(fault: Fault) -> Step {
 }
 
 #[test]
-fn faults_strike_after_so_many_deltas() {
+fn faults_come_after_the_given_number_of_deltas() {
     let at = |after| events(&with_fault(Fault::Truncate { after }));
     assert_eq!(at(Some(0)), ["open"]);
     assert_eq!(at(Some(1)), ["open", "delta"]);
@@ -92,7 +92,7 @@ fn small_writes_cut_through_characters_and_add_up() {
     let mut step = Step::default();
     let whole = played(&step);
     step.delivery.write_bytes = Some(1);
-    let cues = stream_cues(frames(), &step, Wire::Anthropic, None);
-    assert_eq!(cues.len(), whole.len());
+    let actions = stream_actions(frames(), &step, Wire::Anthropic, None);
+    assert_eq!(actions.len(), whole.len());
     assert_eq!(played(&step), whole);
 }

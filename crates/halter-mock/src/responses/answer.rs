@@ -28,7 +28,7 @@ pub(super) fn frames(answer: &Answer, body: &Value) -> Vec<Frame> {
         json!({"response": opening}),
         Place::Opening,
     );
-    if answer.invents(UnknownKind::Event) {
+    if answer.has_unknown(UnknownKind::Event) {
         stream.push(
             "response.weather_report",
             json!({"sky": "clear"}),
@@ -117,7 +117,7 @@ fn response(answer: &Answer, body: &Value, output: Option<Vec<Value>>) -> Value 
         "truncation": echo("truncation", json!("disabled")),
         "usage": if finished { usage(answer) } else { Value::Null },
     });
-    answer.add_novel_field(&mut response);
+    answer.add_unknown_field(&mut response);
     response
 }
 
@@ -152,7 +152,7 @@ fn usage(answer: &Answer) -> Value {
         "output_tokens_details": {"reasoning_tokens": usage.reasoning},
         "total_tokens": usage.total_input().saturating_add(usage.total_output()),
     });
-    if answer.invents(UnknownKind::Usage) {
+    if answer.has_unknown(UnknownKind::Usage) {
         look::set(&mut value, "dream_tokens", json!(7));
     }
     value
@@ -213,7 +213,7 @@ fn items(answer: &Answer, body: &Value) -> Vec<Item> {
             }
         });
     }
-    if answer.invents(UnknownKind::Block) {
+    if answer.has_unknown(UnknownKind::Block) {
         let whole = json!({"type": "hologram", "id": answer.id("hg_"), "light": "green"});
         items.push(Item {
             added: whole.clone(),
@@ -343,7 +343,7 @@ fn content_frames(
     stream.push("response.content_part.added", added, Place::Between);
     for piece in pieces {
         let mut delta = place(json!({"delta": piece, "logprobs": [], "obfuscation": "xyz"}));
-        answer.add_novel_field(&mut delta);
+        answer.add_unknown_field(&mut delta);
         stream.push(&format!("{name}.delta"), delta, Place::Delta);
     }
     let text = pieces.concat();

@@ -1,4 +1,4 @@
-//! How a step misbehaves: faults, odd delivery, unknown things, dialects.
+//! Faults of a step: errors, unusual delivery, unknown things, dialects.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ pub struct HttpFault {
     pub body: Option<String>,
 }
 
-/// Fails the first attempts of a request. An attempt is told by the bytes of
+/// Fails the first attempts of a request. Attempts are recognised by the bytes of
 /// its body: a retry repeats them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,5 +1,5 @@
-//! Scenarios as data: what the model says, step by step, and how badly the
-//! server behaves while saying it.
+//! Scenarios as data: what the model says, step by step, and which
+//! faults the server has.
 //!
 //! A [`Script`] is a TOML or JSON file of named [`Scenario`]s, each a list of
 //! [`Step`]s. The types below are the whole format; [`script_schema`] prints
@@ -35,7 +35,7 @@
 //! | `{{result}}` | the last tool result since the anchor |
 //! | `{{result N}}` | the N-th one, counted from 1 |
 //! | `{{result N /a/b}}` | that JSON value in it; N may be `last` |
-//! | `{{images}}` | how many pictures the request holds |
+//! | `{{images}}` | how many images the request holds |
 //! | `{{model}}`, `{{step}}` | the model asked for, the step from 0 |
 //! | `{{tools}}` | the names of the tools offered, comma separated |
 //!
@@ -64,7 +64,7 @@ pub struct Script {
     pub scenarios: BTreeMap<String, Scenario>,
 }
 
-/// One conversation, as the model plays it.
+/// The model's side of one conversation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
@@ -98,7 +98,7 @@ pub struct Step {
     pub parts: Vec<Part>,
     /// Why the model stopped: `end`, `tool_use`, `max_tokens`,
     /// `stop_sequence`, `refusal`, `content_filter`, `context_window`,
-    /// `pause`; any other word is sent as it is, as a reason from the future.
+    /// `pause`; any other word is sent as it is, as a reason that clients do not know.
     /// Unset: `tool_use` when the step makes calls, else `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
@@ -110,7 +110,7 @@ pub struct Step {
     pub headers: BTreeMap<String, String>,
     /// How the bytes are sent.
     pub delivery: Delivery,
-    /// Things a client has never heard of, mixed into the answer.
+    /// Things that clients do not know, mixed into the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<UnknownKind>,
     /// How a Chat server departs from the norm; other wires ignore it.

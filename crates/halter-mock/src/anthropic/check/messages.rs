@@ -1,5 +1,5 @@
 //! Messages: roles in order, blocks where they belong, calls answered at once,
-//! thoughts returned as they were.
+//! thinking blocks returned as they were.
 
 use super::{STRICT_VERSION, required};
 use crate::codec::{Problem, Request};
@@ -38,10 +38,10 @@ pub(super) fn check(request: &Request<'_>, version: &str) -> Result<(), Problem>
     check_roles(messages, model)?;
     for (index, message) in messages.iter().enumerate() {
         check_content(index, message, Asked { version, model })?;
-        check_thoughts(index, message, request)?;
+        check_thinking_blocks(index, message, request)?;
     }
     check_pairing(messages)?;
-    check_thoughts_kept(messages, model)
+    check_thinking_kept(messages, model)
 }
 
 fn role(message: &Value) -> &str {
@@ -245,9 +245,13 @@ fn check_result(block: &Value, model: &str) -> Result<(), String> {
     }
 }
 
-/// Every thought is signed, and where the service is strict by itself, for this
-/// model, over this text.
-fn check_thoughts(index: usize, message: &Value, request: &Request<'_>) -> Result<(), Problem> {
+/// Every thinking block is signed: where the service is strict, by this service,
+/// for this model and this text.
+fn check_thinking_blocks(
+    index: usize,
+    message: &Value,
+    request: &Request<'_>,
+) -> Result<(), Problem> {
     let model = look::text(request.body, "model").unwrap_or_default();
     let is_foreign = |seal: &str| !request.strict && !seal.is_empty();
     for (place, block) in look::items(message, "content").iter().enumerate() {
@@ -351,8 +355,8 @@ fn unanswered(index: usize, ids: &[&str]) -> Problem {
     ))
 }
 
-/// In the current turn no thought before a call has been dropped or reordered.
-fn check_thoughts_kept(messages: &[Value], model: &str) -> Result<(), Problem> {
+/// In the current turn no thinking block before a call was dropped or reordered.
+fn check_thinking_kept(messages: &[Value], model: &str) -> Result<(), Problem> {
     let turn_start = messages
         .iter()
         .rposition(|message| {
@@ -371,7 +375,8 @@ fn check_thoughts_kept(messages: &[Value], model: &str) -> Result<(), Problem> {
                 thought.get_or_insert_default().push_str(seal);
             }
             let id = look::text(block, "id").unwrap_or_default();
-            if look::kind(block) == "tool_use" && seal::lacks_thought(id, model, thought.as_deref())
+            if look::kind(block) == "tool_use"
+                && seal::lacks_reasoning(id, model, thought.as_deref())
             {
                 return Err(Problem::invalid(format!(
                     "messages.{index}.content.{place}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must remain as they were in the original response."

@@ -217,7 +217,7 @@ fn check_reasoning_kept(input: &[Value], model: &str) -> Result<(), Problem> {
                 .push_str(look::text(item, "id").unwrap_or_default()),
             kind @ ("function_call" | "custom_tool_call") => {
                 let call_id = look::text(item, "call_id").unwrap_or_default();
-                if seal::lacks_thought(call_id, model, thought.as_deref()) {
+                if seal::lacks_reasoning(call_id, model, thought.as_deref()) {
                     let id = look::text(item, "id").unwrap_or(call_id);
                     return Err(Problem::invalid(format!(
                         "Item '{id}' of type '{kind}' was provided without its required 'reasoning' item."
