@@ -2,9 +2,9 @@
 //!
 //! This crate owns the one way a call reaches its tool: look up, check the
 //! arguments against the schema, run, explain errors ([`ToolRuntime`]). It
-//! never bypasses `halter-policy` (every path goes through the file door) nor
-//! `halter-exec` (every process is its child), reads no environment, and keeps
-//! nothing once a session is closed.
+//! never bypasses `halter-policy` (every path goes through the file door), starts
+//! no process but through [`exec`], reads no environment, and keeps nothing once
+//! a session is closed.
 //!
 //! | module | holds |
 //! |---|---|

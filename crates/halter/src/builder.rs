@@ -24,7 +24,9 @@ use halter_runtime::{
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
 use halter_tools::policy::PolicySettings;
-use halter_tools::{Tool, ToolRuntime, builtin_tools, command_environment, planned_tools};
+use halter_tools::{
+    ExecBackend, Tool, ToolRuntime, builtin_tools, command_environment, planned_tools,
+};
 use jiff::tz::TimeZone;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,6 +61,7 @@ pub struct HalterBuilder {
     services: ServiceSettings,
     chooses_model: bool,
     prompt_assembler: Option<Arc<dyn PromptAssembler>>,
+    exec: Option<Arc<dyn ExecBackend>>,
     environment: Option<Environment>,
     scratch_root: Option<PathBuf>,
     protected_paths: Vec<PathBuf>,
@@ -201,6 +204,12 @@ impl HalterBuilder {
         self
     }
 
+    /// Runs the commands of sessions elsewhere than as children of this process.
+    pub fn with_exec(mut self, exec: Arc<dyn ExecBackend>) -> Self {
+        self.exec = Some(exec);
+        self
+    }
+
     /// Uses a captured environment instead of the process's own: for
     /// credentials, `HALTER_MODEL`, and what commands of sessions see.
     pub fn with_environment(mut self, environment: Environment) -> Self {
@@ -297,6 +306,9 @@ impl HalterBuilder {
             None => None,
         };
         services.resources = ResourceCell::new(resources.with_hooks(&sdk_hooks)?);
+        if let Some(exec) = self.exec {
+            services.exec = exec;
+        }
         if let Some(assembler) = self.prompt_assembler {
             services.prompt_assembler = assembler;
         }

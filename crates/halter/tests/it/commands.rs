@@ -3,12 +3,18 @@
 use crate::support::{
     CHILD, bare, directory, is_child, one_turn, outcomes, run, run_turn, session_in, shown,
 };
+use async_trait::async_trait;
 use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
 use halter_config::Environment;
+use halter_tools::exec::{
+    ExecBackend, ExecCommand, ExecSession, ExecSessionSpec, ExitStatus, FinishedCommand,
+    FinishedOutput, KillOutcome, SessionProcesses, TextListener,
+};
 use serde_json::json;
 use std::process::Command;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
 async fn commands_see_the_users_environment_without_credentials() {
@@ -98,4 +104,71 @@ async fn a_thousand_idle_sessions_fit_into_1024_descriptors() {
         assert!(read.is_ok(), "session {number}: {read:?}");
         sessions.push(session);
     }
+}
+
+/// Answers every command with its own text, and runs none.
+#[derive(Debug)]
+struct EchoingExec;
+
+impl ExecBackend for EchoingExec {
+    fn open(&self, _: ExecSessionSpec) -> Arc<dyn ExecSession> {
+        Arc::new(Self)
+    }
+}
+
+#[async_trait]
+impl ExecSession for EchoingExec {
+    async fn run(
+        &self,
+        command: ExecCommand,
+        _: &CancellationToken,
+        _: &TextListener<'_>,
+    ) -> anyhow::Result<FinishedCommand> {
+        let status = ExitStatus {
+            code: Some(0),
+            signal: None,
+        };
+        Ok(FinishedCommand {
+            status,
+            stdout: FinishedOutput {
+                text: format!("elsewhere: {}", command.text),
+                ..FinishedOutput::default()
+            },
+            stderr: FinishedOutput::default(),
+            timed_out: false,
+            cancelled: false,
+            shell_restarted: false,
+        })
+    }
+
+    async fn processes(&self, _: Option<i32>) -> anyhow::Result<SessionProcesses> {
+        Ok(SessionProcesses::default())
+    }
+
+    async fn signal_tree(&self, _: i32, _: i32) -> anyhow::Result<Vec<KillOutcome>> {
+        Ok(Vec::new())
+    }
+
+    async fn close(&self) {}
+}
+
+#[tokio::test]
+async fn commands_run_where_the_embedder_says() {
+    let project = directory(&[]);
+    let model = FakeProvider::scripted([
+        Reply::new().tool_call("shell", json!({"command": "ls"})),
+        Reply::new().text("Done."),
+    ]);
+    let harness = bare()
+        .with_exec(Arc::new(EchoingExec))
+        .with_provider(Arc::new(model))
+        .build()
+        .await
+        .unwrap();
+    let events = one_turn(&harness, project.path(), "List the files").await;
+    let result = outcomes(&events)[0].result.clone().unwrap();
+    assert!(
+        result.to_model_text().contains("elsewhere: ls"),
+        "{result:?}"
+    );
 }
