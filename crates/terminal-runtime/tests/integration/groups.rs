@@ -179,3 +179,43 @@ fn a_runtime_without_limits_enables_no_controller() {
     drop(runtime);
     assert_eq!(group.groups(), Vec::<String>::new());
 }
+
+/// As with `Delegate=yes` and `DelegateSubgroup=`.
+#[test]
+fn a_runtime_in_a_subgroup_of_a_delegated_group_can_be_restarted_there() {
+    let Some(group) = ServiceGroup::new("sub") else {
+        return;
+    };
+    let marked = rustix::fs::setxattr(
+        &group.0,
+        "user.delegate",
+        b"1",
+        rustix::fs::XattrFlags::empty(),
+    );
+    if marked.is_err() {
+        return println!("skipped: needs attributes of groups");
+    }
+    let subgroup = ServiceGroup(group.0.join("runtime"));
+    fs::create_dir(&subgroup.0).unwrap();
+    let enter = format!("echo $$ >{}/cgroup.procs", subgroup.0.display());
+    let plan = Plan {
+        flags: &["--child-memory-bytes", "67108864"],
+        before: Some(&enter),
+        ..Plan::default()
+    };
+    let mut runtime = Runtime::with(&plan);
+    let mut client = Plain::socket(&runtime.socket());
+    assert_eq!(level(&mut client, "limit_memory")["by"], "cgroup v2");
+    let session = client.session();
+    assert_eq!(client.run(&session, "A=kept")["exit_code"], 0);
+    runtime.signal(Signal::KILL);
+    runtime.wait();
+    let mut runtime = crate::restart::restarted_with(runtime, &plan);
+    let mut client = Plain::socket(&runtime.socket());
+    assert_eq!(client.run(&session, "echo $A")["stdout"], "kept\n");
+    runtime.signal(Signal::TERM);
+    assert!(runtime.wait().success(), "{}", runtime.log());
+    assert_eq!(group.groups(), ["runtime"]);
+    assert_eq!(read(&group.0, "cgroup.subtree_control").trim(), "");
+    drop(subgroup);
+}

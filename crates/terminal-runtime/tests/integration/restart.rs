@@ -17,9 +17,14 @@ pub fn crash(mut runtime: Runtime) -> Runtime {
 }
 
 /// Starts a runtime that has ended again where it was.
-pub fn restarted(mut runtime: Runtime) -> Runtime {
+pub fn restarted(runtime: Runtime) -> Runtime {
+    restarted_with(runtime, &Plan::default())
+}
+
+/// The same, started in another way.
+pub fn restarted_with(mut runtime: Runtime, plan: &Plan<'_>) -> Runtime {
     let directory = std::mem::replace(&mut runtime.directory, tempfile::tempdir().unwrap());
-    Runtime::within(directory, &Plan::default())
+    Runtime::within(directory, plan)
 }
 
 #[test]

@@ -422,7 +422,7 @@ fn has_no_directories(directory: &fs::Metadata) -> bool {
     directory.nlink() == 2
 }
 
-fn directories_in(path: &Path) -> Vec<PathBuf> {
+pub(super) fn directories_in(path: &Path) -> Vec<PathBuf> {
     if fs::metadata(path).is_ok_and(|found| has_no_directories(&found)) {
         return Vec::new();
     }
