@@ -2,7 +2,7 @@
 
 use crate::args::Globals;
 use crate::failure::Failure;
-use crate::output::{Data, Loudness, Talk};
+use crate::output::{Data, Messages, Verbosity};
 use crate::terminal::Terminal;
 use halter_config::Environment;
 
@@ -17,25 +17,29 @@ pub struct Context {
     /// Where data goes.
     pub data: Data,
     /// Standard error.
-    pub talk: Talk,
+    pub messages: Messages,
     /// True if programs read the data, so that errors belong there too.
     pub errors_in_data: bool,
 }
 
 impl Context {
     /// Opens the output.
-    pub fn new(globals: Globals, environment: Environment, talk: Talk) -> Result<Self, Failure> {
+    pub fn new(
+        globals: Globals,
+        environment: Environment,
+        messages: Messages,
+    ) -> Result<Self, Failure> {
         let terminal = terminal_of(&globals, &environment);
         let data = match &globals.output_file {
-            Some(path) => Data::file(path, talk.clone())?,
-            None => Data::stdout(terminal, talk.clone()),
+            Some(path) => Data::file(path, messages.clone())?,
+            None => Data::stdout(terminal, messages.clone()),
         };
         Ok(Self {
             globals,
             environment,
             terminal,
             data,
-            talk,
+            messages,
             errors_in_data: false,
         })
     }
@@ -47,7 +51,7 @@ impl Context {
 
     /// Asks a question that is answered with yes or no; anything else is no.
     pub fn confirm(&self, question: &str) -> Result<bool, Failure> {
-        self.talk.ask(&format!("{question} [y/N]"));
+        self.messages.ask(&format!("{question} [y/N]"));
         let mut answer = String::new();
         std::io::stdin()
             .read_line(&mut answer)
@@ -58,14 +62,14 @@ impl Context {
 }
 
 /// Standard error as the options want it.
-pub fn talk_of(globals: &Globals, environment: &Environment) -> Talk {
-    let loudness = match (globals.quiet, globals.verbose) {
-        (true, _) => Loudness::Quiet,
-        (false, 0) => Loudness::Normal,
-        (false, _) => Loudness::Verbose,
+pub fn messages_of(globals: &Globals, environment: &Environment) -> Messages {
+    let verbosity = match (globals.quiet, globals.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (false, 0) => Verbosity::Normal,
+        (false, _) => Verbosity::Verbose,
     };
     let terminal = terminal_of(globals, environment);
-    Talk::new(terminal, loudness, !globals.no_progress)
+    Messages::new(terminal, verbosity, !globals.no_progress)
 }
 
 fn terminal_of(globals: &Globals, environment: &Environment) -> Terminal {

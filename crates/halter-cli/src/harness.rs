@@ -64,7 +64,7 @@ pub async fn load_for(context: &Context, model: Option<&str>) -> Result<Loaded, 
         loaded.choice = ModelChoice::Named;
     }
     for warning in warnings(&loaded.config) {
-        context.talk.warning(&warning);
+        context.messages.warning(&warning);
     }
     Ok(loaded)
 }
@@ -106,13 +106,13 @@ async fn ask_once(
     }
     let shown = project.path().display();
     context
-        .talk
+        .messages
         .say(&format!("{shown} is new or has changed. Trusting it sets:"));
     show_effect(context, project, paths).await?;
     if context.confirm("Trust this file?")? {
         return Ok(true);
     }
-    // Being asked again is a nuisance, not a failure.
+    // The only consequence is being asked again.
     if let Err(error) = declined.trust(project) {
         tracing::debug!(%error, "refusal not recorded");
     }
@@ -127,10 +127,10 @@ pub async fn show_effect(
 ) -> Result<(), Failure> {
     let effects = effect_of(project, paths).await?;
     for effect in &effects {
-        context.talk.say(&format!("  {effect}"));
+        context.messages.say(&format!("  {effect}"));
     }
     if effects.is_empty() {
-        context.talk.say("  nothing that is not so already");
+        context.messages.say("  nothing that is not so already");
     }
     Ok(())
 }
@@ -163,14 +163,16 @@ pub fn warnings(loaded: &LoadedConfig) -> Vec<String> {
 /// Says which model answers where nobody chose one, and which servers on this
 /// computer could.
 pub async fn explain_model(context: &Context, loaded: &Loaded) {
-    if loaded.choice != ModelChoice::Named && context.talk.is_heard() {
+    if loaded.choice != ModelChoice::Named && context.messages.shows_notes() {
         let servers = LocalServer::usual(&context.environment);
         let servers = LocalServer::listening(servers).await;
-        context.talk.note(&explanation(&loaded.choice, &servers));
+        context
+            .messages
+            .note(&explanation(&loaded.choice, &servers));
     }
     if loaded.without_home {
         context
-            .talk
+            .messages
             .warning("this session is not kept: set HOME or XDG_DATA_HOME to give it a place");
     }
 }

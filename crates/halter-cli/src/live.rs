@@ -103,12 +103,12 @@ impl Live {
     ) -> Result<Self, Failure> {
         if wanted.max_turns.is_some() {
             context
-                .talk
+                .messages
                 .warning("--max-turns is fixed when a session starts and has no effect here");
         }
         if context.globals.cwd.is_some() {
             context
-                .talk
+                .messages
                 .warning("--cwd has no effect here: a session stays in its directory");
         }
         let missing = || not_found(loaded, id);
@@ -128,7 +128,7 @@ impl Live {
         session: HalterSession,
         events: SessionStream,
     ) -> Result<Self, Failure> {
-        let stops = Stops::listen(&harness, &session, &context.talk)?;
+        let stops = Stops::listen(&harness, &session, &context.messages)?;
         Ok(Self {
             harness,
             session,

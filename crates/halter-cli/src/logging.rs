@@ -2,19 +2,23 @@
 
 use crate::args::Globals;
 use crate::failure::{Failure, usage};
-use crate::output::Talk;
+use crate::output::Messages;
 use halter_config::Environment;
 use std::io::{self, Write};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Starts logging.
-pub fn start(globals: &Globals, environment: &Environment, talk: &Talk) -> Result<(), Failure> {
+pub fn start(
+    globals: &Globals,
+    environment: &Environment,
+    messages: &Messages,
+) -> Result<(), Failure> {
     let filter = filter(globals, environment)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
-        .with_writer(TalkWriter(talk.clone()));
+        .with_writer(MessageWriter(messages.clone()));
     let started = match globals.output_file {
         Some(_) => builder.json().try_init(),
         None => builder.try_init(),
@@ -50,9 +54,9 @@ fn level(globals: &Globals) -> &'static str {
 }
 
 /// Writes log lines between what else is said.
-struct TalkWriter(Talk);
+struct MessageWriter(Messages);
 
-impl<'a> MakeWriter<'a> for TalkWriter {
+impl<'a> MakeWriter<'a> for MessageWriter {
     type Writer = LogLine;
 
     fn make_writer(&'a self) -> LogLine {
@@ -60,7 +64,7 @@ impl<'a> MakeWriter<'a> for TalkWriter {
     }
 }
 
-struct LogLine(Talk);
+struct LogLine(Messages);
 
 impl Write for LogLine {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -1,6 +1,6 @@
 //! The `halter` command line: arguments, rendering, prompts and exit codes.
 //!
-//! Data goes to standard output, talk to standard error. Nothing here is of use
+//! Data goes to standard output, messages to standard error. Nothing here is of use
 //! to a program that embeds the harness: what such a program needs is in the
 //! `halter` crate and below.
 
@@ -16,7 +16,6 @@ mod harness;
 mod limits;
 mod live;
 mod logging;
-mod one_call;
 mod output;
 mod output_schema;
 mod prompt;
@@ -44,16 +43,16 @@ fn main() -> ExitCode {
         Ok(()) => captured(),
         Err(failure) => {
             let environment = Environment::capture();
-            let talk = context::talk_of(&cli.globals, &environment);
-            return report(&talk, failure);
+            let messages = context::messages_of(&cli.globals, &environment);
+            return report(&messages, failure);
         }
     };
-    let talk = context::talk_of(&cli.globals, &environment);
-    let exit = prepare(cli.globals, environment, &talk)
+    let messages = context::messages_of(&cli.globals, &environment);
+    let exit = prepare(cli.globals, environment, &messages)
         .and_then(|mut context| execute(&mut context, cli.command));
     match exit {
         Ok(exit) => ExitCode::from(exit.code()),
-        Err(failure) => report(&talk, failure),
+        Err(failure) => report(&messages, failure),
     }
 }
 
@@ -89,10 +88,10 @@ fn enter(globals: &args::Globals) -> Result<(), Failure> {
 fn prepare(
     globals: args::Globals,
     environment: Environment,
-    talk: &output::Talk,
+    messages: &output::Messages,
 ) -> Result<Context, Failure> {
-    logging::start(&globals, &environment, talk)?;
-    Context::new(globals, environment, talk.clone())
+    logging::start(&globals, &environment, messages)?;
+    Context::new(globals, environment, messages.clone())
 }
 
 fn execute(context: &mut Context, command: Command) -> Result<Exit, Failure> {
@@ -134,13 +133,13 @@ fn end_threads(runtime: tokio::runtime::Runtime) {
     runtime.shutdown_timeout(limits::THREADS_WAIT);
 }
 
-fn report(talk: &output::Talk, failure: Failure) -> ExitCode {
-    talk.clear_status();
+fn report(messages: &output::Messages, failure: Failure) -> ExitCode {
+    messages.clear_status();
     let exit = match failure {
         Failure::BrokenPipe => Exit::Success,
         Failure::Told(exit) => exit,
         Failure::Error(error, exit) => {
-            talk.error(&error);
+            messages.error(&error);
             exit
         }
     };

@@ -1,4 +1,4 @@
-//! Where output goes: data to standard output or a file, talk to standard
+//! Where output goes: data to standard output or a file, messages to standard
 //! error. Both may end on one terminal, so they share where its cursor is.
 
 use crate::failure::{Failure, file_problem};
@@ -19,7 +19,7 @@ const WIPE_LINE: &str = "\r\x1b[K";
 
 /// How much is said on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Loudness {
+pub enum Verbosity {
     /// Errors only.
     Quiet,
     /// Notes, warnings and what tools do.
@@ -28,7 +28,7 @@ pub enum Loudness {
     Verbose,
 }
 
-/// A style of talk.
+/// A style of messages.
 #[derive(Debug, Clone, Copy)]
 enum Style {
     Red,
@@ -50,40 +50,40 @@ impl Style {
 
 /// Standard error. Clones share it.
 #[derive(Clone)]
-pub struct Talk {
+pub struct Messages {
     terminal: Terminal,
-    loudness: Loudness,
+    verbosity: Verbosity,
     progress: bool,
-    /// True if data and talk end on the same terminal, and the cursor stands
+    /// True if data and messages end on the same terminal, and the cursor stands
     /// behind data that has no newline yet.
     mid_line: Arc<Mutex<bool>>,
 }
 
-impl Talk {
-    /// Talk as the user wants it.
-    pub fn new(terminal: Terminal, loudness: Loudness, progress: bool) -> Self {
+impl Messages {
+    /// Messages as the user wants it.
+    pub fn new(terminal: Terminal, verbosity: Verbosity, progress: bool) -> Self {
         let capable = terminal.stderr && terminal.capable;
         Self {
             terminal,
-            loudness,
-            progress: progress && capable && loudness > Loudness::Quiet,
+            verbosity,
+            progress: progress && capable && verbosity > Verbosity::Quiet,
             mid_line: Arc::default(),
         }
     }
 
     /// How much is said.
-    pub fn loudness(&self) -> Loudness {
-        self.loudness
+    pub fn verbosity(&self) -> Verbosity {
+        self.verbosity
     }
 
     /// True if notes are shown.
-    pub fn is_heard(&self) -> bool {
-        self.loudness >= Loudness::Normal
+    pub fn shows_notes(&self) -> bool {
+        self.verbosity >= Verbosity::Normal
     }
 
     /// A note that is not about something wrong.
     pub fn note(&self, text: &str) {
-        if self.loudness >= Loudness::Normal {
+        if self.verbosity >= Verbosity::Normal {
             self.line(&format!(
                 "{} {}",
                 self.styled(Style::Dim, "note:"),
@@ -94,7 +94,7 @@ impl Talk {
 
     /// Something the user should know.
     pub fn warning(&self, text: &str) {
-        if self.loudness >= Loudness::Normal {
+        if self.verbosity >= Verbosity::Normal {
             let label = self.styled(Style::Yellow, "warning:");
             self.line(&format!("{label} {}", safe(text)));
         }
@@ -113,16 +113,16 @@ impl Talk {
         }
     }
 
-    /// A plain line of normal talk, made safe.
+    /// A plain line, made safe.
     pub fn say(&self, text: &str) {
-        if self.loudness >= Loudness::Normal {
+        if self.verbosity >= Verbosity::Normal {
             self.line(&safe(text));
         }
     }
 
     /// A step that went well.
     pub fn done(&self, text: &str) {
-        if self.loudness >= Loudness::Normal {
+        if self.verbosity >= Verbosity::Normal {
             let text = safe_line(text);
             self.line(&format!(
                 "{} {}",
@@ -134,7 +134,7 @@ impl Talk {
 
     /// A step that did not go well.
     pub fn undone(&self, text: &str) {
-        if self.loudness >= Loudness::Normal {
+        if self.verbosity >= Verbosity::Normal {
             self.line(&format!(
                 "{} {}",
                 self.styled(Style::Red, "✗"),
@@ -145,7 +145,7 @@ impl Talk {
 
     /// Text for those who want to see everything.
     pub fn aside(&self, text: &str) {
-        if self.loudness >= Loudness::Verbose {
+        if self.verbosity >= Verbosity::Verbose {
             self.line(&self.styled(Style::Dim, &safe(text)));
         }
     }
@@ -252,28 +252,28 @@ pub struct Data {
     /// The file, where it is one.
     path: Option<PathBuf>,
     on_terminal: bool,
-    talk: Talk,
+    messages: Messages,
 }
 
 impl Data {
     /// Data to standard output.
-    pub fn stdout(terminal: Terminal, talk: Talk) -> Self {
+    pub fn stdout(terminal: Terminal, messages: Messages) -> Self {
         Self {
             sink: Box::new(io::stdout()),
             path: None,
             on_terminal: terminal.stdout,
-            talk,
+            messages,
         }
     }
 
     /// Data to a file, emptied first.
-    pub fn file(path: &Path, talk: Talk) -> Result<Self, Failure> {
+    pub fn file(path: &Path, messages: Messages) -> Result<Self, Failure> {
         let file = File::create(path).map_err(|error| file_problem("write to", path, &error))?;
         Ok(Self {
             sink: Box::new(file),
             path: Some(path.to_owned()),
             on_terminal: false,
-            talk,
+            messages,
         })
     }
 
@@ -288,9 +288,9 @@ impl Data {
         if !self.on_terminal {
             return self.raw(text);
         }
-        self.talk.before_data();
+        self.messages.before_data();
         self.raw(&safe(text))?;
-        self.talk.after_data(text);
+        self.messages.after_data(text);
         Ok(())
     }
 
@@ -301,9 +301,9 @@ impl Data {
 
     /// Ends the line that `text`, written before, left open.
     pub fn end_line(&mut self, text: &str) -> io::Result<()> {
-        let open = match self.on_terminal && self.talk.terminal.stderr {
-            // Talk may have ended it already.
-            true => *self.talk.cursor(),
+        let open = match self.on_terminal && self.messages.terminal.stderr {
+            // Messages may have ended it already.
+            true => *self.messages.cursor(),
             false => !text.is_empty() && !text.ends_with('\n'),
         };
         match open {

@@ -53,7 +53,7 @@ pub fn read(context: &Context, source: PromptSource<'_>) -> Result<Task, Failure
         Piped::Nothing => {}
         Piped::Silent => {
             let seconds = STDIN_WAIT.as_secs();
-            context.talk.note(&format!(
+            context.messages.note(&format!(
                 "standard input gave nothing for {seconds} s and is not read; \
                  redirect it from /dev/null to start at once"
             ));

@@ -1,12 +1,11 @@
 //! Ctrl-C, SIGTERM and SIGHUP while a session or a service is live.
 //!
-//! A task of its own listens, so that a blocked output cannot make the program
-//! deaf. Before one is live the signals do what they always do.
+//! A task of its own listens, so that blocked output does not delay signals. Before one is live the signals do what they always do.
 
 use crate::exit::{Exit, StopSignal};
 use crate::failure::Failure;
 use crate::limits::{DRAIN, LEAVE_WAIT};
-use crate::output::Talk;
+use crate::output::Messages;
 use crate::terminal;
 use halter::{Halter, HalterError, HalterSession};
 use halter_protocol::TurnId;
@@ -24,7 +23,7 @@ pub struct Stops {
 struct Shared {
     harness: Halter,
     session: HalterSession,
-    talk: Talk,
+    messages: Messages,
     asked: Mutex<Option<StopSignal>>,
     turn: Mutex<Option<TurnId>>,
     interrupts: AtomicUsize,
@@ -34,11 +33,15 @@ struct Shared {
 
 impl Stops {
     /// Listens from now on.
-    pub fn listen(harness: &Halter, session: &HalterSession, talk: &Talk) -> Result<Self, Failure> {
+    pub fn listen(
+        harness: &Halter,
+        session: &HalterSession,
+        messages: &Messages,
+    ) -> Result<Self, Failure> {
         let shared = Arc::new(Shared {
             harness: harness.clone(),
             session: session.clone(),
-            talk: talk.clone(),
+            messages: messages.clone(),
             asked: Mutex::new(None),
             turn: Mutex::new(None),
             interrupts: AtomicUsize::new(0),
@@ -65,8 +68,8 @@ impl Stops {
     }
 
     /// A way out for a program that nobody watches any more.
-    pub fn leaver(&self) -> Leaver {
-        Leaver(self.shared.clone())
+    pub fn quick_exit(&self) -> QuickExit {
+        QuickExit(self.shared.clone())
     }
 
     /// Becomes true when the program is asked to end.
@@ -75,10 +78,10 @@ impl Stops {
     }
 }
 
-/// Ends the program in a hurry, whoever else is still at work.
-pub struct Leaver(Arc<Shared>);
+/// Ends the program without waiting for running work.
+pub struct QuickExit(Arc<Shared>);
 
-impl Leaver {
+impl QuickExit {
     /// Ends what can be ended in [`LEAVE_WAIT`], child processes among it, and
     /// exits.
     pub async fn leave(&self, signal: StopSignal) -> ! {
@@ -132,12 +135,12 @@ impl Shared {
     /// Leaves at once, taking child processes along.
     async fn leave(&self, signal: StopSignal) -> ! {
         self.end_quickly().await;
-        self.talk.clear_status();
+        self.messages.clear_status();
         terminal::restore();
         std::process::exit(i32::from(Exit::Signal(signal).code()))
     }
 
-    /// Ends what can be ended in the time somebody in a hurry will wait.
+    /// Ends what can be ended within [`LEAVE_WAIT`].
     async fn end_quickly(&self) {
         let end = self.harness.shutdown(Duration::ZERO);
         let _ = tokio::time::timeout(LEAVE_WAIT, end).await;
@@ -219,7 +222,7 @@ async fn listen(mut signals: Signals, shared: Arc<Shared>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::Loudness;
+    use crate::output::Verbosity;
     use crate::terminal::Terminal;
     use futures::StreamExt;
     use halter::providers::{FakeProvider, Gate, Reply};
@@ -253,7 +256,7 @@ mod tests {
         let shared = Shared {
             harness,
             session,
-            talk: Talk::new(SCREENLESS, Loudness::Quiet, false),
+            messages: Messages::new(SCREENLESS, Verbosity::Quiet, false),
             asked: Mutex::default(),
             turn: Mutex::default(),
             interrupts: AtomicUsize::default(),
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn somebody_in_a_hurry_waits_so_long_and_no_longer() {
+    async fn a_quick_exit_is_bounded() {
         let store = Arc::new(FaultyStore::in_memory());
         let (shared, mut turn) = endless(store.clone()).await;
         store.hold_next_append(&Gate::new());

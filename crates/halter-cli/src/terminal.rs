@@ -94,22 +94,22 @@ pub async fn closed() {
     }
 }
 
-/// How the terminal's keys were before [`hush_keys`].
+/// How the terminal's keys were before [`read_without_echo`].
 static KEYS_BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// Hands keys over one by one and shows none of them, until [`restore`].
-pub fn hush_keys() -> io::Result<()> {
+pub fn read_without_echo() -> io::Result<()> {
     let before = tcgetattr(io::stdin())?;
-    let mut hushed = before.clone();
-    hushed
+    let mut silent = before.clone();
+    silent
         .local_modes
         .remove(LocalModes::ICANON | LocalModes::ECHO);
-    hushed.special_codes[SpecialCodeIndex::VMIN] = 1;
-    hushed.special_codes[SpecialCodeIndex::VTIME] = 0;
+    silent.special_codes[SpecialCodeIndex::VMIN] = 1;
+    silent.special_codes[SpecialCodeIndex::VTIME] = 0;
     // First: whatever happens next, there is a way back.
     let mut kept = KEYS_BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
     kept.get_or_insert(before);
-    tcsetattr(io::stdin(), OptionalActions::Now, &hushed)?;
+    tcsetattr(io::stdin(), OptionalActions::Now, &silent)?;
     Ok(())
 }
 

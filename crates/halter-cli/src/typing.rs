@@ -28,7 +28,7 @@ impl Typing {
     /// Listens from now on.
     pub fn start() -> io::Result<Self> {
         let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        terminal::hush_keys()?;
+        terminal::read_without_echo()?;
         let (sender, keys) = key_queue();
         let reader = std::thread::spawn(move || read_keys(&stopped, &sender));
         Ok(Self {

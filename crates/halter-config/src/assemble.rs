@@ -65,7 +65,7 @@ fn check_model_tables(settings: &Settings) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A later layer that keeps sessions in memory makes the database of an earlier one moot.
+/// The database of an earlier layer has no effect when a later one keeps sessions in memory.
 fn drop_unused_database(settings: &mut Settings) {
     let (backend, path) = (backend_key(), KeyPath::plain("sessions.sqlite_path"));
     let in_memory = settings

@@ -1,6 +1,6 @@
 //! Providers to inject with
 //! [`HalterBuilder::with_provider`](crate::HalterBuilder::with_provider), the
-//! trait to write one, and how configured services are borne with.
+//! trait to write one, and the deadlines and retries of configured services.
 
 pub use halter_config::ModelChoice;
 pub use halter_protocol::{ProviderError, ProviderErrorKind, StreamEvent};

@@ -15,9 +15,9 @@ pub struct CompiledResources {
     pub snapshot: ResourceSnapshot,
     /// Hooks that come with the resources.
     pub hooks: Arc<Hooks>,
-    /// What is amiss with those hooks.
+    /// Problems with those hooks.
     pub hook_warnings: Vec<HookWarning>,
-    /// What else is amiss.
+    /// Other problems.
     pub warnings: Vec<ResourceWarning>,
 }
 

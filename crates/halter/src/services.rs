@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 /// How services are reached otherwise than the configuration says.
 #[derive(Default)]
 pub(crate) struct ServiceSettings {
-    /// The word of the embedding program, which wins over the configuration.
+    /// Set by the embedding program; wins over the configuration.
     pub resilience: Option<ResiliencePolicy>,
     /// Who says what errors mean.
     pub classifier: Option<Arc<dyn ProviderErrorClassifier>>,

@@ -1,9 +1,8 @@
-//! The arguments of commands that look after sessions, tools and settings.
+//! The arguments of commands that manage sessions, tools and settings.
 
 use super::{JsonArg, RunOptions};
 use crate::limits::LISTED_SESSIONS;
-use clap::builder::FalseyValueParser;
-use clap::{ArgAction, Args, Subcommand};
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 /// What to do with stored sessions.
@@ -12,21 +11,10 @@ pub enum SessionsCommand {
     /// List sessions, the most recently used first
     List {
         /// How many
-        #[arg(
-            long,
-            value_name = "N",
-            default_value_t = LISTED_SESSIONS,
-            env = "HALTER_LIMIT",
-            hide_env_values = true
-        )]
+        #[arg(long, value_name = "N", default_value_t = LISTED_SESSIONS, env = "HALTER_LIMIT")]
         limit: usize,
         /// Go on where the page before ended
-        #[arg(
-            long,
-            value_name = "CURSOR",
-            env = "HALTER_CURSOR",
-            hide_env_values = true
-        )]
+        #[arg(long, value_name = "CURSOR", env = "HALTER_CURSOR")]
         cursor: Option<String>,
         #[command(flatten)]
         json: JsonArg,
@@ -53,23 +41,10 @@ pub enum SessionsCommand {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
         /// Do not ask
-        #[arg(
-            long,
-            short = 'y',
-            env = "HALTER_YES",
-            hide_env_values = true,
-            action = ArgAction::SetTrue,
-            value_parser = FalseyValueParser::new()
-        )]
+        #[arg(long, short = 'y', env = "HALTER_YES")]
         yes: bool,
         /// Only say what would be deleted
-        #[arg(
-            long,
-            env = "HALTER_DRY_RUN",
-            hide_env_values = true,
-            action = ArgAction::SetTrue,
-            value_parser = FalseyValueParser::new()
-        )]
+        #[arg(long, env = "HALTER_DRY_RUN")]
         dry_run: bool,
         #[command(flatten)]
         json: JsonArg,
@@ -124,23 +99,10 @@ pub struct TrustArgs {
     /// The file; without one, the halter.toml found here or above
     pub path: Option<PathBuf>,
     /// Stop trusting it
-    #[arg(
-        long,
-        env = "HALTER_REVOKE",
-        hide_env_values = true,
-        action = ArgAction::SetTrue,
-        value_parser = FalseyValueParser::new()
-    )]
+    #[arg(long, env = "HALTER_REVOKE")]
     pub revoke: bool,
     /// Do not ask
-    #[arg(
-        long,
-        short = 'y',
-        env = "HALTER_YES",
-        hide_env_values = true,
-        action = ArgAction::SetTrue,
-        value_parser = FalseyValueParser::new()
-    )]
+    #[arg(long, short = 'y', env = "HALTER_YES")]
     pub yes: bool,
     #[command(flatten)]
     pub json: JsonArg,
@@ -154,13 +116,7 @@ pub enum ConfigCommand {
     /// Print every setting in force
     Show {
         /// Say where each value comes from
-        #[arg(
-            long,
-            env = "HALTER_ORIGIN",
-            hide_env_values = true,
-            action = ArgAction::SetTrue,
-            value_parser = FalseyValueParser::new()
-        )]
+        #[arg(long, env = "HALTER_ORIGIN")]
         origin: bool,
         #[command(flatten)]
         json: JsonArg,

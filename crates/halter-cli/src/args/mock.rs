@@ -1,8 +1,7 @@
 //! The arguments of `halter mock`.
 
 use super::JsonArg;
-use clap::builder::FalseyValueParser;
-use clap::{ArgAction, Args, Subcommand};
+use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -41,34 +40,17 @@ pub struct MockServeArgs {
         long,
         value_name = "ADDRESS",
         default_value = "127.0.0.1:0",
-        env = "HALTER_MOCK_ADDRESS",
-        hide_env_values = true
+        env = "HALTER_MOCK_ADDRESS"
     )]
     pub address: SocketAddr,
     /// Add the scenarios of this TOML or JSON script; may be given again
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "HALTER_MOCK_SCENARIOS",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "HALTER_MOCK_SCENARIOS")]
     pub scenarios: Vec<PathBuf>,
     /// What answers a prompt that names no scenario
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "HALTER_MOCK_DEFAULT",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "NAME", env = "HALTER_MOCK_DEFAULT")]
     pub default: Option<String>,
     /// Take unknown fields, unknown betas and foreign signatures, as gateways do
-    #[arg(
-        long,
-        env = "HALTER_MOCK_LENIENT",
-        hide_env_values = true,
-        action = ArgAction::SetTrue,
-        value_parser = FalseyValueParser::new()
-    )]
+    #[arg(long, env = "HALTER_MOCK_LENIENT")]
     pub lenient: bool,
     #[command(flatten)]
     pub json: JsonArg,

@@ -59,13 +59,7 @@ pub struct Cli {
 #[command(next_help_heading = "Global options")]
 pub struct Globals {
     /// Use this configuration file; it is trusted
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "HALTER_CONFIG",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "FILE", env = "HALTER_CONFIG")]
     pub config: Option<PathBuf>,
     /// Work in this directory; other paths on the command line start there too
     #[arg(
@@ -73,18 +67,11 @@ pub struct Globals {
         long,
         global = true,
         value_name = "DIR",
-        env = "HALTER_CWD",
-        hide_env_values = true
+        env = "HALTER_CWD"
     )]
     pub cwd: Option<PathBuf>,
     /// Write data to this file instead of standard output, and logs as JSON
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "HALTER_OUTPUT_FILE",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "FILE", env = "HALTER_OUTPUT_FILE")]
     pub output_file: Option<PathBuf>,
     /// When to use colour
     #[arg(
@@ -92,40 +79,17 @@ pub struct Globals {
         global = true,
         value_name = "WHEN",
         default_value = "auto",
-        env = "HALTER_COLOR",
-        hide_env_values = true
+        env = "HALTER_COLOR"
     )]
     pub color: ColorChoice,
     /// Show no progress line
-    #[arg(
-        long,
-        global = true,
-        env = "HALTER_NO_PROGRESS",
-        hide_env_values = true,
-        action = ArgAction::SetTrue,
-        value_parser = FalseyValueParser::new()
-    )]
+    #[arg(long, global = true, env = "HALTER_NO_PROGRESS")]
     pub no_progress: bool,
     /// Say nothing but errors
-    #[arg(
-        short,
-        long,
-        global = true,
-        env = "HALTER_QUIET",
-        hide_env_values = true,
-        action = ArgAction::SetTrue,
-        value_parser = FalseyValueParser::new()
-    )]
+    #[arg(short, long, global = true, env = "HALTER_QUIET")]
     pub quiet: bool,
     /// Show thinking and tool output too; twice for debugging logs
-    #[arg(
-        short,
-        long,
-        global = true,
-        env = "HALTER_VERBOSE",
-        hide_env_values = true,
-        action = ArgAction::Count
-    )]
+    #[arg(short, long, global = true, env = "HALTER_VERBOSE", action = ArgAction::Count)]
     pub verbose: u8,
 }
 
@@ -134,7 +98,7 @@ pub struct Globals {
 pub enum Command {
     /// Give the model one task and print its answer
     Run(RunArgs),
-    /// Talk with the model
+    /// Messages with the model
     Chat(ChatArgs),
     /// List, show, resume and delete stored sessions
     #[command(subcommand)]
@@ -179,19 +143,29 @@ pub enum Command {
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct JsonArg {
     /// Print data as JSON
-    #[arg(
-        long,
-        env = "HALTER_JSON",
-        hide_env_values = true,
-        action = ArgAction::SetTrue,
-        value_parser = FalseyValueParser::new()
-    )]
+    #[arg(long, env = "HALTER_JSON")]
     pub json: bool,
+}
+
+/// The command line, with what all variables of flags have in common.
+pub fn command() -> clap::Command {
+    with_variables(Cli::command())
+}
+
+fn with_variables(command: clap::Command) -> clap::Command {
+    let adjusted = command.mut_args(|argument| {
+        let argument = argument.hide_env_values(true);
+        match argument.get_action() {
+            ArgAction::SetTrue => argument.value_parser(FalseyValueParser::new()),
+            _ => argument,
+        }
+    });
+    adjusted.mut_subcommands(with_variables)
 }
 
 /// Reads the command line and the variables of its flags.
 pub fn parse() -> Result<Cli, clap::Error> {
-    let mut command = Cli::command().color(help_color());
+    let mut command = command().color(help_color());
     let matches = command.clone().try_get_matches()?;
     // A variable gives way to an argument; two things on one line do not.
     if let Some(run) = matches.subcommand_matches("run")
@@ -233,7 +207,7 @@ fn help_color() -> clap::ColorChoice {
 /// The environment variables of all flags, for the configuration to leave
 /// alone.
 pub fn variables() -> Vec<String> {
-    variables_of(&Cli::command())
+    variables_of(&command())
 }
 
 fn variables_of(command: &clap::Command) -> Vec<String> {
@@ -250,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
@@ -267,7 +241,7 @@ mod tests {
             }
             command.get_subcommands().for_each(check);
         }
-        check(&Cli::command());
+        check(&command());
         assert!(variables().contains(&"HALTER_TIMEOUT".to_owned()));
     }
 }

@@ -1,7 +1,6 @@
 //! The arguments of `run` and `chat`.
 
-use clap::builder::FalseyValueParser;
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
@@ -37,20 +36,10 @@ pub struct RunArgs {
     /// What to do; `-` or nothing reads it from standard input
     pub task: Option<String>,
     /// Read the task from this file
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "HALTER_PROMPT_FILE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "HALTER_PROMPT_FILE")]
     pub prompt_file: Option<PathBuf>,
     /// Continue this session
-    #[arg(
-        long,
-        value_name = "ID",
-        env = "HALTER_SESSION",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "ID", env = "HALTER_SESSION")]
     pub session: Option<String>,
     #[command(flatten)]
     pub options: RunOptions,
@@ -60,28 +49,13 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct TurnOptions {
     /// Send this image, PDF or text with the message; may be given many times
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "HALTER_ATTACH",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "HALTER_ATTACH")]
     pub attach: Vec<PathBuf>,
     /// Use this model: default, small or subagent, or any as provider/model
-    #[arg(
-        long,
-        value_name = "MODEL",
-        env = "HALTER_RUN_MODEL",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "MODEL", env = "HALTER_RUN_MODEL")]
     pub model: Option<String>,
     /// Make at most this many model calls for one message
-    #[arg(
-        long,
-        value_name = "N",
-        env = "HALTER_MAX_TURNS",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "N", env = "HALTER_MAX_TURNS")]
     pub max_turns: Option<NonZeroU32>,
     /// Record the model traffic into this file, without keys; one that is
     /// there is kept unless --force is given and the work succeeds
@@ -89,27 +63,15 @@ pub struct TurnOptions {
         long,
         value_name = "FILE",
         env = "HALTER_RECORD",
-        hide_env_values = true,
         conflicts_with = "replay"
     )]
     pub record: Option<PathBuf>,
     /// Let --record replace a recording
-    #[arg(
-        long,
-        env = "HALTER_FORCE",
-        hide_env_values = true,
-        action = ArgAction::SetTrue,
-        value_parser = FalseyValueParser::new()
-    )]
+    #[arg(long, env = "HALTER_FORCE")]
     pub force: bool,
     /// Answer from a recording, as the model that was recorded; no service is
     /// reached and no key is needed
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "HALTER_REPLAY",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "HALTER_REPLAY")]
     pub replay: Option<PathBuf>,
 }
 
@@ -155,30 +117,15 @@ pub struct RunOptions {
     #[arg(long, group = "mode")]
     pub text: bool,
     /// The same as the three flags, which win over it
-    #[arg(
-        long,
-        value_name = "MODE",
-        env = "HALTER_OUTPUT",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "MODE", env = "HALTER_OUTPUT")]
     pub output: Option<OutputMode>,
     #[command(flatten)]
     pub turns: TurnOptions,
     /// Ask for an answer that fits the JSON Schema in this file
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "HALTER_OUTPUT_SCHEMA",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "HALTER_OUTPUT_SCHEMA")]
     pub output_schema: Option<PathBuf>,
     /// Cancel the turn after this many seconds
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        env = "HALTER_TIMEOUT",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "SECONDS", env = "HALTER_TIMEOUT")]
     pub timeout: Option<NonZeroU64>,
 }
 
@@ -205,12 +152,7 @@ pub struct ChatArgs {
     #[command(flatten)]
     pub turns: TurnOptions,
     /// Continue this session
-    #[arg(
-        long,
-        value_name = "ID",
-        env = "HALTER_SESSION",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "ID", env = "HALTER_SESSION")]
     pub session: Option<String>,
 }
 

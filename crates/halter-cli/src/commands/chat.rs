@@ -51,7 +51,7 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
     );
     let id = live.session.session_id().clone();
     context
-        .talk
+        .messages
         .say(&format!("session {id} · /help for help · Ctrl-D leaves"));
     let conversation = Conversation {
         live,
@@ -63,11 +63,11 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         attachments,
     };
     conversation.show_attachments(context);
-    let leaver = conversation.live.stops.leaver();
+    let quick_exit = conversation.live.stops.quick_exit();
     // Whatever goes on then, nobody sees it, and line editors keep reading.
     tokio::select! {
         biased;
-        () = terminal::closed() => leaver.leave(StopSignal::Hangup).await,
+        () = terminal::closed() => quick_exit.leave(StopSignal::Hangup).await,
         exit = conversation.hold(context, editor) => exit,
     }
 }
@@ -117,7 +117,7 @@ impl Conversation {
             let (used, input) = editor.read(std::mem::take(&mut self.draft)).await?;
             editor = used;
             if let Some(signal) = self.ending() {
-                context.talk.leave_line();
+                context.messages.leave_line();
                 return Ok(Exit::Signal(signal));
             }
             let next = match input {
@@ -144,12 +144,12 @@ impl Conversation {
             "" => Ok(Next::GoOn),
             "/exit" | "/quit" => Ok(Next::Leave(Exit::Success)),
             "/help" => {
-                context.talk.say(HELP);
+                context.messages.say(HELP);
                 Ok(Next::GoOn)
             }
             "/session" => {
                 let id = self.live.session.session_id();
-                context.talk.say(&format!(
+                context.messages.say(&format!(
                     "{id}\ncome back with: halter sessions resume {id}"
                 ));
                 Ok(Next::GoOn)
@@ -164,12 +164,12 @@ impl Conversation {
             }
             "/detach" => {
                 self.attachments.clear();
-                context.talk.say("nothing is attached");
+                context.messages.say("nothing is attached");
                 Ok(Next::GoOn)
             }
             _ if is_command(word) && rest.is_empty() => {
                 context
-                    .talk
+                    .messages
                     .say(&format!("there is no command {word}; see /help"));
                 Ok(Next::GoOn)
             }
@@ -180,12 +180,12 @@ impl Conversation {
     /// Attaches a file to the next message; without a name, shows what is.
     fn attach(&mut self, context: &Context, path: &str) {
         if path.is_empty() && self.attachments.is_empty() {
-            return context.talk.say("nothing is attached");
+            return context.messages.say("nothing is attached");
         }
         if !path.is_empty() {
             match attach::read(Path::new(unquoted(path))) {
                 Ok(file) => self.attachments.push(file),
-                Err(Failure::Error(error, _)) => return context.talk.error(&error),
+                Err(Failure::Error(error, _)) => return context.messages.error(&error),
                 Err(_) => return,
             }
         }
@@ -196,7 +196,7 @@ impl Conversation {
         for file in &self.attachments {
             let tag = media_tag(&file.part).unwrap_or_default();
             context
-                .talk
+                .messages
                 .say(&format!("with the next message: {} {tag}", file.name));
         }
     }
@@ -207,7 +207,7 @@ impl Conversation {
             let id = ModelId::from(id);
             match harness.model(&id) {
                 Ok(_) => self.model = Some(id),
-                Err(error) => return context.talk.say(&error.to_string()),
+                Err(error) => return context.messages.say(&error.to_string()),
             }
         }
         let own = &self.live.session.blueprint().default_model;
@@ -216,7 +216,7 @@ impl Conversation {
             Ok(model) => format!("{current}: {} of {}", model.model, model.provider),
             Err(_) => current.to_string(),
         };
-        context.talk.say(&shown);
+        context.messages.say(&shown);
     }
 
     async fn answer(&mut self, context: &mut Context, text: &str) -> Result<Next, Failure> {
@@ -225,10 +225,10 @@ impl Conversation {
         self.live.stops.next_turn(&turn.id);
         self.turns += 1;
         turn.default_model.clone_from(&self.model);
-        let activity = Activity::new(context.talk.clone(), Steps::Said);
+        let activity = Activity::new(context.messages.clone(), Steps::Said);
         let mut view = TextView::new(&mut context.data, activity);
         let (session, events) = (&self.live.session, &mut self.live.events);
-        // A terminal that cannot do it only loses the wish to join in.
+        // Without it a message cannot join the running turn; nothing else is lost.
         let mut typing = Typing::start()
             .inspect_err(|error| tracing::debug!(%error, "keys are not read"))
             .ok();
@@ -247,9 +247,11 @@ impl Conversation {
             TurnEnd::Completed => {}
             TurnEnd::Failed { error, .. } if error.code == "cancelled" => {
                 self.last_interrupt = Some(Instant::now());
-                context.talk.say("cancelled; press Ctrl-C again to leave");
+                context
+                    .messages
+                    .say("cancelled; press Ctrl-C again to leave");
             }
-            TurnEnd::Failed { error, .. } => context.talk.error(&error.into()),
+            TurnEnd::Failed { error, .. } => context.messages.error(&error.into()),
         }
         Ok(Next::GoOn)
     }
@@ -260,12 +262,12 @@ impl Conversation {
             return Next::Leave(Exit::Signal(StopSignal::Interrupt));
         }
         self.last_interrupt = Some(Instant::now());
-        context.talk.say("press Ctrl-C again to leave");
+        context.messages.say("press Ctrl-C again to leave");
         Next::GoOn
     }
 
     async fn end(&mut self, context: &mut Context) -> Result<(), Failure> {
-        let activity = Activity::new(context.talk.clone(), Steps::Said);
+        let activity = Activity::new(context.messages.clone(), Steps::Said);
         let mut view = TextView::new(&mut context.data, activity);
         let (session, events) = (&self.live.session, &mut self.live.events);
         let ended = turn::end_session(session, events, &mut view, "the user left").await;
@@ -287,7 +289,7 @@ impl Conversation {
         let backend = self.live.harness.config().sessions.backend;
         if backend != SessionBackend::Memory {
             context
-                .talk
+                .messages
                 .note(&format!("come back with: halter sessions resume {id}"));
         }
     }

@@ -1,16 +1,15 @@
 //! Completions, manual pages and help texts.
 
-use crate::args::Cli;
+use crate::args::command;
 use crate::context::Context;
 use crate::exit::{self, Exit};
 use crate::failure::{Failure, file_problem, usage};
-use clap::CommandFactory;
 use std::path::Path;
 
 /// Prints the completion script of a shell.
 pub fn completions(context: &mut Context, shell: clap_complete::Shell) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "halter", &mut script);
+    clap_complete::generate(shell, &mut command(), "halter", &mut script);
     context.data.bytes(&script)?;
     Ok(Exit::Success)
 }
@@ -19,12 +18,12 @@ pub fn completions(context: &mut Context, shell: clap_complete::Shell) -> Result
 pub fn man(context: &mut Context, directory: Option<&Path>) -> Result<Exit, Failure> {
     let Some(directory) = directory else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+        clap_mangen::Man::new(command()).render(&mut page)?;
         context.data.bytes(&page)?;
         return Ok(Exit::Success);
     };
     std::fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+        .and_then(|()| clap_mangen::generate_to(command(), directory))
         .map_err(|error| file_problem("write manual pages to", directory, &error))?;
     context
         .data
@@ -45,7 +44,7 @@ pub fn help(context: &mut Context, topic: &[String]) -> Result<Exit, Failure> {
 }
 
 fn command_help(path: &[&str]) -> Result<String, Failure> {
-    let mut command = Cli::command();
+    let mut command = command();
     command.build();
     let mut found = &mut command;
     for name in path {
@@ -106,7 +105,7 @@ fn environment() -> String {
         ),
     ]
     .map(|(name, meaning)| (name.to_owned(), meaning.to_owned()));
-    let flags = flags(&Cli::command(), "halter");
+    let flags = flags(&command(), "halter");
     for (name, meaning) in overrides.chain(services).chain(own).chain(flags) {
         text.push_str(&format!("  {name:<30} {meaning}\n"));
     }

@@ -21,7 +21,7 @@ pub async fn init(context: &mut Context, arguments: &InitArgs) -> Result<Exit, F
     let trusted = trust_store(context).trust(&ProjectFile::read(path).await?);
     if let Err(error) = &trusted {
         context
-            .talk
+            .messages
             .warning(&format!("the file is written but not trusted: {error}"));
     }
     let shown = path.display().to_string();
@@ -31,7 +31,7 @@ pub async fn init(context: &mut Context, arguments: &InitArgs) -> Result<Exit, F
             .json(&json!({"path": shown, "trusted": trusted.is_ok()}))?,
         false => context.data.line(&format!("wrote {shown}"))?,
     }
-    context.talk.note(&match choice {
+    context.messages.note(&match choice {
         ModelChoice::KeyFound {
             provider, model, ..
         } => format!("it uses {provider}/{model}, whose key is set; `halter models` lists others"),

@@ -36,7 +36,7 @@ async fn serve(context: &mut Context, arguments: MockServeArgs) -> Result<Exit, 
         false => context.data.line(&base_url)?,
     }
     context
-        .talk
+        .messages
         .note("mock:NAME in a prompt chooses a scenario; Ctrl-C stops the service");
     signals.next().await;
     tokio::select! {

@@ -46,7 +46,7 @@ pub async fn resources(context: &mut Context, arguments: JsonArg) -> Result<Exit
         data.line(&format!("  {} {}", plugin.name, plugin.version))?;
     }
     for warning in compiled.messages() {
-        context.talk.warning(&warning);
+        context.messages.warning(&warning);
     }
     Ok(Exit::Success)
 }

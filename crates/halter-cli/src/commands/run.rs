@@ -80,7 +80,7 @@ pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Fai
         _ if context.terminal.stderr => Steps::Said,
         _ => Steps::Silent,
     };
-    let activity = Activity::new(context.talk.clone(), steps);
+    let activity = Activity::new(context.messages.clone(), steps);
     let data = &mut context.data;
     let outcome = match request.mode {
         OutputMode::Text if structured => {

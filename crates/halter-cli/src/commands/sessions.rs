@@ -90,7 +90,7 @@ async fn with_store(
     .await?;
     if loaded.config.config.sessions.backend == SessionBackend::Memory {
         let origin = loaded.config.origin("sessions.backend");
-        context.talk.warning(&format!(
+        context.messages.warning(&format!(
             "sessions.backend is \"memory\" ({origin}), so no sessions are kept"
         ));
     }
@@ -133,14 +133,14 @@ async fn list(
     for unreadable in &page.unreadable {
         let (id, reason) = (&unreadable.session_id, &unreadable.reason);
         context
-            .talk
+            .messages
             .warning(&format!("session '{id}' cannot be read: {reason}"));
     }
     if page.sessions.is_empty() && page.unreadable.is_empty() {
-        context.talk.note("there are no sessions");
+        context.messages.note("there are no sessions");
     }
     if let Some(next) = &page.next {
-        context.talk.note(&format!(
+        context.messages.note(&format!(
             "there are more: halter sessions list --cursor {next}"
         ));
     }

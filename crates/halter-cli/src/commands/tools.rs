@@ -6,15 +6,14 @@ use crate::exit::Exit;
 use crate::failure::{Failure, usage};
 use crate::harness::{self, Models, Store};
 use crate::live::{self, Live, Wanted};
-use crate::one_call::OneCall;
 use crate::prompt;
 use crate::terminal::{columns, fitted};
 use crate::turn::{self, Watch};
 use crate::view::{Activity, Steps, View};
-use halter::providers::OfflineProvider;
+use halter::providers::{FakeProvider, OfflineProvider, Reply};
 use halter_protocol::{
-    ContentPart, SessionEvent, SessionEventPayload, ToolCall, ToolCallId, ToolErrorCode,
-    ToolExecutionOutcome, ToolName, ToolResult, Turn,
+    ContentPart, SessionEvent, SessionEventPayload, ToolErrorCode, ToolExecutionOutcome,
+    ToolResult, Turn,
 };
 use serde_json::{Value, json};
 use std::io;
@@ -64,24 +63,21 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
 /// hooks. The session is in memory and ends with the call.
 async fn call(context: &mut Context, name: &str, input: &str) -> Result<Exit, Failure> {
     context.errors_in_data = true;
-    let call = ToolCall {
-        id: ToolCallId::new(),
-        name: ToolName::from(name),
-        arguments: arguments(input)?,
-    };
+    let call = Reply::new().tool_call(name, arguments(input)?);
+    let model = FakeProvider::scripted([call, Reply::new().text("done")]);
     let loaded = harness::load(context).await?;
     let resources = harness::compile(&loaded).await?;
     let harness = harness::build(
         context,
         &loaded,
         resources,
-        Models::Injected(Arc::new(OneCall::new(call))),
+        Models::Injected(Arc::new(model)),
         Store::Memory,
     )
     .await?;
     let mut live = Live::begin(context, harness, &Wanted::default()).await?;
     let mut view = CallView {
-        activity: Activity::new(context.talk.clone(), Steps::Silent),
+        activity: Activity::new(context.messages.clone(), Steps::Silent),
         outcome: None,
     };
     let turn = Turn::user(format!("halter tools call {name}"));

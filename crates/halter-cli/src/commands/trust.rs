@@ -39,7 +39,7 @@ pub async fn trust(context: &mut Context, arguments: TrustArgs) -> Result<Exit, 
 /// Shows what trusting the file does, and asks unless told not to.
 async fn consent(context: &Context, project: &ProjectFile, yes: bool) -> Result<(), Failure> {
     let shown = project.path().display();
-    context.talk.say(&format!("Trusting {shown} sets:"));
+    context.messages.say(&format!("Trusting {shown} sets:"));
     harness::show_effect(context, project, &harness::paths(context)).await?;
     if yes {
         return Ok(());

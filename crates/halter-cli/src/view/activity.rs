@@ -5,7 +5,7 @@ use super::call::{shortcoming, summary};
 use super::media::media_tags;
 use super::usage::{thousands, used};
 use crate::limits::{MAX_PARTIAL_BYTES, SHOWN_DRAFT_CHARS};
-use crate::output::{Loudness, Talk};
+use crate::output::{Messages, Verbosity};
 use halter_protocol::{
     Message, SessionEvent, SessionEventPayload, ToolCallId, ToolExecutionOutcome, Usage,
 };
@@ -28,7 +28,7 @@ pub enum Steps {
 
 /// Follows a session for its user.
 pub struct Activity {
-    talk: Talk,
+    messages: Messages,
     steps: Steps,
     started: Instant,
     live: bool,
@@ -48,9 +48,9 @@ struct RunningCall {
 
 impl Activity {
     /// Follows a session from now on.
-    pub fn new(talk: Talk, steps: Steps) -> Self {
+    pub fn new(messages: Messages, steps: Steps) -> Self {
         Self {
-            talk,
+            messages,
             steps,
             started: Instant::now(),
             live: false,
@@ -86,8 +86,8 @@ impl Activity {
             Payload::ToolOutput { chunk, .. } => self.aside(chunk),
             Payload::ToolExecutionCompleted { outcome } => self.call_ended(outcome),
             Payload::MessageItem { message } => self.message(message),
-            Payload::Warning { message } => self.talk.warning(message),
-            Payload::Notification { notification } => self.talk.note(&notification.message),
+            Payload::Warning { message } => self.messages.warning(message),
+            Payload::Notification { notification } => self.messages.note(&notification.message),
             Payload::TurnInterrupted { .. } => self.phase = "stopping",
             Payload::TurnCompleted { usage, .. } | Payload::TurnFailed { usage, .. } => {
                 self.end();
@@ -110,7 +110,7 @@ impl Activity {
             draft => format!("› {}", ending_of(draft)),
         };
         let time = seconds(elapsed);
-        self.talk.status(&format!("{frame} {time} · {said}"));
+        self.messages.status(&format!("{frame} {time} · {said}"));
     }
 
     fn progress(&self) -> String {
@@ -129,7 +129,7 @@ impl Activity {
 
     /// Shows what will join the turn.
     pub fn joined(&mut self, text: &str) {
-        self.talk.say(&format!("› {text}"));
+        self.messages.say(&format!("› {text}"));
     }
 
     /// Wipes the line.
@@ -137,13 +137,13 @@ impl Activity {
         self.flush_partial();
         self.live = false;
         self.running.clear();
-        self.talk.clear_status();
+        self.messages.clear_status();
     }
 
     /// Says what the turn used and cost, to those who follow its steps.
     fn sum_up(&mut self, usage: &Usage) {
         if self.steps == Steps::Said && !usage.is_zero() {
-            self.talk.note(&used(usage));
+            self.messages.note(&used(usage));
         }
     }
 
@@ -178,27 +178,27 @@ impl Activity {
         }
         match shortcoming(&outcome.result) {
             None => self
-                .talk
+                .messages
                 .done(&format!("{line}{}", media_tags(&outcome.result))),
-            Some(reason) => self.talk.undone(&format!("{line}: {reason}")),
+            Some(reason) => self.messages.undone(&format!("{line}: {reason}")),
         }
     }
 
     /// Says text of those who want to see everything, line by line.
     fn aside(&mut self, text: &str) {
-        if self.talk.loudness() < Loudness::Verbose {
+        if self.messages.verbosity() < Verbosity::Verbose {
             return;
         }
         self.partial.push_str(text);
         if let Some(lines) = complete_lines(&mut self.partial) {
-            self.talk.aside(lines.trim_end_matches('\n'));
+            self.messages.aside(lines.trim_end_matches('\n'));
         }
     }
 
     fn flush_partial(&mut self) {
         if !self.partial.is_empty() {
             let text = std::mem::take(&mut self.partial);
-            self.talk.aside(&text);
+            self.messages.aside(&text);
         }
     }
 }

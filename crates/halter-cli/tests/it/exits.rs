@@ -41,17 +41,3 @@ fn each_kind_of_end_has_its_code() {
     let ran = finish(keyless.env("HALTER_MODEL", "openai/gpt-5").spawn().unwrap());
     ran.expect(4);
 }
-
-/// Nobody may renumber them: the list is checked word for word elsewhere, this
-/// is about the codes alone.
-#[test]
-fn the_documented_codes_are_these() {
-    let help = Place::new().halter(["help", "exit-codes"]);
-    let codes: Vec<u8> = help
-        .expect(0)
-        .stdout
-        .lines()
-        .filter_map(|line| line.split_whitespace().next()?.parse().ok())
-        .collect();
-    assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 124, 129, 130, 143]);
-}

@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,10 +21,17 @@ const AT_THE_TOP: &[u8] = b"\x1b[1;1R";
 /// What a line editor says whenever it begins to read.
 const PASTING_ON: &str = "\x1b[?2004h";
 
+/// What a terminal has shown, and word of more.
+#[derive(Default)]
+struct Shown {
+    text: Mutex<String>,
+    grown: Condvar,
+}
+
 pub struct Screen {
     child: Child,
     keyboard: File,
-    shown: Arc<Mutex<String>>,
+    shown: Arc<Shown>,
     watcher: JoinHandle<()>,
     /// The watcher stops when this is closed.
     stop: OwnedFd,
@@ -90,7 +97,7 @@ impl Screen {
         drop(command);
         let master = File::from(master);
         let keyboard = master.try_clone().unwrap();
-        let shown = Arc::<Mutex<String>>::default();
+        let shown = Arc::<Shown>::default();
         let seen = Arc::clone(&shown);
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         Self {
@@ -109,7 +116,7 @@ impl Screen {
 
     /// Everything shown so far.
     pub fn shown(&self) -> String {
-        self.shown.lock().unwrap().clone()
+        self.shown.text.lock().unwrap().clone()
     }
 
     /// Waits until a text has been shown.
@@ -128,12 +135,11 @@ impl Screen {
     /// Waits until a text has been shown that often.
     #[track_caller]
     pub fn wait_for_times(&self, text: &str, times: usize) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.shown().matches(text).count() < times {
-            let late = Instant::now() > deadline;
-            assert!(!late, "no {text:?} ({times}) in {:?}", self.shown());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let lacks = |shown: &mut String| shown.matches(text).count() < times;
+        let shown = self.shown.text.lock().unwrap();
+        let waited = self.shown.grown.wait_timeout_while(shown, PATIENCE, lacks);
+        let (shown, late) = waited.unwrap();
+        assert!(!late.timed_out(), "no {text:?} ({times}) in {shown:?}");
     }
 
     /// Closes the terminal and waits for the end; returns how long that took.
@@ -150,13 +156,13 @@ impl Screen {
     pub fn end(mut self) -> (ExitStatus, String) {
         let status = eventually("the end", || self.child.try_wait().unwrap());
         self.watcher.join().unwrap();
-        let shown = self.shown.lock().unwrap().clone();
+        let shown = self.shown.text.lock().unwrap().clone();
         (status, shown)
     }
 }
 
 /// Collects what is shown and answers what is asked.
-fn watch(mut master: File, stopped: &OwnedFd, shown: &Mutex<String>) {
+fn watch(mut master: File, stopped: &OwnedFd, shown: &Shown) {
     let mut answered = 0;
     let mut bytes = [0; 4096];
     let mut pending = Vec::new();
@@ -179,9 +185,11 @@ fn watch(mut master: File, stopped: &OwnedFd, shown: &Mutex<String>) {
             Err(error) => error.valid_up_to(),
         };
         let text = String::from_utf8(pending.drain(..valid).collect()).unwrap();
-        let mut shown = shown.lock().unwrap();
-        shown.push_str(&text);
-        let asked = shown.matches(WHERE_IS_THE_CURSOR).count();
+        let mut seen = shown.text.lock().unwrap();
+        seen.push_str(&text);
+        let asked = seen.matches(WHERE_IS_THE_CURSOR).count();
+        drop(seen);
+        shown.grown.notify_all();
         for _ in answered..asked {
             let _ = master.write_all(AT_THE_TOP);
         }
