@@ -53,12 +53,12 @@ fn check_model_tables(settings: &Settings) -> Result<(), ConfigError> {
         for name in ["provider", "model"] {
             let key = table.child(name);
             if settings.get(&key).is_none() {
-                return Err(ConfigError::InvalidValue {
-                    location: first.origin.location().cloned(),
-                    key: key.to_string(),
-                    problem: "is missing".to_owned(),
-                    hint: format!("add {name} to [{table}]"),
-                });
+                return Err(ConfigError::value(
+                    &key,
+                    "is missing",
+                    format!("add {name} to [{table}]"),
+                )
+                .at(first.origin.location().cloned()));
             }
         }
     }
@@ -90,26 +90,26 @@ fn check_together(config: &HarnessConfig, settings: &Settings) -> Result<(), Con
     };
     let context = &config.context;
     if context.pre_compaction_target >= context.compaction_threshold {
-        return Err(ConfigError::InvalidValue {
-            location: later_of([
-                "context.compaction_threshold",
-                "context.pre_compaction_target",
-            ]),
-            key: "context.pre_compaction_target".to_owned(),
-            problem: format!(
+        return Err(ConfigError::value(
+            "context.pre_compaction_target",
+            format!(
                 "is {}, not less than context.compaction_threshold, which is {}",
                 context.pre_compaction_target, context.compaction_threshold
             ),
-            hint: "set both, the target below the threshold".to_owned(),
-        });
+            "set both, the target below the threshold",
+        )
+        .at(later_of([
+            "context.compaction_threshold",
+            "context.pre_compaction_target",
+        ])));
     }
     if config.sessions.sqlite_path.is_some() && config.sessions.backend != SessionBackend::Sqlite {
-        return Err(ConfigError::InvalidValue {
-            location: later_of(["sessions.backend", "sessions.sqlite_path"]),
-            key: "sessions.sqlite_path".to_owned(),
-            problem: "is set, but sessions are not kept in SQLite".to_owned(),
-            hint: "set sessions.backend = \"sqlite\", or take the path out".to_owned(),
-        });
+        return Err(ConfigError::value(
+            "sessions.sqlite_path",
+            "is set, but sessions are not kept in SQLite",
+            "set sessions.backend = \"sqlite\", or take the path out",
+        )
+        .at(later_of(["sessions.backend", "sessions.sqlite_path"])));
     }
     check_services(config, settings)
 }
@@ -192,16 +192,14 @@ impl Resolver<'_> {
         if sessions.backend != SessionBackend::Sqlite || sessions.sqlite_path.is_some() {
             return Ok(());
         }
-        let path =
-            self.environment
-                .default_sqlite_path()
-                .ok_or_else(|| ConfigError::InvalidValue {
-                    location: settings.origin(&backend_key()).location().cloned(),
-                    key: "sessions.sqlite_path".to_owned(),
-                    problem: "is missing, and there is no home directory for the default"
-                        .to_owned(),
-                    hint: "set sessions.sqlite_path, HOME or XDG_DATA_HOME".to_owned(),
-                })?;
+        let path = self.environment.default_sqlite_path().ok_or_else(|| {
+            ConfigError::value(
+                "sessions.sqlite_path",
+                "is missing, and there is no home directory for the default".to_owned(),
+                "set sessions.sqlite_path, HOME or XDG_DATA_HOME",
+            )
+            .at(settings.origin(&backend_key()).location().cloned())
+        })?;
         sessions.sqlite_path = Some(path);
         Ok(())
     }
@@ -209,12 +207,12 @@ impl Resolver<'_> {
     fn at_home(&self, path: &Path, origin: &Origin, key: &str) -> Result<PathBuf, ConfigError> {
         let home = self.environment.home();
         if home.is_none() && starts_at_home(path).is_some() {
-            return Err(ConfigError::InvalidValue {
-                location: origin.location().cloned(),
-                key: key.to_owned(),
-                problem: "starts with ~/, and HOME is not set".to_owned(),
-                hint: "set HOME, or write the whole path".to_owned(),
-            });
+            return Err(ConfigError::value(
+                key.to_owned(),
+                "starts with ~/, and HOME is not set",
+                "set HOME, or write the whole path",
+            )
+            .at(origin.location().cloned()));
         }
         Ok(expand_path(path, home))
     }
@@ -306,11 +304,14 @@ fn check_services(config: &HarnessConfig, settings: &Settings) -> Result<(), Con
 fn unknown_in(origin: Origin, provider: &ConfiguredProvider) -> ConfigError {
     let error = unknown(provider);
     match origin {
-        Origin::Environment(variable) => ConfigError::Variable {
-            variable,
-            problem: format!("names the unknown provider {:?}", provider.as_str()),
-            hint: error.hint().unwrap_or_default(),
-        },
+        Origin::Environment(variable) => ConfigError::refused(
+            "config_variable",
+            format!(
+                "{variable} names the unknown provider {:?}",
+                provider.as_str()
+            ),
+            error.hint().unwrap_or_default(),
+        ),
         origin => error.at(origin.location().cloned()),
     }
 }
@@ -324,11 +325,12 @@ fn check_service(provider: &ConfiguredProvider, table: &ProviderConfig) -> Resul
     if table.base_url.is_none() && known.is_none() {
         return Err(incomplete(provider, "base_url"));
     }
-    let refused = |key: &str, problem: &str, hint: &str| ConfigError::InvalidValue {
-        location: None,
-        key: format!("providers.{provider}.{key}"),
-        problem: problem.to_owned(),
-        hint: hint.to_owned(),
+    let refused = |key: &str, problem: &str, hint: &str| {
+        ConfigError::value(
+            format!("providers.{provider}.{key}"),
+            problem.to_owned(),
+            hint.to_owned(),
+        )
     };
     if table.dialect.is_some() && wire != ProviderWire::Chat {
         return Err(refused(
@@ -353,7 +355,7 @@ impl HarnessConfig {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::InvalidValue`] or [`ConfigError::WrongType`] for the first value that no
+    /// [`ConfigError::Refused`] or [`ConfigError::Refused`] for the first value that no
     /// file could have.
     pub fn validate(&self) -> Result<(), ConfigError> {
         for (key, value) in leaves(self)? {
@@ -373,12 +375,11 @@ impl HarnessConfig {
             .keys()
             .find(|name| !is_provider_name(name) || *name == OFFLINE_MODEL)
         {
-            return Err(ConfigError::InvalidValue {
-                location: None,
-                key: KeyPath::plain("providers").child(name).to_string(),
-                problem: "is not a name for a service".to_owned(),
-                hint: "use letters, digits, hyphens and underscores".to_owned(),
-            });
+            return Err(ConfigError::value(
+                KeyPath::plain("providers").child(name),
+                "is not a name for a service",
+                "use letters, digits, hyphens and underscores",
+            ));
         }
         check_together(self, &Settings::default())
     }
@@ -391,12 +392,11 @@ fn check_headers(table: &str, headers: &IndexMap<String, String>) -> Result<(), 
             .child("headers")
             .child(name);
         if !is_header_name(name) {
-            return Err(ConfigError::InvalidValue {
-                location: None,
-                key: key.to_string(),
-                problem: "is not the name of a request header".to_owned(),
-                hint: "use letters, digits and hyphens".to_owned(),
-            });
+            return Err(ConfigError::value(
+                &key,
+                "is not the name of a request header",
+                "use letters, digits and hyphens",
+            ));
         }
         check(&Kind::Secret, &value.clone().into())
             .map_err(|fault| fault_error(fault, &key, None))?;

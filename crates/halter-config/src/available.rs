@@ -21,12 +21,18 @@ pub fn check_tool_names(
     let Some(name) = config.tools.enabled.iter().find(is_missing) else {
         return Ok(());
     };
-    let name = name.clone();
-    if planned.contains(&name.as_str()) {
-        return Err(ConfigError::ToolNotBuiltYet { name });
-    }
-    let hint = suggestion(&name, "tools", &[available, planned].concat());
-    Err(ConfigError::UnknownTool { name, hint })
+    Err(match planned.contains(&name.as_str()) {
+        true => ConfigError::refused(
+            "config_tool_not_built_yet",
+            format!("tools.enabled: tool '{name}' is not built yet in this version"),
+            "take it out of the list",
+        ),
+        false => ConfigError::refused(
+            "config_unknown_tool",
+            format!("tools.enabled: unknown tool '{name}'"),
+            suggestion(name, "tools", &[available, planned].concat()),
+        ),
+    })
 }
 
 /// A key that somebody set and that has no effect yet.

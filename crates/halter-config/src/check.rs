@@ -6,6 +6,7 @@ use crate::credentials::REDACTED;
 use crate::error::suggestion;
 use crate::keys::Kind;
 use crate::limits::MAX_PROVIDER_NAME_BYTES;
+use crate::schema::LoopbackAllow;
 
 /// What is wrong with a value; `element` when it is one of a list.
 #[derive(Debug, PartialEq)]
@@ -263,27 +264,12 @@ pub(crate) fn is_header_name(name: &str) -> bool {
 }
 
 fn check_loopback(value: &Value) -> Result<(), Fault> {
-    let Value::Object(service) = value else {
-        return Err(type_fault("{ host, port } tables", value));
-    };
-    if let Some(unknown) = service.keys().find(|key| *key != "host" && *key != "port") {
-        return Err(value_fault(
-            format!("has an unknown key `{unknown}`"),
-            suggestion(unknown, "keys", &["host", "port"]),
-        ));
-    }
-    match service.get("host") {
-        Some(host) => check_name(host)?,
-        None => {
-            return Err(value_fault(
-                "has an entry without host",
-                "write { host = \"localhost\" }",
-            ));
-        }
-    }
-    match service.get("port") {
-        Some(port) => check_integer(port, 1, u64::from(u16::MAX)),
-        None => Ok(()),
+    let hint = "write { host = \"localhost\" } or { host = \"localhost\", port = 8080 }";
+    let service: LoopbackAllow = serde_json::from_value(value.clone())
+        .map_err(|error| value_fault(format!("is not a service: {error}"), hint))?;
+    match service.host.trim().is_empty() || service.port == Some(0) {
+        true => Err(value_fault("has a blank host or the port 0", hint)),
+        false => Ok(()),
     }
 }
 

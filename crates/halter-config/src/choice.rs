@@ -109,7 +109,7 @@ impl HarnessConfig {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::UnknownModel`] for an id that is neither, [`ConfigError::UnknownProvider`]
+    /// [`ConfigError::UnknownModel`] for an id that is neither, [`ConfigError::Refused`]
     /// for a service that is neither known nor has a table.
     pub fn model_with_id(&self, id: &str) -> Result<ModelConfig, ConfigError> {
         if let Ok(model) = self.model_named(id) {

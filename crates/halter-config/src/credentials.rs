@@ -88,7 +88,7 @@ const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
 /// # Errors
 ///
 /// [`ConfigError::MissingApiKey`] names the table and the variable to set;
-/// [`ConfigError::UnknownProvider`] and [`ConfigError::InvalidValue`] the table to write.
+/// [`ConfigError::Refused`] and [`ConfigError::Refused`] the table to write.
 pub fn resolve_provider_runtime_config(
     provider: &ConfiguredProvider,
     table: Option<&ProviderConfig>,
@@ -178,11 +178,11 @@ pub(crate) fn address_of(
     match check(&Kind::Url, &Value::from(address.as_str())) {
         Ok(()) => Ok(Some((address, variable))),
         // The address may hold a password, so it is not shown.
-        Err(_) => Err(ConfigError::Variable {
-            variable: variable.to_owned(),
-            problem: "is not a web address that can be used".to_owned(),
-            hint: "set one that starts with https:// or http:// and holds no password".to_owned(),
-        }),
+        Err(_) => Err(ConfigError::refused(
+            "config_variable",
+            format!("{} {}", variable, "is not a web address that can be used"),
+            "set one that starts with https:// or http:// and holds no password",
+        )),
     }
 }
 
@@ -192,11 +192,11 @@ pub(crate) fn unknown(provider: &ConfiguredProvider) -> ConfigError {
     let meant = nearest(name, known_names())
         .map(|known| format!("did you mean `{known}`? If not, "))
         .unwrap_or_default();
-    ConfigError::UnknownProvider {
-        location: None,
-        name: name.to_owned(),
-        hint: format!("{meant}{}", table_to_write(name)),
-    }
+    ConfigError::refused(
+        "config_unknown_provider",
+        format!("unknown provider '{name}'"),
+        format!("{meant}{}", table_to_write(name)),
+    )
 }
 
 /// A service of one's own lacks something that only its table can say.
@@ -205,12 +205,11 @@ pub(crate) fn incomplete(provider: &ConfiguredProvider, key: &str) -> ConfigErro
     let meant = nearest(name, known_names())
         .map(|known| format!("did you mean [providers.{known}]? If not, "))
         .unwrap_or_default();
-    ConfigError::InvalidValue {
-        location: None,
-        key: format!("providers.{name}.{key}"),
-        problem: "is missing".to_owned(),
-        hint: format!("{meant}{}", table_to_write(name)),
-    }
+    ConfigError::value(
+        format!("providers.{name}.{key}"),
+        "is missing",
+        format!("{meant}{}", table_to_write(name)),
+    )
 }
 
 fn table_to_write(name: &str) -> String {

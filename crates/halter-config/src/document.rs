@@ -23,24 +23,30 @@ pub(crate) struct Entry {
 
 /// The settings of a document, in the order of the text.
 pub(crate) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Entry>, ConfigError> {
-    let text = std::str::from_utf8(bytes).map_err(|error| ConfigError::NotUtf8 {
-        location: location(file, bytes, error.valid_up_to()),
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        ConfigError::refused(
+            "config_not_utf8",
+            "the file is not valid UTF-8",
+            "save the file as UTF-8",
+        )
+        .at(Some(location(file, bytes, error.valid_up_to())))
     })?;
     let document = Document { file, text };
-    let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
-        location: document.at(error.span().unwrap_or(0..0)),
+    let table = DeTable::parse(text).map_err(|error| {
         // Only the message: the error's own display quotes the line, which may hold a key.
-        message: error.message().replace('\n', ", "),
+        let message = error.message().replace('\n', ", ");
+        let problem = format!("not valid TOML: {message}");
+        let place = document.at(error.span().unwrap_or(0..0));
+        let hint = "correct the TOML at that place";
+        ConfigError::refused("config_syntax", problem, hint).at(Some(place))
     })?;
     let mut entries = Vec::new();
     document.walk(table.get_ref(), &KeyPath::root(), &mut entries)?;
     if !entries.iter().any(|entry| entry.spec.kind == Kind::Version) {
-        return Err(ConfigError::InvalidValue {
-            location: Some(document.at(0..0)),
-            key: "version".to_owned(),
-            problem: "is missing".to_owned(),
-            hint: "start the file with version = 1".to_owned(),
-        });
+        return Err(
+            ConfigError::value("version", "is missing", "start the file with version = 1")
+                .at(Some(document.at(0..0))),
+        );
     }
     Ok(entries)
 }
@@ -72,23 +78,19 @@ impl Document<'_> {
                 Found::Table => match value.get_ref() {
                     DeValue::Table(inner) => self.walk(inner, &key, entries)?,
                     other => {
-                        return Err(ConfigError::WrongType {
-                            location: Some(self.at(value.span())),
-                            key: key.to_string(),
-                            expected: "a table",
-                            found: toml_type(other),
-                        });
+                        return Err(ConfigError::wrong_type(&key, "a table", toml_type(other))
+                            .at(Some(self.at(value.span()))));
                     }
                 },
                 Found::Leaf(spec) => {
                     let entry = self.leaf(name, value, key, spec)?;
                     if entries.iter().any(|earlier| earlier.key == entry.key) {
-                        return Err(ConfigError::InvalidValue {
-                            location: Some(entry.location),
-                            key: spelled.to_string(),
-                            problem: format!("is another spelling of `{}`", entry.key),
-                            hint: "keep one of the two".to_owned(),
-                        });
+                        return Err(ConfigError::value(
+                            &spelled,
+                            format!("is another spelling of `{}`", entry.key),
+                            "keep one of the two",
+                        )
+                        .at(Some(entry.location)));
                     }
                     entries.push(entry);
                 }
@@ -117,12 +119,10 @@ impl Document<'_> {
                 "use letters, digits, hyphens and underscores",
             ),
         };
-        Err(ConfigError::InvalidValue {
-            location: Some(self.at(name.span())),
-            key: prefix.child(spelled).to_string(),
-            problem: problem.to_owned(),
-            hint: hint.to_owned(),
-        })
+        Err(
+            ConfigError::value(prefix.child(spelled), problem.to_owned(), hint.to_owned())
+                .at(Some(self.at(name.span()))),
+        )
     }
 
     fn leaf(
@@ -134,12 +134,12 @@ impl Document<'_> {
     ) -> Result<Entry, ConfigError> {
         let is_header = spec.pattern.ends_with(".headers.<name>");
         if is_header && !is_header_name(name.get_ref().as_ref()) {
-            return Err(ConfigError::InvalidValue {
-                location: Some(self.at(name.span())),
-                key: key.to_string(),
-                problem: "is not the name of a request header".to_owned(),
-                hint: "use letters, digits and hyphens".to_owned(),
-            });
+            return Err(ConfigError::value(
+                &key,
+                "is not the name of a request header",
+                "use letters, digits and hyphens",
+            )
+            .at(Some(self.at(name.span()))));
         }
         let converted = self.convert(value, &key, &spec.kind)?;
         check(&spec.kind, &converted).map_err(|fault| {
@@ -165,11 +165,12 @@ impl Document<'_> {
             (None, Some(home)) => format!("did you mean `{home}`?"),
             _ => suggestion(spelled, "keys here", &siblings),
         };
-        ConfigError::UnknownKey {
-            location: self.at(name.span()),
-            key: prefix.child(spelled).to_string(),
+        ConfigError::refused(
+            "config_unknown_key",
+            format!("unknown key `{}`", prefix.child(spelled)),
             hint,
-        }
+        )
+        .at(Some(self.at(name.span())))
     }
 
     fn convert(
@@ -178,11 +179,13 @@ impl Document<'_> {
         key: &KeyPath,
         kind: &Kind,
     ) -> Result<Value, ConfigError> {
-        let number_error = || ConfigError::InvalidValue {
-            location: Some(self.at(value.span())),
-            key: key.to_string(),
-            problem: "is not a number that can be used".to_owned(),
-            hint: "write a finite number of at most 63 bits".to_owned(),
+        let number_error = || {
+            ConfigError::value(
+                key,
+                "is not a number that can be used",
+                "write a finite number of at most 63 bits",
+            )
+            .at(Some(self.at(value.span())))
         };
         Ok(match value.get_ref() {
             DeValue::String(text) => Value::String(text.to_string()),
@@ -209,12 +212,8 @@ impl Document<'_> {
                 Value::Object(object)
             }
             DeValue::Datetime(_) => {
-                return Err(ConfigError::WrongType {
-                    location: Some(self.at(value.span())),
-                    key: key.to_string(),
-                    expected: expected(kind),
-                    found: "a date",
-                });
+                return Err(ConfigError::wrong_type(key, expected(kind), "a date")
+                    .at(Some(self.at(value.span()))));
             }
         })
     }
@@ -227,18 +226,10 @@ pub(crate) fn fault_error(fault: Fault, key: &KeyPath, location: Option<Location
         None => key.to_string(),
     };
     match fault.reason {
-        Reason::Type { expected, found } => ConfigError::WrongType {
-            location,
-            key,
-            expected,
-            found,
-        },
-        Reason::Value { problem, hint } => ConfigError::InvalidValue {
-            location,
-            key,
-            problem,
-            hint,
-        },
+        Reason::Type { expected, found } => {
+            ConfigError::wrong_type(&key, expected, found).at(location)
+        }
+        Reason::Value { problem, hint } => ConfigError::value(&key, problem, hint).at(location),
     }
 }
 

@@ -48,66 +48,16 @@ pub enum ConfigError {
         /// What the system said.
         source: io::Error,
     },
-    /// A file that was found rather than named is a device, a pipe or a directory.
+    /// A file, a value or a variable that cannot be used; the code tells which.
     #[error("{}", self.whole())]
-    NotAFile {
-        /// The path.
-        file: PathBuf,
-    },
-    /// A file is larger than [`MAX_CONFIG_FILE_BYTES`](crate::limits::MAX_CONFIG_FILE_BYTES).
-    #[error("{}", self.whole())]
-    TooLarge {
-        /// The file.
-        file: PathBuf,
-        /// The most that is read, in bytes.
-        limit: u64,
-    },
-    /// A file is not UTF-8.
-    #[error("{}", self.whole())]
-    NotUtf8 {
-        /// The first byte that is not.
-        location: Location,
-    },
-    /// A file is not TOML.
-    #[error("{}", self.whole())]
-    Syntax {
-        /// Where it stops being TOML.
-        location: Location,
-        /// What the parser expected.
-        message: String,
-    },
-    /// A key that does not exist.
-    #[error("{}", self.whole())]
-    UnknownKey {
-        /// Where it is written.
-        location: Location,
-        /// The whole key, dotted.
-        key: String,
-        /// The key that was probably meant, or the keys that exist there.
-        hint: String,
-    },
-    /// A value of the wrong type.
-    #[error("{}", self.whole())]
-    WrongType {
-        /// Where it is written.
-        location: Option<Location>,
-        /// The whole key, dotted.
-        key: String,
-        /// What the key takes.
-        expected: &'static str,
-        /// What was written.
-        found: &'static str,
-    },
-    /// A value that the key does not accept.
-    #[error("{}", self.whole())]
-    InvalidValue {
+    Refused {
+        /// Stable, for programs to match on.
+        code: &'static str,
         /// Where it is written; absent for a configuration made by a program.
         location: Option<Location>,
-        /// The whole key, dotted.
-        key: String,
-        /// What is wrong with the value.
+        /// What is wrong.
         problem: String,
-        /// What to write instead.
+        /// What to do about it.
         hint: String,
     },
     /// No model for ordinary turns.
@@ -119,16 +69,6 @@ pub enum ConfigError {
         /// The id.
         id: String,
     },
-    /// A model service that nobody described.
-    #[error("{}", self.whole())]
-    UnknownProvider {
-        /// Where it is named; absent for a configuration made by a program.
-        location: Option<Location>,
-        /// Its name.
-        name: String,
-        /// The service that was probably meant, and the table to write.
-        hint: String,
-    },
     /// A selected provider has no key.
     #[error("{}", self.whole())]
     MissingApiKey {
@@ -136,48 +76,6 @@ pub enum ConfigError {
         provider: String,
         /// The environment variable that can hold the key.
         variable: String,
-    },
-    /// An environment variable with a value it does not accept.
-    #[error("{}", self.whole())]
-    Variable {
-        /// The variable.
-        variable: String,
-        /// What is wrong with its value.
-        problem: String,
-        /// What to set instead.
-        hint: String,
-    },
-    /// A tool that does not exist.
-    #[error("{}", self.whole())]
-    UnknownTool {
-        /// The name.
-        name: String,
-        /// The tool that was probably meant, or the tools that exist.
-        hint: String,
-    },
-    /// A tool that this version does not have yet.
-    #[error("{}", self.whole())]
-    ToolNotBuiltYet {
-        /// The name.
-        name: String,
-    },
-    /// A session backend whose cargo feature is not compiled in.
-    #[error("{}", self.whole())]
-    BackendFeatureDisabled {
-        /// The backend.
-        backend: &'static str,
-        /// The feature.
-        feature: &'static str,
-    },
-    /// The record of trusted files could not be read or written.
-    #[error("{}", self.whole())]
-    TrustStore {
-        /// The record.
-        file: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-        /// What to do about it.
-        hint: String,
     },
     /// The configuration could not be converted to or from JSON.
     #[error("{}", self.whole())]
@@ -188,26 +86,56 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    pub(crate) fn refused(
+        code: &'static str,
+        problem: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self::Refused {
+            code,
+            location: None,
+            problem: problem.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// A value that its key does not accept.
+    pub(crate) fn value(
+        key: impl fmt::Display,
+        problem: impl fmt::Display,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self::refused("config_invalid_value", format!("`{key}` {problem}"), hint)
+    }
+
+    /// A value of another type than its key takes.
+    pub(crate) fn wrong_type(
+        key: impl fmt::Display,
+        expected: &'static str,
+        found: &'static str,
+    ) -> Self {
+        let problem = format!("`{key}` takes {expected}, found {found}");
+        Self::refused("config_wrong_type", problem, format!("write {expected}"))
+    }
+
+    /// The same error with a place, where it can have one and has none.
+    pub(crate) fn at(mut self, place: Option<Location>) -> Self {
+        if let Self::Refused { location, .. } = &mut self
+            && location.is_none()
+        {
+            *location = place;
+        }
+        self
+    }
+
     /// A name for the kind of error that never changes.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Read { .. } => "config_read",
-            Self::NotAFile { .. } => "config_not_a_file",
-            Self::TooLarge { .. } => "config_too_large",
-            Self::NotUtf8 { .. } => "config_not_utf8",
-            Self::Syntax { .. } => "config_syntax",
-            Self::UnknownKey { .. } => "config_unknown_key",
-            Self::WrongType { .. } => "config_wrong_type",
-            Self::InvalidValue { .. } => "config_invalid_value",
+            Self::Refused { code, .. } => code,
             Self::MissingDefaultModel => "config_missing_default_model",
             Self::UnknownModel { .. } => "config_unknown_model",
-            Self::UnknownProvider { .. } => "config_unknown_provider",
             Self::MissingApiKey { .. } => "config_missing_api_key",
-            Self::Variable { .. } => "config_variable",
-            Self::UnknownTool { .. } => "config_unknown_tool",
-            Self::ToolNotBuiltYet { .. } => "config_tool_not_built_yet",
-            Self::BackendFeatureDisabled { .. } => "config_backend_feature_disabled",
-            Self::TrustStore { .. } => "config_trust_store",
             Self::Json { .. } => "config_json",
         }
     }
@@ -215,12 +143,7 @@ impl ConfigError {
     /// Where in which file, when the error has such a place.
     pub fn location(&self) -> Option<&Location> {
         match self {
-            Self::NotUtf8 { location }
-            | Self::Syntax { location, .. }
-            | Self::UnknownKey { location, .. } => Some(location),
-            Self::WrongType { location, .. }
-            | Self::InvalidValue { location, .. }
-            | Self::UnknownProvider { location, .. } => location.as_ref(),
+            Self::Refused { location, .. } => location.as_ref(),
             _ => None,
         }
     }
@@ -232,11 +155,7 @@ impl ConfigError {
                 "write one with `halter init`, or check the path".to_owned()
             }
             Self::Read { .. } => "check the file's permissions".to_owned(),
-            Self::NotAFile { .. } => "replace it with a regular file".to_owned(),
-            Self::TooLarge { .. } => "move long texts into skills".to_owned(),
-            Self::NotUtf8 { .. } => "save the file as UTF-8".to_owned(),
-            Self::Syntax { .. } => "correct the TOML at that place".to_owned(),
-            Self::WrongType { expected, .. } => format!("write {expected}"),
+            Self::Refused { hint, .. } => hint.clone(),
             Self::MissingDefaultModel => {
                 "add [models.default] with provider and model, or set HALTER_MODEL=offline"
                     .to_owned()
@@ -249,16 +168,6 @@ impl ConfigError {
             Self::MissingApiKey { provider, variable } => {
                 format!("set [providers.{provider}].api_key or {variable}")
             }
-            Self::ToolNotBuiltYet { .. } => "take it out of the list".to_owned(),
-            Self::BackendFeatureDisabled { feature, .. } => {
-                format!("build with the cargo feature `{feature}`, or use backend = \"memory\"")
-            }
-            Self::UnknownKey { hint, .. }
-            | Self::UnknownProvider { hint, .. }
-            | Self::InvalidValue { hint, .. }
-            | Self::Variable { hint, .. }
-            | Self::UnknownTool { hint, .. }
-            | Self::TrustStore { hint, .. } => hint.clone(),
             Self::Json { .. } => return None,
         };
         Some(hint)
@@ -270,59 +179,18 @@ impl ConfigError {
             Self::Read { file, source } => {
                 format!("cannot read configuration {}: {source}", file.display())
             }
-            Self::NotAFile { file } => {
-                format!("configuration {} is not a regular file", file.display())
-            }
-            Self::TooLarge { file, limit } => format!(
-                "configuration {} is larger than {limit} bytes",
-                file.display()
-            ),
-            Self::NotUtf8 { .. } => "the file is not valid UTF-8".to_owned(),
-            Self::Syntax { message, .. } => format!("not valid TOML: {message}"),
-            Self::UnknownKey { key, .. } => format!("unknown key `{key}`"),
-            Self::WrongType {
-                key,
-                expected,
-                found,
-                ..
-            } => format!("`{key}` takes {expected}, found {found}"),
-            Self::InvalidValue { key, problem, .. } => format!("`{key}` {problem}"),
+            Self::Refused { problem, .. } => problem.clone(),
             Self::MissingDefaultModel => {
                 "invalid configuration: [models.default] is required".to_owned()
             }
             Self::UnknownModel { id } => format!("unknown model '{id}'"),
-            Self::UnknownProvider { name, .. } => format!("unknown provider '{name}'"),
             Self::MissingApiKey { provider, .. } => {
                 format!("missing api key for provider '{provider}'")
-            }
-            Self::Variable {
-                variable, problem, ..
-            } => format!("{variable} {problem}"),
-            Self::UnknownTool { name, .. } => format!("tools.enabled: unknown tool '{name}'"),
-            Self::ToolNotBuiltYet { name } => {
-                format!("tools.enabled: tool '{name}' is not built yet in this version")
-            }
-            Self::BackendFeatureDisabled { backend, .. } => {
-                format!("sessions.backend: '{backend}' is not compiled in")
-            }
-            Self::TrustStore { file, problem, .. } => {
-                format!("record of trusted files {}: {problem}", file.display())
             }
             Self::Json { source } => {
                 format!("cannot convert the configuration to or from JSON: {source}")
             }
         }
-    }
-
-    /// The same error with a place, where it can have one and has none.
-    pub(crate) fn at(mut self, place: Option<Location>) -> Self {
-        if let Self::InvalidValue { location, .. } | Self::UnknownProvider { location, .. } =
-            &mut self
-            && location.is_none()
-        {
-            *location = place;
-        }
-        self
     }
 
     fn whole(&self) -> String {

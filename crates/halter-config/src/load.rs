@@ -228,11 +228,7 @@ fn project_of(paths: &LayeredConfigPaths) -> Result<Option<ProjectFile>, ConfigE
 fn is_trusted(trust: &TrustStore, file: &ProjectFile, warnings: &mut Vec<ConfigWarning>) -> bool {
     trust.is_trusted(file).unwrap_or_else(|error| {
         warnings.push(ConfigWarning::TrustRecord {
-            file: trust.path().unwrap_or_default(),
-            problem: match &error {
-                ConfigError::TrustStore { problem, hint, .. } => format!("{problem}: {hint}"),
-                other => other.to_string(),
-            },
+            problem: error.to_string(),
         });
         false
     })

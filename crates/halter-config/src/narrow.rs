@@ -4,21 +4,8 @@
 //! outcome is certainly a part of what the user already allows; where that cannot be told, the
 //! key is ignored with a warning.
 //!
-//! | key | what an untrusted file may do |
-//! |---|---|
-//! | `tools.enabled` | take tools out; a list that leaves none is ignored, since an empty list means all |
-//! | `policy.shell.enabled`, `policy.network.enabled` | switch off |
-//! | `policy.shell.allow`, `policy.network.allowed_hosts` | take names out |
-//! | `policy.network.allowed_loopback` | take services out, or pin the port of one |
-//! | `policy.shell.mode` | set `strict` |
-//! | `policy.shell.timeout_secs`, `policy.max_read_bytes`, `policy.max_subagent_depth`, `policy.max_concurrent_subagents` | lower |
-//! | `policy.allowed_write_roots`, `policy.allowed_read_roots` | take roots out; not name a directory inside a root, which may be a link that leads elsewhere |
-//! | `policy.sensitive_path_patterns` | add to a list that the user wrote; the built-in list is not replaced |
-//! | `providers.*`, `models.*` | nothing: they decide where keys and text go and what a run costs |
-//! | `prompts.*` | nothing: text for the model, or the choice of it, is the user's |
-//! | `resources.*` | nothing: skills and plugins are instructions |
-//! | `sessions.*`, `runtime.*` | nothing: they decide which files are written and what is recorded |
-//! | `context.*`, `resilience.*` | nothing: smaller is not safer there, a tiny threshold compacts at every step |
+//! The README has the table. Keys that are not in it decide where keys, text and files go, what a
+//! run costs or what the model is told; of those less cannot be told from more.
 
 use std::path::{Component, Path};
 

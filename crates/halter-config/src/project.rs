@@ -27,7 +27,7 @@ impl ProjectFile {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Read`], [`ConfigError::NotAFile`] or [`ConfigError::TooLarge`].
+    /// [`ConfigError::Read`], [`ConfigError::Refused`] or [`ConfigError::Refused`].
     pub async fn read(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref().to_path_buf();
         blocking(move || Self::read_now(&path)).await
@@ -97,9 +97,11 @@ pub(crate) fn read_found(path: &Path) -> Result<Vec<u8>, ConfigError> {
     let file = File::from(descriptor);
     let metadata = file.metadata().map_err(|error| read_fault(path, error))?;
     if !metadata.is_file() {
-        return Err(ConfigError::NotAFile {
-            file: path.to_path_buf(),
-        });
+        return Err(ConfigError::refused(
+            "config_not_a_file",
+            format!("configuration {} is not a regular file", path.display()),
+            "replace it with a regular file",
+        ));
     }
     read_bounded(path, file)
 }
@@ -116,10 +118,14 @@ fn read_bounded(path: &Path, file: File) -> Result<Vec<u8>, ConfigError> {
         .read_to_end(&mut bytes)
         .map_err(|error| read_fault(path, error))?;
     if bytes.len() as u64 > MAX_CONFIG_FILE_BYTES {
-        return Err(ConfigError::TooLarge {
-            file: path.to_path_buf(),
-            limit: MAX_CONFIG_FILE_BYTES,
-        });
+        return Err(ConfigError::refused(
+            "config_too_large",
+            format!(
+                "configuration {} is larger than {MAX_CONFIG_FILE_BYTES} bytes",
+                path.display()
+            ),
+            "move long texts into skills",
+        ));
     }
     Ok(bytes)
 }

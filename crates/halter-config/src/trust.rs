@@ -58,7 +58,7 @@ impl TrustStore {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::TrustStore`] when the record cannot be read, or when others could have
+    /// [`ConfigError::Refused`] when the record cannot be read, or when others could have
     /// written it. Treat the file as untrusted then.
     pub fn is_trusted(&self, project: &ProjectFile) -> Result<bool, ConfigError> {
         let Some(file) = self.path() else {
@@ -72,7 +72,7 @@ impl TrustStore {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::TrustStore`] when the record cannot be written.
+    /// [`ConfigError::Refused`] when the record cannot be written.
     pub fn trust(&self, project: &ProjectFile) -> Result<(), ConfigError> {
         let line = line_of(project);
         self.rewrite(|recorded| {
@@ -86,7 +86,7 @@ impl TrustStore {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::TrustStore`] when the record cannot be written.
+    /// [`ConfigError::Refused`] when the record cannot be written.
     pub fn revoke(&self, path: &Path) -> Result<bool, ConfigError> {
         let canonical = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let suffix = format!(" {}", escaped(&canonical));
@@ -108,11 +108,11 @@ impl TrustStore {
 
     fn rewrite(&self, change: impl FnOnce(&str) -> String) -> Result<(), ConfigError> {
         let (Some(directory), Some(file)) = (&self.directory, self.path()) else {
-            return Err(ConfigError::TrustStore {
-                file: PathBuf::from(RECORD_NAME),
-                problem: "there is no state directory to keep it in".to_owned(),
-                hint: "set HOME or XDG_STATE_HOME".to_owned(),
-            });
+            return Err(trust_fault(
+                Path::new(RECORD_NAME),
+                "there is no state directory to keep it in",
+                "set HOME or XDG_STATE_HOME",
+            ));
         };
         let fault = |error: io::Error| system_fault(&file, &error);
         fs::DirBuilder::new()
@@ -156,11 +156,11 @@ fn lock(directory: &Path, record: &Path, wait: Duration) -> Result<File, ConfigE
                 std::thread::sleep(LOCK_POLL);
             }
             Err(TryLockError::WouldBlock) => {
-                return Err(ConfigError::TrustStore {
-                    file: record.to_path_buf(),
-                    problem: "another process has been writing it for too long".to_owned(),
-                    hint: "try again when that process has ended".to_owned(),
-                });
+                return Err(trust_fault(
+                    record,
+                    "another process has been writing it for too long",
+                    "try again when that process has ended",
+                ));
             }
             Err(TryLockError::Error(error)) => return Err(system_fault(record, &error)),
         }
@@ -180,11 +180,11 @@ fn read_record(file: &Path) -> Result<String, ConfigError> {
     let others_may_write = metadata.mode() & 0o022 != 0;
     let foreign = metadata.uid() != rustix::process::geteuid().as_raw();
     if others_may_write || foreign {
-        return Err(ConfigError::TrustStore {
-            file: file.to_path_buf(),
-            problem: "others can write it, so nothing in it is believed".to_owned(),
-            hint: "check its content, then make it yours with mode 600".to_owned(),
-        });
+        return Err(trust_fault(
+            file,
+            "others can write it, so nothing in it is believed",
+            "check its content, then make it yours with mode 600",
+        ));
     }
     let mut bytes = Vec::new();
     opened
@@ -197,27 +197,35 @@ fn read_record(file: &Path) -> Result<String, ConfigError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+fn trust_fault(
+    file: &Path,
+    problem: impl std::fmt::Display,
+    hint: impl Into<String>,
+) -> ConfigError {
+    let problem = format!("record of trusted files {}: {problem}", file.display());
+    ConfigError::refused("config_trust_store", problem, hint)
+}
+
 fn too_large(file: &Path) -> ConfigError {
-    ConfigError::TrustStore {
-        file: file.to_path_buf(),
-        problem: format!("it would be larger than {MAX_TRUST_FILE_BYTES} bytes"),
-        hint: "delete it and trust the files you still use again".to_owned(),
-    }
+    trust_fault(
+        file,
+        format!("it would be larger than {MAX_TRUST_FILE_BYTES} bytes"),
+        "delete it and trust the files you still use again",
+    )
 }
 
 fn system_fault(file: &Path, error: &io::Error) -> ConfigError {
-    ConfigError::TrustStore {
-        file: file.to_path_buf(),
-        problem: error.to_string(),
-        hint: match error.kind() {
+    trust_fault(
+        file,
+        error.to_string(),
+        match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
             io::ErrorKind::ReadOnlyFilesystem => {
                 "make its directory writable, or set XDG_STATE_HOME to one that is"
             }
             _ => "check the permissions of the state directory",
-        }
-        .to_owned(),
-    }
+        },
+    )
 }
 
 fn line_of(project: &ProjectFile) -> String {

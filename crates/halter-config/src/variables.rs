@@ -243,11 +243,7 @@ fn utf8<'a>(variable: &str, raw: &'a OsStr) -> Result<&'a str, ConfigError> {
 }
 
 fn fault_of(variable: &str, problem: String, hint: String) -> ConfigError {
-    ConfigError::Variable {
-        variable: variable.to_owned(),
-        problem,
-        hint,
-    }
+    ConfigError::refused("config_variable", format!("{} {}", variable, problem), hint)
 }
 
 /// A warning for each `HALTER_*` variable that nobody reads.

@@ -1,7 +1,6 @@
 //! What is worth telling about a configuration that loads.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use crate::error::Location;
 
@@ -28,8 +27,6 @@ pub enum ConfigWarning {
     /// The record of trusted files could not be used, so that the project file counts as
     /// untrusted.
     TrustRecord {
-        /// The record.
-        file: PathBuf,
         /// What is wrong with it and what to do.
         problem: String,
     },
@@ -73,11 +70,7 @@ impl fmt::Display for ConfigWarning {
                     None => Ok(()),
                 }
             }
-            Self::TrustRecord { file, problem } => write!(
-                formatter,
-                "record of trusted files {}: {problem}",
-                file.display()
-            ),
+            Self::TrustRecord { problem } => formatter.write_str(problem),
         }
     }
 }

@@ -430,10 +430,12 @@ async fn open_sqlite(
 
 #[cfg(not(feature = "sqlite"))]
 async fn open_sqlite(_: &HarnessConfig, _: &Environment) -> anyhow::Result<Arc<dyn SessionStore>> {
-    Err(config_failure(ConfigError::BackendFeatureDisabled {
-        backend: "sqlite",
-        feature: "sqlite",
-    }))
+    Err(HalterError::new(
+        "config_backend_feature_disabled",
+        "sessions.backend: 'sqlite' is not compiled in",
+    )
+    .with_hint("build with the cargo feature `sqlite`, or use backend = \"memory\"")
+    .into())
 }
 
 /// The user's time zone. Read from `/etc/localtime` where nothing names

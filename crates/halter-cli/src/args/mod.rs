@@ -98,7 +98,7 @@ pub struct Globals {
 pub enum Command {
     /// Give the model one task and print its answer
     Run(RunArgs),
-    /// Messages with the model
+    /// Talk with the model
     Chat(ChatArgs),
     /// List, show, resume and delete stored sessions
     #[command(subcommand)]

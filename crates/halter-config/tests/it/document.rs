@@ -189,8 +189,8 @@ async fn values_that_are_refused() {
             "[policy.network]\nallowed_loopback = [{ host = \"localhost\", prot = 1 }]\n",
             6,
             21,
-            "`policy.network.allowed_loopback[0]` has an unknown key `prot`",
-            "did you mean `port`?",
+            "`policy.network.allowed_loopback[0]` is not a service: unknown field `prot`, expected `host` or `port`",
+            "write { host = \"localhost\" } or { host = \"localhost\", port = 8080 }",
         ),
         (
             "[policy.network]\nallowed_loopback = []\nallowed_loopback_services = []\n",

@@ -2,8 +2,8 @@
 //! troubleshooting list that concern configuration.
 
 use halter_config::{
-    ConfigError, ConfiguredProvider, HarnessConfig, ModelConfig, ModelsConfig, ProviderConfig,
-    ProvidersConfig, SessionBackend, check_tool_names, inert_keys, load_path, resolve_credentials,
+    ConfiguredProvider, HarnessConfig, ModelConfig, ModelsConfig, ProviderConfig, ProvidersConfig,
+    SessionBackend, check_tool_names, inert_keys, load_path, resolve_credentials,
 };
 use halter_protocol::{ModelRole, ReasoningEffort};
 
@@ -203,11 +203,4 @@ async fn troubleshooting_unknown_model_id() {
     let known = "unknown model 'gpt-5': known models: default, small, subagent";
     assert!(error.to_string().starts_with(known), "{error}");
     assert_eq!(config.model_named("small").unwrap().model, "offline");
-}
-
-#[test]
-fn troubleshooting_sqlite_without_its_feature() {
-    let (backend, feature) = ("sqlite", "sqlite");
-    let error = ConfigError::BackendFeatureDisabled { backend, feature };
-    assert!(error.to_string().contains("cargo feature `sqlite`"));
 }

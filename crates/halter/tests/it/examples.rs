@@ -40,8 +40,10 @@ fn config_file() {
 #[test]
 fn a_refused_key_fails_the_program() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let mut options = ServeOptions::default();
-    options.default_scenario = Some("unauthorized".to_owned());
+    let options = ServeOptions {
+        default_scenario: Some("unauthorized".to_owned()),
+        ..ServeOptions::default()
+    };
     let service = runtime.block_on(serve(options)).unwrap();
     let config = format!(
         "version = 1\n[models.default]\nprovider = \"openai\"\nmodel = \"gpt-5\"\n\
