@@ -105,6 +105,7 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
         "policy.allowed_read_roots" => "where tools may read",
         "policy.sensitive_path_patterns" => "the only files that stay closed",
         "policy.shell.allow" => "programs the model may run",
+        "policy.shell.env.add" => "variables of yours that commands see, secrets among them",
         "policy.network.allowed_hosts" | "policy.network.allowed_loopback" => {
             "what tools may reach"
         }
