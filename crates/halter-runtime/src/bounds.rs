@@ -243,7 +243,7 @@ mod tests {
             assert!(applied.allowed_shell_commands.len() <= all.allowed_shell_commands.len());
             assert!(!applied.allowed_shell_commands.contains(&"*".to_owned()));
             assert!(applied.allowed_hosts.iter().all(|it| it == "a.example"));
-            let own = |it: &PathBuf| *it == PathBuf::from(".");
+            let own = |it: &PathBuf| it.as_path() == Path::new(".");
             assert!(applied.allowed_write_roots.iter().all(own));
             assert!(applied.max_read_bytes <= all.max_read_bytes);
             assert!(applied.shell_timeout_secs <= all.shell_timeout_secs);
