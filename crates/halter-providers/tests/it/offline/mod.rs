@@ -11,6 +11,7 @@ use halter_protocol::{
     AssistantPart, ContentPart, Message, ProviderError, StreamEvent, Timestamp, ToolResult,
     UserMessage,
 };
+use halter_providers::limits::{OFFLINE_GLOB_RESULTS, OFFLINE_SEARCH_MATCHES, OFFLINE_TEST_MILLIS};
 use halter_providers::offline::OFFLINE_NOTE;
 use halter_providers::{OfflineProvider, Provider};
 use harness::{Outcome, TOOLS, converse, converse_with, denied, failed, matches, with_tools};
@@ -310,6 +311,31 @@ async fn a_command_is_run_and_its_end_reported() {
             "Policy refused `shell` on `git status`: git is not in [policy.shell] allow"
         )
     );
+}
+
+#[tokio::test]
+async fn what_is_asked_of_tools_is_bounded() {
+    let asked = |sentence| async move {
+        let talk = converse(sentence, &TOOLS, repository).await;
+        talk.steps.concat().concat()
+    };
+    for (sentence, bound) in [
+        (
+            "list files",
+            format!("\"max_results\":{OFFLINE_GLOB_RESULTS}"),
+        ),
+        (
+            "find x",
+            format!("\"max_matches\":{OFFLINE_SEARCH_MATCHES}"),
+        ),
+        (
+            "run the tests",
+            format!("\"timeout_ms\":{OFFLINE_TEST_MILLIS}"),
+        ),
+    ] {
+        let calls = asked(sentence).await;
+        assert!(calls.contains(&bound), "{calls}");
+    }
 }
 
 #[tokio::test]
