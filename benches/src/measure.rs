@@ -1,7 +1,7 @@
 //! Time and memory of this process and of children.
 
 use anyhow::Context;
-use halter_exec::{CommandSpec, Environment, run};
+use halter_exec::{Command, Environment, run};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,7 +35,7 @@ pub struct Measured<T> {
 /// Runs this executable again in another role and reads the JSON it prints.
 pub async fn run_child<T: DeserializeOwned>(arguments: &[&str]) -> anyhow::Result<Measured<T>> {
     let program = std::env::current_exe()?;
-    let spec = CommandSpec::new(program, std::env::current_dir()?)
+    let spec = Command::new(program, std::env::current_dir()?)
         .args(["--child"].iter().chain(arguments).map(OsString::from))
         .environment(Environment::from_iter(std::env::vars_os()));
     let outcome = run(spec, &CancellationToken::new(), &()).await?;

@@ -6,7 +6,7 @@ use halter_bench::measure::run_child;
 use halter_bench::one_core::OneCore;
 use halter_bench::report::{Goal, remark};
 use halter_bench::runtime::{Line, Runtime, request};
-use halter_exec::{CommandSpec, Environment, run};
+use halter_exec::{Environment, run};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -268,7 +268,7 @@ pub async fn library_spawn(ballast_mib: u64, count: u32) -> anyhow::Result<Cost>
     let held = ballast(ballast_mib)?;
     let cancel = CancellationToken::new();
     let environment = Environment::new().with("PATH", "/usr/local/bin:/usr/bin:/bin");
-    let spec = || CommandSpec::new("/bin/true", "/tmp").environment(environment.clone());
+    let spec = || halter_exec::Command::new("/bin/true", "/tmp").environment(environment.clone());
     for _ in 0..WARM_UP {
         run(spec(), &cancel, &()).await?;
     }

@@ -4,7 +4,7 @@
 
 use crate::Cost;
 use halter_bench::cost::own_cpu;
-use halter_exec::{DescriptorMapping, LaunchPlan, Launched, launch};
+use halter_exec::host::{DescriptorMapping, LaunchPlan, Launched, launch};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

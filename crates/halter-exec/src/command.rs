@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ExecError;
 use crate::exit::{ExitStatus, ResourceUsage};
 use crate::output::{CapturedOutput, OutputSink, Pump};
-use crate::process::{CommandSpec, Process};
+use crate::process::{Command, Process};
 use crate::tree::TreeControl;
 
 /// A command that was started, however it ended.
@@ -78,7 +78,7 @@ pub(crate) async fn first_stop(
 /// # Errors
 /// If the program could not be started or its status was taken by others.
 pub async fn run(
-    spec: CommandSpec,
+    spec: Command,
     cancel: &CancellationToken,
     sink: &dyn OutputSink,
 ) -> Result<CommandOutcome, ExecError> {

@@ -10,28 +10,23 @@
 //!
 //! | want | use |
 //! |---|---|
-//! | one program, start to end | [`run`] with a [`CommandSpec`] |
+//! | one program, start to end | [`Command::output`], or [`run`] with a sink and a way to cancel |
 //! | commands that share a shell's state | [`PersistentShell`] |
-//! | the same with processes and streams of your own | [`ShellDriver`] |
 //! | a process by handle | [`Process`] |
-//! | a process without a runtime, planned elsewhere | [`launch()`] with a [`LaunchPlan`] |
 //! | confinement and limits | [`SandboxSpec`], [`isolation_ladder`] |
-//! | a control group by its path | [`Cgroup`] |
-//! | output that is kept and read by offset | [`Spool`] |
-//! | standard input by offset | [`InputSpool`] |
 //! | a pseudo-terminal | [`Terminal`] |
 //! | look at or kill a tree | [`list_descendants`], [`kill_tree`] |
-//! | named pipes, peers of sockets, bytes between pipes and files, on any system | [`system`] |
+//! | to host commands yourself, as a daemon does | [`host`] |
 
 mod command;
 mod environment;
 mod error;
 mod exit;
+pub mod host;
 mod input;
 mod launch;
 pub mod limits;
 mod nonce;
-pub mod os_bytes;
 mod output;
 mod process;
 mod sandbox;
@@ -40,7 +35,6 @@ mod spawn;
 mod spool;
 mod streams;
 mod sys;
-pub mod system;
 mod terminal;
 mod tree;
 
@@ -48,37 +42,21 @@ pub use command::{CommandOutcome, run};
 pub use environment::Environment;
 pub use error::ExecError;
 pub use exit::{Exit, ExitStatus, ResourceUsage};
-pub use input::{Delivery, InputError, InputSpool, InputTarget};
-pub use launch::{
-    DescriptorMapping, LaunchFailure, LaunchPlan, LaunchStep, Launched, MAX_TARGET_FD, Resource,
-    Rlimit, launch,
-};
 pub use output::{
     CapturedOutput, ChannelSink, OutputChunk, OutputLimits, OutputPipe, OutputSink, OutputStream,
     SpoolFile, SpoolSettings, Utf8Decoder, channel,
 };
-pub use process::{CommandSpec, Process, Stdin};
+pub use process::{Command, Process, Stdin};
 pub use sandbox::{
     FileAccess, FileRule, IsolationLevel, LevelState, LimitHits, LimitKind, LimitMechanism,
-    LimitReport, ResourceLimits, Sandbox, SandboxSpec, isolation_ladder,
+    LimitReport, ResourceLimits, SandboxSpec, isolation_ladder,
 };
-pub use shell::{
-    Bystanders, CommandEnd, CommandStreams, CommandText, DirectoryIdentity, LocalHost, LocalShell,
-    PersistentShell, SharedFile, ShellCommand, ShellConfig, ShellDriver, ShellFiles, ShellHost,
-    ShellLaunch, ShellProcess, ShellState,
-};
-pub use spawn::{find_program, find_program_in};
-pub use spool::{Spool, SpoolChunk, SpoolProgress, SpoolReader};
+pub use shell::{PersistentShell, ShellCommand, ShellConfig};
+pub use spawn::find_program;
 pub use streams::ProcessStreams;
-pub use sys::{
-    Cgroup, Moved, OwnGroup, PidFd, Signal, SignalError, reap_any, try_watch_descriptor,
-    watch_descriptor,
-};
+pub use sys::{Signal, SignalError};
 pub use terminal::{Terminal, TerminalSize};
-pub use tree::{
-    HeldTree, KillOutcome, ProcessInfo, SignalResult, TREE_MARKER, TreeControl, kill_tree,
-    list_descendants,
-};
+pub use tree::{KillOutcome, ProcessInfo, SignalResult, TreeControl, kill_tree, list_descendants};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::io::unix::AsyncFd;
+use tokio_util::sync::CancellationToken;
 
+use crate::command::CommandOutcome;
 use crate::environment::Environment;
 use crate::error::ExecError;
 use crate::exit::{Exit, ExitStatus, ResourceUsage};
@@ -18,7 +20,7 @@ use crate::spawn::{self, SpawnRequest};
 use crate::streams::{self, ProcessStreams};
 use crate::sys::{self, PidFd, Signal};
 use crate::terminal::{Terminal, TerminalSize};
-use crate::tree::{OwnSandbox, ProcessTree, Spared, TreeControl, patience};
+use crate::tree::{OwnSandbox, ProcessTree, Spared, TreeControl, polling};
 
 /// What a process reads on standard input.
 #[derive(Clone, Default)]
@@ -70,7 +72,7 @@ impl Stdin {
 
 /// One program to run, without a shell in between.
 #[derive(Debug, Clone)]
-pub struct CommandSpec {
+pub struct Command {
     /// A path, or a name searched in the `PATH` of [`environment`](Self::environment).
     pub program: OsString,
     /// Its arguments, without the program itself.
@@ -95,7 +97,7 @@ pub struct CommandSpec {
     pub sandbox: SandboxSpec,
 }
 
-impl CommandSpec {
+impl Command {
     /// A program in a directory: no arguments, empty environment, no input,
     /// no deadline, default bounds.
     pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
@@ -171,9 +173,28 @@ impl CommandSpec {
 
     /// With other output bounds.
     #[must_use]
-    pub fn output(mut self, output: OutputLimits) -> Self {
+    pub fn output_limits(mut self, output: OutputLimits) -> Self {
         self.output = output;
         self
+    }
+
+    /// Runs it to its end and returns what it wrote: [`run`](crate::run)
+    /// without a sink and without a way to cancel.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use halter_exec::Command;
+    ///
+    /// let outcome = Command::new("/bin/echo", "/").args(["hello"]).output().await?;
+    /// assert_eq!(outcome.stdout.to_text(), "hello\n");
+    /// # Ok::<(), halter_exec::ExecError>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// If the program could not be started.
+    pub async fn output(self) -> Result<CommandOutcome, ExecError> {
+        crate::run(self, &CancellationToken::new(), &()).await
     }
 }
 
@@ -199,7 +220,7 @@ impl Process {
     ///
     /// # Errors
     /// If the program could not be started.
-    pub fn spawn(spec: &CommandSpec) -> Result<(Self, ProcessStreams), ExecError> {
+    pub fn spawn(spec: &Command) -> Result<(Self, ProcessStreams), ExecError> {
         spec.stdin.check()?;
         let (child, ours, terminal) = streams::make(spec)
             .map_err(|source| ExecError::io("making the process's streams", source))?;
@@ -230,9 +251,9 @@ impl Process {
         sandbox: Option<OwnSandbox>,
     ) -> Result<Self, ExecError> {
         let started = Instant::now();
-        let (launched, grip) = spawn::spawn(request, sandbox.as_ref().map(|own| &own.0))?;
+        let (launched, tracking) = spawn::spawn(request, sandbox.as_ref().map(|own| &own.0))?;
         let pid = launched.pid;
-        let tree = ProcessTree::new(pid, grip, sandbox);
+        let tree = ProcessTree::new(pid, tracking, sandbox);
         match sys::watch_process(launched.pidfd) {
             Ok(pidfd) => Ok(Self {
                 pid,
@@ -347,7 +368,7 @@ impl Process {
         if let Some(tree) = &mut self.tree {
             tree.kill_until_gone(&Spared::nobody()).await;
             // The last member may be between its death and leaving.
-            patience::comes_true_within(RELEASE_WAIT, || tree.release()).await;
+            polling::comes_true_within(RELEASE_WAIT, || tree.release()).await;
         }
         let exit = self.collect()?;
         self.tree = None;

@@ -1,4 +1,4 @@
-//! From a program's name and settings to a process: search path, plan, grip,
+//! From a program's name and settings to a process: search path, plan, tracking,
 //! and errors that name the thing that was missing.
 
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ use crate::error::ExecError;
 use crate::launch::{DescriptorMapping, LaunchPlan, LaunchStep, Launched, launch};
 use crate::sandbox::Sandbox;
 use crate::sys;
-use crate::tree::TreeGrip;
+use crate::tree::TreeTracking;
 
 /// Where programs are looked for when the child has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -34,12 +34,12 @@ pub(crate) struct SpawnRequest<'a> {
     pub terminal: Option<BorrowedFd<'a>>,
 }
 
-/// Starts the process in the strongest tree grip this host really grants, in
+/// Starts the process in the strongest tree tracking this host really grants, in
 /// the sandbox if there is one.
 pub(crate) fn spawn(
     request: &SpawnRequest<'_>,
     sandbox: Option<&Sandbox>,
-) -> Result<(Launched, TreeGrip), ExecError> {
+) -> Result<(Launched, TreeTracking), ExecError> {
     let (mut plan, slots) = plan(request);
     if let Some(sandbox) = sandbox {
         sandbox.confine(&mut plan);
@@ -47,21 +47,21 @@ pub(crate) fn spawn(
     let root = plan.root.as_deref();
     plan.program = find_program_in(root, request.program, request.environment, &plan.cwd)?;
     let parent = sandbox.and_then(Sandbox::cgroup_parent);
-    let mut grip = TreeGrip::strongest(parent)?;
-    grip.hold(&mut plan);
+    let mut tracking = TreeTracking::strongest(parent)?;
+    tracking.hold(&mut plan);
     plan.check()?;
     let mut launched = launch(&plan, &slots);
     // A cgroup can exist and yet refuse members (delegation rules). One that
     // carries limits must not be done without.
     let refused = matches!(&launched, Err(failure)
         if failure.step == LaunchStep::ControlGroup && failure.entry == 0);
-    if refused && grip.cgroup().is_some() && parent.is_none() {
-        grip = TreeGrip::walking()?;
-        grip.hold(&mut plan);
+    if refused && tracking.cgroup().is_some() && parent.is_none() {
+        tracking = TreeTracking::walking()?;
+        tracking.hold(&mut plan);
         launched = launch(&plan, &slots);
     }
     match launched {
-        Ok(launched) => Ok((launched, grip)),
+        Ok(launched) => Ok((launched, tracking)),
         Err(failure) => Err(failure.explain(&plan, &request.program.to_string_lossy())),
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use crate::input::{InputSpool, InputTarget};
 use crate::output::OutputPipe;
-use crate::process::{CommandSpec, Stdin};
+use crate::process::{Command, Stdin};
 use crate::spool::Spool;
 use crate::sys;
 use crate::terminal::{Terminal, TerminalSize};
@@ -56,9 +56,7 @@ impl ChildStreams {
 }
 
 /// Both sides of the streams a command asks for, and its terminal.
-pub(crate) fn make(
-    spec: &CommandSpec,
-) -> io::Result<(ChildStreams, ProcessStreams, Option<Terminal>)> {
+pub(crate) fn make(spec: &Command) -> io::Result<(ChildStreams, ProcessStreams, Option<Terminal>)> {
     match spec.terminal {
         Some(size) => in_terminal(&spec.stdin, size),
         None => by_pipes(&spec.stdin).map(|(child, ours)| (child, ours, None)),

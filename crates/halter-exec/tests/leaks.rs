@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use halter_exec::{
-    CommandSpec, Environment, OutputLimits, PersistentShell, ShellCommand, ShellConfig,
-    SpoolSettings, list_descendants, run,
+    Command, Environment, OutputLimits, PersistentShell, ShellCommand, ShellConfig, SpoolSettings,
+    list_descendants, run,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -102,12 +102,12 @@ fn directories_named(root: &Path, prefix: &str, depth: usize) -> Vec<PathBuf> {
 }
 
 async fn one_shot(text: &str, number: u64, spools: &Path) {
-    let mut spec = CommandSpec::new("bash", "/")
+    let mut spec = Command::new("bash", "/")
         .args(["--noprofile", "--norc", "-c", text])
         .environment(environment())
         .deadline(Duration::from_secs(2))
         .grace(Duration::from_millis(20))
-        .output(limits(spools));
+        .output_limits(limits(spools));
     if number.is_multiple_of(4) {
         spec.sandbox.limits.memory_bytes = Some(1 << 30);
     }
@@ -173,10 +173,10 @@ fn memory_kib() -> (u64, u64) {
 
 async fn large_output_in_little_memory(spools: &Path) {
     let (before, _) = memory_kib();
-    let spec = CommandSpec::new("head", "/")
+    let spec = Command::new("head", "/")
         .args(["-c", "200000000", "/dev/zero"])
         .environment(environment())
-        .output(limits(spools));
+        .output_limits(limits(spools));
     let outcome = run(spec, &CancellationToken::new(), &()).await.unwrap();
     assert_eq!(outcome.stdout.total, 200_000_000);
     assert_eq!(outcome.stdout.spool.as_ref().unwrap().bytes(), 200_000_000);

@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     if let [_, mode, path] = arguments.as_slice()
         && mode == OsStr::new(holder::HOLDER_MODE)
     {
-        halter_exec::system::raise_descriptor_limit();
+        halter_exec::host::system::raise_descriptor_limit();
         return match holder::run(Path::new(path)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,

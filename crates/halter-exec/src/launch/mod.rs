@@ -19,7 +19,7 @@ pub use failure::{LaunchFailure, LaunchStep};
 
 use crate::environment::Environment;
 use crate::error::ExecError;
-use crate::os_bytes;
+use crate::host::os_bytes;
 use crate::sandbox::FileRule;
 use crate::sys::{self, ChildPlan, PidFd};
 
@@ -152,7 +152,7 @@ pub struct Launched {
 /// [collect](PidFd::reap) it.
 ///
 /// ```
-/// use halter_exec::{LaunchPlan, launch};
+/// use halter_exec::host::{LaunchPlan, launch};
 /// use std::os::fd::AsFd;
 /// use std::time::Duration;
 ///

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::os_bytes;
+use crate::host::os_bytes;
 
 /// A file, or a directory and all below it, and what may be done there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

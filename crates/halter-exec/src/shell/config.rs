@@ -13,7 +13,7 @@ use crate::process::Stdin;
 #[derive(Debug, Clone)]
 pub struct ShellConfig {
     /// The shell; `None` for `bash`, or `sh` where there is none, from the
-    /// environment's `PATH`. A program not called `bash` is spoken to in
+    /// environment's `PATH`. A program not called `bash` is mentioned to in
     /// POSIX shell language.
     pub program: Option<PathBuf>,
     /// All the variables the shell starts with.

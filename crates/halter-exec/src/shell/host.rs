@@ -171,15 +171,15 @@ pub trait ShellProcess: Send + Sync {
     fn signal(&self, signal: Signal);
 
     /// What runs in its tree besides the shell.
-    fn followers(&self) -> Bystanders;
+    fn followers(&self) -> EarlierProcesses;
 
     /// How many processes of its tree there are besides the shell, the
-    /// bystanders and what descends from these.
-    fn count_others(&self, bystanders: &Bystanders) -> usize;
+    /// earlier and what descends from these.
+    fn count_others(&self, earlier: &EarlierProcesses) -> usize;
 
     /// Signals all that [`count_others`](Self::count_others) counts. None may
     /// slip through a KILL by forking.
-    fn signal_others(&self, signal: Signal, bystanders: &Bystanders);
+    fn signal_others(&self, signal: Signal, earlier: &EarlierProcesses);
 
     /// How the tree is held together.
     fn tree_control(&self) -> TreeControl;
@@ -188,7 +188,7 @@ pub trait ShellProcess: Send + Sync {
 /// Processes that were there before a command, by number and start time: a
 /// signal to the command passes them by.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bystanders {
+pub struct EarlierProcesses {
     /// The number, and the start time in the unit of `/proc/<pid>/stat`.
     pub processes: HashSet<(i32, u64)>,
 }

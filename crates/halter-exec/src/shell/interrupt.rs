@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::host::{Bystanders, ShellProcess};
+use super::host::{EarlierProcesses, ShellProcess};
 use super::live::LiveShell;
 use super::record::EndRecord;
 use super::state::RunningState;
@@ -39,7 +39,7 @@ pub(super) async fn interrupt<P: ShellProcess>(
     let mut stopping = Stopping {
         live,
         nonce,
-        bystanders: &command.bystanders,
+        earlier: &command.earlier,
         ended: None,
     };
     if stopping.quiet_within(INTERRUPT_GRACE, &[Signal::INT]).await {
@@ -70,7 +70,7 @@ pub(super) async fn interrupt<P: ShellProcess>(
 struct Stopping<'a, P> {
     live: &'a mut LiveShell<P>,
     nonce: &'a str,
-    bystanders: &'a Bystanders,
+    earlier: &'a EarlierProcesses,
     /// Set as soon as it is known how the command ended.
     ended: Option<Ended>,
 }
@@ -78,7 +78,7 @@ struct Stopping<'a, P> {
 impl<P: ShellProcess> Stopping<'_, P> {
     /// How many processes of the command are left.
     fn left(&self) -> usize {
-        self.live.process.count_others(self.bystanders)
+        self.live.process.count_others(self.earlier)
     }
 
     fn ask_shell_to_exit(&self) {
@@ -98,7 +98,7 @@ impl<P: ShellProcess> Stopping<'_, P> {
         loop {
             if Instant::now() >= next_signal {
                 for signal in signals {
-                    self.live.process.signal_others(*signal, self.bystanders);
+                    self.live.process.signal_others(*signal, self.earlier);
                 }
                 next_signal = Instant::now() + SIGNAL_AGAIN;
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio::time::Instant;
 
 use super::dialect::{Dialect, Invocation};
-use super::host::{Bystanders, ShellProcess};
+use super::host::{EarlierProcesses, ShellProcess};
 use super::record::{EndRecord, RecordBuffer};
 use crate::error::ExecError;
 use crate::limits::{INTERRUPT_GRACE, POLL_PAUSE, SHELL_ANSWER_LOOK, SHELL_START_DEADLINE};
@@ -18,7 +18,7 @@ const IDLE_LOOKS: u32 = 3;
 
 /// How a new shell does not answer.
 #[derive(Debug, thiserror::Error)]
-enum Silence {
+enum NoAnswer {
     #[error(
         "no answer within {} s; it must be a POSIX shell",
         SHELL_START_DEADLINE.as_secs()
@@ -74,7 +74,7 @@ impl<P: ShellProcess> LiveShell<P> {
     }
 
     /// What a new shell says; `None` if it has ended.
-    async fn first_answer(&mut self, nonce: &str) -> Result<Option<EndRecord>, Silence> {
+    async fn first_answer(&mut self, nonce: &str) -> Result<Option<EndRecord>, NoAnswer> {
         let until = Instant::now() + SHELL_START_DEADLINE;
         let mut idle_looks = 0;
         loop {
@@ -83,11 +83,11 @@ impl<P: ShellProcess> LiveShell<P> {
                 return Ok(answer);
             }
             if Instant::now() >= until {
-                return Err(Silence::Late);
+                return Err(NoAnswer::Late);
             }
             idle_looks = if self.is_idle() { idle_looks + 1 } else { 0 };
             if idle_looks == IDLE_LOOKS {
-                return Err(Silence::Idle);
+                return Err(NoAnswer::Idle);
             }
         }
     }
@@ -100,7 +100,7 @@ impl<P: ShellProcess> LiveShell<P> {
         !process.is_elsewhere()
             && process.unread().is_ok_and(|unread| unread == 0)
             && asleep()
-            && process.count_others(&Bystanders::default()) == 0
+            && process.count_others(&EarlierProcesses::default()) == 0
     }
 
     /// Writes lines. They always fit: a shell is sent something only when it

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::host::{Bystanders, SharedFile, ShellFiles, ShellHost, ShellLaunch, ShellProcess};
+use super::host::{EarlierProcesses, SharedFile, ShellFiles, ShellHost, ShellLaunch, ShellProcess};
 use crate::error::ExecError;
 use crate::exit::ExitStatus;
 use crate::output::{Drained, OutputPipe};
@@ -179,9 +179,9 @@ impl ShellProcess for LocalShell {
         self.process.signal(signal);
     }
 
-    fn followers(&self) -> Bystanders {
+    fn followers(&self) -> EarlierProcesses {
         let members = self.process.tree().map(|tree| tree.followers());
-        Bystanders {
+        EarlierProcesses {
             processes: members
                 .into_iter()
                 .flatten()
@@ -190,20 +190,20 @@ impl ShellProcess for LocalShell {
         }
     }
 
-    fn count_others(&self, bystanders: &Bystanders) -> usize {
+    fn count_others(&self, earlier: &EarlierProcesses) -> usize {
         self.process
             .tree()
-            .map_or(0, |tree| tree.members_except(&spared(bystanders)).len())
+            .map_or(0, |tree| tree.members_except(&spared(earlier)).len())
     }
 
-    fn signal_others(&self, signal: Signal, bystanders: &Bystanders) {
+    fn signal_others(&self, signal: Signal, earlier: &EarlierProcesses) {
         let Some(tree) = self.process.tree() else {
             return;
         };
         if signal == Signal::KILL {
-            tree.kill(&spared(bystanders));
+            tree.kill(&spared(earlier));
         } else {
-            tree.signal(signal, &spared(bystanders));
+            tree.signal(signal, &spared(earlier));
         }
     }
 
@@ -212,10 +212,10 @@ impl ShellProcess for LocalShell {
     }
 }
 
-fn spared(bystanders: &Bystanders) -> Spared {
+fn spared(earlier: &EarlierProcesses) -> Spared {
     Spared {
         leader: true,
-        earlier: bystanders.processes.clone(),
+        earlier: earlier.processes.clone(),
     }
 }
 

@@ -26,8 +26,8 @@ mod words;
 pub use config::{ShellCommand, ShellConfig};
 pub use driver::{CommandEnd, CommandText, ShellDriver};
 pub use host::{
-    Bystanders, CommandStreams, DirectoryIdentity, SharedFile, ShellFiles, ShellHost, ShellLaunch,
-    ShellProcess,
+    CommandStreams, DirectoryIdentity, EarlierProcesses, SharedFile, ShellFiles, ShellHost,
+    ShellLaunch, ShellProcess,
 };
 pub use local::{LocalHost, LocalShell};
 pub use persistent::PersistentShell;

@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_largest_state_is_kept_and_one_byte_more_is_not() {
-        let file = SharedFile::new(crate::Spool::memory_file().unwrap(), "");
+        let file = SharedFile::new(crate::host::Spool::memory_file().unwrap(), "");
         let mut snapshot = Snapshot {
             tag: "1".to_owned(),
             cwd: "/".into(),

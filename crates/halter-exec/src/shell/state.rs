@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::host::Bystanders;
-use super::traps::TrapTalk;
-use crate::os_bytes;
+use super::host::EarlierProcesses;
+use super::traps::TrapMentions;
+use crate::host::os_bytes;
 
 /// A shell between two moments. Together with its
 /// [files](super::ShellFiles), its process and its configuration, this is
@@ -28,7 +28,7 @@ pub struct ShellState {
     /// The number of the next snapshot.
     pub(super) next_turn: u64,
     /// What was said about traps.
-    pub(super) traps: TrapTalk,
+    pub(super) traps: TrapMentions,
     /// Whether the shell has been told to exit, to be followed by another.
     pub(super) leaving: bool,
     /// The command that has the shell.
@@ -48,7 +48,7 @@ pub(super) struct RunningState {
     /// Whether it met a shell that had lost state.
     pub state_lost: bool,
     /// What an interrupt of it leaves alone.
-    pub bystanders: Bystanders,
+    pub earlier: EarlierProcesses,
     /// What the shell is told.
     pub lines: Vec<u8>,
 }
@@ -61,7 +61,7 @@ impl ShellState {
             return_to: None,
             last_status: 0,
             next_turn: 1,
-            traps: TrapTalk::None,
+            traps: TrapMentions::None,
             leaving: false,
             running: None,
         }
@@ -122,14 +122,14 @@ mod tests {
             return_to: Some("/home".into()),
             last_status: -1,
             next_turn: 7,
-            traps: TrapTalk::Debug,
+            traps: TrapMentions::Debug,
             leaving: true,
             running: Some(RunningState {
                 nonce: "n0nce".to_owned(),
                 sent_to: Some("/srv".into()),
                 may_damage: false,
                 state_lost: false,
-                bystanders: Bystanders {
+                earlier: EarlierProcesses {
                     processes: [(12, 345), (13, u64::MAX)].into(),
                 },
                 lines: b"echo s3cret\n".to_vec(),

@@ -18,19 +18,19 @@ pub(super) enum TrapWatch {
 }
 
 impl TrapWatch {
-    pub(super) fn of(text: &str, spoken: TrapTalk) -> Self {
-        match spoken.and(text) {
+    pub(super) fn of(text: &str, mentioned: TrapMentions) -> Self {
+        match mentioned.and(text) {
             // A DEBUG trap would see us look.
-            TrapTalk::Debug => Self::None,
+            TrapMentions::Debug => Self::None,
             // An ERR trap would run once more for the lines that look.
-            TrapTalk::Error if !text.contains("trap") => Self::None,
+            TrapMentions::Error if !text.contains("trap") => Self::None,
             // A function cannot reset these for its caller, and would show.
-            TrapTalk::Error => Self::End,
-            TrapTalk::Some if !text.contains("trap") => Self::End,
-            TrapTalk::Some if text.contains("RETURN") => Self::End,
-            TrapTalk::Some if turns_tracing_on(text) => Self::End,
-            TrapTalk::Some => Self::Always,
-            TrapTalk::None => Self::None,
+            TrapMentions::Error => Self::End,
+            TrapMentions::Some if !text.contains("trap") => Self::End,
+            TrapMentions::Some if text.contains("RETURN") => Self::End,
+            TrapMentions::Some if turns_tracing_on(text) => Self::End,
+            TrapMentions::Some => Self::Always,
+            TrapMentions::None => Self::None,
         }
     }
 }
@@ -46,7 +46,7 @@ fn turns_tracing_on(text: &str) -> bool {
 /// What the commands of a shell have said about traps so far: a function may
 /// set one that an earlier command has brought in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) enum TrapTalk {
+pub(super) enum TrapMentions {
     /// Nothing.
     None,
     /// There may be traps.
@@ -57,7 +57,7 @@ pub(super) enum TrapTalk {
     Debug,
 }
 
-impl TrapTalk {
+impl TrapMentions {
     /// With what this text says.
     pub(super) fn and(self, text: &str) -> Self {
         let talk = if !["trap", "source ", ". "]
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn a_command_is_looked_after_by_what_was_said_about_traps() {
-        let (none, some) = (TrapTalk::None, TrapTalk::Some);
-        for (spoken, text, watch) in [
+        let (none, some) = (TrapMentions::None, TrapMentions::Some);
+        for (mentioned, text, watch) in [
             (none, "echo a", TrapWatch::None),
             (none, "trap 'x' EXIT", TrapWatch::Always),
             (none, "trap 'x' EXIT; trap y ERR", TrapWatch::End),
@@ -93,11 +93,11 @@ mod tests {
             (none, ". ./env", TrapWatch::End),
             (none, "source env", TrapWatch::End),
             (some, "f", TrapWatch::End),
-            (TrapTalk::Error, "false", TrapWatch::None),
-            (TrapTalk::Error, "trap 'x' EXIT", TrapWatch::End),
-            (TrapTalk::Debug, "trap 'x' EXIT", TrapWatch::None),
+            (TrapMentions::Error, "false", TrapWatch::None),
+            (TrapMentions::Error, "trap 'x' EXIT", TrapWatch::End),
+            (TrapMentions::Debug, "trap 'x' EXIT", TrapWatch::None),
         ] {
-            assert_eq!(TrapWatch::of(text, spoken), watch, "{text}");
+            assert_eq!(TrapWatch::of(text, mentioned), watch, "{text}");
         }
     }
 }

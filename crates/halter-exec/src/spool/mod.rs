@@ -36,7 +36,7 @@ use crate::sys::{self, Moved};
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use halter_exec::{Moved, Spool, SpoolChunk};
+/// use halter_exec::host::{Moved, Spool, SpoolChunk};
 /// use std::io::Write;
 ///
 /// let directory = tempfile::tempdir().unwrap();

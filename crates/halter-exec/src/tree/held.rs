@@ -1,7 +1,7 @@
 //! The tree of a leader that another process started and collects.
 
-use super::{ProcessTree, Spared, TreeControl, TreeGrip};
-use crate::shell::Bystanders;
+use super::{ProcessTree, Spared, TreeControl, TreeTracking};
+use crate::shell::EarlierProcesses;
 use crate::sys::{Cgroup, Signal};
 
 /// A tree known by its leader's number and by what holds it together, for a
@@ -17,7 +17,7 @@ impl HeldTree {
     #[must_use]
     pub fn in_cgroup(leader: i32, cgroup: Cgroup) -> Self {
         Self {
-            tree: ProcessTree::new(known(leader), TreeGrip::Lent(cgroup), None),
+            tree: ProcessTree::new(known(leader), TreeTracking::Lent(cgroup), None),
         }
     }
 
@@ -26,7 +26,7 @@ impl HeldTree {
     pub fn marked(leader: i32, marker: impl Into<String>) -> Self {
         let marker = marker.into();
         Self {
-            tree: ProcessTree::new(known(leader), TreeGrip::Walk { marker }, None),
+            tree: ProcessTree::new(known(leader), TreeTracking::Walk { marker }, None),
         }
     }
 
@@ -38,9 +38,9 @@ impl HeldTree {
 
     /// What runs in it besides the leader.
     #[must_use]
-    pub fn followers(&self) -> Bystanders {
+    pub fn followers(&self) -> EarlierProcesses {
         let members = self.tree.followers();
-        Bystanders {
+        EarlierProcesses {
             processes: members
                 .into_iter()
                 .map(|member| (member.pid, member.start_time))
@@ -48,17 +48,17 @@ impl HeldTree {
         }
     }
 
-    /// How many there are besides the leader, the bystanders and what
+    /// How many there are besides the leader, the earlier and what
     /// descends from these.
     #[must_use]
-    pub fn count_others(&self, bystanders: &Bystanders) -> usize {
-        self.tree.members_except(&sparing(bystanders)).len()
+    pub fn count_others(&self, earlier: &EarlierProcesses) -> usize {
+        self.tree.members_except(&sparing(earlier)).len()
     }
 
     /// Signals all that [`count_others`](Self::count_others) counts; none
     /// slips through a KILL by forking.
-    pub fn signal_others(&self, signal: Signal, bystanders: &Bystanders) {
-        self.send(signal, &sparing(bystanders));
+    pub fn signal_others(&self, signal: Signal, earlier: &EarlierProcesses) {
+        self.send(signal, &sparing(earlier));
     }
 
     /// Signals everything in it.
@@ -93,9 +93,9 @@ fn known(leader: i32) -> i32 {
     if leader > 0 { leader } else { -1 }
 }
 
-fn sparing(bystanders: &Bystanders) -> Spared {
+fn sparing(earlier: &EarlierProcesses) -> Spared {
     Spared {
         leader: true,
-        earlier: bystanders.processes.clone(),
+        earlier: earlier.processes.clone(),
     }
 }

@@ -3,7 +3,7 @@
 
 mod held;
 mod listing;
-pub(crate) mod patience;
+pub(crate) mod polling;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
@@ -71,7 +71,7 @@ impl Member {
 
 /// What will hold a tree together, made before its leader exists.
 #[derive(Debug)]
-pub(crate) enum TreeGrip {
+pub(crate) enum TreeTracking {
     Cgroup(Cgroup),
     /// A group that somebody else removes.
     Lent(Cgroup),
@@ -80,8 +80,8 @@ pub(crate) enum TreeGrip {
     },
 }
 
-impl TreeGrip {
-    /// The strongest grip this host offers, below a group that must not be
+impl TreeTracking {
+    /// The strongest tracking this host offers, below a group that must not be
     /// left if there is one.
     pub(crate) fn strongest(parent: Option<&Path>) -> Result<Self, ExecError> {
         let made = match parent {
@@ -112,7 +112,7 @@ impl TreeGrip {
         }
     }
 
-    /// Has the process of this plan begin its life in this grip.
+    /// Has the process of this plan begin its life in this tracking.
     pub(crate) fn hold(&self, plan: &mut LaunchPlan) {
         plan.cgroup = None;
         match self {
@@ -127,7 +127,7 @@ impl TreeGrip {
 }
 
 /// Nothing of a cgroup of ours stays, if it is empty by then.
-impl Drop for TreeGrip {
+impl Drop for TreeTracking {
     fn drop(&mut self) {
         if let Self::Cgroup(cgroup) = self
             && let Err(error) = cgroup.remove()
@@ -142,8 +142,8 @@ impl Drop for TreeGrip {
 #[derive(Debug)]
 pub(crate) struct ProcessTree {
     leader: Member,
-    // Dropped in this order: the grip may lie within the sandbox.
-    grip: TreeGrip,
+    // Dropped in this order: the tracking may lie within the sandbox.
+    tracking: TreeTracking,
     sandbox: Option<OwnSandbox>,
     /// Members that a walk found before, by number and start time: the parent
     /// that showed them may have ended since.
@@ -191,7 +191,7 @@ impl Spared {
 }
 
 impl ProcessTree {
-    pub(crate) fn new(leader: i32, grip: TreeGrip, sandbox: Option<OwnSandbox>) -> Self {
+    pub(crate) fn new(leader: i32, tracking: TreeTracking, sandbox: Option<OwnSandbox>) -> Self {
         let leader = process_table::stat(leader).map_or(
             Member {
                 pid: leader,
@@ -202,7 +202,7 @@ impl ProcessTree {
         );
         Self {
             leader,
-            grip,
+            tracking,
             sandbox,
             found: Mutex::default(),
         }
@@ -213,9 +213,9 @@ impl ProcessTree {
     }
 
     pub(crate) fn control(&self) -> TreeControl {
-        match self.grip {
-            TreeGrip::Cgroup(_) | TreeGrip::Lent(_) => TreeControl::Cgroup,
-            TreeGrip::Walk { .. } => TreeControl::GroupAndWalk,
+        match self.tracking {
+            TreeTracking::Cgroup(_) | TreeTracking::Lent(_) => TreeControl::Cgroup,
+            TreeTracking::Walk { .. } => TreeControl::GroupAndWalk,
         }
     }
 
@@ -237,7 +237,7 @@ impl ProcessTree {
     fn look_except(&self, spared: &Spared) -> Look {
         let Look { members, unclear } = self.look();
         let members = walk::without(members, self.leader, spared);
-        if let TreeGrip::Walk { .. } = &self.grip {
+        if let TreeTracking::Walk { .. } = &self.tracking {
             let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
             *found = members
                 .iter()
@@ -251,15 +251,15 @@ impl ProcessTree {
     /// alone costs one small file to read.
     pub(crate) fn followers(&self) -> Vec<Member> {
         let leader = self.leader.pid;
-        match &self.grip {
-            TreeGrip::Cgroup(cgroup) | TreeGrip::Lent(cgroup) => {
+        match &self.tracking {
+            TreeTracking::Cgroup(cgroup) | TreeTracking::Lent(cgroup) => {
                 if cgroup.has_only(leader) {
                     return Vec::new();
                 }
                 let pids = cgroup.members().into_iter();
                 living(cgroup, pids.filter(|pid| *pid != leader))
             }
-            TreeGrip::Walk { .. } => {
+            TreeTracking::Walk { .. } => {
                 let mut members = self.members();
                 members.retain(|member| member.pid != leader);
                 members
@@ -268,12 +268,12 @@ impl ProcessTree {
     }
 
     fn look(&self) -> Look {
-        match &self.grip {
-            TreeGrip::Cgroup(cgroup) | TreeGrip::Lent(cgroup) => Look {
+        match &self.tracking {
+            TreeTracking::Cgroup(cgroup) | TreeTracking::Lent(cgroup) => Look {
                 members: living(cgroup, cgroup.members().into_iter()),
                 unclear: false,
             },
-            TreeGrip::Walk { marker } => {
+            TreeTracking::Walk { marker } => {
                 let marker = format!("{TREE_MARKER}={marker}");
                 let mut all = Vec::new();
                 let mut marks = HashMap::new();
@@ -311,16 +311,16 @@ impl ProcessTree {
 
     /// Kills every member that is not spared, without waiting for the end.
     pub(crate) fn kill(&self, spared: &Spared) {
-        match &self.grip {
-            TreeGrip::Cgroup(cgroup) | TreeGrip::Lent(cgroup) if spared.is_nobody() => {
+        match &self.tracking {
+            TreeTracking::Cgroup(cgroup) | TreeTracking::Lent(cgroup) if spared.is_nobody() => {
                 if cgroup.kill().is_err() {
                     cgroup.while_frozen(|| self.signal(Signal::KILL, spared));
                 }
             }
-            TreeGrip::Cgroup(cgroup) | TreeGrip::Lent(cgroup) => {
+            TreeTracking::Cgroup(cgroup) | TreeTracking::Lent(cgroup) => {
                 cgroup.while_frozen(|| self.signal(Signal::KILL, spared));
             }
-            TreeGrip::Walk { .. } => {
+            TreeTracking::Walk { .. } => {
                 freeze_and_kill(|| self.members_except(spared));
             }
         }
@@ -329,19 +329,19 @@ impl ProcessTree {
     /// Kills until nothing is left that is not spared. `false` if something
     /// is stuck in the kernel beyond [`KILL_WAIT`](crate::limits::KILL_WAIT).
     pub(crate) async fn kill_until_gone(&self, spared: &Spared) -> bool {
-        patience::kill_until_gone(|| self.look_except(spared), || self.kill(spared)).await
+        polling::kill_until_gone(|| self.look_except(spared), || self.kill(spared)).await
     }
 
     /// Whether nothing is left, looked at until `limit` has passed.
     pub(crate) async fn gone_within(&self, limit: Duration, spared: &Spared) -> bool {
-        patience::gone_within(limit, || self.look_except(spared)).await
+        polling::gone_within(limit, || self.look_except(spared)).await
     }
 
-    /// Gives back what the grip holds on to; the tree must be gone.
+    /// Gives back what the tracking holds on to; the tree must be gone.
     pub(crate) fn release(&mut self) -> bool {
-        let released = match &mut self.grip {
-            TreeGrip::Cgroup(cgroup) => cgroup.remove().is_ok(),
-            TreeGrip::Lent(_) | TreeGrip::Walk { .. } => true,
+        let released = match &mut self.tracking {
+            TreeTracking::Cgroup(cgroup) => cgroup.remove().is_ok(),
+            TreeTracking::Lent(_) | TreeTracking::Walk { .. } => true,
         };
         let sandbox = self.sandbox.as_ref();
         released && sandbox.is_none_or(|own| own.0.remove().is_ok())

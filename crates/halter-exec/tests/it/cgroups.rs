@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use halter_exec::{Bystanders, Cgroup, HeldTree, Signal, launch};
+use halter_exec::Signal;
+use halter_exec::host::{Cgroup, EarlierProcesses, HeldTree, launch};
 
 use crate::launch::{end_of, on_null, sh_plan};
 use crate::support::eventually;
@@ -85,13 +86,13 @@ fn who_follows_a_leader_is_seen_time_and_again_also_in_a_group_below() {
         plan.cgroup = Some(group.path().to_owned());
         on_null(|slots| launch(&plan, slots)).unwrap()
     };
-    let end = |child: &halter_exec::Launched| {
+    let end = |child: &halter_exec::host::Launched| {
         child.pidfd.send(Signal::KILL).unwrap();
         end_of(child);
     };
     let leader = sleeper(&group);
     let tree = HeldTree::in_cgroup(leader.pid, Cgroup::open(group.path()).unwrap());
-    let nobody = Bystanders::default();
+    let nobody = EarlierProcesses::default();
     for _ in 0..2 {
         assert_eq!(tree.followers(), nobody);
         let beside = sleeper(&group);

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{PipeReader, Read};
 
+use halter_exec::Process;
+use halter_exec::host::{Delivery, InputError, InputSpool, InputTarget, Spool};
 use halter_exec::limits::MAX_STDIN_BYTES;
-use halter_exec::{Delivery, InputError, InputSpool, InputTarget, Process, Spool};
 use proptest::prelude::*;
 
 use crate::support::sh;

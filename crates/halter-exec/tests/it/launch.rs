@@ -5,9 +5,10 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use halter_exec::{
-    DescriptorMapping, Exit, LaunchPlan, LaunchStep, Launched, Resource, Rlimit, Signal, launch,
+use halter_exec::host::{
+    DescriptorMapping, LaunchPlan, LaunchStep, Launched, Resource, Rlimit, launch,
 };
+use halter_exec::{Exit, Signal};
 
 use crate::support::PATH;
 
@@ -107,7 +108,7 @@ fn a_running_process_has_not_ended_and_can_be_signalled_through_a_copy_of_its_ha
     assert_eq!(child.pidfd.peek().unwrap(), None);
     let copy = child.pidfd.try_clone().unwrap();
     #[cfg(all(target_os = "linux", not(halter_portable)))]
-    let copy = halter_exec::PidFd::from(OwnedFd::from(copy));
+    let copy = halter_exec::host::PidFd::from(OwnedFd::from(copy));
     copy.send(Signal::KILL).unwrap();
     assert_eq!(end_of(&child).status.signal, Some(9));
 }

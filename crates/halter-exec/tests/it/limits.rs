@@ -3,19 +3,20 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use halter_exec::host::PidFd;
 use halter_exec::limits::{
     DEFAULT_GRACE, DEFAULT_OUTPUT_MEMORY_BYTES, DEFAULT_SPOOL_QUOTA_BYTES, INTERRUPT_GRACE,
     KILL_WAIT, MAX_COMMAND_LINE_BYTES, SHELL_CLOSE_GRACE, SHELL_START_DEADLINE,
 };
 use halter_exec::{
-    CommandOutcome, CommandSpec, OutputChunk, OutputLimits, PersistentShell, PidFd, Process,
-    ShellCommand, ShellConfig, Signal, SpoolSettings, list_descendants, run,
+    Command, CommandOutcome, OutputChunk, OutputLimits, PersistentShell, Process, ShellCommand,
+    ShellConfig, Signal, SpoolSettings, list_descendants, run,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{alive, environment, eventually, sh};
 
-async fn run_to_end(spec: CommandSpec) -> CommandOutcome {
+async fn run_to_end(spec: Command) -> CommandOutcome {
     run(spec, &CancellationToken::new(), &()).await.unwrap()
 }
 
@@ -44,7 +45,7 @@ fn the_defaults_are_the_limits() {
         OutputLimits::default().memory_bytes,
         DEFAULT_OUTPUT_MEMORY_BYTES
     );
-    assert_eq!(CommandSpec::new("x", "/").grace, DEFAULT_GRACE);
+    assert_eq!(Command::new("x", "/").grace, DEFAULT_GRACE);
 }
 
 #[tokio::test]

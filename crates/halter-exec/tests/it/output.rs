@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use halter_exec::{
-    CommandOutcome, CommandSpec, OutputLimits, OutputStream, SpoolSettings, channel, run,
+    Command, CommandOutcome, OutputLimits, OutputStream, SpoolSettings, channel, run,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::support::sh;
 
-fn spooled(text: &str, directory: &Path, quota_bytes: u64) -> CommandSpec {
-    sh(text).output(OutputLimits {
+fn spooled(text: &str, directory: &Path, quota_bytes: u64) -> Command {
+    sh(text).output_limits(OutputLimits {
         memory_bytes: 1000,
         spool: Some(SpoolSettings {
             directory: directory.to_owned(),
@@ -19,7 +19,7 @@ fn spooled(text: &str, directory: &Path, quota_bytes: u64) -> CommandSpec {
     })
 }
 
-async fn run_to_end(spec: CommandSpec) -> CommandOutcome {
+async fn run_to_end(spec: Command) -> CommandOutcome {
     run(spec, &CancellationToken::new(), &()).await.unwrap()
 }
 
@@ -29,7 +29,7 @@ fn files_in(directory: &Path) -> usize {
 
 #[tokio::test]
 async fn the_memory_bound_holds_and_the_count_is_exact() {
-    let spec = sh("head -c 200000 /dev/zero").output(OutputLimits {
+    let spec = sh("head -c 200000 /dev/zero").output_limits(OutputLimits {
         memory_bytes: 1000,
         spool: None,
     });
@@ -136,9 +136,9 @@ async fn holds_for(total: usize, memory_bytes: usize, quota_bytes: Option<u64>) 
     std::fs::write(&source, &bytes).unwrap();
     let spools = directory.path().join("spools");
     std::fs::create_dir(&spools).unwrap();
-    let spec = CommandSpec::new("/bin/cat", "/")
+    let spec = Command::new("/bin/cat", "/")
         .args([&source])
-        .output(OutputLimits {
+        .output_limits(OutputLimits {
             memory_bytes,
             spool: quota_bytes.map(|quota_bytes| SpoolSettings {
                 directory: spools.clone(),

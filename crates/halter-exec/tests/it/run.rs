@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use halter_exec::host::TREE_MARKER;
 use halter_exec::{
-    CommandOutcome, CommandSpec, Environment, ExecError, OutputChunk, Process, TREE_MARKER,
-    TreeControl, run,
+    Command, CommandOutcome, Environment, ExecError, OutputChunk, Process, TreeControl, run,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{alive, environment, eventually, sh};
 
-async fn run_to_end(spec: CommandSpec) -> CommandOutcome {
+async fn run_to_end(spec: Command) -> CommandOutcome {
     // Nothing here takes long; a hang must become a failure.
     let deadline = spec.deadline.unwrap_or(Duration::from_secs(60));
     run(spec.deadline(deadline), &CancellationToken::new(), &())
@@ -18,12 +18,12 @@ async fn run_to_end(spec: CommandSpec) -> CommandOutcome {
         .unwrap()
 }
 
-async fn error_of(spec: CommandSpec) -> ExecError {
+async fn error_of(spec: Command) -> ExecError {
     run(spec, &CancellationToken::new(), &()).await.unwrap_err()
 }
 
 /// Runs a command until it has written, then cancels it.
-async fn cancelled_at_first_output(spec: CommandSpec) -> CommandOutcome {
+async fn cancelled_at_first_output(spec: Command) -> CommandOutcome {
     let cancel = CancellationToken::new();
     let token = cancel.clone();
     let sink = move |_: OutputChunk| token.cancel();
@@ -74,7 +74,7 @@ async fn missing_and_forbidden_things_are_told_apart() {
         path
     };
     let plain = |program: &std::ffi::OsStr| {
-        CommandSpec::new(program, directory.path()).environment(environment())
+        Command::new(program, directory.path()).environment(environment())
     };
 
     let error = error_of(plain("no-such-program-here".as_ref())).await;
@@ -91,19 +91,19 @@ async fn missing_and_forbidden_things_are_told_apart() {
     let error = error_of(plain(orphan.as_os_str())).await;
     assert!(matches!(error, ExecError::ProgramUnusable { path, .. } if path == orphan));
 
-    let nowhere = CommandSpec::new("true", "/no/such/place").environment(environment());
+    let nowhere = Command::new("true", "/no/such/place").environment(environment());
     let error = error_of(nowhere).await;
     assert_eq!(error.code(), "working_directory_gone");
     assert!(error.to_string().contains("/no/such/place"));
 
-    let not_a_directory = CommandSpec::new("true", &unmarked).environment(environment());
+    let not_a_directory = Command::new("true", &unmarked).environment(environment());
     let error = error_of(not_a_directory).await;
     assert_eq!(error.code(), "working_directory_unusable");
 
-    let error = error_of(CommandSpec::new("true", "/").args(["nul\0"])).await;
+    let error = error_of(Command::new("true", "/").args(["nul\0"])).await;
     assert_eq!(error.code(), "invalid_input");
     let long = "x".repeat(8 * 1024 * 1024);
-    let spec = CommandSpec::new("true", "/")
+    let spec = Command::new("true", "/")
         .environment(environment())
         .args([long]);
     assert_eq!(error_of(spec).await.code(), "arguments_too_long");
@@ -117,16 +117,16 @@ async fn programs_are_searched_in_the_childs_path_and_relative_to_its_directory(
     std::fs::write(&path, "#!/bin/sh\necho hello\n").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
 
-    let by_name = CommandSpec::new("greet", "/")
-        .environment(Environment::new().with("PATH", directory.path()));
+    let by_name =
+        Command::new("greet", "/").environment(Environment::new().with("PATH", directory.path()));
     assert_eq!(run_to_end(by_name).await.stdout.to_text(), "hello\n");
-    let by_path = CommandSpec::new("./greet", directory.path());
+    let by_path = Command::new("./greet", directory.path());
     assert_eq!(run_to_end(by_path).await.stdout.to_text(), "hello\n");
 }
 
 #[tokio::test]
 async fn the_environment_is_exactly_what_was_given() {
-    let spec = CommandSpec::new("/usr/bin/env", "/")
+    let spec = Command::new("/usr/bin/env", "/")
         .environment(Environment::new().with("A", "1").with("B", "x=y"));
     let outcome = run_to_end(spec).await;
     let text = outcome.stdout.to_text();

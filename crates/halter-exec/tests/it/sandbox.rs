@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use halter_exec::host::Sandbox;
 use halter_exec::{
-    CommandOutcome, CommandSpec, ExecError, FileAccess, FileRule, LevelState, LimitKind,
-    LimitMechanism, ResourceLimits, Sandbox, SandboxSpec, Signal, isolation_ladder, run,
+    Command, CommandOutcome, ExecError, FileAccess, FileRule, LevelState, LimitKind,
+    LimitMechanism, ResourceLimits, SandboxSpec, Signal, isolation_ladder, run,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -18,18 +19,14 @@ fn available(level: &str) -> bool {
     !matches!(found.state, LevelState::Unavailable { .. })
 }
 
-async fn run_in(sandbox: SandboxSpec, spec: CommandSpec) -> Result<CommandOutcome, ExecError> {
+async fn run_in(sandbox: SandboxSpec, spec: Command) -> Result<CommandOutcome, ExecError> {
     let spec = spec.sandbox(sandbox).deadline(Duration::from_secs(60));
     run(spec, &CancellationToken::new(), &()).await
 }
 
 /// What the command did in the sandbox; `None` if this level is not to be
 /// had, after making sure that nothing was run without it.
-async fn outcome_with(
-    level: &str,
-    sandbox: SandboxSpec,
-    spec: CommandSpec,
-) -> Option<CommandOutcome> {
+async fn outcome_with(level: &str, sandbox: SandboxSpec, spec: Command) -> Option<CommandOutcome> {
     let outcome = run_in(sandbox, spec).await;
     if available(level) {
         return Some(outcome.unwrap());
@@ -47,8 +44,8 @@ fn limited(limits: ResourceLimits) -> SandboxSpec {
     }
 }
 
-fn dash(text: &str) -> CommandSpec {
-    CommandSpec::new("/bin/sh", "/")
+fn dash(text: &str) -> Command {
+    Command::new("/bin/sh", "/")
         .args(["-c", text])
         .environment(environment())
 }
@@ -177,7 +174,7 @@ async fn a_sandbox_counts_how_often_its_limits_were_in_the_way() {
     let hits = |text: &str| {
         let mut plan = sh_plan(text);
         sandbox.confine(&mut plan);
-        let child = on_null(|slots| halter_exec::launch(&plan, slots)).unwrap();
+        let child = on_null(|slots| halter_exec::host::launch(&plan, slots)).unwrap();
         end_of(&child);
         sandbox.hits()
     };
@@ -217,7 +214,7 @@ async fn what_a_sandbox_left_behind_is_swept_with_what_lives_in_it() {
     let kept = Sandbox::establish(spec, &format!("{prefix}-2")).unwrap();
     let mut plan = sh_plan("sleep 300");
     left.confine(&mut plan);
-    let child = on_null(|slots| halter_exec::launch(&plan, slots)).unwrap();
+    let child = on_null(|slots| halter_exec::host::launch(&plan, slots)).unwrap();
     assert!(left.remove().is_err());
 
     let stuck = Sandbox::sweep(&prefix, |name| name.ends_with("-2"));
@@ -241,7 +238,7 @@ async fn a_root_directory_hides_everything_else() {
         working_directory: Some("/share".into()),
         ..SandboxSpec::default()
     };
-    let spec = CommandSpec::new("sh", "/")
+    let spec = Command::new("sh", "/")
         .args(["-c", "pwd; test -e /etc/passwd || echo hidden"])
         .environment(halter_exec::Environment::new().with("PATH", "/bin"));
     let Some(outcome) = outcome_with("chroot", sandbox.clone(), spec).await else {
@@ -249,7 +246,7 @@ async fn a_root_directory_hides_everything_else() {
     };
     assert_eq!(outcome.stdout.to_text(), "/share\nhidden\n");
 
-    let missing = CommandSpec::new("no-such-program", "/");
+    let missing = Command::new("no-such-program", "/");
     let error = run_in(sandbox, missing).await.unwrap_err();
     assert_eq!(error.code(), "program_not_found");
 }
@@ -290,7 +287,7 @@ async fn file_rules_allow_what_they_say_and_nothing_else() {
                 cat closed/file 2>&- || echo unread; \
                 truncate -s 0 look/file 2>&- || echo uncut; \
                 cp /bin/true open/program && open/program 2>&- || echo unrun";
-    let spec = CommandSpec::new("bash", directory.path())
+    let spec = Command::new("bash", directory.path())
         .args(["--noprofile", "--norc", "-c", text])
         .environment(environment());
     let Some(outcome) = outcome_with("landlock", confined(rules), spec).await else {
@@ -329,7 +326,7 @@ async fn rules_are_about_the_files_inside_the_root() {
         ..SandboxSpec::default()
     };
     let text = "test -e /share/doc; ls /lib64 >&- 2>&-; ls /share 2>/dev/null || echo closed";
-    let spec = CommandSpec::new("/bin/sh", "/")
+    let spec = Command::new("/bin/sh", "/")
         .args(["-c", text])
         .environment(halter_exec::Environment::new().with("PATH", "/bin"));
     let outcome = run_in(sandbox, spec).await.unwrap();

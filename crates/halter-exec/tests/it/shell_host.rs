@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use halter_exec::{
-    Bystanders, CommandEnd, CommandStreams, CommandText, Environment, ExecError, ExitStatus,
-    SharedFile, ShellConfig, ShellDriver, ShellFiles, ShellHost, ShellLaunch, ShellProcess,
-    ShellState, Signal, TreeControl,
+use halter_exec::host::{
+    CommandEnd, CommandStreams, CommandText, EarlierProcesses, SharedFile, ShellDriver, ShellFiles,
+    ShellHost, ShellLaunch, ShellProcess, ShellState,
 };
+use halter_exec::{Environment, ExecError, ExitStatus, ShellConfig, Signal, TreeControl};
 use tempfile::TempDir;
 
 use crate::support::environment;
@@ -238,15 +238,15 @@ impl ShellProcess for KeptShell {
             .status();
     }
 
-    fn followers(&self) -> Bystanders {
-        Bystanders::default()
+    fn followers(&self) -> EarlierProcesses {
+        EarlierProcesses::default()
     }
 
-    fn count_others(&self, _: &Bystanders) -> usize {
+    fn count_others(&self, _: &EarlierProcesses) -> usize {
         0
     }
 
-    fn signal_others(&self, _: Signal, _: &Bystanders) {}
+    fn signal_others(&self, _: Signal, _: &EarlierProcesses) {}
 
     fn tree_control(&self) -> TreeControl {
         TreeControl::GroupAndWalk

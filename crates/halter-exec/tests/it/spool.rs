@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Write};
 use std::path::{Path, PathBuf};
 
+use halter_exec::host::{Moved, Spool, SpoolChunk, SpoolReader};
 use halter_exec::limits::{SPLICE_BYTES, SPOOL_HEAD_BYTES};
-use halter_exec::{Moved, Spool, SpoolChunk, SpoolReader};
 use proptest::prelude::*;
 
 use crate::support::eventually;
@@ -266,7 +266,7 @@ fn one_move_takes_at_most_its_bound() {
     let size = usize::try_from(SPLICE_BYTES).unwrap();
     // A pipe can hold this much only with the right to; the bound is kept
     // either way.
-    halter_exec::system::widen_pipe(&stream.read, SPLICE_BYTES);
+    halter_exec::host::system::widen_pipe(&stream.read, SPLICE_BYTES);
     let write = stream.write.as_mut().unwrap();
     rustix::io::ioctl_fionbio(&*write, true).unwrap();
     assert!(write.write(&vec![1; size]).unwrap() > 0);
@@ -352,7 +352,8 @@ const QUOTA: u64 = 3_000_000;
 /// another: every byte is there, and every byte that is not was counted.
 #[test]
 fn no_byte_is_lost_when_the_program_that_fills_a_spool_is_killed() {
-    use halter_exec::{DescriptorMapping, LaunchPlan, Signal, launch};
+    use halter_exec::Signal;
+    use halter_exec::host::{DescriptorMapping, LaunchPlan, launch};
     use std::os::fd::AsFd;
 
     let mut stream = Stream::new(QUOTA);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use halter_exec::{CommandSpec, Environment};
+use halter_exec::{Command, Environment};
 
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
@@ -11,8 +11,8 @@ pub fn environment() -> Environment {
 }
 
 /// A shell one-liner as a one-shot command.
-pub fn sh(text: &str) -> CommandSpec {
-    CommandSpec::new("bash", "/")
+pub fn sh(text: &str) -> Command {
+    Command::new("bash", "/")
         .args(["--noprofile", "--norc", "-c", text])
         .environment(environment())
 }

@@ -4,11 +4,9 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use halter_exec::host::{Moved, Spool, launch};
 use halter_exec::limits::TERMINAL_DRAIN_WAIT;
-use halter_exec::{
-    CommandOutcome, CommandSpec, Moved, OutputPipe, Process, Spool, Terminal, TerminalSize, launch,
-    run,
-};
+use halter_exec::{Command, CommandOutcome, OutputPipe, Process, Terminal, TerminalSize, run};
 use tokio_util::sync::CancellationToken;
 
 use crate::launch::{end_of, sh_plan};
@@ -19,7 +17,7 @@ const SIZE: TerminalSize = TerminalSize {
     rows: 50,
 };
 
-async fn run_to_end(spec: CommandSpec) -> CommandOutcome {
+async fn run_to_end(spec: Command) -> CommandOutcome {
     let spec = spec.deadline(Duration::from_secs(60));
     run(spec, &CancellationToken::new(), &()).await.unwrap()
 }

@@ -33,9 +33,9 @@ pub fn run(mut settings: Settings, file: &EnvFile) -> Result<u8, Failure> {
             "not used: settings count only in a file that --env-file names"
         );
     }
-    halter_exec::system::raise_descriptor_limit();
+    halter_exec::host::system::raise_descriptor_limit();
     // Before anything is started, and given back after everything has ended.
-    let _group = halter_exec::OwnGroup::claim(GROUP_PREFIX);
+    let _group = halter_exec::host::OwnGroup::claim(GROUP_PREFIX);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -112,7 +112,7 @@ async fn received(signal: &mut Option<Signal>) {
 
 /// Whether whoever started us wanted us to ignore a signal.
 fn is_ignored(kind: SignalKind) -> bool {
-    halter_exec::Signal::new(kind.as_raw_value()).is_ok_and(halter_exec::system::is_ignored)
+    halter_exec::Signal::new(kind.as_raw_value()).is_ok_and(halter_exec::host::system::is_ignored)
 }
 
 fn start_log(settings: &Settings) {

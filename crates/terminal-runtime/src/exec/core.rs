@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use halter_exec::{IsolationLevel, PidFd};
+use halter_exec::IsolationLevel;
+use halter_exec::host::PidFd;
 use tokio::sync::Notify;
 
 use crate::exec::command::Exec;
@@ -119,7 +120,7 @@ impl Core {
     /// Numbers about the runtime.
     #[must_use]
     pub fn stats(&self) -> CoreStats {
-        let memory = halter_exec::system::resident_bytes();
+        let memory = halter_exec::host::system::resident_bytes();
         let running = |exec: &&Exec| !exec.inner.has_ended();
         let execs = lock(&self.inner.execs);
         CoreStats {
@@ -306,7 +307,7 @@ impl Drop for Reserved<'_> {
 
 impl CoreInner {
     /// Makes a command known by its name.
-    pub(super) fn introduce(&self, exec: &Exec) {
+    pub(super) fn register(&self, exec: &Exec) {
         let mut table = lock(&self.execs);
         table.known.insert(exec.id().clone(), exec.clone());
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use halter_exec::{ShellState, os_bytes};
+use halter_exec::host::{ShellState, os_bytes};
 use serde::{Deserialize, Serialize};
 
 use crate::exec::types::{ExecEnd, ExecId, ExecWhat, SessionSpec};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use halter_exec::{Environment, os_bytes};
+use halter_exec::Environment;
+use halter_exec::host::os_bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::session::SessionId;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halter_exec::LaunchFailure;
+use halter_exec::host::LaunchFailure;
 use tokio::sync::SetOnce;
 
 use super::message::Exit;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use halter_exec::watch_descriptor;
+use halter_exec::host::watch_descriptor;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use halter_exec::watch_descriptor;
+use halter_exec::host::watch_descriptor;
 use rustix::net::{Shutdown, shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;

@@ -7,7 +7,7 @@
 //! Messages are `postcard`. A message of the daemon is any number of requests
 //! one after the other; one of the holder is a single reply.
 
-use halter_exec::{LaunchFailure, LaunchPlan};
+use halter_exec::host::{LaunchFailure, LaunchPlan};
 use serde::{Deserialize, Serialize};
 
 /// The version of this vocabulary. It changes with every change of a message

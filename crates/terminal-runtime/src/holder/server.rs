@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use halter_exec::{Signal, reap_any};
+use halter_exec::Signal;
+use halter_exec::host::reap_any;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid, getuid, kill_process_group};
@@ -290,7 +291,7 @@ impl Holder {
         let Ok(caller) = sys::accept(&self.listener) else {
             return;
         };
-        let user = halter_exec::system::peer_user(&caller);
+        let user = halter_exec::host::system::peer_user(&caller);
         if !user.is_ok_and(|user| user == getuid().as_raw()) {
             return;
         }

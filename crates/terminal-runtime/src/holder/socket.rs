@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use halter_exec::Spool;
+use halter_exec::host::Spool;
 use rustix::io::Errno;
 
 use crate::limits::{MAX_HOLDER_MESSAGE_BYTES, MAX_INLINE_MESSAGE_BYTES};

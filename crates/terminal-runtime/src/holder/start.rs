@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use halter_exec::{LaunchPlan, PidFd, launch};
+use halter_exec::host::{LaunchPlan, PidFd, launch};
 use rustix::net::{SocketAddrUnix, bind, connect, listen};
 use thiserror::Error;
 

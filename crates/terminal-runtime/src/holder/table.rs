@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use halter_exec::{LaunchFailure, LaunchPlan, LaunchStep, PidFd, Signal, launch};
+use halter_exec::Signal;
+use halter_exec::host::{LaunchFailure, LaunchPlan, LaunchStep, PidFd, launch};
 use rustix::process::{Pid, kill_process_group};
 
 use super::message::{

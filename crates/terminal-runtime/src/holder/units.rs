@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use halter_exec::Spool;
+use halter_exec::host::Spool;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::message::{Unit, UnitKind};

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use halter_exec::system::{child_ends, clear_child_ends};
+use halter_exec::host::system::{child_ends, clear_child_ends};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,

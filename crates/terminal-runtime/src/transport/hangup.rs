@@ -18,7 +18,7 @@ impl Hangup {
     /// Starts to watch. The socket stays with its owner.
     pub(super) fn of(socket: impl AsFd) -> io::Result<Self> {
         let copy = socket.as_fd().try_clone_to_owned()?;
-        let watched = halter_exec::watch_descriptor(copy, sys::HANGUP)?;
+        let watched = halter_exec::host::watch_descriptor(copy, sys::HANGUP)?;
         Ok(Self { watched })
     }
 

@@ -20,7 +20,8 @@ pub async fn serve_stdio(service: Service) {
 /// and nobody to leave.
 async fn reader_gone(sink: impl AsFd) {
     let copy = sink.as_fd().try_clone_to_owned();
-    let watched = copy.and_then(|copy| halter_exec::watch_descriptor(copy, Interest::WRITABLE));
+    let watched =
+        copy.and_then(|copy| halter_exec::host::watch_descriptor(copy, Interest::WRITABLE));
     let Ok(watched) = watched else {
         return std::future::pending().await;
     };

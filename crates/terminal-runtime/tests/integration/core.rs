@@ -365,7 +365,7 @@ async fn without_its_holder_the_runtime_says_so_and_leaves_nothing_running() {
                 .is_ok_and(|line| line.contains(socket.to_str().unwrap()))
         })
         .unwrap();
-    let holder = halter_exec::PidFd::open(holder).unwrap();
+    let holder = halter_exec::host::PidFd::open(holder).unwrap();
     holder.send(Signal::KILL).unwrap();
     let lost = exec.ended().await.unwrap_err();
     assert_eq!(lost.code(), "internal");

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use halter_exec::Cgroup;
+use halter_exec::host::Cgroup;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use halter_exec::{LaunchPlan, Signal};
+use halter_exec::Signal;
+use halter_exec::host::LaunchPlan;
 use terminal_runtime::exec::Core;
 use terminal_runtime::holder::{
     FoundHolder, FoundSlot, HolderLink, Key, NewCommand, NewProcess, ProcessEnd, ProcessState,
@@ -47,7 +48,7 @@ async fn start(link: &HolderLink, script: &str, record: &[u8]) -> (Key, OwnedFd)
     (key, output.take(0).unwrap())
 }
 
-async fn gone(process: &halter_exec::PidFd) {
+async fn gone(process: &halter_exec::host::PidFd) {
     let process = process.try_clone().unwrap();
     let ended = tokio::task::spawn_blocking(move || process.has_ended(PATIENCE));
     assert!(ended.await.unwrap(), "the holder must end");
@@ -101,7 +102,7 @@ async fn what_cannot_be_started_is_named() {
     let ProcessEnd::Failed(failure) = end.wait().await else {
         panic!("there is no such program");
     };
-    assert_eq!(failure.step, halter_exec::LaunchStep::Exec);
+    assert_eq!(failure.step, halter_exec::host::LaunchStep::Exec);
     found.link.send(&[Request::End]);
 }
 

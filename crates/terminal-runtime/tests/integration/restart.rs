@@ -273,11 +273,11 @@ fn an_adopted_command_of_a_shell_that_times_out_is_no_success() {
     ignore = "no control groups"
 )]
 fn a_runtime_in_another_control_group_goes_on_with_what_runs() {
-    let Ok(own) = halter_exec::Cgroup::own() else {
+    let Ok(own) = halter_exec::host::Cgroup::own() else {
         return println!("skipped: needs control groups");
     };
     let name = format!("trl-test-moved-{}", std::process::id());
-    let Ok(elsewhere) = halter_exec::Cgroup::create(&own, &name) else {
+    let Ok(elsewhere) = halter_exec::host::Cgroup::create(&own, &name) else {
         return println!("skipped: needs control groups");
     };
     let mut runtime = Runtime::start();

@@ -17,7 +17,7 @@ use super::host::ShellLaunch;
 use super::words::{quote, word};
 use crate::tree::TREE_MARKER;
 
-/// The shell languages spoken.
+/// The shell languages mentioned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// GNU Bash: all state survives a restart.
@@ -118,7 +118,7 @@ impl Dialect {
     }
 
     /// Asks a shell that was interrupted to say so once it is over that.
-    pub(super) fn calm_lines(self, nonce: &str) -> Vec<u8> {
+    pub(super) fn settle_lines(self, nonce: &str) -> Vec<u8> {
         let over: &[u8] = match self {
             Self::Bash => b"\n__halter_interrupted=\n",
             Self::Posix => b"\n",
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn an_interrupted_bash_is_told_that_this_is_over_before_it_is_asked() {
-        let asked = |dialect: Dialect| String::from_utf8(dialect.calm_lines("n0")).unwrap();
+        let asked = |dialect: Dialect| String::from_utf8(dialect.settle_lines("n0")).unwrap();
         assert_eq!(
             asked(Dialect::Bash),
             "\n__halter_interrupted=\n__halter_end n0\n"

@@ -46,7 +46,7 @@ impl<H: ShellHost> ShellDriver<H> {
             let record = live.ended(&running.nonce);
             match tokio::time::timeout(SHELL_ANSWER_LOOK, record).await {
                 Ok(record) => break record,
-                Err(_) => self.look_for_deafness(),
+                Err(_) => self.check_for_silence(),
             }
         };
         self.finish(ended)
@@ -55,16 +55,16 @@ impl<H: ShellHost> ShellDriver<H> {
     /// A shell that has read the line that reports the end, and reports
     /// nothing, has been told to ignore everything (`set -n`, a DEBUG trap):
     /// it is asked to exit, and then killed.
-    fn look_for_deafness(&mut self) {
+    fn check_for_silence(&mut self) {
         let Some(live) = &self.live else { return };
         // Only Bash reads no further than it has to.
         let reads_ahead = live.dialect != Dialect::Bash;
         if reads_ahead || live.process.unread().is_ok_and(|unread| unread > 0) {
-            self.deaf_looks = 0;
+            self.silent_looks = 0;
             return;
         }
-        self.deaf_looks += 1;
-        match self.deaf_looks {
+        self.silent_looks += 1;
+        match self.silent_looks {
             0..=2 => {}
             3 => live.process.signal(Signal::TERM),
             _ => live.process.signal(Signal::KILL),
@@ -82,7 +82,7 @@ impl<H: ShellHost> ShellDriver<H> {
             _ => None,
         };
         self.exit_state_left = true;
-        self.disturbed = true;
+        self.unsettled = true;
         self.finish(ended)
     }
 
@@ -96,10 +96,10 @@ impl<H: ShellHost> ShellDriver<H> {
         let status = match ended {
             Some(record) => {
                 self.state.last_status = record.status;
-                self.disturbed |= record.interrupted;
+                self.unsettled |= record.interrupted;
                 self.settle(record.cwd, running.sent_to.as_deref());
                 if running.may_damage && record.status == SYNTAX_ERROR {
-                    self.send_away();
+                    self.ask_to_exit();
                 } else {
                     self.save_state();
                 }
@@ -107,7 +107,7 @@ impl<H: ShellHost> ShellDriver<H> {
             }
             None => {
                 let status = live.process.exit_status();
-                match self.bury() {
+                match self.retire_dead() {
                     Some(cwd) => self.settle(cwd, running.sent_to.as_deref()),
                     None => restarted = true,
                 }

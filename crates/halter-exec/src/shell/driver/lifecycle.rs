@@ -24,7 +24,7 @@ impl<H: ShellHost> ShellDriver<H> {
     }
 
     async fn replace(&mut self) -> Result<(), ExecError> {
-        self.see_off().await;
+        self.wait_for_exit().await;
         match self.live.take() {
             Some(live) if !live.process.has_exited() => {
                 self.live = Some(live);
@@ -32,7 +32,7 @@ impl<H: ShellHost> ShellDriver<H> {
             }
             Some(dead) => {
                 self.live = Some(dead);
-                match self.bury() {
+                match self.retire_dead() {
                     Some(cwd) => self.state.cwd = cwd,
                     None => self.state_lost = true,
                 }
@@ -109,7 +109,7 @@ impl<H: ShellHost> ShellDriver<H> {
 
     /// Has the shell exit, which writes its state down; the next command
     /// meets another.
-    pub(super) fn send_away(&mut self) {
+    pub(super) fn ask_to_exit(&mut self) {
         if let Some(live) = &self.live {
             let _ = live.send(&live.dialect.exit_line());
             self.state.leaving = true;
@@ -117,7 +117,7 @@ impl<H: ShellHost> ShellDriver<H> {
     }
 
     /// Waits for a shell that was sent away, but not forever.
-    async fn see_off(&mut self) {
+    async fn wait_for_exit(&mut self) {
         if let (true, Some(live)) = (self.state.leaving, &self.live) {
             let gone = live.process.exited();
             if tokio::time::timeout(SHELL_CLOSE_GRACE, gone).await.is_err() {
@@ -130,7 +130,7 @@ impl<H: ShellHost> ShellDriver<H> {
 
     /// Retires a shell that has ended, and returns where it was if it left
     /// its state.
-    pub(super) fn bury(&mut self) -> Option<PathBuf> {
+    pub(super) fn retire_dead(&mut self) -> Option<PathBuf> {
         if let Some(dead) = self.live.take() {
             self.host.retire(dead.process);
         }

@@ -36,9 +36,9 @@ pub struct ShellDriver<H: ShellHost> {
     /// did not come.
     exit_state_left: bool,
     /// Whether an interrupt may still be on its way to the shell.
-    disturbed: bool,
+    unsettled: bool,
     /// How often in a row it seemed that the shell will not answer.
-    deaf_looks: u32,
+    silent_looks: u32,
 }
 
 impl<H: ShellHost> ShellDriver<H> {
@@ -53,8 +53,8 @@ impl<H: ShellHost> ShellDriver<H> {
             snapshots: None,
             state_lost: false,
             exit_state_left: false,
-            disturbed: false,
-            deaf_looks: 0,
+            unsettled: false,
+            silent_looks: 0,
         }
     }
 
@@ -81,8 +81,8 @@ impl<H: ShellHost> ShellDriver<H> {
             state,
             state_lost: false,
             exit_state_left: true,
-            disturbed: true,
-            deaf_looks: 0,
+            unsettled: true,
+            silent_looks: 0,
         }
     }
 
@@ -115,7 +115,7 @@ impl<H: ShellHost> ShellDriver<H> {
     /// Signals everything the running command started, and not the shell.
     pub fn signal(&self, signal: Signal) {
         if let (Some(live), Some(running)) = (&self.live, &self.state.running) {
-            live.process.signal_others(signal, &running.bystanders);
+            live.process.signal_others(signal, &running.earlier);
         }
     }
 

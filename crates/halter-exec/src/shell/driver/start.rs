@@ -17,7 +17,7 @@ use crate::sys::Signal;
 
 /// How long a shell that was interrupted may take to answer, before it is
 /// asked again.
-const CALM_LOOK: Duration = Duration::from_millis(250);
+const SETTLE_LOOK: Duration = Duration::from_millis(250);
 
 /// One command, as the shell sees it.
 #[derive(Clone, Copy)]
@@ -70,13 +70,13 @@ impl<H: ShellHost> ShellDriver<H> {
             ));
         }
         self.make_live().await?;
-        if std::mem::take(&mut self.disturbed) {
-            Box::pin(self.calm_down()).await?;
+        if std::mem::take(&mut self.unsettled) {
+            Box::pin(self.settle_after_interrupt()).await?;
         }
         let sent_to = self.directory_for(command.cwd)?;
         self.state.running = Some(self.running(command, sent_to, streams)?);
         self.state.traps = self.state.traps.and(command.text);
-        self.deaf_looks = 0;
+        self.silent_looks = 0;
         self.host.remember(&self.state);
         self.give().map_err(failed)
     }
@@ -116,7 +116,7 @@ impl<H: ShellHost> ShellDriver<H> {
             sent_to,
             may_damage: dialect == Dialect::Bash && has_unclosed_substitution(command.text),
             state_lost: self.state_lost,
-            bystanders: live.process.followers(),
+            earlier: live.process.followers(),
             lines,
         })
     }
@@ -144,14 +144,14 @@ impl<H: ShellHost> ShellDriver<H> {
     /// Waits until a shell that was interrupted has answered something said
     /// after that: an interrupt that reaches it late makes it drop lines it
     /// has read already.
-    async fn calm_down(&mut self) -> Result<(), ExecError> {
+    async fn settle_after_interrupt(&mut self) -> Result<(), ExecError> {
         let until = tokio::time::Instant::now() + SHELL_START_DEADLINE;
         while let Some(live) = &mut self.live {
             let nonce = nonce::short()?;
-            let question = live.dialect.calm_lines(&nonce);
+            let question = live.dialect.settle_lines(&nonce);
             // One that cannot be asked is dead, which shows below.
             let _ = live.send(&question);
-            match tokio::time::timeout(CALM_LOOK, live.ended(&nonce)).await {
+            match tokio::time::timeout(SETTLE_LOOK, live.ended(&nonce)).await {
                 Ok(Some(record)) if !record.interrupted => return Ok(()),
                 Ok(None) => break,
                 // Once more in between, or still.

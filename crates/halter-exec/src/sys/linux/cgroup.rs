@@ -100,7 +100,7 @@ impl Cgroup {
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         let directory = File::open(&path)?;
-        // A kernel without the kill file gives no better grip than a walk,
+        // A kernel without the kill file gives no better tracking than a walk,
         // and a directory that is no cgroup has none either.
         fs::metadata(path.join(KILL))?;
         Ok(Self {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use halter_exec::{
-    CommandOutcome, CommandSpec, PersistentShell, ShellCommand, ShellConfig, Stdin, run,
+    Command, CommandOutcome, PersistentShell, ShellCommand, ShellConfig, Stdin, run,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -99,7 +99,7 @@ impl Place {
 
 /// The reference: one shell for one text.
 async fn with_shell_c(program: &str, text: &str, cwd: &Path) -> Observed {
-    let spec = CommandSpec::new(program, cwd)
+    let spec = Command::new(program, cwd)
         .args(["-c", text])
         .environment(environment())
         .deadline(DEADLINE);

@@ -42,10 +42,10 @@ impl Core {
                 exec.remove();
                 return Ok(None);
             }
-            self.inner.introduce(&exec);
+            self.inner.register(&exec);
             return Ok(Some(exec));
         }
-        self.inner.introduce(&exec);
+        self.inner.register(&exec);
         match place {
             Place::Process(tree) => {
                 let end = slot

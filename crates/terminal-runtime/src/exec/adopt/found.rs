@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use halter_exec::ShellState;
+use halter_exec::host::ShellState;
 
 use crate::exec::record::{ExecRecord, Place, Record, SessionRecord, ShellProcessRecord, TreeId};
 use crate::exec::session::trees::InheritedTrees;

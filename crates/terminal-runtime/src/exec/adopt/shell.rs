@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halter_exec::ShellDriver;
+use halter_exec::host::ShellDriver;
 
 use super::found::FoundShell;
 use crate::exec::core::Core;

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use halter_exec::{InputSpool, InputTarget, Spool, Terminal};
+use halter_exec::Terminal;
+use halter_exec::host::{InputSpool, InputTarget, Spool};
 
 use crate::exec::command::flow::{Flow, Flows};
 use crate::exec::command::start::{Streams, spool_path};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use halter_exec::{Cgroup, Sandbox};
+use halter_exec::host::{Cgroup, Sandbox};
 
 use crate::exec::core::Core;
 use crate::exec::lock;

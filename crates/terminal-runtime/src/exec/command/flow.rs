@@ -4,7 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use halter_exec::{Moved, Spool, Terminal, system, try_watch_descriptor};
+use halter_exec::Terminal;
+use halter_exec::host::{Moved, Spool, system, try_watch_descriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

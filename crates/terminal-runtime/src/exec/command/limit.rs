@@ -1,6 +1,7 @@
 //! Which limit of its session was in the way of a command.
 
-use halter_exec::{LimitHits, Signal};
+use halter_exec::LimitHits;
+use halter_exec::Signal;
 
 use crate::exec::types::{ExecEnd, Limits};
 

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use halter_exec::{InputError, InputSpool, Signal, Spool, SpoolChunk, Terminal};
+use halter_exec::host::{InputError, InputSpool, Spool, SpoolChunk};
+use halter_exec::{Signal, Terminal};
 use tokio::sync::{Notify, SetOnce};
 
 use crate::exec::core::CoreInner;
@@ -254,16 +255,16 @@ impl Exec {
             core.drop_exec(self);
         }
         for spool in [Some(&self.inner.stdout), self.inner.stderr.as_ref()] {
-            if let Some(Err(error)) = spool.map(halter_exec::Spool::remove) {
+            if let Some(Err(error)) = spool.map(halter_exec::host::Spool::remove) {
                 tracing::warn!(%error, "a spool stays");
             }
         }
-        self.let_go();
+        self.release_slot();
     }
 
     /// Has the holder drop its part, unless somebody may still write to the
     /// streams: whoever does must not meet a closed pipe.
-    pub(in crate::exec) fn let_go(&self) {
+    pub(in crate::exec) fn release_slot(&self) {
         if self.inner.flowing.load(Ordering::Acquire) {
             lock(&self.inner.record).forgotten = true;
             self.store_record();
@@ -322,7 +323,7 @@ fn refused(error: InputError) -> CoreError {
 #[derive(Debug)]
 pub struct SpoolReader {
     /// `None` for the second stream of a terminal, which has none.
-    reader: Option<halter_exec::SpoolReader>,
+    reader: Option<halter_exec::host::SpoolReader>,
 }
 
 impl SpoolReader {

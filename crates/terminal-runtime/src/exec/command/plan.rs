@@ -3,7 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use halter_exec::{Environment, LaunchFailure, LaunchPlan, find_program_in};
+use halter_exec::Environment;
+use halter_exec::host::{LaunchFailure, LaunchPlan, find_program_in};
 
 use crate::exec::command::Exec;
 use crate::exec::core::CoreInner;

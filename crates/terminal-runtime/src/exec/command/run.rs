@@ -4,7 +4,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use halter_exec::{CommandEnd, ExecError, PidFd, Signal};
+use halter_exec::host::{CommandEnd, PidFd};
+use halter_exec::{ExecError, Signal};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
@@ -85,7 +86,7 @@ impl Exec {
         let mut number_needed = Some(Instant::now() + sys::NUMBER_NEEDED_AFTER);
         let ended = loop {
             if let Some(stop) = stop {
-                break Box::pin(self.bring_down(stop, &mut flows, (&end, &tree))).await;
+                break Box::pin(self.terminate(stop, &mut flows, (&end, &tree))).await;
             }
             let event = self.event(end.wait(), deadline, number_needed);
             match flows.run_until(event).await {
@@ -203,14 +204,14 @@ impl Exec {
             if let Some(reason) = stop {
                 let since = *stopped_since.get_or_insert_with(Instant::now);
                 let stopping = Box::pin(self.stop_in_shell(reason, since, driver));
-                let attended = self.attend(stopping, reason);
-                match flows.run_until(attended).await {
+                let waited = self.wait_or_order(stopping, reason);
+                match flows.run_until(waited).await {
                     Stopping::Over(stopped) => break self.end_in_shell(stopped),
                     Stopping::Signal(signal, _) => {
                         driver.signal(signal);
-                        stop = Some(reason.begun());
+                        stop = Some(reason.after_first_signal());
                     }
-                    Stopping::Harder(harder) => stop = Some(harder),
+                    Stopping::Escalated(escalated) => stop = Some(escalated),
                 }
                 continue;
             }
@@ -314,7 +315,7 @@ impl Exec {
         }
         self.inner.flowing.store(false, Ordering::Release);
         if lock(&self.inner.record).forgotten {
-            self.let_go();
+            self.release_slot();
         }
     }
 }

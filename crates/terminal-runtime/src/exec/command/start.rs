@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use halter_exec::{
-    CommandStreams, CommandText, InputSpool, InputTarget, ShellDriver, Spool, Terminal,
-};
+use halter_exec::Terminal;
+use halter_exec::host::{CommandStreams, CommandText, InputSpool, InputTarget, ShellDriver, Spool};
 use tokio::sync::SetOnce;
 
 use crate::exec::command::flow::{Flow, Flows};
@@ -200,7 +199,7 @@ impl Core {
             })),
         ]);
         let (exec, flows) = self.new_exec(session, key, record, streams);
-        core.introduce(&exec);
+        core.register(&exec);
         tokio::spawn(exec.clone().run_process(flows, end, tree));
         Ok(exec)
     }
@@ -255,7 +254,7 @@ impl Core {
             return Err(error.into());
         }
         let (exec, flows) = self.new_exec(session, key, record, streams);
-        core.introduce(&exec);
+        core.register(&exec);
         tokio::spawn(exec.clone().run_in_shell(flows, shell));
         Ok(exec)
     }

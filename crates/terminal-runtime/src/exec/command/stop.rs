@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use halter_exec::{CommandEnd, ExecError, ShellDriver, Signal};
+use halter_exec::host::{CommandEnd, ShellDriver};
+use halter_exec::{ExecError, Signal};
 use tokio::time::Instant;
 
 use crate::exec::command::flow::Flows;
@@ -37,7 +38,7 @@ impl Stop {
 
     /// The same for a command that has had its first signal: what it was told
     /// once it is not told again.
-    pub(in crate::exec) fn begun(self) -> Self {
+    pub(in crate::exec) fn after_first_signal(self) -> Self {
         match self {
             Self::Cancelled(Some(_)) if self.may_wait() => Self::Cancelled(None),
             other => other,
@@ -50,7 +51,7 @@ impl Stop {
     }
 
     /// What is sent before KILL, and how long each has to act.
-    fn ladder(self, grace: Duration) -> Vec<(Signal, Duration)> {
+    fn signal_steps(self, grace: Duration) -> Vec<(Signal, Duration)> {
         match self {
             _ if !self.may_wait() => Vec::new(),
             Self::Cancelled(first) if first != Some(Signal::TERM) => vec![
@@ -68,12 +69,12 @@ pub(in crate::exec) enum Stopping<End> {
     /// Somebody sends it a signal meanwhile.
     Signal(Signal, Scope),
     /// It has less time than it was given.
-    Harder(Stop),
+    Escalated(Stop),
 }
 
 impl Exec {
     /// Waits for a command that is being stopped, and for other orders.
-    pub(in crate::exec) async fn attend<End>(
+    pub(in crate::exec) async fn wait_or_order<End>(
         &self,
         stopping: impl Future<Output = End>,
         stop: Stop,
@@ -85,7 +86,7 @@ impl Exec {
                 biased;
                 end = stopping.as_mut() => return Stopping::Over(end),
                 () = closed.cancelled(), if stop.may_wait() => {
-                    return Stopping::Harder(Stop::Closed);
+                    return Stopping::Escalated(Stop::Closed);
                 }
                 order = self.inner.orders.next() => order,
             };
@@ -95,7 +96,7 @@ impl Exec {
                 _ if !stop.may_wait() => {}
                 Order::Signal(signal, scope) => return Stopping::Signal(signal, scope),
                 Order::Cancel(Some(Signal::KILL)) => {
-                    return Stopping::Harder(Stop::Cancelled(Some(Signal::KILL)));
+                    return Stopping::Escalated(Stop::Cancelled(Some(Signal::KILL)));
                 }
                 Order::Cancel(Some(signal)) => return Stopping::Signal(signal, Scope::Tree),
                 // It is being stopped already.
@@ -106,7 +107,7 @@ impl Exec {
 
     /// Brings a process and all that descends from it to its end; `None` if it
     /// does not die.
-    pub(in crate::exec) async fn bring_down(
+    pub(in crate::exec) async fn terminate(
         &self,
         mut stop: Stop,
         flows: &mut Flows,
@@ -115,13 +116,13 @@ impl Exec {
         loop {
             let mut stopping = Box::pin(self.stop_process(stop, end, tree));
             stop = loop {
-                let attended = self.attend(stopping.as_mut(), stop);
-                match flows.run_until(attended).await {
+                let waited = self.wait_or_order(stopping.as_mut(), stop);
+                match flows.run_until(waited).await {
                     Stopping::Over(ended) => return ended,
                     Stopping::Signal(signal, scope) => {
                         self.signal_process(signal, scope, tree).await;
                     }
-                    Stopping::Harder(harder) => break harder,
+                    Stopping::Escalated(escalated) => break escalated,
                 }
             };
         }
@@ -130,7 +131,7 @@ impl Exec {
     /// Signals the whole tree up to KILL until nothing is left of it.
     async fn stop_process(&self, stop: Stop, end: &ExitWatch, id: &TreeId) -> Option<ProcessEnd> {
         let tree = self.tree(id).await;
-        for (signal, limit) in stop.ladder(self.grace()) {
+        for (signal, limit) in stop.signal_steps(self.grace()) {
             tree.signal(signal);
             // A stopped process takes no other signal.
             tree.signal(Signal::CONT);
@@ -203,24 +204,30 @@ mod tests {
     fn a_command_that_is_cancelled_has_its_time_before_each_next_signal() {
         assert_eq!(CANCEL_GRACE, Duration::from_millis(500));
         let grace = Duration::from_secs(7);
-        let ladder = |stop: Stop| stop.ladder(grace);
+        let steps = |stop: Stop| stop.signal_steps(grace);
         let (int, term) = ((Signal::INT, CANCEL_GRACE), (Signal::TERM, grace));
-        assert_eq!(ladder(Stop::Cancelled(None)), [int, term]);
+        assert_eq!(steps(Stop::Cancelled(None)), [int, term]);
         let hangup = (Signal::HUP, CANCEL_GRACE);
-        assert_eq!(ladder(Stop::Cancelled(Some(Signal::HUP))), [hangup, term]);
-        assert_eq!(ladder(Stop::Cancelled(Some(Signal::TERM))), [term]);
-        assert_eq!(ladder(Stop::TimedOut), [term]);
-        assert_eq!(ladder(Stop::Cancelled(Some(Signal::KILL))), []);
-        assert_eq!(ladder(Stop::Closed), []);
+        assert_eq!(steps(Stop::Cancelled(Some(Signal::HUP))), [hangup, term]);
+        assert_eq!(steps(Stop::Cancelled(Some(Signal::TERM))), [term]);
+        assert_eq!(steps(Stop::TimedOut), [term]);
+        assert_eq!(steps(Stop::Cancelled(Some(Signal::KILL))), []);
+        assert_eq!(steps(Stop::Closed), []);
     }
 
     #[test]
     fn what_a_command_was_told_first_it_is_told_once() {
         let first = Stop::Cancelled(Some(Signal::HUP));
-        assert!(matches!(first.begun(), Stop::Cancelled(None)));
+        assert!(matches!(first.after_first_signal(), Stop::Cancelled(None)));
         let kill = Stop::Cancelled(Some(Signal::KILL));
-        assert!(matches!(kill.begun(), Stop::Cancelled(Some(Signal::KILL))));
-        assert!(matches!(Stop::TimedOut.begun(), Stop::TimedOut));
-        assert!(matches!(Stop::Closed.begun(), Stop::Closed));
+        assert!(matches!(
+            kill.after_first_signal(),
+            Stop::Cancelled(Some(Signal::KILL))
+        ));
+        assert!(matches!(
+            Stop::TimedOut.after_first_signal(),
+            Stop::TimedOut
+        ));
+        assert!(matches!(Stop::Closed.after_first_signal(), Stop::Closed));
     }
 }

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use halter_exec::{Environment, LaunchPlan, ShellConfig, ShellDriver};
+use halter_exec::host::{LaunchPlan, ShellDriver};
+use halter_exec::{Environment, ShellConfig};
 use tokio_util::sync::CancellationToken;
 
 use crate::exec::error::CoreError;

@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use halter_exec::{InputSpool, InputTarget, SharedFile, Spool, system};
+use halter_exec::host::{InputSpool, InputTarget, SharedFile, Spool, system};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 

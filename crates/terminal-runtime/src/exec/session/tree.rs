@@ -1,6 +1,7 @@
 //! The tree of a command or shell, here or in a container.
 
-use halter_exec::{Bystanders, HeldTree, Signal, TreeControl};
+use halter_exec::host::{EarlierProcesses, HeldTree};
+use halter_exec::{Signal, TreeControl};
 
 use crate::exec::session::container::ContainerTree;
 
@@ -42,24 +43,24 @@ impl Tree {
         }
     }
 
-    pub(in crate::exec) fn followers(&self) -> Bystanders {
+    pub(in crate::exec) fn followers(&self) -> EarlierProcesses {
         match self {
             Self::Held(tree) => tree.followers(),
             Self::Contained(tree, leader) => tree.followers(*leader),
         }
     }
 
-    pub(in crate::exec) fn count_others(&self, bystanders: &Bystanders) -> usize {
+    pub(in crate::exec) fn count_others(&self, earlier: &EarlierProcesses) -> usize {
         match self {
-            Self::Held(tree) => tree.count_others(bystanders),
-            Self::Contained(tree, leader) => tree.count_others(*leader, bystanders),
+            Self::Held(tree) => tree.count_others(earlier),
+            Self::Contained(tree, leader) => tree.count_others(*leader, earlier),
         }
     }
 
-    pub(in crate::exec) fn signal_others(&self, signal: Signal, bystanders: &Bystanders) {
+    pub(in crate::exec) fn signal_others(&self, signal: Signal, earlier: &EarlierProcesses) {
         match self {
-            Self::Held(tree) => tree.signal_others(signal, bystanders),
-            Self::Contained(tree, leader) => tree.signal_others(*leader, signal, bystanders),
+            Self::Held(tree) => tree.signal_others(signal, earlier),
+            Self::Contained(tree, leader) => tree.signal_others(*leader, signal, earlier),
         }
     }
 

@@ -8,10 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use halter_exec::{
-    Cgroup, Environment, HeldTree, LaunchPlan, LimitHits, ResourceLimits, Sandbox, SandboxSpec,
-    TREE_MARKER,
-};
+use halter_exec::host::{Cgroup, HeldTree, LaunchPlan, Sandbox, TREE_MARKER};
+use halter_exec::{Environment, LimitHits, ResourceLimits, SandboxSpec};
 
 use crate::exec::error::CoreError;
 use crate::exec::lock;
@@ -239,10 +237,10 @@ impl SessionTrees {
                 confinement.end();
             }
             if let Some(group) = group {
-                bring_down(&group);
+                kill_and_remove(&group);
             }
             if confinement.is_none() {
-                bring_down_inherited(&name);
+                remove_inherited(&name);
             }
         });
         let _ = ended.await;
@@ -253,7 +251,7 @@ impl Confinement {
     /// Kills what is in it and removes it.
     fn end(&self) {
         if let Some(path) = &self.group {
-            bring_down(path);
+            kill_and_remove(path);
         }
         if let Err(error) = self.sandbox.remove() {
             tracing::warn!(%error, "a session's groups stay");
@@ -262,9 +260,9 @@ impl Confinement {
 }
 
 /// The same for groups of an earlier runtime, of which only the name is known.
-fn bring_down_inherited(name: &str) {
+fn remove_inherited(name: &str) {
     if let Ok(own) = Cgroup::own() {
-        bring_down(&own.join(name));
+        kill_and_remove(&own.join(name));
     }
     for left in Sandbox::sweep(name, |found| found != name) {
         tracing::warn!(group = %left.display(), "a session's group stays");
@@ -297,7 +295,7 @@ fn may_keep(spare: &[PathBuf], path: &Path, end: TreeEnd) -> bool {
 }
 
 /// Kills what lives in a group and removes it with all below it.
-fn bring_down(path: &Path) {
+fn kill_and_remove(path: &Path) {
     let Ok(group) = Cgroup::open(path) else {
         return;
     };

@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
-use halter_exec::{DescriptorMapping, ExecError, LaunchPlan, ShellLaunch, Spool};
+use halter_exec::ExecError;
+use halter_exec::host::{DescriptorMapping, LaunchPlan, ShellLaunch, Spool};
 
 use super::process::{HolderShell, Parts};
 use super::{HolderHost, failed};

@@ -15,10 +15,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use halter_exec::{
-    DirectoryIdentity, ExecError, SharedFile, ShellConfig, ShellFiles, ShellHost, ShellLaunch,
-    ShellState, find_program_in,
+use halter_exec::host::{
+    DirectoryIdentity, SharedFile, ShellFiles, ShellHost, ShellLaunch, ShellState, find_program_in,
 };
+use halter_exec::{ExecError, ShellConfig};
 
 pub(super) use self::process::HolderShell;
 use self::process::Parts;

@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halter_exec::{Bystanders, ExecError, ExitStatus, PidFd, ShellProcess, Signal, TreeControl};
+use halter_exec::host::{EarlierProcesses, PidFd, ShellProcess};
+use halter_exec::{ExecError, ExitStatus, Signal, TreeControl};
 
 use super::record_pipe::Records;
 use super::{HolderHost, ShellUpdates};
@@ -176,16 +177,16 @@ impl ShellProcess for HolderShell {
         }
     }
 
-    fn followers(&self) -> Bystanders {
+    fn followers(&self) -> EarlierProcesses {
         self.members.followers()
     }
 
-    fn count_others(&self, bystanders: &Bystanders) -> usize {
-        self.members.count_others(bystanders)
+    fn count_others(&self, earlier: &EarlierProcesses) -> usize {
+        self.members.count_others(earlier)
     }
 
-    fn signal_others(&self, signal: Signal, bystanders: &Bystanders) {
-        self.members.signal_others(signal, bystanders);
+    fn signal_others(&self, signal: Signal, earlier: &EarlierProcesses) {
+        self.members.signal_others(signal, earlier);
     }
 
     fn tree_control(&self) -> TreeControl {

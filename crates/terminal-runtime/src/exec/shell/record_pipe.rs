@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
-use halter_exec::{Moved, system, watch_descriptor};
+use halter_exec::host::{Moved, system, watch_descriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -131,7 +131,7 @@ mod tests {
     async fn what_was_said_is_kept_up_to_a_limit_and_then_forgotten() {
         assert_eq!(MAX_RECORD_FILE_BYTES, 64 * 1024);
         let (read, mut writer) = io::pipe().unwrap();
-        let file = halter_exec::Spool::memory_file().unwrap();
+        let file = halter_exec::host::Spool::memory_file().unwrap();
         let kept = file.try_clone().unwrap();
         let mut records = Records::new(read.into(), file.into()).unwrap();
         say(&mut records, &mut writer, MAX_RECORD_FILE_BYTES).await;

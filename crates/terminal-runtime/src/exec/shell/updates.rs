@@ -8,7 +8,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use halter_exec::ShellState;
+use halter_exec::host::ShellState;
 
 use crate::exec::lock;
 use crate::exec::record::{Record, ShellRecord};

@@ -13,7 +13,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use halter_exec::{CommandSpec, Environment, LaunchPlan, TREE_MARKER, find_program};
+use halter_exec::host::{LaunchPlan, TREE_MARKER};
+use halter_exec::{Command, Environment, find_program};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -229,15 +230,15 @@ async fn call(settings: &CoreSettings, words: Vec<OsString>) -> Result<String, C
 }
 
 /// One call of the program.
-fn client(program: &Path, environment: Environment, words: Vec<OsString>) -> CommandSpec {
-    CommandSpec::new(program, "/")
+fn client(program: &Path, environment: Environment, words: Vec<OsString>) -> Command {
+    Command::new(program, "/")
         .args(words)
         .environment(environment)
         .deadline(CONTAINER_DEADLINE)
         .grace(Duration::from_secs(1))
 }
 
-async fn outcome(spec: CommandSpec) -> Result<String, CoreError> {
+async fn outcome(spec: Command) -> Result<String, CoreError> {
     let program = spec.program.clone();
     let program = Path::new(&program).display();
     let nobody = |_: halter_exec::OutputChunk| {};

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use halter_exec::{Bystanders, PidFd, Signal, TREE_MARKER};
+use halter_exec::Signal;
+use halter_exec::host::{EarlierProcesses, PidFd, TREE_MARKER};
 
 use crate::limits::TREE_END_WAIT;
 use crate::sys;
@@ -89,9 +90,9 @@ impl ContainerTree {
     }
 
     /// What runs besides the leader.
-    pub(in crate::exec) fn followers(&self, leader: i32) -> Bystanders {
+    pub(in crate::exec) fn followers(&self, leader: i32) -> EarlierProcesses {
         let others = self.members().into_iter();
-        Bystanders {
+        EarlierProcesses {
             processes: others
                 .filter(|member| member.pid != leader)
                 .map(|member| (member.pid, member.start_time))
@@ -99,29 +100,26 @@ impl ContainerTree {
         }
     }
 
-    fn others(&self, leader: i32, bystanders: &Bystanders) -> Vec<Member> {
+    fn others(&self, leader: i32, earlier: &EarlierProcesses) -> Vec<Member> {
         let spared = |member: &Member| {
-            member.pid == leader
-                || bystanders
-                    .processes
-                    .contains(&(member.pid, member.start_time))
+            member.pid == leader || earlier.processes.contains(&(member.pid, member.start_time))
         };
         let mut members = self.members();
         members.retain(|member| !spared(member));
         members
     }
 
-    pub(in crate::exec) fn count_others(&self, leader: i32, bystanders: &Bystanders) -> usize {
-        self.others(leader, bystanders).len()
+    pub(in crate::exec) fn count_others(&self, leader: i32, earlier: &EarlierProcesses) -> usize {
+        self.others(leader, earlier).len()
     }
 
     pub(in crate::exec) fn signal_others(
         &self,
         leader: i32,
         signal: Signal,
-        bystanders: &Bystanders,
+        earlier: &EarlierProcesses,
     ) {
-        for member in self.others(leader, bystanders) {
+        for member in self.others(leader, earlier) {
             send(&member, signal);
         }
     }
