@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use crate::sys::{self, Moved, Signal};
@@ -81,7 +81,7 @@ pub fn resident_bytes() -> Option<u64> {
 /// # Errors
 /// If there are too many open descriptors.
 #[cfg(all(target_os = "linux", not(halter_portable)))]
-pub fn child_ends() -> io::Result<OwnedFd> {
+pub fn child_ends() -> io::Result<std::os::fd::OwnedFd> {
     sys::child_ends()
 }
 

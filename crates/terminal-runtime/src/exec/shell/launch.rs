@@ -63,7 +63,7 @@ impl HolderHost {
                 }
                 _ => ExecError::ShellStart {
                     program: launch.program.to_owned(),
-                    reason: "it ended at once".to_owned(),
+                    reason: "it exited at once; it must be a POSIX shell".to_owned(),
                 },
             });
         };
