@@ -38,11 +38,29 @@ fn a_low_soft_limit_is_raised_and_commands_are_given_the_one_there_was() {
 }
 
 #[test]
+fn named_commands_go_on_where_there_are_no_more_descriptors_to_be_had() {
+    let runtime = Runtime::with(&Plan {
+        before: Some("ulimit -n 1024"),
+        ..Plan::default()
+    });
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    for number in 0..400 {
+        let name = format!("n{number}");
+        let reply = run_named(&mut client, &session, &name);
+        assert_eq!(reply["data"]["stdout"], format!("{name}\n"), "{reply}");
+    }
+    // The latest are still there.
+    let read = json!({"exec_id": "n399", "offset": 0});
+    assert_eq!(client.ok("exec.read", read)["data"], "n399\n");
+}
+
+#[test]
 fn new_work_is_refused_clearly_before_descriptors_run_out() {
     assert_eq!(SPARE_DESCRIPTORS, 64);
     let runtime = Runtime::with(&Plan {
         flags: &["--max-sessions", "1000"],
-        before: Some("ulimit -n 200"),
+        before: Some("ulimit -n 400"),
         ..Plan::default()
     });
     let mut client = Plain::socket(&runtime.socket());
@@ -62,7 +80,7 @@ fn new_work_is_refused_clearly_before_descriptors_run_out() {
     assert_eq!(refused["error"]["code"], "RESOURCE_PRESSURE", "{refused}");
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(
-        message.contains("200 descriptors") && message.contains("ulimit -n"),
+        message.contains("400 descriptors") && message.contains("ulimit -n"),
         "{message}"
     );
     let reply = client.call(
