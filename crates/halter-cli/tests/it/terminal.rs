@@ -82,6 +82,7 @@ fn a_chat_answers_remembers_and_is_left() {
     screen.send("/session");
     screen.send(ENTER);
     screen.wait_for("halter sessions resume ses_");
+    screen.wait_for_prompt(3);
     screen.send(CTRL_D);
     let (status, _) = screen.end();
     assert_eq!(status.code(), Some(0));
