@@ -15,6 +15,22 @@
 //! | every shape and error code | [`protocol`] |
 //! | the methods without a transport | [`service::Service`] |
 //! | commands and their output without a wire | [`exec::Core`] |
+//!
+//! The way of an `exec.run`, from the socket to the child and back:
+//!
+//! 1. `transport/connection.rs` reads a line and sends the reply;
+//! 2. `protocol/call.rs` makes a [`protocol::Call`] of it;
+//! 3. `service/run.rs` finds the session, queues the command and runs it in a task;
+//! 4. `exec/core.rs` takes it as an [`exec::ExecOrder`];
+//! 5. `exec/session/mod.rs` has the session's shell, groups and holder;
+//! 6. `exec/command/start.rs` makes streams, plan and record, and one message;
+//! 7. `holder/link.rs` sends the message;
+//! 8. `holder/server.rs` and `holder/table.rs` apply it in the holder: a process is
+//!    launched, or lines are written to the shell;
+//! 9. `halter-exec`'s `launch` and `sys/linux/clone.rs` make the child;
+//! 10. `exec/command/flow.rs` moves its output to spools;
+//! 11. `exec/command/run.rs` takes its end and makes it known;
+//! 12. `service/result.rs` puts the reply together.
 
 pub mod client;
 mod clock;

@@ -60,3 +60,34 @@ pub(super) fn receive(
     }
     Ok(got.bytes)
 }
+
+// Streams of other systems have no message that could be cut.
+#[cfg(all(test, target_os = "linux", not(halter_portable)))]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::sys::channel_pair;
+
+    fn received(socket: BorrowedFd<'_>, room: usize) -> (io::Result<usize>, usize) {
+        let mut fds = Vec::new();
+        let mut buffer = vec![0; room];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let got = receive(socket, &mut buffer, &mut fds, flags);
+        (got, fds.len())
+    }
+
+    #[test]
+    fn a_message_that_came_without_a_part_of_it_is_an_error() {
+        let (ours, theirs) = channel_pair().unwrap();
+        let flags = SendFlags::DONTWAIT;
+        send(ours.as_fd(), &[b"too long"], &[ours.as_fd()], flags).unwrap();
+        let (got, fds) = received(theirs.as_fd(), 4);
+        assert_eq!(got.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(fds, 0);
+        // The next one is whole.
+        send(ours.as_fd(), &[b"fits"], &[ours.as_fd()], flags).unwrap();
+        let (got, fds) = received(theirs.as_fd(), 16);
+        assert_eq!((got.unwrap(), fds), (4, 1));
+    }
+}
