@@ -46,7 +46,7 @@ struct Bare {
 impl Bare {
     async fn start(adjust: impl FnOnce(&mut Settings)) -> Self {
         // As the program does when it starts.
-        halter_exec::system::raise_descriptor_limit();
+        halter_exec::host::system::raise_descriptor_limit();
         let directory = tempfile::tempdir().unwrap();
         let mut settings = Settings::from_flags::<String>([]).unwrap();
         settings.session_max_commands = None;

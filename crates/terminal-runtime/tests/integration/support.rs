@@ -65,7 +65,7 @@ impl Runtime {
         settings: CoreSettings,
     ) -> (Self, Vec<AdoptedSession>) {
         // As the program does when it starts.
-        halter_exec::system::raise_descriptor_limit();
+        halter_exec::host::system::raise_descriptor_limit();
         let inner = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
