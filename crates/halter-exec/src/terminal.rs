@@ -34,7 +34,7 @@ pub struct Terminal(OwnedFd);
 
 impl Terminal {
     /// A new terminal of this size, and the child's side of it: its standard
-    /// streams and its [controlling terminal](crate::LaunchPlan::terminal).
+    /// streams and its [controlling terminal](crate::host::LaunchPlan::terminal).
     ///
     /// # Errors
     /// If the system has none left.
@@ -80,7 +80,7 @@ impl Terminal {
     }
 
     /// Moves what was printed on the terminal into a pipe, without waiting;
-    /// from there a [`Spool`](crate::Spool) takes it. Nothing of it is ever in
+    /// from there a [`Spool`](crate::host::Spool) takes it. Nothing of it is ever in
     /// the memory of this program, where the system can do that.
     ///
     /// # Errors

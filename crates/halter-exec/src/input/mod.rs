@@ -79,7 +79,7 @@ struct State {
 
 impl InputSpool {
     /// Input for the process at the other end of `target`, which is made not
-    /// to block us. `memory` is [empty](crate::Spool::memory_file), or what an
+    /// to block us. `memory` is [empty](crate::host::Spool::memory_file), or what an
     /// earlier program has left.
     ///
     /// # Errors
