@@ -56,7 +56,13 @@ impl Service {
         let service = self.clone();
         self.inner.tasks.spawn(async move {
             let end = exec.ended().await;
-            service.over(&job, end, begun);
+            // The oldest are forgotten first, also of those that had ended
+            // before this runtime began.
+            let at = match (&end, info.state) {
+                (Ok(end), ExecState::Ended) => service.earlier(info.started + end.duration),
+                _ => service.inner.clock.now(),
+            };
+            service.over(&job, end, at, begun);
         });
     }
 

@@ -10,7 +10,7 @@ use super::stream::StreamOrder;
 use super::{Service, lock};
 use crate::exec::{CoreError, Exec, ExecEnd, ExecOrder};
 use crate::protocol::{ErrorCode, ExecParams, WireError};
-use crate::session::Turn;
+use crate::session::{Moment, Turn};
 
 impl Service {
     pub(super) async fn run(
@@ -142,7 +142,7 @@ impl Service {
             Ok((exec, turn)) => {
                 job.begin(Ok(exec.clone()));
                 let end = exec.ended().await;
-                self.over(&job, end, Some(turn));
+                self.over(&job, end, self.inner.clock.now(), Some(turn));
             }
             Err(error) => job.begin(Err(error)),
         }
@@ -175,8 +175,13 @@ impl Service {
     }
 
     /// A command has ended: its session goes on, if it was its turn.
-    pub(super) fn over(&self, job: &Job, mut end: Result<ExecEnd, CoreError>, turn: Option<Turn>) {
-        let now = self.inner.clock.now();
+    pub(super) fn over(
+        &self,
+        job: &Job,
+        mut end: Result<ExecEnd, CoreError>,
+        at: Moment,
+        turn: Option<Turn>,
+    ) {
         if let Ok(end) = &mut end {
             end.limit = self.inner.core.limit_reached(&job.session.id, end);
         }
@@ -186,11 +191,11 @@ impl Service {
             {
                 job.session.moved_to(&directory.to_string_lossy());
             }
-            job.session.finish(job.id.clone(), now);
+            job.session.finish(job.id.clone(), at);
             drop(turn);
             tracing::debug!(exec = %job.id, session = %job.session.id, "command ended");
         }
-        job.end(end.map_err(|error| core_error(&error)), now);
+        job.end(end.map_err(|error| core_error(&error)), at);
     }
 
     pub(super) fn forget_unless_kept(&self, job: &Arc<Job>) {

@@ -335,12 +335,6 @@ fn unruly_commands_end_once_and_leave_nothing() {
     chaos(count("TRL_CHAOS_COMMANDS", 1600));
 }
 
-#[test]
-#[ignore = "takes minutes"]
-fn ten_thousand_unruly_commands_end_once_and_leave_nothing() {
-    chaos(10_000);
-}
-
 fn chaos(commands: u64) {
     let daemon = Daemon::start();
     let holder = daemon.holder();

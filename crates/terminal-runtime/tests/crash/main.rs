@@ -246,9 +246,3 @@ fn crash(kills: u64) {
 fn nothing_is_lost_when_the_daemon_is_killed_at_random_moments() {
     crash(count("TRL_CRASH_KILLS", 60));
 }
-
-#[test]
-#[ignore = "takes minutes"]
-fn nothing_is_lost_in_two_hundred_kills() {
-    crash(200);
-}

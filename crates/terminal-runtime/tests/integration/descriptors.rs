@@ -1,9 +1,11 @@
 //! Descriptors as most hosts have them: 1,024, more if somebody asks.
 
+use rustix::process::Signal;
 use serde_json::json;
 use terminal_runtime::limits::SPARE_DESCRIPTORS;
 
 use crate::plain::Plain;
+use crate::restart::restarted_with;
 use crate::runtime::{Plan, Runtime};
 
 /// Named commands are kept after their end.
@@ -53,6 +55,36 @@ fn named_commands_go_on_where_there_are_no_more_descriptors_to_be_had() {
     // The latest are still there.
     let read = json!({"exec_id": "n399", "offset": 0});
     assert_eq!(client.ok("exec.read", read)["data"], "n399\n");
+}
+
+/// Those that ended last are what a client may still ask for.
+#[test]
+fn the_oldest_ended_commands_are_forgotten_first_also_after_a_restart() {
+    let plan = Plan {
+        // Room for eighteen of them.
+        before: Some("ulimit -n 400"),
+        ..Plan::default()
+    };
+    let mut runtime = Runtime::with(&plan);
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    for number in 0..18 {
+        run_named(&mut client, &session, &format!("n{number}"));
+    }
+    runtime.signal(Signal::KILL);
+    runtime.wait();
+    let runtime = restarted_with(runtime, &plan);
+    let mut client = Plain::socket(&runtime.socket());
+    for number in 18..27 {
+        run_named(&mut client, &session, &format!("n{number}"));
+    }
+    for number in 12..27 {
+        let name = format!("n{number}");
+        let read = json!({"exec_id": name, "offset": 0});
+        assert_eq!(client.ok("exec.read", read)["data"], format!("{name}\n"));
+    }
+    let read = client.call("exec.read", json!({"exec_id": "n0", "offset": 0}));
+    assert_eq!(read["error"]["code"], "EXEC_NOT_FOUND", "{read}");
 }
 
 #[test]
