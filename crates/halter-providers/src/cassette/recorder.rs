@@ -5,9 +5,11 @@ use super::exchange::{VERSION, kept_headers};
 use super::{CassetteError, Scrubber};
 use crate::http::{BodyStream, HttpRequest, HttpResponse, Transport, TransportError};
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::StreamExt as _;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,9 +19,10 @@ use tempfile::NamedTempFile;
 /// A transport that records what passes through it.
 ///
 /// An exchange is written when its response has ended, beside the file, which
-/// is replaced when the recording is finished and holds an exchange. Writing
-/// that fails fails the next request: a cassette with a hole in it is worth
-/// nothing.
+/// is replaced when the recording is finished and holds an exchange. Of a
+/// response that is still read then, what has come so far is written: an answer
+/// can be complete before its connection is. Writing that fails fails the next
+/// request: a cassette with a hole in it is worth nothing.
 pub struct Recorder<T> {
     inner: T,
     tape: Arc<Tape>,
@@ -39,6 +42,9 @@ struct TapeState {
     file: Option<NamedTempFile>,
     exchanges: usize,
     failed: Option<String>,
+    /// Responses that are being read, by number.
+    open: BTreeMap<u64, Take>,
+    begun: u64,
 }
 
 impl<T> Recorder<T> {
@@ -65,6 +71,8 @@ impl<T> Recorder<T> {
             file: Some(opened.map_err(|source| unwritable(file, source))?),
             exchanges: 0,
             failed: None,
+            open: BTreeMap::new(),
+            begun: 0,
         };
         Ok(Self {
             inner,
@@ -125,17 +133,25 @@ impl Tape {
         }
     }
 
-    fn write(&self, exchange: &Exchange) {
+    /// Takes up a response, to be written when what this returns is dropped.
+    fn begin(self: &Arc<Self>, take: Take) -> Reading {
         let mut state = self.lock();
-        let Some(file) = &mut state.file else { return };
-        match write_line(file, exchange) {
-            Ok(()) => state.exchanges += 1,
-            Err(error) => state.failed = Some(error.to_string()),
+        let number = state.begun;
+        state.begun += 1;
+        if state.file.is_some() {
+            state.open.insert(number, take);
+        }
+        Reading {
+            tape: self.clone(),
+            number,
         }
     }
 
     fn finish(&self) -> Result<(), CassetteError> {
         let mut state = self.lock();
+        while let Some((_, take)) = state.open.pop_first() {
+            state.write(take);
+        }
         let file = state.file.take();
         if let Some(why) = &state.failed {
             return Err(unwritable(&self.path, std::io::Error::other(why.clone())));
@@ -147,6 +163,16 @@ impl Tape {
             state.failed = Some(error.error.to_string());
             unwritable(&self.path, error.error)
         })
+    }
+}
+
+impl TapeState {
+    fn write(&mut self, take: Take) {
+        let Some(file) = &mut self.file else { return };
+        match write_line(file, &take.into_exchange()) {
+            Ok(()) => self.exchanges += 1,
+            Err(error) => self.failed = Some(error.to_string()),
+        }
     }
 }
 
@@ -187,27 +213,25 @@ impl<T: Transport> Transport for Recorder<T> {
         self.tape.check()?;
         let recorded = RecordedRequest::new(&request, &self.scrubber);
         let response = self.inner.send(request).await?;
-        let take = Take {
-            tape: self.tape.clone(),
+        let reading = self.tape.begin(Take {
             scrubber: self.scrubber.clone(),
-            request: Some(recorded),
+            request: recorded,
             status: response.status,
             headers: kept_headers(&response.headers),
             body: Vec::new(),
             end: End::Unread,
-        };
+        });
         Ok(HttpResponse {
-            body: take.of(response.body),
+            body: reading.of(response.body),
             ..response
         })
     }
 }
 
-/// A response while it is read; written when it is dropped.
+/// A response as far as it has been read.
 struct Take {
-    tape: Arc<Tape>,
     scrubber: Scrubber,
-    request: Option<RecordedRequest>,
+    request: RecordedRequest,
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
@@ -215,35 +239,55 @@ struct Take {
 }
 
 impl Take {
+    fn add(&mut self, item: Option<&Result<Bytes, TransportError>>) {
+        match item {
+            Some(Ok(bytes)) => self.body.extend_from_slice(bytes),
+            Some(Err(_)) => self.end = End::Broken,
+            None if self.end == End::Unread => self.end = End::Complete,
+            None => {}
+        }
+    }
+
+    fn into_exchange(self) -> Exchange {
+        Exchange {
+            request: self.request,
+            response: RecordedResponse {
+                status: self.status,
+                headers: self.headers,
+                body: RecordedBody::new(&self.body, &self.scrubber),
+                end: self.end,
+            },
+        }
+    }
+}
+
+/// Reads a response. The tape keeps what was read, so that it can be finished
+/// before this is dropped.
+struct Reading {
+    tape: Arc<Tape>,
+    number: u64,
+}
+
+impl Reading {
     fn of(self, body: BodyStream) -> BodyStream {
         Box::pin(futures::stream::unfold(
             (self, body),
-            |(mut take, mut body)| async {
+            |(reading, mut body)| async {
                 let item = body.next().await;
-                match &item {
-                    Some(Ok(bytes)) => take.body.extend_from_slice(bytes),
-                    Some(Err(_)) => take.end = End::Broken,
-                    None if take.end == End::Unread => take.end = End::Complete,
-                    None => {}
+                if let Some(take) = reading.tape.lock().open.get_mut(&reading.number) {
+                    take.add(item.as_ref());
                 }
-                Some((item?, (take, body)))
+                Some((item?, (reading, body)))
             },
         ))
     }
 }
 
-impl Drop for Take {
+impl Drop for Reading {
     fn drop(&mut self) {
-        if let Some(request) = self.request.take() {
-            self.tape.write(&Exchange {
-                request,
-                response: RecordedResponse {
-                    status: self.status,
-                    headers: std::mem::take(&mut self.headers),
-                    body: RecordedBody::new(&self.body, &self.scrubber),
-                    end: self.end,
-                },
-            });
+        let mut state = self.tape.lock();
+        if let Some(take) = state.open.remove(&self.number) {
+            state.write(take);
         }
     }
 }

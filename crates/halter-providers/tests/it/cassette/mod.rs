@@ -3,16 +3,18 @@
 use crate::http::scripted::{Script, Scripted};
 use crate::http::{HELLO, chat};
 use crate::support::{answer, outline, request, user};
-use halter_protocol::{ProviderError, ProviderErrorKind};
-use halter_providers::ProviderRequest;
+use futures::StreamExt as _;
+use halter_protocol::{ProviderError, ProviderErrorKind, StreamEvent};
 use halter_providers::cassette::{CassetteError, Player, Recorder, Scrubber};
 use halter_providers::http::{Endpoint, HttpProvider, Transport, TransportError};
 use halter_providers::layers::{Retry, RetryPolicy};
 use halter_providers::secrets::Secrets;
+use halter_providers::{Provider as _, ProviderRequest};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 const KEY: &str = "k-0123456789-secret";
 
@@ -188,6 +190,35 @@ async fn retries_are_recorded_and_happen_again() {
     let played = outline(&answer(&retry, asking("a")).await);
     assert_eq!(played.last(), recorded.last());
     assert!(played.contains(&"late".to_owned()), "{played:?}");
+}
+
+/// A turn ends with the last event of its answer, and the recording may be
+/// finished before anybody has let go of the connection.
+#[tokio::test]
+async fn an_answer_is_recorded_though_its_response_is_still_open() {
+    let tape = Tape::new();
+    let script = Script {
+        ends: false,
+        ..saying("one")
+    };
+    let scripted = Scripted::new([saying("zero"), script]);
+    let recorder = Arc::new(Recorder::create(scripted, &tape.file, scrubber()).unwrap());
+    let recording = provider(recorder.clone());
+    answer(&recording, asking("a")).await;
+    let cancel = CancellationToken::new();
+    let mut events = recording.stream(asking("b"), cancel).await.unwrap();
+    let mut recorded = Vec::new();
+    while !matches!(recorded.last(), Some(Ok(StreamEvent::MessageEnd { .. }))) {
+        recorded.push(events.next().await.unwrap());
+    }
+    recorder.finish().unwrap();
+    let text = tape.text();
+    let player = tape.player();
+    assert_eq!(player.left(), 2);
+    let played = answer(&provider(player), asking("b")).await;
+    assert_eq!(outline(&played), outline(&recorded));
+    drop((events, recording, recorder));
+    assert_eq!(tape.text(), text);
 }
 
 #[test]
