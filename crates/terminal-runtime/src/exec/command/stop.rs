@@ -139,11 +139,12 @@ impl Exec {
                 return Some(end.wait().await);
             }
         }
-        // Reaches the leader also where its tree cannot be seen from here.
-        self.signal_by_holder(Signal::KILL, SignalTarget::Group);
         if !tree.kill_until_gone().await {
             tracing::warn!(exec = %self.inner.id, "something of a command does not die");
         }
+        // Reaches the leader also where its tree cannot be seen from here. Not
+        // before: without a control group, what it started is found by way of it.
+        self.signal_by_holder(Signal::KILL, SignalTarget::Group);
         tokio::time::timeout(TREE_END_WAIT, end.wait()).await.ok()
     }
 

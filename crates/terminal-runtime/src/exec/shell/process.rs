@@ -103,8 +103,10 @@ impl HolderShell {
     /// Kills it with all it started.
     pub(in crate::exec) async fn kill(self) {
         let lived = self.end.now().is_none();
-        self.signal(Signal::KILL);
+        // All of it first: what it started is found by way of it where there
+        // is no control group. Then itself, should the group not be reachable.
         self.members.kill_until_gone().await;
+        self.signal(Signal::KILL);
         // One that is stuck in the kernel is not waited for.
         let _ = tokio::time::timeout(TREE_END_WAIT, self.end.wait()).await;
         let pid = lived.then_some(self.pid);
