@@ -26,7 +26,7 @@ pub use door::{
 };
 pub use error::{Access, PolicyError, is_out_of_descriptors};
 pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};
-pub use settings::{PolicySettings, SessionScope};
+pub use settings::{PolicySettings, ProgramList, SessionScope};
 pub use shell::ShellJudge;
 
 #[cfg(doctest)]

@@ -7,7 +7,7 @@ use crate::door::FileDoor;
 use crate::error::PolicyError;
 use crate::judge;
 use crate::settings::{PolicySettings, SessionScope};
-use crate::shell::{self, ShellJudge};
+use crate::shell::{self, ShellDecision, ShellJudge};
 use halter_protocol::{Action, PolicyVerdict, ToolCall};
 
 /// What a session's tools may do. Every method that fails denies.
@@ -85,6 +85,15 @@ impl StandardPolicy {
             max_read_bytes: settings.max_read_bytes,
             allowed_hosts: settings.allowed_hosts,
         })
+    }
+}
+
+impl StandardPolicy {
+    /// Decides about a command line: what it would run, and which files it
+    /// names.
+    #[must_use]
+    pub fn decide_shell_command(&self, command: &str) -> ShellDecision {
+        self.judge.decide(command)
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// use halter_policy::PolicySettings;
 ///
 /// let settings = PolicySettings {
-///     allowed_shell_commands: vec!["git".to_owned(), "ls".to_owned()],
+///     allowed_shell_commands: vec!["git".to_owned(), "ls".to_owned()].into(),
 ///     ..PolicySettings::default()
 /// };
 /// assert_eq!(settings.max_read_bytes, 1_048_576);
@@ -35,9 +35,8 @@ pub struct PolicySettings {
     pub max_read_bytes: u64,
     /// Whether there is a shell at all.
     pub shell_enabled: bool,
-    /// Programs the shell may run, by exact name or absolute path. `"*"`: any;
-    /// an empty list: none.
-    pub allowed_shell_commands: Vec<String>,
+    /// Programs the shell may run.
+    pub allowed_shell_commands: ProgramList,
     /// The most time one shell command may get, in seconds.
     pub shell_timeout_secs: u64,
     /// Hosts that tools may reach, by exact name. `"*"`: any; an empty list:
@@ -53,12 +52,39 @@ impl Default for PolicySettings {
             sensitive_path_patterns: None,
             max_read_bytes: 1_048_576,
             shell_enabled: true,
-            allowed_shell_commands: ["git", "cargo", "rg", "ls", "find", "true", "cd"]
-                .map(str::to_owned)
-                .to_vec(),
+            allowed_shell_commands: ProgramList::Default,
             shell_timeout_secs: 600,
             allowed_hosts: Vec::new(),
         }
+    }
+}
+
+/// Programs the shell may run, and who said so.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ProgramList {
+    /// The [built-in list](crate::shell::default_programs). A program outside
+    /// it is asked about.
+    #[default]
+    Default,
+    /// The user's list, by exact name or absolute path. `"*"`: any program; an
+    /// empty list: none. A program outside it is denied.
+    Set(Vec<String>),
+}
+
+impl ProgramList {
+    /// The programs that run without a question.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::Default => crate::shell::default_programs(),
+            Self::Set(names) => names,
+        }
+    }
+}
+
+impl From<Vec<String>> for ProgramList {
+    fn from(names: Vec<String>) -> Self {
+        Self::Set(names)
     }
 }
 

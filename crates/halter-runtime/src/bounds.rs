@@ -24,7 +24,7 @@ pub(crate) fn check(
     working_dir: &Path,
 ) -> Result<(), HalterError> {
     for program in bounds.programs.iter().flatten() {
-        if !lists(&settings.allowed_shell_commands, program) {
+        if !lists(settings.allowed_shell_commands.names(), program) {
             return Err(exceeds("program", program));
         }
     }
@@ -75,8 +75,9 @@ pub(crate) fn narrowed(
         return narrowed;
     }
     if let Some(programs) = &bounds.programs {
-        let listed = |it: &&String| lists(&settings.allowed_shell_commands, it);
-        narrowed.allowed_shell_commands = programs.iter().filter(listed).cloned().collect();
+        let listed = |it: &&String| lists(settings.allowed_shell_commands.names(), it);
+        let programs: Vec<_> = programs.iter().filter(listed).cloned().collect();
+        narrowed.allowed_shell_commands = programs.into();
     }
     if let Some(hosts) = &bounds.hosts {
         let listed = |it: &&String| lists(&settings.allowed_hosts, it);
@@ -240,8 +241,9 @@ mod tests {
             assert!(error.to_string().contains(what), "{error}");
             let applied = narrowed(&settings(), &bounds, here);
             let all = settings();
-            assert!(applied.allowed_shell_commands.len() <= all.allowed_shell_commands.len());
-            assert!(!applied.allowed_shell_commands.contains(&"*".to_owned()));
+            let programs = applied.allowed_shell_commands.names();
+            assert!(programs.len() <= all.allowed_shell_commands.names().len());
+            assert!(!programs.contains(&"*".to_owned()));
             assert!(applied.allowed_hosts.iter().all(|it| it == "a.example"));
             let own = |it: &PathBuf| it.as_path() == Path::new(".");
             assert!(applied.allowed_write_roots.iter().all(own));
@@ -265,7 +267,7 @@ mod tests {
         check(&bounds, &settings(), directory.path()).unwrap();
         let applied = narrowed(&settings(), &bounds, directory.path());
         assert_eq!(applied.allowed_write_roots, [PathBuf::from("new/sub")]);
-        assert_eq!(applied.allowed_shell_commands, ["git"]);
+        assert_eq!(applied.allowed_shell_commands.names(), ["git"]);
         assert!(applied.allowed_hosts.is_empty());
         assert_eq!(
             (applied.max_read_bytes, applied.shell_timeout_secs),

@@ -68,7 +68,7 @@ fn harness(workspace: &Arc<TempWorkspace>, mark: &str) -> Harness {
     .services(|services| {
         services.base_environment = Arc::new(environment);
         services.policy.allowed_shell_commands =
-            ["sleep", "echo", "cat"].map(str::to_owned).to_vec();
+            ["sleep", "echo", "cat"].map(str::to_owned).to_vec().into();
         services.policy.shell_timeout_secs = 600;
     })
     .start()

@@ -466,7 +466,7 @@ fn policy(config: &HarnessConfig) -> PolicySettings {
         sensitive_path_patterns: policy.sensitive_path_patterns.clone(),
         max_read_bytes: policy.max_read_bytes,
         shell_enabled: policy.shell.enabled,
-        allowed_shell_commands: policy.shell.allow.clone(),
+        allowed_shell_commands: policy.shell.allow.clone().into(),
         shell_timeout_secs: policy.shell.timeout_secs,
         allowed_hosts: match policy.network.enabled {
             true => policy.network.allowed_hosts.clone(),

@@ -2,10 +2,12 @@
 
 mod manage;
 mod mock;
+mod policy;
 mod run;
 
 pub use manage::{ConfigCommand, InitArgs, ModelsArgs, SessionsCommand, ToolsCommand, TrustArgs};
 pub use mock::{MockCommand, MockServeArgs};
+pub use policy::{CheckArgs, PolicyCommand};
 pub use run::{ChatArgs, Force, OutputMode, Recording, RunArgs, RunOptions};
 
 use crate::terminal::ColorChoice;
@@ -119,6 +121,9 @@ pub enum Command {
     /// Show the configuration or its schema
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Ask what the policy allows, without doing it
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Serve scripted model answers on loopback, for tests and trials
     #[command(subcommand)]
     Mock(MockCommand),

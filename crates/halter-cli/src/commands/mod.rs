@@ -6,6 +6,7 @@ mod documents;
 mod init;
 mod mock;
 mod models;
+mod policy;
 mod resources;
 mod run;
 mod sessions;
@@ -31,6 +32,7 @@ pub async fn perform(context: &mut Context, command: Command) -> Result<Exit, Fa
         Command::Validate(json) => validate::validate(context, json).await,
         Command::Resources(json) => resources::resources(context, json).await,
         Command::Config(command) => config::config(context, command).await,
+        Command::Policy(command) => policy::policy(context, command),
         Command::Mock(command) => mock::mock(context, command).await,
         Command::Completions { shell } => documents::completions(context, shell),
         Command::Man { directory } => documents::man(context, directory.as_deref()),
@@ -45,6 +47,7 @@ pub fn is_plain(command: &Command) -> bool {
         Command::Completions { .. }
             | Command::Man { .. }
             | Command::Help { .. }
+            | Command::Policy(_)
             | Command::Config(crate::args::ConfigCommand::Schema)
             | Command::Mock(crate::args::MockCommand::Scenarios(_))
     )

@@ -21,9 +21,11 @@ mod anything;
 mod arguments;
 mod builtins;
 mod cargo;
+mod defaults;
 mod find;
 mod git;
 mod interpreters;
+mod parts;
 mod programs;
 mod reader;
 mod sed;
@@ -33,8 +35,49 @@ mod wrappers;
 
 use crate::error::PolicyError;
 use crate::limits::{MAX_COMMAND_BYTES, MAX_FRAGMENT_BYTES};
+use crate::settings::ProgramList;
 
+pub use defaults::default_programs;
+pub use parts::{
+    CommandPart, CommandParts, PartAssignment, PartRedirection, PartWord, PathAccess, PathUse,
+    ShellDecision, ShellRefusal,
+};
 pub(crate) use variables::check_variable;
+
+/// Takes a command line apart, without judging what it would run.
+///
+/// ```
+/// let parts = halter_policy::shell::parts("cd src && git commit -m 'a b'").unwrap().parts;
+/// assert_eq!(parts[1].program(), Some("git"));
+/// assert_eq!(parts[1].line(), "git commit -m a b");
+/// ```
+///
+/// # Errors
+/// The line cannot be read, or runs text as code.
+pub fn parts(command: &str) -> Result<CommandParts, ShellRefusal> {
+    let read = || {
+        check_text(command)?;
+        reader::read(command)
+    };
+    let commands = read().map_err(|refusal| ShellRefusal {
+        rule: "shell.syntax",
+        fragment: shorten(&refusal.fragment),
+        message: refusal.reason,
+    })?;
+    let part = |words: &Vec<reader::Word>| CommandPart {
+        words: words
+            .iter()
+            .map(|word| PartWord {
+                text: word.text.clone(),
+                literal: word.is_literal(),
+            })
+            .collect(),
+        ..CommandPart::default()
+    };
+    Ok(CommandParts {
+        parts: commands.iter().map(part).collect(),
+    })
+}
 
 /// Names that run text as code; refused always and in every spelling.
 const CODE_RUNNERS: [&str; 4] = ["eval", "exec", "source", "."];
@@ -65,7 +108,8 @@ impl ShellJudge {
     /// A judge for a list of programs, each a name or an absolute path; `"*"`
     /// among them allows all.
     #[must_use]
-    pub fn new(allowed: Vec<String>) -> Self {
+    pub fn new(allowed: impl Into<ProgramList>) -> Self {
+        let allowed = allowed.into().names().to_vec();
         let allowed = if allowed.iter().any(|entry| entry == "*") {
             Allowed::Any
         } else {
@@ -80,6 +124,19 @@ impl ShellJudge {
     /// [`PolicyError::ShellCommandRejected`] with the fragment and the rule.
     pub fn check(&self, command: &str) -> Result<(), PolicyError> {
         self.judge(command).map_err(CommandRefusal::into_error)
+    }
+
+    /// Decides about a line: what it would run, not which files it names.
+    #[must_use]
+    pub fn decide(&self, command: &str) -> ShellDecision {
+        match self.judge(command) {
+            Ok(()) => ShellDecision::Allow,
+            Err(refusal) => ShellDecision::Deny(ShellRefusal {
+                rule: "shell.refused",
+                fragment: shorten(&refusal.fragment),
+                message: refusal.reason,
+            }),
+        }
     }
 
     fn judge(&self, command: &str) -> Result<(), CommandRefusal> {

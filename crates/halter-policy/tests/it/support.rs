@@ -89,5 +89,10 @@ pub fn code<T: std::fmt::Debug>(result: Result<T, PolicyError>) -> &'static str 
 }
 
 pub fn judge(allowed: &str) -> ShellJudge {
-    ShellJudge::new(allowed.split_whitespace().map(str::to_owned).collect())
+    ShellJudge::new(
+        allowed
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>(),
+    )
 }

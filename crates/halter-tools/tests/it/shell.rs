@@ -75,7 +75,7 @@ async fn a_command_returns_its_streams_and_code(exec: Place) {
 
 async fn listed_programs_run_under_the_standard_policy(exec: Place) {
     let settings = PolicySettings {
-        allowed_shell_commands: vec!["ls".into(), "cd".into()],
+        allowed_shell_commands: vec!["ls".into(), "cd".into()].into(),
         ..PolicySettings::default()
     };
     let workspace = Workspace::with_exec(settings, exec);

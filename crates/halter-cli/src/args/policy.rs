@@ -1,0 +1,33 @@
+//! The arguments of `halter policy`.
+
+use clap::{Args, Subcommand};
+
+/// What to ask the policy.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Judge a command line without running it
+    #[command(
+        after_help = "Exits with 0 if it may run, with 3 if it is denied or has to be asked about."
+    )]
+    Check(CheckArgs),
+}
+
+/// A command line to judge, or many.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The programs that are allowed, separated by commas; `*` allows all
+    #[arg(
+        long,
+        value_name = "PROGRAMS",
+        value_delimiter = ',',
+        env = "HALTER_POLICY_ALLOW"
+    )]
+    pub allow: Option<Vec<String>>,
+    /// Read one {"command","allow"} per line from standard input, print one
+    /// decision per line
+    #[arg(long, env = "HALTER_JSONL", conflicts_with = "command")]
+    pub jsonl: bool,
+    /// The command line
+    #[arg(required_unless_present = "jsonl")]
+    pub command: Option<String>,
+}

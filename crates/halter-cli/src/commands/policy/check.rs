@@ -1,0 +1,123 @@
+//! `halter policy check`: judges command lines.
+
+use crate::args::CheckArgs;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, usage};
+use halter_policy::shell::ShellDecision;
+use halter_policy::{
+    PolicyError, PolicySettings, ProgramList, SessionScope, ShellJudge, StandardPolicy,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::io::BufRead;
+use std::path::PathBuf;
+
+/// Judges the command line of the arguments, or those on standard input.
+pub fn check(context: &mut Context, arguments: CheckArgs) -> Result<Exit, Failure> {
+    if arguments.jsonl {
+        return check_lines(context);
+    }
+    let Some(command) = arguments.command else {
+        return Err(usage(
+            "there is no command to judge",
+            "give it as an argument",
+        ));
+    };
+    let decision = ShellJudge::new(list(arguments.allow)).decide(&command);
+    match &decision {
+        ShellDecision::Allow => context.data.line("allow")?,
+        ShellDecision::Ask(why) | ShellDecision::Deny(why) => {
+            let name = decision.name();
+            let (rule, fragment, message) = (why.rule, &why.fragment, &why.message);
+            context
+                .data
+                .line(&format!("{name} [{rule}] `{fragment}`: {message}"))?;
+        }
+    }
+    Ok(match decision {
+        ShellDecision::Allow => Exit::Success,
+        ShellDecision::Ask(_) | ShellDecision::Deny(_) => Exit::Denied,
+    })
+}
+
+fn list(allow: Option<Vec<String>>) -> ProgramList {
+    let named = |names: Vec<String>| names.into_iter().filter(|name| !name.is_empty()).collect();
+    allow.map_or(ProgramList::Default, |names| ProgramList::Set(named(names)))
+}
+
+/// One line of standard input. Paths are judged only where the line says what
+/// may be read and written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckLine {
+    command: String,
+    allow: Option<Vec<String>>,
+    cwd: Option<PathBuf>,
+    read_roots: Option<Vec<PathBuf>>,
+    write_roots: Option<Vec<PathBuf>>,
+}
+
+fn check_lines(context: &mut Context) -> Result<Exit, Failure> {
+    let mut exit = Exit::Success;
+    for line in std::io::stdin().lock().split(b'\n') {
+        let line = line.map_err(|error| {
+            halter::HalterError::new("input_failed", format!("could not read the input: {error}"))
+        })?;
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match answer(&line) {
+            Ok(decision) => context.data.json(&decision)?,
+            Err(message) => {
+                exit = Exit::Usage;
+                let error = json!({"error": {"code": "usage", "message": message}});
+                context.data.json(&error)?;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+fn answer(line: &[u8]) -> Result<Value, String> {
+    let line: CheckLine = serde_json::from_slice(line).map_err(|error| {
+        format!("the line is not {{\"command\":\"…\",\"allow\":[\"…\"]}}: {error}")
+    })?;
+    let allow = line.allow.map_or(ProgramList::Default, ProgramList::Set);
+    let decision = match (line.cwd, line.read_roots, line.write_roots) {
+        (Some(cwd), Some(read), Some(write)) => {
+            in_roots(&line.command, allow, cwd, read, write).map_err(|error| error.to_string())?
+        }
+        (None, None, None) => ShellJudge::new(allow).decide(&line.command),
+        _ => return Err("give cwd, read_roots and write_roots together, or none of them".into()),
+    };
+    Ok(match &decision {
+        ShellDecision::Allow => json!({"decision": "allow"}),
+        ShellDecision::Ask(why) | ShellDecision::Deny(why) => json!({
+            "decision": decision.name(),
+            "rule": why.rule,
+            "fragment": why.fragment,
+            "message": why.message,
+        }),
+    })
+}
+
+fn in_roots(
+    command: &str,
+    allow: ProgramList,
+    cwd: PathBuf,
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+) -> Result<ShellDecision, PolicyError> {
+    let settings = PolicySettings {
+        allowed_shell_commands: allow,
+        allowed_read_roots: read,
+        allowed_write_roots: write,
+        ..PolicySettings::default()
+    };
+    let scope = SessionScope {
+        working_dir: cwd,
+        ..SessionScope::default()
+    };
+    Ok(StandardPolicy::bind(settings, scope)?.decide_shell_command(command))
+}
