@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use halter_exec::IsolationLevel;
-use halter_exec::host::PidFd;
 use tokio::sync::Notify;
 
 use crate::exec::command::Exec;
 use crate::exec::command::limit;
 use crate::exec::error::CoreError;
-use crate::exec::lock;
+use crate::exec::open::OpenSession;
 use crate::exec::session::isolation;
 use crate::exec::session::trees::{InheritedTrees, SessionTrees, group_prefix};
 use crate::exec::session::{RuntimeNames, Session};
@@ -22,8 +21,7 @@ use crate::exec::types::{
     AdoptedSession, CoreSettings, CoreStats, ExecEnd, ExecId, ExecInfo, ExecOrder, ExecWhat,
     Limits, SessionSpec,
 };
-use crate::holder::{FoundHolder, HolderLink, Request, connect_or_start};
-use crate::limits::HOLDER_END_WAIT;
+use crate::exec::{holders, lock};
 use crate::session::SessionId;
 use crate::sys;
 
@@ -35,20 +33,15 @@ pub struct Core {
 
 pub(super) struct CoreInner {
     pub settings: Arc<CoreSettings>,
-    /// The holder of new sessions; each session has its own.
-    pub link: Mutex<HolderLink>,
-    pub starting_holder: tokio::sync::Mutex<()>,
     /// Sessions that have ended with their holder, for the service.
     pub lost_sessions: Mutex<VecDeque<SessionId>>,
     pub session_lost: Notify,
     pub spool_dir: PathBuf,
     pub prefix: String,
-    pub sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+    pub sessions: Mutex<HashMap<SessionId, Arc<OpenSession>>>,
     pub execs: Mutex<Table>,
     total: AtomicU64,
-    /// The process of the holder, if it was started here.
-    pub holder: Mutex<Option<PidFd>>,
-    /// Whether the holder may go.
+    /// Whether holders may go.
     pub ending: AtomicBool,
     isolation: tokio::sync::OnceCell<Vec<IsolationLevel>>,
 }
@@ -66,7 +59,8 @@ impl Core {
     /// state directory.
     ///
     /// # Errors
-    /// If the state directory cannot be used, or there is no holder.
+    /// If the state directory cannot be used, or there is a holder of another
+    /// version.
     pub async fn start(settings: CoreSettings) -> Result<(Self, Vec<AdoptedSession>), CoreError> {
         let internal = |message: String| CoreError::Internal { message };
         let spool_dir = settings.state_dir.join("spool");
@@ -80,34 +74,25 @@ impl Core {
                     settings.state_dir.display()
                 ))
             })?;
-        let FoundHolder {
-            link,
-            slots,
-            process,
-        } = connect_or_start(&settings.state_dir, &settings.program)
+        let found = holders::find(&settings.state_dir)
             .await
             .map_err(|error| internal(error.to_string()))?;
-        link.prepare();
         let core = Self {
             inner: Arc::new(CoreInner {
                 prefix: group_prefix(&settings.state_dir),
                 settings: Arc::new(settings),
-                link: Mutex::new(link.clone()),
-                starting_holder: tokio::sync::Mutex::default(),
                 lost_sessions: Mutex::default(),
                 session_lost: Notify::new(),
                 spool_dir,
                 sessions: Mutex::default(),
                 execs: Mutex::default(),
                 total: AtomicU64::new(0),
-                holder: Mutex::new(process),
                 ending: AtomicBool::new(false),
                 isolation: tokio::sync::OnceCell::new(),
             }),
         };
-        let adopted = core.adopt(slots).await;
+        let adopted = core.adopt(found).await;
         core.tidy();
-        core.watch(link);
         Ok((core, adopted))
     }
 
@@ -135,23 +120,25 @@ impl Core {
     /// like this, in words. To be asked once for each.
     #[must_use]
     pub fn limit_reached(&self, id: &SessionId, end: &ExecEnd) -> Option<String> {
-        let session = lock(&self.inner.sessions).get(id).cloned()?;
-        let limits = session.spec.limits;
-        let is_limited = limits != Limits::default();
-        is_limited.then(|| limit::reached(limits, session.trees.new_hits(), end))?
+        let open = lock(&self.inner.sessions).get(id).cloned()?;
+        let limits = open.spec.limits;
+        let session = open.live.get().filter(|_| limits != Limits::default())?;
+        limit::reached(limits, session.trees.new_hits(), end)
     }
 
-    /// Opens a session. No process is started yet.
+    /// Opens a session. No process is started yet, unless it has variables:
+    /// their values are kept in memory only, and so by its holder.
     ///
     /// # Errors
-    /// If something that was asked for is not available.
+    /// If its holder cannot be started.
     pub async fn open(&self, id: &SessionId, spec: SessionSpec) -> Result<(), CoreError> {
-        let link = self.live_link().await?;
-        let keys = (link.new_key(), link.new_key());
-        let trees = self.trees(*id, None);
-        let session = Session::new(&self.names(), link, *id, keys, spec, trees);
-        session.link.send(&[session.store_request()]);
-        lock(&self.inner.sessions).insert(*id, Arc::new(session));
+        let open = Arc::new(OpenSession::new(*id, spec));
+        if !open.spec.environment.is_empty() {
+            self.live(&open).await?;
+        } else if let Err(error) = open.store(&self.inner.settings.state_dir) {
+            tracing::warn!(session = %id, %error, "an unused session would not survive a crash");
+        }
+        lock(&self.inner.sessions).insert(*id, open);
         Ok(())
     }
 
@@ -171,31 +158,39 @@ impl Core {
     /// # Errors
     /// If there is no such session.
     pub async fn close(&self, id: &SessionId) -> Result<(), CoreError> {
-        let session = lock(&self.inner.sessions).remove(id);
-        let session = session.ok_or(CoreError::SessionUnknown { id: *id })?;
-        session.closed.cancel();
-        let execs: Vec<Exec> = lock(&self.inner.execs)
-            .known
-            .values()
-            .filter(|exec| exec.inner.session.id == *id)
-            .cloned()
-            .collect();
+        let open = lock(&self.inner.sessions).remove(id);
+        let open = open.ok_or(CoreError::SessionUnknown { id: *id })?;
+        open.closed.cancel();
+        // Its first command may be starting its holder just now.
+        let _starting = open.starting.lock().await;
+        if let Some(session) = open.live.get() {
+            self.end(session).await;
+        }
+        open.remove_file(&self.inner.settings.state_dir);
+        Ok(())
+    }
+
+    async fn end(&self, session: &Session) {
+        let execs = self.execs_of(session.id);
         for exec in &execs {
             let _ = exec.ended().await;
         }
-        let mut forget = Vec::new();
         if let Some(mut driver) = session.shell.lock().await.take() {
             driver.close().await;
-            let slots = driver.host().slots().into_iter();
-            forget.extend(slots.map(|key| Request::Remove { key }));
         }
         session.clear(&self.inner.settings).await;
         for exec in &execs {
             exec.remove();
         }
-        forget.extend([session.key, session.count_key].map(|key| Request::Remove { key }));
-        session.link.send(&forget);
-        Ok(())
+        self.end_holder(session.id, &session.link).await;
+    }
+
+    pub(super) fn execs_of(&self, id: SessionId) -> Vec<Exec> {
+        let execs = lock(&self.inner.execs);
+        let its = execs.known.values();
+        its.filter(|exec| exec.inner.session.id == id)
+            .cloned()
+            .collect()
     }
 
     /// Starts a command. When this returns, it runs even if the runtime dies.
@@ -204,8 +199,9 @@ impl Core {
     /// If the session is not open, the name is taken or the command cannot
     /// be started.
     pub async fn exec(&self, id: &SessionId, order: ExecOrder) -> Result<Exec, CoreError> {
-        let session = lock(&self.inner.sessions).get(id).cloned();
-        let session = session.ok_or(CoreError::SessionUnknown { id: *id })?;
+        let open = lock(&self.inner.sessions).get(id).cloned();
+        let open = open.ok_or(CoreError::SessionUnknown { id: *id })?;
+        let session = Box::pin(self.live(&open)).await?;
         if session.link.is_lost() {
             return Err(crate::exec::command::run::holder_lost());
         }
@@ -265,31 +261,19 @@ impl Core {
     pub async fn shutdown(self) {
         let ids: Vec<SessionId> = lock(&self.inner.sessions).keys().copied().collect();
         futures::future::join_all(ids.iter().map(|id| self.close(id))).await;
-        self.inner.ending.store(true, Ordering::Release);
-        let link = self.inner.link();
-        link.send(&[Request::End]);
-        let until = tokio::time::Instant::now() + HOLDER_END_WAIT;
-        if tokio::time::timeout_at(until, link.lost()).await.is_err() {
-            tracing::warn!("the holder does not end");
-        }
-        let holder = lock(&self.inner.holder).take();
-        if let Some(holder) = holder {
-            let left = until.saturating_duration_since(tokio::time::Instant::now());
-            let collected = tokio::task::spawn_blocking(move || {
-                holder.has_ended(left) && holder.reap().is_ok()
-            });
-            let _ = collected.await;
-        }
         let _ = std::fs::remove_dir(&self.inner.spool_dir);
         let _ = std::fs::remove_dir(self.inner.settings.state_dir.join("shared"));
-        let _ = std::fs::remove_file(self.inner.settings.state_dir.join("holder.sock"));
     }
 
     /// Ends this runtime as a crash would: everything goes on, and the next
     /// runtime with the same state directory finds it.
     pub fn abandon(self) {
         self.inner.ending.store(true, Ordering::Release);
-        self.inner.link().leave();
+        for open in lock(&self.inner.sessions).values() {
+            if let Some(session) = open.live.get() {
+                session.link.leave();
+            }
+        }
     }
 }
 

@@ -1,90 +1,132 @@
-//! The holder that new sessions get, and what happens when one is gone.
+//! The holder of a session: started with its first command, ended with it.
 //!
-//! A session lives and dies with the holder it was opened with: nobody else
-//! collects its processes or keeps their pipes. The runtime itself goes on: the
-//! next session gets a new holder.
+//! A session lives and dies with its holder: nobody else collects its
+//! processes or keeps their pipes. So a command that kills its holder, which is
+//! its shell's parent, ends its own session and no other.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::time::Instant;
+
 use crate::exec::command::Exec;
-use crate::exec::core::{Core, CoreInner};
+use crate::exec::core::Core;
 use crate::exec::error::CoreError;
 use crate::exec::lock;
-use crate::holder::{FoundHolder, HolderLink, connect_or_start};
-use crate::limits::TREE_END_WAIT;
+use crate::exec::open::OpenSession;
+use crate::exec::session::Session;
+use crate::holder::{FoundHolder, HolderError, HolderLink, Request, collect, connect, start};
+use crate::limits::{HOLDER_END_WAIT, TREE_END_WAIT};
 use crate::session::SessionId;
 
-impl CoreInner {
-    /// The holder in use.
-    pub(super) fn link(&self) -> HolderLink {
-        lock(&self.link).clone()
+/// The socket of the one holder that earlier versions had for all sessions.
+const EARLIER_SOCKET: &str = "holder.sock";
+
+fn socket_name(id: SessionId) -> String {
+    format!("holder-{id}.sock")
+}
+
+fn socket_path(state_dir: &Path, id: SessionId) -> PathBuf {
+    state_dir.join(socket_name(id))
+}
+
+/// The sessions whose holders have a socket here.
+fn held_sessions(state_dir: &Path) -> Vec<SessionId> {
+    let entries = fs::read_dir(state_dir).into_iter().flatten().flatten();
+    let id = |name: &str| {
+        let name = name.strip_prefix("holder-")?.strip_suffix(".sock")?;
+        SessionId::parse(name)
+    };
+    entries
+        .filter_map(|entry| id(entry.file_name().to_str()?))
+        .collect()
+}
+
+/// The holders an earlier daemon has left. One that is gone or does not answer
+/// has lost its session; its socket is removed, so that it ends if it can.
+///
+/// # Errors
+/// If one is of another version or in use, or cannot be asked.
+pub(super) async fn find(state_dir: &Path) -> Result<Vec<(SessionId, FoundHolder)>, HolderError> {
+    if connect(state_dir, EARLIER_SOCKET).await?.is_none() {
+        let _ = fs::remove_file(state_dir.join(EARLIER_SOCKET));
     }
+    let ids = held_sessions(state_dir);
+    let names: Vec<String> = ids.iter().copied().map(socket_name).collect();
+    let asked = names.iter().map(|name| connect(state_dir, name));
+    let answers = futures::future::join_all(asked).await;
+    let mut holders = Vec::new();
+    for (id, found) in ids.into_iter().zip(answers) {
+        match found {
+            Ok(Some(holder)) => holders.push((id, holder)),
+            Ok(None) | Err(HolderError::Silent { .. }) => {
+                tracing::error!(session = %id, "the holder of a session is lost, and so is the session");
+                let _ = fs::remove_file(socket_path(state_dir, id));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(holders)
 }
 
 impl Core {
-    /// The holder for a new session: a new one if the last has ended.
-    pub(super) async fn live_link(&self) -> Result<HolderLink, CoreError> {
-        let core = &self.inner;
-        // One at a time: two would start two.
-        let _starting = core.starting_holder.lock().await;
-        let link = core.link();
-        if !link.is_lost() || core.ending.load(Ordering::Acquire) {
-            return Ok(link);
+    /// A session with its holder, which is started for its first command.
+    pub(super) async fn live(&self, open: &OpenSession) -> Result<Arc<Session>, CoreError> {
+        if let Some(session) = open.live.get() {
+            return Ok(Arc::clone(session));
         }
-        let settings = &core.settings;
-        let found = connect_or_start(&settings.state_dir, &settings.program).await;
-        let FoundHolder { link, process, .. } = found.map_err(|error| CoreError::Internal {
+        let _starting = open.starting.lock().await;
+        if open.closed.is_cancelled() {
+            return Err(CoreError::SessionUnknown { id: open.id });
+        }
+        if let Some(session) = open.live.get() {
+            return Ok(Arc::clone(session));
+        }
+        let settings = &self.inner.settings;
+        let name = socket_name(open.id);
+        let started = start(&settings.state_dir, &name, &settings.program).await;
+        let link = started.map_err(|error| CoreError::Internal {
             message: error.to_string(),
         })?;
-        tracing::info!("a new holder was started");
         link.prepare();
-        *lock(&core.link) = link.clone();
-        let ended = std::mem::replace(&mut *lock(&core.holder), process);
-        if let Some(ended) = ended {
-            // It has ended: this does not wait.
-            let _ = ended.reap();
-        }
-        self.watch(link.clone());
-        Ok(link)
+        let keys = (link.new_key(), link.new_key());
+        let trees = self.trees(open.id, None);
+        let session = Arc::new(Session::new(&self.names(), link, open, keys, trees));
+        session.link.send(&[session.store_request()]);
+        open.remove_file(&settings.state_dir);
+        let _ = open.live.set(Arc::clone(&session));
+        self.watch(&session);
+        Ok(session)
     }
 
-    /// Ends the sessions of a holder when it is gone.
-    pub(super) fn watch(&self, link: HolderLink) {
+    /// Ends a session when its holder is gone.
+    pub(super) fn watch(&self, session: &Session) {
         let core = Arc::downgrade(&self.inner);
+        let (id, link) = (session.id, session.link.clone());
+        let closed = session.closed.clone();
         tokio::spawn(async move {
             link.lost().await;
-            if let Some(inner) = core.upgrade() {
-                Self { inner }.end_lost_sessions().await;
+            if let Some(inner) = core.upgrade()
+                && !closed.is_cancelled()
+                && !inner.ending.load(Ordering::Acquire)
+            {
+                Self { inner }.end_lost_session(id).await;
             }
         });
     }
 
-    async fn end_lost_sessions(&self) {
-        if self.inner.ending.load(Ordering::Acquire) {
-            return;
-        }
-        tracing::error!("the holder has ended, and with it the sessions whose processes it held");
-        let lost: Vec<SessionId> = lock(&self.inner.sessions)
-            .values()
-            .filter(|session| session.link.is_lost())
-            .map(|session| session.id)
-            .collect();
-        let execs: Vec<Exec> = lock(&self.inner.execs)
-            .known
-            .values()
-            .filter(|exec| exec.link().is_lost())
-            .cloned()
-            .collect();
+    async fn end_lost_session(&self, id: SessionId) {
+        tracing::error!(session = %id, "the session's holder has ended, and the session with it");
         // They end by themselves, and say why.
+        let execs = self.execs_of(id);
         let ended = futures::future::join_all(execs.iter().map(Exec::ended));
         let _ = tokio::time::timeout(TREE_END_WAIT, ended).await;
-        for id in lost {
-            // One that a client has just closed is gone already.
-            let _ = self.close(&id).await;
-            lock(&self.inner.lost_sessions).push_back(id);
-            self.inner.session_lost.notify_one();
-        }
+        // One that a client has just closed is gone already.
+        let _ = self.close(&id).await;
+        lock(&self.inner.lost_sessions).push_back(id);
+        self.inner.session_lost.notify_one();
     }
 
     /// Waits for a session that has ended with its holder.
@@ -96,5 +138,20 @@ impl Core {
             }
             self.inner.session_lost.notified().await;
         }
+    }
+
+    /// Has a session's holder end, and waits for it.
+    pub(super) async fn end_holder(&self, id: SessionId, link: &HolderLink) {
+        link.send(&[Request::End]);
+        let until = Instant::now() + HOLDER_END_WAIT;
+        if tokio::time::timeout_at(until, link.lost()).await.is_err() {
+            tracing::warn!(session = %id, "the session's holder does not end");
+        }
+        collect(
+            link.holder(),
+            until.saturating_duration_since(Instant::now()),
+        )
+        .await;
+        let _ = fs::remove_file(socket_path(&self.inner.settings.state_dir, id));
     }
 }

@@ -8,17 +8,20 @@
 //! | room | what is there |
 //! |---|---|
 //! | `core` | all sessions and commands of one runtime; the way in |
+//! | `open` | a session that may not have been given a command yet |
+//! | `holders` | the holder of a session: started, watched, ended |
 //! | `session` | one session: its shell, its control groups or container, its shared directory |
 //! | `command` | one command: its plan, streams, start, run, stop and end |
 //! | `shell` | the session's shell as a process of the holder |
 //! | `record` | what the holder keeps of all these |
-//! | `adopt` | going on with what an earlier daemon left with the holder |
+//! | `adopt` | going on with what an earlier daemon left with a session's holder |
 
 mod adopt;
 mod command;
 mod core;
 mod error;
 mod holders;
+mod open;
 mod record;
 mod session;
 mod shell;

@@ -1,6 +1,5 @@
-//! What the holder is given to keep about sessions, shells and commands: all
-//! that a restarted daemon needs to go on. Held in memory only, since it has
-//! the variables of sessions in it. Encoded with `postcard`; the holder's
+//! What a session's holder is given to keep about it, its shell and its
+//! commands: all that a restarted daemon needs to go on. Encoded with `postcard`; the holder's
 //! [`VERSION`](crate::holder::VERSION) covers these types too.
 
 use std::path::PathBuf;
@@ -13,12 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::exec::types::{ExecEnd, ExecId, ExecWhat, SessionSpec};
 use crate::holder::Key;
-use crate::session::SessionId;
 
 /// One record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Record {
-    Session(SessionRecord),
+    Session(Box<SessionSpec>),
     Count(CountRecord),
     Shell(ShellRecord),
     ShellProcess(ShellProcessRecord),
@@ -39,32 +37,11 @@ impl Record {
             _ => Err(postcard::Error::DeserializeBadEncoding),
         }
     }
-
-    /// The session it is about.
-    pub(super) fn session(&self) -> SessionId {
-        match self {
-            Self::Session(record) => record.id,
-            Self::Count(record) => record.session,
-            Self::Shell(record) => record.session,
-            Self::ShellProcess(record) => record.session,
-            Self::Exec(record) => record.session,
-        }
-    }
-}
-
-/// A session that is open.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct SessionRecord {
-    #[serde(with = "session_id")]
-    pub id: SessionId,
-    pub spec: SessionSpec,
 }
 
 /// What changes with every command of a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct CountRecord {
-    #[serde(with = "session_id")]
-    pub session: SessionId,
     /// How many commands it was given.
     pub commands: u64,
     /// The directory of its control group.
@@ -75,8 +52,6 @@ pub(super) struct CountRecord {
 /// The persistent shell of a session, whichever process it is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ShellRecord {
-    #[serde(with = "session_id")]
-    pub session: SessionId,
     /// The state of its driver; `None` before its first command.
     pub state: Option<ShellState>,
 }
@@ -84,8 +59,6 @@ pub(super) struct ShellRecord {
 /// A process of a persistent shell.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ShellProcessRecord {
-    #[serde(with = "session_id")]
-    pub session: SessionId,
     /// The shell it is or was.
     pub shell: Key,
     pub tree: TreeId,
@@ -107,8 +80,6 @@ pub(super) enum TreeId {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ExecRecord {
     pub id: ExecId,
-    #[serde(with = "session_id")]
-    pub session: SessionId,
     pub what: ExecWhat,
     pub note: Bytes,
     /// Milliseconds since 1970.
@@ -147,21 +118,6 @@ pub(super) enum StopReason {
     Cancelled,
 }
 
-/// A session's name as its number.
-mod session_id {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::session::SessionId;
-
-    pub(super) fn serialize<S: Serializer>(id: &SessionId, to: S) -> Result<S::Ok, S::Error> {
-        id.number().serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SessionId, D::Error> {
-        u32::deserialize(from).map(SessionId::from_number)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
@@ -175,7 +131,6 @@ mod tests {
     fn exec(what: ExecWhat, place: Place, end: Option<ExecEnd>) -> Record {
         Record::Exec(Box::new(ExecRecord {
             id: ExecId::parse("e-1").unwrap(),
-            session: SessionId::from_number(u32::MAX),
             what,
             note: Bytes::from_static(b"note"),
             started_ms: 1,
@@ -207,33 +162,25 @@ mod tests {
         };
         let argv = ExecWhat::Argv(["a".to_owned(), String::new()].into());
         vec![
-            Record::Session(SessionRecord {
-                id: SessionId::from_number(7),
-                spec: SessionSpec {
-                    shell: "/bin/bash".into(),
-                    environment: Environment::new().with("A", "x y").with("B", ""),
-                    working_dir: odd.clone(),
-                    chroot: Some("/srv".into()),
-                    limits: Limits {
-                        memory_bytes: Some(1 << 40),
-                        processes: None,
-                        cpu_seconds: Some(3),
-                    },
-                    container_image: Some("image".to_owned()),
-                    note: Bytes::from_static(b"note"),
+            Record::Session(Box::new(SessionSpec {
+                shell: "/bin/bash".into(),
+                environment: Environment::new().with("A", "x y").with("B", ""),
+                working_dir: odd.clone(),
+                chroot: Some("/srv".into()),
+                limits: Limits {
+                    memory_bytes: Some(1 << 40),
+                    processes: None,
+                    cpu_seconds: Some(3),
                 },
-            }),
+                container_image: Some("image".to_owned()),
+                note: Bytes::from_static(b"note"),
+            })),
             Record::Count(CountRecord {
-                session: SessionId::from_number(1),
                 commands: 300,
                 group: Some(odd.clone()),
             }),
-            Record::Shell(ShellRecord {
-                session: SessionId::from_number(0),
-                state: None,
-            }),
+            Record::Shell(ShellRecord { state: None }),
             Record::ShellProcess(ShellProcessRecord {
-                session: SessionId::from_number(0),
                 shell: 5,
                 tree: TreeId::Marker("m".into()),
                 retired: true,

@@ -197,7 +197,7 @@ impl HolderLink {
             tokio::pin!(filled);
             filled.as_mut().enable();
             let found = self.inner.prepared.take(kind);
-            self.inner.order(kind);
+            self.inner.order(kind, found.is_none());
             if let Some(unit) = found {
                 return Ok(unit);
             }
@@ -211,11 +211,9 @@ impl HolderLink {
         }
     }
 
-    /// Has units made, so that the first commands find some.
+    /// Has units made, so that the first command finds some.
     pub fn prepare(&self) {
-        for kind in [UnitKind::Output, UnitKind::File] {
-            self.inner.order(kind);
-        }
+        self.inner.order(UnitKind::Output, false);
     }
 }
 
@@ -291,9 +289,9 @@ impl Inner {
         self.prepared.wake();
     }
 
-    /// Orders more of a kind if there are few.
-    fn order(&self, kind: UnitKind) {
-        if let Some(count) = self.prepared.to_order(kind) {
+    /// Orders more of a kind if there are few or one is wanted.
+    fn order(&self, kind: UnitKind, wanted: bool) {
+        if let Some(count) = self.prepared.to_order(kind, wanted) {
             self.send(&[Request::MakeUnits { kind, count }], &[]);
         }
     }

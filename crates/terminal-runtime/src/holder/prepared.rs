@@ -66,12 +66,13 @@ struct Spare {
     exhausted: bool,
 }
 
-/// How many units of a kind are ordered at a time, and below how many.
+/// How many units of a kind are ordered at a time, and below how many. Every
+/// session has its own, so there are few: the outputs of one command.
 fn order_of(kind: UnitKind) -> (u64, u64) {
     match kind {
-        UnitKind::Output => (24, 8),
-        UnitKind::Input => (4, 1),
-        UnitKind::File => (8, 2),
+        UnitKind::Output => (2, 2),
+        UnitKind::Input => (1, 0),
+        UnitKind::File => (4, 0),
         UnitKind::Terminal => (0, 0),
     }
 }
@@ -100,12 +101,13 @@ impl PreparedUnits {
         self.spare().entry(kind).or_default().exhausted
     }
 
-    /// How many to order now, if there are few; they are on their way then.
-    pub(super) fn to_order(&self, kind: UnitKind) -> Option<u64> {
+    /// How many to order now, if there are few or one is wanted; they are on
+    /// their way then.
+    pub(super) fn to_order(&self, kind: UnitKind, wanted: bool) -> Option<u64> {
         let (batch, low) = order_of(kind);
         let mut spare = self.spare();
         let spare = spare.entry(kind).or_default();
-        let few = !spare.ordered && (spare.units.len() as u64) < low;
+        let few = !spare.ordered && (wanted || (spare.units.len() as u64) < low);
         spare.ordered |= few;
         few.then_some(batch)
     }

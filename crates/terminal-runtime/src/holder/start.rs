@@ -6,21 +6,23 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use halter_exec::host::{LaunchPlan, PidFd, launch};
-use rustix::net::{SocketAddrUnix, bind, connect, listen};
+use rustix::net::{self, SocketAddrUnix, bind, listen};
 use thiserror::Error;
+use tokio::time::Instant;
 
 use super::handshake::FoundSlot;
 use super::link::HolderLink;
-use crate::limits::HOLDER_START_DEADLINE;
+use crate::limits::{HOLDER_START_DEADLINE, INHERITED_WAIT};
 use crate::sys;
-
-/// The name of the holder's socket in the state directory.
-const SOCKET_NAME: &str = "holder.sock";
 
 /// The hidden mode of the program that is the holder.
 pub const HOLDER_MODE: &str = "holder";
+
+/// How soon a holder that is in use is asked again.
+const IN_USE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why there is no holder.
 #[derive(Debug, Error)]
@@ -84,65 +86,111 @@ impl HolderError {
     }
 }
 
-/// A holder and what it has for us.
+/// A holder and what an earlier daemon has left with it.
 #[derive(Debug)]
 pub struct FoundHolder {
     /// The connection.
     pub link: HolderLink,
-    /// What an earlier daemon has left with it.
+    /// What it has for us.
     pub slots: Vec<FoundSlot>,
-    /// The process, if it was started here.
-    pub process: Option<PidFd>,
 }
 
-/// Connects to the holder of this state directory, or starts `program` as
-/// one. Only one daemon at a time may do this.
+fn io_error(state_dir: &Path, action: &'static str) -> impl Fn(io::Error) -> HolderError {
+    move |source| HolderError::Io {
+        action,
+        path: state_dir.to_owned(),
+        source,
+    }
+}
+
+/// Connects to the holder with a socket of this name in the state directory;
+/// `None` if there is none. Only one daemon at a time may do this.
 ///
 /// # Errors
-/// If there is neither.
-pub async fn connect_or_start(
+/// If there may be one and it cannot be used.
+pub async fn connect(state_dir: &Path, name: &str) -> Result<Option<FoundHolder>, HolderError> {
+    let until = Instant::now() + INHERITED_WAIT;
+    loop {
+        match attempt(state_dir, name).await {
+            // It may not have noticed yet that its last daemon is gone.
+            Err(HolderError::InUse { .. }) if Instant::now() < until => {
+                tokio::time::sleep(IN_USE_PAUSE).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+async fn attempt(state_dir: &Path, name: &str) -> Result<Option<FoundHolder>, HolderError> {
+    let place = sys::place_in(state_dir, name);
+    let (address, _way) = place.map_err(io_error(state_dir, "naming the holder's socket"))?;
+    match dial(&address) {
+        Ok(socket) => greet(socket, state_dir).await.map(Some),
+        // Any other error says nothing about a holder that may be there.
+        Err(error) if nobody_listens(&error) => Ok(None),
+        Err(error) => Err(io_error(state_dir, "connecting to the holder")(error)),
+    }
+}
+
+/// Starts `program` as a holder with a socket of this name, which nobody has.
+/// It is a child of this process.
+///
+/// # Errors
+/// If that fails.
+pub async fn start(
     state_dir: &Path,
+    name: &str,
     program: &Path,
-) -> Result<FoundHolder, HolderError> {
-    let io = |action| {
-        move |source| HolderError::Io {
-            action,
-            path: state_dir.to_owned(),
-            source,
-        }
+) -> Result<HolderLink, HolderError> {
+    let place = sys::place_in(state_dir, name);
+    let (address, _way) = place.map_err(io_error(state_dir, "naming the holder's socket"))?;
+    let path = state_dir.join(name);
+    let listener = bind_listener(&path, &address)
+        .map_err(io_error(state_dir, "making the holder's socket"))?;
+    let pid =
+        launch_holder(&path, &listener, program).inspect_err(|_| drop(fs::remove_file(&path)))?;
+    let connected = async {
+        let socket = dial(&address).map_err(io_error(state_dir, "connecting to the holder"))?;
+        greet(socket, state_dir).await
     };
-    let place = sys::place_in(state_dir, SOCKET_NAME);
-    let (address, _way) = place.map_err(io("naming the holder's socket"))?;
-    let (socket, process) = match dial(&address) {
-        Ok(socket) => (socket, None),
-        // Only where nobody listens: any other error says nothing about a
-        // holder that may be there, and whose socket must stay.
-        Err(error) if nobody_listens(&error) => {
-            let path = state_dir.join(SOCKET_NAME);
-            let listener =
-                bind_listener(&path, &address).map_err(io("making the holder's socket"))?;
-            let process = start(&path, &listener, program)?;
-            let socket = dial(&address).map_err(io("connecting to the holder"))?;
-            (socket, Some(process))
+    match connected.await {
+        Ok(found) => Ok(found.link),
+        Err(error) => {
+            // Without its socket it ends by itself.
+            let _ = fs::remove_file(&path);
+            collect(pid, HOLDER_START_DEADLINE).await;
+            Err(error)
         }
-        Err(error) => return Err(io("connecting to the holder")(error)),
-    };
+    }
+}
+
+/// Waits for the end of a holder and collects it, if it is a child of this
+/// process: until then its number is its own.
+pub async fn collect(pid: i32, limit: Duration) {
+    let collected = tokio::task::spawn_blocking(move || {
+        let holder = PidFd::open(pid)?;
+        if holder.peek().is_ok() && holder.has_ended(limit) {
+            holder.reap()?;
+        }
+        io::Result::Ok(())
+    });
+    // One that an earlier daemon has started is collected by the system.
+    let _ = collected.await;
+}
+
+async fn greet(socket: OwnedFd, state_dir: &Path) -> Result<FoundHolder, HolderError> {
     let handshake = HolderLink::handshake(socket, state_dir);
     let (link, slots) = tokio::time::timeout(HOLDER_START_DEADLINE, handshake)
         .await
         .map_err(|_| HolderError::Silent {
             path: state_dir.to_owned(),
         })??;
-    Ok(FoundHolder {
-        link,
-        slots,
-        process,
-    })
+    Ok(FoundHolder { link, slots })
 }
 
 fn dial(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
     let socket = sys::channel()?;
-    connect(&socket, address)?;
+    net::connect(&socket, address)?;
     Ok(socket)
 }
 
@@ -155,10 +203,6 @@ fn nobody_listens(error: &io::Error) -> bool {
 }
 
 fn bind_listener(path: &Path, address: &SocketAddrUnix) -> io::Result<OwnedFd> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
     let listener = sys::channel()?;
     bind(&listener, address)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
@@ -168,7 +212,7 @@ fn bind_listener(path: &Path, address: &SocketAddrUnix) -> io::Result<OwnedFd> {
 
 /// Starts the holder with the listener as its standard input and an empty
 /// environment.
-fn start(path: &Path, listener: &OwnedFd, program: &Path) -> Result<PidFd, HolderError> {
+fn launch_holder(path: &Path, listener: &OwnedFd, program: &Path) -> Result<i32, HolderError> {
     let failed = |reason: String| HolderError::Start { reason };
     let null = File::options()
         .read(true)
@@ -183,5 +227,5 @@ fn start(path: &Path, listener: &OwnedFd, program: &Path) -> Result<PidFd, Holde
     ];
     let slots = [listener.as_fd(), null.as_fd(), null.as_fd()];
     let launched = launch(&plan, &slots).map_err(|failure| failed(failure.to_string()))?;
-    Ok(launched.pidfd)
+    Ok(launched.pid)
 }

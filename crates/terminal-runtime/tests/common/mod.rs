@@ -137,18 +137,17 @@ impl Daemon {
         self.child.lock().unwrap().as_ref().unwrap().id()
     }
 
-    /// The holder's process number: its command line names our socket.
-    pub fn holder(&self) -> u32 {
-        let socket = self.path("state").join("holder.sock");
-        let socket = socket.to_str().unwrap().to_owned();
+    /// The holders of its sessions: their command lines name their sockets.
+    pub fn holders(&self) -> Vec<u32> {
+        let place = format!("\0holder\0{}/", self.path("state").display());
         let entries = fs::read_dir("/proc").unwrap().flatten();
         entries
             .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-            .find(|pid| {
+            .filter(|pid| {
                 fs::read_to_string(format!("/proc/{pid}/cmdline"))
-                    .is_ok_and(|line| line.contains("\0holder\0") && line.contains(&socket))
+                    .is_ok_and(|line| line.contains(&place))
             })
-            .expect("there is a holder")
+            .collect()
     }
 }
 
@@ -163,7 +162,7 @@ impl Drop for Daemon {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // The holder ends by itself when its socket's name is gone.
+        // Holders end by themselves when the names of their sockets are gone.
     }
 }
 

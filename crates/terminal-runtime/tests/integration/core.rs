@@ -6,7 +6,7 @@ use halter_exec::{Environment, Signal};
 use terminal_runtime::exec::{CoreError, ExecState, ExecStdin, Scope, Stream, TerminalSize};
 
 use crate::support::{
-    PATIENCE, Runtime, all, argv, at_least, command, finished, fresh, order, until,
+    PATIENCE, Runtime, all, argv, at_least, command, finished, fresh, holders, order, until,
 };
 
 /// Waits until all of these are gone, and collected where that is ours to do.
@@ -355,16 +355,7 @@ async fn without_its_holder_the_runtime_says_so_and_leaves_nothing_running() {
     let session = runtime.session().await;
     let exec = runtime.exec(session, fresh(TREE)).await;
     let pids = tree_pids(&exec).await;
-    let socket = runtime.path().join("holder.sock");
-    let holder = std::fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .find(|pid| {
-            std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
-                .is_ok_and(|line| line.contains(socket.to_str().unwrap()))
-        })
-        .unwrap();
+    let holder = holders(runtime.path())[0];
     let holder = halter_exec::host::PidFd::open(holder).unwrap();
     holder.send(Signal::KILL).unwrap();
     let lost = exec.ended().await.unwrap_err();

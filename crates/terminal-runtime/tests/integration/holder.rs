@@ -7,19 +7,25 @@ use std::path::Path;
 use std::time::Duration;
 
 use halter_exec::Signal;
-use halter_exec::host::LaunchPlan;
+use halter_exec::host::{LaunchPlan, PidFd};
 use terminal_runtime::exec::Core;
 use terminal_runtime::holder::{
-    FoundHolder, FoundSlot, HolderLink, Key, NewCommand, NewProcess, ProcessEnd, ProcessState,
-    Request, Role, Source, UnitKind, connect_or_start,
+    FoundSlot, HolderLink, Key, NewCommand, NewProcess, ProcessEnd, ProcessState, Request, Role,
+    Source, UnitKind, collect, connect,
 };
 use terminal_runtime::limits::{HOLDER_END_WAIT, HOLDER_START_DEADLINE};
+use terminal_runtime::session::SessionId;
+
+use crate::support::{argv, holders, order, settings, spec};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_terminal-runtime");
 const PATIENCE: Duration = Duration::from_secs(60);
 
-async fn holder(state: &Path) -> FoundHolder {
-    connect_or_start(state, Path::new(PROGRAM)).await.unwrap()
+const NAME: &str = "a.sock";
+
+async fn holder(state: &Path) -> HolderLink {
+    let started = terminal_runtime::holder::start(state, NAME, Path::new(PROGRAM));
+    started.await.unwrap()
 }
 
 fn private_directory() -> tempfile::TempDir {
@@ -48,10 +54,10 @@ async fn start(link: &HolderLink, script: &str, record: &[u8]) -> (Key, OwnedFd)
     (key, output.take(0).unwrap())
 }
 
-async fn gone(process: &halter_exec::host::PidFd) {
-    let process = process.try_clone().unwrap();
-    let ended = tokio::task::spawn_blocking(move || process.has_ended(PATIENCE));
-    assert!(ended.await.unwrap(), "the holder must end");
+async fn gone(holder: i32) {
+    collect(holder, PATIENCE).await;
+    let path = format!("/proc/{holder}");
+    assert!(!Path::new(&path).exists(), "the holder must end");
 }
 
 fn read_all(pipe: OwnedFd) -> String {
@@ -67,31 +73,30 @@ fn read_all(pipe: OwnedFd) -> String {
 #[tokio::test]
 async fn a_process_is_started_its_end_and_its_output_are_reported() {
     let state = private_directory();
-    let found = holder(state.path()).await;
-    assert!(found.slots.is_empty());
-    let key = found.link.new_key();
-    let end = found.link.exit_of(key);
-    let (started, pipe) = start(&found.link, "echo hello; exit 7", b"").await;
+    let link = holder(state.path()).await;
+    let key = link.new_key();
+    let end = link.exit_of(key);
+    let (started, pipe) = start(&link, "echo hello; exit 7", b"").await;
     assert_eq!(started, key + 1);
-    let exit_of_it = found.link.exit_of(started);
+    let exit_of_it = link.exit_of(started);
     let ProcessEnd::Exited(exit) = exit_of_it.wait().await else {
         panic!("it has exited");
     };
     assert_eq!((exit.code, exit.signal), (Some(7), None));
     assert_eq!(read_all(pipe), "hello\n");
-    found.link.send(&[Request::End]);
+    link.send(&[Request::End]);
     assert_eq!(end.wait().await, ProcessEnd::Lost);
-    gone(&found.process.unwrap()).await;
+    gone(link.holder()).await;
 }
 
 #[tokio::test]
 async fn what_cannot_be_started_is_named() {
     let state = private_directory();
-    let found = holder(state.path()).await;
-    let key = found.link.new_key();
-    let end = found.link.exit_of(key);
+    let link = holder(state.path()).await;
+    let key = link.new_key();
+    let end = link.exit_of(key);
     let plan = LaunchPlan::new("/no/such/program", "/").standard_streams();
-    found.link.send(&[Request::Spawn(Box::new(NewProcess {
+    link.send(&[Request::Spawn(Box::new(NewProcess {
         key,
         record: vec![],
         units: vec![],
@@ -103,7 +108,7 @@ async fn what_cannot_be_started_is_named() {
         panic!("there is no such program");
     };
     assert_eq!(failure.step, halter_exec::host::LaunchStep::Exec);
-    found.link.send(&[Request::End]);
+    link.send(&[Request::End]);
 }
 
 fn slot(slots: &[FoundSlot], key: Key) -> &FoundSlot {
@@ -114,16 +119,15 @@ fn slot(slots: &[FoundSlot], key: Key) -> &FoundSlot {
 async fn the_next_daemon_is_given_everything() {
     let state = private_directory();
     let first = holder(state.path()).await;
-    let holder_process = first.process.unwrap();
     let large = vec![7_u8; 3 * 1024 * 1024];
-    let (running, pipe) = start(&first.link, "echo early; read x; echo late", &large).await;
-    let (ended, _) = start(&first.link, "exit 3", b"ended").await;
-    let end = first.link.exit_of(ended);
+    let (running, pipe) = start(&first, "echo early; read x; echo late", &large).await;
+    let (ended, _) = start(&first, "exit 3", b"ended").await;
+    let end = first.exit_of(ended);
     end.wait().await;
     drop(pipe);
     // Messages of a daemon that died right after sending them count.
-    let told = first.link.new_key();
-    first.link.send(&[
+    let told = first.new_key();
+    first.send(&[
         Request::Store {
             key: told,
             record: b"old".to_vec(),
@@ -135,11 +139,10 @@ async fn the_next_daemon_is_given_everything() {
             units: vec![],
         },
     ]);
-    first.link.leave();
-    drop(first.link);
+    first.leave();
 
-    let second = meet_again(state.path()).await;
-    assert!(second.process.is_none(), "it is the same holder");
+    let second = connect(state.path(), NAME).await.unwrap().unwrap();
+    assert_eq!(second.link.holder(), first.holder());
     assert_eq!(second.slots.len(), 3);
     assert_eq!(slot(&second.slots, told).record, b"new");
     let found = slot(&second.slots, ended);
@@ -152,19 +155,7 @@ async fn the_next_daemon_is_given_everything() {
     assert_eq!(found.record, large);
     assert_eq!(second.link.new_key(), told + 1);
     second.link.send(&[Request::End]);
-    gone(&holder_process).await;
-}
-
-/// The holder refuses a second daemon until it has noticed the end of the
-/// first.
-async fn meet_again(state: &Path) -> FoundHolder {
-    for _ in 0..1000 {
-        if let Ok(found) = connect_or_start(state, Path::new(PROGRAM)).await {
-            return found;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("the holder does not take a new daemon");
+    gone(second.link.holder()).await;
 }
 
 #[cfg_attr(
@@ -174,8 +165,7 @@ async fn meet_again(state: &Path) -> FoundHolder {
 #[tokio::test]
 async fn lines_reach_a_process_together_with_the_command_they_start() {
     let state = private_directory();
-    let found = holder(state.path()).await;
-    let link = &found.link;
+    let link = holder(state.path()).await;
     let shell = link.new_key();
     let lines = link.unit(UnitKind::Input).await.unwrap();
     let mut output = link.unit(UnitKind::Output).await.unwrap();
@@ -219,7 +209,7 @@ async fn lines_reach_a_process_together_with_the_command_they_start() {
 #[tokio::test]
 async fn a_holder_kills_what_is_left_when_it_is_told_to_end() {
     let state = private_directory();
-    let found = holder(state.path()).await;
+    let link = holder(state.path()).await;
     // What has left its session and its parent is found on Linux only.
     let script = match cfg!(all(target_os = "linux", not(halter_portable))) {
         true => {
@@ -229,13 +219,13 @@ async fn a_holder_kills_what_is_left_when_it_is_told_to_end() {
             "setsid sleep 1000 & (sh -c 'sleep 1000 & sleep 1000' &) ; echo started; sleep 1000"
         }
     };
-    let (key, pipe) = start(&found.link, script, b"").await;
-    let end = found.link.exit_of(key);
-    let pid = found.link.pid_of(key).await.unwrap();
+    let (key, pipe) = start(&link, script, b"").await;
+    let end = link.exit_of(key);
+    let pid = link.pid_of(key).await.unwrap();
     assert!(Path::new(&format!("/proc/{pid}")).exists());
-    found.link.send(&[Request::End]);
+    link.send(&[Request::End]);
     assert_eq!(end.wait().await, ProcessEnd::Lost);
-    gone(&found.process.unwrap()).await;
+    gone(link.holder()).await;
     // Everybody who held the pipe's other end is gone.
     let poll_end = tokio::task::spawn_blocking(move || {
         let mut set = [rustix::event::PollFd::new(
@@ -255,13 +245,11 @@ async fn a_holder_kills_what_is_left_when_it_is_told_to_end() {
 #[tokio::test]
 async fn a_holder_that_nobody_can_find_ends() {
     let state = private_directory();
-    let found = holder(state.path()).await;
-    let (_, _pipe) = start(&found.link, "sleep 1000", b"").await;
-    let process = found.process.unwrap();
-    found.link.leave();
-    drop(found.link);
+    let link = holder(state.path()).await;
+    let (_, _pipe) = start(&link, "sleep 1000", b"").await;
+    link.leave();
     drop(state);
-    gone(&process).await;
+    gone(link.holder()).await;
 }
 
 /// Only the clock of the test runs, so that this takes no time.
@@ -274,42 +262,36 @@ async fn a_holder_that_does_not_answer_is_given_up() {
         false => SocketType::STREAM,
     };
     let mute = socket(AddressFamily::UNIX, kind, None).unwrap();
-    let address = SocketAddrUnix::new(state.path().join("holder.sock")).unwrap();
+    let address = SocketAddrUnix::new(state.path().join(NAME)).unwrap();
     bind(&mute, &address).unwrap();
     listen(&mute, 1).unwrap();
     let begun = tokio::time::Instant::now();
-    let error = connect_or_start(state.path(), Path::new(PROGRAM)).await;
+    let error = connect(state.path(), NAME).await;
     assert_eq!(error.unwrap_err().code(), "holder_silent");
-    assert_eq!(HOLDER_START_DEADLINE, Duration::from_secs(10));
     assert!(begun.elapsed() >= HOLDER_START_DEADLINE);
     assert!(begun.elapsed() < HOLDER_START_DEADLINE + Duration::from_secs(1));
 }
 
 #[tokio::test]
-async fn a_runtime_waits_for_the_end_of_its_holder_so_long() {
+async fn the_end_of_a_session_waits_for_the_end_of_its_holder_so_long() {
     let state = private_directory();
-    let FoundHolder { link, process, .. } = holder(state.path()).await;
-    let process = process.unwrap();
-    link.leave();
-    // The holder may not have noticed yet that its daemon is gone.
-    let core = loop {
-        match Core::start(crate::support::settings(state.path())).await {
-            Ok((core, _)) => break core,
-            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-        }
-    };
+    let (core, _) = Core::start(settings(state.path())).await.unwrap();
+    let id = SessionId::random();
+    core.open(&id, spec()).await.unwrap();
+    let exec = core.exec(&id, order(argv(&["true"]))).await;
+    exec.unwrap().ended().await.unwrap();
+    let holder = holders(state.path())[0];
+    let process = PidFd::open(holder).unwrap();
     process.send(Signal::STOP).unwrap();
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
-    core.shutdown().await;
+    core.close(&id).await.unwrap();
     let elapsed = begun.elapsed();
-    assert_eq!(HOLDER_END_WAIT, Duration::from_secs(10));
     assert!(elapsed >= HOLDER_END_WAIT, "{elapsed:?}");
     assert!(elapsed < HOLDER_END_WAIT + Duration::from_secs(1));
     // It was told, and does so as soon as it can.
     process.send(Signal::CONT).unwrap();
-    gone(&process).await;
-    let _ = process.reap();
+    gone(holder).await;
 }
 
 /// A holder of the version before, as far as its first answer goes.
@@ -322,6 +304,7 @@ async fn a_holder_of_another_version_is_recognised_and_left_alone() {
         false => (SocketType::STREAM, &[3, 0, 0, 0]),
     };
     let old = socket(AddressFamily::UNIX, kind, None).unwrap();
+    // Where the holder of all sessions had its socket.
     let path = state.path().join("holder.sock");
     bind(&old, &SocketAddrUnix::new(&path).unwrap()).unwrap();
     listen(&old, 1).unwrap();
@@ -330,13 +313,12 @@ async fn a_holder_of_another_version_is_recognised_and_left_alone() {
         let mut hello = [0; 16];
         let count = rustix::io::read(&daemon, &mut hello).unwrap();
         // Inline, "hello", our version: what version 3 reads.
-        assert!(hello[..count].ends_with(&[0, 1, 4]), "{hello:?}");
+        assert!(hello[..count].ends_with(&[0, 1, 5]), "{hello:?}");
         let refusal = [head, &[0, 2, 3]].concat();
         rustix::io::write(&daemon, &refusal).unwrap();
     });
-    let error = connect_or_start(state.path(), Path::new(PROGRAM)).await;
-    let error = error.unwrap_err();
-    assert_eq!(error.code(), "holder_version");
+    let started = Core::start(settings(state.path())).await;
+    let error = started.err().unwrap();
     assert!(error.to_string().contains("another version"), "{error}");
     assert!(path.exists());
     answering.join().unwrap();
@@ -346,7 +328,7 @@ async fn a_holder_of_another_version_is_recognised_and_left_alone() {
 async fn an_error_of_a_dial_does_not_take_the_socket_of_a_live_holder() {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
     let state = private_directory();
-    let path = state.path().join("holder.sock");
+    let path = state.path().join(NAME);
     // Another kind of socket: the dial fails, and somebody listens.
     let kind = match cfg!(all(target_os = "linux", not(halter_portable))) {
         true => SocketType::STREAM,
@@ -357,7 +339,7 @@ async fn an_error_of_a_dial_does_not_take_the_socket_of_a_live_holder() {
     if kind == SocketType::STREAM {
         listen(&live, 1).unwrap();
     }
-    let error = connect_or_start(state.path(), Path::new(PROGRAM)).await;
+    let error = connect(state.path(), NAME).await;
     assert_eq!(error.unwrap_err().code(), "holder_io");
     assert!(path.exists(), "the socket must stay");
 }

@@ -8,6 +8,7 @@ use terminal_runtime::protocol::{CreateParams, ExecParams};
 use crate::gate::Gate;
 use crate::plain::{Plain, request};
 use crate::runtime::{Plan, Runtime, processes_with, unique_sleep, until};
+use crate::support::holders;
 
 /// Kills a runtime and starts it again where it was.
 pub fn crash(mut runtime: Runtime) -> Runtime {
@@ -212,30 +213,93 @@ fn a_session_that_is_found_again_goes_with_all_it_ever_started() {
     }
 }
 
-/// A session's command kills the parent of its shell, which is the holder.
+/// A session's command kills the parent of its shell, which is its holder.
 #[test]
-fn a_holder_that_is_killed_takes_its_sessions_and_the_next_one_works() {
+fn a_command_that_kills_its_holder_ends_its_own_session_and_no_other() {
     let runtime = Runtime::start();
     let mut client = Plain::socket(&runtime.socket());
     let (session, other) = (client.session(), client.session());
     let seconds = unique_sleep();
-    let sleeping = format!("sleep {seconds}");
-    client.run(&other, &format!("{sleeping} & true"));
-    assert_eq!(processes_with(&seconds).len(), 1);
-    let kill =
-        json!({"session_id": session, "command": "kill -9 $PPID; sleep 300", "timeout_s": 0});
-    assert_eq!(client.refused("exec.run", kill), "INTERNAL_ERROR");
-    until("the sessions are gone", || {
-        client.ok("session.list", json!({}))["sessions"] == json!([])
+    client.run(&session, &format!("sleep {seconds} & true"));
+    let gate = Gate::at(runtime.path("gate"));
+    client.ok(
+        "exec.stream",
+        json!({"session_id": other, "command": format!("echo one; {gate}; echo two; exit 3"),
+               "exec_id": "other", "timeout_s": 0}),
+    );
+    let mut client = Plain::socket(&runtime.socket());
+    let kill = json!({
+        "session_id": session, "command": "echo before; kill -9 $PPID; sleep 300",
+        "exec_id": "kill", "timeout_s": 0
     });
-    until("nothing of them runs", || {
+    let refused = client.call("exec.run", kill);
+    assert_eq!(refused["error"]["code"], "INTERNAL_ERROR", "{refused}");
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("holder") && message.contains("new session"),
+        "{message}"
+    );
+    until("only the other session is left", || {
+        let sessions = client.ok("session.list", json!({}))["sessions"].clone();
+        sessions.as_array().unwrap().len() == 1
+    });
+    until("nothing of the first runs", || {
         processes_with(&seconds).is_empty()
     });
-    let gone = json!({"session_id": other, "command": "true"});
+    let gone = json!({"session_id": session, "command": "true"});
     assert_eq!(client.refused("exec.run", gone), "SESSION_NOT_FOUND");
+    gate.open();
+    let waited = client.ok("exec.wait", json!({"exec_id": "other", "timeout_s": 60}));
+    let result = &waited["result"];
+    assert_eq!(
+        (&result["stdout"], &result["exit_code"]),
+        (&json!("one\ntwo\n"), &json!(3)),
+        "{waited}"
+    );
+    assert_eq!(client.run(&other, "echo on")["stdout"], "on\n");
     let next = client.session();
     assert_eq!(client.run(&next, "echo anew")["stdout"], "anew\n");
-    assert_eq!(client.run(&next, "echo again")["stdout"], "again\n");
+    assert_eq!(holders(&runtime.state()).len(), 2);
+}
+
+/// Each session comes back in its own way: with its holder, from a file if it
+/// has none yet, and not at all if its holder has died as well.
+#[test]
+fn a_restarted_runtime_finds_every_session_that_is_left() {
+    let mut runtime = Runtime::start();
+    let mut client = Plain::socket(&runtime.socket());
+    let sessions: Vec<String> = (0..4).map(|_| client.session()).collect();
+    let unused = client.session();
+    let with_variables =
+        client.ok("session.create", json!({"env": {"KEY": "v"}}))["session_id"].clone();
+    let with_variables = with_variables.as_str().unwrap();
+    for session in &sessions {
+        client.run(session, &format!("mark={session}"));
+    }
+    assert_eq!(holders(&runtime.state()).len(), sessions.len() + 1);
+    let lost = client.run(&sessions[0], "echo $PPID")["stdout"].clone();
+    let lost: i32 = lost.as_str().unwrap().trim().parse().unwrap();
+    runtime.signal(Signal::KILL);
+    runtime.wait();
+    let lost = rustix::process::Pid::from_raw(lost).unwrap();
+    rustix::process::kill_process(lost, Signal::KILL).unwrap();
+    let mut runtime = restarted(runtime);
+    let mut client = Plain::socket(&runtime.socket());
+    let run = json!({"session_id": sessions[0], "command": "true"});
+    assert_eq!(client.refused("exec.run", run), "SESSION_NOT_FOUND");
+    for session in &sessions[1..] {
+        assert_eq!(
+            client.run(session, "echo $mark")["stdout"],
+            format!("{session}\n")
+        );
+    }
+    assert_eq!(client.run(&unused, "echo on")["stdout"], "on\n");
+    assert_eq!(client.run(with_variables, "echo $KEY")["stdout"], "v\n");
+    let state = runtime.state();
+    runtime.signal(Signal::TERM);
+    runtime.wait();
+    assert!(!state.exists(), "the state directory stays");
+    assert_eq!(holders(&state), [0; 0]);
 }
 
 /// What was adopted ends when its time is up, and says so.

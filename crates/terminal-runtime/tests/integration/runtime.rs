@@ -91,6 +91,11 @@ impl Runtime {
         Self::with(&Plan::default())
     }
 
+    /// Its state directory.
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
     pub fn with(plan: &Plan<'_>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         Self::within(directory, plan)

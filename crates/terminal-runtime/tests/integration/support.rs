@@ -47,6 +47,31 @@ pub fn settings(directory: &std::path::Path) -> CoreSettings {
     }
 }
 
+pub fn spec() -> SessionSpec {
+    SessionSpec {
+        shell: "/bin/bash".into(),
+        environment: Environment::new(),
+        working_dir: "/tmp".into(),
+        chroot: None,
+        limits: Limits::default(),
+        container_image: None,
+        note: Bytes::new(),
+    }
+}
+
+/// The holders of this state directory: their command lines name their sockets.
+pub fn holders(state_dir: &std::path::Path) -> Vec<i32> {
+    let place = format!("\0holder\0{}/", state_dir.display());
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|line| line.contains(&place))
+        })
+        .collect()
+}
+
 impl Runtime {
     pub async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -72,16 +97,7 @@ impl Runtime {
             .build()
             .unwrap();
         let kept = settings.clone();
-        let started = inner.spawn(async move {
-            // The holder may not have noticed yet that its daemon is gone.
-            for _ in 0..1000 {
-                if let Ok(started) = Core::start(settings.clone()).await {
-                    return started;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            panic!("the holder takes no new daemon");
-        });
+        let started = inner.spawn(async move { Core::start(settings).await.unwrap() });
         let (core, adopted) = started.await.unwrap();
         let runtime = Self {
             core,
@@ -120,15 +136,7 @@ impl Runtime {
     pub async fn session_with(&self, change: impl FnOnce(&mut SessionSpec)) -> SessionId {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let id = SessionId::from_number(NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut spec = SessionSpec {
-            shell: "/bin/bash".into(),
-            environment: Environment::new(),
-            working_dir: "/tmp".into(),
-            chroot: None,
-            limits: Limits::default(),
-            container_image: None,
-            note: Bytes::new(),
-        };
+        let mut spec = spec();
         change(&mut spec);
         let core = self.core.clone();
         self.on(async move { core.open(&id, spec).await.unwrap() })

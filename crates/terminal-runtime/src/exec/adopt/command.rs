@@ -22,7 +22,7 @@ impl Core {
     ) -> io::Result<Option<Exec>> {
         let key = slot.key;
         end_if_exited(session, &slot.process, &mut record);
-        let streams = self.found_streams(key, slot.units, &record)?;
+        let streams = self.found_streams((session.id, key), slot.units, &record)?;
         let ended = record.end.clone();
         let forgotten = record.forgotten;
         let place = record.place.clone();

@@ -1,19 +1,18 @@
-//! What an earlier daemon left with the holder, sorted by session.
+//! What an earlier daemon left with a session's holder, sorted.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 use halter_exec::host::ShellState;
 
-use crate::exec::record::{ExecRecord, Place, Record, SessionRecord, ShellProcessRecord, TreeId};
+use crate::exec::record::{ExecRecord, Place, Record, ShellProcessRecord, TreeId};
 use crate::exec::session::trees::InheritedTrees;
+use crate::exec::types::SessionSpec;
 use crate::holder::{FoundSlot, Key};
-use crate::session::SessionId;
 
-/// The slots of one session.
+/// The slots of a session.
 #[derive(Default)]
 pub(super) struct FoundSession {
-    pub session: Option<(Key, SessionRecord)>,
+    pub session: Option<(Key, SessionSpec)>,
     /// How many commands it was given.
     pub count: Option<(Key, u64)>,
     /// The directory of its control group.
@@ -30,42 +29,37 @@ pub(super) struct FoundShell {
     pub state: Option<ShellState>,
 }
 
-/// Sorts slots by session; the keys of those with a record that cannot be
-/// read come back with them.
-pub(super) fn by_session(slots: Vec<FoundSlot>) -> (HashMap<SessionId, FoundSession>, Vec<Key>) {
-    let mut sessions: HashMap<SessionId, FoundSession> = HashMap::new();
-    let mut unreadable = Vec::new();
-    for slot in slots {
-        let key = slot.key;
-        let record = match Record::decode(&slot.record) {
-            Ok(record) => record,
-            Err(error) => {
-                tracing::warn!(%error, "a record of an earlier runtime cannot be read");
-                unreadable.push(key);
-                continue;
-            }
-        };
-        let found = sessions.entry(record.session()).or_default();
-        match record {
-            Record::Session(record) => found.session = Some((key, record)),
-            Record::Count(record) => {
-                found.count = Some((key, record.commands));
-                found.group = record.group;
-            }
-            Record::Shell(record) => {
-                found.shell = Some(FoundShell {
-                    slot,
-                    state: record.state,
-                });
-            }
-            Record::ShellProcess(record) => found.processes.push((slot, record)),
-            Record::Exec(record) => found.execs.push((slot, *record)),
-        }
-    }
-    (sessions, unreadable)
-}
-
 impl FoundSession {
+    /// Sorts slots; the keys of those with a record that cannot be read come
+    /// back with them.
+    pub(super) fn of(slots: Vec<FoundSlot>) -> (Self, Vec<Key>) {
+        let mut found = Self::default();
+        let mut unreadable = Vec::new();
+        for slot in slots {
+            let key = slot.key;
+            match Record::decode(&slot.record) {
+                Ok(Record::Session(spec)) => found.session = Some((key, *spec)),
+                Ok(Record::Count(record)) => {
+                    found.count = Some((key, record.commands));
+                    found.group = record.group;
+                }
+                Ok(Record::Shell(record)) => {
+                    found.shell = Some(FoundShell {
+                        slot,
+                        state: record.state,
+                    });
+                }
+                Ok(Record::ShellProcess(record)) => found.processes.push((slot, record)),
+                Ok(Record::Exec(record)) => found.execs.push((slot, *record)),
+                Err(error) => {
+                    tracing::warn!(%error, "a record of an earlier runtime cannot be read");
+                    unreadable.push(key);
+                }
+            }
+        }
+        (found, unreadable)
+    }
+
     /// What is known of the trees that were made for it; `None` if none was.
     pub(super) fn inherited_trees(&self) -> Option<InheritedTrees> {
         let processes = self.processes.iter().map(|(_, record)| &record.tree);
@@ -84,15 +78,6 @@ impl FoundSession {
                 .unwrap_or(0),
             group: self.group.clone(),
         })
-    }
-
-    /// All but the one of the session itself.
-    pub(super) fn keys(&self) -> Vec<Key> {
-        let processes = self.processes.iter().map(|(slot, _)| slot.key);
-        let execs = self.execs.iter().map(|(slot, _)| slot.key);
-        let shell = self.shell.iter().map(|shell| shell.slot.key);
-        let count = self.count.iter().map(|(key, _)| *key);
-        processes.chain(execs).chain(shell).chain(count).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Taking over what an earlier daemon has left with the holder.
+//! Taking over the sessions an earlier daemon has left.
 
 mod command;
 mod found;
@@ -12,53 +12,64 @@ use std::sync::atomic::Ordering;
 use self::found::FoundSession;
 use crate::exec::core::Core;
 use crate::exec::lock;
+use crate::exec::open::{self, OpenSession};
 use crate::exec::session::Session;
 use crate::exec::types::AdoptedSession;
-use crate::holder::{FoundSlot, Key, Request};
+use crate::holder::{FoundHolder, HolderLink, Key, Request};
+use crate::session::SessionId;
 
 impl Core {
     /// Goes on with all sessions that were open and all commands that are not
     /// forgotten.
-    pub(super) async fn adopt(&self, slots: Vec<FoundSlot>) -> Vec<AdoptedSession> {
-        let (sessions, unreadable) = found::by_session(slots);
-        self.forget(unreadable);
+    pub(super) async fn adopt(
+        &self,
+        holders: Vec<(SessionId, FoundHolder)>,
+    ) -> Vec<AdoptedSession> {
         let mut adopted = Vec::new();
-        for found in sessions.into_values() {
-            adopted.extend(self.adopt_session(found).await);
+        for (id, holder) in holders {
+            adopted.extend(self.adopt_session(id, holder).await);
+        }
+        for open in open::stored(&self.inner.settings.state_dir) {
+            if lock(&self.inner.sessions).contains_key(&open.id) {
+                // Its holder had just been started.
+                open.remove_file(&self.inner.settings.state_dir);
+                continue;
+            }
+            adopted.push(AdoptedSession {
+                id: open.id,
+                spec: open.spec.clone(),
+                commands: 0,
+                execs: Vec::new(),
+            });
+            lock(&self.inner.sessions).insert(open.id, Arc::new(open));
         }
         adopted
     }
 
-    /// Has the holder drop these slots.
-    fn forget(&self, keys: impl IntoIterator<Item = Key>) {
-        let requests = keys.into_iter().map(|key| Request::Remove { key });
-        let requests: Vec<Request> = requests.collect();
-        if !requests.is_empty() {
-            self.inner.link().send(&requests);
-        }
-    }
-
-    /// Goes on with one session; `None` if it was closed.
-    async fn adopt_session(&self, mut found: FoundSession) -> Option<AdoptedSession> {
-        let link = self.inner.link();
-        let Some((key, record)) = found.session.take() else {
-            // This was on its way out.
-            self.forget(found.keys());
+    /// Goes on with the session of a holder; `None` if that has not got it.
+    async fn adopt_session(&self, id: SessionId, holder: FoundHolder) -> Option<AdoptedSession> {
+        let FoundHolder { link, slots } = holder;
+        let (mut found, unreadable) = FoundSession::of(slots);
+        forget(&link, unreadable);
+        let Some((key, spec)) = found.session.take() else {
+            // It had just been started.
+            self.end_holder(id, &link).await;
             return None;
         };
+        let open = Arc::new(OpenSession::new(id, spec));
         let (count_key, commands) = found.count.unwrap_or_else(|| (link.new_key(), 0));
-        let trees = self.trees(record.id, found.inherited_trees());
+        let trees = self.trees(id, found.inherited_trees());
         let keys = (key, count_key);
-        let spec = record.spec.clone();
-        let names = self.names();
-        let session = Arc::new(Session::new(&names, link, record.id, keys, spec, trees));
+        let session = Arc::new(Session::new(&self.names(), link, &open, keys, trees));
+        let _ = open.live.set(Arc::clone(&session));
         session.commands.store(commands, Ordering::Relaxed);
         if commands > 0
             && let Err(error) = session.ready(&self.inner.settings).await
         {
             tracing::error!(%error, session = %session.id, "a session's container is lost");
         }
-        lock(&self.inner.sessions).insert(record.id, Arc::clone(&session));
+        lock(&self.inner.sessions).insert(id, Arc::clone(&open));
+        self.watch(&session);
         if let Some(shell) = found.shell.take() {
             self.adopt_shell(&session, shell, found.processes);
             if !found.execs.iter().any(|(_, record)| record.has_shell()) {
@@ -72,15 +83,24 @@ impl Core {
                 Ok(exec) => execs.extend(exec),
                 Err(error) => {
                     tracing::error!(%error, "a command of an earlier runtime is lost");
-                    self.forget([key]);
+                    forget(&session.link, [key]);
                 }
             }
         }
         Some(AdoptedSession {
-            id: record.id,
-            spec: record.spec,
+            id,
+            spec: open.spec.clone(),
             commands,
             execs,
         })
+    }
+}
+
+/// Has a holder drop these slots.
+fn forget(link: &HolderLink, keys: impl IntoIterator<Item = Key>) {
+    let requests = keys.into_iter().map(|key| Request::Remove { key });
+    let requests: Vec<Request> = requests.collect();
+    if !requests.is_empty() {
+        link.send(&requests);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use halter_exec::host::ShellDriver;
 
+use super::forget;
 use super::found::FoundShell;
 use crate::exec::core::Core;
 use crate::exec::record::ShellProcessRecord;
@@ -21,11 +22,11 @@ impl Core {
         processes: Vec<(FoundSlot, ShellProcessRecord)>,
     ) {
         let FoundShell { slot, state } = shell;
-        let mut host = self.inner.shell_host(session, slot.key);
-        let live = self.adopt_processes(session, &mut host, processes, state.is_some());
+        let host = self.inner.shell_host(session, slot.key);
+        let live = adopt_processes(session, &host, processes, state.is_some());
         let files = host.files_of(slot.units);
         let (Some(files), Some(state)) = (files, state) else {
-            self.forget([slot.key]);
+            forget(&session.link, [slot.key]);
             return;
         };
         let config = session.shell_config(&self.inner.settings);
@@ -34,64 +35,59 @@ impl Core {
             *shell = Some(driver);
         }
     }
+}
 
-    /// The process of a shell, if it has one that can go on. One that had not
-    /// been prepared yet is done away with; it had no command.
-    fn adopt_processes(
-        &self,
-        session: &Session,
-        host: &mut HolderHost,
-        processes: Vec<(FoundSlot, ShellProcessRecord)>,
-        had_command: bool,
-    ) -> Option<HolderShell> {
-        let mut live = None;
-        // Of several the last one is it: those before have ended, or were to.
-        let is_its = |record: &ShellProcessRecord| record.shell == host.key() && !record.retired;
-        let its = processes.iter().filter(|(_, record)| is_its(record));
-        let newest = its.map(|(process, _)| process.key).max();
-        for (process, record) in processes {
-            let key = process.key;
-            if record.retired {
-                host.remember_retired(key);
-            }
-            let ready = had_command && Some(key) == newest;
-            let ended = matches!(process.process, ProcessState::Exited { .. });
-            if !ready && !record.retired && ended {
-                // Another may be in its group by now: nothing is killed.
-                session.trees.release(None, &record.tree, TreeEnd::Killed);
-                self.forget([key]);
-                continue;
-            }
-            match self.shell_process(session, host, process, record) {
-                Some(found) if ready => live = Some(found),
-                Some(found) => {
-                    tokio::spawn(async move { found.kill().await });
-                }
-                None => {}
-            }
+/// The process of a shell, if it has one that can go on. One that had not
+/// been prepared yet is done away with; it had no command.
+fn adopt_processes(
+    session: &Session,
+    host: &HolderHost,
+    processes: Vec<(FoundSlot, ShellProcessRecord)>,
+    had_command: bool,
+) -> Option<HolderShell> {
+    let mut live = None;
+    // Of several the last one is it: those before have ended, or were to.
+    let is_its = |record: &ShellProcessRecord| record.shell == host.key() && !record.retired;
+    let its = processes.iter().filter(|(_, record)| is_its(record));
+    let newest = its.map(|(process, _)| process.key).max();
+    for (process, record) in processes {
+        let key = process.key;
+        let ready = had_command && Some(key) == newest;
+        let ended = matches!(process.process, ProcessState::Exited { .. });
+        if !ready && !record.retired && ended {
+            // Another may be in its group by now: nothing is killed.
+            session.trees.release(None, &record.tree, TreeEnd::Killed);
+            forget(&session.link, [key]);
+            continue;
         }
-        live
+        match shell_process(session, host, process, record) {
+            Some(found) if ready => live = Some(found),
+            Some(found) => {
+                tokio::spawn(async move { found.kill().await });
+            }
+            None => {}
+        }
     }
+    live
+}
 
-    fn shell_process(
-        &self,
-        session: &Session,
-        host: &HolderHost,
-        slot: FoundSlot,
-        record: ShellProcessRecord,
-    ) -> Option<HolderShell> {
-        let pid = match slot.process {
-            ProcessState::Running { pid } | ProcessState::Exited { pid, .. } => pid,
-            _ => return None,
-        };
-        if record.retired {
-            session
-                .trees
-                .release(Some(pid), &record.tree, TreeEnd::Killed);
-            return None;
-        }
-        host.process_of(slot.key, slot.units, pid, record.tree, slot.end?)
+fn shell_process(
+    session: &Session,
+    host: &HolderHost,
+    slot: FoundSlot,
+    record: ShellProcessRecord,
+) -> Option<HolderShell> {
+    let pid = match slot.process {
+        ProcessState::Running { pid } | ProcessState::Exited { pid, .. } => pid,
+        _ => return None,
+    };
+    if record.retired {
+        session
+            .trees
+            .release(Some(pid), &record.tree, TreeEnd::Killed);
+        return None;
     }
+    host.process_of(slot.key, slot.units, pid, record.tree, slot.end?)
 }
 
 /// Waits for the end of a command that nobody is left to ask for: until then

@@ -12,6 +12,7 @@ use crate::exec::command::start::{Streams, spool_path};
 use crate::exec::core::Core;
 use crate::exec::record::ExecRecord;
 use crate::holder::{GivenUnit, Key, Source, UnitKind};
+use crate::session::SessionId;
 
 /// The descriptors in the units of a command.
 #[derive(Default)]
@@ -53,7 +54,7 @@ impl Core {
     /// What comes from and goes to a command.
     pub(super) fn found_streams(
         &self,
-        key: Key,
+        (id, key): (SessionId, Key),
         units: Vec<GivenUnit>,
         record: &ExecRecord,
     ) -> io::Result<Streams> {
@@ -67,18 +68,18 @@ impl Core {
         let first = outputs.next().ok_or_else(missing)?;
         let (stdout_flow, stdout, target) = match &terminal {
             Some(terminal) => {
-                let spool = self.found_spool(key, "out", first.head)?;
+                let spool = self.found_spool((id, key), "out", first.head)?;
                 let flow = Flow::of_terminal(terminal, first.pipe, spool.clone())?;
                 let target = InputTarget::Terminal(terminal.try_clone()?);
                 (flow, spool, Some(target))
             }
             None => {
-                let (flow, spool) = self.found_output(key, "out", first)?;
+                let (flow, spool) = self.found_output((id, key), "out", first)?;
                 (flow, spool, input_pipe.map(InputTarget::Pipe))
             }
         };
         let second = outputs.next();
-        let second = second.map(|end| self.found_output(key, "err", end));
+        let second = second.map(|end| self.found_output((id, key), "err", end));
         let (stderr_flow, stderr) = second.transpose()?.unzip();
         Ok(Streams {
             units: Vec::new(),
@@ -95,13 +96,23 @@ impl Core {
         })
     }
 
-    fn found_output(&self, key: Key, stream: &str, end: OutputEnd) -> io::Result<(Flow, Spool)> {
-        let spool = self.found_spool(key, stream, end.head)?;
+    fn found_output(
+        &self,
+        (id, key): (SessionId, Key),
+        stream: &str,
+        end: OutputEnd,
+    ) -> io::Result<(Flow, Spool)> {
+        let spool = self.found_spool((id, key), stream, end.head)?;
         Ok((Flow::of_pipe(end.pipe, spool.clone()), spool))
     }
 
-    fn found_spool(&self, key: Key, stream: &str, head: OwnedFd) -> io::Result<Spool> {
-        let path = spool_path(&self.inner.spool_dir, key, stream);
+    fn found_spool(
+        &self,
+        (id, key): (SessionId, Key),
+        stream: &str,
+        head: OwnedFd,
+    ) -> io::Result<Spool> {
+        let path = spool_path(&self.inner.spool_dir, id, key, stream);
         Spool::new(
             File::from(head),
             path,

@@ -30,7 +30,7 @@ impl Core {
         let keys: HashSet<String> = lock(&self.inner.execs)
             .known
             .values()
-            .map(|exec| exec.inner.key.to_string())
+            .map(|exec| format!("{}.{}", exec.inner.session.id, exec.inner.key))
             .collect();
         let Ok(entries) = std::fs::read_dir(&self.inner.spool_dir) else {
             return;
@@ -38,7 +38,7 @@ impl Core {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let key = name.split('.').next().unwrap_or_default();
+            let key = name.rsplit_once('.').map_or("", |(key, _)| key);
             if !keys.contains(key) {
                 let _ = std::fs::remove_file(entry.path());
             }

@@ -114,7 +114,7 @@ impl Exec {
         let ended = self.inner.has_ended();
         ExecInfo {
             id: record.id.clone(),
-            session: record.session,
+            session: self.inner.session.id,
             what: record.what.clone(),
             state: if ended {
                 ExecState::Ended

@@ -25,6 +25,7 @@ use crate::exec::types::{ExecOrder, ExecStdin, TerminalSize};
 use crate::holder::{
     GivenUnit, HolderLink, Key, NewCommand, NewProcess, Request, Role, Source, UnitKind,
 };
+use crate::session::SessionId;
 
 /// The streams of a command, as the holder keeps them and as we do.
 pub(in crate::exec) struct Streams {
@@ -55,31 +56,37 @@ fn part(unit: usize, part: u8) -> Source {
     Source::Part { unit, part }
 }
 
-/// The file a stream overflows to.
-pub(in crate::exec) fn spool_path(spool_dir: &Path, key: Key, stream: &str) -> PathBuf {
-    spool_dir.join(format!("{key}.{stream}"))
+/// The file a stream overflows to. Keys are the session's own.
+pub(in crate::exec) fn spool_path(
+    spool_dir: &Path,
+    session: SessionId,
+    key: Key,
+    stream: &str,
+) -> PathBuf {
+    spool_dir.join(format!("{session}.{key}.{stream}"))
 }
 
 impl CoreInner {
     async fn output(
         &self,
-        link: &HolderLink,
+        session: &Session,
         key: Key,
         stream: &str,
     ) -> io::Result<(GivenUnit, OwnedFd, Spool)> {
-        let mut unit = link.unit(UnitKind::Output).await?;
+        let mut unit = session.link.unit(UnitKind::Output).await?;
         let pipe = unit.take(0).ok_or_else(missing)?;
         let head = unit.take(2).ok_or_else(missing)?;
-        let path = spool_path(&self.spool_dir, key, stream);
+        let path = spool_path(&self.spool_dir, session.id, key, stream);
         let spool = Spool::begin(File::from(head), path, self.settings.spool_quota_bytes);
         Ok((unit, pipe, spool))
     }
 
     /// Pipes for a command.
-    async fn pipes(&self, link: &HolderLink, key: Key, stdin: &ExecStdin) -> io::Result<Streams> {
+    async fn pipes(&self, session: &Session, key: Key, stdin: &ExecStdin) -> io::Result<Streams> {
+        let link = &session.link;
         let holder = link.holder();
-        let (out, out_pipe, stdout) = self.output(link, key, "out").await?;
-        let (err, err_pipe, stderr) = self.output(link, key, "err").await?;
+        let (out, out_pipe, stdout) = self.output(session, key, "out").await?;
+        let (err, err_pipe, stderr) = self.output(session, key, "err").await?;
         let mut streams = Streams {
             units: vec![out.unit.id, err.unit.id],
             slots: [Source::Null, part(0, 1), part(1, 1)],
@@ -100,11 +107,12 @@ impl CoreInner {
     /// A terminal for a command.
     async fn terminal(
         &self,
-        link: &HolderLink,
+        session: &Session,
         key: Key,
         size: TerminalSize,
     ) -> io::Result<Streams> {
-        let (out, pipe, stdout) = self.output(link, key, "out").await?;
+        let link = &session.link;
+        let (out, pipe, stdout) = self.output(session, key, "out").await?;
         let mut log = link.unit(UnitKind::File).await?;
         let (terminal, slave) = Terminal::open(terminal_size(size))?;
         let parts = [terminal.as_fd(), slave.as_fd()];
@@ -133,10 +141,9 @@ impl CoreInner {
         key: Key,
         order: &ExecOrder,
     ) -> Result<Streams, CoreError> {
-        let link = &session.link;
         let made = match order.pty {
-            Some(size) => self.terminal(link, key, size).await,
-            None => self.pipes(link, key, &order.stdin).await,
+            Some(size) => self.terminal(session, key, size).await,
+            None => self.pipes(session, key, &order.stdin).await,
         };
         made.map_err(internal("making the command's streams"))
     }
@@ -185,7 +192,7 @@ impl Core {
         let streams = core.streams(session, key, &order).await?;
         let placed = session.place(&core.settings, &mut plan, order.pty.is_some());
         let tree = placed.inspect_err(|_| drop_units(session, &streams.units))?;
-        let record = new_record(session, &order, Place::Process(tree.clone()));
+        let record = new_record(&order, Place::Process(tree.clone()));
         let end = session.link.exit_of(key);
         session.link.send(&[
             session.count_request(),
@@ -230,7 +237,7 @@ impl Core {
                 .map_err(internal("making the command's streams"))?,
         };
         let updates = Arc::clone(driver.host().updates());
-        let record = new_record(session, &order, Place::Shell(updates.key()));
+        let record = new_record(&order, Place::Shell(updates.key()));
         updates.announce(NewCommand {
             key,
             record: Record::Exec(Box::new(record.clone())).encode(),
@@ -307,12 +314,11 @@ fn drop_units(session: &Session, units: &[u64]) {
     session.link.send_later(Request::DropUnits { units });
 }
 
-fn new_record(session: &Session, order: &ExecOrder, place: Place) -> ExecRecord {
+fn new_record(order: &ExecOrder, place: Place) -> ExecRecord {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.unwrap_or(Duration::ZERO).as_millis();
     ExecRecord {
         id: order.id.clone(),
-        session: session.id,
         what: order.what.clone(),
         note: order.note.clone(),
         started_ms: u64::try_from(now).unwrap_or(u64::MAX),

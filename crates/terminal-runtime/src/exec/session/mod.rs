@@ -15,7 +15,8 @@ use halter_exec::{Environment, ShellConfig};
 use tokio_util::sync::CancellationToken;
 
 use crate::exec::error::CoreError;
-use crate::exec::record::{CountRecord, Record, SessionRecord, TreeId};
+use crate::exec::open::OpenSession;
+use crate::exec::record::{CountRecord, Record, TreeId};
 use crate::exec::session::container::{Container, SHARED_INSIDE};
 use crate::exec::session::shared::SharedDirectory;
 use crate::exec::session::tree::Tree;
@@ -29,10 +30,10 @@ use crate::sys;
 /// A session's shell, once it has one.
 pub(in crate::exec) type SessionShell = Option<ShellDriver<HolderHost>>;
 
-/// A session. It has no process until its first command.
+/// A session that has been given a command, and so has a holder.
 pub(in crate::exec) struct Session {
     pub id: SessionId,
-    /// The holder of its processes. It ends with this holder.
+    /// Its holder. It ends with this one.
     pub link: HolderLink,
     /// The slot of its record.
     pub key: Key,
@@ -60,11 +61,11 @@ impl Session {
     pub(in crate::exec) fn new(
         names: &RuntimeNames<'_>,
         link: HolderLink,
-        id: SessionId,
+        open: &OpenSession,
         keys: (Key, Key),
-        spec: SessionSpec,
         trees: SessionTrees,
     ) -> Self {
+        let (id, spec) = (open.id, open.spec.clone());
         let name = format!("{}{id}", names.prefix);
         let shared = shared_directory(names.settings, &name, &spec);
         let container = spec.container_image.clone().map(|image| {
@@ -81,7 +82,7 @@ impl Session {
             spec,
             trees,
             shell: Arc::default(),
-            closed: CancellationToken::new(),
+            closed: open.closed.clone(),
             commands: AtomicU64::new(0),
         }
     }
@@ -163,13 +164,9 @@ impl Session {
     }
 
     pub(in crate::exec) fn store_request(&self) -> Request {
-        let record = SessionRecord {
-            id: self.id,
-            spec: self.spec.clone(),
-        };
         Request::Store {
             key: self.key,
-            record: Record::Session(record).encode(),
+            record: Record::Session(Box::new(self.spec.clone())).encode(),
             units: Vec::new(),
         }
     }
@@ -177,7 +174,6 @@ impl Session {
     /// Counts one more command, for the holder.
     pub(in crate::exec) fn count_request(&self) -> Request {
         let record = CountRecord {
-            session: self.id,
             commands: self.commands.fetch_add(1, Ordering::Relaxed) + 1,
             group: self.trees.group(),
         };

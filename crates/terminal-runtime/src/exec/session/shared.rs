@@ -196,7 +196,7 @@ impl CoreInner {
             let head = Spool::memory_file()?;
             let parts = [fifo.read.as_fd(), fifo.write.as_fd(), head.as_fd()];
             units.push(link.give(UnitKind::Output, &parts));
-            let overflow = spool_path(&self.spool_dir, key, stream);
+            let overflow = spool_path(&self.spool_dir, session.id, key, stream);
             let spool = Spool::begin(head, overflow, self.settings.spool_quota_bytes);
             Ok((Flow::of_pipe(fifo.read, spool.clone()), spool, fifo.theirs))
         };

@@ -39,8 +39,6 @@ pub(super) struct HolderHost {
     session: Arc<Session>,
     /// The slot of the shell, whichever process it is.
     key: Key,
-    /// Shells that have ended, and what they left running may not have.
-    retired: Vec<Key>,
     updates: Arc<ShellUpdates>,
 }
 
@@ -62,24 +60,12 @@ impl HolderHost {
             settings,
             session,
             key,
-            retired: Vec::new(),
             updates: Arc::new(updates),
         }
     }
 
     pub(super) fn key(&self) -> Key {
         self.key
-    }
-
-    /// A shell that had ended before this daemon began.
-    pub(super) fn remember_retired(&mut self, key: Key) {
-        self.retired.push(key);
-    }
-
-    /// The slots that are of no use once the session is gone.
-    pub(super) fn slots(&self) -> Vec<Key> {
-        let retired = self.retired.iter().copied();
-        retired.chain([self.key]).collect()
     }
 
     /// What the holder is told about the shell.
@@ -89,7 +75,6 @@ impl HolderHost {
 
     fn process_record(&self, tree: &TreeId, retired: bool) -> Vec<u8> {
         let record = ShellProcessRecord {
-            session: self.session.id,
             shell: self.key,
             tree: tree.clone(),
             retired,
@@ -207,7 +192,6 @@ impl ShellHost for HolderHost {
             self.updates.defer(Request::Remove { key });
             return;
         }
-        self.retired.push(key);
         self.updates.defer(Request::Store {
             key,
             record: self.process_record(&tree, true),

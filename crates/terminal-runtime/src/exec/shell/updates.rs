@@ -79,10 +79,7 @@ impl ShellUpdates {
 
     /// The shell's slot with this state.
     pub(super) fn store(&self, state: Option<ShellState>) -> Request {
-        let record = ShellRecord {
-            session: self.session.id,
-            state,
-        };
+        let record = ShellRecord { state };
         Request::Store {
             key: self.key,
             record: Record::Shell(record).encode(),
