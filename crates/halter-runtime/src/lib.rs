@@ -32,6 +32,7 @@ mod reader;
 pub mod runtime;
 pub mod services;
 pub mod session;
+mod streams;
 mod toolset;
 
 pub use ask::{Answerer, NobodyToAsk};
@@ -46,7 +47,8 @@ pub use prompt::{
 pub use reader::SessionReader;
 pub use runtime::{SessionRuntime, ShutdownReport};
 pub use services::{ResourceCell, Resources, RuntimeServices};
-pub use session::{SessionHandle, SessionStream, TurnStream};
+pub use session::SessionHandle;
+pub use streams::{SessionStream, TurnStream};
 pub use toolset::Toolset;
 
 /// A session, under the name the facade gives it.

@@ -13,15 +13,21 @@
 //! | [`guard`] | when a model repeats itself |
 //! | `media` | which images and documents may join a session |
 //! | [`traits`] | how calls of a tool are scheduled |
-//! | [`turn`] | how a turn opens, goes on and ends |
+//! | `opening` | how a turn opens |
+//! | [`turn`] | how a turn goes on and ends |
 //! | [`step`] | how one answer and its tool calls are worked off |
 //! | [`structured`] | whether an answer fits the schema a turn asked for |
+//! | `recording` | how events get into the log, and what waits for that |
+//! | `lifecycle` | what happens outside of turns |
 //! | [`repair`] | how a session interrupted by a crash becomes usable |
 
 pub mod answer;
 pub mod guard;
 mod input;
+mod lifecycle;
 pub(crate) mod media;
+mod opening;
+mod recording;
 pub mod repair;
 pub mod step;
 pub mod structured;
@@ -32,17 +38,16 @@ pub use input::{CallFacts, Effect, EffectId, Input, Preparation, SessionFacts};
 pub use traits::ToolTraits;
 
 use crate::limits::QUEUED_TURNS;
-use halter_hooks::{HookEventName, HookPoint, HookVerdict, SessionStartSource};
+use halter_hooks::{HookEventName, HookPoint, SessionStartSource};
 use halter_protocol::{
-    Message, MessageId, ModelId, NotificationItem, PendingEvent, QuestionId, ReplayMeta,
-    ResponseSchema, SeededIds, SessionEventPayload, SessionState, SystemMessage, Timestamp,
-    ToolCallId, Turn, TurnError, TurnId, fold,
+    MessageId, ModelId, ResponseSchema, SeededIds, SessionEventPayload, SessionState, Timestamp,
+    Turn, TurnId,
 };
-use halter_session::Durability;
+use lifecycle::Shutdown;
 use media::MediaLedger;
+use recording::{Batch, InFlight};
 use repair::Interruption;
 use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
 use turn::LiveTurn;
 
 /// One session's turn machine.
@@ -79,37 +84,6 @@ pub struct Engine {
 struct Queued {
     turn: Turn,
     cancelled: Option<String>,
-}
-
-#[derive(Debug)]
-struct Shutdown {
-    reason: String,
-    hooks: Option<EffectId>,
-    finishing: bool,
-}
-
-#[derive(Debug)]
-struct InFlight {
-    id: EffectId,
-    payloads: Vec<SessionEventPayload>,
-    then: Vec<Then>,
-}
-
-#[derive(Debug, Default)]
-struct Batch {
-    payloads: Vec<SessionEventPayload>,
-    then: Vec<Then>,
-    durable: bool,
-}
-
-/// What waits for a commit.
-#[derive(Debug)]
-enum Then {
-    RunTool(ToolCallId),
-    Ask(QuestionId),
-    CallModel,
-    TurnOver(TurnId),
-    Closed,
 }
 
 impl Engine {
@@ -267,233 +241,6 @@ impl Engine {
         }
     }
 
-    // --- recording -------------------------------------------------------
-
-    /// Adds an event to the batch of this input.
-    fn record(&mut self, payload: SessionEventPayload) {
-        self.batch.durable |= needs_durability(&payload);
-        self.record_buffered(payload);
-    }
-
-    /// Adds an event from which nothing follows that must survive a crash.
-    fn record_buffered(&mut self, payload: SessionEventPayload) {
-        self.batch.payloads.push(payload);
-    }
-
-    fn record_message(&mut self, message: Message) {
-        self.record(SessionEventPayload::MessageItem {
-            message: Arc::new(message),
-        });
-    }
-
-    fn record_system(&mut self, text: String) {
-        let message = SystemMessage {
-            id: self.mint_message(),
-            created_at: self.at,
-            text,
-            environment: None,
-        };
-        self.record_message(Message::System(message));
-    }
-
-    /// Does something once everything recorded so far is committed.
-    fn after_commit(&mut self, then: Then) {
-        self.batch.then.push(then);
-    }
-
-    fn flush(&mut self) {
-        if self.batch.payloads.is_empty() && self.batch.then.is_empty() {
-            return;
-        }
-        let id = self.next_effect();
-        let Batch {
-            payloads,
-            then,
-            durable,
-        } = std::mem::take(&mut self.batch);
-        let session_id = &self.facts.blueprint.session_id;
-        let events = payloads
-            .iter()
-            .map(|payload| PendingEvent::new(session_id.clone(), self.at, payload.clone()))
-            .collect();
-        self.in_flight.push_back(InFlight { id, payloads, then });
-        self.effects.push(Effect::Append {
-            id,
-            events,
-            durability: if durable {
-                Durability::Durable
-            } else {
-                Durability::Buffered
-            },
-        });
-    }
-
-    fn committed(&mut self, id: EffectId) {
-        if self.in_flight.front().is_none_or(|append| append.id != id) {
-            return;
-        }
-        let Some(append) = self.in_flight.pop_front() else {
-            return;
-        };
-        for payload in &append.payloads {
-            if let SessionEventPayload::MessageItem { message } = payload {
-                self.media.count_message(message);
-            }
-            fold::apply_event(&mut self.state, payload);
-        }
-        for then in append.then {
-            match then {
-                Then::RunTool(call_id) => self.run_tool(&call_id),
-                Then::Ask(question_id) => self.ask(&question_id),
-                Then::CallModel => self.call_model_if_due(),
-                Then::TurnOver(turn_id) => self.turn_over(turn_id, None),
-                Then::Closed => {
-                    self.closed = true;
-                    self.effects.push(Effect::Closed);
-                }
-            }
-        }
-    }
-
-    /// The log cannot grow: everything under way ends without a record, and
-    /// what the log lacks is repaired before the next turn.
-    fn store_failed(&mut self, id: EffectId, error: &TurnError) {
-        if !self.in_flight.iter().any(|append| append.id == id) {
-            return;
-        }
-        self.in_flight.clear();
-        self.batch = Batch::default();
-        self.interrupted_by = Some(Interruption::StoreFailed);
-        self.words.clear();
-        for id in std::mem::take(&mut self.notification_hooks) {
-            self.effects.push(Effect::CancelHooks { id });
-        }
-        if let Some(turn) = self.turn.take() {
-            let abandoned = turn.abandon();
-            self.effects.extend(abandoned);
-            self.turn_over(turn.id, Some(error.clone()));
-        }
-        while let Some(queued) = self.queue.pop_front() {
-            self.turn_over(queued.turn.id, Some(error.clone()));
-        }
-        if self.shutdown.is_some() {
-            self.closed = true;
-            self.effects.push(Effect::Closed);
-        }
-    }
-
-    fn turn_over(&mut self, turn_id: TurnId, store_error: Option<TurnError>) {
-        if self.turn.as_ref().is_some_and(|turn| turn.id == turn_id) {
-            self.turn = None;
-        }
-        self.effects.push(Effect::TurnOver {
-            turn_id,
-            store_error,
-        });
-    }
-
-    // --- outside of turns ------------------------------------------------
-
-    fn start(&mut self, warnings: Vec<String>) {
-        let blueprint = &self.facts.blueprint;
-        self.record(SessionEventPayload::SessionStarted {
-            parent_session_id: blueprint.parent_session_id.clone(),
-            working_dir: blueprint.working_dir.clone(),
-            model: blueprint.default_model.clone(),
-        });
-        for message in warnings {
-            self.record(SessionEventPayload::Warning { message });
-        }
-    }
-
-    fn notify(&mut self, notification: NotificationItem) {
-        self.record(SessionEventPayload::Notification {
-            notification: notification.clone(),
-        });
-        if self.shutdown.is_none() && self.has_hooks(HookEventName::Notification) {
-            let id = self.run_hooks(HookPoint::Notification(notification));
-            self.notification_hooks.insert(id);
-        }
-    }
-
-    fn begin_shutdown(&mut self, reason: String) {
-        if self.shutdown.is_some() {
-            return;
-        }
-        self.repair_if_needed();
-        for queued in &mut self.queue {
-            queued.cancelled.get_or_insert_with(|| {
-                "the session was shut down before the turn started".to_owned()
-            });
-        }
-        self.cancel(None, &format!("the session is shutting down: {reason}"));
-        for id in &self.notification_hooks {
-            self.effects.push(Effect::CancelHooks { id: *id });
-        }
-        self.shutdown = Some(Shutdown {
-            reason,
-            hooks: None,
-            finishing: false,
-        });
-    }
-
-    fn end_unstarted_turn(&mut self, turn: Turn, message: &str) {
-        let turn_id = turn.id;
-        self.record(SessionEventPayload::TurnStarted {
-            turn_id: turn_id.clone(),
-            response_schema: turn.response_schema,
-        });
-        self.record(SessionEventPayload::TurnFailed {
-            turn_id: turn_id.clone(),
-            error: TurnError::new("cancelled", message),
-            cancelled: true,
-            retryable: true,
-            usage: Default::default(),
-            answered_by: ReplayMeta::default(),
-        });
-        self.after_commit(Then::TurnOver(turn_id));
-    }
-
-    fn advance_shutdown(&mut self) {
-        let Some(shutdown) = &mut self.shutdown else {
-            return;
-        };
-        if shutdown.finishing || shutdown.hooks.is_some() || !self.notification_hooks.is_empty() {
-            return;
-        }
-        let reason = shutdown.reason.clone();
-        if self.has_hooks(HookEventName::SessionEnd) {
-            let id = self.run_hooks(HookPoint::SessionEnd { reason });
-            if let Some(shutdown) = &mut self.shutdown {
-                shutdown.hooks = Some(id);
-            }
-        } else {
-            self.finish_shutdown();
-        }
-    }
-
-    fn finish_shutdown(&mut self) {
-        let Some(shutdown) = &mut self.shutdown else {
-            return;
-        };
-        shutdown.finishing = true;
-        let reason = shutdown.reason.clone();
-        self.record(SessionEventPayload::SessionShutdownComplete { reason });
-        self.after_commit(Then::Closed);
-    }
-
-    fn hooks_finished(&mut self, id: EffectId, verdict: HookVerdict) {
-        if self.notification_hooks.remove(&id) {
-            self.words.extend(verdict.words());
-        } else if self.shutdown.as_ref().and_then(|s| s.hooks) == Some(id) {
-            self.finish_shutdown();
-        } else {
-            self.turn_hooks_finished(id, verdict);
-        }
-    }
-
-    // --- helpers ---------------------------------------------------------
-
     fn run_hooks(&mut self, point: HookPoint) -> EffectId {
         let id = self.next_effect();
         let turn = self.turn.as_ref();
@@ -519,15 +266,4 @@ impl Engine {
     fn mint_message(&self) -> MessageId {
         MessageId::mint(&self.ids, self.at)
     }
-}
-
-/// Whether an event must survive a crash before anything follows from it. The
-/// runs of hooks and warnings may share the next commit.
-fn needs_durability(payload: &SessionEventPayload) -> bool {
-    !matches!(
-        payload,
-        SessionEventPayload::HookStarted { .. }
-            | SessionEventPayload::HookCompleted { .. }
-            | SessionEventPayload::Warning { .. }
-    )
 }

@@ -1,15 +1,15 @@
-//! How a turn opens, goes on and ends.
+//! How a turn goes on and ends.
 
 use super::guard::RepeatGuard;
+use super::recording::Then;
 use super::step::Step;
 use super::structured::ResponseContract;
-use super::traits::ToolTraits;
-use super::{Effect, EffectId, Engine, Preparation, Then};
+use super::{Effect, EffectId, Engine};
 use crate::limits::{PAUSED_ANSWER_RESUMES, QUEUED_STEERS, STOP_HOOK_CONTINUATIONS};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
-    CacheBreakReason, FINAL_TOOL, MediaLimits, Message, ModelId, ReplayMeta, ResponseSchema,
-    SessionEventPayload, SystemMessage, Turn, TurnError, TurnId, Usage, UserMessage, UserPart,
+    MediaLimits, Message, ModelId, ReplayMeta, ResponseSchema, SessionEventPayload, TurnError,
+    TurnId, Usage, UserMessage, UserPart,
 };
 use std::sync::Arc;
 
@@ -33,9 +33,9 @@ pub(super) struct LiveTurn {
     pub guard: RepeatGuard,
     /// What the last answer must look like.
     pub contract: Option<ResponseContract>,
-    response_schema: Option<ResponseSchema>,
-    steers: Vec<UserMessage>,
-    stop_continuations: u32,
+    pub response_schema: Option<ResponseSchema>,
+    pub steers: Vec<UserMessage>,
+    pub stop_continuations: u32,
 }
 
 /// Where a turn stands.
@@ -124,184 +124,6 @@ impl LiveTurn {
 }
 
 impl Engine {
-    pub(super) fn open_turn(&mut self, turn: Turn) {
-        let id = self.next_effect();
-        let model = turn
-            .default_model
-            .unwrap_or_else(|| self.facts.blueprint.default_model.clone());
-        self.effects.push(Effect::PrepareTurn {
-            id,
-            turn_id: turn.id.clone(),
-            model: model.clone(),
-        });
-        self.turn = Some(LiveTurn {
-            id: turn.id,
-            model,
-            answered_by: ReplayMeta::default(),
-            prompt: Some(turn.user_message),
-            media: Arc::default(),
-            phase: Phase::Preparing(id),
-            usage: Usage::default(),
-            model_calls: 0,
-            empty_answers: 0,
-            pauses: 0,
-            paused: false,
-            guard: RepeatGuard::default(),
-            contract: None,
-            response_schema: turn.response_schema,
-            steers: Vec::new(),
-            stop_continuations: 0,
-        });
-    }
-
-    pub(super) fn prepared(&mut self, id: EffectId, preparation: Result<Preparation, TurnError>) {
-        let Some(turn) = &self.turn else { return };
-        if !matches!(turn.phase, Phase::Preparing(awaited) if awaited == id) {
-            return;
-        }
-        self.record_turn_started();
-        let preparation = match preparation {
-            Ok(preparation) => preparation,
-            Err(error) => return self.finish_turn(Ending::failed(error)),
-        };
-        if let Some(tools) = preparation.tools {
-            self.facts.tools = tools;
-        }
-        if let Some(hooked) = preparation.hooked {
-            self.facts.hooked = hooked;
-        }
-        if let Some(turn) = &mut self.turn {
-            turn.answered_by = preparation.answered_by;
-            turn.media = Arc::new(preparation.media);
-        }
-        let agreed = self.agree_on_answer();
-        if let Err(error) = agreed.and_then(|()| self.admit_attachments()) {
-            return self.finish_turn(Ending::failed(error));
-        }
-        for message in preparation.warnings {
-            self.record(SessionEventPayload::Warning { message });
-        }
-        let switched = self.takes_up_model();
-        let cut = preparation
-            .cache_break
-            .or(switched.then_some(CacheBreakReason::ModelChanged));
-        if let Some(reason) = cut {
-            self.record(SessionEventPayload::CacheBreak {
-                reason,
-                snapshot_revision: preparation.snapshot_revision,
-                tools_revision: None,
-            });
-        }
-        if preparation.tools_revision.is_some() {
-            self.record(SessionEventPayload::CacheBreak {
-                reason: CacheBreakReason::ToolsReplaced,
-                snapshot_revision: None,
-                tools_revision: preparation.tools_revision,
-            });
-        }
-        self.announce_schema();
-        if let Some((environment, text)) = preparation.environment {
-            let message = SystemMessage {
-                id: self.mint_message(),
-                created_at: self.at,
-                text,
-                environment: Some(environment),
-            };
-            self.record_message(Message::System(message));
-        }
-        self.start_hooks_or_prompt();
-    }
-
-    /// Notes what the answer must look like, and says so if the last one had
-    /// to look otherwise: services cache it with the prefix.
-    fn announce_schema(&mut self) {
-        let turn = self.turn.as_ref();
-        let schema = turn.and_then(|turn| turn.response_schema.clone());
-        let before = std::mem::replace(&mut self.last_schema, schema);
-        if before != self.last_schema && !self.state.messages.is_empty() {
-            self.record(SessionEventPayload::CacheBreak {
-                reason: CacheBreakReason::ResponseSchemaChanged,
-                snapshot_revision: None,
-                tools_revision: None,
-            });
-        }
-    }
-
-    /// Notes the model of the turn; true if another one was asked before. In
-    /// a session taken up from a store, its last answer tells which that was.
-    fn takes_up_model(&mut self) -> bool {
-        let Some(turn) = &self.turn else { return false };
-        let before = self.last_model.replace(turn.model.clone());
-        match before {
-            Some(before) => before != turn.model,
-            None => {
-                let mut messages = self.state.messages.iter_newest_first();
-                let last =
-                    messages.find_map(|message| Some(message.as_assistant()?.replay_meta.clone()));
-                last.is_some_and(|last| last.model.is_some() && last != turn.answered_by)
-            }
-        }
-    }
-
-    fn record_turn_started(&mut self) {
-        if let Some(turn) = &self.turn {
-            let turn_id = turn.id.clone();
-            let response_schema = turn.response_schema.clone();
-            self.record(SessionEventPayload::TurnStarted {
-                turn_id,
-                response_schema,
-            });
-        }
-    }
-
-    /// Takes up what the last answer must look like.
-    fn agree_on_answer(&mut self) -> Result<(), TurnError> {
-        let wanted = self
-            .turn
-            .as_ref()
-            .and_then(|turn| turn.response_schema.clone());
-        let Some(schema) = wanted else { return Ok(()) };
-        if ToolTraits::of(&self.facts.tools, FINAL_TOOL).is_some() {
-            let message = format!(
-                "a tool is called '{FINAL_TOOL}', the name under which models give structured answers"
-            );
-            return Err(TurnError::new("tool_name_taken", message).with_hint("rename the tool"));
-        }
-        let contract = ResponseContract::new(schema)?;
-        if let Some(turn) = &mut self.turn {
-            turn.contract = Some(contract);
-        }
-        Ok(())
-    }
-
-    fn start_hooks_or_prompt(&mut self) {
-        match self.start_source.take() {
-            Some(source) if self.has_hooks(HookEventName::SessionStart) => {
-                let id = self.run_hooks(HookPoint::SessionStart { source });
-                self.set_phase(Phase::SessionStart(id));
-            }
-            _ => self.prompt_hooks_or_messages(),
-        }
-    }
-
-    fn prompt_hooks_or_messages(&mut self) {
-        let prompt = self.turn.as_ref().and_then(|turn| turn.prompt.clone());
-        let hooked = self.has_hooks(HookEventName::UserPromptSubmit);
-        let Some(message) = prompt.filter(|_| hooked) else {
-            return self.open_with_prompt();
-        };
-        let id = self.run_hooks(HookPoint::UserPromptSubmit { message });
-        self.set_phase(Phase::Prompt(id));
-    }
-
-    fn open_with_prompt(&mut self) {
-        let prompt = self.turn.as_mut().and_then(|turn| turn.prompt.take());
-        if let Some(prompt) = prompt {
-            self.record_message(Message::User(prompt));
-        }
-        self.go_on();
-    }
-
     pub(super) fn turn_hooks_finished(&mut self, id: EffectId, verdict: HookVerdict) {
         enum At {
             SessionStart,

@@ -1,6 +1,7 @@
 //! Whether a call may run: the policy's verdict, and a person's if need be.
 
-use super::super::{Effect, EffectId, Engine, Then};
+use super::super::recording::Then;
+use super::super::{Effect, EffectId, Engine};
 use super::{AskProgress, CallSlot, Stage};
 use halter_protocol::{
     Answer, AskedBy, Objection, PolicyVerdict, Question, QuestionId, QuestionSubject,

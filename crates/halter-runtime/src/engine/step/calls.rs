@@ -1,9 +1,10 @@
 //! The calls of an answer, from the model's wish to the result it sees.
 
 use super::super::guard::Repetition;
+use super::super::recording::Then;
 use super::super::traits::malformed_arguments;
 use super::super::turn::{Ending, hook_stopped};
-use super::super::{CallFacts, Effect, EffectId, Engine, Then};
+use super::super::{CallFacts, Effect, EffectId, Engine};
 use super::{CallSlot, Stage};
 use crate::limits::{TOOL_CALLS_PER_ANSWER, TOOL_DEADLINE};
 use halter_hooks::payload::tool_result;

@@ -7,22 +7,23 @@
 //! any moment, subscribers are slow. After every schedule the promises of the
 //! engine are checked.
 
+mod agenda;
 mod checks;
 mod dice;
+mod effects;
 mod recording;
 mod world;
 
 pub use checks::Violation;
 pub use recording::{Recorded, Recording, record};
 
-use crate::engine::{Effect, EffectId, Engine, Input};
+use crate::engine::{EffectId, Engine, Input};
 use crate::hub::{Cursor, EventRing, Next};
+use agenda::{Due, What};
 use dice::Dice;
 use halter_protocol::{
-    Delivery, NotificationItem, SessionEvent, SessionEventPayload, SessionState, Timestamp, Turn,
-    TurnId, UserMessage,
+    Delivery, SessionEvent, SessionEventPayload, SessionState, Timestamp, TurnId,
 };
-use serde_json::json;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,40 +108,6 @@ struct Subscriber {
     missed: u64,
 }
 
-struct Due {
-    at: u64,
-    order: u64,
-    what: What,
-}
-
-enum What {
-    Input(Input),
-    Outcome(EffectId, Input),
-    Commit,
-    FailStore,
-    Crash,
-    Read,
-    Quit,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-impl Eq for Due {}
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Due {
-    /// The heap hands out the earliest first.
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (other.at, other.order).cmp(&(self.at, self.order))
-    }
-}
-
 /// A ring so small that a dawdling subscriber falls behind it, in events.
 const TINY_RING: usize = 8;
 
@@ -208,80 +175,6 @@ impl Simulation {
         Ok(())
     }
 
-    /// Draws what users and the world do to the session.
-    fn plan(&mut self) {
-        let warnings = Vec::new();
-        self.schedule_at(0, What::Input(Input::Start { warnings }));
-        let mut at = 0;
-        for number in 0..self.schedule.turns {
-            at += self.dice.below(400);
-            let mut message = UserMessage::text(format!("turn {number}"));
-            if self.dice.chance(10) {
-                message = message.with_part(world::picture(&mut self.dice));
-            }
-            let mut turn = Turn::new(message);
-            turn.id = TurnId(format!("turn_{number}"));
-            if self.dice.chance(10) {
-                turn = turn.with_default_model("small");
-            }
-            if self.dice.chance(15) {
-                turn = turn.with_response_schema(json!({"required": ["n"]}));
-            }
-            self.submitted.push(turn.id.clone());
-            self.schedule_at(at, What::Input(Input::Submit(turn)));
-        }
-        for _ in 0..self.dice.below(4) {
-            let when = self.dice.below(at + 600);
-            let message = UserMessage::text("also this");
-            self.schedule_at(when, What::Input(Input::Steer(message)));
-        }
-        for _ in 0..self.dice.below(3) {
-            let when = self.dice.below(at + 600);
-            let turn_id = self.dice.chance(30).then(|| {
-                TurnId(format!(
-                    "turn_{}",
-                    self.dice.below(self.schedule.turns as u64)
-                ))
-            });
-            let reason = "the user said so".to_owned();
-            self.schedule_at(when, What::Input(Input::Cancel { turn_id, reason }));
-        }
-        if self.dice.chance(30) {
-            let when = self.dice.below(at + 600);
-            let item = NotificationItem {
-                notification_type: "idle".into(),
-                message: "still there?".into(),
-            };
-            self.schedule_at(when, What::Input(Input::Notify(item)));
-        }
-        if self.schedule.crashes && self.dice.chance(25) {
-            let when = self.dice.below(at + 600);
-            self.schedule_at(when, What::Crash);
-        }
-        if self.schedule.store_faults && self.dice.chance(15) {
-            let when = self.dice.below(at + 600);
-            self.schedule_at(when, What::FailStore);
-        }
-        for _ in 0..self.dice.below(6) {
-            let when = self.dice.below(at + 1_000);
-            self.schedule_at(when, What::Read);
-        }
-        self.schedule_at(10_000_000, What::Quit);
-    }
-
-    fn schedule_at(&mut self, at: u64, what: What) {
-        self.order += 1;
-        self.agenda.push(Due {
-            at,
-            order: self.order,
-            what,
-        });
-    }
-
-    fn schedule_in(&mut self, delay: u64, what: What) {
-        self.schedule_at(self.now + delay, what);
-    }
-
     fn perform(&mut self, what: What) -> Result<(), Violation> {
         match what {
             What::Input(Input::Steer(message)) => {
@@ -327,112 +220,6 @@ impl Simulation {
     fn timestamp(&self) -> Timestamp {
         let millis = i64::try_from(self.now).unwrap_or(i64::MAX);
         Timestamp::from_millisecond(millis).unwrap_or(Timestamp::UNIX_EPOCH)
-    }
-
-    fn take_up(&mut self, effect: Effect) -> Result<(), Violation> {
-        match effect {
-            Effect::PrepareTurn { id, .. } => {
-                let preparation = self.dice.preparation();
-                let delay = self.dice.below(5);
-                self.schedule_in(
-                    delay,
-                    What::Outcome(id, Input::Prepared { id, preparation }),
-                );
-            }
-            Effect::CallModel { id, messages, .. } => {
-                self.check_request(&messages)?;
-                let mut delay = 0;
-                for input in world::answer(&mut self.dice, id, self.mood) {
-                    delay += self.dice.below(30);
-                    self.schedule_in(delay, What::Outcome(id, input));
-                }
-            }
-            Effect::CheckCall { id, call } => {
-                let check = world::check(&call);
-                let delay = self.dice.below(5);
-                self.schedule_in(delay, What::Outcome(id, Input::CallChecked { id, check }));
-            }
-            Effect::Judge { id, call, .. } => {
-                let verdict = Ok(world::judge(&mut self.dice, &call));
-                let delay = self.dice.below(5);
-                self.schedule_in(delay, What::Outcome(id, Input::Judged { id, verdict }));
-            }
-            Effect::Ask { id, question } => {
-                self.check_question(&question)?;
-                self.report.questions += 1;
-                if let Some((delay, answer)) = world::answer_to(&mut self.dice) {
-                    self.schedule_in(delay, What::Outcome(id, Input::Answered { id, answer }));
-                }
-            }
-            Effect::RunTool { id, call } => {
-                self.check_tool_start(&call)?;
-                self.report.tools_run += 1;
-                let tool = world::tool_named(call.name.as_str());
-                self.running.insert(id, tool);
-                if let Some((delay, result)) = world::tool_run(&mut self.dice, tool) {
-                    let remembered = world::remembered(&mut self.dice);
-                    let input = Input::ToolFinished {
-                        id,
-                        result,
-                        remembered,
-                    };
-                    self.schedule_in(delay, What::Outcome(id, input));
-                }
-            }
-            Effect::CancelTool { id } => {
-                if self.running.get(&id) == Some(&"stubborn") {
-                    return Err(self.violation("only what can be cancelled is told to stop"));
-                }
-                let input = Input::ToolFinished {
-                    id,
-                    result: Err(world::cancelled()),
-                    remembered: Vec::new(),
-                };
-                let delay = self.dice.below(100);
-                self.schedule_in(delay, What::Outcome(id, input));
-            }
-            Effect::CancelModel { id } | Effect::AbandonTool { id } => {
-                self.dead.insert(id);
-            }
-            Effect::Withdraw { id } => {
-                self.report.withdrawn += 1;
-                self.dead.insert(id);
-            }
-            // Hooks that were cancelled report their end all the same.
-            Effect::CancelHooks { .. } => {}
-            Effect::RunHooks { id, point, .. } => {
-                let mut delay = 0;
-                let at = self.timestamp();
-                for input in world::hooks(&mut self.dice, id, &point, at) {
-                    delay += self.dice.below(20);
-                    self.schedule_in(delay, What::Outcome(id, input));
-                }
-            }
-            Effect::Append { id, events, .. } => self.accept_append(id, events),
-            Effect::Publish(payload) => {
-                let event = SessionEvent::new_committed(
-                    "ses_sim".into(),
-                    self.ring.head(),
-                    self.timestamp(),
-                    payload,
-                );
-                self.ring.publish(Arc::new(event));
-            }
-            Effect::ArmTimer { id, after } => {
-                let delay = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-                self.schedule_in(delay, What::Outcome(id, Input::Timer { id }));
-            }
-            Effect::TurnOver {
-                turn_id,
-                store_error,
-            } => {
-                if store_error.is_some() {
-                    self.lost.insert(turn_id);
-                }
-            }
-            Effect::Closed => {}
-        }
-        Ok(())
     }
 
     fn accept_append(&mut self, id: EffectId, events: Vec<halter_protocol::PendingEvent>) {

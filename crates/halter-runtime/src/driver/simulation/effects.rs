@@ -1,0 +1,116 @@
+//! What the simulated world makes of effects.
+
+use super::agenda::What;
+use super::checks::Violation;
+use super::{Simulation, world};
+use crate::engine::{Effect, Input};
+use halter_protocol::SessionEvent;
+use std::sync::Arc;
+
+impl Simulation {
+    pub(super) fn take_up(&mut self, effect: Effect) -> Result<(), Violation> {
+        match effect {
+            Effect::PrepareTurn { id, .. } => {
+                let preparation = self.dice.preparation();
+                let delay = self.dice.below(5);
+                self.schedule_in(
+                    delay,
+                    What::Outcome(id, Input::Prepared { id, preparation }),
+                );
+            }
+            Effect::CallModel { id, messages, .. } => {
+                self.check_request(&messages)?;
+                let mut delay = 0;
+                for input in world::answer(&mut self.dice, id, self.mood) {
+                    delay += self.dice.below(30);
+                    self.schedule_in(delay, What::Outcome(id, input));
+                }
+            }
+            Effect::CheckCall { id, call } => {
+                let check = world::check(&call);
+                let delay = self.dice.below(5);
+                self.schedule_in(delay, What::Outcome(id, Input::CallChecked { id, check }));
+            }
+            Effect::Judge { id, call, .. } => {
+                let verdict = Ok(world::judge(&mut self.dice, &call));
+                let delay = self.dice.below(5);
+                self.schedule_in(delay, What::Outcome(id, Input::Judged { id, verdict }));
+            }
+            Effect::Ask { id, question } => {
+                self.check_question(&question)?;
+                self.report.questions += 1;
+                if let Some((delay, answer)) = world::answer_to(&mut self.dice) {
+                    self.schedule_in(delay, What::Outcome(id, Input::Answered { id, answer }));
+                }
+            }
+            Effect::RunTool { id, call } => {
+                self.check_tool_start(&call)?;
+                self.report.tools_run += 1;
+                let tool = world::tool_named(call.name.as_str());
+                self.running.insert(id, tool);
+                if let Some((delay, result)) = world::tool_run(&mut self.dice, tool) {
+                    let remembered = world::remembered(&mut self.dice);
+                    let input = Input::ToolFinished {
+                        id,
+                        result,
+                        remembered,
+                    };
+                    self.schedule_in(delay, What::Outcome(id, input));
+                }
+            }
+            Effect::CancelTool { id } => {
+                if self.running.get(&id) == Some(&"stubborn") {
+                    return Err(self.violation("only what can be cancelled is told to stop"));
+                }
+                let input = Input::ToolFinished {
+                    id,
+                    result: Err(world::cancelled()),
+                    remembered: Vec::new(),
+                };
+                let delay = self.dice.below(100);
+                self.schedule_in(delay, What::Outcome(id, input));
+            }
+            Effect::CancelModel { id } | Effect::AbandonTool { id } => {
+                self.dead.insert(id);
+            }
+            Effect::Withdraw { id } => {
+                self.report.withdrawn += 1;
+                self.dead.insert(id);
+            }
+            // Hooks that were cancelled report their end all the same.
+            Effect::CancelHooks { .. } => {}
+            Effect::RunHooks { id, point, .. } => {
+                let mut delay = 0;
+                let at = self.timestamp();
+                for input in world::hooks(&mut self.dice, id, &point, at) {
+                    delay += self.dice.below(20);
+                    self.schedule_in(delay, What::Outcome(id, input));
+                }
+            }
+            Effect::Append { id, events, .. } => self.accept_append(id, events),
+            Effect::Publish(payload) => {
+                let event = SessionEvent::new_committed(
+                    "ses_sim".into(),
+                    self.ring.head(),
+                    self.timestamp(),
+                    payload,
+                );
+                self.ring.publish(Arc::new(event));
+            }
+            Effect::ArmTimer { id, after } => {
+                let delay = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                self.schedule_in(delay, What::Outcome(id, Input::Timer { id }));
+            }
+            Effect::TurnOver {
+                turn_id,
+                store_error,
+            } => {
+                if store_error.is_some() {
+                    self.lost.insert(turn_id);
+                }
+            }
+            Effect::Closed => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Events on their way into the log, and what waits for their commit.
+
+use super::repair::Interruption;
+use super::{Effect, EffectId, Engine};
+use halter_protocol::{
+    Message, PendingEvent, QuestionId, SessionEventPayload, SystemMessage, ToolCallId, TurnError,
+    TurnId, fold,
+};
+use halter_session::Durability;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub id: EffectId,
+    pub payloads: Vec<SessionEventPayload>,
+    pub then: Vec<Then>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub payloads: Vec<SessionEventPayload>,
+    pub then: Vec<Then>,
+    pub durable: bool,
+}
+
+/// What waits for a commit.
+#[derive(Debug)]
+pub(super) enum Then {
+    RunTool(ToolCallId),
+    Ask(QuestionId),
+    CallModel,
+    TurnOver(TurnId),
+    Closed,
+}
+
+impl Engine {
+    /// Adds an event to the batch of this input.
+    pub(super) fn record(&mut self, payload: SessionEventPayload) {
+        self.batch.durable |= needs_durability(&payload);
+        self.record_buffered(payload);
+    }
+
+    /// Adds an event from which nothing follows that must survive a crash.
+    pub(super) fn record_buffered(&mut self, payload: SessionEventPayload) {
+        self.batch.payloads.push(payload);
+    }
+
+    pub(super) fn record_message(&mut self, message: Message) {
+        self.record(SessionEventPayload::MessageItem {
+            message: Arc::new(message),
+        });
+    }
+
+    pub(super) fn record_system(&mut self, text: String) {
+        let message = SystemMessage {
+            id: self.mint_message(),
+            created_at: self.at,
+            text,
+            environment: None,
+        };
+        self.record_message(Message::System(message));
+    }
+
+    /// Does something once everything recorded so far is committed.
+    pub(super) fn after_commit(&mut self, then: Then) {
+        self.batch.then.push(then);
+    }
+
+    pub(super) fn flush(&mut self) {
+        if self.batch.payloads.is_empty() && self.batch.then.is_empty() {
+            return;
+        }
+        let id = self.next_effect();
+        let Batch {
+            payloads,
+            then,
+            durable,
+        } = std::mem::take(&mut self.batch);
+        let session_id = &self.facts.blueprint.session_id;
+        let events = payloads
+            .iter()
+            .map(|payload| PendingEvent::new(session_id.clone(), self.at, payload.clone()))
+            .collect();
+        self.in_flight.push_back(InFlight { id, payloads, then });
+        self.effects.push(Effect::Append {
+            id,
+            events,
+            durability: if durable {
+                Durability::Durable
+            } else {
+                Durability::Buffered
+            },
+        });
+    }
+
+    pub(super) fn committed(&mut self, id: EffectId) {
+        if self.in_flight.front().is_none_or(|append| append.id != id) {
+            return;
+        }
+        let Some(append) = self.in_flight.pop_front() else {
+            return;
+        };
+        for payload in &append.payloads {
+            if let SessionEventPayload::MessageItem { message } = payload {
+                self.media.count_message(message);
+            }
+            fold::apply_event(&mut self.state, payload);
+        }
+        for then in append.then {
+            match then {
+                Then::RunTool(call_id) => self.run_tool(&call_id),
+                Then::Ask(question_id) => self.ask(&question_id),
+                Then::CallModel => self.call_model_if_due(),
+                Then::TurnOver(turn_id) => self.turn_over(turn_id, None),
+                Then::Closed => {
+                    self.closed = true;
+                    self.effects.push(Effect::Closed);
+                }
+            }
+        }
+    }
+
+    /// The log cannot grow: everything under way ends without a record, and
+    /// what the log lacks is repaired before the next turn.
+    pub(super) fn store_failed(&mut self, id: EffectId, error: &TurnError) {
+        if !self.in_flight.iter().any(|append| append.id == id) {
+            return;
+        }
+        self.in_flight.clear();
+        self.batch = Batch::default();
+        self.interrupted_by = Some(Interruption::StoreFailed);
+        self.words.clear();
+        for id in std::mem::take(&mut self.notification_hooks) {
+            self.effects.push(Effect::CancelHooks { id });
+        }
+        if let Some(turn) = self.turn.take() {
+            let abandoned = turn.abandon();
+            self.effects.extend(abandoned);
+            self.turn_over(turn.id, Some(error.clone()));
+        }
+        while let Some(queued) = self.queue.pop_front() {
+            self.turn_over(queued.turn.id, Some(error.clone()));
+        }
+        if self.shutdown.is_some() {
+            self.closed = true;
+            self.effects.push(Effect::Closed);
+        }
+    }
+
+    pub(super) fn turn_over(&mut self, turn_id: TurnId, store_error: Option<TurnError>) {
+        if self.turn.as_ref().is_some_and(|turn| turn.id == turn_id) {
+            self.turn = None;
+        }
+        self.effects.push(Effect::TurnOver {
+            turn_id,
+            store_error,
+        });
+    }
+}
+
+/// Whether an event must survive a crash before anything follows from it. The
+/// runs of hooks and warnings may share the next commit.
+fn needs_durability(payload: &SessionEventPayload) -> bool {
+    !matches!(
+        payload,
+        SessionEventPayload::HookStarted { .. }
+            | SessionEventPayload::HookCompleted { .. }
+            | SessionEventPayload::Warning { .. }
+    )
+}
