@@ -13,6 +13,7 @@ mod builder;
 mod commands;
 mod consumers;
 mod examples;
+#[cfg(feature = "sqlite")]
 mod own_files;
 mod prefix;
 mod prices;
