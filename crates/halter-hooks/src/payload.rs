@@ -279,7 +279,7 @@ mod tests {
             HookEventName::PostToolUse,
             &base.of(&HookPoint::PostToolUse {
                 call: call.clone(),
-                result: ToolResult::text("hi"),
+                result: ToolResult::text("hi").into(),
             }),
             json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1",
                    "tool_response": "hi"}),

@@ -3,6 +3,7 @@
 use crate::event::HookEventName;
 use halter_protocol::{NotificationItem, ToolCall, ToolError, ToolResult, UserMessage};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What is about to happen, or has happened, when hooks run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,7 +33,7 @@ pub enum HookPoint {
         /// The call.
         call: ToolCall,
         /// What it returned.
-        result: ToolResult,
+        result: Arc<ToolResult>,
     },
     /// A tool failed.
     PostToolUseFailure {

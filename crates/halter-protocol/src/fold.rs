@@ -200,7 +200,7 @@ mod tests {
                 id: "msg_2".into(),
                 call_id: id.into(),
                 tool_name: "read".into(),
-                content: ToolResult::Empty,
+                content: ToolResult::Empty.into(),
                 error: None,
                 created_at: Timestamp::UNIX_EPOCH,
             })),
@@ -274,7 +274,7 @@ mod tests {
                 response_schema: None,
             },
             SessionEventPayload::ToolExecutionCompleted {
-                outcome: ToolExecutionOutcome::new(call("a"), Ok(ToolResult::Empty)),
+                outcome: ToolExecutionOutcome::new(call("a"), Ok(ToolResult::Empty.into())),
             },
             SessionEventPayload::TurnCompleted {
                 turn_id,

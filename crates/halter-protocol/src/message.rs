@@ -302,7 +302,7 @@ pub struct ToolMessage {
     /// The tool that was called.
     pub tool_name: ToolName,
     /// What the tool returned; empty when there is an error.
-    pub content: ToolResult,
+    pub content: Arc<ToolResult>,
     /// Why there is no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolError>,

@@ -147,7 +147,7 @@ pub enum ToolCallProgress {
     /// It returned.
     Succeeded {
         /// What it returned.
-        result: ToolResult,
+        result: Arc<ToolResult>,
     },
     /// It has no result.
     Failed {

@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Which calls of a step may run side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
@@ -202,7 +203,7 @@ pub struct ToolExecutionOutcome {
     /// `{"ok": …}` or `{"error": {"code", "message"}}`.
     #[serde(with = "ok_or_error")]
     #[schemars(with = "ok_or_error::Wire")]
-    pub result: Result<ToolResult, ToolError>,
+    pub result: Result<Arc<ToolResult>, ToolError>,
     /// What the session remembers of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remembered: Vec<MemoryChange>,
@@ -210,7 +211,7 @@ pub struct ToolExecutionOutcome {
 
 impl ToolExecutionOutcome {
     /// How a call ended that leaves nothing to remember.
-    pub fn new(call: ToolCall, result: Result<ToolResult, ToolError>) -> Self {
+    pub fn new(call: ToolCall, result: Result<Arc<ToolResult>, ToolError>) -> Self {
         Self {
             call,
             result,
@@ -223,6 +224,7 @@ mod ok_or_error {
     use super::{ToolError, ToolResult};
     use schemars::JsonSchema;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::sync::Arc;
 
     #[derive(Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
@@ -240,7 +242,7 @@ mod ok_or_error {
     }
 
     pub fn serialize<S: Serializer>(
-        result: &Result<ToolResult, ToolError>,
+        result: &Result<Arc<ToolResult>, ToolError>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         match result {
@@ -252,9 +254,9 @@ mod ok_or_error {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Result<ToolResult, ToolError>, D::Error> {
+    ) -> Result<Result<Arc<ToolResult>, ToolError>, D::Error> {
         Ok(match Wire::deserialize(deserializer)? {
-            Wire::Ok(value) => Ok(value),
+            Wire::Ok(value) => Ok(Arc::new(value)),
             Wire::Error(error) => Err(error),
         })
     }
@@ -292,7 +294,7 @@ mod tests {
             name: "read".into(),
             arguments: json!({"path": "a"}),
         };
-        let fine = ToolExecutionOutcome::new(call.clone(), Ok(ToolResult::text("hello")));
+        let fine = ToolExecutionOutcome::new(call.clone(), Ok(ToolResult::text("hello").into()));
         let denied = ToolError::new(ToolErrorCode::PolicyDenied, "no");
         let bad = ToolExecutionOutcome::new(call, Err(denied));
         assert_eq!(

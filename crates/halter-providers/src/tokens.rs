@@ -103,7 +103,7 @@ fn of_part(part: &ContentPart) -> usize {
 
 /// Tokens of what a call came to.
 fn of_result(result: &ToolMessage) -> usize {
-    match (&result.error, &result.content) {
+    match (&result.error, result.content.as_ref()) {
         (Some(error), _) => error.message.len() / BYTES_PER_TOKEN,
         (None, ToolResult::Text { text }) => text.len() / BYTES_PER_TOKEN,
         (None, ToolResult::Parts { parts }) => parts.iter().map(of_part).sum(),

@@ -117,7 +117,7 @@ fn step(number: usize, wire: &str, request: &ProviderRequest) -> [Message; 2] {
         id: format!("tool_{number:06}").as_str().into(),
         call_id: id.as_str().into(),
         tool_name: "read".into(),
-        content: ToolResult::text("line\n".repeat(200)),
+        content: ToolResult::text("line\n".repeat(200)).into(),
         error: None,
         created_at: Timestamp::UNIX_EPOCH,
     });

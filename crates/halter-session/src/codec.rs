@@ -257,7 +257,7 @@ mod tests {
                     name: "shell".into(),
                     arguments: json!({}),
                 },
-                Ok(result),
+                Ok(result.into()),
             ),
         })
     }

@@ -109,7 +109,7 @@ pub trait EventsExt {
     ///
     /// # Panics
     /// Unless exactly one call ended.
-    fn only_result(&self) -> &Result<ToolResult, ToolError>;
+    fn only_result(&self) -> &Result<std::sync::Arc<ToolResult>, ToolError>;
 
     /// Why the last turn failed.
     ///
@@ -177,7 +177,7 @@ impl EventsExt for [SessionEvent] {
             .collect()
     }
 
-    fn only_result(&self) -> &Result<ToolResult, ToolError> {
+    fn only_result(&self) -> &Result<std::sync::Arc<ToolResult>, ToolError> {
         match self.outcomes().as_slice() {
             [outcome] => &outcome.result,
             others => panic!("{} calls ended:\n{}", others.len(), render(self)),

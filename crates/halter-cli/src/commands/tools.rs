@@ -109,7 +109,7 @@ fn finish(context: &mut Context, outcome: ToolExecutionOutcome) -> Result<Exit, 
                 true => Bytes::Counted,
                 false => Bytes::Written,
             };
-            context.data.json(&result_json(result, bytes))?;
+            context.data.json(&result_json(&result, bytes))?;
             Ok(Exit::Success)
         }
         Err(error) => {
@@ -133,9 +133,9 @@ enum Bytes {
 }
 
 /// The result itself: its value, its text, the list of its parts, or null.
-fn result_json(result: ToolResult, bytes: Bytes) -> Value {
+fn result_json(result: &ToolResult, bytes: Bytes) -> Value {
     match result {
-        ToolResult::Json { value } => value,
+        ToolResult::Json { value } => value.clone(),
         ToolResult::Text { text } => json!(text),
         ToolResult::Parts { parts } => parts.iter().map(|part| part_json(part, bytes)).collect(),
         _ => Value::Null,
@@ -207,11 +207,11 @@ mod tests {
         };
         let text = json!({"kind": "text", "text": "a door"});
         assert_eq!(
-            result_json(result(), Bytes::Written),
+            result_json(&result(), Bytes::Written),
             json!([text, {"kind": "image", "media_type": "image/png", "data": "AQID"}])
         );
         assert_eq!(
-            result_json(result(), Bytes::Counted),
+            result_json(&result(), Bytes::Counted),
             json!([text, {"kind": "image", "media_type": "image/png", "bytes": 3}])
         );
     }

@@ -176,10 +176,10 @@ impl Activity {
         if let Some(took) = took.filter(|took| *took >= Duration::from_secs(1)) {
             line = format!("{line} ({})", seconds(took));
         }
-        match shortcoming(&outcome.result) {
+        match shortcoming(outcome.result.as_deref()) {
             None => self
                 .messages
-                .done(&format!("{line}{}", media_tags(&outcome.result))),
+                .done(&format!("{line}{}", media_tags(outcome.result.as_deref()))),
             Some(reason) => self.messages.undone(&format!("{line}: {reason}")),
         }
     }

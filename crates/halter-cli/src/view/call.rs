@@ -28,7 +28,7 @@ pub fn summary(call: &ToolCall) -> String {
 
 /// Why a call did not do what it was meant to; none if it did. A command that
 /// ran and failed is a result to the model, and a failure to a person.
-pub fn shortcoming(result: &Result<ToolResult, ToolError>) -> Option<String> {
+pub fn shortcoming(result: Result<&ToolResult, &ToolError>) -> Option<String> {
     let value = match result {
         Err(error) => return Some(error.message.clone()),
         Ok(ToolResult::Json { value }) => value,
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn commands_that_fail_are_told_as_failures() {
-        let told = |value| shortcoming(&Ok(ToolResult::json(value)));
+        let told = |value| shortcoming(Ok(&ToolResult::json(value)));
         assert_eq!(told(json!({"exit_code": 0, "cancelled": false})), None);
         let failed = told(json!({"exit_code": 2}));
         assert_eq!(failed.as_deref(), Some("exit code 2"));

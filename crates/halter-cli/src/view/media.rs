@@ -9,8 +9,8 @@ pub fn media_tag(part: &ContentPart) -> Option<String> {
 }
 
 /// The images and documents of a result, each behind a space.
-pub fn media_tags(result: &Result<ToolResult, ToolError>) -> String {
-    let parts = result.iter().flat_map(ToolResult::attachments);
+pub fn media_tags(result: Result<&ToolResult, &ToolError>) -> String {
+    let parts = result.into_iter().flat_map(ToolResult::attachments);
     parts
         .filter_map(media_tag)
         .map(|tag| format!(" {tag}"))
@@ -53,7 +53,7 @@ mod tests {
             ContentPart::document("application/pdf", [1]),
         ]));
         let said = " [image/png, 2 bytes] [application/pdf, 1 bytes]";
-        assert_eq!(media_tags(&result), said);
-        assert_eq!(media_tags(&Ok(ToolResult::text("words"))), "");
+        assert_eq!(media_tags(result.as_ref()), said);
+        assert_eq!(media_tags(Ok(&ToolResult::text("words"))), "");
     }
 }

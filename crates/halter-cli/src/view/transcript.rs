@@ -11,8 +11,8 @@ pub fn transcript_lines(event: &SessionEvent) -> String {
         SessionEventPayload::MessageItem { message } => message_lines(message),
         SessionEventPayload::ToolExecutionCompleted { outcome } => {
             let call = summary(&outcome.call);
-            match shortcoming(&outcome.result) {
-                None => format!("✓ {call}{}\n", media_tags(&outcome.result)),
+            match shortcoming(outcome.result.as_deref()) {
+                None => format!("✓ {call}{}\n", media_tags(outcome.result.as_deref())),
                 Some(reason) => format!("✗ {call}: {}\n", cut(&reason)),
             }
         }

@@ -180,7 +180,7 @@ pub fn message() -> impl Strategy<Value = Message> {
                 id: "msg_1".into(),
                 call_id: call.id,
                 tool_name: call.name,
-                content,
+                content: content.into(),
                 error,
                 created_at,
             })
@@ -226,7 +226,7 @@ fn outcome() -> impl Strategy<Value = ToolExecutionOutcome> {
     (call(), result, vec(memory_change(), 0..3)).prop_map(|(call, result, remembered)| {
         ToolExecutionOutcome {
             call,
-            result,
+            result: result.map(Into::into),
             remembered,
         }
     })

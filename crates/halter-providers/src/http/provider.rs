@@ -382,10 +382,10 @@ pub(super) fn is_success(status: u16) -> bool {
 fn has_image(message: &Message) -> bool {
     let parts: &[ContentPart] = match message {
         Message::User(user) => &user.parts,
-        Message::Tool(ToolMessage {
-            content: ToolResult::Parts { parts },
-            ..
-        }) => parts,
+        Message::Tool(ToolMessage { content, .. }) => match content.as_ref() {
+            ToolResult::Parts { parts } => parts,
+            _ => &[],
+        },
         _ => &[],
     };
     let is_image = |part: &ContentPart| matches!(part, ContentPart::Image { .. });

@@ -125,7 +125,7 @@ impl<'a> Blob<'a> {
 
 /// The parts of a result that has more than text. What failed has only text.
 pub(super) fn parts_of(result: &ToolMessage) -> Option<&[ContentPart]> {
-    match &result.content {
+    match result.content.as_ref() {
         ToolResult::Parts { parts } if result.error.is_none() => {
             result.content.attachments().next()?;
             Some(parts)

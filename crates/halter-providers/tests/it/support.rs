@@ -58,7 +58,7 @@ pub fn tool_result(call_id: &str) -> Message {
         id: "msg_tool".into(),
         call_id: call_id.into(),
         tool_name: "read".into(),
-        content: ToolResult::Empty,
+        content: ToolResult::Empty.into(),
         error: None,
         created_at: Timestamp::UNIX_EPOCH,
     })

@@ -268,7 +268,7 @@ pub fn result(call_id: &str, name: &str, content: ToolResult) -> Message {
         id: "msg_tool".into(),
         call_id: call_id.into(),
         tool_name: name.into(),
-        content,
+        content: content.into(),
         error: None,
         created_at: Timestamp::UNIX_EPOCH,
     })
@@ -279,7 +279,7 @@ pub fn failed(call_id: &str, name: &str) -> Message {
         id: "msg_tool".into(),
         call_id: call_id.into(),
         tool_name: name.into(),
-        content: ToolResult::Empty,
+        content: ToolResult::Empty.into(),
         error: Some(ToolError::new(ToolErrorCode::Failed, "no such file")),
         created_at: Timestamp::UNIX_EPOCH,
     })

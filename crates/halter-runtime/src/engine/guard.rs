@@ -5,6 +5,7 @@ use crate::limits::{REPEAT_WINDOW_CALLS, REPEATS_BEFORE_WARNING};
 use halter_protocol::{ToolCall, ToolError, ToolResult};
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// The calls of a turn, as far back as a loop could hide.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ impl RepeatGuard {
     pub fn observe(
         &mut self,
         call: &ToolCall,
-        result: &Result<ToolResult, ToolError>,
+        result: &Result<Arc<ToolResult>, ToolError>,
     ) -> Repetition {
         let key = fingerprint(call, result);
         self.recent.push_back(key);
@@ -48,13 +49,16 @@ impl RepeatGuard {
     }
 }
 
-fn fingerprint(call: &ToolCall, result: &Result<ToolResult, ToolError>) -> u64 {
+fn fingerprint(call: &ToolCall, result: &Result<Arc<ToolResult>, ToolError>) -> u64 {
     let mut hasher = DefaultHasher::new();
     call.name.hash(&mut hasher);
     call.arguments.to_string().hash(&mut hasher);
     match result {
         Ok(result) => {
-            result.to_model_text().hash(&mut hasher);
+            match result.as_ref() {
+                ToolResult::Text { text } => text.hash(&mut hasher),
+                other => other.to_model_text().hash(&mut hasher),
+            }
             let media = result.attachments().filter_map(|part| part.media());
             media.for_each(|(_, data)| data.hash(&mut hasher));
         }
@@ -80,7 +84,7 @@ mod tests {
     #[test]
     fn the_third_equal_result_warns_and_the_next_stops() {
         let mut guard = RepeatGuard::default();
-        let same = Ok(ToolResult::text("x"));
+        let same = Ok(ToolResult::text("x").into());
         let mut observe = || guard.observe(&call("a"), &same);
         for _ in 1..REPEATS_BEFORE_WARNING {
             assert_eq!(observe(), Repetition::Fine);
@@ -92,11 +96,11 @@ mod tests {
     fn another_result_or_argument_is_another_call() {
         let mut guard = RepeatGuard::default();
         for round in 0..10 {
-            let result = Ok(ToolResult::text(round.to_string()));
+            let result = Ok(ToolResult::text(round.to_string()).into());
             assert_eq!(guard.observe(&call("a"), &result), Repetition::Fine);
             let path = format!("b{round}");
             assert_eq!(
-                guard.observe(&call(&path), &Ok(ToolResult::Empty)),
+                guard.observe(&call(&path), &Ok(ToolResult::Empty.into())),
                 Repetition::Fine
             );
         }
@@ -107,7 +111,7 @@ mod tests {
         let mut guard = RepeatGuard::default();
         for frame in 0..10 {
             let image = ContentPart::image("image/png", [frame]);
-            let result = Ok(ToolResult::parts([image]));
+            let result = Ok(ToolResult::parts([image]).into());
             assert_eq!(guard.observe(&call("screen"), &result), Repetition::Fine);
         }
     }
@@ -116,7 +120,7 @@ mod tests {
     /// lie between the first and the last.
     fn told_after(others: usize) -> Repetition {
         let mut guard = RepeatGuard::default();
-        let mut observe = |path: &str| guard.observe(&call(path), &Ok(ToolResult::Empty));
+        let mut observe = |path: &str| guard.observe(&call(path), &Ok(ToolResult::Empty.into()));
         for _ in 1..REPEATS_BEFORE_WARNING {
             observe("same");
         }

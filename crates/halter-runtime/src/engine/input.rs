@@ -112,7 +112,7 @@ pub enum Input {
         /// The effect.
         id: EffectId,
         /// What it returned.
-        result: Result<ToolResult, ToolError>,
+        result: Result<Arc<ToolResult>, ToolError>,
         /// What the session shall remember of it.
         remembered: Vec<MemoryChange>,
     },

@@ -11,6 +11,7 @@ use halter_protocol::{
     ContentPart, MediaFormat, MediaLimits, MediaProblem, Message, SessionState, ToolResult,
     TurnError, UserMessage,
 };
+use std::sync::Arc;
 
 /// What the images and documents of a transcript come to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -93,13 +94,17 @@ impl MediaLedger {
     }
 
     /// The result with what cannot be sent replaced by a note.
-    pub fn admit_result(&mut self, result: ToolResult, limits: &MediaLimits) -> ToolResult {
-        match result {
+    pub fn admit_result(
+        &mut self,
+        result: Arc<ToolResult>,
+        limits: &MediaLimits,
+    ) -> Arc<ToolResult> {
+        match result.as_ref() {
             ToolResult::Parts { parts } => {
-                let parts = parts.into_iter();
-                ToolResult::parts(parts.map(|part| self.admit_part(part, limits)))
+                let parts = parts.iter().cloned();
+                ToolResult::parts(parts.map(|part| self.admit_part(part, limits))).into()
             }
-            other => other,
+            _ => result,
         }
     }
 
@@ -203,8 +208,9 @@ mod tests {
     }
 
     fn admitted(ledger: &mut MediaLedger, part: ContentPart) -> ContentPart {
-        match ledger.admit_result(ToolResult::parts([part]), &MediaLimits::default()) {
-            ToolResult::Parts { parts } => parts.into_iter().next().unwrap(),
+        let part = ToolResult::parts([part]).into();
+        match ledger.admit_result(part, &MediaLimits::default()).as_ref() {
+            ToolResult::Parts { parts } => parts.first().cloned().unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -230,6 +236,7 @@ mod tests {
             ToolResult::parts([ContentPart::text("words")]),
         ] {
             let limits = MediaLimits::default();
+            let result = Arc::new(result);
             assert_eq!(ledger.admit_result(result.clone(), &limits), result);
         }
         assert_eq!(ledger, MediaLedger::default());

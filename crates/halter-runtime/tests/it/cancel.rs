@@ -147,7 +147,7 @@ async fn a_tool_that_finishes_within_the_grace_keeps_its_result() {
     let events = collect(turn).await;
     assert_eq!(
         *events.only_result(),
-        Ok(ToolResult::text("done after all"))
+        Ok(ToolResult::text("done after all").into())
     );
     assert_eq!(events.turn_error().code, "cancelled");
     assert_usable(&harness, &session).await;

@@ -149,7 +149,7 @@ async fn stopping_after_a_call_does_not_hide_its_result() {
         .hook(answering(HookEventName::PostToolUse, stop))
         .start();
     let events = harness.ask("go").await;
-    assert_eq!(*events.only_result(), Ok(ToolResult::text("a wall")));
+    assert_eq!(*events.only_result(), Ok(ToolResult::text("a wall").into()));
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ fn results<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<Tool
     let results = messages
         .into_iter()
         .filter_map(|message| match message.as_ref() {
-            Message::Tool(tool) => Some(tool.content.clone()),
+            Message::Tool(tool) => Some(ToolResult::clone(&tool.content)),
             _ => None,
         });
     results.collect()
@@ -55,7 +55,7 @@ fn failure(events: &[SessionEvent]) -> (String, String) {
 async fn a_model_is_asked_with_the_image_a_tool_returned() {
     let harness = Harness::scripted(looks()).tool(camera(picture)).start();
     let events = harness.ask("who is there?").await;
-    assert_eq!(events.only_result(), &Ok(picture()));
+    assert_eq!(events.only_result(), &Ok(picture().into()));
     let requests = harness.requests();
     assert_eq!(results(requests[1].messages.iter()), [picture()]);
     let told = render(&events);
@@ -88,7 +88,7 @@ async fn what_no_service_takes_becomes_a_note_and_the_session_goes_on() {
     };
     let harness = Harness::scripted(looks()).tool(camera(result)).start();
     let events = harness.ask("go").await;
-    let Ok(ToolResult::Parts { parts }) = events.only_result() else {
+    let Ok(ToolResult::Parts { parts }) = events.only_result().as_deref() else {
         panic!("{events:?}");
     };
     let note = parts[0].as_text().unwrap();
@@ -98,7 +98,7 @@ async fn what_no_service_takes_becomes_a_note_and_the_session_goes_on() {
     let requests = harness.requests();
     assert_eq!(
         results(requests[1].messages.iter()),
-        [events.only_result().clone().unwrap()]
+        [ToolResult::clone(events.only_result().as_ref().unwrap())]
     );
 }
 
@@ -217,7 +217,7 @@ async fn a_hook_that_changes_the_words_keeps_the_picture() {
         ContentPart::text("a door"),
         ContentPart::image("image/png", png(3, 2)),
     ]);
-    assert_eq!(events.only_result(), &Ok(expected));
+    assert_eq!(events.only_result(), &Ok(expected.into()));
 }
 
 #[tokio::test]

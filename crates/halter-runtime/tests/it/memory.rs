@@ -10,8 +10,8 @@ fn call(tool: &str, arguments: Value) -> [Reply; 2] {
     [Reply::new().tool_call(tool, arguments), "done".into()]
 }
 
-fn json_of(result: &Result<ToolResult, halter_protocol::ToolError>) -> Value {
-    match result {
+fn json_of(result: &Result<Arc<ToolResult>, halter_protocol::ToolError>) -> Value {
+    match result.as_deref() {
         Ok(ToolResult::Json { value }) => value.clone(),
         other => panic!("{other:?}"),
     }

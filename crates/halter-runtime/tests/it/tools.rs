@@ -1,10 +1,11 @@
 //! Calls that are wrong, tools that misbehave, and the one way to a tool.
 
 use halter_hooks::{Hook, HookEventName, HookResponse};
-use halter_protocol::{ToolErrorCode, ToolResult, Turn};
+use halter_protocol::{Message, SessionEventPayload, ToolErrorCode, ToolResult, Turn};
 use halter_runtime::limits::{CANCEL_GRACE, TOOL_DEADLINE};
 use halter_testkit::{EventsExt, Gate, Harness, Reply, ScriptedTool, collect, render, within};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn strict(name: &str) -> ScriptedTool {
@@ -159,7 +160,10 @@ async fn a_long_running_tool_has_no_deadline() {
     let replies = [Reply::new().tool_call("slow", json!({})), "oh".into()];
     let harness = Harness::scripted(replies).tool(slow).start();
     let events = harness.ask("go").await;
-    assert_eq!(*events.only_result(), Ok(ToolResult::text("at last")));
+    assert_eq!(
+        *events.only_result(),
+        Ok(ToolResult::text("at last").into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,7 +177,10 @@ async fn invariant_08_a_tool_may_use_its_deadline_to_the_end() {
     let replies = [Reply::new().tool_call("slow", json!({})), "oh".into()];
     let harness = Harness::scripted(replies).tool(slow).start();
     let events = harness.ask("go").await;
-    assert_eq!(*events.only_result(), Ok(ToolResult::text("just in time")));
+    assert_eq!(
+        *events.only_result(),
+        Ok(ToolResult::text("just in time").into())
+    );
 }
 
 #[tokio::test]
@@ -301,4 +308,31 @@ async fn running_out_of_descriptors_is_the_turns_error() {
     );
     assert!(look.calls().is_empty(), "no call would work");
     assert_eq!(events.outcomes().len(), 2, "every call keeps a result");
+}
+
+/// However large, a result is kept once: the event, the state and the message
+/// that the model reads share it.
+#[tokio::test]
+async fn a_result_is_shared_from_the_tool_to_the_request() {
+    let tool = ScriptedTool::new("look").returns(&"x".repeat(100_000));
+    let replies = [Reply::new().tool_call("look", json!({})), "oh".into()];
+    let harness = Harness::scripted(replies).tool(tool.build()).start();
+    let events = harness.ask("go").await;
+    let completed = events.only_result().as_ref().unwrap();
+    let message = events.iter().find_map(|event| match &event.payload {
+        SessionEventPayload::MessageItem { message } => match message.as_ref() {
+            Message::Tool(tool) => Some(tool.content.clone()),
+            _ => None,
+        },
+        _ => None,
+    });
+    let message = message.unwrap();
+    assert!(Arc::ptr_eq(completed, &message));
+    let requests = harness.requests();
+    let request = &requests[1].messages;
+    let sent = request.iter_newest_first().next().unwrap();
+    let Message::Tool(sent) = sent.as_ref() else {
+        panic!("{sent:?}");
+    };
+    assert!(Arc::ptr_eq(&sent.content, &message));
 }

@@ -37,6 +37,7 @@ pub fn pending(id: &str, second: i64, payload: SessionEventPayload) -> PendingEv
 /// A turn of seven events with one tool call that returned `output`.
 pub fn turn(number: usize, output: ToolResult) -> Vec<SessionEventPayload> {
     let turn_id = TurnId(format!("turn_{number}"));
+    let output = Arc::new(output);
     let call = ToolCall {
         id: format!("call_{number}").as_str().into(),
         name: "shell".into(),

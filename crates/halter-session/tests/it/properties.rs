@@ -93,7 +93,7 @@ fn message() -> impl Strategy<Value = Message> {
             id: "msg_t".into(),
             call_id: call.id,
             tool_name: call.name,
-            content,
+            content: content.into(),
             error: None,
             created_at: at,
         }))
@@ -109,7 +109,7 @@ fn payload() -> impl Strategy<Value = SessionEventPayload> {
         call(),
         prop_oneof![result().prop_map(Ok), error.prop_map(Err)],
     )
-        .prop_map(|(call, result)| ToolExecutionOutcome::new(call, result));
+        .prop_map(|(call, result)| ToolExecutionOutcome::new(call, result.map(Into::into)));
     prop_oneof![
         3 => message().prop_map(|message| SessionEventPayload::MessageItem { message: Arc::new(message) }),
         2 => outcome.prop_map(|outcome| SessionEventPayload::ToolExecutionCompleted { outcome }),

@@ -276,7 +276,7 @@ fn result_with_image() -> Message {
         id: "msg_tool".into(),
         call_id: "call".into(),
         tool_name: "read".into(),
-        content: ToolResult::parts([image]),
+        content: ToolResult::parts([image]).into(),
         error: None,
         created_at: halter_protocol::Timestamp::UNIX_EPOCH,
     })

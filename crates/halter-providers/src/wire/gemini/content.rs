@@ -146,7 +146,7 @@ pub(super) enum Output<'a> {
 
 impl<'a> Outcome<'a> {
     pub fn of(message: &'a ToolMessage) -> Self {
-        match (&message.error, &message.content) {
+        match (&message.error, message.content.as_ref()) {
             (Some(_), _) => Self::Error(message.to_model_text()),
             (None, ToolResult::Json { value }) => Self::Output(Output::Json(value)),
             (None, _) => Self::Output(Output::Text(message.to_model_text())),

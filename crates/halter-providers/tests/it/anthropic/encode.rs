@@ -24,7 +24,7 @@ fn result(call_id: &str, content: ToolResult, error: Option<ToolError>) -> Messa
         id: "msg_tool".into(),
         call_id: call_id.into(),
         tool_name: "read".into(),
-        content,
+        content: content.into(),
         error,
         created_at: Timestamp::UNIX_EPOCH,
     })

@@ -74,7 +74,7 @@ fn results(message: &Message) -> Vec<Message> {
                 id: "msg_tool".into(),
                 call_id: call.id,
                 tool_name: call.name,
-                content: ToolResult::text("ok"),
+                content: ToolResult::text("ok").into(),
                 error: None,
                 created_at: Timestamp::UNIX_EPOCH,
             })

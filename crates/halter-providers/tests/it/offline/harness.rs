@@ -53,7 +53,7 @@ fn returned(call_id: &str, tool: &str, outcome: Result<ToolResult, ToolError>) -
         id: format!("msg_{call_id}").as_str().into(),
         call_id: call_id.into(),
         tool_name: tool.into(),
-        content,
+        content: content.into(),
         error,
         created_at: Timestamp::UNIX_EPOCH,
     })

@@ -337,7 +337,7 @@ impl Owner {
             let result = tool.await.unwrap_or_else(|error| Err(broken_tool(&error)));
             let _ = sender.send(Input::ToolFinished {
                 id,
-                result,
+                result: result.map(Arc::new),
                 remembered: remembered.take(),
             });
         });

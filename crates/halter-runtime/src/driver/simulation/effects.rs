@@ -52,7 +52,7 @@ impl Simulation {
                     let remembered = world::remembered(&mut self.dice);
                     let input = Input::ToolFinished {
                         id,
-                        result,
+                        result: result.map(Arc::new),
                         remembered,
                     };
                     self.schedule_in(delay, What::Outcome(id, input));

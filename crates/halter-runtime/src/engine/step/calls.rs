@@ -13,6 +13,7 @@ use halter_protocol::{
     MemoryChange, Message, MessageId, Objection, SessionEventPayload, Timestamp, ToolCall,
     ToolCallId, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError,
 };
+use std::sync::Arc;
 
 impl Engine {
     pub(super) fn start_calls(&mut self) {
@@ -27,7 +28,7 @@ impl Engine {
         let malformed = slot.malformed.take();
         if self.is_final_call(&call) {
             let heard = self.final_call(&call, malformed.as_deref());
-            return self.settle_call(index, heard);
+            return self.settle_call(index, heard.map(Arc::new));
         }
         if index >= TOOL_CALLS_PER_ANSWER {
             let message = format!("not run: one answer may hold {TOOL_CALLS_PER_ANSWER} calls");
@@ -126,7 +127,7 @@ impl Engine {
     pub(in crate::engine) fn tool_finished(
         &mut self,
         id: EffectId,
-        result: Result<ToolResult, ToolError>,
+        result: Result<Arc<ToolResult>, ToolError>,
         remembered: Vec<MemoryChange>,
     ) {
         let found = self.step().and_then(|step| {
@@ -219,17 +220,17 @@ impl Engine {
     fn post_hooks_finished(
         &mut self,
         index: usize,
-        result: Result<ToolResult, ToolError>,
+        result: Result<Arc<ToolResult>, ToolError>,
         verdict: HookVerdict,
     ) {
         let conflict = verdict.conflict.as_ref().map(ToString::to_string);
         let blocked = verdict.objection().or(conflict);
-        let given = result.as_ref().unwrap_or(&ToolResult::Empty);
+        let given = result.as_deref().unwrap_or(&ToolResult::Empty);
         let rewritten = verdict.updated_output.map(|it| tool_result(it, given));
         let result = match (blocked, rewritten) {
             (Some(reason), _) => Err(withheld(&reason)),
             (None, Some(Err(unusable))) => Err(withheld(&unusable.to_string())),
-            (None, Some(Ok(rewritten))) => Ok(rewritten),
+            (None, Some(Ok(rewritten))) => Ok(rewritten.into()),
             (None, None) => result,
         };
         self.settle_call(index, result);
@@ -239,7 +240,7 @@ impl Engine {
     }
 
     /// Records how a call ended and starts what waited for it.
-    pub(super) fn settle_call(&mut self, index: usize, result: Result<ToolResult, ToolError>) {
+    pub(super) fn settle_call(&mut self, index: usize, result: Result<Arc<ToolResult>, ToolError>) {
         let result = result.map(|result| self.admit_result(result));
         let Some(slot) = self.slot(index) else { return };
         slot.stage = Stage::Done(result.clone());
@@ -260,7 +261,7 @@ impl Engine {
 
     /// The result with only what the session has room for, beside the results
     /// that join it at the same time.
-    fn admit_result(&mut self, result: ToolResult) -> ToolResult {
+    fn admit_result(&mut self, result: Arc<ToolResult>) -> Arc<ToolResult> {
         let mut ledger = self.media;
         let limits = self.turn.as_ref().map(|turn| turn.media.clone());
         let calls = self.step().map(|step| step.calls.iter());
@@ -336,11 +337,11 @@ pub(in crate::engine) fn tool_message(
     id: MessageId,
     at: Timestamp,
     call: ToolCall,
-    result: Result<ToolResult, ToolError>,
+    result: Result<Arc<ToolResult>, ToolError>,
 ) -> ToolMessage {
     let (content, error) = match result {
         Ok(result) => (result, None),
-        Err(error) => (ToolResult::Empty, Some(error)),
+        Err(error) => (ToolResult::Empty.into(), Some(error)),
     };
     ToolMessage {
         id,

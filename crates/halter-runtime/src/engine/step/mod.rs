@@ -20,6 +20,7 @@ use super::turn::Ending;
 use super::{Effect, EffectId, Engine};
 use crate::limits::PARALLEL_TOOL_CALLS;
 use halter_protocol::{Action, MemoryChange, Objection, Question, ToolCall, ToolError, ToolResult};
+use std::sync::Arc;
 
 /// An answer being streamed and worked off.
 #[derive(Debug)]
@@ -76,9 +77,9 @@ enum Stage {
     },
     PostHooks {
         id: EffectId,
-        result: Result<ToolResult, ToolError>,
+        result: Result<Arc<ToolResult>, ToolError>,
     },
-    Done(Result<ToolResult, ToolError>),
+    Done(Result<Arc<ToolResult>, ToolError>),
 }
 
 /// How far a question has come. One is open at a time, in call order, and
