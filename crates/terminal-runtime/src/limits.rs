@@ -40,12 +40,6 @@ pub const HTTP_FIRST_BYTE_WAIT: Duration = Duration::from_secs(5);
 /// with fewer.
 pub const SPARE_DESCRIPTORS: u64 = 64;
 
-/// How many descriptors are left to everything but ended commands.
-pub const BASE_DESCRIPTORS: u64 = 256;
-
-/// How many descriptors are reckoned with for each ended command that is kept.
-pub const KEPT_EXEC_DESCRIPTORS: u64 = 8;
-
 /// How many commands may wait for one session.
 pub const MAX_QUEUED: usize = 64;
 

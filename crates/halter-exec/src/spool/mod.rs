@@ -59,14 +59,26 @@ pub struct Spool {
 
 #[derive(Debug)]
 struct Shared {
-    storage: Mutex<Storage>,
-    /// Where readers find bytes without asking the writer.
-    head: Arc<File>,
+    /// `None` once the stream is closed.
+    storage: Mutex<Option<Storage>>,
+    /// Where readers find bytes without asking the writer. Taken after
+    /// `storage` where both are.
+    files: Mutex<Files>,
     head_bytes: u64,
-    overflow: std::sync::OnceLock<Arc<File>>,
     progress: Mutex<Progress>,
     /// Tells readers that wait of progress.
     came: Notify,
+}
+
+/// Where the bytes of a stream are.
+#[derive(Debug)]
+enum Files {
+    Open {
+        head: Arc<File>,
+        overflow: Option<Arc<File>>,
+    },
+    /// All in this file, which a reader opens; `None` if there are none.
+    Closed(Option<PathBuf>),
 }
 
 /// How far a stream has come.
@@ -127,22 +139,39 @@ impl Spool {
     }
 
     fn of(storage: Storage) -> Self {
-        let overflow = std::sync::OnceLock::new();
-        if let Some(file) = storage.overflow() {
-            let _ = overflow.set(Arc::clone(file));
-        }
         let stored = storage.stored();
         let progress = Progress {
             stored,
             total: stored + storage.dropped(),
             finished: false,
         };
+        let files = Files::Open {
+            head: Arc::clone(storage.head()),
+            overflow: storage.overflow().cloned(),
+        };
+        let head_bytes = storage.head_bytes();
+        Self::with(Some(storage), files, head_bytes, progress)
+    }
+
+    /// A stream that has ended and been [closed](Self::close) by an earlier
+    /// program: `stored` bytes in the file at `path`, of `total` that came.
+    #[must_use]
+    pub fn closed(path: PathBuf, stored: u64, total: u64) -> Self {
+        let progress = Progress {
+            stored,
+            total,
+            finished: true,
+        };
+        let files = Files::Closed((stored > 0).then_some(path));
+        Self::with(None, files, 0, progress)
+    }
+
+    fn with(storage: Option<Storage>, files: Files, head_bytes: u64, progress: Progress) -> Self {
         Self {
             shared: Arc::new(Shared {
-                head: Arc::clone(storage.head()),
-                head_bytes: storage.head_bytes(),
                 storage: Mutex::new(storage),
-                overflow,
+                files: Mutex::new(files),
+                head_bytes,
                 progress: Mutex::new(progress),
                 came: Notify::new(),
             }),
@@ -167,10 +196,13 @@ impl Spool {
     /// [`problem`](Self::problem) and as a gap.
     pub fn splice_from(&self, pipe: impl AsFd) -> io::Result<Moved> {
         let mut storage = self.lock();
+        let Some(storage) = &mut *storage else {
+            return Ok(Moved::End);
+        };
         let moved = storage.take(pipe)?;
         if let Moved::Bytes(count) = moved {
             if let Some(file) = storage.overflow() {
-                let _ = self.shared.overflow.set(Arc::clone(file));
+                self.show_overflow(file);
             }
             let stored = storage.stored();
             self.advance(|progress| {
@@ -181,15 +213,24 @@ impl Spool {
         Ok(moved)
     }
 
+    /// Lets readers find what is in the overflow file.
+    fn show_overflow(&self, file: &Arc<File>) {
+        if let Files::Open { overflow, .. } = &mut *lock(&self.shared.files) {
+            overflow.get_or_insert_with(|| Arc::clone(file));
+        }
+    }
+
     /// Counts bytes that came and went elsewhere. Nothing is kept after them.
     pub(crate) fn skip(&self, count: u64) {
-        self.lock().note_dropped(count);
+        if let Some(storage) = &mut *self.lock() {
+            storage.note_dropped(count);
+        }
         self.advance(|progress| progress.total += count);
     }
 
     /// Whether the next bytes can no longer be kept.
     pub(crate) fn is_full(&self) -> bool {
-        self.lock().is_full()
+        self.lock().as_ref().is_none_or(Storage::is_full)
     }
 
     /// Whether the next bytes go to the file.
@@ -200,12 +241,28 @@ impl Spool {
     /// Makes the file now, so that no move makes it later; `false` if that
     /// cannot be done, and nothing more kept.
     pub(crate) fn prepare_file(&self) -> bool {
-        self.lock().prepare_file()
+        self.lock().as_mut().is_some_and(Storage::prepare_file)
     }
 
     /// Says that no more will come: readers at the end see it.
     pub fn finish(&self) {
         self.advance(|progress| progress.finished = true);
+    }
+
+    /// Closes the files of a stream that has ended, for one that is kept and
+    /// may never be read again. What is in memory goes to the overflow file;
+    /// whoever reads opens that.
+    ///
+    /// # Errors
+    /// If the file cannot be written. The stream stays as it was then.
+    pub fn close(&self) -> io::Result<()> {
+        let mut storage = self.lock();
+        if let Some(open) = &mut *storage {
+            let path = open.move_to_file()?;
+            *lock(&self.shared.files) = Files::Closed(path);
+            *storage = None;
+        }
+        Ok(())
     }
 
     /// How far the stream has come.
@@ -223,7 +280,8 @@ impl Spool {
     /// Why fewer bytes are kept than the quota allows, if writing failed.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
-        self.lock().problem().map(str::to_owned)
+        let storage = self.lock();
+        Some(storage.as_ref()?.problem()?.to_owned())
     }
 
     /// Somebody who reads from `offset` on, at their own pace.
@@ -233,21 +291,37 @@ impl Spool {
     }
 
     /// Where up to `limit` kept bytes from `offset` on lie, as far as they
-    /// are in one file; `None` if there are none.
-    fn segment(&self, offset: u64, limit: u64) -> Option<Segment> {
+    /// are in one file; `None` if there are none. The file of a closed stream
+    /// is opened once, into `opened`.
+    fn segment(
+        &self,
+        offset: u64,
+        limit: u64,
+        opened: &mut Option<Arc<File>>,
+    ) -> io::Result<Option<Segment>> {
         let stored = self.progress().stored;
-        let available = stored.checked_sub(offset).filter(|length| *length > 0)?;
-        let (file, available) = if offset < self.shared.head_bytes {
-            let in_head = self.shared.head_bytes - offset;
-            (&self.shared.head, available.min(in_head))
-        } else {
-            (self.shared.overflow.get()?, available)
+        let Some(available) = stored.checked_sub(offset).filter(|length| *length > 0) else {
+            return Ok(None);
         };
-        Some(Segment {
-            file: Arc::clone(file),
+        let files = lock(&self.shared.files);
+        let (file, available) = match &*files {
+            Files::Open { head, .. } if offset < self.shared.head_bytes => {
+                let in_head = self.shared.head_bytes - offset;
+                (Some(Arc::clone(head)), available.min(in_head))
+            }
+            Files::Open { overflow, .. } => (overflow.clone(), available),
+            Files::Closed(path) => {
+                if let (None, Some(path)) = (&opened, path) {
+                    *opened = Some(Arc::new(storage::open_to_read(path)?));
+                }
+                (opened.clone(), available)
+            }
+        };
+        Ok(file.map(|file| Segment {
+            file,
             offset,
             length: available.min(limit),
-        })
+        }))
     }
 
     /// The kept bytes from `from` up to `to`, in memory.
@@ -255,7 +329,8 @@ impl Spool {
         use std::os::unix::fs::FileExt;
         let mut bytes = Vec::new();
         let mut offset = from;
-        while let Some(segment) = self.segment(offset, to.saturating_sub(offset))
+        let mut opened = None;
+        while let Some(segment) = self.segment(offset, to.saturating_sub(offset), &mut opened)?
             && segment.length > 0
         {
             let start = bytes.len();
@@ -276,11 +351,14 @@ impl Spool {
     /// If the file cannot be written.
     pub fn complete_file(&self, limit: u64) -> io::Result<Option<PathBuf>> {
         let mut storage = self.lock();
+        let Some(storage) = &mut *storage else {
+            return Ok(None);
+        };
         let Some(path) = storage.overflow_path().map(ToOwned::to_owned) else {
             return Ok(None);
         };
         let file = storage.complete_file(limit)?;
-        let _ = self.shared.overflow.set(file);
+        self.show_overflow(&file);
         Ok(Some(path))
     }
 
@@ -291,12 +369,14 @@ impl Spool {
     /// If it is there and stays.
     pub fn remove(&self) -> io::Result<()> {
         let storage = self.lock();
-        // Without a file in our hands there is none by that name.
-        let made = storage.overflow().is_some();
-        let Some(path) = storage.overflow_path().filter(|_| made) else {
-            return Ok(());
+        let files = lock(&self.shared.files);
+        let path = match (&*storage, &*files) {
+            // Without a file in our hands there is none by that name.
+            (Some(storage), _) => storage.overflow().and_then(|_| storage.overflow_path()),
+            (None, Files::Closed(path)) => path.as_deref(),
+            (None, Files::Open { .. }) => None,
         };
-        match std::fs::remove_file(path) {
+        match path.map_or(Ok(()), std::fs::remove_file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         }
@@ -320,7 +400,7 @@ impl Spool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Storage> {
+    fn lock(&self) -> MutexGuard<'_, Option<Storage>> {
         lock(&self.shared.storage)
     }
 }

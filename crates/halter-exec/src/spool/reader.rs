@@ -1,7 +1,9 @@
 //! Reading a stream from an offset.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -43,11 +45,17 @@ enum Found {
 pub struct SpoolReader {
     spool: Spool,
     offset: u64,
+    /// The file of a closed stream: it may be removed while it is read.
+    opened: Option<Arc<File>>,
 }
 
 impl SpoolReader {
     pub(super) fn new(spool: Spool, offset: u64) -> Self {
-        Self { spool, offset }
+        Self {
+            spool,
+            offset,
+            opened: None,
+        }
     }
 
     /// Where the next byte it reads stands.
@@ -62,8 +70,10 @@ impl SpoolReader {
     /// # Errors
     /// If kept bytes cannot be read.
     pub async fn next(&mut self, limit: usize) -> io::Result<SpoolChunk> {
-        let (spool, offset) = (&self.spool, self.offset);
-        match spool.when(|| find(spool, offset, limit)).await {
+        let (spool, offset, opened) = (&self.spool, self.offset, &mut self.opened);
+        let find = || find(spool, offset, limit, opened).transpose();
+        let found = spool.when(find).await;
+        match found? {
             Found::Bytes(segment) => self.read(segment).await,
             Found::Gap { from, to } => Ok(self.skip(from, to)),
             Found::End => Ok(SpoolChunk::End),
@@ -76,7 +86,7 @@ impl SpoolReader {
     /// # Errors
     /// If kept bytes cannot be read.
     pub fn try_next(&mut self, limit: usize) -> io::Result<Option<SpoolChunk>> {
-        match find(&self.spool, self.offset, limit) {
+        match find(&self.spool, self.offset, limit, &mut self.opened)? {
             Some(Found::Bytes(segment)) => {
                 let (buffer, count) = read_waiting(&segment)?;
                 self.advance(buffer, count).map(Some)
@@ -118,18 +128,24 @@ impl SpoolReader {
 }
 
 /// What there is at an offset; `None` if nothing is yet.
-fn find(spool: &Spool, offset: u64, limit: usize) -> Option<Found> {
-    if let Some(segment) = spool.segment(offset, limit as u64) {
-        return Some(Found::Bytes(segment));
+fn find(
+    spool: &Spool,
+    offset: u64,
+    limit: usize,
+    opened: &mut Option<Arc<File>>,
+) -> io::Result<Option<Found>> {
+    if let Some(segment) = spool.segment(offset, limit as u64, opened)? {
+        return Ok(Some(Found::Bytes(segment)));
     }
     let progress = spool.progress();
     if offset >= progress.stored && offset < progress.total {
-        return Some(Found::Gap {
+        return Ok(Some(Found::Gap {
             from: offset,
             to: progress.total,
-        });
+        }));
     }
-    (progress.finished && offset >= progress.total).then_some(Found::End)
+    let is_over = progress.finished && offset >= progress.total;
+    Ok(is_over.then_some(Found::End))
 }
 
 fn read_waiting(segment: &Segment) -> io::Result<(Vec<u8>, usize)> {

@@ -245,16 +245,45 @@ impl Storage {
         }
     }
 
+    /// Has all kept bytes in the overflow file, and says where that is; `None`
+    /// if there are none.
+    pub(super) fn move_to_file(&mut self) -> io::Result<Option<PathBuf>> {
+        if self.stored == 0 {
+            let made = self.overflow.as_ref().and(self.overflow_path.as_ref());
+            return Ok(made.cloned());
+        }
+        let file = self.opened_overflow()?;
+        file.write_all_at(&self.in_memory(self.stored)?, 0)?;
+        Ok(self.overflow_path.clone())
+    }
+
+    /// The kept bytes that are in memory, of the first `limit`.
+    fn in_memory(&self, limit: u64) -> io::Result<Vec<u8>> {
+        let count = limit.min(self.stored).min(self.head_bytes);
+        let mut buffer = vec![0; usize::try_from(count).unwrap_or(0)];
+        self.head.read_exact_at(&mut buffer, 0)?;
+        Ok(buffer)
+    }
+
     /// Writes the part in memory into the hole it has in the overflow file.
     pub(super) fn complete_file(&mut self, limit: u64) -> io::Result<Arc<File>> {
         let file = self.opened_overflow()?;
-        let kept = self.stored.min(limit);
-        let mut buffer = vec![0; usize::try_from(kept.min(self.head_bytes)).unwrap_or(0)];
-        self.head.read_exact_at(&mut buffer, 0)?;
-        file.write_all_at(&buffer, 0)?;
-        file.set_len(kept)?;
+        file.write_all_at(&self.in_memory(limit)?, 0)?;
+        file.set_len(self.stored.min(limit))?;
         self.quota = self.stored;
         Ok(file)
+    }
+}
+
+/// The file of a closed stream. Nothing but a file is opened, and no link
+/// followed, whatever somebody put there.
+pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = options.read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 

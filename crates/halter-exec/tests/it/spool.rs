@@ -147,6 +147,54 @@ fn readers_are_offsets() {
     assert_eq!(early.try_next(1).unwrap(), Some(SpoolChunk::End));
 }
 
+/// Bytes, gap and all, from nothing but a file; also for the next program,
+/// whether or not this one got to say that the stream is closed.
+#[test]
+fn a_closed_stream_is_read_as_before() {
+    for (count, quota) in [
+        (0, 100),
+        (1, 100),
+        (70_000, 1 << 30),
+        (80_000, 75_000),
+        (5, 0),
+    ] {
+        let mut stream = Stream::new(quota);
+        stream.feed(count);
+        stream.end();
+        let before = all(&mut stream.spool.reader(0), 10_000);
+        let progress = stream.spool.progress();
+        stream.spool.close().unwrap();
+        stream.spool.close().unwrap();
+        assert_eq!(stream.spool.progress(), progress);
+        assert!(all(&mut stream.spool.reader(0), 10_000) == before);
+        let next = Spool::closed(stream.overflow(), progress.stored, progress.total);
+        assert!(all(&mut next.reader(0), 10_000) == before);
+        stream.reopen();
+        assert!(all(&mut stream.spool.reader(0), 10_000) == before);
+        // Whoever reads goes on when the file is removed.
+        let mut reader = next.reader(0);
+        let first = reader.try_next(1).unwrap();
+        next.remove().unwrap();
+        assert!(!stream.overflow().exists());
+        if let Some(SpoolChunk::Data { bytes, .. }) = first {
+            let rest = all(&mut reader, 10_000);
+            assert!(([&*bytes, &*rest.0].concat(), rest.1) == before);
+        }
+    }
+}
+
+#[test]
+fn nothing_but_a_file_is_read_for_a_closed_stream() {
+    let mut stream = Stream::new(100);
+    stream.feed(10);
+    stream.end();
+    stream.spool.close().unwrap();
+    let secret = stream.directory.path().join("secret");
+    std::fs::rename(stream.overflow(), &secret).unwrap();
+    std::os::unix::fs::symlink(&secret, stream.overflow()).unwrap();
+    assert!(stream.spool.reader(0).try_next(10).is_err());
+}
+
 #[tokio::test]
 async fn a_reader_waits_for_bytes_and_for_the_end() {
     let mut stream = Stream::new(1 << 30);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use halter_exec::host::{ShellState, os_bytes};
+use halter_exec::host::{ShellState, Spool, os_bytes};
 use serde::{Deserialize, Serialize};
 
 use crate::exec::types::{ExecEnd, ExecId, ExecWhat, SessionSpec};
@@ -95,6 +95,36 @@ pub(super) struct ExecRecord {
     /// Whether nobody will ask for its result any more.
     pub forgotten: bool,
     pub end: Option<ExecEnd>,
+    /// How much of its output is in files, once all of it is and nobody has
+    /// anything open for it.
+    pub closed: Option<ClosedStreams>,
+}
+
+/// Streams that were closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ClosedStreams {
+    pub stdout: StreamSize,
+    /// `None` on a terminal.
+    pub stderr: Option<StreamSize>,
+}
+
+/// The bytes of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StreamSize {
+    /// Those that are kept.
+    pub stored: u64,
+    /// Those that came.
+    pub total: u64,
+}
+
+impl StreamSize {
+    pub(super) fn of(spool: &Spool) -> Self {
+        let progress = spool.progress();
+        Self {
+            stored: progress.stored,
+            total: progress.total,
+        }
+    }
 }
 
 impl ExecRecord {
@@ -141,6 +171,13 @@ mod tests {
             input_ended: true,
             forgotten: false,
             end,
+            closed: Some(ClosedStreams {
+                stdout: StreamSize {
+                    stored: 1,
+                    total: 2,
+                },
+                stderr: None,
+            }),
         }))
     }
 

@@ -213,6 +213,11 @@ pub enum Request {
         /// The slot.
         key: Key,
     },
+    /// The output of this slot's command is kept elsewhere: close everything.
+    CloseStreams {
+        /// The slot.
+        key: Key,
+    },
     /// The process of this slot is given no more input.
     CloseInput {
         /// The slot.

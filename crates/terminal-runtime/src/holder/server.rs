@@ -196,6 +196,7 @@ impl Holder {
                 command,
             } => self.table.write_lines(key, &lines, command),
             Request::Settle { key } => self.table.settle(key),
+            Request::CloseStreams { key } => self.table.close_streams(key),
             Request::CloseInput { key } => self.table.close_input(key),
             Request::Remove { key } => self.table.remove(key),
             Request::DropUnits { units } => self.table.drop_units(&units),
@@ -406,7 +407,6 @@ mod tests {
 
     #[test]
     fn one_request_brings_no_more_units_than_one_message_can_carry() {
-        assert_eq!(MAX_UNITS_AHEAD, 64);
         let (mut holder, ours) = holder(Path::new("/"));
         let mut made = |count| {
             for kind in [UnitKind::Output, UnitKind::Input, UnitKind::File] {
@@ -428,7 +428,6 @@ mod tests {
 
     #[test]
     fn a_holder_without_a_daemon_waits_for_one_so_long() {
-        assert_eq!(HOLDER_LINGER, Duration::from_secs(600));
         let directory = tempfile::tempdir().unwrap();
         let (mut holder, _ours) = holder(directory.path());
         holder.lose_daemon();
@@ -442,7 +441,6 @@ mod tests {
 
     #[test]
     fn what_does_not_die_holds_up_the_end_so_long() {
-        assert_eq!(HOLDER_END_WAIT, Duration::from_secs(10));
         let elapsed = Cell::new(Duration::ZERO);
         let tick = || elapsed.set(elapsed.get() + Duration::from_secs(1));
         kill_until(|| false, tick, || elapsed.get());

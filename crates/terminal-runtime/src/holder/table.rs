@@ -209,6 +209,12 @@ impl Table {
         }
     }
 
+    pub(super) fn close_streams(&mut self, key: Key) {
+        if let Some(slot) = self.slots.get_mut(&key) {
+            slot.units.clear();
+        }
+    }
+
     pub(super) fn close_input(&mut self, key: Key) {
         if let Some(slot) = self.slots.get_mut(&key) {
             for unit in &mut slot.units {
@@ -287,11 +293,11 @@ mod tests {
     #[test]
     fn what_was_collected_is_not_signalled_any_more() {
         let mut table = Table::new().unwrap();
-        let mut witness = std::process::Command::new("sleep")
+        let mut unrelated = std::process::Command::new("sleep")
             .arg("300")
             .spawn()
             .unwrap();
-        let pid = i32::try_from(witness.id()).unwrap();
+        let pid = i32::try_from(unrelated.id()).unwrap();
         let running = Slot {
             process: ProcessState::Running { pid },
             ..Slot::new(Vec::new(), Vec::new())
@@ -310,8 +316,8 @@ mod tests {
         for target in [SignalTarget::Process, SignalTarget::Group] {
             table.signal(1, Signal::KILL.number(), target);
         }
-        assert_eq!(witness.try_wait().unwrap(), None);
-        witness.kill().unwrap();
-        witness.wait().unwrap();
+        assert_eq!(unrelated.try_wait().unwrap(), None);
+        unrelated.kill().unwrap();
+        unrelated.wait().unwrap();
     }
 }

@@ -36,8 +36,10 @@ impl Service {
         match (order.shape, result) {
             (ResultShape::Run, Some(result)) => {
                 let line = success(id, &result);
-                // What is missing here can be read for a while.
-                if !result.truncated {
+                if result.truncated {
+                    // What is missing here can be read for a while.
+                    Self::keep(job);
+                } else {
                     self.forget_unless_kept(job);
                 }
                 line

@@ -94,8 +94,8 @@ impl Service {
             order.pty.is_some(),
             self.inner.clock.now(),
         );
-        if let Some(twin) = self.enter(&job) {
-            return Ok(twin);
+        if let Some(existing) = self.enter(&job) {
+            return Ok(existing);
         }
         let running = self.clone().run_job(Arc::clone(&job), order, turn);
         self.inner.tasks.spawn(running);
@@ -105,12 +105,12 @@ impl Service {
     /// Enters a job under its name; the one that is there already, if one is.
     fn enter(&self, job: &Arc<Job>) -> Option<Arc<Job>> {
         let mut jobs = lock(&self.inner.jobs);
-        let twin = jobs.get(&job.id).cloned();
-        let twin = twin.filter(|twin| !matches!(twin.state(), JobState::Refused(_)));
-        if twin.is_none() {
+        let existing = jobs.get(&job.id).cloned();
+        let existing = existing.filter(|found| !matches!(found.state(), JobState::Refused(_)));
+        if existing.is_none() {
             jobs.insert(job.id.clone(), Arc::clone(job));
         }
-        twin
+        existing
     }
 
     /// The command of that name, if it is the same command.
@@ -196,11 +196,21 @@ impl Service {
             tracing::debug!(exec = %job.id, session = %job.session.id, "command ended");
         }
         job.end(end.map_err(|error| core_error(&error)), at);
+        if job.detached {
+            Self::keep(job);
+        }
     }
 
     pub(super) fn forget_unless_kept(&self, job: &Arc<Job>) {
         if !job.detached {
             self.forget(job);
+        }
+    }
+
+    /// Keeps a job that somebody may ask for again.
+    pub(super) fn keep(job: &Job) {
+        if let Some(exec) = job.exec() {
+            exec.keep();
         }
     }
 

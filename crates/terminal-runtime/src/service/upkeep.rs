@@ -11,8 +11,8 @@ use rustix::process::{Resource, getrlimit};
 use super::job::{Job, JobState};
 use super::{Service, lock};
 use crate::limits::{
-    BASE_DESCRIPTORS, EXEC_RETENTION, KEPT_EXEC_DESCRIPTORS, MAX_KEPT_EXECS, PRESSURE_EVICTIONS,
-    PRESSURE_MEMORY_AGE, SPARE_DESCRIPTORS, SWEEP_PERIOD,
+    EXEC_RETENTION, MAX_KEPT_EXECS, PRESSURE_EVICTIONS, PRESSURE_MEMORY_AGE, SPARE_DESCRIPTORS,
+    SWEEP_PERIOD,
 };
 use crate::protocol::{ErrorCode, WireError};
 use crate::session::{Lifetimes, SessionEvent};
@@ -29,13 +29,6 @@ fn sweep_period(lifetimes: [Option<Duration>; 2]) -> Duration {
 
 fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
-}
-
-/// How many ended commands are kept with so many descriptors: each has some
-/// open, here and in the holder.
-fn kept_execs(descriptors: u64) -> usize {
-    let room = descriptors.saturating_sub(BASE_DESCRIPTORS) / KEPT_EXEC_DESCRIPTORS;
-    usize::try_from(room).map_or(MAX_KEPT_EXECS, |room| room.clamp(1, MAX_KEPT_EXECS))
 }
 
 impl Service {
@@ -102,7 +95,7 @@ impl Service {
         }
         ended.sort_by_key(|(age, _)| *age);
         for (rank, (age, job)) in ended.iter().enumerate() {
-            if rank >= kept_execs(descriptor_limit()) || *age >= EXEC_RETENTION {
+            if rank >= MAX_KEPT_EXECS || *age >= EXEC_RETENTION {
                 self.forget(job);
             }
         }
@@ -155,15 +148,14 @@ impl Service {
     pub(super) fn fail_without_descriptors(&self) -> Result<(), WireError> {
         let limit = descriptor_limit();
         let jobs = lock(&self.inner.jobs).len();
-        if jobs > kept_execs(limit) {
+        if jobs > MAX_KEPT_EXECS {
             self.forget_old();
         }
         // The lowest number that is free tells how many are in use, at little
         // cost.
         let next = std::io::pipe().map(|(reader, _)| reader.as_raw_fd());
         let next = next.ok().and_then(|number| u64::try_from(number).ok());
-        // The holder has about twice as many open.
-        if next.is_some_and(|next| 2 * next + SPARE_DESCRIPTORS < limit) {
+        if next.is_some_and(|next| next + SPARE_DESCRIPTORS < limit) {
             return Ok(());
         }
         Err(WireError::new(
@@ -215,17 +207,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_ended_commands_are_kept_where_descriptors_are_few() {
-        assert_eq!((BASE_DESCRIPTORS, KEPT_EXEC_DESCRIPTORS), (256, 8));
-        assert_eq!(kept_execs(1024), 96);
-        assert_eq!(kept_execs(100), 1);
-        assert_eq!(kept_execs(u64::MAX), MAX_KEPT_EXECS);
-    }
-
-    #[test]
     fn sessions_are_looked_at_as_often_as_the_shortest_life_needs() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(SWEEP_PERIOD, Duration::from_secs(60));
         assert_eq!(sweep_period([None, None]), SWEEP_PERIOD);
         assert_eq!(sweep_period([seconds(3600), seconds(86400)]), SWEEP_PERIOD);
         assert_eq!(

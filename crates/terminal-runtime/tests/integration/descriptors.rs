@@ -1,12 +1,15 @@
 //! Descriptors as most hosts have them: 1,024, more if somebody asks.
 
+use std::fs;
+
 use rustix::process::Signal;
 use serde_json::json;
-use terminal_runtime::limits::SPARE_DESCRIPTORS;
+use terminal_runtime::limits::{MAX_KEPT_EXECS, SPARE_DESCRIPTORS};
 
 use crate::plain::Plain;
 use crate::restart::restarted_with;
 use crate::runtime::{Plan, Runtime};
+use crate::support::holders;
 
 /// Named commands are kept after their end.
 fn run_named(client: &mut Plain, session: &str, name: &str) -> serde_json::Value {
@@ -39,46 +42,115 @@ fn a_low_soft_limit_is_raised_and_commands_are_given_the_one_there_was() {
     }
 }
 
-#[test]
-fn named_commands_go_on_where_there_are_no_more_descriptors_to_be_had() {
-    let runtime = Runtime::with(&Plan {
-        before: Some("ulimit -n 1024"),
-        ..Plan::default()
-    });
-    let mut client = Plain::socket(&runtime.socket());
-    let session = client.session();
-    for number in 0..400 {
-        let name = format!("n{number}");
-        let reply = run_named(&mut client, &session, &name);
-        assert_eq!(reply["data"]["stdout"], format!("{name}\n"), "{reply}");
-    }
-    // The latest are still there.
-    let read = json!({"exec_id": "n399", "offset": 0});
-    assert_eq!(client.ok("exec.read", read)["data"], "n399\n");
+/// The descriptors of a process.
+fn open_descriptors(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
-/// Those that ended last are what a client may still ask for.
+/// Those of a runtime and of the holder of its only session, as soon as they
+/// are no more than these.
+fn wait_for_descriptors(runtime: &Runtime, most: [usize; 2]) {
+    let holder = holders(&runtime.state())[0];
+    let mut found = [0; 2];
+    let at_rest = || {
+        found = [open_descriptors(runtime.pid()), open_descriptors(holder)];
+        found.iter().zip(most).all(|(found, most)| *found <= most)
+    };
+    crate::runtime::until(&format!("no more than {most:?} open"), at_rest);
+}
+
+/// A command with its output on either stream, in a file, or from a terminal,
+/// in the session's shell or without one; where to find its name in that.
+fn various(number: usize) -> (serde_json::Value, &'static str, u64) {
+    let terminal = json!({"cols": 80, "rows": 24});
+    match number % 40 {
+        1 => (json!({"command": "echo $EXEC >&2"}), "stderr", 0),
+        2 => (
+            json!({"command": "head -c 300000 /dev/zero; echo $EXEC"}),
+            "stdout",
+            300_000,
+        ),
+        3 => (
+            json!({"command": "echo $EXEC", "pty": terminal}),
+            "stdout",
+            0,
+        ),
+        4 => (
+            json!({"command": "cat", "stdin": format!("n{number}")}),
+            "stdout",
+            0,
+        ),
+        _ => (json!({"argv": ["echo", format!("n{number}")]}), "stdout", 0),
+    }
+}
+
 #[test]
-fn the_oldest_ended_commands_are_forgotten_first_also_after_a_restart() {
+fn thousands_of_ended_commands_take_no_descriptors() {
     let plan = Plan {
-        // Room for eighteen of them.
-        before: Some("ulimit -n 400"),
+        before: Some("ulimit -n 1024"),
+        variables: &[("TRL_SESSION_MAX_COMMANDS", "0")],
         ..Plan::default()
     };
     let mut runtime = Runtime::with(&plan);
     let mut client = Plain::socket(&runtime.socket());
     let session = client.session();
-    for number in 0..18 {
-        run_named(&mut client, &session, &format!("n{number}"));
+    let run = |client: &mut Plain, number: usize| {
+        let (mut params, ..) = various(number);
+        let name = format!("n{number}");
+        params["session_id"] = json!(session);
+        params["env"] = json!({"EXEC": name});
+        params["exec_id"] = json!(name);
+        let reply = client.call("exec.run", params);
+        assert_eq!(reply["data"]["exit_code"], 0, "{reply}");
+    };
+    for number in 0..40 {
+        run(&mut client, number);
+    }
+    // Of what is made ahead, more or less may be there.
+    let holder = holders(&runtime.state())[0];
+    let few = [runtime.pid(), holder].map(|pid| open_descriptors(pid) + 6);
+    for number in 40..2000 {
+        run(&mut client, number);
+    }
+    wait_for_descriptors(&runtime, few);
+    let check = |client: &mut Plain, number: usize| {
+        let name = format!("n{number}");
+        let (_, stream, offset) = various(number);
+        let read = json!({"exec_id": name, "offset": offset, "stream": stream});
+        let read = client.ok("exec.read", read);
+        assert_eq!(read["data"].as_str().unwrap().trim_end(), name, "{read}");
+    };
+    for number in 1900..2000 {
+        check(&mut client, number);
     }
     runtime.signal(Signal::KILL);
     runtime.wait();
     let runtime = restarted_with(runtime, &plan);
     let mut client = Plain::socket(&runtime.socket());
-    for number in 18..27 {
+    for number in 1900..2000 {
+        check(&mut client, number);
+    }
+    wait_for_descriptors(&runtime, few);
+}
+
+/// Those that ended last are what a client may still ask for.
+#[test]
+fn the_oldest_ended_commands_are_forgotten_first_also_after_a_restart() {
+    let mut runtime = Runtime::start();
+    let mut client = Plain::socket(&runtime.socket());
+    let session = client.session();
+    let (before, all) = (MAX_KEPT_EXECS - 20, MAX_KEPT_EXECS + 20);
+    for number in 0..before {
         run_named(&mut client, &session, &format!("n{number}"));
     }
-    for number in 12..27 {
+    runtime.signal(Signal::KILL);
+    runtime.wait();
+    let runtime = restarted_with(runtime, &Plan::default());
+    let mut client = Plain::socket(&runtime.socket());
+    for number in before..all {
+        run_named(&mut client, &session, &format!("n{number}"));
+    }
+    for number in 20..all {
         let name = format!("n{number}");
         let read = json!({"exec_id": name, "offset": 0});
         assert_eq!(client.ok("exec.read", read)["data"], format!("{name}\n"));
@@ -89,7 +161,6 @@ fn the_oldest_ended_commands_are_forgotten_first_also_after_a_restart() {
 
 #[test]
 fn new_work_is_refused_clearly_before_descriptors_run_out() {
-    assert_eq!(SPARE_DESCRIPTORS, 64);
     let runtime = Runtime::with(&Plan {
         flags: &["--max-sessions", "1000"],
         before: Some("ulimit -n 400"),
@@ -110,6 +181,7 @@ fn new_work_is_refused_clearly_before_descriptors_run_out() {
         }
     };
     assert_eq!(refused["error"]["code"], "RESOURCE_PRESSURE", "{refused}");
+    assert!((others.len() as u64) < 400 - SPARE_DESCRIPTORS);
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(
         message.contains("400 descriptors") && message.contains("ulimit -n"),

@@ -10,7 +10,7 @@ use halter_exec::host::{InputSpool, InputTarget, Spool};
 use crate::exec::command::flow::{Flow, Flows};
 use crate::exec::command::start::{Streams, spool_path};
 use crate::exec::core::Core;
-use crate::exec::record::ExecRecord;
+use crate::exec::record::{ClosedStreams, ExecRecord, StreamSize};
 use crate::holder::{GivenUnit, Key, Source, UnitKind};
 use crate::session::SessionId;
 
@@ -58,6 +58,9 @@ impl Core {
         units: Vec<GivenUnit>,
         record: &ExecRecord,
     ) -> io::Result<Streams> {
+        if let Some(closed) = record.closed {
+            return Ok(self.closed_streams((id, key), closed));
+        }
         let Descriptors {
             outputs,
             input_log,
@@ -94,6 +97,28 @@ impl Core {
             input: found_input(input_log, target, record)?,
             terminal,
         })
+    }
+
+    /// What came from a command of which nothing is open any more.
+    fn closed_streams(&self, (id, key): (SessionId, Key), closed: ClosedStreams) -> Streams {
+        let spool = |stream: &str, size: StreamSize| {
+            let path = spool_path(&self.inner.spool_dir, id, key, stream);
+            Spool::closed(path, size.stored, size.total)
+        };
+        let stdout = spool("out", closed.stdout);
+        Streams {
+            units: Vec::new(),
+            slots: [Source::Null; 3],
+            paths: Default::default(),
+            flows: Flows {
+                stdout: Flow::ended(stdout.clone()),
+                stderr: None,
+            },
+            stdout,
+            stderr: closed.stderr.map(|size| spool("err", size)),
+            input: None,
+            terminal: None,
+        }
     }
 
     fn found_output(

@@ -54,6 +54,16 @@ impl Flow {
         }
     }
 
+    /// A flow that has come to its end.
+    pub(in crate::exec) fn ended(spool: Spool) -> Self {
+        Self {
+            source: FlowSource::Closed,
+            spool,
+            relay: None,
+            enlarged: false,
+        }
+    }
+
     /// The flow of a terminal, through a pipe whose read end this is, if the
     /// system can make use of it.
     pub(in crate::exec) fn of_terminal(

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, SetOnce};
 use crate::exec::core::CoreInner;
 use crate::exec::error::CoreError;
 use crate::exec::lock;
-use crate::exec::record::{ExecRecord, Record, StopReason};
+use crate::exec::record::{ClosedStreams, ExecRecord, Record, StopReason, StreamSize};
 use crate::exec::session::Session;
 use crate::exec::types::{
     Chunk, ExecEnd, ExecId, ExecInfo, ExecState, Scope, Stream, TerminalSize,
@@ -76,13 +76,16 @@ pub(in crate::exec) struct ExecInner {
     pub stderr: Option<Spool>,
     /// `None` once it takes no more.
     pub input: Mutex<Option<Arc<InputSpool>>>,
-    /// Our end of its terminal.
-    pub terminal: Option<Terminal>,
+    pub has_terminal: bool,
+    /// Our end of its terminal, until its streams are closed.
+    pub terminal: Mutex<Option<Terminal>>,
     /// Its first process; 0 while that is not known.
     pub pid: AtomicI32,
     pub orders: Orders,
     pub end: SetOnce<Result<ExecEnd, CoreError>>,
     pub forgotten: AtomicBool,
+    /// Whether its result is kept after its end.
+    pub kept: AtomicBool,
     /// Whether somebody may still write to its streams.
     pub flowing: AtomicBool,
 }
@@ -123,7 +126,7 @@ impl Exec {
             },
             started: SystemTime::UNIX_EPOCH + Duration::from_millis(record.started_ms),
             pid: (pid != 0).then_some(pid),
-            pty: self.inner.terminal.is_some(),
+            pty: self.inner.has_terminal,
             note: record.note.clone(),
         }
     }
@@ -206,10 +209,14 @@ impl Exec {
     /// # Errors
     /// If it has no terminal or has ended.
     pub fn resize(&self, size: TerminalSize) -> Result<(), CoreError> {
-        let terminal = self.inner.terminal.as_ref().ok_or(CoreError::NoTerminal)?;
+        if !self.inner.has_terminal {
+            return Err(CoreError::NoTerminal);
+        }
         if self.inner.has_ended() {
             return Err(CoreError::Ended);
         }
+        let terminal = lock(&self.inner.terminal);
+        let terminal = terminal.as_ref().ok_or(CoreError::Ended)?;
         terminal
             .resize(terminal_size(size))
             .map_err(|error| CoreError::Internal {
@@ -247,6 +254,36 @@ impl Exec {
         if self.inner.has_ended() {
             self.remove();
         }
+    }
+
+    /// Its result may be asked for later. As soon as nobody writes to its
+    /// streams any more, no descriptor is open for it, here or in its holder.
+    pub fn keep(&self) {
+        self.inner.kept.store(true, Ordering::SeqCst);
+        if !self.inner.flowing.load(Ordering::SeqCst) {
+            self.close_streams();
+        }
+    }
+
+    /// Has its output in files and closes everything else.
+    pub(in crate::exec) fn close_streams(&self) {
+        let inner = &self.inner;
+        if lock(&inner.record).closed.is_some() {
+            return;
+        }
+        let closed = inner.stdout.close();
+        let closed = closed.and_then(|()| inner.stderr.as_ref().map_or(Ok(()), Spool::close));
+        if let Err(error) = closed {
+            tracing::warn!(exec = %inner.id, %error, "a command's output stays in memory");
+            return;
+        }
+        lock(&inner.terminal).take();
+        lock(&inner.record).closed = Some(ClosedStreams {
+            stdout: StreamSize::of(&inner.stdout),
+            stderr: inner.stderr.as_ref().map(StreamSize::of),
+        });
+        let close = Request::CloseStreams { key: inner.key };
+        self.link().send(&[self.store_request(), close]);
     }
 
     /// Takes it out of the table and gives back what it holds.

@@ -313,9 +313,14 @@ impl Exec {
                 () = closed.cancelled() => {}
             }
         }
-        self.inner.flowing.store(false, Ordering::Release);
-        if lock(&self.inner.record).forgotten {
+        // Whatever it has open goes before anybody counts on that.
+        drop(flows);
+        self.inner.flowing.store(false, Ordering::SeqCst);
+        let forgotten = lock(&self.inner.record).forgotten;
+        if forgotten {
             self.release_slot();
+        } else if self.inner.kept.load(Ordering::SeqCst) {
+            self.close_streams();
         }
     }
 }

@@ -283,11 +283,13 @@ impl Core {
             stdout: streams.stdout,
             stderr: streams.stderr,
             input: Mutex::new(streams.input.map(Arc::new)),
-            terminal: streams.terminal,
+            has_terminal: streams.terminal.is_some(),
+            terminal: Mutex::new(streams.terminal),
             pid: AtomicI32::new(0),
             orders: Orders::default(),
             end: SetOnce::new(),
             forgotten: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
             flowing: AtomicBool::new(true),
         };
         let exec = Exec {
@@ -329,5 +331,6 @@ fn new_record(order: &ExecOrder, place: Place) -> ExecRecord {
         input_ended: false,
         forgotten: false,
         end: None,
+        closed: None,
     }
 }

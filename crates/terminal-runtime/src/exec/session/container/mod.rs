@@ -266,9 +266,8 @@ mod tests {
     async fn a_call_that_takes_too_long_is_given_up() {
         let words = ["-c", "sleep 300"].map(OsString::from).to_vec();
         let spec = client(Path::new("/bin/sh"), Environment::new(), words);
-        assert_eq!(CONTAINER_DEADLINE, Duration::from_secs(120));
         assert_eq!(spec.deadline, Some(CONTAINER_DEADLINE));
-        assert_eq!(CONTAINER_PROBE_DEADLINE, Duration::from_secs(5));
+        const { assert!(CONTAINER_PROBE_DEADLINE.as_secs() < CONTAINER_DEADLINE.as_secs()) };
         let error = outcome(spec.deadline(Duration::from_millis(20))).await;
         let message = error.unwrap_err().to_string();
         assert!(message.contains("did not answer in time"), "{message}");
