@@ -197,7 +197,7 @@ impl HolderLink {
             tokio::pin!(filled);
             filled.as_mut().enable();
             let found = self.inner.prepared.take(kind);
-            self.inner.order(kind, found.is_none());
+            self.order(kind, found.is_none());
             if let Some(unit) = found {
                 return Ok(unit);
             }
@@ -213,7 +213,20 @@ impl HolderLink {
 
     /// Has units made, so that the first command finds some.
     pub fn prepare(&self) {
-        self.inner.order(UnitKind::Output, false);
+        self.order(UnitKind::Output, false);
+    }
+
+    /// Orders more of a kind if there are few or one is wanted. What is not
+    /// waited for goes with the next message, which starts a command as a rule.
+    fn order(&self, kind: UnitKind, wanted: bool) {
+        let count = self.inner.prepared.to_order(kind, wanted);
+        let order = count.map(|count| Request::MakeUnits { kind, count });
+        if wanted {
+            // They may have been ordered already, and not been asked for yet.
+            self.send(order.as_slice());
+        } else if let Some(order) = order {
+            self.send_later(order);
+        }
     }
 }
 
@@ -288,13 +301,6 @@ impl Inner {
         lock(&self.pids).clear();
         self.prepared.wake();
     }
-
-    /// Orders more of a kind if there are few or one is wanted.
-    fn order(&self, kind: UnitKind, wanted: bool) {
-        if let Some(count) = self.prepared.to_order(kind, wanted) {
-            self.send(&[Request::MakeUnits { kind, count }], &[]);
-        }
-    }
 }
 
 /// Adds a request to those that have time. A slot that goes need not be
@@ -357,7 +363,6 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_has_time_has_so_much() {
-        assert_eq!(LATER_REQUEST_WAIT, Duration::from_millis(20));
         let (link, holder) = link();
         link.send_later(Request::Remove { key: 1 });
         tokio::task::yield_now().await;
@@ -369,14 +374,14 @@ mod tests {
 
     #[tokio::test]
     async fn so_much_waits_at_a_time() {
-        assert_eq!(MAX_LATER_REQUESTS, 64);
         let (link, holder) = link();
-        for key in 1..64 {
+        let most = MAX_LATER_REQUESTS as u64;
+        for key in 1..most {
             link.send_later(Request::Remove { key });
             assert_eq!(told(&holder), None);
         }
-        link.send_later(Request::Remove { key: 64 });
-        assert_eq!(told(&holder).unwrap().len(), 64);
+        link.send_later(Request::Remove { key: most });
+        assert_eq!(told(&holder).unwrap().len(), MAX_LATER_REQUESTS);
     }
 
     /// What the holder cannot take at once it gets when it can.
