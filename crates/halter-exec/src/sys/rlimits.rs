@@ -71,12 +71,14 @@ mod tests {
 
     #[test]
     fn a_process_is_told_that_its_cpu_time_is_up_before_it_is_killed() {
-        assert_eq!(CPU_TIME_GRACE_SECS, 5);
         let planned = Rlimit {
             resource: Resource::CpuSeconds,
             value: 2,
         };
         let limits = of_child(&[planned]);
-        assert_eq!((limits[0].soft, limits[0].hard), (2, 7));
+        assert_eq!(
+            (limits[0].soft, limits[0].hard),
+            (2, 2 + CPU_TIME_GRACE_SECS)
+        );
     }
 }

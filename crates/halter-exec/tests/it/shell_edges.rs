@@ -1,5 +1,5 @@
-//! Commands that test a shell's patience: cancelled at bad moments, closing
-//! what is not theirs, forging, filling every limit.
+//! Commands at the edges of what a shell allows: cancelled at bad moments,
+//! closing descriptors that are not theirs, forging end records, at every limit.
 
 use std::time::{Duration, Instant};
 
@@ -139,7 +139,9 @@ async fn a_cancelled_command_cleans_up_with_its_exit_trap() {
     let text = "y=2; trap 'echo cleaned' EXIT; echo begun; sleep 300; echo no";
     let outcome = cancel_when_begun(&mut shell, text).await;
     assert_eq!(outcome.stdout.to_text(), "begun\ncleaned\n");
-    assert_eq!(outcome.status.code, Some(130));
+    // By TERM if the shell did not get to its trap in the time INT has.
+    let code = outcome.status.code;
+    assert!(matches!(code, Some(130 | 143)), "{code:?}");
     assert_eq!(output(&mut shell, "echo $x $y").await, "kept 2\n");
     shell.close().await;
 }

@@ -236,13 +236,13 @@ mod tests {
             runtime.version = "v".repeat(length);
             runtime
         };
-        assert_eq!(MAX_DISCOVERY_BYTES, 64 * 1024);
+        let most = usize::try_from(MAX_DISCOVERY_BYTES).unwrap();
         let frame = serde_json::to_vec(&named(0)).unwrap().len();
-        let fits = named(64 * 1024 - frame);
+        let fits = named(most - frame);
         let first = Registration::announce(&directory, &fits).unwrap();
         assert_eq!(discover(&directory).unwrap(), [fits]);
         drop(first);
-        let _long = Registration::announce(&directory, &named(64 * 1024 - frame + 1)).unwrap();
+        let _long = Registration::announce(&directory, &named(most - frame + 1)).unwrap();
         assert_eq!(discover(&directory).unwrap(), []);
     }
 }

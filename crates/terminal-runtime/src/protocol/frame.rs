@@ -214,10 +214,9 @@ mod tests {
 
     #[test]
     fn a_payload_is_allowed_to_its_limit_and_no_longer() {
-        assert_eq!(MAX_FRAME_BYTES, 1024 * 1024);
-        let largest = frame(1024 * 1024);
+        let largest = frame(MAX_FRAME_BYTES);
         assert_eq!(FrameHeader::decode(&largest.encode()), Ok(Some(largest)));
-        let length = 1024 * 1024 + 1;
+        let length = MAX_FRAME_BYTES + 1;
         let error = FrameHeader::decode(&frame(length).encode());
         assert_eq!(error, Err(FrameError::TooLong { length }));
     }

@@ -302,10 +302,9 @@ mod tests {
 
     #[test]
     fn nobody_waits_longer_than_the_limit() {
-        assert_eq!(MAX_WAIT, Duration::from_secs(600));
         assert_eq!(wait_span(None), Ok(MAX_WAIT));
-        assert_eq!(wait_span(Some(600.0)), Ok(MAX_WAIT));
-        assert_eq!(wait_span(Some(601.0)), Ok(MAX_WAIT));
+        assert_eq!(wait_span(Some(MAX_WAIT.as_secs_f64())), Ok(MAX_WAIT));
+        assert_eq!(wait_span(Some(MAX_WAIT.as_secs_f64() + 1.0)), Ok(MAX_WAIT));
         assert_eq!(wait_span(Some(0.5)), Ok(Duration::from_millis(500)));
         for wrong in [-1.0, f64::NAN] {
             assert!(wait_span(Some(wrong)).is_err());
@@ -314,10 +313,6 @@ mod tests {
 
     #[test]
     fn nobody_reads_more_than_the_limit_at_once() {
-        assert_eq!(
-            (DEFAULT_READ_BYTES, MAX_READ_BYTES),
-            (64 * 1024, 1024 * 1024)
-        );
         assert_eq!(read_size(None), DEFAULT_READ_BYTES);
         assert_eq!(read_size(Some(MAX_READ_BYTES)), MAX_READ_BYTES);
         assert_eq!(read_size(Some(MAX_READ_BYTES + 1)), MAX_READ_BYTES);

@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn so_many_requests_wait_and_no_more() {
-        assert_eq!(MAX_IN_FLIGHT, 256);
         let room = InFlightLimits::new();
-        let mut places: Vec<InFlightPermit> =
-            (0..256).map(|_| room.take(&wait(), 9).unwrap()).collect();
+        let mut places: Vec<InFlightPermit> = (0..MAX_IN_FLIGHT)
+            .map(|_| room.take(&wait(), 9).unwrap())
+            .collect();
         let error = room.take(&wait(), 9).unwrap_err();
         assert_eq!(error.code, ErrorCode::ResourcePressure);
         assert!(error.message.contains("256 requests"), "{error}");
@@ -106,12 +106,13 @@ mod tests {
 
     #[test]
     fn what_ends_work_has_room_when_nothing_else_has() {
-        assert_eq!(MAX_ENDING_IN_FLIGHT, 256);
         let room = InFlightLimits::new();
-        let _full: Vec<InFlightPermit> = (0..256).map(|_| room.take(&wait(), 9).unwrap()).collect();
+        let _full: Vec<InFlightPermit> = (0..MAX_IN_FLIGHT)
+            .map(|_| room.take(&wait(), 9).unwrap())
+            .collect();
         let cancel = call("exec.cancel", r#"{"exec_id":"e"}"#);
         let destroy = call("session.destroy", r#"{"session_id":"s","force":true}"#);
-        let mut places: Vec<InFlightPermit> = (0..128)
+        let mut places: Vec<InFlightPermit> = (0..MAX_ENDING_IN_FLIGHT / 2)
             .flat_map(|_| [&cancel, &destroy])
             .map(|call| room.take(call, 9).unwrap())
             .collect();
@@ -123,17 +124,16 @@ mod tests {
 
     #[test]
     fn so_many_bytes_wait_and_no_more() {
-        assert_eq!(MAX_IN_FLIGHT_BYTES, 16 * 1024 * 1024);
         let room = InFlightLimits::new();
         let write = call("exec.write", r#"{"exec_id":"e","data":"x"}"#);
         let mut places: Vec<InFlightPermit> = (0..16)
-            .map(|_| room.take(&write, 1024 * 1024).unwrap())
+            .map(|_| room.take(&write, MAX_IN_FLIGHT_BYTES / 16).unwrap())
             .collect();
         let error = room.take(&write, 1).unwrap_err();
         assert_eq!(error.code, ErrorCode::ResourcePressure);
         assert!(error.message.contains("16777216 bytes"), "{error}");
         places.pop();
-        assert!(room.take(&write, 1024 * 1024 + 1).is_err());
-        assert!(room.take(&write, 1024 * 1024).is_ok());
+        assert!(room.take(&write, MAX_IN_FLIGHT_BYTES / 16 + 1).is_err());
+        assert!(room.take(&write, MAX_IN_FLIGHT_BYTES / 16).is_ok());
     }
 }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use halter_exec::{Environment, Signal};
 use terminal_runtime::exec::{Exec, ExecState, ExecStdin, Stream, TerminalSize};
 
-use crate::support::{Runtime, argv, at_least, command, finished, fresh, order};
+use crate::gate::Gate;
+use crate::support::{Runtime, argv, at_least, command, finished, fresh, order, until};
 
 fn found(runtime: &Runtime, exec: &Exec) -> Exec {
     runtime.core.find(exec.id()).expect("it must be adopted")
@@ -71,18 +72,25 @@ async fn commands_that_end_while_no_daemon_is_there_have_ended_when_one_is() {
     let runtime = Runtime::start().await;
     let session = runtime.session().await;
     let other = runtime.session().await;
-    let alone = runtime
-        .exec(session, fresh("sleep 0.05; echo x; exit 3"))
-        .await;
-    let in_shell = runtime
-        .exec(session, command("A=1; sleep 0.05; echo y; exit 4"))
-        .await;
-    let killed = runtime.exec(other, command("sleep 0.05; kill -9 $$")).await;
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Gate::at(directory.path().join("gate"));
+    let marks = ["alone", "in_shell", "killed"].map(|name| directory.path().join(name));
+    let [a, b, c] = marks.each_ref().map(|mark| mark.display().to_string());
+    let alone = fresh(&format!("{gate}; echo x; : >{a}; exit 3"));
+    let alone = runtime.exec(session, alone).await;
+    let in_shell = command(&format!("A=1; {gate}; echo y; : >{b}; exit 4"));
+    let in_shell = runtime.exec(session, in_shell).await;
+    let killed = command(&format!("{gate}; : >{c}; kill -9 $$"));
+    let killed = runtime.exec(other, killed).await;
     let ended = runtime.exec(session, fresh("echo before; exit 5")).await;
     finished(&ended).await;
     let core = runtime.core.clone();
     core.abandon();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    gate.open();
+    until("all are about to end", || {
+        marks.iter().all(|mark| mark.exists())
+    })
+    .await;
     let (runtime, _) = runtime.crash().await;
     for (exec, code, output) in [
         (&alone, Some(3), "x\n"),

@@ -98,10 +98,6 @@ impl Bare {
 async fn commands_that_ended_are_kept_for_a_while_and_so_many() {
     let bare = Bare::start(|_| ()).await;
     let session = bare.call("session.create", json!({})).await["data"]["session_id"].clone();
-    assert_eq!(
-        (MAX_KEPT_EXECS, EXEC_RETENTION),
-        (256, Duration::from_secs(900))
-    );
     for number in 0..=MAX_KEPT_EXECS {
         bare.clock.advance(Duration::from_millis(1));
         let params =
@@ -140,10 +136,6 @@ async fn sessions_are_shed_some_at_a_time_when_memory_is_short() {
     for _ in 0..PRESSURE_EVICTIONS + 2 {
         assert_eq!(bare.call("session.create", json!({})).await["ok"], true);
     }
-    assert_eq!(
-        (PRESSURE_EVICTIONS, PRESSURE_MEMORY_AGE),
-        (5, Duration::from_secs(1))
-    );
     let ballast = vec![1_u8; 320 * 1024 * 1024];
     std::hint::black_box(&ballast);
     // Measured less than a second ago: still thought to be fine.
