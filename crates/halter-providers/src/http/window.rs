@@ -19,7 +19,12 @@ impl HttpProvider {
             return;
         }
         let ask = async {
-            let mut models = self.list().await.unwrap_or_default();
+            let mut models = match self.list().await {
+                Ok(models) => models,
+                Err(error) if error.status.is_some() => Vec::new(),
+                // Nobody answers: the conversation will say so.
+                Err(_) => return,
+            };
             models.retain(|listed| listed.model == model.model);
             if models.is_empty() {
                 models.push(ListedModel {
