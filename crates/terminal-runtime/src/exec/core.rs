@@ -133,12 +133,17 @@ impl Core {
     /// If its holder cannot be started.
     pub async fn open(&self, id: &SessionId, spec: SessionSpec) -> Result<(), CoreError> {
         let open = Arc::new(OpenSession::new(*id, spec));
+        // Known before it has a holder, so that a runtime that ends closes it.
+        lock(&self.inner.sessions).insert(*id, Arc::clone(&open));
         if !open.spec.environment.is_empty() {
-            self.live(&open).await?;
-        } else if let Err(error) = open.store(&self.inner.settings.state_dir) {
+            let started = self.live(&open).await;
+            return started.map(drop).inspect_err(|_| {
+                lock(&self.inner.sessions).remove(id);
+            });
+        }
+        if let Err(error) = open.store(&self.inner.settings.state_dir) {
             tracing::warn!(session = %id, %error, "an unused session would not survive a crash");
         }
-        lock(&self.inner.sessions).insert(*id, open);
         Ok(())
     }
 
