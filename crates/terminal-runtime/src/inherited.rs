@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::limits::INHERITED_WAIT;
 
 /// How often something that is in use is looked at.
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
+const POLL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Does something as soon as nobody is in the way who is about to go.
 pub(crate) async fn when_free<Value, Error>(
@@ -19,7 +19,7 @@ pub(crate) async fn when_free<Value, Error>(
     loop {
         match attempt().await {
             Err(error) if in_use(&error) && Instant::now() < until => {
-                tokio::time::sleep(LOOK_PAUSE).await;
+                tokio::time::sleep(POLL_PAUSE).await;
             }
             done => return done,
         }

@@ -110,6 +110,10 @@ pub const MAX_UNITS_AHEAD: u64 = 64;
 /// the next one.
 pub const HOLDER_LINGER: Duration = Duration::from_secs(600);
 
+/// How many sessions that were lost with their holders are remembered, so that
+/// whoever asks for one is told why it is gone.
+pub const MAX_LOST_SESSIONS: usize = 256;
+
 /// How long the holder may take to bring down what is left when it ends.
 pub const HOLDER_END_WAIT: Duration = Duration::from_secs(10);
 

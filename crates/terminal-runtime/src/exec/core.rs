@@ -1,6 +1,6 @@
 //! All sessions and commands of one runtime.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::exec::command::Exec;
 use crate::exec::command::limit;
 use crate::exec::error::CoreError;
+use crate::exec::holders::LostSessions;
 use crate::exec::open::OpenSession;
 use crate::exec::session::isolation;
 use crate::exec::session::trees::{InheritedTrees, SessionTrees, group_prefix};
@@ -33,8 +34,7 @@ pub struct Core {
 
 pub(super) struct CoreInner {
     pub settings: Arc<CoreSettings>,
-    /// Sessions that have ended with their holder, for the service.
-    pub lost_sessions: Mutex<VecDeque<SessionId>>,
+    pub lost_sessions: Mutex<LostSessions>,
     pub session_lost: Notify,
     pub spool_dir: PathBuf,
     pub prefix: String,
@@ -74,14 +74,14 @@ impl Core {
                     settings.state_dir.display()
                 ))
             })?;
-        let found = holders::find(&settings.state_dir)
+        let (found, lost) = holders::find(&settings.state_dir)
             .await
             .map_err(|error| internal(error.to_string()))?;
         let core = Self {
             inner: Arc::new(CoreInner {
                 prefix: group_prefix(&settings.state_dir),
                 settings: Arc::new(settings),
-                lost_sessions: Mutex::default(),
+                lost_sessions: Mutex::new(lost),
                 session_lost: Notify::new(),
                 spool_dir,
                 sessions: Mutex::default(),
@@ -276,7 +276,7 @@ impl Core {
         self.inner.ending.store(true, Ordering::Release);
         for open in lock(&self.inner.sessions).values() {
             if let Some(session) = open.live.get() {
-                session.link.leave();
+                session.link.disconnect();
             }
         }
     }

@@ -4,6 +4,7 @@
 //! processes or keeps their pipes. So a command that kills its holder, which is
 //! its shell's parent, ends its own session and no other.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::exec::lock;
 use crate::exec::open::OpenSession;
 use crate::exec::session::Session;
 use crate::holder::{FoundHolder, HolderError, HolderLink, Request, collect, connect, start};
-use crate::limits::{HOLDER_END_WAIT, TREE_END_WAIT};
+use crate::limits::{HOLDER_END_WAIT, MAX_LOST_SESSIONS, TREE_END_WAIT};
 use crate::session::SessionId;
 
 /// The socket of the one holder that earlier versions had for all sessions.
@@ -49,7 +50,9 @@ fn held_sessions(state_dir: &Path) -> Vec<SessionId> {
 ///
 /// # Errors
 /// If one is of another version or in use, or cannot be asked.
-pub(super) async fn find(state_dir: &Path) -> Result<Vec<(SessionId, FoundHolder)>, HolderError> {
+pub(super) async fn find(
+    state_dir: &Path,
+) -> Result<(Vec<(SessionId, FoundHolder)>, LostSessions), HolderError> {
     if connect(state_dir, EARLIER_SOCKET).await?.is_none() {
         let _ = fs::remove_file(state_dir.join(EARLIER_SOCKET));
     }
@@ -57,18 +60,38 @@ pub(super) async fn find(state_dir: &Path) -> Result<Vec<(SessionId, FoundHolder
     let names: Vec<String> = ids.iter().copied().map(socket_name).collect();
     let asked = names.iter().map(|name| connect(state_dir, name));
     let answers = futures::future::join_all(asked).await;
-    let mut holders = Vec::new();
+    let (mut holders, mut lost) = (Vec::new(), LostSessions::default());
     for (id, found) in ids.into_iter().zip(answers) {
         match found {
             Ok(Some(holder)) => holders.push((id, holder)),
             Ok(None) | Err(HolderError::Silent { .. }) => {
                 tracing::error!(session = %id, "the holder of a session is lost, and so is the session");
                 let _ = fs::remove_file(socket_path(state_dir, id));
+                lost.add(id);
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(holders)
+    Ok((holders, lost))
+}
+
+/// Sessions that have ended with their holders.
+#[derive(Debug, Default)]
+pub(super) struct LostSessions {
+    /// Whoever asks for one of these learns why it is gone.
+    latest: VecDeque<SessionId>,
+    /// Those that the service does not know of yet.
+    unreported: VecDeque<SessionId>,
+}
+
+impl LostSessions {
+    fn add(&mut self, id: SessionId) {
+        if self.latest.len() == MAX_LOST_SESSIONS {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(id);
+        self.unreported.push_back(id);
+    }
 }
 
 impl Core {
@@ -125,19 +148,25 @@ impl Core {
         let _ = tokio::time::timeout(TREE_END_WAIT, ended).await;
         // One that a client has just closed is gone already.
         let _ = self.close(&id).await;
-        lock(&self.inner.lost_sessions).push_back(id);
+        lock(&self.inner.lost_sessions).add(id);
         self.inner.session_lost.notify_one();
     }
 
     /// Waits for a session that has ended with its holder.
     pub async fn next_lost_session(&self) -> SessionId {
         loop {
-            let next = lock(&self.inner.lost_sessions).pop_front();
+            let next = lock(&self.inner.lost_sessions).unreported.pop_front();
             if let Some(id) = next {
                 return id;
             }
             self.inner.session_lost.notified().await;
         }
+    }
+
+    /// Whether this session has ended with its holder, lately.
+    #[must_use]
+    pub fn has_lost(&self, id: &SessionId) -> bool {
+        lock(&self.inner.lost_sessions).latest.contains(id)
     }
 
     /// Has a session's holder end, and waits for it.
@@ -153,5 +182,20 @@ impl Core {
         )
         .await;
         let _ = fs::remove_file(socket_path(&self.inner.settings.state_dir, id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_latest_lost_sessions_are_remembered() {
+        let mut lost = LostSessions::default();
+        let ids = (0..=MAX_LOST_SESSIONS).map(|number| SessionId::from_number(number as u32));
+        let ids: Vec<SessionId> = ids.collect();
+        ids.iter().for_each(|id| lost.add(*id));
+        assert_eq!(lost.latest, &ids[1..]);
+        assert_eq!(lost.unreported, ids);
     }
 }

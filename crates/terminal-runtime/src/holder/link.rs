@@ -74,7 +74,7 @@ impl HolderLink {
             let mut arriving = Arriving::default();
             // Ends when either side has hung up.
             while let Ok(Some(received)) = next(&reading.socket, &mut arriving).await {
-                reading.hear(received);
+                reading.handle(received);
             }
             reading.lose();
         });
@@ -85,7 +85,7 @@ impl HolderLink {
                 loop {
                     writing.outbox_filled.notified().await;
                     if writing.flush().await.is_err() {
-                        return writing.hang_up();
+                        return writing.shut_down();
                     }
                 }
             };
@@ -128,9 +128,9 @@ impl HolderLink {
         let _ = lost.wait_for(|lost| *lost).await;
     }
 
-    /// Hangs up. What the holder has stays with it.
-    pub fn leave(&self) {
-        self.inner.hang_up();
+    /// Disconnects. What the holder has stays with it.
+    pub fn disconnect(&self) {
+        self.inner.shut_down();
     }
 
     /// Tells the holder all of this at once. What was told before is done
@@ -263,12 +263,12 @@ impl Inner {
         }
     }
 
-    fn hang_up(&self) {
+    fn shut_down(&self) {
         let _ = shutdown(self.socket.get_ref(), Shutdown::Both);
         self.lose();
     }
 
-    fn hear(&self, received: Received) {
+    fn handle(&self, received: Received) {
         let Ok(reply) = Reply::decode(&received.message) else {
             return;
         };
@@ -340,7 +340,7 @@ mod tests {
         (link, theirs)
     }
 
-    fn told(holder: &OwnedFd) -> Option<Vec<Request>> {
+    fn received(holder: &OwnedFd) -> Option<Vec<Request>> {
         let received = socket::receive(holder, &mut Arriving::default()).ok()??;
         Some(Request::decode_all(&received.message).unwrap())
     }
@@ -351,14 +351,14 @@ mod tests {
         link.send_later(Request::Settle { key: 1 });
         link.send_later(Request::Settle { key: 2 });
         link.send_later(Request::Remove { key: 1 });
-        assert_eq!(told(&holder), None);
+        assert_eq!(received(&holder), None);
         link.send(&[Request::AskPid { key: 3 }]);
         let all = [
             Request::Settle { key: 2 },
             Request::Remove { key: 1 },
             Request::AskPid { key: 3 },
         ];
-        assert_eq!(told(&holder).unwrap(), all);
+        assert_eq!(received(&holder).unwrap(), all);
     }
 
     #[tokio::test(start_paused = true)]
@@ -367,9 +367,9 @@ mod tests {
         link.send_later(Request::Remove { key: 1 });
         tokio::task::yield_now().await;
         tokio::time::sleep(LATER_REQUEST_WAIT - Duration::from_millis(1)).await;
-        assert_eq!(told(&holder), None);
+        assert_eq!(received(&holder), None);
         tokio::time::sleep(Duration::from_millis(2)).await;
-        assert_eq!(told(&holder).unwrap(), [Request::Remove { key: 1 }]);
+        assert_eq!(received(&holder).unwrap(), [Request::Remove { key: 1 }]);
     }
 
     #[tokio::test]
@@ -378,10 +378,10 @@ mod tests {
         let most = MAX_LATER_REQUESTS as u64;
         for key in 1..most {
             link.send_later(Request::Remove { key });
-            assert_eq!(told(&holder), None);
+            assert_eq!(received(&holder), None);
         }
         link.send_later(Request::Remove { key: most });
-        assert_eq!(told(&holder).unwrap().len(), MAX_LATER_REQUESTS);
+        assert_eq!(received(&holder).unwrap().len(), MAX_LATER_REQUESTS);
     }
 
     /// What the holder cannot take at once it gets when it can.
@@ -399,13 +399,13 @@ mod tests {
         }
         assert!(!lock(&link.inner.outbox).is_empty());
         for key in 0..1000 {
-            let told = loop {
-                match told(&holder) {
-                    Some(told) => break told,
+            let received = loop {
+                match received(&holder) {
+                    Some(requests) => break requests,
                     None => tokio::task::yield_now().await,
                 }
             };
-            assert_eq!(told, [put(key)]);
+            assert_eq!(received, [put(key)]);
         }
     }
 

@@ -19,7 +19,7 @@ use crate::limits::{HOLDER_END_WAIT, HOLDER_LINGER, MAX_UNITS_AHEAD};
 use crate::sys::{self, ChildEnds};
 
 /// How often a holder without a daemon looks whether it is still needed.
-const ALONE_TICK: Duration = Duration::from_millis(500);
+const NO_DAEMON_POLL: Duration = Duration::from_millis(500);
 
 /// How soon something that did not fit is tried again.
 const RETRY_TICK: Duration = Duration::from_millis(5);
@@ -42,7 +42,7 @@ pub fn run(path: &Path) -> io::Result<()> {
         outbox: Outbox::default(),
         table: Table::new()?,
         arriving: Arriving::default(),
-        alone_since: Instant::now(),
+        idle_since: Instant::now(),
     };
     while holder.step()? {}
     holder.end();
@@ -66,17 +66,17 @@ struct Holder {
     table: Table,
     arriving: Arriving,
     /// Since when nobody is there and nothing works.
-    alone_since: Instant,
+    idle_since: Instant,
 }
 
-/// What the daemon's messages came to.
-enum Heard {
-    /// All that have come were applied.
-    Everything,
+/// Where the requests of the daemon that have arrived lead.
+enum AfterRequests {
+    /// All were applied.
+    Continue,
     /// The holder is to end.
     End,
-    /// The daemon is gone.
-    Gone,
+    /// The daemon has disconnected.
+    Disconnected,
 }
 
 impl Holder {
@@ -89,10 +89,10 @@ impl Holder {
         }
         if daemon {
             self.flush();
-            match self.listen() {
-                Heard::Everything => {}
-                Heard::End => return Ok(false),
-                Heard::Gone => self.lose_daemon(),
+            match self.serve_requests() {
+                AfterRequests::Continue => {}
+                AfterRequests::End => return Ok(false),
+                AfterRequests::Disconnected => self.lose_daemon(),
             }
         }
         if caller {
@@ -105,7 +105,7 @@ impl Holder {
     }
 
     fn wait(&self) -> io::Result<(bool, bool, bool)> {
-        let mut timeout = self.daemon.is_none().then_some(ALONE_TICK);
+        let mut timeout = self.daemon.is_none().then_some(NO_DAEMON_POLL);
         if self.table.has_unsent() || !self.outbox.is_empty() {
             timeout = Some(RETRY_TICK);
         }
@@ -150,26 +150,26 @@ impl Holder {
     }
 
     /// Applies all messages of the daemon that have come.
-    fn listen(&mut self) -> Heard {
+    fn serve_requests(&mut self) -> AfterRequests {
         loop {
             let Some(daemon) = &self.daemon else {
-                return Heard::Everything;
+                return AfterRequests::Continue;
             };
             let received = match socket::receive(daemon, &mut self.arriving) {
                 Ok(Some(received)) => received,
-                Ok(None) => return Heard::Gone,
+                Ok(None) => return AfterRequests::Disconnected,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Heard::Everything;
+                    return AfterRequests::Continue;
                 }
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => continue,
-                Err(_) => return Heard::Gone,
+                Err(_) => return AfterRequests::Disconnected,
             };
             // What cannot be read was not sent by a daemon of this version.
             let requests = Request::decode_all(&received.message).unwrap_or_default();
             let mut fds = received.fds;
             for request in requests {
                 if !self.serve(request, &mut fds) {
-                    return Heard::End;
+                    return AfterRequests::End;
                 }
             }
         }
@@ -313,7 +313,7 @@ impl Holder {
         self.outbox = Outbox::default();
         self.arriving = Arriving::default();
         self.table.drop_spare_units();
-        self.alone_since = Instant::now();
+        self.idle_since = Instant::now();
     }
 
     /// Whether a daemon may still come for something that is here.
@@ -322,9 +322,9 @@ impl Holder {
             return false;
         }
         if self.table.is_working() {
-            self.alone_since = now;
+            self.idle_since = now;
         }
-        now.saturating_duration_since(self.alone_since) < HOLDER_LINGER
+        now.saturating_duration_since(self.idle_since) < HOLDER_LINGER
     }
 
     /// Kills everything that descends from here and collects it. Nothing
@@ -400,7 +400,7 @@ mod tests {
             outbox: Outbox::default(),
             table: Table::new().unwrap(),
             arriving: Arriving::default(),
-            alone_since: Instant::now(),
+            idle_since: Instant::now(),
         };
         (holder, ours)
     }
@@ -431,7 +431,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (mut holder, _ours) = holder(directory.path());
         holder.lose_daemon();
-        let left = holder.alone_since;
+        let left = holder.idle_since;
         assert!(holder.is_needed(left + HOLDER_LINGER - Duration::from_millis(1)));
         assert!(!holder.is_needed(left + HOLDER_LINGER));
         // Without its name nobody finds it.

@@ -125,7 +125,7 @@ async fn attempt(state_dir: &Path, name: &str) -> Result<Option<FoundHolder>, Ho
     let place = sys::place_in(state_dir, name);
     let (address, _way) = place.map_err(io_error(state_dir, "naming the holder's socket"))?;
     match dial(&address) {
-        Ok(socket) => greet(socket, state_dir).await.map(Some),
+        Ok(socket) => complete_handshake(socket, state_dir).await.map(Some),
         // Any other error says nothing about a holder that may be there.
         Err(error) if nobody_listens(&error) => Ok(None),
         Err(error) => Err(io_error(state_dir, "connecting to the holder")(error)),
@@ -151,7 +151,7 @@ pub async fn start(
         launch_holder(&path, &listener, program).inspect_err(|_| drop(fs::remove_file(&path)))?;
     let connected = async {
         let socket = dial(&address).map_err(io_error(state_dir, "connecting to the holder"))?;
-        greet(socket, state_dir).await
+        complete_handshake(socket, state_dir).await
     };
     match connected.await {
         Ok(found) => Ok(found.link),
@@ -178,7 +178,7 @@ pub async fn collect(pid: i32, limit: Duration) {
     let _ = collected.await;
 }
 
-async fn greet(socket: OwnedFd, state_dir: &Path) -> Result<FoundHolder, HolderError> {
+async fn complete_handshake(socket: OwnedFd, state_dir: &Path) -> Result<FoundHolder, HolderError> {
     let handshake = HolderLink::handshake(socket, state_dir);
     let (link, slots) = tokio::time::timeout(HOLDER_START_DEADLINE, handshake)
         .await

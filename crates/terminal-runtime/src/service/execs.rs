@@ -20,7 +20,7 @@ use crate::protocol::{
     ExecSummary, Gap, Nothing, PtyParams, ReadData, ReadParams, ResizeParams, SignalParams,
     SignalScope, StreamName, WaitParams, WireError, WriteParams, Written, encode_bytes,
 };
-use crate::session::{Session, SessionState};
+use crate::session::{Session, SessionId, SessionState};
 
 impl From<StreamName> for Stream {
     fn from(name: StreamName) -> Self {
@@ -33,10 +33,18 @@ impl From<StreamName> for Stream {
 
 impl Service {
     pub(super) fn find_session(&self, name: &str) -> Result<Arc<Session>, WireError> {
-        self.inner
-            .pool
-            .find(name)
-            .map_err(|error| pool_error(&error))
+        let found = self.inner.pool.find(name);
+        found.map_err(|error| match SessionId::parse(name) {
+            Some(id) if self.inner.core.has_lost(&id) => WireError::new(
+                ErrorCode::SessionNotFound,
+                format!(
+                    "session {id} has ended: the holder of its processes was lost, and every \
+                     command with it; create a new session"
+                ),
+            )
+            .with_reason("holder_lost"),
+            _ => pool_error(&error),
+        })
     }
 
     fn find_job(&self, name: &str) -> Result<Arc<Job>, WireError> {

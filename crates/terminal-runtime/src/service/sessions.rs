@@ -163,21 +163,15 @@ impl Service {
     }
 
     pub(super) fn session_info(&self, params: &SessionParams) -> Result<SessionInfo, WireError> {
-        let session = self.inner.pool.find(&params.session_id);
-        session
-            .map(|session| info(&session))
-            .map_err(|error| pool_error(&error))
+        let session = self.find_session(&params.session_id)?;
+        Ok(info(&session))
     }
 
     pub(super) async fn destroy(
         &self,
         params: &DestroyParams,
     ) -> Result<SessionDestroyed, WireError> {
-        let session = self
-            .inner
-            .pool
-            .find(&params.session_id)
-            .map_err(|error| pool_error(&error))?;
+        let session = self.find_session(&params.session_id)?;
         let event = if params.force {
             SessionEvent::DestroyByForce
         } else {

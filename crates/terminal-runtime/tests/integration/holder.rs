@@ -139,7 +139,7 @@ async fn the_next_daemon_is_given_everything() {
             units: vec![],
         },
     ]);
-    first.leave();
+    first.disconnect();
 
     let second = connect(state.path(), NAME).await.unwrap().unwrap();
     assert_eq!(second.link.holder(), first.holder());
@@ -247,7 +247,7 @@ async fn a_holder_that_nobody_can_find_ends() {
     let state = private_directory();
     let link = holder(state.path()).await;
     let (_, _pipe) = start(&link, "sleep 1000", b"").await;
-    link.leave();
+    link.disconnect();
     drop(state);
     gone(link.holder()).await;
 }

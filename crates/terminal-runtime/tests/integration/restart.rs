@@ -213,6 +213,21 @@ fn a_session_that_is_found_again_goes_with_all_it_ever_started() {
     }
 }
 
+/// Whoever asks for the session learns that and why it is gone.
+fn assert_lost(client: &mut Plain, session: &str) {
+    for (method, params) in [
+        ("session.info", json!({"session_id": session})),
+        (
+            "exec.run",
+            json!({"session_id": session, "command": "true"}),
+        ),
+    ] {
+        let refused = client.call(method, params);
+        assert_eq!(refused["error"]["code"], "SESSION_NOT_FOUND", "{refused}");
+        assert_eq!(refused["error"]["reason"], "holder_lost", "{refused}");
+    }
+}
+
 /// A session's command kills the parent of its shell, which is its holder.
 #[test]
 fn a_command_that_kills_its_holder_ends_its_own_session_and_no_other() {
@@ -246,8 +261,7 @@ fn a_command_that_kills_its_holder_ends_its_own_session_and_no_other() {
     until("nothing of the first runs", || {
         processes_with(&seconds).is_empty()
     });
-    let gone = json!({"session_id": session, "command": "true"});
-    assert_eq!(client.refused("exec.run", gone), "SESSION_NOT_FOUND");
+    assert_lost(&mut client, &session);
     gate.open();
     let waited = client.ok("exec.wait", json!({"exec_id": "other", "timeout_s": 60}));
     let result = &waited["result"];
@@ -285,8 +299,7 @@ fn a_restarted_runtime_finds_every_session_that_is_left() {
     rustix::process::kill_process(lost, Signal::KILL).unwrap();
     let mut runtime = restarted(runtime);
     let mut client = Plain::socket(&runtime.socket());
-    let run = json!({"session_id": sessions[0], "command": "true"});
-    assert_eq!(client.refused("exec.run", run), "SESSION_NOT_FOUND");
+    assert_lost(&mut client, &sessions[0]);
     for session in &sessions[1..] {
         assert_eq!(
             client.run(session, "echo $mark")["stdout"],

@@ -13,7 +13,7 @@ use crate::limits::LARGE_PIPE_BYTES;
 use crate::sys;
 
 /// How often a pipe is looked at that the system cannot watch.
-const LOOK_PAUSE: Duration = Duration::from_millis(10);
+const POLL_PAUSE: Duration = Duration::from_millis(10);
 
 /// One stream on its way into its spool.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Flow {
         let moved = match &self.source {
             FlowSource::Closed => return std::future::pending().await,
             FlowSource::Unwatched(pipe) => {
-                tokio::time::sleep(LOOK_PAUSE).await;
+                tokio::time::sleep(POLL_PAUSE).await;
                 step(pipe, &self.spool, self.relay.as_ref())
             }
             FlowSource::Watched(source) => match source.readable().await {

@@ -32,14 +32,14 @@ enum Event<End> {
 }
 
 /// How the end of a command reaches the holder.
-enum Told {
-    /// The holder has told us.
-    ByHolder,
+enum EndNotice {
+    /// The holder has reported it itself.
+    NotNeeded,
     /// In a message of its own, before anybody else learns of it.
     Now,
     /// With the next message, together with what is known of the shell: until
     /// then the next daemon finds the end in what the shell has answered.
-    Soon(Vec<Request>),
+    WithNext(Vec<Request>),
 }
 
 impl Exec {
@@ -118,8 +118,8 @@ impl Exec {
         // The end of a process the holder has told us; why it was brought
         // about it learns from us.
         match stop {
-            None => self.finish(result, Told::ByHolder),
-            Some(_) => self.finish(result, Told::Now),
+            None => self.finish(result, EndNotice::NotNeeded),
+            Some(_) => self.finish(result, EndNotice::Now),
         }
         self.follow(flows).await;
     }
@@ -230,10 +230,10 @@ impl Exec {
         let updates = shell.as_ref().map(|driver| driver.host().updates().take());
         let updates = updates.unwrap_or_default();
         match stop {
-            None => self.finish(result, Told::Soon(updates)),
+            None => self.finish(result, EndNotice::WithNext(updates)),
             Some(_) => {
                 self.link().send(&updates);
-                self.finish(result, Told::Now);
+                self.finish(result, EndNotice::Now);
             }
         }
         drop(shell);
@@ -274,16 +274,16 @@ impl Exec {
     }
 
     /// Makes the end known: to the holder, then to everybody else.
-    fn finish(&self, result: Result<ExecEnd, CoreError>, told: Told) {
+    fn finish(&self, result: Result<ExecEnd, CoreError>, notice: EndNotice) {
         if let Ok(end) = &result {
             lock(&self.inner.record).end = Some(end.clone());
         }
         let key = self.inner.key;
         let settle = Request::Settle { key };
-        match told {
-            Told::ByHolder => self.link().send_later(settle),
-            Told::Now => self.link().send(&[self.store_request(), settle]),
-            Told::Soon(updates) => {
+        match notice {
+            EndNotice::NotNeeded => self.link().send_later(settle),
+            EndNotice::Now => self.link().send(&[self.store_request(), settle]),
+            EndNotice::WithNext(updates) => {
                 for request in [self.store_request(), settle].into_iter().chain(updates) {
                     self.link().send_later(request);
                 }

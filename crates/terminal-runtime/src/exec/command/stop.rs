@@ -17,7 +17,7 @@ use crate::limits::{CANCEL_GRACE, TREE_END_WAIT};
 
 /// The shortest and longest pause between two looks at a tree that is being
 /// brought down.
-const LOOK_PAUSE: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(20));
+const POLL_PAUSE: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(20));
 
 /// Why a command is brought to its end.
 #[derive(Debug, Clone, Copy)]
@@ -184,7 +184,7 @@ impl Exec {
 /// until the limit has passed.
 async fn gone_within(tree: &Tree, end: &ExitWatch, limit: Duration) -> bool {
     let until = Instant::now() + limit;
-    let (mut pause, longest) = LOOK_PAUSE;
+    let (mut pause, longest) = POLL_PAUSE;
     loop {
         if end.now().is_some() && tree.is_gone() {
             return true;
