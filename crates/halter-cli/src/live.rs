@@ -1,6 +1,6 @@
 //! A harness with one session that is live.
 
-use crate::args::{Force, Recording};
+use crate::args::{Force, PermissionArgs, Recording};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::harness::{self, Loaded, Models, Store};
@@ -24,6 +24,8 @@ pub struct Wanted {
     pub max_turns: Option<NonZeroU32>,
     /// The recording to make or to answer from.
     pub recording: Option<Recording>,
+    /// Permissions of the command line.
+    pub permissions: PermissionArgs,
 }
 
 /// A live session.
@@ -42,6 +44,7 @@ impl Live {
     /// Starts or resumes a session with the configured models.
     pub async fn start(context: &Context, wanted: &Wanted) -> Result<Self, Failure> {
         let mut loaded = harness::load_for(context, wanted.model.as_deref()).await?;
+        wanted.permissions.apply(&mut loaded.config)?;
         let resources = harness::compile(&loaded).await?;
         let models = match &wanted.recording {
             Some(Recording::Make { file, force }) => {

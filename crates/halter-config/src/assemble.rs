@@ -30,6 +30,8 @@ pub(crate) fn assemble(
     check_together(&config, &settings)?;
     let resolver = Resolver { environment };
     let roots = resolver.resolve(&mut config, &settings)?;
+    let rules = attribute_rules(&mut config, &settings);
+    config.policy.shell.allow_is_set = settings.get(&allow_key()).is_some();
     let filled = fill_from(&mut config, environment)?;
 
     let mut origins = IndexMap::new();
@@ -39,6 +41,7 @@ pub(crate) fn assemble(
         }
     }
     origins.extend(roots);
+    origins.extend(rules);
     origins.extend(filled);
     Ok((config, origins))
 }
@@ -74,6 +77,30 @@ fn drop_unused_database(settings: &mut Settings) {
     if in_memory && settings.origin(&backend).rank() > settings.origin(&path).rank() {
         settings.remove(&path);
     }
+}
+
+fn allow_key() -> KeyPath {
+    KeyPath::plain("policy.shell.allow")
+}
+
+/// Tells each rule who wrote it; returns their origins.
+fn attribute_rules(config: &mut HarnessConfig, settings: &Settings) -> Vec<(String, Origin)> {
+    let permissions = &mut config.permissions;
+    let mut origins = Vec::new();
+    for (key, rules) in [
+        ("permissions.allow", &mut permissions.allow),
+        ("permissions.ask", &mut permissions.ask),
+        ("permissions.deny", &mut permissions.deny),
+    ] {
+        let from = settings.get(&KeyPath::plain(key));
+        let from = from.map(|setting| setting.elements.clone());
+        for (index, (rule, origin)) in rules.iter_mut().zip(from.unwrap_or_default()).enumerate() {
+            rule.source = origin.rule_source();
+            rule.place = origin.location().cloned();
+            origins.push((format!("{key}[{index}]"), origin));
+        }
+    }
+    origins
 }
 
 fn backend_key() -> KeyPath {

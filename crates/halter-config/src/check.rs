@@ -6,12 +6,15 @@ use crate::credentials::REDACTED;
 use crate::error::suggestion;
 use crate::keys::Kind;
 use crate::limits::MAX_PROVIDER_NAME_BYTES;
-use crate::schema::LoopbackAllow;
+use crate::schema::{LoopbackAllow, RuleConfig};
+use halter_protocol::{PermissionRule, RuleEffect};
 
 /// What is wrong with a value; `element` when it is one of a list.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Fault {
     pub(crate) element: Option<usize>,
+    /// Characters into the text, where the fault has such a place.
+    pub(crate) offset: Option<usize>,
     pub(crate) reason: Reason,
 }
 
@@ -31,6 +34,7 @@ pub(crate) enum Reason {
 fn value_fault(problem: impl Into<String>, hint: impl Into<String>) -> Fault {
     Fault {
         element: None,
+        offset: None,
         reason: Reason::Value {
             problem: problem.into(),
             hint: hint.into(),
@@ -41,6 +45,7 @@ fn value_fault(problem: impl Into<String>, hint: impl Into<String>) -> Fault {
 fn type_fault(expected: &'static str, value: &Value) -> Fault {
     Fault {
         element: None,
+        offset: None,
         reason: Reason::Type {
             expected,
             found: type_name(value),
@@ -70,6 +75,7 @@ pub(crate) fn expected(kind: &Kind) -> &'static str {
         Kind::Number { .. } => "a number",
         Kind::Names => "a list of strings",
         Kind::Loopback => "a list of { host, port } tables",
+        Kind::Rules(_) => "a list of rules",
         Kind::Text
         | Kind::Name
         | Kind::Provider
@@ -98,6 +104,7 @@ pub(crate) fn check(kind: &Kind, value: &Value) -> Result<(), Fault> {
         Kind::Choice(choices) => check_choice(text(value)?, choices),
         Kind::Names => each(value, expected(kind), check_name),
         Kind::Loopback => each(value, expected(kind), check_loopback),
+        Kind::Rules(effect) => each(value, expected(kind), |rule| check_rule(rule, *effect)),
     }
 }
 
@@ -261,6 +268,24 @@ pub(crate) fn is_header_name(name: &str) -> bool {
         && name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// A rule as a string, or as a table with examples.
+fn check_rule(value: &Value, effect: RuleEffect) -> Result<(), Fault> {
+    let hint = "write \"RULE\", or { rule = \"RULE\", match = [\"…\"], not_match = [\"…\"] }";
+    let rule: RuleConfig = serde_json::from_value(value.clone())
+        .map_err(|_| value_fault("is neither a rule nor a table with one", hint))?;
+    match PermissionRule::parse(&rule.rule, effect) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Fault {
+            // In a table the rule stands somewhere else.
+            offset: value.is_string().then_some(error.position),
+            ..value_fault(
+                format!("does not take {:?}: {}", rule.rule, error.problem),
+                error.hint(),
+            )
+        }),
+    }
 }
 
 fn check_loopback(value: &Value) -> Result<(), Fault> {

@@ -144,7 +144,9 @@ impl Document<'_> {
         let converted = self.convert(value, &key, &spec.kind)?;
         check(&spec.kind, &converted).map_err(|fault| {
             let span = element_span(value, &fault).unwrap_or_else(|| value.span());
-            fault_error(fault, &key, Some(self.at(span)))
+            let mut place = self.at(span.clone());
+            place.column += self.columns_into(&span, fault.offset);
+            fault_error(fault, &key, Some(place))
         })?;
         Ok(Entry {
             location: self.at(name.span()),
@@ -152,6 +154,15 @@ impl Document<'_> {
             spec,
             value: converted,
         })
+    }
+
+    /// Columns from the start of a string to a character of its text; none where an escape or a
+    /// line break keeps them apart.
+    fn columns_into(&self, span: &Range<usize>, offset: Option<usize>) -> usize {
+        let written = self.text.get(span.clone()).unwrap_or_default();
+        let plain = !written.contains(['\\', '\n']) && !written.starts_with("'''");
+        let plain = plain && !written.starts_with("\"\"\"");
+        offset.filter(|_| plain).map_or(0, |offset| offset + 1)
     }
 
     fn unknown(&self, name: &Spanned<impl AsRef<str>>, prefix: &KeyPath) -> ConfigError {

@@ -8,8 +8,7 @@ use crate::credentials::REDACTED;
 use crate::error::ConfigError;
 use crate::keys::{KeySpec, Kind};
 use crate::limits::MAX_SHOWN_VALUE_CHARS;
-use crate::load::{LayeredConfigPaths, base_settings, base_value};
-use crate::origin::FileLayer;
+use crate::load::{LayeredConfigPaths, apply_trusted, base_settings, base_value};
 use crate::project::{ProjectFile, blocking};
 
 /// One setting that a project file would change once trusted.
@@ -60,9 +59,7 @@ fn effect_now(
     let before = base_settings(paths)?;
     let mut after = before.clone();
     let entries = crate::document::parse(project.path(), project.content())?;
-    for entry in &entries {
-        after.apply(entry, FileLayer::Project);
-    }
+    apply_trusted(&entries, &mut after, &mut Vec::new());
     let mut effects = Vec::new();
     for entry in &entries {
         let old = base_value(&before, &entry.key);
@@ -104,6 +101,7 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
         "policy.allowed_write_roots" => "where tools may write",
         "policy.allowed_read_roots" => "where tools may read",
         "policy.sensitive_path_patterns" => "the only files that stay closed",
+        "permissions.ask" | "permissions.deny" => "asked about, or refused",
         "policy.shell.allow" => "programs the model may run",
         "policy.shell.env.add" => "variables of yours that commands see, secrets among them",
         "policy.network.allowed_hosts" | "policy.network.allowed_loopback" => {

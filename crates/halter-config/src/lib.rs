@@ -25,6 +25,7 @@ mod keys;
 mod load;
 mod narrow;
 mod origin;
+mod permissions;
 mod project;
 mod schema;
 mod services;

@@ -143,9 +143,11 @@ fn load_now(
             let trusted = is_trusted(trust, &file, &mut warnings);
             let entries = document::parse(file.path(), file.content())?;
             if trusted {
-                apply_all(&entries, FileLayer::Project, &mut settings);
+                apply_trusted(&entries, &mut settings, &mut warnings);
             } else {
-                apply_narrowed(&entries, &mut settings, &mut warnings);
+                for entry in &entries {
+                    apply_narrowed(entry, &mut settings, &mut warnings);
+                }
             }
             sources.push(file.path().to_path_buf());
             Some(LoadedProject { file, trusted })
@@ -240,27 +242,51 @@ fn apply_all(entries: &[Entry], layer: FileLayer, settings: &mut Settings) {
     }
 }
 
-fn apply_narrowed(entries: &[Entry], settings: &mut Settings, warnings: &mut Vec<ConfigWarning>) {
+/// Applies a project file that counts in full, except that no project widens permissions.
+pub(crate) fn apply_trusted(
+    entries: &[Entry],
+    settings: &mut Settings,
+    warnings: &mut Vec<ConfigWarning>,
+) {
     for entry in entries {
-        let base = base_value(settings, &entry.key);
-        let (value, reason) = match narrow(entry.spec, base.as_ref(), &entry.value) {
-            Outcome::Nothing => continue,
-            Outcome::Take(value) => (Some(value), None),
-            Outcome::TakePart(value, reason) => (Some(value), Some(reason)),
-            Outcome::Refuse(reason) => (None, Some(reason)),
-        };
-        if let Some(value) = value {
+        if entry.spec.is_permission() {
+            apply_narrowed(entry, settings, warnings);
+        } else {
+            settings.apply(entry, FileLayer::Project);
+        }
+    }
+}
+
+fn apply_narrowed(entry: &Entry, settings: &mut Settings, warnings: &mut Vec<ConfigWarning>) {
+    let base = base_value(settings, &entry.key);
+    let (value, reason) = match narrow(entry.spec, base.as_ref(), &entry.value) {
+        Outcome::Nothing => return,
+        Outcome::Take(value) => (Some(value), None),
+        Outcome::TakePart(value, reason) => (Some(value), Some(reason)),
+        Outcome::Refuse(reason) => (None, Some(reason)),
+    };
+    match value {
+        Some(_) if entry.spec.adds_up() => settings.apply(entry, FileLayer::Project),
+        Some(value) => {
             let origin = Origin::Project(entry.location.clone());
             settings.set(entry.key.clone(), value, origin);
         }
-        if let Some(reason) = reason {
-            warnings.push(ConfigWarning::Untrusted {
-                key: entry.key.to_string(),
-                location: entry.location.clone(),
-                reason,
-            });
-        }
+        None => {}
     }
+    let Some(reason) = reason else { return };
+    let (key, location) = (entry.key.to_string(), entry.location.clone());
+    warnings.push(match entry.spec.is_permission() {
+        true => ConfigWarning::ProjectWidens {
+            key,
+            location,
+            reason,
+        },
+        false => ConfigWarning::Untrusted {
+            key,
+            location,
+            reason,
+        },
+    });
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, ConfigError> {

@@ -9,6 +9,7 @@
 
 use std::path::{Component, Path};
 
+use halter_protocol::PermissionMode;
 use serde_json::Value;
 
 use crate::keys::{KeySpec, Kind, Narrow};
@@ -49,6 +50,8 @@ pub(crate) fn narrow(spec: &KeySpec, base: Option<&Value>, asked: &Value) -> Out
             })
         }
         Narrow::MorePatterns => more_patterns(base, asked),
+        Narrow::LowerMode => lower_mode(base, asked),
+        Narrow::MoreRules => Outcome::Take(asked.clone()),
     }
 }
 
@@ -83,6 +86,15 @@ fn lower(base: Option<&Value>, asked: &Value) -> Outcome {
         (Some(base), Some(asked_number)) if asked_number < base => Outcome::Take(asked.clone()),
         (Some(base), _) => Outcome::Refuse(format!("it may only lower the limit of {base}")),
         (None, _) => Outcome::Refuse("it is ignored".to_owned()),
+    }
+}
+
+fn lower_mode(base: Option<&Value>, asked: &Value) -> Outcome {
+    let mode = |value: Option<&Value>| value.and_then(Value::as_str)?.parse().ok();
+    let base: PermissionMode = mode(base).unwrap_or_default();
+    match mode(Some(asked)) {
+        Some(asked_mode) if asked_mode < base => Outcome::Take(asked.clone()),
+        _ => Outcome::Refuse(format!("it may only choose a narrower mode than {base}")),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::Location;
+use halter_protocol::RuleSource;
 
 /// The layer that set a value. Later variants win over earlier ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,16 @@ impl Origin {
                 Some(location)
             }
             Self::Default | Self::Environment(_) | Self::Flag(_) => None,
+        }
+    }
+
+    /// What the author of a permission rule is called.
+    pub(crate) fn rule_source(&self) -> RuleSource {
+        match self {
+            Self::Default => RuleSource::Default,
+            Self::User(_) | Self::Explicit(_) | Self::Environment(_) => RuleSource::User,
+            Self::Project(_) => RuleSource::Project,
+            Self::Flag(_) => RuleSource::Cli,
         }
     }
 

@@ -17,6 +17,15 @@ pub enum ConfigWarning {
         /// What of it does not count, and why.
         reason: String,
     },
+    /// A project file, trusted or not, tried to widen what is permitted.
+    ProjectWidens {
+        /// The key, dotted.
+        key: String,
+        /// Where it is written.
+        location: Location,
+        /// What of it does not count, and why.
+        reason: String,
+    },
     /// A `HALTER_*` variable that nobody reads.
     UnknownVariable {
         /// The variable.
@@ -37,6 +46,7 @@ impl ConfigWarning {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Untrusted { .. } => "config_untrusted",
+            Self::ProjectWidens { .. } => "config_project_widens",
             Self::UnknownVariable { .. } => "config_unknown_variable",
             Self::TrustRecord { .. } => "config_trust_record",
         }
@@ -45,7 +55,9 @@ impl ConfigWarning {
     /// Where in which file, when the warning has such a place.
     pub fn location(&self) -> Option<&Location> {
         match self {
-            Self::Untrusted { location, .. } => Some(location),
+            Self::Untrusted { location, .. } | Self::ProjectWidens { location, .. } => {
+                Some(location)
+            }
             Self::UnknownVariable { .. } | Self::TrustRecord { .. } => None,
         }
     }
@@ -62,6 +74,16 @@ impl fmt::Display for ConfigWarning {
                 formatter,
                 "{location}: `{key}` in a file that is not trusted: {reason}; \
                  trust the file with `halter trust`, or name it with `--config`"
+            ),
+            Self::ProjectWidens {
+                key,
+                location,
+                reason,
+            } => write!(
+                formatter,
+                "{location}: `{key}` in a project's file: {reason}; a project never widens what \
+                 is permitted, so write it into your own configuration, or name the file with \
+                 `--config`"
             ),
             Self::UnknownVariable { variable, hint } => {
                 write!(formatter, "unknown environment variable {variable}")?;

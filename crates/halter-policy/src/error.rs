@@ -113,6 +113,24 @@ pub enum PolicyError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A rule denies the path.
+    #[error("cannot {} '{}': {rule} forbids it", access.verb(), path.display())]
+    RuleDenied {
+        /// The path that matched: as spelled, or where its links lead.
+        path: PathBuf,
+        /// What was wanted.
+        access: Access,
+        /// The rule, with who wrote it.
+        rule: String,
+    },
+    /// A rule cannot be used.
+    #[error("{rule} cannot be used: {reason}")]
+    InvalidRule {
+        /// The rule, with who wrote it.
+        rule: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A sensitive pattern is not a glob.
     #[error("policy.sensitive_path_patterns: '{pattern}' is not a pattern: {reason}")]
     InvalidPattern {
@@ -245,6 +263,8 @@ impl PolicyError {
             Self::ParentTraversal { .. } => "parent_traversal",
             Self::InvalidPath { .. } => "invalid_path",
             Self::NonexistentRoot { .. } => "nonexistent_root",
+            Self::RuleDenied { .. } => "deny_rule",
+            Self::InvalidRule { .. } => "invalid_rule",
             Self::InvalidPattern { .. } => "invalid_pattern",
             Self::NotFound { .. } => "not_found",
             Self::NotAFile { .. } => "not_a_file",
@@ -276,8 +296,10 @@ impl PolicyError {
             | Self::ShellDisabled
             | Self::ShellCommandRejected { .. }
             | Self::HostDenied { .. }
+            | Self::RuleDenied { .. }
             | Self::ProcessOutsideTree { .. } => true,
             Self::InvalidPath { .. }
+            | Self::InvalidRule { .. }
             | Self::NonexistentRoot { .. }
             | Self::InvalidPattern { .. }
             | Self::NotFound { .. }

@@ -2,21 +2,25 @@
 
 use crate::error::{Access, PolicyError};
 use crate::policy::ToolPolicy;
+use crate::shell::ShellRefusal;
 use halter_protocol::{Action, Objection, PolicyVerdict};
 
 /// Checks every action; the first that a rule refuses denies. What fails for
 /// another reason, such as a file that is missing, is the tool's to report.
 pub(crate) fn judge(policy: &(impl ToolPolicy + ?Sized), actions: &[Action]) -> PolicyVerdict {
-    let checked = actions.iter().map(|action| check(policy, action));
-    let denial = checked.filter_map(Result::err).find(PolicyError::is_denial);
-    match denial {
+    let mut checked = actions.iter().map(|action| check(policy, action));
+    match checked.find_map(Result::err) {
         Some(error) => PolicyVerdict::Deny(error.objection()),
         None => PolicyVerdict::Allow,
     }
 }
 
-fn check(policy: &(impl ToolPolicy + ?Sized), action: &Action) -> Result<(), PolicyError> {
-    match action {
+/// Fails if a rule of the policy refuses the action.
+pub(crate) fn check(
+    policy: &(impl ToolPolicy + ?Sized),
+    action: &Action,
+) -> Result<(), PolicyError> {
+    let checked = match action {
         Action::Run { command } => policy.check_shell_command_strict(command),
         Action::Read { path } => policy.door().may_read(path),
         Action::Write { path } => policy.door().may_write(path),
@@ -24,6 +28,26 @@ fn check(policy: &(impl ToolPolicy + ?Sized), action: &Action) -> Result<(), Pol
         // What is not a path, a program or a host has no rule here: the tool
         // was registered, which is saying yes to what it does.
         _ => Ok(()),
+    };
+    checked.or_else(|error| match error.is_denial() {
+        true => Err(error),
+        false => Ok(()),
+    })
+}
+
+impl ShellRefusal {
+    /// The refusal as data.
+    pub(crate) fn objection(self) -> Objection {
+        Objection {
+            rule: self.rule.to_owned(),
+            message: format!(
+                "shell command refused at `{}`: {}",
+                self.fragment, self.message
+            ),
+            fragment: Some(self.fragment),
+            remedy: Some("policy.shell.allow".to_owned()),
+            always: None,
+        }
     }
 }
 
@@ -43,6 +67,9 @@ impl PolicyError {
                 Some(path.display().to_string()),
                 Some("policy.sensitive_path_patterns"),
             ),
+            Self::RuleDenied { path, .. } => {
+                (Some(path.display().to_string()), Some("permissions.deny"))
+            }
             Self::ProtectedPath { path, .. } | Self::ParentTraversal { path } => {
                 (Some(path.display().to_string()), None)
             }
@@ -58,6 +85,7 @@ impl PolicyError {
             message: self.to_string(),
             fragment,
             remedy: remedy.map(str::to_owned),
+            always: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! | [`settings`] | the policy as data, and what a session adds to it |
 //! | [`policy`] | [`ToolPolicy`], the object tools ask, and its standard form |
 //! | [`door`] | the file door: checks and opens in one step, returns handles |
+//! | [`permission`] | what runs without a question, what a person decides, what never runs |
 //! | [`shell`] | the shell judge: reads a command line before anything runs |
 //! | [`error`] | why something was refused, and what to change |
 //! | [`limits`] | the bounds of all of the above |
@@ -16,15 +17,18 @@ pub mod door;
 pub mod error;
 mod judge;
 pub mod limits;
+pub mod permission;
 pub mod policy;
 pub mod settings;
 pub mod shell;
 
 pub use door::{
-    BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS, DirHandle, FileDoor,
-    Precondition, ReadHandle, WriteTicket, Written,
+    BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS, DeleteTicket, DirHandle,
+    DirectoryEntry, FileDoor, Listing, Precondition, ReadHandle, RenameTicket, WriteTicket,
+    Written,
 };
 pub use error::{Access, PolicyError, is_out_of_descriptors};
+pub use permission::{CallSubject, HookSays, PermissionTree, Permissions, RuleStore, SourcedRule};
 pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};
 pub use settings::{PolicySettings, ProgramList, SessionScope};
 pub use shell::ShellJudge;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use crate::door::FileDoor;
 use crate::error::PolicyError;
 use crate::judge;
+use crate::permission::{CallSubject, Decision, PermissionTree};
 use crate::settings::{PolicySettings, SessionScope};
 use crate::shell::{self, ShellDecision, ShellJudge};
-use halter_protocol::{Action, PolicyVerdict, ToolCall};
+use halter_protocol::{Action, Objection, PolicyVerdict, ToolCall};
 
 /// What a session's tools may do. Every method that fails denies.
 ///
@@ -19,6 +20,15 @@ pub trait ToolPolicy: Send + Sync + Debug {
     /// touch. The door and the shell check again when they are used.
     fn judge(&self, _call: &ToolCall, actions: &[Action]) -> PolicyVerdict {
         judge::judge(self, actions)
+    }
+    /// The same, with what else is known of the call: what its tool says of
+    /// itself, and what hooks said.
+    fn judge_call(&self, subject: &CallSubject<'_>) -> PolicyVerdict {
+        self.judge(subject.call, subject.actions)
+    }
+    /// The permission tree, if the policy has one.
+    fn permissions(&self) -> Option<&PermissionTree> {
+        None
     }
     /// The only way to files.
     fn door(&self) -> &FileDoor;
@@ -62,6 +72,7 @@ pub trait ToolPolicy: Send + Sync + Debug {
 pub struct StandardPolicy {
     door: FileDoor,
     judge: ShellJudge,
+    tree: PermissionTree,
     shell_enabled: bool,
     shell_timeout_secs: u64,
     max_read_bytes: u64,
@@ -74,11 +85,15 @@ impl StandardPolicy {
     ///
     /// # Errors
     /// The session's directory is missing or not absolute, a root is not a
-    /// directory, or a sensitive pattern is malformed. A root that does not
-    /// exist is no error: a write root is created by the first write into it.
+    /// directory, or a sensitive pattern or a rule is malformed. A root that
+    /// does not exist is no error: a write root is created by the first write
+    /// into it.
     pub fn bind(settings: PolicySettings, scope: SessionScope) -> Result<Self, PolicyError> {
+        let door = FileDoor::bind(&settings, &scope)?;
+        let programs = settings.allowed_shell_commands.clone();
         Ok(Self {
-            door: FileDoor::bind(&settings, &scope)?,
+            tree: PermissionTree::bind(&settings.permissions, programs, door.working_dir())?,
+            door,
             judge: ShellJudge::new(settings.allowed_shell_commands),
             shell_enabled: settings.shell_enabled,
             shell_timeout_secs: settings.shell_timeout_secs,
@@ -94,6 +109,31 @@ impl StandardPolicy {
     #[must_use]
     pub fn decide_shell_command(&self, command: &str) -> ShellDecision {
         self.judge.decide(command)
+    }
+
+    /// Decides about a call: first the policy, which nothing passes, then the
+    /// permission tree.
+    ///
+    /// # Errors
+    /// What the policy denies.
+    pub fn decide_call(&self, subject: &CallSubject<'_>) -> Result<Decision, Objection> {
+        let mut shell = None;
+        for action in subject.actions {
+            match action {
+                Action::Run { command } => {
+                    self.check_shell_enabled().map_err(|it| it.objection())?;
+                    match self.decide_shell_command(command) {
+                        ShellDecision::Deny(refusal) => return Err(refusal.objection()),
+                        ShellDecision::Ask(refusal) => {
+                            shell.get_or_insert(ShellDecision::Ask(refusal));
+                        }
+                        ShellDecision::Allow => {}
+                    }
+                }
+                action => judge::check(self, action).map_err(|it| it.objection())?,
+            }
+        }
+        Ok(self.tree.decide(subject, shell.as_ref()))
     }
 }
 
@@ -126,6 +166,21 @@ impl PolicyBinder for StandardPolicies {
 }
 
 impl ToolPolicy for StandardPolicy {
+    fn judge(&self, call: &ToolCall, actions: &[Action]) -> PolicyVerdict {
+        self.judge_call(&CallSubject::new(call, actions))
+    }
+
+    fn judge_call(&self, subject: &CallSubject<'_>) -> PolicyVerdict {
+        match self.decide_call(subject) {
+            Ok(decision) => decision.into_verdict(),
+            Err(objection) => PolicyVerdict::Deny(objection),
+        }
+    }
+
+    fn permissions(&self) -> Option<&PermissionTree> {
+        Some(&self.tree)
+    }
+
     fn door(&self) -> &FileDoor {
         &self.door
     }
@@ -144,7 +199,14 @@ impl ToolPolicy for StandardPolicy {
 
     fn check_shell_command_strict(&self, command: &str) -> Result<(), PolicyError> {
         self.check_shell_enabled()?;
-        self.judge.check(command)
+        match self.decide_shell_command(command) {
+            ShellDecision::Deny(refusal) => Err(PolicyError::ShellCommandRejected {
+                reason: refusal.message,
+                fragment: refusal.fragment,
+            }),
+            // Whether a person has been asked is the pipeline's to know.
+            ShellDecision::Ask(_) | ShellDecision::Allow => Ok(()),
+        }
     }
 
     fn check_host(&self, host: &str) -> Result<(), PolicyError> {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::permission::Permissions;
+
 /// The policy as a user configures it: data, without any opinion of its own.
 ///
 /// ```
@@ -42,6 +44,8 @@ pub struct PolicySettings {
     /// Hosts that tools may reach, by exact name. `"*"`: any; an empty list:
     /// none.
     pub allowed_hosts: Vec<String>,
+    /// What is asked and what never happens, inside of all this.
+    pub permissions: Permissions,
 }
 
 impl Default for PolicySettings {
@@ -55,6 +59,7 @@ impl Default for PolicySettings {
             allowed_shell_commands: ProgramList::Default,
             shell_timeout_secs: 600,
             allowed_hosts: Vec::new(),
+            permissions: Permissions::default(),
         }
     }
 }
@@ -99,6 +104,9 @@ pub struct SessionScope {
     pub scratch_dir: Option<PathBuf>,
     /// Directories the session may read but not write, such as skill roots.
     pub extra_read_roots: Vec<PathBuf>,
+    /// The roots of the settings are all there are: an empty list of read
+    /// roots means none, not the session's directory.
+    pub only_given_roots: bool,
     /// Files and directories that are neither read nor written even inside a
     /// root, such as the harness's own credentials and state.
     pub protected: Vec<PathBuf>,

@@ -71,6 +71,10 @@ pub struct Objection {
     /// The setting that would have to change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
+    /// The permission rule under which such calls would not be asked about
+    /// again; absent where there is none that should be offered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub always: Option<String>,
 }
 
 impl Objection {
@@ -81,6 +85,7 @@ impl Objection {
             message: message.into(),
             fragment: None,
             remedy: None,
+            always: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::encoding::escaped_paths;
 use crate::ids::{ModelId, ToolName};
+use crate::permission::PermissionMode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -45,6 +46,10 @@ pub struct SessionBounds {
     /// Deadline of one shell command, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell_timeout_secs: Option<u64>,
+    /// What is asked where no rule decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub permission_mode: Option<PermissionMode>,
 }
 
 impl SessionBounds {

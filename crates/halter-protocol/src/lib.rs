@@ -26,6 +26,7 @@
 //! | [`bounds`] | what a session may use of what its harness has |
 //! | [`session`] | blueprint and folded state of a session |
 //! | [`fold`] | events to state |
+//! | [`permission`] | permission modes, and rules as people write them |
 //! | [`prompt`] | prompt segments and the assembled system prompt |
 //! | [`resource`] | skills and plugins as the prompt sees them |
 //! | [`hash`] | the hash that names content |
@@ -47,6 +48,7 @@ pub mod memory;
 pub mod message;
 pub mod model;
 mod open_enum;
+pub mod permission;
 pub mod prompt;
 pub mod question;
 pub mod resource;
@@ -82,6 +84,9 @@ pub use message::{
     ToolMessage, UserMessage, UserPart,
 };
 pub use model::{ModelRole, ProviderKind, ReasoningEffort, ResolvedModel};
+pub use permission::{
+    PermissionMode, PermissionRule, RuleEffect, RuleError, RuleSource, RuleSubject,
+};
 pub use prompt::{AssembledPrompt, PromptSegment, PromptSegmentKind};
 pub use question::{Answer, AskedBy, Question, QuestionSubject};
 pub use resource::{PluginManifest, ResourceSnapshot, SkillDef};

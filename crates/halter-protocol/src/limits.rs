@@ -35,3 +35,6 @@ pub const FILE_VIEWS: usize = 4_096;
 
 /// Tasks that a session holds.
 pub const TASKS: usize = 500;
+
+/// Longest permission rule, in bytes.
+pub const MAX_RULE_BYTES: usize = 4096;

@@ -44,6 +44,10 @@ pub(crate) fn check(
             return Err(exceeds("read root", &root.display().to_string()));
         }
     }
+    let mode = settings.permissions.mode;
+    if let Some(asked) = bounds.permission_mode.filter(|asked| *asked > mode) {
+        return Err(exceeds("permission mode", asked.as_str()));
+    }
     let limits = [
         (
             "max_read_bytes",
@@ -94,6 +98,9 @@ pub(crate) fn narrowed(
     }
     let least = |asked: Option<u64>, limit: u64| asked.map_or(limit, |asked| asked.min(limit));
     narrowed.max_read_bytes = least(bounds.max_read_bytes, settings.max_read_bytes);
+    if let Some(mode) = bounds.permission_mode {
+        narrowed.permissions = narrowed.permissions.narrowed_to(mode);
+    }
     narrowed.shell_timeout_secs = least(bounds.shell_timeout_secs, settings.shell_timeout_secs);
     narrowed
 }
@@ -158,6 +165,7 @@ fn real(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use halter_protocol::PermissionMode;
 
     fn settings() -> PolicySettings {
         PolicySettings {
@@ -214,6 +222,13 @@ mod tests {
             ),
             (
                 SessionBounds {
+                    permission_mode: Some(PermissionMode::FullAccess),
+                    ..bounds()
+                },
+                "permission mode 'full_access'",
+            ),
+            (
+                SessionBounds {
                     max_read_bytes: Some(u64::MAX),
                     ..bounds()
                 },
@@ -247,6 +262,7 @@ mod tests {
             assert!(applied.allowed_hosts.iter().all(|it| it == "a.example"));
             let own = |it: &PathBuf| it.as_path() == Path::new(".");
             assert!(applied.allowed_write_roots.iter().all(own));
+            assert!(applied.permissions.mode <= all.permissions.mode);
             assert!(applied.max_read_bytes <= all.max_read_bytes);
             assert!(applied.shell_timeout_secs <= all.shell_timeout_secs);
         }
@@ -262,6 +278,7 @@ mod tests {
             hosts: Some(Vec::new()),
             max_read_bytes: Some(10),
             shell_timeout_secs: Some(1),
+            permission_mode: Some(PermissionMode::ReadOnly),
             ..SessionBounds::default()
         };
         check(&bounds, &settings(), directory.path()).unwrap();
@@ -269,6 +286,7 @@ mod tests {
         assert_eq!(applied.allowed_write_roots, [PathBuf::from("new/sub")]);
         assert_eq!(applied.allowed_shell_commands.names(), ["git"]);
         assert!(applied.allowed_hosts.is_empty());
+        assert_eq!(applied.permissions.mode, PermissionMode::ReadOnly);
         assert_eq!(
             (applied.max_read_bytes, applied.shell_timeout_secs),
             (10, 1)

@@ -1,6 +1,6 @@
 //! How a session starts.
 
-use halter_protocol::{ModelId, SessionBounds, SessionId, ToolName};
+use halter_protocol::{ModelId, PermissionMode, SessionBounds, SessionId, ToolName};
 use halter_tools::Tool;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,6 +63,14 @@ impl SessionInit {
     #[must_use]
     pub fn with_bounds(mut self, bounds: SessionBounds) -> Self {
         self.bounds = bounds;
+        self
+    }
+
+    /// Asks more than the harness does. A mode that is wider than that of the
+    /// harness is refused.
+    #[must_use]
+    pub fn with_permission_mode(mut self, mode: PermissionMode) -> Self {
+        self.bounds.permission_mode = Some(mode);
         self
     }
 

@@ -3,6 +3,7 @@
 use crate::error::{config_failure, invalid};
 use crate::harness::{Halter, StoreOwner};
 use crate::models::{InjectedProviders, registry};
+use crate::permissions::permissions;
 use crate::recording;
 use crate::resources::{CompiledResources, ResourceCompiler};
 use crate::services::{ServiceSettings, Services};
@@ -23,7 +24,7 @@ use halter_runtime::{
     SessionRuntime,
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
-use halter_tools::policy::PolicySettings;
+use halter_tools::policy::{Permissions, PolicySettings, ProgramList};
 use halter_tools::{
     ExecBackend, Tool, ToolRuntime, builtin_tools, command_environment, planned_tools,
 };
@@ -291,7 +292,7 @@ impl HalterBuilder {
         let mut services = RuntimeServices::new(models, store, scratch_root);
         services.tools = tools(&config, self.tools)?;
         services.durability = durability(&config);
-        services.policy = policy(&config);
+        services.policy = policy(&config, permissions(&config, &environment)?);
         services.protected_paths = absolute(protected)?;
         services.prompts = prompts(&config);
         services.probe = EnvironmentProbe::new(local_time_zone(&environment));
@@ -458,7 +459,7 @@ fn durability(config: &HarnessConfig) -> DurabilityPolicy {
     }
 }
 
-fn policy(config: &HarnessConfig) -> PolicySettings {
+fn policy(config: &HarnessConfig, permissions: Permissions) -> PolicySettings {
     let policy = &config.policy;
     PolicySettings {
         allowed_write_roots: policy.allowed_write_roots.clone(),
@@ -466,12 +467,16 @@ fn policy(config: &HarnessConfig) -> PolicySettings {
         sensitive_path_patterns: policy.sensitive_path_patterns.clone(),
         max_read_bytes: policy.max_read_bytes,
         shell_enabled: policy.shell.enabled,
-        allowed_shell_commands: policy.shell.allow.clone().into(),
+        allowed_shell_commands: match policy.shell.allow_is_default() {
+            true => ProgramList::Default,
+            false => ProgramList::Set(policy.shell.allow.clone()),
+        },
         shell_timeout_secs: policy.shell.timeout_secs,
         allowed_hosts: match policy.network.enabled {
             true => policy.network.allowed_hosts.clone(),
             false => Vec::new(),
         },
+        permissions,
     }
 }
 

@@ -62,6 +62,7 @@ mod error;
 mod harness;
 mod local;
 mod models;
+mod permissions;
 pub mod prelude;
 pub mod prompts;
 pub mod providers;

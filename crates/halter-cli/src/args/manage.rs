@@ -1,6 +1,6 @@
 //! The arguments of commands that manage sessions, tools and settings.
 
-use super::{JsonArg, RunOptions};
+use super::{JsonArg, PermissionArgs, RunOptions};
 use crate::limits::LISTED_SESSIONS;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -70,6 +70,8 @@ pub enum ToolsCommand {
         /// Its input, a JSON object; `-` reads it from standard input
         #[arg(default_value = "{}")]
         input: String,
+        #[command(flatten)]
+        permissions: PermissionArgs,
     },
 }
 

@@ -2,11 +2,13 @@
 
 mod manage;
 mod mock;
+mod permissions;
 mod policy;
 mod run;
 
 pub use manage::{ConfigCommand, InitArgs, ModelsArgs, SessionsCommand, ToolsCommand, TrustArgs};
 pub use mock::{MockCommand, MockServeArgs};
+pub use permissions::PermissionArgs;
 pub use policy::{CheckArgs, PolicyCommand};
 pub use run::{ChatArgs, Force, OutputMode, Recording, RunArgs, RunOptions};
 

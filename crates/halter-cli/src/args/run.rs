@@ -1,5 +1,6 @@
 //! The arguments of `run` and `chat`.
 
+use super::PermissionArgs;
 use clap::{Args, ValueEnum};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
@@ -73,6 +74,8 @@ pub struct TurnOptions {
     /// reached and no key is needed
     #[arg(long, value_name = "FILE", env = "HALTER_REPLAY")]
     pub replay: Option<PathBuf>,
+    #[command(flatten)]
+    pub permissions: PermissionArgs,
 }
 
 impl TurnOptions {
@@ -174,6 +177,7 @@ mod tests {
                 record: None,
                 force: false,
                 replay: None,
+                permissions: PermissionArgs::default(),
             },
             output_schema: None,
             timeout: None,

@@ -41,6 +41,7 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         model: arguments.turns.model.clone(),
         max_turns: arguments.turns.max_turns,
         recording: arguments.turns.recording(),
+        permissions: arguments.turns.permissions.clone(),
     };
     let attachments = attach::read_all(&arguments.turns.attach)?;
     let live = Live::start(context, &wanted).await?;

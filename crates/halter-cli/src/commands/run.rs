@@ -60,6 +60,7 @@ pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Fai
         model: request.options.turns.model.clone(),
         max_turns: request.options.turns.max_turns,
         recording: request.options.turns.recording(),
+        permissions: request.options.turns.permissions.clone(),
     };
     let schema = request.options.output_schema.as_deref();
     let schema = schema.map(output_schema::read).transpose()?;

@@ -1,6 +1,6 @@
 //! `halter tools`: what the model is offered, and one call without a model.
 
-use crate::args::{JsonArg, ToolsCommand};
+use crate::args::{JsonArg, PermissionArgs, ToolsCommand};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, usage};
@@ -23,7 +23,11 @@ use std::sync::Arc;
 pub async fn tools(context: &mut Context, command: ToolsCommand) -> Result<Exit, Failure> {
     match command {
         ToolsCommand::List(json) => list(context, json).await,
-        ToolsCommand::Call { name, input } => call(context, &name, &input).await,
+        ToolsCommand::Call {
+            name,
+            input,
+            permissions,
+        } => call(context, &name, &input, &permissions).await,
     }
 }
 
@@ -61,11 +65,17 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
 
 /// Calls a tool the way a model would: through a session, its policy and its
 /// hooks. The session is in memory and ends with the call.
-async fn call(context: &mut Context, name: &str, input: &str) -> Result<Exit, Failure> {
+async fn call(
+    context: &mut Context,
+    name: &str,
+    input: &str,
+    permissions: &PermissionArgs,
+) -> Result<Exit, Failure> {
     context.errors_in_data = true;
     let call = Reply::new().tool_call(name, arguments(input)?);
     let model = FakeProvider::scripted([call, Reply::new().text("done")]);
-    let loaded = harness::load(context).await?;
+    let mut loaded = harness::load(context).await?;
+    permissions.apply(&mut loaded.config)?;
     let resources = harness::compile(&loaded).await?;
     let harness = harness::build(
         context,

@@ -1,5 +1,6 @@
 //! Reads the keys and what each takes off the JSON Schema of the Rust types.
 
+use halter_protocol::RuleEffect;
 use serde_json::Value;
 
 use super::{KeySpec, Kind, LATER, NARROW, Narrow};
@@ -99,6 +100,9 @@ fn kind(pattern: &str, node: &Value) -> Kind {
                 max: bound("maximum").unwrap_or(f64::MAX),
             }
         }
+        _ if pattern == "permissions.allow" => Kind::Rules(RuleEffect::Allow),
+        _ if pattern == "permissions.ask" => Kind::Rules(RuleEffect::Ask),
+        _ if pattern == "permissions.deny" => Kind::Rules(RuleEffect::Deny),
         _ if is("array") => match node.pointer("/items/$ref") {
             Some(_) => Kind::Loopback,
             None => Kind::Names,

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use derive::ANY_NAME;
+use halter_protocol::RuleEffect;
 
 use crate::describe::schema_as_json_value;
 use crate::services::KNOWN_SERVICES;
@@ -101,6 +102,8 @@ pub(crate) enum Kind {
     /// A path that starts at the file.
     FilePath,
     Loopback,
+    /// Permission rules of this effect.
+    Rules(RuleEffect),
 }
 
 /// What an untrusted project file may do with a key.
@@ -125,6 +128,10 @@ pub(crate) enum Narrow {
     FewerLoopback,
     /// Add patterns to a list that the user wrote.
     MorePatterns,
+    /// Choose a narrower permission mode.
+    LowerMode,
+    /// Add permission rules.
+    MoreRules,
     /// Part of the file format, not a setting.
     Format,
 }
@@ -141,9 +148,14 @@ pub(crate) struct KeySpec {
 }
 
 impl KeySpec {
+    /// Whether no project file widens it, trusted or not.
+    pub(crate) fn is_permission(&self) -> bool {
+        self.pattern.starts_with("permissions.")
+    }
+
     /// Whether its values add up over the layers.
     pub(crate) fn adds_up(&self) -> bool {
-        self.pattern.starts_with("resources.")
+        self.pattern.starts_with("resources.") || matches!(self.kind, Kind::Rules(_))
     }
 }
 
@@ -167,6 +179,9 @@ const NARROW: &[(&str, Narrow)] = &[
     ("policy.network.enabled", Narrow::Only("false")),
     ("policy.network.allowed_hosts", Narrow::FewerStarIsAll),
     ("policy.network.allowed_loopback", Narrow::FewerLoopback),
+    ("permissions.mode", Narrow::LowerMode),
+    ("permissions.ask", Narrow::MoreRules),
+    ("permissions.deny", Narrow::MoreRules),
 ];
 
 /// Beginnings of keys that nothing reads yet, and the part that will.
@@ -176,7 +191,7 @@ const LATER: &[(&str, &str)] = &[
     ("policy.max_subagent_depth", "subagents"),
     ("policy.max_concurrent_subagents", "subagents"),
     ("policy.shell.mode", "the full shell policy"),
-    ("policy.network.", "the network tools"),
+    ("policy.network.allowed_loopback", "the network tools"),
     ("runtime.subagent_event_forwarding", "subagents"),
 ];
 

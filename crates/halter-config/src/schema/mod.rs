@@ -5,6 +5,7 @@
 //! `Default`.
 
 mod models;
+mod permissions;
 mod policy;
 mod providers;
 mod resilience;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use models::{
     ConfiguredProvider, DEFAULT_TOKENS_PER_MINUTE, ModelConfig, ModelsConfig, OFFLINE_MODEL,
 };
+pub use permissions::{PermissionsConfig, RuleConfig};
 pub use policy::{
     LoopbackAllow, NetworkPolicyConfig, PolicyConfig, ShellEnvConfig, ShellMode, ShellPolicyConfig,
 };
@@ -63,6 +65,8 @@ pub struct HarnessConfig {
     pub tools: ToolsConfig,
     /// What tools may read, write, run and reach.
     pub policy: PolicyConfig,
+    /// What is asked, what is never asked, and what never happens.
+    pub permissions: PermissionsConfig,
     /// Where sessions are kept.
     pub sessions: SessionsConfig,
     /// How sessions run.
@@ -86,6 +90,7 @@ impl Default for HarnessConfig {
             context: ContextConfig::default(),
             tools: ToolsConfig::default(),
             policy: PolicyConfig::default(),
+            permissions: PermissionsConfig::default(),
             sessions: SessionsConfig::default(),
             runtime: RuntimeConfig::default(),
             resilience: ResilienceConfig::default(),

@@ -66,6 +66,18 @@ pub struct ShellPolicyConfig {
     pub timeout_secs: u64,
     /// Which of the user's variables commands see.
     pub env: ShellEnvConfig,
+    /// A layer set `allow`, be it to what it is by default. See
+    /// [`allow_is_default`](Self::allow_is_default).
+    #[serde(skip)]
+    pub allow_is_set: bool,
+}
+
+impl ShellPolicyConfig {
+    /// Whether the list of programs is the built-in one and nobody has set it. Such a list is no
+    /// ceiling: a person may be asked about other programs.
+    pub fn allow_is_default(&self) -> bool {
+        !self.allow_is_set && self.allow == Self::default().allow
+    }
 }
 
 impl Default for ShellPolicyConfig {
@@ -78,6 +90,7 @@ impl Default for ShellPolicyConfig {
             mode: ShellMode::Strict,
             timeout_secs: 600,
             env: ShellEnvConfig::default(),
+            allow_is_set: false,
         }
     }
 }

@@ -13,7 +13,7 @@ async fn keys_that_nobody_set_are_not_reported_as_inert() {
 #[tokio::test]
 async fn inert_keys_name_the_part_they_wait_for_and_who_set_them() {
     let loaded = load_text(format!(
-        "{OFFLINE}[context]\ncompaction_threshold = 90000\n[resilience.timeouts]\nconnect_secs = 3\n[policy.network]\nenabled = false\n"
+        "{OFFLINE}[context]\ncompaction_threshold = 90000\n[resilience.timeouts]\nconnect_secs = 3\n[policy]\nmax_subagent_depth = 2\n"
     ))
     .await
     .unwrap();
@@ -25,7 +25,7 @@ async fn inert_keys_name_the_part_they_wait_for_and_who_set_them() {
         inert,
         [
             ("context.compaction_threshold".to_owned(), "compaction", 6),
-            ("policy.network.enabled".to_owned(), "the network tools", 10),
+            ("policy.max_subagent_depth".to_owned(), "subagents", 10),
         ]
     );
 }

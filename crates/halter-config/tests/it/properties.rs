@@ -218,6 +218,8 @@ proptest! {
         // Written out and read back it is the same.
         let mut again = now(load_text(toml::to_string(&loaded.config).unwrap())).unwrap();
         again.config.sources = loaded.config.sources.clone();
+        // What was a default is now set.
+        again.config.policy.shell.allow_is_set = loaded.config.policy.shell.allow_is_set;
         prop_assert_eq!(again.config, loaded.config);
     }
 

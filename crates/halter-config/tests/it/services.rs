@@ -56,6 +56,7 @@ async fn any_number_of_services_may_be_described() {
     .await
     .unwrap();
     config.sources = again.config.sources.clone();
+    config.policy.shell.allow_is_set = true;
     assert_eq!(again.config, config);
 }
 

@@ -5,7 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Access, PolicyError};
+use crate::permission::{PathPattern, Permissions, RuleAnchors, SourcedRule};
 use crate::settings::{PolicySettings, SessionScope};
+use halter_protocol::{RuleEffect, RuleSubject};
 
 use super::sensitive::{Patterns, fold};
 use super::spelled;
@@ -18,6 +20,16 @@ pub(super) struct ClosedPaths {
     /// Closed to writing.
     write_protected: Patterns,
     protected: Vec<Protected>,
+    denied: Vec<DeniedPaths>,
+}
+
+/// Files that a deny rule closes.
+#[derive(Debug)]
+struct DeniedPaths {
+    pattern: PathPattern,
+    /// What the rule closes: reading, and with it writing, or writing alone.
+    access: Access,
+    rule: String,
 }
 
 /// A path of the harness's own.
@@ -53,6 +65,7 @@ impl ClosedPaths {
             sensitive,
             write_protected,
             protected,
+            denied: denied(&settings.permissions, working_dir)?,
         })
     }
 
@@ -63,6 +76,17 @@ impl ClosedPaths {
             return Err(PolicyError::ProtectedPath {
                 path: path.to_path_buf(),
                 access,
+            });
+        }
+        let denies = |it: &&DeniedPaths| {
+            let concerns = it.access == Access::Read || access == Access::Write;
+            concerns && it.pattern.closes_folded(&folded)
+        };
+        if let Some(denied) = self.denied.iter().find(denies) {
+            return Err(PolicyError::RuleDenied {
+                path: path.to_path_buf(),
+                access,
+                rule: denied.rule.clone(),
             });
         }
         let pattern = self.sensitive.matching(&folded).or_else(|| match access {
@@ -95,6 +119,26 @@ impl ClosedPaths {
             access,
         })
     }
+}
+
+/// The files that deny rules close.
+fn denied(permissions: &Permissions, working_dir: &Path) -> Result<Vec<DeniedPaths>, PolicyError> {
+    let anchors = RuleAnchors::new(working_dir, permissions.home.clone());
+    let rules = permissions.rules.iter();
+    let deny = rules.filter(|rule| rule.effect == RuleEffect::Deny);
+    let paths = deny.filter_map(|rule| match rule.rule.subject() {
+        RuleSubject::Read(pattern) => Some((rule, pattern, Access::Read)),
+        RuleSubject::Edit(pattern) => Some((rule, pattern, Access::Write)),
+        _ => None,
+    });
+    let compile = |(rule, pattern, access): (&SourcedRule, &String, Access)| {
+        Ok(DeniedPaths {
+            pattern: PathPattern::compile(pattern, rule, &anchors)?,
+            access,
+            rule: rule.described(),
+        })
+    };
+    paths.map(compile).collect()
 }
 
 impl Protected {

@@ -10,6 +10,7 @@
 
 mod guard;
 mod kernel;
+mod place;
 mod read;
 mod roots;
 mod sensitive;
@@ -24,8 +25,11 @@ use crate::error::{Access, PolicyError};
 use crate::settings::{PolicySettings, SessionScope};
 
 use guard::ClosedPaths;
-pub use read::{DirHandle, ReadHandle};
+use place::NamePlace;
+pub use place::{DeleteTicket, RenameTicket};
+pub use read::{DirHandle, DirectoryEntry, Listing, ReadHandle};
 use roots::SessionRoots;
+pub(crate) use sensitive::fold;
 pub use sensitive::{BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS};
 use spelled::Spelled;
 use walk::ResolvedPath;
@@ -114,6 +118,80 @@ impl FileDoor {
                 WriteTicket::issue(place, &spelled, Arc::clone(&self.guard))
             }
         }
+    }
+
+    /// Decides what a delete would remove and holds on to its place, without
+    /// changing anything yet. [`DeleteTicket::commit`] deletes.
+    ///
+    /// # Errors
+    /// The path is outside the write roots or a root itself, sensitive or
+    /// protected, missing, a special file, or a link that leads out of the
+    /// write roots.
+    pub fn prepare_delete(&self, path: &Path) -> Result<DeleteTicket, PolicyError> {
+        self.name_place(path).map(DeleteTicket::issue)
+    }
+
+    /// Decides what a rename would move where, without changing anything yet.
+    ///
+    /// # Errors
+    /// Either path is outside the write roots, sensitive or protected, a
+    /// directory or a special file, or leads out of the write roots; or there
+    /// is nothing to rename.
+    pub fn prepare_rename(&self, from: &Path, to: &Path) -> Result<RenameTicket, PolicyError> {
+        let from = self.name_place(from)?;
+        let spelled = self.admit(to, Access::Write)?;
+        match self.resolve(&spelled, Access::Write)? {
+            ResolvedPath::Directory(directory) => Err(PolicyError::NotAFile {
+                path: directory.path,
+            }),
+            ResolvedPath::Entry(place) => {
+                if let Some(kind) = place.kind {
+                    read::refuse_special(kind, spelled.original(), Access::Write)?;
+                }
+                RenameTicket::issue(from, place)
+            }
+        }
+    }
+
+    /// Creates a directory and its missing parents. Gives whether it is new.
+    ///
+    /// # Errors
+    /// As [`FileDoor::prepare_write`], and if something else has the name.
+    pub fn create_dir(&self, path: &Path) -> Result<bool, PolicyError> {
+        let spelled = self.admit(path, Access::Write)?;
+        match self.resolve(&spelled, Access::Write)? {
+            ResolvedPath::Directory(_) => Ok(false),
+            ResolvedPath::Entry(place) => place::create_dir(&place),
+        }
+    }
+
+    /// The names in a directory, in order, at most `max` of them.
+    ///
+    /// # Errors
+    /// As [`FileDoor::open_dir`].
+    pub fn list(&self, path: &Path, max: usize) -> Result<Listing, PolicyError> {
+        self.open_dir(path)?.entries(max)
+    }
+
+    /// A name that may be changed: both itself and where it leads are checked.
+    fn name_place(&self, path: &Path) -> Result<NamePlace, PolicyError> {
+        let spelled = self.admit(path, Access::Write)?;
+        // Where a link leads decides as well; one that leads nowhere does not.
+        match self.resolve(&spelled, Access::Write) {
+            Ok(_) | Err(PolicyError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let (around, name) = spelled.split()?;
+        let found = walk::locate(&self.roots, &around, Access::Write)?;
+        kernel::refuse_proc_handle(found.directory(), &found.path(), Access::Write)?;
+        let ResolvedPath::Directory(directory) = found else {
+            return Err(PolicyError::NotFound {
+                path: path.to_path_buf(),
+            });
+        };
+        let place = directory.path.join(&name);
+        self.guard.check(&place, Access::Write)?;
+        NamePlace::find(directory.handle, name, place)
     }
 
     /// Whether the path, as spelled, could be read: a filter for entries of a

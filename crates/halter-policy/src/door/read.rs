@@ -1,8 +1,10 @@
 //! Handles of what was opened for reading.
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -195,6 +197,61 @@ impl DirHandle {
     #[must_use]
     pub fn spelled(&self) -> &Path {
         &self.spelled
+    }
+}
+
+/// The names in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// The entries, by name.
+    pub entries: Vec<DirectoryEntry>,
+    /// There are more.
+    pub truncated: bool,
+}
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// The name.
+    pub name: OsString,
+    /// `file`, `directory`, `link` or `other`; a link is not followed.
+    pub kind: &'static str,
+}
+
+impl DirHandle {
+    /// The names in the directory, in order, at most `max` of them.
+    ///
+    /// # Errors
+    /// If it cannot be listed.
+    pub fn entries(&self, max: usize) -> Result<Listing, PolicyError> {
+        let failed = |error: Errno| PolicyError::io("list", &self.resolved, error);
+        let mut entries = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                // Not every filesystem says it.
+                FileType::Unknown => kernel::stat(self.directory.as_fd(), &name)
+                    .map_or(FileType::Unknown, |stat| {
+                        FileType::from_raw_mode(stat.st_mode)
+                    }),
+                kind => kind,
+            };
+            let kind = match kind {
+                FileType::RegularFile => "file",
+                FileType::Directory => "directory",
+                FileType::Symlink => "link",
+                _ => "other",
+            };
+            entries.push(DirectoryEntry { name, kind });
+        }
+        entries.sort_by(|left, right| left.name.cmp(&right.name));
+        let truncated = entries.len() > max;
+        entries.truncate(max);
+        Ok(Listing { entries, truncated })
     }
 }
 

@@ -73,7 +73,8 @@ impl SessionRoots {
         working_dir: &Path,
     ) -> Result<Self, PolicyError> {
         let here = [PathBuf::from(".")];
-        let read_roots = if settings.allowed_read_roots.is_empty() {
+        let by_default = settings.allowed_read_roots.is_empty() && !scope.only_given_roots;
+        let read_roots = if by_default {
             here.as_slice()
         } else {
             &settings.allowed_read_roots

@@ -161,7 +161,7 @@ fn glob(text: &str, anchored: &str) -> Result<Glob, PolicyError> {
 /// A path for comparison: lower case, and without the invisible characters
 /// that some filesystems ignore in names. Bytes that are not UTF-8 become
 /// replacement characters, which no pattern spells.
-pub(super) fn fold(path: &Path) -> PathBuf {
+pub(crate) fn fold(path: &Path) -> PathBuf {
     let text = path.to_string_lossy();
     if text.is_ascii() {
         return PathBuf::from(text.to_ascii_lowercase());

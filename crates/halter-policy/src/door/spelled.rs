@@ -1,6 +1,6 @@
 //! Paths as callers spell them, made absolute without touching the disk.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -58,6 +58,20 @@ impl Spelled {
 
     pub(super) fn into_original(self) -> PathBuf {
         self.original
+    }
+
+    /// The directory the path lies in, and its name there.
+    pub(super) fn split(&self) -> Result<(Self, OsString), PolicyError> {
+        let parts = self.absolute.parent().zip(self.absolute.file_name());
+        let (around, name) = parts.ok_or_else(|| PolicyError::InvalidPath {
+            path: self.original.clone(),
+            reason: "it names no entry of a directory",
+        })?;
+        let around = Self {
+            original: self.original.clone(),
+            absolute: around.to_path_buf(),
+        };
+        Ok((around, name.to_owned()))
     }
 
     pub(super) fn absolute(&self) -> &Path {

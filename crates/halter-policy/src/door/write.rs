@@ -220,13 +220,13 @@ fn same_version(left: &Stat, right: &Stat) -> bool {
 }
 
 /// Parents created for a write; removed again unless the write succeeds.
-struct Parents {
+pub(super) struct Parents {
     created: Vec<(Arc<OwnedFd>, OsString)>,
     deepest: Option<Arc<OwnedFd>>,
 }
 
 impl Parents {
-    fn create(place: &EntryPlace) -> Result<Self, PolicyError> {
+    pub(super) fn create(place: &EntryPlace) -> Result<Self, PolicyError> {
         let mut parents = Self {
             created: Vec::new(),
             deepest: None,
@@ -250,11 +250,11 @@ impl Parents {
         Ok(parents)
     }
 
-    fn deepest<'a>(&'a self, place: &'a EntryPlace) -> BorrowedFd<'a> {
+    pub(super) fn deepest<'a>(&'a self, place: &'a EntryPlace) -> BorrowedFd<'a> {
         self.deepest.as_ref().unwrap_or(&place.directory).as_fd()
     }
 
-    fn keep(mut self) {
+    pub(super) fn keep(mut self) {
         self.created.clear();
     }
 }

@@ -38,6 +38,15 @@ impl Session {
         Self { base, policy }
     }
 
+    /// Another policy in the same place.
+    pub fn bind(&self, settings: PolicySettings) -> StandardPolicy {
+        let scope = SessionScope {
+            working_dir: self.root().join("work"),
+            ..SessionScope::default()
+        };
+        StandardPolicy::bind(settings, scope).unwrap()
+    }
+
     pub fn root(&self) -> PathBuf {
         self.base.path().canonicalize().unwrap()
     }

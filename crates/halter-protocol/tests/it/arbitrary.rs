@@ -263,15 +263,15 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 fn question() -> impl Strategy<Value = Question> {
-    let objection =
-        (text(), text(), of(text()), of(text())).prop_map(|(rule, message, fragment, remedy)| {
-            Objection {
-                rule,
-                message,
-                fragment,
-                remedy,
-            }
-        });
+    let objection = (text(), text(), of(text()), of(text()), of(text())).prop_map(
+        |(rule, message, fragment, remedy, always)| Objection {
+            rule,
+            message,
+            fragment,
+            remedy,
+            always,
+        },
+    );
     (text(), call(), vec(action(), 0..3), text(), objection).prop_map(
         |(id, call, actions, asked_by, objection)| Question {
             id: id.into(),

@@ -148,9 +148,8 @@ struct Entry {
     refuses_output: bool,
     /// The ways of asking for a structured answer that led to none.
     ignored_ways: Vec<OutputWay>,
-    /// The last answer had no content.
+    /// The last answer ended before it began.
     answered_empty: bool,
-    window_asked_for: bool,
     refuses_images: bool,
 }
 
@@ -283,19 +282,7 @@ impl Catalog {
             .unwrap_or(OutputWay::Tool)
     }
 
-    /// True, once, for a model whose window nobody knows.
-    pub(crate) fn is_window_to_be_asked_for(&self, model: &ResolvedModel) -> bool {
-        if self.facts(model).context_window.source != Source::Default {
-            return false;
-        }
-        let mut asked = false;
-        self.change(&model.provider, &model.model, |entry| {
-            asked = std::mem::replace(&mut entry.window_asked_for, true);
-        });
-        !asked
-    }
-
-    /// Notes whether an answer was empty, without any content.
+    /// Notes whether an answer was empty, a stream without a single event.
     /// Returns true if the one before it was empty as well.
     pub fn note_answer(&self, model: &ResolvedModel, empty: bool) -> bool {
         let mut models = self.lock();

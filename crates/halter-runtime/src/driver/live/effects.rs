@@ -17,6 +17,7 @@ use halter_protocol::{
     ToolCall, ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
 };
 use halter_providers::{Provider, ProviderRequest};
+use halter_tools::policy::CallSubject;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -277,7 +278,13 @@ impl Owner {
             .toolbox
             .policy(&self.blueprint, &self.resources)
             .await?;
-        Ok(policy.judge(call, actions))
+        let spec = self.tools.tools.spec(call.name.as_str());
+        let capabilities = spec.map(|spec| spec.capabilities);
+        Ok(policy.judge_call(&CallSubject {
+            mutating: capabilities.is_some_and(|it| it.mutating),
+            requires_approval: capabilities.is_some_and(|it| it.requires_approval),
+            ..CallSubject::new(call, actions)
+        }))
     }
 
     fn ask(&mut self, id: EffectId, question: Question, running: &mut Running) {

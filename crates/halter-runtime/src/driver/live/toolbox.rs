@@ -110,6 +110,7 @@ impl Toolbox {
             scratch_dir: Some(self.sessions().scratch().path().to_owned()),
             extra_read_roots: skill_roots(snapshot),
             protected: self.services.protected_paths.clone(),
+            ..SessionScope::default()
         };
         let (services, bounds) = (self.services.clone(), blueprint.bounds.clone());
         let bound = tokio::task::spawn_blocking(move || {

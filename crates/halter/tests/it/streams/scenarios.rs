@@ -687,6 +687,7 @@ pub async fn approvals() -> Recorded {
             message: "it changes another system".into(),
             fragment: Some("make deploy".into()),
             remedy: Some("policy.shell.allow".into()),
+            always: None,
         }),
         _ => PolicyVerdict::Allow,
     });

@@ -1,0 +1,131 @@
+//! Rules held against the parts of a command line.
+
+use std::borrow::Cow;
+
+use halter_protocol::permission::CommandPattern;
+
+use crate::shell::{CommandPart, ShellDecision, ShellJudge};
+
+/// The rule of the shell judge about forms that destroy something.
+pub(super) const DESTRUCTIVE: &str = "shell.destructive";
+
+/// Programs that run what their arguments say in ways of their own: an open
+/// rule for one of them would cover any program at all.
+const NEVER_OPENED: &[&str] = &["flock", "setsid", "watch"];
+
+/// Arguments that make `find` run or remove things.
+const FIND_ACTIONS: &[&str] = &["-delete", "-exec", "-execdir", "-ok", "-okdir"];
+
+/// Whether a rule that asks or denies covers the part: however the program is
+/// spelled, whatever is quoted.
+pub(super) fn closes(pattern: &CommandPattern, part: &CommandPart) -> bool {
+    let line = part.line();
+    if pattern.matches(&line) {
+        return true;
+    }
+    // `/bin/rm` is an `rm` as well.
+    let (program, rest) = line.split_once(' ').unwrap_or((line.as_str(), ""));
+    match program.rsplit_once('/') {
+        Some((_, name)) => pattern.matches(format!("{name} {rest}").trim_end()),
+        None => false,
+    }
+}
+
+/// Whether a rule that allows covers the part: its words, each taken as one.
+pub(super) fn opens(pattern: &CommandPattern, part: &CommandPart) -> bool {
+    let Some(program) = part.program() else {
+        return false;
+    };
+    if pattern.is_open() {
+        let acts = |word: &str| FIND_ACTIONS.contains(&word);
+        let finds = program == "find" && part.words.iter().any(|it| acts(&it.text));
+        if finds || NEVER_OPENED.contains(&program) {
+            return false;
+        }
+    }
+    pattern.matches(&quoted_line(part))
+}
+
+/// The words with a blank between them, those that hold blanks or nothing in
+/// quotes, so that a rule cannot take one word for several.
+pub(super) fn quoted_line(part: &CommandPart) -> String {
+    let words: Vec<Cow<'_, str>> = part
+        .words
+        .iter()
+        .map(|word| quoted(&word.text, word.literal))
+        .collect();
+    words.join(" ")
+}
+
+fn quoted(text: &str, literal: bool) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+^".contains(c);
+    match literal && (text.is_empty() || !text.chars().all(plain)) {
+        true => Cow::Owned(format!("'{}'", text.replace('\'', r"'\''"))),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// Whether a command destroys something, by the shell judge. Its program
+/// counts as listed here.
+pub(super) fn destroys(line: &str, program: &str) -> bool {
+    let judge = ShellJudge::new(vec![program.to_owned()]);
+    matches!(judge.decide(line), ShellDecision::Ask(refusal) if refusal.rule == DESTRUCTIVE)
+}
+
+/// Whether a rule names a form that destroys something: its own words are one.
+pub(super) fn names_destruction(pattern: &CommandPattern) -> bool {
+    let program = pattern.words.split(' ').next().unwrap_or_default();
+    !program.contains('*') && destroys(&pattern.words.replace('*', "x"), program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::parts;
+    use halter_protocol::{PermissionRule, RuleEffect, RuleSubject};
+
+    fn pattern(rule: &str) -> CommandPattern {
+        let rule = PermissionRule::parse(rule, RuleEffect::Allow).unwrap();
+        match rule.subject() {
+            RuleSubject::Command(pattern) => pattern.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn part(command: &str) -> CommandPart {
+        parts(command).unwrap().parts.remove(0)
+    }
+
+    #[test]
+    fn what_closes_sees_through_quotes_and_paths() {
+        let push = pattern("Bash(git push:*)");
+        for command in [
+            "git push",
+            "git 'push' origin",
+            "g\\it push",
+            "/usr/bin/git push -f",
+        ] {
+            assert!(closes(&push, &part(command)), "{command}");
+        }
+        for command in ["git pull", "gitpush", "echo git push"] {
+            assert!(!closes(&push, &part(command)), "{command}");
+        }
+    }
+
+    #[test]
+    fn what_opens_takes_a_word_for_one() {
+        let push = pattern("Bash(git push)");
+        assert!(opens(&push, &part("git push")));
+        assert!(opens(&push, &part("git 'push'")));
+        for command in ["'git push'", "/usr/bin/git push", "git push x"] {
+            assert!(!opens(&push, &part(command)), "{command}");
+        }
+        assert!(opens(
+            &pattern("Bash(git commit *)"),
+            &part("git commit -m 'a b'")
+        ));
+        assert!(opens(&pattern("Bash(find:*)"), &part("find . -name x")));
+        assert!(!opens(&pattern("Bash(find:*)"), &part("find . -delete")));
+        assert!(!opens(&pattern("Bash(watch:*)"), &part("watch ls")));
+    }
+}

@@ -1,0 +1,127 @@
+//! What the tree decides about a call, and by what.
+
+use halter_protocol::{Objection, PermissionMode, PolicyVerdict, RuleEffect};
+
+use super::SourcedRule;
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It runs.
+    Allow,
+    /// A person decides.
+    Ask,
+    /// It does not run.
+    Deny,
+}
+
+impl Verdict {
+    /// The verdict as it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// A decision with its reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// What becomes of the call.
+    pub verdict: Verdict,
+    /// What decided.
+    pub by: DecidedBy,
+    /// Why, for a person and a model to read.
+    pub why: String,
+    /// The part of the call it is about.
+    pub fragment: Option<String>,
+    /// An allow rule under which such a call would not be asked about again;
+    /// absent where there is none, or none that should be offered.
+    pub always: Option<String>,
+}
+
+/// What decided about a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// A rule.
+    Rule(SourcedRule),
+    /// A hook.
+    Hook,
+    /// The tool wants a person to approve it.
+    RequiresApproval,
+    /// The shell judge: a program outside the built-in list, or a form that
+    /// destroys something. The text is its rule.
+    Shell(&'static str),
+    /// The mode.
+    Mode(PermissionMode),
+}
+
+impl DecidedBy {
+    /// A stable name, for programs to match on.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Rule(rule) => match rule.effect {
+                RuleEffect::Allow => "allow_rule",
+                RuleEffect::Ask => "ask_rule",
+                RuleEffect::Deny => "deny_rule",
+            },
+            Self::Hook => "hook_asks",
+            Self::RequiresApproval => "requires_approval",
+            Self::Shell(rule) => rule,
+            Self::Mode(_) => "permission_mode",
+        }
+    }
+
+    /// The setting that would have to change.
+    const fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Rule(rule) => match rule.effect {
+                RuleEffect::Allow => None,
+                RuleEffect::Ask => Some("permissions.ask"),
+                RuleEffect::Deny => Some("permissions.deny"),
+            },
+            Self::Hook => None,
+            Self::RequiresApproval | Self::Shell(_) => Some("permissions.allow"),
+            Self::Mode(_) => Some("permissions.mode"),
+        }
+    }
+}
+
+impl Decision {
+    pub(super) fn allow(by: DecidedBy) -> Self {
+        let why = match &by {
+            DecidedBy::Rule(rule) => format!("{} covers it", rule.described()),
+            DecidedBy::Mode(mode) => format!("the mode {mode} does not ask about it"),
+            _ => String::new(),
+        };
+        Self {
+            verdict: Verdict::Allow,
+            by,
+            why,
+            fragment: None,
+            always: None,
+        }
+    }
+
+    /// The decision as the engine takes it.
+    #[must_use]
+    pub fn into_verdict(self) -> PolicyVerdict {
+        let verdict = self.verdict;
+        let objection = Objection {
+            rule: self.by.code().to_owned(),
+            remedy: self.by.remedy().map(str::to_owned),
+            message: self.why,
+            fragment: self.fragment,
+            always: self.always,
+        };
+        match verdict {
+            Verdict::Allow => PolicyVerdict::Allow,
+            Verdict::Ask => PolicyVerdict::Ask(objection),
+            Verdict::Deny => PolicyVerdict::Deny(objection),
+        }
+    }
+}

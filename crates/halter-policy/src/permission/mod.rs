@@ -1,0 +1,105 @@
+//! The permission tree: what runs without a question inside of what the policy
+//! allows, what a person decides, and what never runs.
+//!
+//! ```text
+//! deny rule > hook's deny or ask > ask rule > allow rule > mode
+//! ```
+//!
+//! A hook's allow lifts none of these; it spares the question of a tool that
+//! requires approval. Rules of all sources count alike, whatever their order. A
+//! command line is judged part by part: a deny or ask rule that covers one part
+//! covers the line, an allow rule has to cover every part that needs one.
+//!
+//! | mode | reading | a change | an unlisted program, a destructive form, a tool that requires approval | where a rule or a hook asks |
+//! |---|---|---|---|---|
+//! | `read_only` | runs | is denied, whatever a rule allows | is denied | is denied |
+//! | `prompt` | runs | is asked | is asked | is asked |
+//! | `workspace_write` | runs | runs | is asked | is asked |
+//! | `full_access` | runs | runs | runs | is asked |
+//! | `allow` | runs | runs | runs | is denied: nobody is asked |
+//!
+//! Before the tree stands the policy the user has set: what that denies, no
+//! rule, hook, mode or answer brings back.
+
+mod command;
+mod decision;
+mod examples;
+mod paths;
+mod reading;
+mod store;
+mod suggest;
+mod tree;
+
+use std::path::PathBuf;
+
+use halter_protocol::{PermissionMode, PermissionRule, RuleEffect, RuleError, RuleSource};
+
+pub use decision::{DecidedBy, Decision, Verdict};
+pub use examples::{Example, ExampleError, check_example};
+pub use store::{RuleStore, RuleStoreError};
+pub use tree::{CallSubject, HookSays, PermissionTree};
+
+pub(crate) use paths::{PathPattern, RuleAnchors};
+
+/// The mode and the rules of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// What happens where no rule decides.
+    pub mode: PermissionMode,
+    /// The rules of all sources, in any order.
+    pub rules: Vec<SourcedRule>,
+    /// What `~/` in a rule stands for.
+    pub home: Option<PathBuf>,
+}
+
+/// A rule with who wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourcedRule {
+    /// What it does with the calls it covers.
+    pub effect: RuleEffect,
+    /// The rule.
+    pub rule: PermissionRule,
+    /// Who wrote it.
+    pub source: RuleSource,
+    /// Where it is written, for people: a file and a line, or a flag.
+    pub place: Option<String>,
+    /// Where a path that starts with `/` starts: the directory of the file it
+    /// is written in; absent: the session's.
+    pub base: Option<PathBuf>,
+}
+
+impl SourcedRule {
+    /// Reads a rule.
+    ///
+    /// # Errors
+    /// The text is no rule of this effect.
+    pub fn new(effect: RuleEffect, text: &str, source: RuleSource) -> Result<Self, RuleError> {
+        Ok(Self {
+            effect,
+            rule: PermissionRule::parse(text, effect)?,
+            source,
+            place: None,
+            base: None,
+        })
+    }
+
+    /// The rule with its source, for messages: ``the deny rule `Bash(rm:*)`
+    /// (user, halter.toml:3)``.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let (effect, rule) = (self.effect.as_str(), &self.rule);
+        match &self.place {
+            Some(place) => format!("the {effect} rule `{rule}` ({}, {place})", self.source),
+            None => format!("the {effect} rule `{rule}` ({})", self.source),
+        }
+    }
+}
+
+impl Permissions {
+    /// The permissions with a mode that is no wider.
+    #[must_use]
+    pub fn narrowed_to(mut self, mode: PermissionMode) -> Self {
+        self.mode = self.mode.min(mode);
+        self
+    }
+}

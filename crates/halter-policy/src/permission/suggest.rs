@@ -1,0 +1,239 @@
+//! The rule that is offered to somebody who is tired of a question.
+
+use halter_protocol::{PermissionRule, RuleEffect};
+
+use super::command::quoted_line;
+use super::reading::TRANSPARENT;
+use crate::shell::{CommandPart, check_variable};
+
+/// Programs that run whatever text they are given: an open rule for one of
+/// them would allow everything.
+const INTERPRETERS: &[&str] = &[
+    "ash",
+    "awk",
+    "bash",
+    "bun",
+    "busybox",
+    "csh",
+    "dash",
+    "deno",
+    "doas",
+    "env",
+    "expect",
+    "fish",
+    "flock",
+    "gawk",
+    "gdb",
+    "ghci",
+    "irb",
+    "julia",
+    "ksh",
+    "lua",
+    "luajit",
+    "mawk",
+    "nawk",
+    "node",
+    "nodejs",
+    "nsenter",
+    "osascript",
+    "parallel",
+    "perl",
+    "php",
+    "pwsh",
+    "python",
+    "python2",
+    "python3",
+    "R",
+    "rlwrap",
+    "Rscript",
+    "ruby",
+    "script",
+    "setsid",
+    "sh",
+    "socat",
+    "ssh",
+    "strace",
+    "su",
+    "sudo",
+    "tclsh",
+    "tcsh",
+    "unshare",
+    "watch",
+    "zsh",
+];
+
+/// Programs that run text as code, whatever it is.
+const CODE_RUNNERS: &[&str] = &[".", "eval", "exec", "source"];
+
+/// Programs whose first argument says what they do.
+const WITH_SUBCOMMANDS: &[&str] = &[
+    "apt",
+    "brew",
+    "bundle",
+    "cargo",
+    "composer",
+    "docker",
+    "dotnet",
+    "gh",
+    "git",
+    "go",
+    "gradle",
+    "helm",
+    "just",
+    "kubectl",
+    "make",
+    "mvn",
+    "npm",
+    "npx",
+    "pip",
+    "pip3",
+    "pnpm",
+    "poetry",
+    "rustup",
+    "systemctl",
+    "task",
+    "terraform",
+    "uv",
+    "yarn",
+];
+
+/// Words after which the next one says what is done: `npm run test`.
+const DEEPER: &[&str] = &["run", "exec", "x", "compose"];
+
+/// An allow rule for one part; none where every such rule would be dangerous.
+pub(super) fn for_part(part: &CommandPart) -> Option<String> {
+    let program = part.program()?;
+    let risky_variable = |name: &str| check_variable(name).is_err();
+    if CODE_RUNNERS.contains(&program)
+        || part.assignments.iter().any(|it| risky_variable(&it.name))
+        || part
+            .wrappers
+            .iter()
+            .any(|it| !TRANSPARENT.contains(&it.as_str()))
+    {
+        return None;
+    }
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let interprets = INTERPRETERS.contains(&name) || name.starts_with("python");
+    let specifier = if interprets {
+        exact(part)?
+    } else if WITH_SUBCOMMANDS.contains(&program) {
+        subcommand(part)
+    } else {
+        format!("{program}:*")
+    };
+    checked(format!("Bash({specifier})"))
+}
+
+/// The command itself, of an interpreter that is given a file and no code.
+fn exact(part: &CommandPart) -> Option<String> {
+    let script = part.words.get(1)?;
+    let plain = part.is_literal() && !script.text.starts_with('-');
+    (plain && !part.line().contains('*')).then(|| quoted_line(part))
+}
+
+fn subcommand(part: &CommandPart) -> String {
+    let mut words = Vec::new();
+    for word in &part.words {
+        let option = word.text.starts_with('-');
+        if option || !word.literal || word.text.contains(|c: char| !fits(c)) {
+            break;
+        }
+        words.push(word.text.as_str());
+        if words.len() > 1 && !DEEPER.contains(&word.text.as_str()) {
+            break;
+        }
+    }
+    let words = words.join(" ");
+    // Without a subcommand the open rule would cover all of them.
+    match words.contains(' ') {
+        true => format!("{words}:*"),
+        false => quoted_line(part),
+    }
+}
+
+fn fits(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "_-./:=@".contains(character)
+}
+
+/// An allow rule for writing a file.
+pub(super) fn for_write(path: &str) -> Option<String> {
+    let special = |c: char| "*?[]!\\()".contains(c) || c.is_control();
+    if path.contains(special) || path.split('/').any(|it| it == "..") {
+        return None;
+    }
+    checked(match path.strip_prefix('/') {
+        Some(_) => format!("Edit(/{path})"),
+        None => format!("Edit(./{})", path.trim_start_matches("./")),
+    })
+}
+
+/// An allow rule for a tool.
+pub(super) fn for_tool(name: &str) -> Option<String> {
+    checked(name.to_owned())
+}
+
+fn checked(rule: String) -> Option<String> {
+    PermissionRule::parse(&rule, RuleEffect::Allow).ok()?;
+    Some(rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::parts;
+
+    #[test]
+    fn a_rule_covers_what_was_asked_about_and_its_kin() {
+        for (command, rule) in [
+            ("npm test", Some("Bash(npm test:*)")),
+            ("npm run build -- --fast", Some("Bash(npm run build:*)")),
+            ("git push origin main", Some("Bash(git push:*)")),
+            ("git --no-pager log", Some("Bash(git --no-pager log)")),
+            ("pytest -q tests", Some("Bash(pytest:*)")),
+            ("make", Some("Bash(make)")),
+            ("python3 tests/run.py", Some("Bash(python3 tests/run.py)")),
+        ] {
+            let part = parts(command).unwrap().parts.remove(0);
+            assert_eq!(for_part(&part).as_deref(), rule, "{command}");
+        }
+    }
+
+    #[test]
+    fn a_dangerous_rule_is_not_offered() {
+        for command in [
+            "bash -c 'ls'",
+            "bash",
+            "sh -x script.sh",
+            "python3 -c 'print(1)'",
+            "python3.12 -m http.server",
+            "node -e 1",
+            "sudo ls",
+            "env ls",
+            "ssh host ls",
+            "awk '{print}' x",
+            "perl -ne 1",
+        ] {
+            let part = parts(command).unwrap().parts.remove(0);
+            let rule = for_part(&part);
+            let open = rule.as_deref().is_some_and(|it| it.ends_with(":*)"));
+            assert!(!open, "{command}: {rule:?}");
+        }
+        let assigned = CommandPart {
+            assignments: vec![crate::shell::PartAssignment {
+                name: "LD_PRELOAD".to_owned(),
+                value: crate::shell::PartWord::default(),
+            }],
+            ..parts("make all").unwrap().parts.remove(0)
+        };
+        assert_eq!(for_part(&assigned), None);
+    }
+
+    #[test]
+    fn a_path_becomes_a_rule_for_that_file() {
+        assert_eq!(for_write("src/a.rs").as_deref(), Some("Edit(./src/a.rs)"));
+        assert_eq!(for_write("/tmp/a").as_deref(), Some("Edit(//tmp/a)"));
+        assert_eq!(for_write("a*"), None);
+        assert_eq!(for_write("../a"), None);
+    }
+}

@@ -1,0 +1,606 @@
+//! The order in which rules, hooks and the mode decide about a call.
+
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+
+use halter_protocol::permission::wildcard_matches;
+use halter_protocol::{
+    Action, PermissionMode, RuleEffect, RuleError, RuleSource, RuleSubject, ToolCall,
+};
+use serde_json::Value;
+
+use super::command::{self, DESTRUCTIVE};
+use super::decision::{DecidedBy, Decision, Verdict};
+use super::paths::{PathPattern, RuleAnchors};
+use super::reading::{TRANSPARENT, only_reads};
+use super::{Permissions, SourcedRule, suggest};
+use crate::error::PolicyError;
+use crate::settings::ProgramList;
+use crate::shell::{CommandPart, PathAccess, ShellDecision, ShellRefusal, parts};
+
+/// A call as the tree sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct CallSubject<'a> {
+    /// The call.
+    pub call: &'a ToolCall,
+    /// What it would touch.
+    pub actions: &'a [Action],
+    /// The tool changes something, by its own account.
+    pub mutating: bool,
+    /// The tool wants a person to approve it.
+    pub requires_approval: bool,
+    /// What hooks said.
+    pub hook: HookSays<'a>,
+}
+
+impl<'a> CallSubject<'a> {
+    /// A call that no hook has spoken about, of a tool that says nothing else
+    /// of itself.
+    #[must_use]
+    pub const fn new(call: &'a ToolCall, actions: &'a [Action]) -> Self {
+        Self {
+            call,
+            actions,
+            mutating: false,
+            requires_approval: false,
+            hook: HookSays::Nothing,
+        }
+    }
+}
+
+/// What hooks said about a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HookSays<'a> {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// It may run. Spares the question of a tool that requires approval.
+    Allow,
+    /// A person is to decide, for this reason.
+    Ask(&'a str),
+    /// It must not run, for this reason.
+    Deny(&'a str),
+}
+
+/// The rules of a session, bound to its directory.
+#[derive(Debug)]
+pub struct PermissionTree {
+    mode: PermissionMode,
+    rules: Vec<CompiledRule>,
+    /// Allow rules of answers that hold for the session.
+    session: RwLock<Vec<CompiledRule>>,
+    anchors: RuleAnchors,
+    programs: ProgramList,
+}
+
+/// A rule ready to be held against calls.
+#[derive(Debug)]
+pub(super) struct CompiledRule {
+    rule: SourcedRule,
+    paths: Option<PathPattern>,
+    /// The rule's own command destroys something.
+    names_destruction: bool,
+}
+
+impl CompiledRule {
+    fn compile(rule: SourcedRule, anchors: &RuleAnchors) -> Result<Self, PolicyError> {
+        let paths = match rule.rule.subject() {
+            RuleSubject::Read(pattern) | RuleSubject::Edit(pattern) => {
+                Some(PathPattern::compile(pattern, &rule, anchors)?)
+            }
+            _ => None,
+        };
+        let names_destruction = match rule.rule.subject() {
+            RuleSubject::Command(pattern) => command::names_destruction(pattern),
+            _ => false,
+        };
+        Ok(Self {
+            rule,
+            paths,
+            names_destruction,
+        })
+    }
+
+    pub(super) fn domain_covers(pattern: &str, host: &str) -> bool {
+        let host = host.trim_end_matches('.').to_lowercase();
+        let (mut left, mut right) = (pattern.rsplit('.'), host.rsplit('.'));
+        if let Some(parent) = pattern.strip_prefix("*.") {
+            let below = host.strip_suffix(parent);
+            return below.is_some_and(|it| it.len() > 1 && it.ends_with('.'));
+        }
+        // A star does not reach over a dot.
+        loop {
+            match (left.next(), right.next()) {
+                (None, None) => return true,
+                (Some(label), Some(given)) if wildcard_matches(label, given) => {}
+                _ => return false,
+            }
+        }
+    }
+
+    pub(super) fn argument_fits(pattern: &str, value: &Value) -> bool {
+        match value {
+            Value::String(text) => wildcard_matches(pattern, text),
+            Value::Bool(_) | Value::Number(_) => wildcard_matches(pattern, &value.to_string()),
+            _ => false,
+        }
+    }
+}
+
+/// A call with its commands taken apart and its paths resolved, as far as the
+/// rules need that.
+struct Request<'a> {
+    subject: &'a CallSubject<'a>,
+    commands: Vec<Commands>,
+    /// `(change, spelled, resolved)`
+    paths: Vec<(bool, PathBuf, PathBuf)>,
+}
+
+/// A command line, taken apart.
+struct Commands {
+    line: String,
+    parts: Vec<CommandPart>,
+}
+
+impl PermissionTree {
+    /// Binds the rules to a session's directory.
+    ///
+    /// # Errors
+    /// [`PolicyError::InvalidRule`] for a path pattern that cannot be used.
+    pub fn bind(
+        permissions: &Permissions,
+        programs: ProgramList,
+        working_dir: &Path,
+    ) -> Result<Self, PolicyError> {
+        let anchors = RuleAnchors::new(working_dir, permissions.home.clone());
+        let compile = |rule: &SourcedRule| CompiledRule::compile(rule.clone(), &anchors);
+        Ok(Self {
+            mode: permissions.mode,
+            rules: permissions
+                .rules
+                .iter()
+                .map(compile)
+                .collect::<Result<_, _>>()?,
+            session: RwLock::default(),
+            programs,
+            anchors,
+        })
+    }
+
+    /// The mode.
+    #[must_use]
+    pub fn mode(&self) -> PermissionMode {
+        self.mode
+    }
+
+    /// Adds an allow rule that holds as long as the tree.
+    ///
+    /// # Errors
+    /// The text is no allow rule.
+    pub fn allow_for_session(&self, rule: &str) -> Result<(), RuleError> {
+        let rule = SourcedRule::new(RuleEffect::Allow, rule, RuleSource::Session)?;
+        let compiled = CompiledRule::compile(rule, &self.anchors).map_err(|error| RuleError {
+            position: 0,
+            problem: error.to_string(),
+            nearest: None,
+        })?;
+        let mut session = self.session.write().unwrap_or_else(PoisonError::into_inner);
+        session.push(compiled);
+        Ok(())
+    }
+
+    /// Decides about a call that the policy lets through. `shell` is what the
+    /// shell judge says about its commands, if it runs any.
+    #[must_use]
+    pub fn decide(&self, subject: &CallSubject<'_>, shell: Option<&ShellDecision>) -> Decision {
+        let request = self.request(subject);
+        if let Some((rule, fragment)) = self.closing(&request, RuleEffect::Deny) {
+            let why = format!("{} forbids this", rule.described());
+            return self.refused(DecidedBy::Rule(rule.clone()), why, fragment);
+        }
+        if let HookSays::Deny(reason) = subject.hook {
+            return self.refused(DecidedBy::Hook, reason.to_owned(), None);
+        }
+        if let HookSays::Ask(reason) = subject.hook {
+            return self.asked(DecidedBy::Hook, reason.to_owned(), None, None);
+        }
+        if let Some((rule, fragment)) = self.closing(&request, RuleEffect::Ask) {
+            let why = format!("{} wants a person to decide", rule.described());
+            return self.asked(DecidedBy::Rule(rule.clone()), why, fragment, None);
+        }
+        self.by_allow_and_mode(&request, shell)
+    }
+
+    /// What the allow rules and the mode say where nothing else decided.
+    fn by_allow_and_mode(&self, request: &Request<'_>, shell: Option<&ShellDecision>) -> Decision {
+        let subject = request.subject;
+        let mode = DecidedBy::Mode(self.mode);
+        match self.mode {
+            PermissionMode::FullAccess | PermissionMode::Allow => return Decision::allow(mode),
+            PermissionMode::ReadOnly => return self.read_only(request, shell),
+            PermissionMode::Prompt | PermissionMode::WorkspaceWrite => {}
+        }
+        if let Some(rule) = self.whole_tool(subject.call.name.as_str())
+            && !matches!(shell, Some(ShellDecision::Ask(refusal)) if refusal.rule == DESTRUCTIVE)
+        {
+            return Decision::allow(DecidedBy::Rule(rule));
+        }
+        if let Some(question) = self.commands_ask(request, shell) {
+            return question;
+        }
+        if let Some(question) = self.changes_ask(request) {
+            return question;
+        }
+        // A list that names its programs, or a rule for them, has allowed a
+        // command already.
+        let allowed_already = !request.commands.is_empty();
+        if subject.requires_approval && !allowed_already && subject.hook != HookSays::Allow {
+            let name = subject.call.name.as_str();
+            let why = format!("the tool '{name}' wants a person to approve each call");
+            let always = suggest::for_tool(name);
+            return self.asked(DecidedBy::RequiresApproval, why, None, always);
+        }
+        Decision::allow(mode)
+    }
+
+    fn read_only(&self, request: &Request<'_>, shell: Option<&ShellDecision>) -> Decision {
+        let by = DecidedBy::Mode(self.mode);
+        let denied = |what: &str, fragment: Option<String>| {
+            let why = format!("the permission mode is read_only, and {what}");
+            self.refused(by.clone(), why, fragment)
+        };
+        for commands in &request.commands {
+            if let Some(part) = commands.parts.iter().find(|part| !only_reads(part)) {
+                let what = format!("`{part}` is not known to change nothing");
+                return denied(&what, Some(part.to_string()));
+            }
+        }
+        if let Some(ShellDecision::Ask(refusal)) = shell {
+            return denied(&refusal.message, Some(refusal.fragment.clone()));
+        }
+        if let Some(path) = request.changed().next() {
+            let path = path.display().to_string();
+            return denied("this changes a file", Some(path));
+        }
+        if request.changes_otherwise() {
+            return denied("this changes something", None);
+        }
+        if request.subject.requires_approval && request.commands.is_empty() {
+            return denied("this tool wants a person to approve it", None);
+        }
+        Decision::allow(by)
+    }
+
+    /// A question about a command that neither the list nor a rule covers.
+    fn commands_ask(
+        &self,
+        request: &Request<'_>,
+        shell: Option<&ShellDecision>,
+    ) -> Option<Decision> {
+        let refusal = match shell {
+            Some(ShellDecision::Ask(refusal)) => Some(refusal),
+            _ => None,
+        };
+        for commands in &request.commands {
+            let parts = &commands.parts;
+            if refusal.is_none() && self.mode == PermissionMode::WorkspaceWrite {
+                continue;
+            }
+            let uncovered: Vec<&CommandPart> = parts
+                .iter()
+                .filter(|part| self.needs_question(part, parts, refusal))
+                .collect();
+            let first = match (uncovered.first(), refusal) {
+                (Some(first), _) => *first,
+                // Asked for a reason that no rule about a part answers.
+                (None, Some(other)) if !is_answerable(other) => {
+                    let fragment = Some(other.fragment.clone());
+                    let by = DecidedBy::Shell(other.rule);
+                    return Some(self.asked(by, other.message.clone(), fragment, None));
+                }
+                (None, _) => continue,
+            };
+            let always = common(uncovered.iter().map(|part| suggest::for_part(part)));
+            let (by, why) = match refusal {
+                Some(refusal) => (DecidedBy::Shell(refusal.rule), refusal.message.clone()),
+                None => (
+                    DecidedBy::Mode(self.mode),
+                    format!(
+                        "the mode {} asks about every change, and `{first}` may make one",
+                        self.mode
+                    ),
+                ),
+            };
+            let always =
+                always.filter(|rule| !self.is_destruction(refusal) || !rule.ends_with(":*)"));
+            return Some(self.asked(by, why, Some(first.to_string()), always));
+        }
+        None
+    }
+
+    fn is_destruction(&self, refusal: Option<&ShellRefusal>) -> bool {
+        refusal.is_some_and(|refusal| refusal.rule == DESTRUCTIVE)
+    }
+
+    fn needs_question(
+        &self,
+        part: &CommandPart,
+        all: &[CommandPart],
+        refusal: Option<&ShellRefusal>,
+    ) -> bool {
+        if part.words.is_empty() && only_reads(part) {
+            return false;
+        }
+        let program = part.program().unwrap_or_default();
+        // What a wrapper runs is a part of its own, which decides.
+        let transparent = TRANSPARENT.contains(&program)
+            && all
+                .iter()
+                .any(|it| it.wrappers.iter().any(|name| name == program));
+        if transparent {
+            return false;
+        }
+        let destroys = refusal.is_some() && command::destroys(&command::quoted_line(part), program);
+        if self.opened(part, destroys) {
+            return false;
+        }
+        let listed = self
+            .programs
+            .names()
+            .iter()
+            .any(|name| name == program || name == "*");
+        let needs = match self.mode {
+            PermissionMode::Prompt => !(listed && only_reads(part)),
+            _ => !listed,
+        };
+        needs || destroys
+    }
+
+    /// Whether an allow rule covers a part; one that destroys something has to
+    /// be named.
+    fn opened(&self, part: &CommandPart, destroys: bool) -> bool {
+        let opens = |rule: &CompiledRule| match rule.rule.rule.subject() {
+            RuleSubject::Command(pattern) => {
+                command::opens(pattern, part) && (!destroys || rule.names_destruction)
+            }
+            RuleSubject::Tool(tool) => tool.matches("shell") && !destroys,
+            _ => false,
+        };
+        self.any_allow(opens).is_some()
+    }
+
+    /// A question about a change that no rule covers, in the mode that asks
+    /// about all of them.
+    fn changes_ask(&self, request: &Request<'_>) -> Option<Decision> {
+        if self.mode != PermissionMode::Prompt {
+            return None;
+        }
+        let by = DecidedBy::Mode(self.mode);
+        let why = |what: &str| {
+            format!(
+                "the mode {} asks about every change, and this {what}",
+                self.mode
+            )
+        };
+        let covered = |spelled: &Path, real: &Path| {
+            let covers = |rule: &CompiledRule| {
+                matches!(rule.rule.rule.subject(), RuleSubject::Edit(_))
+                    && rule
+                        .paths
+                        .as_ref()
+                        .is_some_and(|it| it.covers(spelled, real))
+            };
+            self.any_allow(covers).is_some()
+        };
+        let mut changed = request.paths.iter().filter(|(change, _, _)| *change);
+        if let Some((_, spelled, _)) = changed.find(|(_, spelled, real)| !covered(spelled, real)) {
+            let shown = self.anchors.shown(spelled);
+            let always = suggest::for_write(&shown);
+            return Some(self.asked(by, why("changes a file"), Some(shown), always));
+        }
+        if request.changes_otherwise() {
+            let always = suggest::for_tool(request.subject.call.name.as_str());
+            return Some(self.asked(by, why("changes something"), None, always));
+        }
+        None
+    }
+
+    fn whole_tool(&self, name: &str) -> Option<SourcedRule> {
+        self.any_allow(|rule| match rule.rule.rule.subject() {
+            RuleSubject::Tool(tool) => tool.matches(name),
+            _ => false,
+        })
+    }
+
+    fn any_allow(&self, covers: impl Fn(&CompiledRule) -> bool) -> Option<SourcedRule> {
+        let wanted = |rule: &&CompiledRule| rule.rule.effect == RuleEffect::Allow && covers(rule);
+        if let Some(found) = self.rules.iter().find(wanted) {
+            return Some(found.rule.clone());
+        }
+        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        session.iter().find(wanted).map(|found| found.rule.clone())
+    }
+
+    /// The first rule that asks or denies and covers the call, with the part it
+    /// covers.
+    fn closing(
+        &self,
+        request: &Request<'_>,
+        effect: RuleEffect,
+    ) -> Option<(&SourcedRule, Option<String>)> {
+        self.rules
+            .iter()
+            .filter(|rule| rule.rule.effect == effect)
+            .find_map(|rule| Some((&rule.rule, self.closed_by(rule, request)?)))
+    }
+
+    /// `Some`: the rule covers the call, in this part of it.
+    fn closed_by(&self, rule: &CompiledRule, request: &Request<'_>) -> Option<Option<String>> {
+        let call = request.subject.call;
+        match rule.rule.rule.subject() {
+            RuleSubject::Tool(tool) => tool.matches(call.name.as_str()).then_some(None),
+            RuleSubject::Command(pattern) => request.commands.iter().find_map(|commands| {
+                let mut parts = commands.parts.iter();
+                let part = parts.find(|part| command::closes(pattern, part));
+                let whole = || {
+                    pattern
+                        .matches(&commands.line)
+                        .then(|| commands.line.clone())
+                };
+                part.map(ToString::to_string).or_else(whole).map(Some)
+            }),
+            RuleSubject::Read(_) => self.closed_path(rule, request, |_| true),
+            RuleSubject::Edit(_) => self.closed_path(rule, request, |change| change),
+            RuleSubject::Domain(pattern) => {
+                request.subject.actions.iter().find_map(|it| match it {
+                    Action::Reach { host } if CompiledRule::domain_covers(pattern, host) => {
+                        Some(Some(host.clone()))
+                    }
+                    _ => None,
+                })
+            }
+            RuleSubject::Argument { tool, name, value } => {
+                let given = call.arguments.get(name)?;
+                let fits = tool.matches(call.name.as_str());
+                (fits && CompiledRule::argument_fits(value, given))
+                    .then(|| Some(format!("{name}: {given}")))
+            }
+            _ => None,
+        }
+    }
+
+    fn closed_path(
+        &self,
+        rule: &CompiledRule,
+        request: &Request<'_>,
+        concerns: impl Fn(bool) -> bool,
+    ) -> Option<Option<String>> {
+        let pattern = rule.paths.as_ref()?;
+        let mut paths = request
+            .paths
+            .iter()
+            .filter(|(change, _, _)| concerns(*change));
+        let found = paths.find(|(_, spelled, real)| pattern.covers(spelled, real));
+        found.map(|(_, spelled, _)| Some(self.anchors.shown(spelled)))
+    }
+
+    /// Takes a call apart.
+    fn request<'a>(&self, subject: &'a CallSubject<'a>) -> Request<'a> {
+        let mut commands = Vec::new();
+        let mut paths = Vec::new();
+        let runs = subject
+            .actions
+            .iter()
+            .any(|it| matches!(it, Action::Run { .. }));
+        // A command's own paths start where it runs.
+        let directory = subject.actions.iter().find_map(|it| match it {
+            Action::Read { path } if runs => Some(path.as_path()),
+            _ => None,
+        });
+        for action in subject.actions {
+            match action {
+                Action::Run { command } => {
+                    // What cannot be read is the policy's to refuse.
+                    let parts = parts(command).map(|it| it.parts).unwrap_or_default();
+                    for (path, access) in parts.iter().flat_map(named_paths) {
+                        let change = matches!(access, PathAccess::Write | PathAccess::Delete);
+                        let (spelled, real) = self.anchors.both(path, directory);
+                        paths.push((change, spelled, real));
+                    }
+                    let line = command.split_whitespace().collect::<Vec<_>>().join(" ");
+                    commands.push(Commands { line, parts });
+                }
+                Action::Read { path } => {
+                    let (spelled, real) = self.anchors.both(path, None);
+                    paths.push((false, spelled, real));
+                }
+                Action::Write { path } => {
+                    let (spelled, real) = self.anchors.both(path, None);
+                    paths.push((true, spelled, real));
+                }
+                _ => {}
+            }
+        }
+        Request {
+            subject,
+            commands,
+            paths,
+        }
+    }
+
+    fn refused(&self, by: DecidedBy, why: String, fragment: Option<String>) -> Decision {
+        Decision {
+            verdict: Verdict::Deny,
+            by,
+            why,
+            fragment,
+            always: None,
+        }
+    }
+
+    /// A question, where the mode has anybody asked.
+    fn asked(
+        &self,
+        by: DecidedBy,
+        why: String,
+        fragment: Option<String>,
+        always: Option<String>,
+    ) -> Decision {
+        if !self.mode.asks() {
+            let why = format!("{why}, and in the mode {} nobody is asked", self.mode);
+            return self.refused(by, why, fragment);
+        }
+        Decision {
+            verdict: Verdict::Ask,
+            by,
+            why,
+            fragment,
+            always,
+        }
+    }
+}
+
+impl Request<'_> {
+    /// Files the call changes by its own account, not by a command's.
+    fn changed(&self) -> impl Iterator<Item = &Path> {
+        self.paths
+            .iter()
+            .filter(|(change, _, _)| *change)
+            .map(|(_, spelled, _)| spelled.as_path())
+    }
+
+    /// Whether the call changes something that is neither a file it names nor
+    /// done by a command.
+    fn changes_otherwise(&self) -> bool {
+        let actions = self.subject.actions;
+        let other = actions
+            .iter()
+            .any(|it| matches!(it, Action::Other { mutating: true }));
+        let named = actions
+            .iter()
+            .any(|it| matches!(it, Action::Run { .. } | Action::Write { .. }));
+        other || (self.subject.mutating && !named)
+    }
+}
+
+/// The files a part names, in its arguments and redirections.
+fn named_paths(part: &CommandPart) -> impl Iterator<Item = (&Path, PathAccess)> {
+    let named = part.paths.iter().map(|it| (&it.path, it.access));
+    let redirected = part.redirections.iter().map(|it| (&it.target, it.access));
+    named
+        .chain(redirected)
+        .map(|(word, access)| (Path::new(word.text.as_str()), access))
+}
+
+/// Whether a rule about the parts of a line can answer the judge's question.
+fn is_answerable(refusal: &ShellRefusal) -> bool {
+    matches!(refusal.rule, DESTRUCTIVE | "shell.unlisted")
+}
+
+/// The one value of all; none if they differ or one is absent.
+fn common(mut values: impl Iterator<Item = Option<String>>) -> Option<String> {
+    let first = values.next()??;
+    values
+        .all(|it| it.as_ref() == Some(&first))
+        .then_some(first)
+}

@@ -1,0 +1,58 @@
+//! From `[permissions]` to the rules of the policy.
+
+use crate::error::invalid;
+use halter_config::{Environment, HarnessConfig, RuleConfig};
+use halter_protocol::RuleEffect;
+use halter_runtime::HalterError;
+use halter_tools::policy::permission::{Example, check_example};
+use halter_tools::policy::{Permissions, SourcedRule};
+use std::path::Path;
+
+/// The rules and the mode of a configuration. Examples are checked.
+///
+/// # Errors
+/// A rule that cannot be read, or that does not do what its examples say.
+pub(crate) fn permissions(
+    config: &HarnessConfig,
+    environment: &Environment,
+) -> Result<Permissions, HalterError> {
+    let directory = environment.current_dir().unwrap_or(Path::new("/"));
+    let mut rules = Vec::new();
+    for effect in [RuleEffect::Deny, RuleEffect::Ask, RuleEffect::Allow] {
+        for written in config.permissions.rules(effect) {
+            rules.push(rule(written, effect, directory)?);
+        }
+    }
+    Ok(Permissions {
+        mode: config.permissions.mode,
+        rules,
+        home: environment.home().map(Path::to_path_buf),
+    })
+}
+
+fn rule(
+    written: &RuleConfig,
+    effect: RuleEffect,
+    directory: &Path,
+) -> Result<SourcedRule, HalterError> {
+    let place = written.place.as_ref();
+    let at = place.map(|place| format!("{place}: ")).unwrap_or_default();
+    let mut rule = SourcedRule::new(effect, &written.rule, written.source).map_err(|error| {
+        let key = effect.as_str();
+        invalid(format!(
+            "{at}permissions.{key} does not take {:?}: {}",
+            written.rule, error.problem
+        ))
+        .with_hint(error.hint())
+    })?;
+    rule.place = place.map(|place| format!("{}:{}", place.file.display(), place.line));
+    rule.base = place.and_then(|place| Some(place.file.parent()?.to_path_buf()));
+    let matching = written.matches.iter().map(|it| (it, Example::Match));
+    let others = written.not_matches.iter().map(|it| (it, Example::NotMatch));
+    for (example, says) in matching.chain(others) {
+        check_example(&rule, example, says, directory).map_err(|error| {
+            invalid(format!("{at}{error}")).with_hint("correct the rule or its example")
+        })?;
+    }
+    Ok(rule)
+}
