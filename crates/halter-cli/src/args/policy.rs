@@ -10,6 +10,24 @@ pub enum PolicyCommand {
         after_help = "Exits with 0 if it may run, with 3 if it is denied or has to be asked about."
     )]
     Check(CheckArgs),
+    /// Judge paths without touching what they name
+    #[command(after_long_help = CHECK_PATH_HELP)]
+    CheckPath(CheckPathArgs),
+}
+
+const CHECK_PATH_HELP: &str = "\
+A line of standard input is an object with op (read, write, delete, list), path, cwd,
+and where wanted session_cwd, read_roots, write_roots, max_read_bytes. Relative roots
+start at session_cwd, which is cwd if absent; the roots given are all there are, and
+[] is none. A line of output is {\"decision\":\"allow\"} or
+{\"decision\":\"deny\",\"rule\",\"fragment\",\"message\"}, in the same order.";
+
+/// Paths to judge.
+#[derive(Debug, Args)]
+pub struct CheckPathArgs {
+    /// Read one path per line from standard input, print one decision per line
+    #[arg(long, env = "HALTER_JSONL", required = true)]
+    pub jsonl: bool,
 }
 
 /// A command line to judge, or many.

@@ -13,6 +13,7 @@
 mod attach;
 mod bad_input;
 mod cassettes;
+mod check_path;
 mod config;
 mod disk;
 mod documents;
@@ -22,6 +23,7 @@ mod exits;
 mod limits;
 mod mock;
 mod models;
+mod permissions;
 mod place;
 mod run;
 mod scenarios;

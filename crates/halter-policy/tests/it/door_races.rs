@@ -190,3 +190,54 @@ fn concurrent_creations_have_one_winner() {
         ]
     );
 }
+
+#[test]
+fn deletes_and_renames_never_leave_the_root_while_directories_are_swapped() {
+    let session = Session::new();
+    fs::create_dir(session.work("dir")).unwrap();
+    symlink("../outside", session.work("link")).unwrap();
+    let mut done = 0;
+    while_swapping(session.work("dir"), session.work("link"), || {
+        for round in 0..ROUNDS / 10 {
+            let _ = session.write("dir/secret", "inside");
+            let rename = session
+                .door()
+                .prepare_rename(Path::new("dir/secret"), Path::new("dir/moved"));
+            done += usize::from(rename.is_ok_and(|ticket| ticket.commit_over().is_ok()));
+            for name in ["dir/moved", "dir/secret"] {
+                let delete = session.door().prepare_delete(Path::new(name));
+                done += usize::from(delete.is_ok_and(|ticket| ticket.commit().is_ok()));
+            }
+            let made = format!("dir/made{round}");
+            done += usize::from(session.door().create_dir(Path::new(&made)).is_ok());
+        }
+    });
+    assert!(done > 0);
+    let outside: Vec<_> = fs::read_dir(session.outside("")).unwrap().collect();
+    assert_eq!(outside.len(), 1);
+    let kept = fs::read_to_string(session.outside("secret")).unwrap();
+    assert_eq!(kept, "secret");
+}
+
+#[test]
+fn a_file_swapped_for_a_link_that_leads_out_is_deleted_or_left_but_never_followed() {
+    let session = Session::new();
+    symlink(session.outside("secret"), session.work("link")).unwrap();
+    for _ in 0..ROUNDS / 30 {
+        fs::write(session.work("file"), "inside").unwrap();
+        let ticket = session.door().prepare_delete(Path::new("file")).unwrap();
+        rustix::fs::renameat_with(
+            rustix::fs::CWD,
+            session.work("file"),
+            rustix::fs::CWD,
+            session.work("link"),
+            rustix::fs::RenameFlags::EXCHANGE,
+        )
+        .unwrap();
+        assert_eq!(ticket.commit().unwrap_err().code(), "changed");
+        fs::remove_file(session.work("file")).unwrap();
+        fs::rename(session.work("link"), session.work("file")).unwrap();
+        symlink(session.outside("secret"), session.work("link")).unwrap();
+    }
+    assert!(session.outside("secret").exists());
+}

@@ -13,6 +13,9 @@ mod door_roots;
 
 mod door_races;
 mod door_write;
+mod file_corpus;
+mod permission_properties;
+mod permission_table;
 mod policy;
 mod shell_attacks;
 mod shell_benign;

@@ -10,13 +10,12 @@ use halter_policy::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::io::BufRead;
 use std::path::PathBuf;
 
 /// Judges the command line of the arguments, or those on standard input.
 pub fn check(context: &mut Context, arguments: CheckArgs) -> Result<Exit, Failure> {
     if arguments.jsonl {
-        return check_lines(context);
+        return super::each_line(context, answer);
     }
     let Some(command) = arguments.command else {
         return Err(usage(
@@ -56,27 +55,6 @@ struct CheckLine {
     cwd: Option<PathBuf>,
     read_roots: Option<Vec<PathBuf>>,
     write_roots: Option<Vec<PathBuf>>,
-}
-
-fn check_lines(context: &mut Context) -> Result<Exit, Failure> {
-    let mut exit = Exit::Success;
-    for line in std::io::stdin().lock().split(b'\n') {
-        let line = line.map_err(|error| {
-            halter::HalterError::new("input_failed", format!("could not read the input: {error}"))
-        })?;
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        match answer(&line) {
-            Ok(decision) => context.data.json(&decision)?,
-            Err(message) => {
-                exit = Exit::Usage;
-                let error = json!({"error": {"code": "usage", "message": message}});
-                context.data.json(&error)?;
-            }
-        }
-    }
-    Ok(exit)
 }
 
 fn answer(line: &[u8]) -> Result<Value, String> {

@@ -1,0 +1,219 @@
+//! The permission tree as a table: modes by hooks, for rules and calls.
+
+use std::fmt::Write;
+
+use halter_policy::permission::{Permissions, Verdict};
+use halter_policy::{CallSubject, HookSays, PolicySettings, SourcedRule, StandardPolicy};
+use halter_protocol::{Action, PermissionMode, RuleEffect, RuleSource, ToolCall};
+use serde_json::json;
+
+use crate::support::Session;
+
+/// A call, and what its tool says of it.
+pub struct Call {
+    pub name: &'static str,
+    call: ToolCall,
+    actions: Vec<Action>,
+    mutating: bool,
+    requires_approval: bool,
+}
+
+impl Call {
+    fn new(name: &'static str, tool: &str, actions: Vec<Action>) -> Self {
+        Self {
+            name,
+            call: ToolCall {
+                id: "call".into(),
+                name: tool.into(),
+                arguments: json!({ "depth": 3 }),
+            },
+            actions,
+            mutating: false,
+            requires_approval: false,
+        }
+    }
+
+    pub fn shell(command: &'static str) -> Self {
+        let run = Action::Run {
+            command: command.to_owned(),
+        };
+        Self {
+            mutating: true,
+            requires_approval: true,
+            ..Self::new(command, "shell", vec![run])
+        }
+    }
+
+    pub fn decide(&self, policy: &StandardPolicy, hook: HookSays<'_>) -> Verdict {
+        let subject = CallSubject {
+            mutating: self.mutating,
+            requires_approval: self.requires_approval,
+            hook,
+            ..CallSubject::new(&self.call, &self.actions)
+        };
+        match policy.decide_call(&subject) {
+            Ok(decision) => decision.verdict,
+            Err(_) => Verdict::Deny,
+        }
+    }
+}
+
+pub fn calls() -> Vec<Call> {
+    let path = |path: &str| path.into();
+    let mut calls = vec![
+        Call::new(
+            "read src/a.rs",
+            "read",
+            vec![Action::Read {
+                path: path("src/a.rs"),
+            }],
+        ),
+        Call {
+            mutating: true,
+            ..Call::new(
+                "write src/a.rs",
+                "write",
+                vec![Action::Write {
+                    path: path("src/a.rs"),
+                }],
+            )
+        },
+        Call {
+            mutating: true,
+            ..Call::new(
+                "write ../x",
+                "write",
+                vec![Action::Write { path: path("../x") }],
+            )
+        },
+        Call {
+            mutating: true,
+            ..Call::new(
+                "a tool that changes",
+                "deploy",
+                vec![Action::Other { mutating: true }],
+            )
+        },
+        Call {
+            mutating: true,
+            requires_approval: true,
+            ..Call::new(
+                "a tool to approve",
+                "deploy",
+                vec![Action::Other { mutating: true }],
+            )
+        },
+        Call::new(
+            "a tool that looks",
+            "look",
+            vec![Action::Other { mutating: false }],
+        ),
+    ];
+    calls.extend(
+        [
+            "ls",
+            "git commit -m x",
+            "git push",
+            "ls && git push",
+            "git commit -m x && git push",
+            "ls | rg x; git status",
+        ]
+        .map(Call::shell),
+    );
+    calls
+}
+
+pub fn policy(
+    session: &Session,
+    mode: PermissionMode,
+    rules: &[(RuleEffect, &str, RuleSource)],
+) -> StandardPolicy {
+    let rule = |(effect, text, source): &(RuleEffect, &str, RuleSource)| {
+        SourcedRule::new(*effect, text, *source).unwrap()
+    };
+    let settings = PolicySettings {
+        allowed_shell_commands: ["git", "ls", "rg"].map(str::to_owned).to_vec().into(),
+        permissions: Permissions {
+            mode,
+            rules: rules.iter().map(rule).collect(),
+            home: None,
+        },
+        ..PolicySettings::default()
+    };
+    session.bind(settings)
+}
+
+#[test]
+fn the_table_is_as_recorded() {
+    use RuleEffect::{Allow, Ask, Deny};
+    let session = Session::new();
+    let user = |effect, text| (effect, text, RuleSource::User);
+    let sets = [
+        vec![],
+        vec![
+            user(Allow, "Bash(git commit:*)"),
+            user(Allow, "Edit(./src/**)"),
+            user(Allow, "deploy"),
+        ],
+        vec![user(Allow, "Bash")],
+        vec![
+            user(Ask, "Bash(git push:*)"),
+            user(Ask, "Edit(*.rs)"),
+            user(Ask, "deploy(depth:3)"),
+        ],
+        vec![
+            user(Deny, "Bash(git push:*)"),
+            user(Deny, "Read(src/**)"),
+            user(Deny, "dep*"),
+        ],
+        vec![user(Allow, "Bash(git push:*)"), user(Ask, "Bash(git:*)")],
+        vec![
+            user(Allow, "Bash(git:*)"),
+            user(Ask, "Bash(git push)"),
+            user(Deny, "Bash(git push)"),
+        ],
+    ];
+    let hooks = [
+        HookSays::Nothing,
+        HookSays::Allow,
+        HookSays::Ask("sure?"),
+        HookSays::Deny("no"),
+    ];
+    let mut table = String::from(
+        "Each cell: what happens if hooks say nothing, allow, ask, deny.\n\
+         + runs, ? is asked, - is denied\n",
+    );
+    for rules in sets {
+        let named: Vec<String> = rules
+            .iter()
+            .map(|(effect, text, _)| format!("{} {text}", effect.as_str()))
+            .collect();
+        let named = match named.is_empty() {
+            true => "no rules".to_owned(),
+            false => named.join(", "),
+        };
+        writeln!(table, "\n{named}").unwrap();
+        write!(table, "{:30}", "").unwrap();
+        for mode in PermissionMode::ALL {
+            write!(table, "{:>16}", mode.as_str()).unwrap();
+        }
+        table.push('\n');
+        for call in calls() {
+            write!(table, "{:30}", call.name).unwrap();
+            for mode in PermissionMode::ALL {
+                let policy = policy(&session, mode, &rules);
+                let cell: String = hooks
+                    .iter()
+                    .map(|hook| match call.decide(&policy, *hook) {
+                        Verdict::Allow => '+',
+                        Verdict::Ask => '?',
+                        Verdict::Deny => '-',
+                    })
+                    .collect();
+                write!(table, "{cell:>16}").unwrap();
+            }
+            table.push('\n');
+        }
+    }
+    insta::assert_snapshot!(table);
+}
