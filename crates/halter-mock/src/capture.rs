@@ -28,13 +28,13 @@ pub struct CapturedRequest {
     pub(crate) scenario: Option<String>,
     pub(crate) step: Option<usize>,
     pub(crate) streaming: bool,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RequestOutcome,
 }
 
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// It was answered, perhaps with a fault in the stream.
     Answered,
     /// A strict check, the lack of a key, or an unknown address or scenario.
@@ -124,7 +124,7 @@ impl CapturedRequest {
 
     /// What became of it.
     #[must_use]
-    pub fn outcome(&self) -> &Outcome {
+    pub fn outcome(&self) -> &RequestOutcome {
         &self.outcome
     }
 
@@ -132,10 +132,12 @@ impl CapturedRequest {
     pub(crate) fn shown(&self) -> Value {
         let headers: BTreeMap<_, _> = self.shown_headers().collect();
         let (outcome, status, message) = match &self.outcome {
-            Outcome::Answered => ("answered", None, None),
-            Outcome::Refused { status, message } => ("refused", Some(*status), Some(message)),
-            Outcome::Failed { status } => ("failed", Some(*status), None),
-            Outcome::Hung => ("hung", None, None),
+            RequestOutcome::Answered => ("answered", None, None),
+            RequestOutcome::Refused { status, message } => {
+                ("refused", Some(*status), Some(message))
+            }
+            RequestOutcome::Failed { status } => ("failed", Some(*status), None),
+            RequestOutcome::Hung => ("hung", None, None),
         };
         serde_json::json!({
             "number": self.number,
@@ -275,7 +277,7 @@ mod tests {
             scenario: None,
             step: None,
             streaming: false,
-            outcome: Outcome::Answered,
+            outcome: RequestOutcome::Answered,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What each wire module provides, and what it is given.
 
-use crate::answer::Answer;
 use crate::conversation::Conversation;
+use crate::model_answer::ModelAnswer;
 use crate::models::ModelEntry;
 use crate::openai;
 use crate::scenario::HttpFault;
@@ -183,9 +183,9 @@ pub(crate) trait Codec: Sync {
     /// What the request says.
     fn conversation(&self, request: &Request<'_>) -> Conversation;
     /// The answer in one piece.
-    fn whole(&self, answer: &Answer, request: &Request<'_>) -> Value;
+    fn whole(&self, answer: &ModelAnswer, request: &Request<'_>) -> Value;
     /// The answer as a stream.
-    fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame>;
+    fn frames(&self, answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame>;
     /// An error's body.
     fn error_body(&self, problem: &Problem, dialect: Dialect, _request_id: &str) -> Value {
         openai::error_body(problem, dialect)

@@ -1,7 +1,7 @@
 //! A request as a conversation, the same for every wire: enough to choose a scenario,
 //! count its steps and quote from it.
 
-use crate::look;
+use crate::fields;
 use serde_json::Value;
 
 /// What a request says so far.
@@ -43,10 +43,10 @@ impl Conversation {
     /// A conversation without turns, of a wire that names the model and
     /// `stream` in the body; `tool_name` finds the name in a tool.
     pub(crate) fn of_body(body: &Value, tool_name: fn(&Value) -> Option<&str>) -> Self {
-        let tools = look::items(body, "tools").iter();
+        let tools = fields::items(body, "tools").iter();
         Self {
-            model: look::text(body, "model").unwrap_or_default().to_owned(),
-            streaming: look::flag(body, "stream"),
+            model: fields::text(body, "model").unwrap_or_default().to_owned(),
+            streaming: fields::flag(body, "stream"),
             turns: Vec::new(),
             tools: tools.filter_map(tool_name).map(str::to_owned).collect(),
         }

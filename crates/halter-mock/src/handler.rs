@@ -1,16 +1,16 @@
 //! One request: route, authenticate, check, choose, answer.
 
-use crate::answer::Answer;
-use crate::capture::{CapturedRequest, Outcome};
+use crate::capture::{CapturedRequest, RequestOutcome};
 use crate::codec::{Codec, Problem, Request, codec};
 use crate::media;
+use crate::model_answer::ModelAnswer;
 use crate::playback::{self, BodyAction, BodyContext, ResponseBody};
 use crate::refusal;
 use crate::route::{Operation, Route, route};
 use crate::scenario::select::{Selection, select};
 use crate::scenario::{Fault, HttpFault, Step};
-use crate::seal;
 use crate::service::Shared;
+use crate::signing;
 use crate::wire::Wire;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
@@ -29,7 +29,7 @@ const EVENTS: &str = "text/event-stream";
 /// What is sent, and what is noted about it.
 struct Reply {
     response: Response<ResponseBody>,
-    outcome: Outcome,
+    outcome: RequestOutcome,
     chosen: Option<(String, usize)>,
     streaming: bool,
     /// How long the headers are held back.
@@ -75,7 +75,7 @@ pub(crate) async fn handle(
     let route = route(&arrived.method, &arrived.path, &arrived.headers);
     let too_large = too_large.then(|| refusal::too_large(route.wire, shared.max_body_bytes));
     let request_id = format!("req_mock{number:06}");
-    let exchange = Exchange {
+    let exchange = RequestHandler {
         arrived: &arrived,
         route: &route,
         codec: codec(route.wire),
@@ -90,7 +90,7 @@ pub(crate) async fn handle(
         Some(problem) => exchange.refuse(&problem),
         None => exchange.reply(),
     };
-    let hangs = reply.outcome == Outcome::Hung;
+    let hangs = reply.outcome == RequestOutcome::Hung;
     shared.captures.push(exchange.captured(&reply));
     // A hang, and a slow first byte, last until the service stops at most.
     tokio::select! {
@@ -100,7 +100,7 @@ pub(crate) async fn handle(
     reply.response
 }
 
-struct Exchange<'a> {
+struct RequestHandler<'a> {
     arrived: &'a Arrived,
     route: &'a Route,
     codec: &'static dyn Codec,
@@ -109,7 +109,7 @@ struct Exchange<'a> {
     request_id: &'a str,
 }
 
-impl Exchange<'_> {
+impl RequestHandler<'_> {
     fn captured(&self, reply: &Reply) -> CapturedRequest {
         let arrived = self.arrived;
         CapturedRequest {
@@ -281,7 +281,7 @@ impl Exchange<'_> {
                 max,
             );
             let mut reply = self.refuse(&problem);
-            reply.outcome = Outcome::Failed {
+            reply.outcome = RequestOutcome::Failed {
                 status: problem.status,
             };
             reply.chosen = Some((selection.name, selection.step_index));
@@ -291,7 +291,7 @@ impl Exchange<'_> {
         self.fail_first(&mut selection);
         let raw = String::from_utf8_lossy(&self.arrived.body);
         let input = media::input_tokens(request.body, self.arrived.body.len());
-        let answer = Answer::compose(&selection, &conversation, &raw, input);
+        let answer = ModelAnswer::compose(&selection, &conversation, &raw, input);
         if self.route.wire == Wire::Responses && selection.step.fault.is_none() {
             self.keep_response(request, &answer);
         }
@@ -303,7 +303,7 @@ impl Exchange<'_> {
     }
 
     /// Keeps the response, unless the request says otherwise.
-    fn keep_response(&self, request: &Request<'_>, answer: &Answer) {
+    fn keep_response(&self, request: &Request<'_>, answer: &ModelAnswer) {
         if request.body.get("store") != Some(&Value::Bool(false)) {
             let sent = serde_json::from_slice(&self.arrived.body).unwrap_or_default();
             let response = self.codec.whole(answer, request);
@@ -317,7 +317,7 @@ impl Exchange<'_> {
             return;
         };
         let raw = String::from_utf8_lossy(&self.arrived.body);
-        let key = seal::digest(&[&selection.name, &self.arrived.path, &raw]);
+        let key = signing::digest(&[&selection.name, &self.arrived.path, &raw]);
         if self.shared.attempts.is_among_first(key, first.times) {
             let mut step = selection.step.clone().into_owned();
             step.fault = Some(first.fault);
@@ -328,7 +328,7 @@ impl Exchange<'_> {
     fn perform(
         &self,
         step: &Step,
-        answer: &Answer,
+        answer: &ModelAnswer,
         request: &Request<'_>,
         streaming: bool,
     ) -> Reply {
@@ -337,7 +337,7 @@ impl Exchange<'_> {
             Some(Fault::ErrorEvent { error, .. }) if !streaming => return self.fail(error),
             Some(Fault::Hang {}) => {
                 let response = self.whole(503, String::new(), &BTreeMap::new());
-                return Reply::new(response, Outcome::Hung);
+                return Reply::new(response, RequestOutcome::Hung);
             }
             _ => {}
         }
@@ -361,7 +361,7 @@ impl Exchange<'_> {
         };
         Reply::new(
             self.respond(200, kind, actions, &step.headers),
-            Outcome::Answered,
+            RequestOutcome::Answered,
         )
     }
 
@@ -382,7 +382,7 @@ impl Exchange<'_> {
         };
         Reply::new(
             response,
-            Outcome::Failed {
+            RequestOutcome::Failed {
                 status: fault.status,
             },
         )
@@ -394,7 +394,7 @@ impl Exchange<'_> {
             .error_body(problem, self.route.dialect, self.request_id);
         Reply::new(
             self.whole(problem.status, body.to_string(), &BTreeMap::new()),
-            Outcome::Refused {
+            RequestOutcome::Refused {
                 status: problem.status,
                 message: problem.message.clone(),
             },
@@ -404,7 +404,7 @@ impl Exchange<'_> {
     fn plain(&self, body: &Value) -> Reply {
         Reply::new(
             self.whole(200, body.to_string(), &BTreeMap::new()),
-            Outcome::Answered,
+            RequestOutcome::Answered,
         )
     }
 
@@ -452,7 +452,7 @@ impl Exchange<'_> {
 }
 
 impl Reply {
-    fn new(response: Response<ResponseBody>, outcome: Outcome) -> Self {
+    fn new(response: Response<ResponseBody>, outcome: RequestOutcome) -> Self {
         Self {
             response,
             outcome,

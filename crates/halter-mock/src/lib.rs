@@ -20,7 +20,6 @@
 //! | [`wire`] | the names of the wires |
 //! | [`limits`] | the bounds of all of it |
 
-mod answer;
 mod anthropic;
 mod attempts;
 pub mod capture;
@@ -28,12 +27,13 @@ mod chat;
 mod codec;
 mod conversation;
 pub mod error;
+mod fields;
 mod gates;
 mod gemini;
 mod handler;
 pub mod limits;
-mod look;
 mod media;
+mod model_answer;
 pub mod models;
 mod openai;
 mod playback;
@@ -41,12 +41,12 @@ mod refusal;
 mod responses;
 mod route;
 pub mod scenario;
-mod seal;
 pub mod service;
+mod signing;
 mod stored;
 pub mod wire;
 
-pub use capture::{CapturedRequest, Outcome};
+pub use capture::{CapturedRequest, RequestOutcome};
 pub use codec::check_body;
 pub use error::MockError;
 pub use models::ModelEntry;

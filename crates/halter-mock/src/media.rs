@@ -1,8 +1,8 @@
 //! Images and documents in requests: their type, their bytes, their size. The
 //! words of a refusal are each wire's own.
 
-use crate::answer::tokens;
-use crate::look;
+use crate::fields;
+use crate::model_answer::tokens;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -21,7 +21,7 @@ const TEXT_ONLY: &str = "text-only";
 
 /// What is wrong with an image or a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum MediaFault {
     /// The service does not take the type.
     Type,
     /// The data is not base64, or nothing.
@@ -41,20 +41,20 @@ pub(crate) fn is_text_only(model: &str) -> bool {
 }
 
 /// Checks bytes against the type they are said to be of.
-pub(crate) fn check(media_type: &str, data: &str, taken: &[&str]) -> Result<(), Fault> {
+pub(crate) fn check(media_type: &str, data: &str, taken: &[&str]) -> Result<(), MediaFault> {
     if !taken.contains(&media_type) {
-        return Err(Fault::Type);
+        return Err(MediaFault::Type);
     }
-    let bytes = STANDARD.decode(data).map_err(|_| Fault::Encoding)?;
+    let bytes = STANDARD.decode(data).map_err(|_| MediaFault::Encoding)?;
     if bytes.is_empty() {
-        return Err(Fault::Encoding);
+        return Err(MediaFault::Encoding);
     }
     match sniff(&bytes) {
         Some(found) if found == media_type => Ok(()),
-        Some(found) => Err(Fault::Mismatch { found }),
+        Some(found) => Err(MediaFault::Mismatch { found }),
         // Types whose bytes are not inspected.
         None if !IMAGES.contains(&media_type) && media_type != PDF => Ok(()),
-        None => Err(Fault::Unreadable),
+        None => Err(MediaFault::Unreadable),
     }
 }
 
@@ -75,11 +75,11 @@ pub(crate) fn check_url(url: &str, taken: &[&str], remote: bool) -> Result<(), S
         );
     };
     check(media_type, data, taken).map_err(|fault| match fault {
-        Fault::Type => format!(
+        MediaFault::Type => format!(
             "Expected a base64-encoded data URL with a supported MIME type, but got unsupported MIME type '{media_type}'."
         ),
-        Fault::Encoding => "Invalid base64 value.".to_owned(),
-        Fault::Unreadable | Fault::Mismatch { .. } => {
+        MediaFault::Encoding => "Invalid base64 value.".to_owned(),
+        MediaFault::Unreadable | MediaFault::Mismatch { .. } => {
             "You uploaded an unsupported image or file. Please make sure it is valid and of the MIME type that is given.".to_owned()
         }
     })
@@ -89,7 +89,7 @@ pub(crate) fn check_url(url: &str, taken: &[&str], remote: bool) -> Result<(), S
 pub(crate) fn count_images(parts: &[Value]) -> usize {
     parts
         .iter()
-        .filter(|part| matches!(look::kind(part), "image" | "input_image" | "image_url"))
+        .filter(|part| matches!(fields::kind(part), "image" | "input_image" | "image_url"))
         .count()
 }
 
@@ -107,7 +107,7 @@ fn weigh(value: &Value) -> (usize, u64) {
         Value::String(text) if data_url(text).is_some() => (text.len(), 1),
         Value::Array(items) => items.iter().map(weigh).fold((0, 0), sum),
         Value::Object(object) => {
-            let named = object.contains_key("mimeType") || look::kind(value) == "base64";
+            let named = object.contains_key("mimeType") || fields::kind(value) == "base64";
             match object.get("data") {
                 Some(Value::String(data)) if named => (data.len(), 1),
                 _ => object.values().map(weigh).fold((0, 0), sum),
@@ -143,13 +143,13 @@ mod tests {
         let png = encoded(b"\x89PNG\r\n");
         let table = [
             ("image/png", png.as_str(), Ok(())),
-            ("image/tiff", png.as_str(), Err(Fault::Type)),
-            ("image/png", "", Err(Fault::Encoding)),
-            ("image/png", "%%%", Err(Fault::Encoding)),
+            ("image/tiff", png.as_str(), Err(MediaFault::Type)),
+            ("image/png", "", Err(MediaFault::Encoding)),
+            ("image/png", "%%%", Err(MediaFault::Encoding)),
             (
                 "image/jpeg",
                 png.as_str(),
-                Err(Fault::Mismatch { found: "image/png" }),
+                Err(MediaFault::Mismatch { found: "image/png" }),
             ),
         ];
         for (media_type, data, expected) in table {
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(check("image/webp", &webp, &IMAGES), Ok(()));
         assert_eq!(
             check("image/gif", &encoded(b"hello"), &IMAGES),
-            Err(Fault::Unreadable)
+            Err(MediaFault::Unreadable)
         );
         assert_eq!(check("image/heic", &encoded(b"x"), &["image/heic"]), Ok(()));
     }

@@ -1,10 +1,10 @@
 //! What the two OpenAI wires have in common: keys, errors, models, limits of
 //! the reasoning models.
 
-use crate::answer::CREATED;
 use crate::codec::{Problem, Request};
-use crate::look::{self, AllRequired};
+use crate::fields::{self, AllRequired};
 use crate::media;
+use crate::model_answer::CREATED;
 use crate::models::ModelEntry;
 use crate::wire::Dialect;
 use serde_json::{Value, json};
@@ -121,8 +121,8 @@ pub(crate) fn bad_type(param: &str, expected: &str) -> Problem {
 
 /// The name, the parameters and the strictness of a function.
 pub(crate) fn check_function(function: &Value, at: &str) -> Result<(), Problem> {
-    let name = look::text(function, "name").ok_or_else(|| missing(&format!("{at}.name")))?;
-    if !look::is_name(name, 64, "") {
+    let name = fields::text(function, "name").ok_or_else(|| missing(&format!("{at}.name")))?;
+    if !fields::is_name(name, 64, "") {
         let told = format!(
             "Invalid '{at}.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
         );
@@ -133,20 +133,20 @@ pub(crate) fn check_function(function: &Value, at: &str) -> Result<(), Problem> 
             .at(format!("{at}.parameters"))
             .with_code("invalid_function_parameters")
     };
-    match look::present(function, "parameters") {
-        Some(schema) => check_schema(schema, look::flag(function, "strict")).map_err(refuse),
+    match fields::present(function, "parameters") {
+        Some(schema) => check_schema(schema, fields::flag(function, "strict")).map_err(refuse),
         None => Ok(()),
     }
 }
 
 /// The form that an answer is to have.
 pub(crate) fn check_answer_format(format: &Value, at: &str) -> Result<(), Problem> {
-    if !look::text(format, "name").is_some_and(|name| look::is_name(name, 64, "")) {
+    if !fields::text(format, "name").is_some_and(|name| fields::is_name(name, 64, "")) {
         return Err(missing(&format!("{at}.name")));
     }
-    let schema = look::present(format, "schema");
+    let schema = fields::present(format, "schema");
     let schema = schema.ok_or_else(|| missing(&format!("{at}.schema")))?;
-    check_schema(schema, look::flag(format, "strict")).map_err(|reason| {
+    check_schema(schema, fields::flag(format, "strict")).map_err(|reason| {
         Problem::invalid(format!("Invalid schema for response_format: {reason}."))
             .at(at)
             .with_code("invalid_json_schema")
@@ -155,9 +155,9 @@ pub(crate) fn check_answer_format(format: &Value, at: &str) -> Result<(), Proble
 
 /// The error is the end of a sentence.
 fn check_schema(schema: &Value, strict: bool) -> Result<(), String> {
-    look::tool_schema(Some(schema))?;
+    fields::tool_schema(Some(schema))?;
     match strict {
-        true => look::strict_schema(schema, AllRequired::Yes),
+        true => fields::strict_schema(schema, AllRequired::Yes),
         false => Ok(()),
     }
 }
@@ -170,8 +170,8 @@ pub(crate) fn check_image_url(url: &str, at: &str) -> Result<(), Problem> {
 
 /// A file, by its id, its address or its data.
 pub(crate) fn check_file(file: &Value, at: &str) -> Result<(), Problem> {
-    let named = |key: &str| look::text(file, key).is_some();
-    let Some(data) = look::text(file, "file_data") else {
+    let named = |key: &str| fields::text(file, key).is_some();
+    let Some(data) = fields::text(file, "file_data") else {
         return match named("file_id") || named("file_url") {
             true => Ok(()),
             false => Err(missing(&format!("{at}.file_id"))),

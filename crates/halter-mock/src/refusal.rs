@@ -1,8 +1,8 @@
 //! Refusals that do not depend on what the request says, in the words of each
 //! wire.
 
-use crate::answer::tokens;
 use crate::codec::Problem;
+use crate::model_answer::tokens;
 use crate::wire::{Dialect, Wire};
 
 /// The key is not the one that is accepted.

@@ -1,8 +1,8 @@
 //! Responses that the service keeps, for requests that go on from one.
 
 use crate::codec::Problem;
+use crate::fields;
 use crate::limits::MAX_STORED_RESPONSES;
-use crate::look;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,11 +23,11 @@ struct StoredResponse {
 
 impl StoredResponse {
     fn id(&self) -> &str {
-        look::text(&self.response, "id").unwrap_or_default()
+        fields::text(&self.response, "id").unwrap_or_default()
     }
 
     fn items(&self) -> impl Iterator<Item = &Value> {
-        let output = look::items(&self.response, "output");
+        let output = fields::items(&self.response, "output");
         self.input.iter().chain(output)
     }
 }
@@ -64,10 +64,10 @@ impl StoredResponses {
     /// before, and stored items instead of references.
     pub(crate) fn resolve(&self, request: &Value) -> Result<Value, Problem> {
         let input = input_items(request);
-        let mut previous = look::text(request, "previous_response_id");
+        let mut previous = fields::text(request, "previous_response_id");
         let has_references = input
             .iter()
-            .any(|item| look::kind(item) == "item_reference");
+            .any(|item| fields::kind(item) == "item_reference");
         if previous.is_none() && !has_references {
             return Ok(request.clone());
         }
@@ -81,36 +81,36 @@ impl StoredResponses {
                     .with_code("previous_response_not_found")
             })?;
             chain.push(stored);
-            previous = look::text(&stored.response, "previous_response_id");
+            previous = fields::text(&stored.response, "previous_response_id");
         }
         let mut items: Vec<Value> = Vec::new();
         for stored in chain.iter().rev() {
             items.extend(stored.items().cloned());
         }
         for item in input {
-            if look::kind(&item) != "item_reference" {
+            if fields::kind(&item) != "item_reference" {
                 items.push(item);
                 continue;
             }
-            let id = look::text(&item, "id").unwrap_or_default();
+            let id = fields::text(&item, "id").unwrap_or_default();
             let mut all = kept.iter().flat_map(StoredResponse::items);
-            let found = all.find(|stored| look::text(stored, "id") == Some(id));
+            let found = all.find(|stored| fields::text(stored, "id") == Some(id));
             items.push(found.cloned().ok_or_else(|| {
                 Problem::new(404, format!("Item with id '{id}' not found.")).at("input")
             })?);
         }
         drop(kept);
         let mut resolved = request.clone();
-        look::set(&mut resolved, "input", Value::Array(items));
+        fields::set(&mut resolved, "input", Value::Array(items));
         Ok(resolved)
     }
 }
 
 /// The input as items; a text is a message of the user.
 fn input_items(request: &Value) -> Vec<Value> {
-    match look::text(request, "input") {
+    match fields::text(request, "input") {
         Some(text) => vec![json!({"role": "user", "content": text})],
-        None => look::items(request, "input").to_vec(),
+        None => fields::items(request, "input").to_vec(),
     }
 }
 

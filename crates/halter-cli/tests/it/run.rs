@@ -273,7 +273,7 @@ fn variables_stand_in_for_flags_and_flags_win() {
     );
     assert!(verbose.stdout.contains("the meeting is at noon"));
     assert!(
-        verbose.stderr.contains("The user wants me to"),
+        verbose.stderr.contains("I take a look before"),
         "{}",
         verbose.stderr
     );

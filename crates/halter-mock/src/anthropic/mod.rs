@@ -1,12 +1,12 @@
 //! Anthropic Messages.
 
-mod answer;
 mod check;
+mod encode;
 
-use crate::answer::{Answer, Stop};
 use crate::codec::{Codec, Frame, Place, Problem, Request};
 use crate::conversation::{Conversation, ToolResult};
-use crate::look;
+use crate::fields;
+use crate::model_answer::{ModelAnswer, StopKind};
 use crate::models::ModelEntry;
 use crate::wire::Dialect;
 use serde_json::{Value, json};
@@ -31,19 +31,19 @@ impl Codec for Anthropic {
         conversation(request.body)
     }
 
-    fn whole(&self, answer: &Answer, request: &Request<'_>) -> Value {
+    fn whole(&self, answer: &ModelAnswer, request: &Request<'_>) -> Value {
         if request.body.get("max_tokens").and_then(Value::as_u64) == Some(0) {
             // Nothing is said: the request only fills the cache.
             let mut silent = answer.clone();
             silent.parts.clear();
-            silent.stop = Stop::MaxTokens;
-            return answer::whole(&silent, request.body);
+            silent.stop = StopKind::MaxTokens;
+            return encode::whole(&silent, request.body);
         }
-        answer::whole(answer, request.body)
+        encode::whole(answer, request.body)
     }
 
-    fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
-        answer::frames(answer, request.body)
+    fn frames(&self, answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame> {
+        encode::frames(answer, request.body)
     }
 
     fn error_body(&self, problem: &Problem, _dialect: Dialect, request_id: &str) -> Value {
@@ -115,13 +115,13 @@ fn error_type(problem: &Problem) -> &str {
 }
 
 fn conversation(body: &Value) -> Conversation {
-    let mut conversation = Conversation::of_body(body, |tool| look::text(tool, "name"));
-    for message in look::items(body, "messages") {
-        match look::text(message, "role") {
+    let mut conversation = Conversation::of_body(body, |tool| fields::text(tool, "name"));
+    for message in fields::items(body, "messages") {
+        match fields::text(message, "role") {
             Some("assistant") => {
-                let calls = look::items(message, "content")
+                let calls = fields::items(message, "content")
                     .iter()
-                    .filter(|block| look::kind(block) == "tool_use")
+                    .filter(|block| fields::kind(block) == "tool_use")
                     .count();
                 conversation.push_assistant(calls);
             }
@@ -133,12 +133,12 @@ fn conversation(body: &Value) -> Conversation {
 }
 
 fn push_user(conversation: &mut Conversation, message: &Value) {
-    for block in look::items(message, "content") {
-        if look::kind(block) == "tool_result" {
-            let (text, images) = look::content(block.get("content"));
+    for block in fields::items(message, "content") {
+        if fields::kind(block) == "tool_result" {
+            let (text, images) = fields::content(block.get("content"));
             conversation.push_result(ToolResult { text, images });
         }
     }
-    let (text, images) = look::content(message.get("content"));
+    let (text, images) = fields::content(message.get("content"));
     conversation.push_user(&text, images);
 }

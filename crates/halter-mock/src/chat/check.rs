@@ -2,7 +2,7 @@
 
 use super::{definition, reasoning};
 use crate::codec::{Problem, Request};
-use crate::look;
+use crate::fields;
 use crate::media;
 use crate::openai::{
     bad_type, bad_value, check_answer_format, check_content_type, check_file, check_function,
@@ -22,21 +22,21 @@ const FIELDS: &str = "model messages tools tool_choice parallel_tool_calls strea
 pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     check_content_type(request)?;
     let body = request.body;
-    let object = look::object(body)?;
+    let object = fields::object(body)?;
     // Other servers have fields of their own.
     if request.strict
         && request.dialect == Dialect::Vendor
-        && let Some(field) = object.keys().find(|field| !look::is_word(field, FIELDS))
+        && let Some(field) = object.keys().find(|field| !fields::is_word(field, FIELDS))
     {
         return Err(Problem::invalid(format!(
             "Unrecognized request argument supplied: {field}"
         )));
     }
-    let model = look::text(body, "model").filter(|model| !model.is_empty());
+    let model = fields::text(body, "model").filter(|model| !model.is_empty());
     let model = model.ok_or_else(|| missing("model"))?;
     check_settings(body, model)?;
     check_tools(body)?;
-    let messages = look::present(body, "messages")
+    let messages = fields::present(body, "messages")
         .ok_or_else(|| missing("messages"))?
         .as_array()
         .ok_or_else(|| bad_type("messages", "an array of messages"))?;
@@ -57,7 +57,7 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
 }
 
 fn check_settings(body: &Value, model: &str) -> Result<(), Problem> {
-    if look::present(body, "stream_options").is_some() && !look::flag(body, "stream") {
+    if fields::present(body, "stream_options").is_some() && !fields::flag(body, "stream") {
         return Err(bad_value(
             "stream_options",
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
@@ -67,7 +67,7 @@ fn check_settings(body: &Value, model: &str) -> Result<(), Problem> {
     if !is_reasoning_model(model) {
         return Ok(());
     }
-    if look::present(body, "max_tokens").is_some() {
+    if fields::present(body, "max_tokens").is_some() {
         return Err(Problem::invalid(
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
         )
@@ -76,13 +76,13 @@ fn check_settings(body: &Value, model: &str) -> Result<(), Problem> {
     }
     ["temperature", "top_p"]
         .into_iter()
-        .find(|field| look::present(body, field).is_some())
+        .find(|field| fields::present(body, field).is_some())
         .map_or(Ok(()), |field| Err(unsupported(field)))
 }
 
 fn check_response_format(body: &Value) -> Result<(), Problem> {
-    let format = look::present(body, "response_format");
-    let Some(format) = format.filter(|format| look::kind(format) == "json_schema") else {
+    let format = fields::present(body, "response_format");
+    let Some(format) = format.filter(|format| fields::kind(format) == "json_schema") else {
         return Ok(());
     };
     let named = format.get("json_schema");
@@ -91,7 +91,7 @@ fn check_response_format(body: &Value) -> Result<(), Problem> {
 }
 
 fn check_tools(body: &Value) -> Result<(), Problem> {
-    let tools = match look::present(body, "tools") {
+    let tools = match fields::present(body, "tools") {
         None => return Ok(()),
         Some(Value::Array(tools)) if !tools.is_empty() => tools,
         Some(_) => {
@@ -102,7 +102,7 @@ fn check_tools(body: &Value) -> Result<(), Problem> {
         }
     };
     for (index, tool) in tools.iter().enumerate() {
-        let at = format!("tools[{index}].{}", look::kind(tool));
+        let at = format!("tools[{index}].{}", fields::kind(tool));
         let function = definition(tool).ok_or_else(|| missing(&at))?;
         check_function(function, &at)?;
     }
@@ -117,12 +117,12 @@ struct Asked<'a> {
 }
 
 fn check_message(message: &Value, at: &str, asked: Asked<'_>) -> Result<(), Problem> {
-    let role = look::text(message, "role").ok_or_else(|| missing(&format!("{at}.role")))?;
+    let role = fields::text(message, "role").ok_or_else(|| missing(&format!("{at}.role")))?;
     match role {
         "system" | "developer" | "user" => check_parts(message, at, role, asked),
         "assistant" => check_assistant(message, at, asked.model),
         "tool" => {
-            if look::text(message, "tool_call_id").is_none() {
+            if fields::text(message, "tool_call_id").is_none() {
                 return Err(missing(&format!("{at}.tool_call_id")));
             }
             check_parts(message, at, role, asked)
@@ -148,7 +148,7 @@ fn check_parts(message: &Value, at: &str, role: &str, asked: Asked<'_>) -> Resul
         }
     };
     for (index, part) in parts.iter().enumerate() {
-        let kind = look::kind(part);
+        let kind = fields::kind(part);
         let allowed = match role {
             "user" => matches!(kind, "text" | "image_url" | "input_audio" | "file"),
             _ => kind == "text",
@@ -169,12 +169,12 @@ fn check_parts(message: &Value, at: &str, role: &str, asked: Asked<'_>) -> Resul
 fn check_media(part: &Value, at: &str, asked: Asked<'_>) -> Result<(), Problem> {
     let inner = |key: &str| {
         let at = format!("{at}.{key}");
-        match look::present(part, key) {
+        match fields::present(part, key) {
             Some(value) => Ok((value, at)),
             None => Err(missing(&at)),
         }
     };
-    match look::kind(part) {
+    match fields::kind(part) {
         "image_url" if media::is_text_only(asked.model) => Err(match asked.dialect {
             Dialect::Local => Problem::invalid("this model does not support image input"),
             Dialect::OpenRouter => Problem::new(404, "No endpoints found that support image input"),
@@ -182,7 +182,7 @@ fn check_media(part: &Value, at: &str, asked: Asked<'_>) -> Result<(), Problem> 
         }),
         "image_url" => {
             let (image, at) = inner("image_url")?;
-            let url = look::text(image, "url").ok_or_else(|| missing(&format!("{at}.url")))?;
+            let url = fields::text(image, "url").ok_or_else(|| missing(&format!("{at}.url")))?;
             check_image_url(url, &format!("{at}.url"))
         }
         "file" if asked.dialect == Dialect::Local => Err(bad_value(
@@ -198,17 +198,17 @@ fn check_media(part: &Value, at: &str, asked: Asked<'_>) -> Result<(), Problem> 
 }
 
 fn check_assistant(message: &Value, at: &str, model: &str) -> Result<(), Problem> {
-    let calls = look::items(message, "tool_calls");
+    let calls = fields::items(message, "tool_calls");
     let says = ["content", "refusal", "audio", "function_call"]
         .iter()
-        .any(|key| look::present(message, key).is_some());
+        .any(|key| fields::present(message, key).is_some());
     if calls.is_empty() && !says {
         return Err(bad_type(
             &format!("{at}.content"),
             "a string, as there are no tool calls",
         ));
     }
-    if look::text(message, "reasoning_content") == Some("") {
+    if fields::text(message, "reasoning_content") == Some("") {
         return Err(bad_value(
             &format!("{at}.reasoning_content"),
             "'reasoning_content' must not be empty.",
@@ -216,17 +216,17 @@ fn check_assistant(message: &Value, at: &str, model: &str) -> Result<(), Problem
     }
     for (index, call) in calls.iter().enumerate() {
         let at = format!("{at}.tool_calls[{index}]");
-        let id = look::text(call, "id")
+        let id = fields::text(call, "id")
             .filter(|id| !id.is_empty())
             .ok_or_else(|| missing(&format!("{at}.id")))?;
-        let kind = look::kind(call);
+        let kind = fields::kind(call);
         let keys = match kind {
             "function" => ["name", "arguments"],
             "custom" => ["name", "input"],
             _ => return Err(missing(&format!("{at}.type"))),
         };
         let made = definition(call).unwrap_or(&Value::Null);
-        if let Some(key) = keys.iter().find(|key| look::text(made, key).is_none()) {
+        if let Some(key) = keys.iter().find(|key| fields::text(made, key).is_none()) {
             return Err(bad_type(&format!("{at}.{kind}.{key}"), "a string"));
         }
         if reasoning::lacks(message, id, model) {
@@ -243,8 +243,8 @@ fn check_pairs(messages: &[Value]) -> Result<(), Problem> {
     let mut open: Vec<&str> = Vec::new();
     let mut seen = HashSet::new();
     for (index, message) in messages.iter().enumerate() {
-        if look::text(message, "role") == Some("tool") {
-            let id = look::text(message, "tool_call_id").unwrap_or_default();
+        if fields::text(message, "role") == Some("tool") {
+            let id = fields::text(message, "tool_call_id").unwrap_or_default();
             let Some(place) = open.iter().position(|call| *call == id) else {
                 return Err(Problem::invalid(
                     "Invalid parameter: messages with role 'tool' must be a response to a preceding message with 'tool_calls'.",
@@ -255,9 +255,9 @@ fn check_pairs(messages: &[Value]) -> Result<(), Problem> {
             continue;
         }
         unanswered(&open, index)?;
-        open = look::items(message, "tool_calls")
+        open = fields::items(message, "tool_calls")
             .iter()
-            .filter_map(|call| look::text(call, "id"))
+            .filter_map(|call| fields::text(call, "id"))
             .collect();
         if let Some(id) = open.iter().find(|id| !seen.insert(**id)) {
             return Err(Problem::invalid(format!("Duplicate tool call id '{id}'."))

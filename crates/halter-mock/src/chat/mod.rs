@@ -1,13 +1,13 @@
 //! Chat Completions: OpenAI's, and the dialects of compatible servers.
 
-mod answer;
 mod check;
+mod encode;
 mod reasoning;
 
-use crate::answer::Answer;
 use crate::codec::{Codec, Frame, Place, Problem, Request};
 use crate::conversation::{Conversation, ToolResult};
-use crate::look;
+use crate::fields;
+use crate::model_answer::ModelAnswer;
 use crate::openai;
 use crate::wire::Dialect;
 use serde_json::{Value, json};
@@ -24,12 +24,12 @@ impl Codec for Chat {
         conversation(request.body)
     }
 
-    fn whole(&self, answer: &Answer, request: &Request<'_>) -> Value {
-        answer::whole(answer, request)
+    fn whole(&self, answer: &ModelAnswer, request: &Request<'_>) -> Value {
+        encode::whole(answer, request)
     }
 
-    fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
-        answer::frames(answer, request)
+    fn frames(&self, answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame> {
+        encode::frames(answer, request)
     }
 
     fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame {
@@ -48,17 +48,17 @@ impl Codec for Chat {
 
 /// What a tool or a call is about, under the name of its type.
 fn definition(tool: &Value) -> Option<&Value> {
-    tool.get(look::kind(tool))
+    tool.get(fields::kind(tool))
 }
 
 fn conversation(body: &Value) -> Conversation {
     let mut conversation =
-        Conversation::of_body(body, |tool| look::text(definition(tool)?, "name"));
-    for message in look::items(body, "messages") {
-        let (text, images) = look::content(message.get("content"));
-        match look::text(message, "role") {
+        Conversation::of_body(body, |tool| fields::text(definition(tool)?, "name"));
+    for message in fields::items(body, "messages") {
+        let (text, images) = fields::content(message.get("content"));
+        match fields::text(message, "role") {
             Some("assistant") => {
-                conversation.push_assistant(look::items(message, "tool_calls").len());
+                conversation.push_assistant(fields::items(message, "tool_calls").len());
             }
             Some("tool") => conversation.push_result(ToolResult { text, images }),
             Some("user") => conversation.push_user(&text, images),

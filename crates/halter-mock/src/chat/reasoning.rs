@@ -1,9 +1,9 @@
 //! Where a Chat server puts its reasoning, and what must be returned to it.
 
-use crate::answer::{Answer, AnswerPart};
-use crate::look;
+use crate::fields;
+use crate::model_answer::{AnswerPart, ModelAnswer};
 use crate::scenario::ChatQuirk;
-use crate::seal;
+use crate::signing;
 use crate::wire::Dialect;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(super) enum Style {
 }
 
 /// The style of an answer: scripted, else the default of the dialect.
-pub(super) fn style(answer: &Answer, dialect: Dialect) -> Style {
+pub(super) fn style(answer: &ModelAnswer, dialect: Dialect) -> Style {
     let scripted = [
         (ChatQuirk::ReasoningContent, Style::Content),
         (ChatQuirk::Reasoning, Style::Plain),
@@ -68,11 +68,11 @@ pub(super) fn fields(style: Style, pieces: &[String], model: &str) -> Vec<Value>
 }
 
 fn signature(model: &str, pieces: &[String]) -> String {
-    seal::sign(model, &["reasoning", &pieces.concat()])
+    signing::sign(model, &["reasoning", &pieces.concat()])
 }
 
 /// What a later request must bring back with the calls of this answer.
-pub(super) fn to_return(answer: &Answer, style: Style) -> Option<String> {
+pub(super) fn to_return(answer: &ModelAnswer, style: Style) -> Option<String> {
     let thought: Vec<String> = answer
         .parts
         .iter()
@@ -99,20 +99,20 @@ pub(super) fn to_return(answer: &Answer, style: Style) -> Option<String> {
 
 /// Whether the call's id asks for reasoning that the message does not have.
 pub(super) fn lacks(message: &Value, call_id: &str, model: &str) -> bool {
-    let details = look::items(message, "reasoning_details");
+    let details = fields::items(message, "reasoning_details");
     let joined = |key: &str| -> String {
         details
             .iter()
-            .filter_map(|detail| look::text(detail, key))
+            .filter_map(|detail| fields::text(detail, key))
             .collect()
     };
     let candidates = [
-        look::text(message, "reasoning_content").map(str::to_owned),
-        look::text(message, "reasoning").map(str::to_owned),
+        fields::text(message, "reasoning_content").map(str::to_owned),
+        fields::text(message, "reasoning").map(str::to_owned),
         (!details.is_empty()).then(|| format!("{}{}", joined("text"), joined("signature"))),
         None,
     ];
     candidates
         .iter()
-        .all(|candidate| seal::lacks_reasoning(call_id, model, candidate.as_deref()))
+        .all(|candidate| signing::lacks_reasoning(call_id, model, candidate.as_deref()))
 }

@@ -93,7 +93,7 @@ fn exercise(wire: Wire, body: &Value) {
         .add("default", crate::scenario::Scenario::new("d", vec![step]))
         .unwrap();
     if let Ok(selection) = select(&conversation, &library, None) {
-        let answer = Answer::compose(&selection, &conversation, &body.to_string(), 1);
+        let answer = ModelAnswer::compose(&selection, &conversation, &body.to_string(), 1);
         assert!(codec.whole(&answer, &request).is_object());
         assert!(!codec.frames(&answer, &request).is_empty());
     }

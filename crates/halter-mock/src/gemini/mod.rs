@@ -1,12 +1,12 @@
 //! Gemini `generateContent`.
 
-mod answer;
 mod check;
+mod encode;
 
-use crate::answer::Answer;
 use crate::codec::{Codec, Frame, Place, Problem, Request};
 use crate::conversation::{Conversation, ToolResult};
-use crate::look;
+use crate::fields;
+use crate::model_answer::ModelAnswer;
 use crate::models::ModelEntry;
 use crate::wire::Dialect;
 use serde_json::{Value, json};
@@ -45,12 +45,12 @@ impl Codec for Gemini {
         conversation(request)
     }
 
-    fn whole(&self, answer: &Answer, request: &Request<'_>) -> Value {
-        answer::whole(answer, request.body)
+    fn whole(&self, answer: &ModelAnswer, request: &Request<'_>) -> Value {
+        encode::whole(answer, request.body)
     }
 
-    fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
-        answer::frames(answer, request.body)
+    fn frames(&self, answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame> {
+        encode::frames(answer, request.body)
     }
 
     fn error_body(&self, problem: &Problem, _dialect: Dialect, _request_id: &str) -> Value {
@@ -127,15 +127,15 @@ fn status(problem: &Problem) -> &str {
 
 /// The body that holds the contents: counting tokens may wrap it.
 fn generation(body: &Value) -> &Value {
-    look::present(body, "generateContentRequest").unwrap_or(body)
+    fields::present(body, "generateContentRequest").unwrap_or(body)
 }
 
 fn role(content: &Value) -> &str {
-    look::text(content, "role").unwrap_or("user")
+    fields::text(content, "role").unwrap_or("user")
 }
 
 fn is_response(part: &Value) -> bool {
-    look::present(part, "functionResponse").is_some()
+    fields::present(part, "functionResponse").is_some()
 }
 
 fn conversation(request: &Request<'_>) -> Conversation {
@@ -143,20 +143,20 @@ fn conversation(request: &Request<'_>) -> Conversation {
     let mut conversation = Conversation {
         model: request.path_model.unwrap_or_default().to_owned(),
         streaming: request.path_streams,
-        tools: look::items(body, "tools")
+        tools: fields::items(body, "tools")
             .iter()
-            .flat_map(|tool| look::items(tool, "functionDeclarations"))
-            .filter_map(|function| look::text(function, "name"))
+            .flat_map(|tool| fields::items(tool, "functionDeclarations"))
+            .filter_map(|function| fields::text(function, "name"))
             .map(str::to_owned)
             .collect(),
         ..Conversation::default()
     };
-    for content in look::items(body, "contents") {
-        let parts = look::items(content, "parts");
+    for content in fields::items(body, "contents") {
+        let parts = fields::items(content, "parts");
         if role(content) == "model" {
             let calls = parts
                 .iter()
-                .filter(|part| look::present(part, "functionCall").is_some())
+                .filter(|part| fields::present(part, "functionCall").is_some())
                 .count();
             conversation.push_assistant(calls);
             continue;
@@ -166,7 +166,7 @@ fn conversation(request: &Request<'_>) -> Conversation {
         }
         let texts: Vec<_> = parts
             .iter()
-            .filter_map(|part| look::text(part, "text"))
+            .filter_map(|part| fields::text(part, "text"))
             .collect();
         conversation.push_user(&texts.join("\n"), images(parts));
     }
@@ -190,7 +190,7 @@ fn camel_case(body: Value) -> Value {
                         .into_iter()
                         .map(|(name, schema)| (name, camel_case(schema)))
                         .collect(),
-                    value if look::is_word(&key, FREE_FORM) => value,
+                    value if fields::is_word(&key, FREE_FORM) => value,
                     value => camel_case(value),
                 };
                 (key, value)
@@ -213,7 +213,7 @@ fn camel_case_name(name: &str) -> String {
 }
 
 fn media_of(part: &Value) -> Option<&Value> {
-    look::present(part, "inlineData").or_else(|| look::present(part, "fileData"))
+    fields::present(part, "inlineData").or_else(|| fields::present(part, "fileData"))
 }
 
 fn images(parts: &[Value]) -> usize {
@@ -221,7 +221,7 @@ fn images(parts: &[Value]) -> usize {
         .iter()
         .filter_map(media_of)
         .filter(|media| {
-            look::text(media, "mimeType").is_some_and(|kind| kind.starts_with("image/"))
+            fields::text(media, "mimeType").is_some_and(|kind| kind.starts_with("image/"))
         })
         .count()
 }
@@ -255,6 +255,6 @@ fn result(part: &Value) -> ToolResult {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         },
-        images: images(look::items(answer, "parts")),
+        images: images(fields::items(answer, "parts")),
     }
 }

@@ -1,12 +1,12 @@
 //! OpenAI Responses.
 
-mod answer;
 mod check;
+mod encode;
 
-use crate::answer::Answer;
 use crate::codec::{Codec, Frame, Place, Problem, Request};
 use crate::conversation::{Conversation, ToolResult};
-use crate::look;
+use crate::fields;
+use crate::model_answer::ModelAnswer;
 use crate::openai;
 use serde_json::{Value, json};
 
@@ -22,12 +22,12 @@ impl Codec for Responses {
         conversation(request.body)
     }
 
-    fn whole(&self, answer: &Answer, request: &Request<'_>) -> Value {
-        answer::whole(answer, request.body)
+    fn whole(&self, answer: &ModelAnswer, request: &Request<'_>) -> Value {
+        encode::whole(answer, request.body)
     }
 
-    fn frames(&self, answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
-        answer::frames(answer, request.body)
+    fn frames(&self, answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame> {
+        encode::frames(answer, request.body)
     }
 
     /// A server's fault fails the response; the others are an `error` event.
@@ -43,14 +43,14 @@ impl Codec for Responses {
             });
             return Frame::named("error", &event, Place::Last);
         }
-        let model = look::text(request.body, "model").unwrap_or_default();
+        let model = fields::text(request.body, "model").unwrap_or_default();
         let event = json!({
             "type": "response.failed",
             "sequence_number": 9_999,
             "response": {
                 "id": format!("resp_{request_id}"),
                 "object": "response",
-                "created_at": crate::answer::CREATED,
+                "created_at": crate::model_answer::CREATED,
                 "status": "failed",
                 "model": model,
                 "output": [],
@@ -65,8 +65,8 @@ impl Codec for Responses {
 
 /// Whether the model made an item, as far as this service can tell.
 fn is_model_made(item: &Value) -> bool {
-    match look::kind(item) {
-        "message" | "" => look::text(item, "role") == Some("assistant"),
+    match fields::kind(item) {
+        "message" | "" => fields::text(item, "role") == Some("assistant"),
         kind => {
             !kind.ends_with("_output") && !matches!(kind, "item_reference" | "additional_tools")
         }
@@ -74,21 +74,21 @@ fn is_model_made(item: &Value) -> bool {
 }
 
 fn conversation(body: &Value) -> Conversation {
-    let mut conversation = Conversation::of_body(body, |tool| look::text(tool, "name"));
-    if let Some(text) = look::text(body, "input") {
+    let mut conversation = Conversation::of_body(body, |tool| fields::text(tool, "name"));
+    if let Some(text) = fields::text(body, "input") {
         conversation.push_user(text, 0);
     }
-    for item in look::items(body, "input") {
-        let kind = look::kind(item);
+    for item in fields::items(body, "input") {
+        let kind = fields::kind(item);
         if is_model_made(item) {
             let is_call =
                 kind.ends_with("_call") && kind.contains("function") || kind == "custom_tool_call";
             conversation.push_assistant(usize::from(is_call));
         } else if kind.ends_with("_output") {
-            let (text, images) = look::content(item.get("output"));
+            let (text, images) = fields::content(item.get("output"));
             conversation.push_result(ToolResult { text, images });
-        } else if look::text(item, "role") == Some("user") {
-            let (text, images) = look::content(item.get("content"));
+        } else if fields::text(item, "role") == Some("user") {
+            let (text, images) = fields::content(item.get("content"));
             conversation.push_user(&text, images);
         } else {
             conversation.push_note();

@@ -98,7 +98,7 @@ async fn a_hang_sends_nothing_while_the_service_runs() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let hanging = Talk::new(Wire::Gemini, "mock:hang").open(&service).await;
     let seen = service.wait_for(1, PATIENCE).await.unwrap();
-    assert_eq!(seen[0].outcome(), &halter_mock::Outcome::Hung);
+    assert_eq!(seen[0].outcome(), &halter_mock::RequestOutcome::Hung);
     service.stop().await;
     assert_eq!(hanging.finish().await.status, 503);
 }

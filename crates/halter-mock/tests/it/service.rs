@@ -5,7 +5,7 @@ use crate::speech::Talk;
 use halter_mock::limits::{HEADER_TIMEOUT, MAX_BODY_BYTES, MAX_CONNECTIONS, STOP_GRACE};
 use halter_mock::scenario::Part;
 use halter_mock::{
-    ModelEntry, Outcome, Scenario, ScenarioLibrary, ServeOptions, Step, Wire, serve,
+    ModelEntry, RequestOutcome, Scenario, ScenarioLibrary, ServeOptions, Step, Wire, serve,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -68,11 +68,11 @@ async fn requests_are_captured_with_what_became_of_them() {
     assert_eq!(first.header("anthropic-version"), Some("2026-10-21"));
     assert_eq!(first.body().as_ref(), talk.bytes());
     assert_eq!(first.json()["messages"][0]["role"], "user");
-    assert_eq!(first.outcome(), &Outcome::Answered);
-    assert_eq!(seen[1].outcome(), &Outcome::Failed { status: 529 });
+    assert_eq!(first.outcome(), &RequestOutcome::Answered);
+    assert_eq!(seen[1].outcome(), &RequestOutcome::Failed { status: 529 });
     assert!(matches!(
         seen[2].outcome(),
-        Outcome::Refused { status: 400, .. }
+        RequestOutcome::Refused { status: 400, .. }
     ));
     service.clear_requests();
     assert!(service.requests().is_empty());

@@ -148,8 +148,9 @@ struct Entry {
     refuses_output: bool,
     /// The ways of asking for a structured answer that led to none.
     ignored_ways: Vec<OutputWay>,
-    /// The last answer ended before it began.
+    /// The last answer had no content.
     answered_empty: bool,
+    window_asked_for: bool,
     refuses_images: bool,
 }
 
@@ -282,7 +283,19 @@ impl Catalog {
             .unwrap_or(OutputWay::Tool)
     }
 
-    /// Notes whether an answer was empty, a stream without a single event.
+    /// True, once, for a model whose window nobody knows.
+    pub(crate) fn is_window_to_be_asked_for(&self, model: &ResolvedModel) -> bool {
+        if self.facts(model).context_window.source != Source::Default {
+            return false;
+        }
+        let mut asked = false;
+        self.change(&model.provider, &model.model, |entry| {
+            asked = std::mem::replace(&mut entry.window_asked_for, true);
+        });
+        !asked
+    }
+
+    /// Notes whether an answer was empty, without any content.
     /// Returns true if the one before it was empty as well.
     pub fn note_answer(&self, model: &ResolvedModel, empty: bool) -> bool {
         let mut models = self.lock();

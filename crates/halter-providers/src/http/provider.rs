@@ -133,6 +133,18 @@ impl HttpProvider {
         &self,
         cancel: &CancellationToken,
     ) -> Result<Vec<ListedModel>, ProviderError> {
+        let read = async {
+            let mut models = self.list().await?;
+            self.fill_in_windows(&mut models).await;
+            Ok(models)
+        };
+        or_cancelled(cancel, read)
+            .await
+            .map_err(|error| self.secrets.scrub_error(error))
+    }
+
+    /// The list of models as the service has it.
+    pub(super) async fn list(&self) -> Result<Vec<ListedModel>, ProviderError> {
         let Some(url) = self.wire.models_url(&self.endpoint.base_url) else {
             return Ok(Vec::new());
         };
@@ -142,19 +154,12 @@ impl HttpProvider {
             headers: self.headers(),
             body: Bytes::new(),
         };
-        let read = async {
-            let response = self.transport.send(request).await?;
-            if !is_success(response.status) {
-                return Err(self.refusal(response).await.0);
-            }
-            let body = read_body(response.body, DOCUMENT_BYTES).await?;
-            let mut models = read_models(&body);
-            self.fill_in_windows(&mut models).await;
-            Ok(models)
-        };
-        or_cancelled(cancel, read)
-            .await
-            .map_err(|error| self.secrets.scrub_error(error))
+        let response = self.transport.send(request).await?;
+        if !is_success(response.status) {
+            return Err(self.refusal(response).await.0);
+        }
+        let body = read_body(response.body, DOCUMENT_BYTES).await?;
+        Ok(read_models(&body))
     }
 
     async fn answer(
@@ -163,6 +168,11 @@ impl HttpProvider {
         cancel: CancellationToken,
     ) -> Result<EventStream, ProviderError> {
         let mut learned = false;
+        let ask = async {
+            self.ask_for_window(&request.model).await;
+            Ok(())
+        };
+        or_cancelled(&cancel, ask).await?;
         for refusals in 0..=REFUSALS {
             let dropped = self.drop_refused(&mut request);
             let schema = request.response_schema.as_ref();
@@ -284,6 +294,14 @@ impl HttpProvider {
 
     pub(super) fn base_url(&self) -> &str {
         &self.endpoint.base_url
+    }
+
+    pub(super) fn wire(&self) -> &dyn Wire {
+        self.wire.as_ref()
+    }
+
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
     }
 
     pub(super) fn transport(&self) -> &dyn Transport {

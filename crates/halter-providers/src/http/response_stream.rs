@@ -90,7 +90,9 @@ struct State {
 #[derive(Default)]
 struct Seen {
     start: bool,
-    usage: bool,
+    /// Text, reasoning or a call.
+    content: bool,
+    usage: Option<Usage>,
     call: bool,
     /// The text so far, where a structured answer was asked for.
     text: String,
@@ -147,11 +149,16 @@ impl State {
                 let ended = self.decoder.end(&mut events);
                 ended.map_err(|error| match self.seen.start || !events.is_empty() {
                     true => error,
-                    false => self.empty_answer(error),
+                    false => self.overflow().unwrap_or(error),
                 })
             }
         };
         for event in events {
+            if let Some(overflow) = self.overflow_instead_of(&event) {
+                self.failed = Some(self.finish_error(overflow));
+                self.body = None;
+                return;
+            }
             self.push(event);
         }
         if let Err(error) = result {
@@ -205,12 +212,18 @@ impl State {
         match event {
             StreamEvent::MessageStart { .. } => {
                 self.seen.start = true;
-                self.catalog.note_answer(&self.request.model, false);
             }
-            StreamEvent::UsageUpdate { .. } => self.seen.usage = true,
-            StreamEvent::ToolCallStart { .. } => self.seen.call = true,
-            StreamEvent::TextDelta { delta, .. } if self.asked.is_some() => {
-                self.seen.text.push_str(delta);
+            StreamEvent::UsageUpdate { usage } => self.seen.usage = Some(*usage),
+            StreamEvent::ToolCallStart { .. } => {
+                self.seen.call = true;
+                self.note_content();
+            }
+            StreamEvent::ThinkingStart { .. } => self.note_content(),
+            StreamEvent::TextDelta { delta, .. } => {
+                self.note_content();
+                if self.asked.is_some() {
+                    self.seen.text.push_str(delta);
+                }
             }
             StreamEvent::MessageEnd { stop_reason, .. } => {
                 if let Some(way) = self.asked
@@ -220,7 +233,7 @@ impl State {
                 {
                     self.catalog.learn_ignored(&self.request.model, way);
                 }
-                if !self.seen.usage {
+                if self.seen.usage.is_none() {
                     let usage = Usage::unknown();
                     self.ready.push_back(StreamEvent::UsageUpdate { usage });
                 }
@@ -229,9 +242,32 @@ impl State {
         }
     }
 
-    /// What a stream without a single event means. Some servers end the
-    /// response to a conversation that is too long before it begins.
-    fn empty_answer(&self, error: ProviderError) -> ProviderError {
+    fn note_content(&mut self) {
+        if !std::mem::replace(&mut self.seen.content, true) {
+            self.catalog.note_answer(&self.request.model, false);
+        }
+    }
+
+    /// The error that stands for the end of an answer without content. A model
+    /// that chose to say nothing has written a token or two.
+    fn overflow_instead_of(&self, event: &StreamEvent) -> Option<ProviderError> {
+        let ends = matches!(
+            event,
+            StreamEvent::MessageEnd {
+                stop_reason: StopReason::EndTurn | StopReason::MaxTokens,
+                ..
+            }
+        );
+        let wrote = |usage: Usage| usage.output_tokens > 0;
+        match ends && !self.seen.content && !self.seen.usage.is_some_and(wrote) {
+            true => self.overflow(),
+            false => None,
+        }
+    }
+
+    /// What an answer without content means, if the conversation cannot fit:
+    /// some servers end the response to one that is too long before it begins.
+    fn overflow(&self) -> Option<ProviderError> {
         let model = &self.request.model;
         let again = self.catalog.note_answer(model, true);
         let window = self.catalog.facts(model).context_window;
@@ -241,17 +277,16 @@ impl State {
             // The count is rough.
             _ => tokens >= u64::from(window.value) / 4 * 3,
         };
-        if !too_long {
-            return error;
-        }
-        ProviderError::new(
-            format!(
-                "the server answered with nothing to a conversation of about {tokens} tokens, \
-                 which is most likely too long for it"
-            ),
-            ProviderErrorKind::ContextOverflow,
-        )
-        .with_hint("compact the conversation, or use a model with a larger window")
+        too_long.then(|| {
+            ProviderError::new(
+                format!(
+                    "the server answered with nothing to a conversation of about {tokens} \
+                     tokens, which is most likely too long for it"
+                ),
+                ProviderErrorKind::ContextOverflow,
+            )
+            .with_hint("compact the conversation, or use a model with a larger window")
+        })
     }
 
     fn finish_error(&self, error: ProviderError) -> ProviderError {

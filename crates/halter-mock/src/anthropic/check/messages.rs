@@ -3,10 +3,10 @@
 
 use super::{STRICT_VERSION, required};
 use crate::codec::{Problem, Request};
+use crate::fields;
 use crate::limits::{MAX_IMAGE_CHARS, MAX_MESSAGES};
-use crate::look;
-use crate::media::{self, Fault};
-use crate::seal;
+use crate::media::{self, MediaFault};
+use crate::signing;
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ pub(super) fn check(request: &Request<'_>, version: &str) -> Result<(), Problem>
             "messages: at most {MAX_MESSAGES} messages are allowed"
         )));
     }
-    let model = look::text(body, "model").unwrap_or_default();
+    let model = fields::text(body, "model").unwrap_or_default();
     check_roles(messages, model)?;
     for (index, message) in messages.iter().enumerate() {
         check_content(index, message, Asked { version, model })?;
@@ -45,7 +45,7 @@ pub(super) fn check(request: &Request<'_>, version: &str) -> Result<(), Problem>
 }
 
 fn role(message: &Value) -> &str {
-    look::text(message, "role").unwrap_or_default()
+    fields::text(message, "role").unwrap_or_default()
 }
 
 fn check_roles(messages: &[Value], model: &str) -> Result<(), Problem> {
@@ -76,7 +76,7 @@ fn check_roles(messages: &[Value], model: &str) -> Result<(), Problem> {
     }
     // A paused answer is sent back as it is, to be gone on with.
     let is_paused = |message: &Value| {
-        look::items(message, "content").last().map(look::kind) == Some("server_tool_use")
+        fields::items(message, "content").last().map(fields::kind) == Some("server_tool_use")
     };
     let prefilled = messages
         .last()
@@ -90,9 +90,11 @@ fn check_roles(messages: &[Value], model: &str) -> Result<(), Problem> {
 }
 
 fn ends_in_server_result(message: &Value) -> bool {
-    look::items(message, "content").last().is_some_and(|block| {
-        look::kind(block).ends_with("_tool_result") && look::kind(block) != "tool_result"
-    })
+    fields::items(message, "content")
+        .last()
+        .is_some_and(|block| {
+            fields::kind(block).ends_with("_tool_result") && fields::kind(block) != "tool_result"
+        })
 }
 
 fn check_content(index: usize, message: &Value, asked: Asked<'_>) -> Result<(), Problem> {
@@ -119,13 +121,13 @@ fn check_content(index: usize, message: &Value, asked: Asked<'_>) -> Result<(), 
 /// The error is what follows the block's place.
 fn check_block(role: &str, block: &Value, asked: Asked<'_>) -> Result<(), String> {
     let Asked { version, model } = asked;
-    match (look::kind(block), role) {
+    match (fields::kind(block), role) {
         ("", _) => Err(".type: Field required".to_owned()),
         ("text", _) => {
-            if look::text(block, "text").is_none_or(|text| text.trim().is_empty()) {
+            if fields::text(block, "text").is_none_or(|text| text.trim().is_empty()) {
                 return Err(": text content blocks must be non-empty".to_owned());
             }
-            let cites = !look::items(block, "citations").is_empty();
+            let cites = !fields::items(block, "citations").is_empty();
             if cites && role == "user" && version == STRICT_VERSION {
                 return Err(".citations: Extra inputs are not permitted".to_owned());
             }
@@ -137,8 +139,8 @@ fn check_block(role: &str, block: &Value, asked: Asked<'_>) -> Result<(), String
             Err(".type: document blocks are not permitted in assistant messages".to_owned())
         }
         ("tool_use", "assistant") => {
-            let named = look::text(block, "id").is_some_and(|id| look::is_name(id, 256, ""))
-                && look::text(block, "name").is_some_and(|name| look::is_name(name, 64, ""));
+            let named = fields::text(block, "id").is_some_and(|id| fields::is_name(id, 256, ""))
+                && fields::text(block, "name").is_some_and(|name| fields::is_name(name, 64, ""));
             match block.get("input") {
                 Some(Value::Object(_)) if named => Ok(()),
                 Some(Value::Object(_)) => {
@@ -152,7 +154,7 @@ fn check_block(role: &str, block: &Value, asked: Asked<'_>) -> Result<(), String
         ("tool_use" | "tool_result" | "thinking" | "redacted_thinking" | "image", role) => {
             Err(format!(
                 ".type: `{}` blocks are not allowed in {role} messages",
-                look::kind(block)
+                fields::kind(block)
             ))
         }
         // What the service sent comes back, new kinds included.
@@ -169,13 +171,13 @@ fn check_image(block: &Value, model: &str) -> Result<(), String> {
         return Err(": this model does not support image input".to_owned());
     }
     let source = block.get("source").unwrap_or(&Value::Null);
-    if look::kind(source) != "base64" {
-        return match look::kind(source) {
+    if fields::kind(source) != "base64" {
+        return match fields::kind(source) {
             "url" | "file" => Ok(()),
             _ => Err(".image.source.type: Input should be 'base64', 'url' or 'file'".to_owned()),
         };
     }
-    let data = look::text(source, "data").unwrap_or_default();
+    let data = fields::text(source, "data").unwrap_or_default();
     if data.len() > MAX_IMAGE_CHARS {
         return Err(format!(
             ".image.source.base64: image exceeds 5 MB maximum: {} bytes > {MAX_IMAGE_CHARS} bytes",
@@ -187,13 +189,13 @@ fn check_image(block: &Value, model: &str) -> Result<(), String> {
 
 fn check_document(block: &Value) -> Result<(), String> {
     let source = block.get("source").unwrap_or(&Value::Null);
-    match look::kind(source) {
+    match fields::kind(source) {
         "base64" => check_base64(source, &[media::PDF])
             .map_err(|reason| format!(".document.source.base64{reason}")),
-        "text" if look::text(source, "media_type") != Some("text/plain") => {
+        "text" if fields::text(source, "media_type") != Some("text/plain") => {
             Err(".document.source.text.media_type: Input should be 'text/plain'".to_owned())
         }
-        "text" if look::text(source, "data").is_none_or(|text| text.trim().is_empty()) => {
+        "text" if fields::text(source, "data").is_none_or(|text| text.trim().is_empty()) => {
             Err(".document.source.text.data: document content must be non-empty".to_owned())
         }
         "text" | "content" | "url" | "file" => Ok(()),
@@ -205,28 +207,28 @@ fn check_document(block: &Value) -> Result<(), String> {
 }
 
 fn check_base64(source: &Value, taken: &[&str]) -> Result<(), String> {
-    let media_type = look::text(source, "media_type").unwrap_or_default();
-    let data = look::text(source, "data").unwrap_or_default();
+    let media_type = fields::text(source, "media_type").unwrap_or_default();
+    let data = fields::text(source, "data").unwrap_or_default();
     media::check(media_type, data, taken).map_err(|fault| match fault {
-        Fault::Type => format!(".media_type: Input should be one of {}", taken.join(", ")),
-        Fault::Encoding => ".data: Input should be valid base64".to_owned(),
-        Fault::Unreadable => ".data: Could not process the content".to_owned(),
-        Fault::Mismatch { found } => format!(
+        MediaFault::Type => format!(".media_type: Input should be one of {}", taken.join(", ")),
+        MediaFault::Encoding => ".data: Input should be valid base64".to_owned(),
+        MediaFault::Unreadable => ".data: Could not process the content".to_owned(),
+        MediaFault::Mismatch { found } => format!(
             ".data: The content was specified using the {media_type} media type, but it appears to be {found}"
         ),
     })
 }
 
 fn check_result(block: &Value, model: &str) -> Result<(), String> {
-    if look::text(block, "tool_use_id").is_none() {
+    if fields::text(block, "tool_use_id").is_none() {
         return Err(".tool_result.tool_use_id: Field required".to_owned());
     }
     match block.get("content") {
         None | Some(Value::String(_)) => Ok(()),
         Some(Value::Array(parts)) => {
             for (place, part) in parts.iter().enumerate() {
-                let checked = match look::kind(part) {
-                    "text" if look::text(part, "text").is_some_and(|text| !text.is_empty()) => {
+                let checked = match fields::kind(part) {
+                    "text" if fields::text(part, "text").is_some_and(|text| !text.is_empty()) => {
                         Ok(())
                     }
                     "text" => Err(": text content blocks must be non-empty".to_owned()),
@@ -252,19 +254,19 @@ fn check_thinking_blocks(
     message: &Value,
     request: &Request<'_>,
 ) -> Result<(), Problem> {
-    let model = look::text(request.body, "model").unwrap_or_default();
+    let model = fields::text(request.body, "model").unwrap_or_default();
     let is_foreign = |seal: &str| !request.strict && !seal.is_empty();
-    for (place, block) in look::items(message, "content").iter().enumerate() {
-        let kind = look::kind(block);
+    for (place, block) in fields::items(message, "content").iter().enumerate() {
+        let kind = fields::kind(block);
         let valid = match kind {
             "thinking" => {
-                let text = look::text(block, "thinking").unwrap_or_default();
-                let signature = look::text(block, "signature").unwrap_or_default();
-                seal::is_signed(signature, model, &["thinking", text]) || is_foreign(signature)
+                let text = fields::text(block, "thinking").unwrap_or_default();
+                let signature = fields::text(block, "signature").unwrap_or_default();
+                signing::is_signed(signature, model, &["thinking", text]) || is_foreign(signature)
             }
             "redacted_thinking" => {
-                let data = look::text(block, "data").unwrap_or_default();
-                seal::is_opaque(data, model) || is_foreign(data)
+                let data = fields::text(block, "data").unwrap_or_default();
+                signing::is_opaque(data, model) || is_foreign(data)
             }
             _ => true,
         };
@@ -283,10 +285,10 @@ fn check_thinking_blocks(
 }
 
 fn ids_of<'a>(message: &'a Value, kind: &str, key: &str) -> Vec<&'a str> {
-    look::items(message, "content")
+    fields::items(message, "content")
         .iter()
-        .filter(|block| look::kind(block) == kind)
-        .filter_map(|block| look::text(block, key))
+        .filter(|block| fields::kind(block) == kind)
+        .filter_map(|block| fields::text(block, key))
         .collect()
 }
 
@@ -337,10 +339,10 @@ fn check_results(
             )));
         }
     }
-    let results_lead = look::items(message, "content")
+    let results_lead = fields::items(message, "content")
         .iter()
         .take(results.len())
-        .all(|block| look::kind(block) == "tool_result");
+        .all(|block| fields::kind(block) == "tool_result");
     if results_lead {
         Ok(())
     } else {
@@ -365,18 +367,18 @@ fn check_thinking_kept(messages: &[Value], model: &str) -> Result<(), Problem> {
         .unwrap_or(0);
     for (index, message) in messages.iter().enumerate().skip(turn_start) {
         let mut thought: Option<String> = None;
-        for (place, block) in look::items(message, "content").iter().enumerate() {
-            let seal = match look::kind(block) {
-                "thinking" => look::text(block, "signature"),
-                "redacted_thinking" => look::text(block, "data"),
+        for (place, block) in fields::items(message, "content").iter().enumerate() {
+            let seal = match fields::kind(block) {
+                "thinking" => fields::text(block, "signature"),
+                "redacted_thinking" => fields::text(block, "data"),
                 _ => None,
             };
             if let Some(seal) = seal {
                 thought.get_or_insert_default().push_str(seal);
             }
-            let id = look::text(block, "id").unwrap_or_default();
-            if look::kind(block) == "tool_use"
-                && seal::lacks_reasoning(id, model, thought.as_deref())
+            let id = fields::text(block, "id").unwrap_or_default();
+            if fields::kind(block) == "tool_use"
+                && signing::lacks_reasoning(id, model, thought.as_deref())
             {
                 return Err(Problem::invalid(format!(
                     "messages.{index}.content.{place}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must remain as they were in the original response."

@@ -5,7 +5,7 @@ mod messages;
 mod tools;
 
 use crate::codec::{Problem, Request};
-use crate::look::{self, AllRequired};
+use crate::fields::{self, AllRequired};
 use serde_json::Value;
 
 /// The version that removed the sampling parameters.
@@ -52,7 +52,7 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     check_betas(request)?;
     check_fields(request, version)?;
     check_thread(body)?;
-    match look::text(body, "model") {
+    match fields::text(body, "model") {
         Some(model) if !model.is_empty() => {}
         _ => return Err(required("model")),
     }
@@ -91,7 +91,7 @@ fn check_betas(request: &Request<'_>) -> Result<(), Problem> {
     let mut unknown = named
         .split(',')
         .map(str::trim)
-        .filter(|beta| request.strict && !beta.is_empty() && !look::is_word(beta, BETAS));
+        .filter(|beta| request.strict && !beta.is_empty() && !fields::is_word(beta, BETAS));
     match unknown.next() {
         Some(beta) => Err(Problem::invalid(format!(
             "Unexpected value(s) `{beta}` for the `anthropic-beta` header. Please consult our documentation or try again without the header."
@@ -103,8 +103,8 @@ fn check_betas(request: &Request<'_>) -> Result<(), Problem> {
 /// The service keeps no threads. A client that is told so by this code sends
 /// the whole conversation in a new thread.
 fn check_thread(body: &Value) -> Result<(), Problem> {
-    let thread = look::present(body, "thread");
-    match thread.map(look::kind) {
+    let thread = fields::present(body, "thread");
+    match thread.map(fields::kind) {
         None | Some("create") => Ok(()),
         Some("continue") => Err(
             Problem::new(404, "The thread was not found or has expired.")
@@ -117,13 +117,13 @@ fn check_thread(body: &Value) -> Result<(), Problem> {
 }
 
 fn check_fields(request: &Request<'_>, version: &str) -> Result<(), Problem> {
-    for field in look::object(request.body)?.keys() {
+    for field in fields::object(request.body)?.keys() {
         let field = field.as_str();
-        let sampling = look::is_word(field, SAMPLING_FIELDS);
-        let allowed = look::is_word(field, FIELDS)
+        let sampling = fields::is_word(field, SAMPLING_FIELDS);
+        let allowed = fields::is_word(field, FIELDS)
             || (!request.strict && !sampling)
             || (sampling && version == OLD_VERSION)
-            || (look::is_word(field, BETA_FIELDS) && request.header("anthropic-beta").is_some());
+            || (fields::is_word(field, BETA_FIELDS) && request.header("anthropic-beta").is_some());
         if !allowed {
             return Err(extra(field));
         }
@@ -142,8 +142,8 @@ fn check_max_tokens(body: &Value) -> Result<(), Problem> {
     };
     let forced = body
         .get("tool_choice")
-        .is_some_and(|choice| matches!(look::kind(choice), "any" | "tool"));
-    if max_tokens == 0 && (look::flag(body, "stream") || forced) {
+        .is_some_and(|choice| matches!(fields::kind(choice), "any" | "tool"));
+    if max_tokens == 0 && (fields::flag(body, "stream") || forced) {
         return Err(Problem::invalid(
             "max_tokens: 0 is not allowed with `stream` or a forced `tool_choice`",
         ));
@@ -152,14 +152,14 @@ fn check_max_tokens(body: &Value) -> Result<(), Problem> {
 }
 
 fn check_thinking(body: &Value) -> Result<(), Problem> {
-    let Some(thinking) = look::present(body, "thinking") else {
+    let Some(thinking) = fields::present(body, "thinking") else {
         return Ok(());
     };
-    let model = look::text(body, "model").unwrap_or_default();
+    let model = fields::text(body, "model").unwrap_or_default();
     let effort = body
         .get("output_config")
-        .and_then(|config| look::text(config, "effort"));
-    let kind = look::kind(thinking);
+        .and_then(|config| fields::text(config, "effort"));
+    let kind = fields::kind(thinking);
     let family = |names: &[&str]| names.iter().any(|name| model.contains(name));
     let refused = match kind {
         "adaptive" => family(&["-4-5"]),
@@ -189,28 +189,28 @@ fn check_thinking(body: &Value) -> Result<(), Problem> {
 }
 
 fn check_output_config(body: &Value) -> Result<(), Problem> {
-    let Some(config) = look::present(body, "output_config") else {
+    let Some(config) = fields::present(body, "output_config") else {
         return Ok(());
     };
     let efforts = ["low", "medium", "high", "xhigh", "max"];
-    if look::text(config, "effort").is_some_and(|effort| !efforts.contains(&effort)) {
+    if fields::text(config, "effort").is_some_and(|effort| !efforts.contains(&effort)) {
         return Err(Problem::invalid(
             "output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'",
         ));
     }
-    let Some(format) = look::present(config, "format") else {
+    let Some(format) = fields::present(config, "format") else {
         return Ok(());
     };
-    if look::kind(format) != "json_schema" {
+    if fields::kind(format) != "json_schema" {
         return Err(Problem::invalid(
             "output_config.format.type: Input should be 'json_schema'",
         ));
     }
     let at = "output_config.format.schema";
-    let schema = look::present(format, "schema");
-    look::tool_schema(schema).map_err(|reason| Problem::invalid(format!("{at}: {reason}")))?;
+    let schema = fields::present(format, "schema");
+    fields::tool_schema(schema).map_err(|reason| Problem::invalid(format!("{at}: {reason}")))?;
     schema.map_or(Ok(()), |schema| {
-        look::strict_schema(schema, AllRequired::No)
+        fields::strict_schema(schema, AllRequired::No)
             .map_err(|reason| Problem::invalid(format!("{at}: {reason}")))
     })
 }
@@ -231,7 +231,7 @@ fn check_budget(body: &Value, thinking: &Value) -> Result<(), Problem> {
             "`max_tokens` must be greater than `thinking.budget_tokens`",
         ));
     }
-    let choice = body.get("tool_choice").map(look::kind);
+    let choice = body.get("tool_choice").map(fields::kind);
     if matches!(choice, Some("any" | "tool")) {
         return Err(Problem::invalid(
             "Thinking may not be enabled when tool_choice forces tool use.",
@@ -241,16 +241,16 @@ fn check_budget(body: &Value, thinking: &Value) -> Result<(), Problem> {
 }
 
 fn check_system(body: &Value) -> Result<(), Problem> {
-    match look::present(body, "system") {
+    match fields::present(body, "system") {
         None | Some(Value::String(_)) => Ok(()),
         Some(Value::Array(blocks)) => {
             for (index, block) in blocks.iter().enumerate() {
-                if look::kind(block) != "text" {
+                if fields::kind(block) != "text" {
                     return Err(Problem::invalid(format!(
                         "system.{index}.type: Input should be 'text'"
                     )));
                 }
-                if look::text(block, "text").is_none_or(|text| text.trim().is_empty()) {
+                if fields::text(block, "text").is_none_or(|text| text.trim().is_empty()) {
                     return Err(Problem::invalid(format!(
                         "system: text content blocks must be non-empty (block {index})"
                     )));

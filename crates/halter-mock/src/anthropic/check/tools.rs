@@ -2,7 +2,7 @@
 
 use super::{extra, required};
 use crate::codec::Problem;
-use crate::look::{self, AllRequired};
+use crate::fields::{self, AllRequired};
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -13,29 +13,29 @@ const FIELDS: &str = "name description input_schema type cache_control strict de
 const MAX_STRICT_TOOLS: usize = 20;
 
 pub(super) fn check(body: &Value) -> Result<(), Problem> {
-    let tools = look::items(body, "tools");
+    let tools = fields::items(body, "tools");
     let mut names = HashSet::new();
     for (index, tool) in tools.iter().enumerate() {
         // Tools of the vendor have dated types and their own fields.
-        if !matches!(look::kind(tool), "" | "custom") {
+        if !matches!(fields::kind(tool), "" | "custom") {
             continue;
         }
         check_custom(index, tool)?;
-        let name = look::text(tool, "name").unwrap_or_default();
+        let name = fields::text(tool, "name").unwrap_or_default();
         if !names.insert(name) {
             return Err(Problem::invalid("tools: Tool names must be unique."));
         }
     }
     let strict = tools
         .iter()
-        .filter(|tool| look::flag(tool, "strict"))
+        .filter(|tool| fields::flag(tool, "strict"))
         .count();
     if strict > MAX_STRICT_TOOLS {
         return Err(Problem::invalid(format!(
             "tools: at most {MAX_STRICT_TOOLS} strict tools are allowed, found {strict}"
         )));
     }
-    if !tools.is_empty() && tools.iter().all(|tool| look::flag(tool, "defer_loading")) {
+    if !tools.is_empty() && tools.iter().all(|tool| fields::flag(tool, "defer_loading")) {
         return Err(Problem::invalid(
             "tools: at least one tool must have defer_loading false",
         ));
@@ -49,22 +49,22 @@ fn check_custom(index: usize, tool: &Value) -> Result<(), Problem> {
             "tools.{index}: Input should be an object"
         )));
     };
-    if let Some(field) = fields.keys().find(|field| !look::is_word(field, FIELDS)) {
+    if let Some(field) = fields.keys().find(|field| !fields::is_word(field, FIELDS)) {
         return Err(extra(&format!("tools.{index}.custom.{field}")));
     }
-    let name =
-        look::text(tool, "name").ok_or_else(|| required(&format!("tools.{index}.custom.name")))?;
-    if !look::is_name(name, 64, "") {
+    let name = fields::text(tool, "name")
+        .ok_or_else(|| required(&format!("tools.{index}.custom.name")))?;
+    if !fields::is_name(name, 64, "") {
         return Err(Problem::invalid(format!(
             "tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
         )));
     }
     let schema = tool.get("input_schema");
-    look::tool_schema(schema).map_err(|reason| {
+    fields::tool_schema(schema).map_err(|reason| {
         Problem::invalid(format!("tools.{index}.custom.input_schema: {reason}"))
     })?;
-    if let (true, Some(schema)) = (look::flag(tool, "strict"), schema) {
-        look::strict_schema(schema, AllRequired::No).map_err(|reason| {
+    if let (true, Some(schema)) = (fields::flag(tool, "strict"), schema) {
+        fields::strict_schema(schema, AllRequired::No).map_err(|reason| {
             Problem::invalid(format!("tools.{index}.custom.input_schema: {reason}"))
         })?;
     }
@@ -72,20 +72,20 @@ fn check_custom(index: usize, tool: &Value) -> Result<(), Problem> {
 }
 
 fn check_choice(body: &Value, tools: &[Value]) -> Result<(), Problem> {
-    let Some(choice) = look::present(body, "tool_choice") else {
+    let Some(choice) = fields::present(body, "tool_choice") else {
         return Ok(());
     };
-    match look::kind(choice) {
+    match fields::kind(choice) {
         "auto" | "any" | "none" if tools.is_empty() => Err(Problem::invalid(
             "tool_choice: may only be specified while providing tools",
         )),
         "auto" | "any" | "none" => Ok(()),
         "tool" => {
             let name =
-                look::text(choice, "name").ok_or_else(|| required("tool_choice.tool.name"))?;
+                fields::text(choice, "name").ok_or_else(|| required("tool_choice.tool.name"))?;
             if tools
                 .iter()
-                .any(|tool| look::text(tool, "name") == Some(name))
+                .any(|tool| fields::text(tool, "name") == Some(name))
             {
                 Ok(())
             } else {

@@ -2,11 +2,11 @@
 //! signatures returned as they were.
 
 use crate::codec::Problem;
-use crate::gemini::answer::{call_signature, signs};
+use crate::fields;
+use crate::gemini::encode::{call_signature, signs};
 use crate::gemini::{is_response, media_of, role};
-use crate::look;
-use crate::media::{self, Fault};
-use crate::seal;
+use crate::media::{self, MediaFault};
+use crate::signing;
 use serde_json::Value;
 
 /// What a client puts on calls that no model made.
@@ -57,7 +57,7 @@ fn check_parts(index: usize, content: &Value, model: &str) -> Result<(), Problem
     if !["user", "model"].contains(&role(content)) {
         return Err(Problem::invalid("Please use a valid role: user, model."));
     }
-    let parts = look::items(content, "parts");
+    let parts = fields::items(content, "parts");
     if parts.is_empty() {
         return Err(Problem::invalid(format!(
             "* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty."
@@ -73,7 +73,7 @@ fn check_parts(index: usize, content: &Value, model: &str) -> Result<(), Problem
 
 /// Every signature that is there is this service's and belongs to its part.
 fn check_signatures(index: usize, content: &Value, model: &str) -> Result<(), Problem> {
-    for (place, part) in look::items(content, "parts").iter().enumerate() {
+    for (place, part) in fields::items(content, "parts").iter().enumerate() {
         if !has_own_signature(part, model) {
             return Err(Problem::invalid(format!(
                 "Invalid thought signature at contents[{index}].parts[{place}]."
@@ -86,9 +86,9 @@ fn check_signatures(index: usize, content: &Value, model: &str) -> Result<(), Pr
 fn check_part(part: &Value, at: &str, role: &str) -> Result<(), Problem> {
     let data = DATA
         .split_ascii_whitespace()
-        .filter(|kind| look::present(part, kind).is_some())
+        .filter(|kind| fields::present(part, kind).is_some())
         .count();
-    let is_known = |key: &str| look::is_word(key, DATA) || look::is_word(key, DESCRIPTIONS);
+    let is_known = |key: &str| fields::is_word(key, DATA) || fields::is_word(key, DESCRIPTIONS);
     // A new kind of part that the service sent comes back in a model's turn.
     let novel = role == "model"
         && part
@@ -106,7 +106,7 @@ fn check_part(part: &Value, at: &str, role: &str) -> Result<(), Problem> {
     }
     let misplaced = match role {
         "model" => is_response(part),
-        _ => look::present(part, "functionCall").is_some(),
+        _ => fields::present(part, "functionCall").is_some(),
     };
     if misplaced {
         return Err(Problem::invalid(format!(
@@ -121,7 +121,7 @@ fn check_media(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
     check_inline(part, at, model, &INLINE)?;
     let inside = part
         .get("functionResponse")
-        .map_or(&[][..], |response| look::items(response, "parts"));
+        .map_or(&[][..], |response| fields::items(response, "parts"));
     if !inside.is_empty() && !signs(model) {
         return Err(Problem::invalid(
             "Multimodal function responses are not supported for this model.",
@@ -140,10 +140,10 @@ fn check_media(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
 }
 
 fn check_inline(part: &Value, at: &str, model: &str, taken: &[&str]) -> Result<(), Problem> {
-    let Some(inline) = look::present(part, "inlineData") else {
+    let Some(inline) = fields::present(part, "inlineData") else {
         return Ok(());
     };
-    let media_type = look::text(inline, "mimeType").unwrap_or_default();
+    let media_type = fields::text(inline, "mimeType").unwrap_or_default();
     if media_type.starts_with("image/") && media::is_text_only(model) {
         return Err(Problem::invalid(format!(
             "Image input modality is not enabled for models/{model}"
@@ -156,14 +156,14 @@ fn check_inline(part: &Value, at: &str, model: &str, taken: &[&str]) -> Result<(
         return Ok(());
     }
     // Both alphabets of base64 are the same bytes.
-    let data = look::text(inline, "data").unwrap_or_default();
+    let data = fields::text(inline, "data").unwrap_or_default();
     let data = data.replace('-', "+").replace('_', "/");
     media::check(media_type, &data, taken).map_err(|fault| match fault {
-        Fault::Type => Problem::invalid(format!("Unsupported MIME type: {media_type}")),
-        Fault::Encoding => Problem::invalid(format!(
+        MediaFault::Type => Problem::invalid(format!("Unsupported MIME type: {media_type}")),
+        MediaFault::Encoding => Problem::invalid(format!(
             "Invalid value at '{at}.inline_data.data' (TYPE_BYTES), Base64 decoding failed"
         )),
-        Fault::Unreadable | Fault::Mismatch { .. } => Problem::invalid(
+        MediaFault::Unreadable | MediaFault::Mismatch { .. } => Problem::invalid(
             "Unable to process input image. Please retry or report in https://developers.generativeai.google/guide/troubleshooting",
         ),
     })
@@ -171,15 +171,15 @@ fn check_inline(part: &Value, at: &str, model: &str, taken: &[&str]) -> Result<(
 
 fn check_function_shapes(part: &Value, at: &str) -> Result<(), Problem> {
     for (key, field) in [("functionCall", "args"), ("functionResponse", "response")] {
-        let Some(function) = look::present(part, key) else {
+        let Some(function) = fields::present(part, key) else {
             continue;
         };
-        if look::text(function, "name").is_none_or(str::is_empty) {
+        if fields::text(function, "name").is_none_or(str::is_empty) {
             return Err(Problem::invalid(format!(
                 "* GenerateContentRequest.{at}.{key}.name: Name cannot be empty."
             )));
         }
-        let value = look::present(function, field);
+        let value = fields::present(function, field);
         let absent_is_fine = key == "functionCall";
         if !value.map_or(absent_is_fine, Value::is_object) {
             return Err(Problem::invalid(format!(
@@ -191,28 +191,28 @@ fn check_function_shapes(part: &Value, at: &str) -> Result<(), Problem> {
 }
 
 fn has_own_signature(part: &Value, model: &str) -> bool {
-    let Some(signature) = look::text(part, "thoughtSignature") else {
+    let Some(signature) = fields::text(part, "thoughtSignature") else {
         return true;
     };
     let skipped = signature == SKIP_VALIDATION;
     // Both alphabets of base64 are the same bytes.
     let signature = signature.replace('-', "+").replace('_', "/");
-    match look::present(part, "functionCall") {
+    match fields::present(part, "functionCall") {
         _ if skipped => true,
         Some(call) => {
             let empty = Value::Object(serde_json::Map::new());
-            let args = look::present(call, "args").unwrap_or(&empty);
-            let name = look::text(call, "name").unwrap_or_default();
+            let args = fields::present(call, "args").unwrap_or(&empty);
+            let name = fields::text(call, "name").unwrap_or_default();
             signature == call_signature(model, name, args)
         }
-        None => seal::is_opaque(&signature, model),
+        None => signing::is_opaque(&signature, model),
     }
 }
 
 fn functions<'a>(content: &'a Value, key: &str) -> Vec<&'a Value> {
-    look::items(content, "parts")
+    fields::items(content, "parts")
         .iter()
-        .filter_map(|part| look::present(part, key))
+        .filter_map(|part| fields::present(part, key))
         .collect()
 }
 
@@ -231,7 +231,7 @@ fn check_pairs(contents: &[Value]) -> Result<(), Problem> {
         // Results without ids belong to the calls in their order.
         let by_id = responses
             .iter()
-            .any(|response| look::text(response, "id").is_some());
+            .any(|response| fields::text(response, "id").is_some());
         for (call, response) in open.iter().zip(&responses) {
             let matches = |key: &str| call.get(key) == response.get(key);
             if !matches("name") || (by_id && !matches("id")) {
@@ -240,7 +240,7 @@ fn check_pairs(contents: &[Value]) -> Result<(), Problem> {
                 ));
             }
         }
-        let lead = look::items(content, "parts")
+        let lead = fields::items(content, "parts")
             .iter()
             .take(responses.len())
             .all(is_response);
@@ -276,16 +276,16 @@ fn check_signatures_kept(contents: &[Value], model: &str) -> Result<(), Problem>
         })
         .unwrap_or(0);
     for (index, content) in contents.iter().enumerate().skip(turn_start) {
-        let first = look::items(content, "parts")
+        let first = fields::items(content, "parts")
             .iter()
             .enumerate()
-            .find(|(_, part)| look::present(part, "functionCall").is_some());
+            .find(|(_, part)| fields::present(part, "functionCall").is_some());
         if let Some((place, part)) = first
-            && look::text(part, "thoughtSignature").is_none()
+            && fields::text(part, "thoughtSignature").is_none()
         {
             let name = part
                 .get("functionCall")
-                .and_then(|call| look::text(call, "name"))
+                .and_then(|call| fields::text(call, "name"))
                 .unwrap_or_default();
             return Err(Problem::invalid(format!(
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Function call `{name}`, position {place} of content {index}."

@@ -4,7 +4,7 @@ mod contents;
 
 use super::generation;
 use crate::codec::{Problem, Request};
-use crate::look;
+use crate::fields;
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -24,25 +24,25 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     if !is_json {
         return Err(Problem::invalid("Content-Type must be application/json."));
     }
-    if let Some(field) = look::object(request.body)?.keys().find(|field| {
+    if let Some(field) = fields::object(request.body)?.keys().find(|field| {
         let field = field.as_str();
-        let counts = request.counting && look::is_word(field, COUNT_FIELDS);
-        request.strict && !counts && !look::is_word(field, FIELDS)
+        let counts = request.counting && fields::is_word(field, COUNT_FIELDS);
+        request.strict && !counts && !fields::is_word(field, FIELDS)
     }) {
         return Err(unknown_name(field, ""));
     }
     let body = generation(request.body);
     check_config(request, body)?;
     check_tools(body)?;
-    if let Some(instruction) = look::present(body, "systemInstruction")
-        && look::items(instruction, "parts").is_empty()
+    if let Some(instruction) = fields::present(body, "systemInstruction")
+        && fields::items(instruction, "parts").is_empty()
     {
         return Err(Problem::invalid(
             "system_instruction.parts must not be empty.",
         ));
     }
     let model = request.path_model.unwrap_or_default();
-    contents::check(look::items(body, "contents"), model, request.strict)
+    contents::check(fields::items(body, "contents"), model, request.strict)
 }
 
 fn unknown_name(name: &str, at: &str) -> Problem {
@@ -57,23 +57,23 @@ fn unknown_name(name: &str, at: &str) -> Problem {
 }
 
 fn check_config(request: &Request<'_>, body: &Value) -> Result<(), Problem> {
-    let Some(config) = look::present(body, "generationConfig") else {
+    let Some(config) = fields::present(body, "generationConfig") else {
         return Ok(());
     };
     let unknown = config.as_object().and_then(|config| {
         config
             .keys()
-            .find(|field| request.strict && !look::is_word(field, CONFIG_FIELDS))
+            .find(|field| request.strict && !fields::is_word(field, CONFIG_FIELDS))
     });
     if let Some(field) = unknown {
         return Err(unknown_name(field, "generation_config"));
     }
     check_response_schema(config)?;
-    let Some(thinking) = look::present(config, "thinkingConfig") else {
+    let Some(thinking) = fields::present(config, "thinkingConfig") else {
         return Ok(());
     };
-    let level = look::text(thinking, "thinkingLevel");
-    if level.is_some() && look::present(thinking, "thinkingBudget").is_some() {
+    let level = fields::text(thinking, "thinkingLevel");
+    if level.is_some() && fields::present(thinking, "thinkingBudget").is_some() {
         return Err(Problem::invalid(
             "You can only set only one of thinking budget and thinking level.",
         ));
@@ -96,8 +96,9 @@ fn check_config(request: &Request<'_>, body: &Value) -> Result<(), Problem> {
 }
 
 fn check_response_schema(config: &Value) -> Result<(), Problem> {
-    let json_schema = look::present(config, "responseJsonSchema");
-    if json_schema.is_some() && look::text(config, "responseMimeType") != Some("application/json") {
+    let json_schema = fields::present(config, "responseJsonSchema");
+    if json_schema.is_some() && fields::text(config, "responseMimeType") != Some("application/json")
+    {
         return Err(Problem::invalid(
             "response_json_schema is set without response_mime_type application/json.",
         ));
@@ -112,15 +113,15 @@ fn check_response_schema(config: &Value) -> Result<(), Problem> {
 
 fn check_tools(body: &Value) -> Result<(), Problem> {
     let mut names = HashSet::new();
-    let functions = look::items(body, "tools")
+    let functions = fields::items(body, "tools")
         .iter()
-        .flat_map(|tool| look::items(tool, "functionDeclarations"));
+        .flat_map(|tool| fields::items(tool, "functionDeclarations"));
     for (index, function) in functions.enumerate() {
         let at = format!("tools.function_declarations[{index}]");
-        let name = look::text(function, "name").unwrap_or_default();
+        let name = fields::text(function, "name").unwrap_or_default();
         let starts_well =
             name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
-        if !starts_well || !look::is_name(name, 64, ".:") {
+        if !starts_well || !fields::is_name(name, 64, ".:") {
             return Err(Problem::invalid(format!(
                 "{at}.name: Invalid function name. Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."
             )));
@@ -130,15 +131,15 @@ fn check_tools(body: &Value) -> Result<(), Problem> {
                 "Duplicate function declaration found: {name}"
             )));
         }
-        let plain = look::present(function, "parameters");
-        let json_schema = look::present(function, "parametersJsonSchema");
+        let plain = fields::present(function, "parameters");
+        let json_schema = fields::present(function, "parametersJsonSchema");
         if plain.is_some() && json_schema.is_some() {
             return Err(Problem::invalid(format!(
                 "{at}: parameters and parameters_json_schema are mutually exclusive."
             )));
         }
         if json_schema.is_some() {
-            look::tool_schema(json_schema).map_err(|reason| {
+            fields::tool_schema(json_schema).map_err(|reason| {
                 Problem::invalid(format!("{at}.parameters_json_schema {reason}"))
             })?;
         }
@@ -157,13 +158,13 @@ fn check_plain_schema(schema: &Value, at: &str) -> Result<(), Problem> {
     let Some(object) = schema.as_object() else {
         return Err(Problem::invalid(format!("Invalid value at '{at}'.")));
     };
-    if let Some(key) = object.keys().find(|key| !look::is_word(key, KEYS)) {
+    if let Some(key) = object.keys().find(|key| !fields::is_word(key, KEYS)) {
         return Err(unknown_name(key, at));
     }
     let kinds = [
         "object", "array", "string", "number", "integer", "boolean", "null",
     ];
-    match look::text(schema, "type") {
+    match fields::text(schema, "type") {
         Some(kind) if !kinds.contains(&kind.to_ascii_lowercase().as_str()) => {
             return Err(Problem::invalid(format!(
                 "Invalid value at '{at}.type': \"{kind}\""

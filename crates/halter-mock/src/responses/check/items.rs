@@ -1,11 +1,11 @@
 //! Input items: shapes, pairs of calls and outputs, reasoning as it was.
 
 use crate::codec::{Problem, Request};
-use crate::look;
+use crate::fields;
 use crate::media;
 use crate::openai::{bad_value, check_file, check_image_url, missing, no_images};
 use crate::responses::is_model_made;
-use crate::seal;
+use crate::signing;
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ pub(super) fn check(input: &[Value], request: &Request<'_>, model: &str) -> Resu
     }
     for (index, item) in input.iter().enumerate() {
         check_item(item, &format!("input[{index}]"), model)?;
-        if look::kind(item) == "reasoning" {
+        if fields::kind(item) == "reasoning" {
             check_reasoning(item, input.get(index + 1), request, model)?;
         }
     }
@@ -25,11 +25,11 @@ pub(super) fn check(input: &[Value], request: &Request<'_>, model: &str) -> Resu
 }
 
 fn check_item(item: &Value, at: &str, model: &str) -> Result<(), Problem> {
-    let need = |key: &str| match look::text(item, key) {
+    let need = |key: &str| match fields::text(item, key) {
         Some(_) => Ok(()),
         None => Err(missing(&format!("{at}.{key}"))),
     };
-    match look::kind(item) {
+    match fields::kind(item) {
         "message" | "" => check_message(item, at, model),
         "function_call" => {
             need("call_id")?;
@@ -50,7 +50,7 @@ fn check_item(item: &Value, at: &str, model: &str) -> Result<(), Problem> {
 }
 
 fn check_message(item: &Value, at: &str, model: &str) -> Result<(), Problem> {
-    let role = look::text(item, "role").ok_or_else(|| missing(&format!("{at}.role")))?;
+    let role = fields::text(item, "role").ok_or_else(|| missing(&format!("{at}.role")))?;
     if !["user", "assistant", "system", "developer"].contains(&role) {
         return Err(bad_value(
             &format!("{at}.role"),
@@ -65,7 +65,7 @@ fn check_message(item: &Value, at: &str, model: &str) -> Result<(), Problem> {
         _ => return Err(missing(&format!("{at}.content"))),
     };
     for (index, part) in parts.iter().enumerate() {
-        let kind = look::kind(part);
+        let kind = fields::kind(part);
         let allowed = match role {
             "assistant" => matches!(kind, "output_text" | "refusal"),
             _ => matches!(kind, "input_text" | "input_image" | "input_file"),
@@ -93,10 +93,10 @@ fn check_output(item: &Value, at: &str, model: &str) -> Result<(), Problem> {
         Some(Value::Array(parts)) => {
             for (index, part) in parts.iter().enumerate() {
                 if !matches!(
-                    look::kind(part),
+                    fields::kind(part),
                     "input_text" | "input_image" | "input_file"
                 ) {
-                    return Err(bad(index, look::kind(part)));
+                    return Err(bad(index, fields::kind(part)));
                 }
                 check_media(part, &format!("{at}.output[{index}]"), model)?;
             }
@@ -108,14 +108,14 @@ fn check_output(item: &Value, at: &str, model: &str) -> Result<(), Problem> {
 
 /// Images and files that are inside the request.
 fn check_media(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
-    match look::kind(part) {
+    match fields::kind(part) {
         "input_image" => {
             if media::is_text_only(model) {
                 return Err(no_images(at));
             }
-            match look::text(part, "image_url") {
+            match fields::text(part, "image_url") {
                 Some(url) => check_image_url(url, &format!("{at}.image_url")),
-                None if look::text(part, "file_id").is_some() => Ok(()),
+                None if fields::text(part, "file_id").is_some() => Ok(()),
                 None => Err(missing(&format!("{at}.image_url"))),
             }
         }
@@ -130,14 +130,14 @@ fn check_reasoning(
     request: &Request<'_>,
     model: &str,
 ) -> Result<(), Problem> {
-    let id = look::text(item, "id").unwrap_or_default();
+    let id = fields::text(item, "id").unwrap_or_default();
     if !next.is_some_and(is_model_made) {
         return Err(Problem::invalid(format!(
             "Item '{id}' of type 'reasoning' was provided without its required following item."
         ))
         .at("input"));
     }
-    let Some(encrypted) = look::text(item, "encrypted_content") else {
+    let Some(encrypted) = fields::text(item, "encrypted_content") else {
         // Without the content the server would need to have stored the item.
         return if request.body.get("store") == Some(&Value::Bool(false)) {
             Err(Problem::new(
@@ -149,12 +149,12 @@ fn check_reasoning(
             Ok(())
         };
     };
-    let summary: String = look::items(item, "summary")
+    let summary: String = fields::items(item, "summary")
         .iter()
-        .filter_map(|part| look::text(part, "text"))
+        .filter_map(|part| fields::text(part, "text"))
         .collect();
     let is_foreign = !request.strict && !encrypted.is_empty();
-    if is_foreign || seal::is_signed(encrypted, model, &["reasoning", id, &summary]) {
+    if is_foreign || signing::is_signed(encrypted, model, &["reasoning", id, &summary]) {
         Ok(())
     } else {
         Err(Problem::invalid(format!(
@@ -169,13 +169,13 @@ fn check_pairs(input: &[Value], kind: &str) -> Result<(), Problem> {
     let mut called = HashSet::new();
     let mut answered = HashSet::new();
     for item in input {
-        let id = look::text(item, "call_id").unwrap_or_default();
-        if look::kind(item) == kind && !called.insert(id) {
+        let id = fields::text(item, "call_id").unwrap_or_default();
+        if fields::kind(item) == kind && !called.insert(id) {
             return Err(
                 Problem::invalid(format!("Duplicate call_id '{id}' in input.")).at("input"),
             );
         }
-        if look::kind(item) == output_kind {
+        if fields::kind(item) == output_kind {
             if !called.contains(id) {
                 return Err(Problem::invalid(format!(
                     "No tool call found for function call output with call_id {id}."
@@ -192,8 +192,8 @@ fn check_pairs(input: &[Value], kind: &str) -> Result<(), Problem> {
     }
     let open = input
         .iter()
-        .filter(|item| look::kind(item) == kind)
-        .filter_map(|item| look::text(item, "call_id"))
+        .filter(|item| fields::kind(item) == kind)
+        .filter_map(|item| fields::text(item, "call_id"))
         .find(|id| !answered.contains(id));
     match open {
         Some(id) => Err(
@@ -207,18 +207,18 @@ fn check_pairs(input: &[Value], kind: &str) -> Result<(), Problem> {
 fn check_reasoning_kept(input: &[Value], model: &str) -> Result<(), Problem> {
     let turn_start = input
         .iter()
-        .rposition(|item| look::text(item, "role") == Some("user"))
+        .rposition(|item| fields::text(item, "role") == Some("user"))
         .unwrap_or(0);
     let mut thought: Option<String> = None;
     for item in input.iter().skip(turn_start) {
-        match look::kind(item) {
+        match fields::kind(item) {
             "reasoning" => thought
                 .get_or_insert_default()
-                .push_str(look::text(item, "id").unwrap_or_default()),
+                .push_str(fields::text(item, "id").unwrap_or_default()),
             kind @ ("function_call" | "custom_tool_call") => {
-                let call_id = look::text(item, "call_id").unwrap_or_default();
-                if seal::lacks_reasoning(call_id, model, thought.as_deref()) {
-                    let id = look::text(item, "id").unwrap_or(call_id);
+                let call_id = fields::text(item, "call_id").unwrap_or_default();
+                if signing::lacks_reasoning(call_id, model, thought.as_deref()) {
+                    let id = fields::text(item, "id").unwrap_or(call_id);
                     return Err(Problem::invalid(format!(
                         "Item '{id}' of type '{kind}' was provided without its required 'reasoning' item."
                     ))

@@ -3,8 +3,8 @@
 mod items;
 
 use crate::codec::{Problem, Request};
+use crate::fields;
 use crate::limits::MAX_CACHE_MARKS;
-use crate::look;
 use crate::openai::{
     bad_type, bad_value, check_answer_format, check_content_type, check_function,
     is_reasoning_model, missing, unknown, unsupported,
@@ -24,20 +24,20 @@ const MIN_OUTPUT_TOKENS: u64 = 16;
 pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     check_content_type(request)?;
     let body = request.body;
-    if let Some(field) = look::object(body)?
+    if let Some(field) = fields::object(body)?
         .keys()
-        .find(|field| request.strict && !look::is_word(field, FIELDS))
+        .find(|field| request.strict && !fields::is_word(field, FIELDS))
     {
         return Err(unknown(field));
     }
-    let model = look::text(body, "model").filter(|model| !model.is_empty());
+    let model = fields::text(body, "model").filter(|model| !model.is_empty());
     let model = model.ok_or_else(|| missing("model"))?;
     check_settings(body, model)?;
-    for (index, tool) in look::items(body, "tools").iter().enumerate() {
+    for (index, tool) in fields::items(body, "tools").iter().enumerate() {
         check_tool(tool, &format!("tools[{index}]"))?;
     }
     check_stored_state(body)?;
-    match look::present(body, "input") {
+    match fields::present(body, "input") {
         None => return Err(missing("input")),
         Some(Value::String(_)) => {}
         Some(Value::Array(input)) => items::check(input, request, model)?,
@@ -48,11 +48,11 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
 
 fn check_settings(body: &Value, model: &str) -> Result<(), Problem> {
     for field in ["temperature", "top_p"] {
-        if look::present(body, field).is_some() && is_reasoning_model(model) {
+        if fields::present(body, field).is_some() && is_reasoning_model(model) {
             return Err(unsupported(field));
         }
     }
-    if let Some(limit) = look::present(body, "max_output_tokens") {
+    if let Some(limit) = fields::present(body, "max_output_tokens") {
         let limit = limit
             .as_u64()
             .ok_or_else(|| bad_type("max_output_tokens", "an integer"))?;
@@ -67,7 +67,7 @@ fn check_settings(body: &Value, model: &str) -> Result<(), Problem> {
     }
     let effort = body
         .get("reasoning")
-        .and_then(|reasoning| look::text(reasoning, "effort"));
+        .and_then(|reasoning| fields::text(reasoning, "effort"));
     let efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
     if effort.is_some_and(|effort| !efforts.contains(&effort)) {
         return Err(bad_value(
@@ -76,25 +76,25 @@ fn check_settings(body: &Value, model: &str) -> Result<(), Problem> {
         ));
     }
     let format = body.get("text").and_then(|text| text.get("format"));
-    match format.filter(|format| look::kind(format) == "json_schema") {
+    match format.filter(|format| fields::kind(format) == "json_schema") {
         Some(format) => check_answer_format(format, "text.format"),
         None => Ok(()),
     }
 }
 
 fn check_tool(tool: &Value, at: &str) -> Result<(), Problem> {
-    match look::kind(tool) {
+    match fields::kind(tool) {
         "" => Err(missing(&format!("{at}.type"))),
         "namespace" => {
-            for (index, inner) in look::items(tool, "tools").iter().enumerate() {
+            for (index, inner) in fields::items(tool, "tools").iter().enumerate() {
                 check_tool(inner, &format!("{at}.tools[{index}]"))?;
             }
             Ok(())
         }
         "function" | "custom" => {
             check_function(tool, at)?;
-            let takes_text = look::kind(tool) == "custom";
-            match look::present(tool, "parameters") {
+            let takes_text = fields::kind(tool) == "custom";
+            match fields::present(tool, "parameters") {
                 None if !takes_text => Err(missing(&format!("{at}.parameters"))),
                 _ => Ok(()),
             }
@@ -106,29 +106,29 @@ fn check_tool(tool: &Value, at: &str) -> Result<(), Problem> {
 
 /// No conversation can be made here, so none is found.
 fn check_stored_state(body: &Value) -> Result<(), Problem> {
-    let Some(conversation) = look::present(body, "conversation") else {
+    let Some(conversation) = fields::present(body, "conversation") else {
         return Ok(());
     };
-    if look::text(body, "previous_response_id").is_some() {
+    if fields::text(body, "previous_response_id").is_some() {
         return Err(bad_value(
             "previous_response_id",
             "'previous_response_id' and 'conversation' are mutually exclusive.",
         ));
     }
-    let id = conversation.as_str().or(look::text(conversation, "id"));
+    let id = conversation.as_str().or(fields::text(conversation, "id"));
     let id = id.unwrap_or_default();
     Err(Problem::new(404, format!("Conversation with id '{id}' not found.")).at("conversation"))
 }
 
 fn check_marks(body: &Value) -> Result<(), Problem> {
-    let marks = look::items(body, "input")
+    let marks = fields::items(body, "input")
         .iter()
         .flat_map(|item| {
-            look::items(item, "content")
+            fields::items(item, "content")
                 .iter()
-                .chain(look::items(item, "output"))
+                .chain(fields::items(item, "output"))
         })
-        .filter(|part| look::present(part, "prompt_cache_breakpoint").is_some())
+        .filter(|part| fields::present(part, "prompt_cache_breakpoint").is_some())
         .count();
     if marks > MAX_CACHE_MARKS {
         return Err(bad_value(

@@ -7,7 +7,7 @@ mod media;
 mod responses;
 
 use crate::speech::{Said, Talk};
-use halter_mock::{MockService, Outcome, ServeOptions, Wire, serve};
+use halter_mock::{MockService, RequestOutcome, ServeOptions, Wire, serve};
 use serde_json::json;
 
 async fn refused(service: &MockService, talk: &Talk, status: u16, words: &str) {
@@ -17,7 +17,7 @@ async fn refused(service: &MockService, talk: &Talk, status: u16, words: &str) {
     assert!(text.contains(words), "wanted {words:?} in {text}");
     let noted = service.requests().pop().unwrap();
     assert!(
-        matches!(noted.outcome(), Outcome::Refused { .. }),
+        matches!(noted.outcome(), RequestOutcome::Refused { .. }),
         "{:?}",
         noted.outcome()
     );

@@ -115,6 +115,10 @@ impl Wire for Chat {
         Some(address(base_url, "/models"))
     }
 
+    fn is_self_hosted(&self) -> bool {
+        ![Dialect::OPENAI, Dialect::OPENROUTER].contains(&self.dialect)
+    }
+
     fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)> {
         stream_headers(api_key.map(bearer))
     }

@@ -124,6 +124,96 @@ async fn where_the_window_is_unknown_the_second_empty_answer_in_a_row_is_an_over
     }
 }
 
+/// A message that ends without any content, as a stream and as a document.
+fn contentless() -> [Script; 2] {
+    let stream = concat!(
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+        "data: [DONE]\n\n",
+    );
+    let document = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":""},"finish_reason":"length"}],"usage":{"prompt_tokens":2000,"completion_tokens":0}}"#;
+    let mut whole = Script::new(200, document);
+    whole.headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+    [Script::new(200, stream), whole]
+}
+
+#[tokio::test]
+async fn a_message_without_content_to_a_conversation_that_cannot_fit_is_an_overflow() {
+    let catalog = Catalog::new();
+    let list = br#"{"data":[{"id":"m-1","meta":{"n_ctx":2000}}]}"#;
+    catalog.take_list(&hello().model.provider, read_models(list));
+    for script in contentless() {
+        let provider = generic(&Scripted::new([script.clone(), script]), &catalog);
+        let error = failure(&provider, long()).await;
+        assert_eq!(error.kind, ProviderErrorKind::ContextOverflow, "{error}");
+        let items = answer(&provider, hello()).await;
+        assert!(items.iter().all(Result::is_ok), "it fits: {items:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_message_without_content_is_an_overflow_where_the_window_is_unknown() {
+    for script in contentless() {
+        let transport = Scripted::new([script.clone(), script]);
+        let provider = generic(&transport, &Catalog::new());
+        let items = answer(&provider, long()).await;
+        assert!(items.iter().all(Result::is_ok), "{items:?}");
+        let error = failure(&provider, long()).await;
+        assert_eq!(error.kind, ProviderErrorKind::ContextOverflow, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_says_nothing_on_purpose_is_left_alone() {
+    let usage = r#""usage":{"prompt_tokens":2000,"completion_tokens":2}"#;
+    let [_, mut whole] = contentless();
+    let body = r#"{"choices":[{"index":0,"message":{"content":""},"finish_reason":"stop"}],"#;
+    whole.pieces = Script::new(200, &format!("{body}{usage}}}")).pieces;
+    let catalog = Catalog::new();
+    let list = br#"{"data":[{"id":"m-1","meta":{"n_ctx":2000}}]}"#;
+    catalog.take_list(&hello().model.provider, read_models(list));
+    let provider = generic(&Scripted::new([whole]), &catalog);
+    let items = answer(&provider, long()).await;
+    assert!(items.iter().all(Result::is_ok), "{items:?}");
+}
+
+#[tokio::test]
+async fn a_local_server_is_asked_for_an_unknown_window_at_the_first_request_only() {
+    let list = r#"{"data":[{"id":"m-1","meta":{"n_ctx":4096}}]}"#;
+    for (list, asked) in [
+        (Script::new(200, list), vec!["/models"]),
+        (
+            Script::new(404, "{}"),
+            vec!["/models", "/props", "/api/show"],
+        ),
+    ] {
+        let silence = (1..asked.len()).map(|_| Script::new(404, "{}"));
+        let answers = (0..2).map(|_| Script::new(200, HELLO));
+        let known = asked.len() == 1;
+        let scripts = std::iter::once(list).chain(silence).chain(answers);
+        let transport = Scripted::new(scripts);
+        let catalog = Catalog::new();
+        let wire = Arc::new(Chat::new(Dialect::GENERIC));
+        let endpoint = Endpoint::new("http://127.0.0.1:1");
+        let provider = HttpProvider::new(wire, endpoint, Arc::new(transport.clone()))
+            .with_catalog(catalog.clone());
+        for _ in 0..2 {
+            let items = answer(&provider, hello()).await;
+            assert!(items.iter().all(Result::is_ok), "{items:?}");
+        }
+        let requests = transport.requests.lock().unwrap();
+        let paths: Vec<&str> = requests
+            .iter()
+            .map(|request| request.url.split_once(":1").unwrap().1)
+            .map(|path| path.strip_prefix("/v1").unwrap_or(path))
+            .collect();
+        let completions = ["/chat/completions"; 2];
+        assert_eq!(paths, [asked, completions.to_vec()].concat());
+        let window = catalog.facts(&hello().model).context_window;
+        assert_eq!(window.source == Source::Provider, known, "{window:?}");
+    }
+}
+
 #[tokio::test]
 async fn an_overflow_in_the_words_of_a_gateway_is_one_on_the_responses_wire() {
     let body = r#"{"error":{"message":"litellm.BadRequestError: Requested tokens (4109) exceed context window of 2048","type":null,"code":"500"}}"#;

@@ -71,8 +71,8 @@ async fn a_repository_is_listed_read_side_by_side_and_summarized() {
 `README.md` says: “Boils water over HTTP.”
 
 - Size: 5 files.
-- Files by language: Markdown 2, Rust 2, TOML 1.
-- Manifest: `Cargo.toml`: `kettle` 2.1.0, “A kettle”.
+- Files by ending: md 2, rs 2, toml 1.
+- Manifest: `Cargo.toml`, kettle, 2.1.0, A kettle.
 - Entry points: `src/main.rs`.
 - Latest commits:
   - abc123 Add steam

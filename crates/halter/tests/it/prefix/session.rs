@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use halter::HalterSession;
 use halter::prelude::*;
 use halter_config::{ConfiguredProvider, ModelConfig};
-use halter_mock::{MockService, Outcome, ServeOptions, serve};
+use halter_mock::{MockService, RequestOutcome, ServeOptions, serve};
 use halter_protocol::{ContentPart, ReasoningEffort, SkillDef, ToolResult};
 use halter_providers::http::{
     ClientSettings, Endpoint, HttpProvider, HttpRequest, HttpResponse, NetworkTransport, Transport,
@@ -133,7 +133,7 @@ pub async fn play(service: &Service) -> Recorded {
     let captured = mock.requests();
     assert_eq!(captured.len(), requests.len());
     for request in &captured {
-        assert_eq!(*request.outcome(), Outcome::Answered, "{request:?}");
+        assert_eq!(*request.outcome(), RequestOutcome::Answered, "{request:?}");
     }
     let requests = requests.into_iter().zip(captured);
     let requests = requests.map(|((request, cut), captured)| Made {

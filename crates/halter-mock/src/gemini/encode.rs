@@ -1,10 +1,10 @@
 //! Answers as candidates, whole or in chunks.
 
-use crate::answer::{Answer, AnswerPart, Stop};
 use crate::codec::{Frame, Place};
-use crate::look;
+use crate::fields;
+use crate::model_answer::{AnswerPart, ModelAnswer, StopKind};
 use crate::scenario::UnknownKind;
-use crate::seal;
+use crate::signing;
 use serde_json::{Value, json};
 
 /// Names of the models that do not sign their calls.
@@ -17,10 +17,10 @@ pub(super) fn signs(model: &str) -> bool {
 
 /// The signature on the first call of a step.
 pub(super) fn call_signature(model: &str, name: &str, args: &Value) -> String {
-    seal::sign(model, &["call", name, &args.to_string()])
+    signing::sign(model, &["call", name, &args.to_string()])
 }
 
-pub(super) fn whole(answer: &Answer, body: &Value) -> Value {
+pub(super) fn whole(answer: &ModelAnswer, body: &Value) -> Value {
     if let Some(blocked) = blocked(answer) {
         return blocked;
     }
@@ -36,7 +36,7 @@ pub(super) fn whole(answer: &Answer, body: &Value) -> Value {
     envelope(answer, Some(candidate), answer.usage.output)
 }
 
-pub(super) fn frames(answer: &Answer, body: &Value) -> Vec<Frame> {
+pub(super) fn frames(answer: &ModelAnswer, body: &Value) -> Vec<Frame> {
     if let Some(blocked) = blocked(answer) {
         return vec![Frame::data(&blocked, Place::Closing)];
     }
@@ -70,11 +70,11 @@ enum Merge {
     No,
 }
 
-fn parts_of(answer: &Answer, body: &Value, merge: Merge) -> Vec<(Value, Place)> {
+fn parts_of(answer: &ModelAnswer, body: &Value, merge: Merge) -> Vec<(Value, Place)> {
     let shows_thoughts = body
         .get("generationConfig")
         .and_then(|config| config.get("thinkingConfig"))
-        .is_none_or(|config| look::flag(config, "includeThoughts"));
+        .is_none_or(|config| fields::flag(config, "includeThoughts"));
     let mut parts = Vec::new();
     for (number, part) in answer.parts.iter().enumerate() {
         match part {
@@ -92,7 +92,7 @@ fn parts_of(answer: &Answer, body: &Value, merge: Merge) -> Vec<(Value, Place)> 
             }
             AnswerPart::Thinking(_) => {}
             AnswerPart::Redacted => {
-                let signature = seal::opaque(&answer.model, &format!("thought {number}"));
+                let signature = signing::opaque(&answer.model, &format!("thought {number}"));
                 parts.push((
                     json!({"text": "", "thoughtSignature": signature}),
                     Place::Delta,
@@ -116,13 +116,13 @@ fn parts_of(answer: &Answer, body: &Value, merge: Merge) -> Vec<(Value, Place)> 
     parts
 }
 
-fn call_part(answer: &Answer, number: usize, name: &str, args: Value) -> Value {
+fn call_part(answer: &ModelAnswer, number: usize, name: &str, args: Value) -> Value {
     let signature =
         (number == 0 && signs(&answer.model)).then(|| call_signature(&answer.model, name, &args));
-    let id = seal::call_id("", &answer.model, None, &answer.request, number);
+    let id = signing::call_id("", &answer.model, None, &answer.request, number);
     let mut part = json!({"functionCall": {"id": id, "name": name, "args": args}});
     if let Some(signature) = signature {
-        look::set(&mut part, "thoughtSignature", json!(signature));
+        fields::set(&mut part, "thoughtSignature", json!(signature));
     }
     part
 }
@@ -134,7 +134,7 @@ fn merged(pieces: &[String], merge: Merge) -> Vec<String> {
     }
 }
 
-fn envelope(answer: &Answer, candidate: Option<Value>, output: u64) -> Value {
+fn envelope(answer: &ModelAnswer, candidate: Option<Value>, output: u64) -> Value {
     let usage = &answer.usage;
     let reasoning = usage.reasoning;
     let mut metadata = json!({
@@ -143,17 +143,17 @@ fn envelope(answer: &Answer, candidate: Option<Value>, output: u64) -> Value {
         "totalTokenCount": usage.total_input().saturating_add(output).saturating_add(reasoning),
     });
     if usage.cache_read > 0 {
-        look::set(
+        fields::set(
             &mut metadata,
             "cachedContentTokenCount",
             json!(usage.cache_read),
         );
     }
     if reasoning > 0 {
-        look::set(&mut metadata, "thoughtsTokenCount", json!(reasoning));
+        fields::set(&mut metadata, "thoughtsTokenCount", json!(reasoning));
     }
     if answer.has_unknown(UnknownKind::Usage) {
-        look::set(&mut metadata, "dreamTokenCount", json!(7));
+        fields::set(&mut metadata, "dreamTokenCount", json!(7));
     }
     let mut response = json!({
         "candidates": candidate.into_iter().collect::<Vec<_>>(),
@@ -166,8 +166,8 @@ fn envelope(answer: &Answer, candidate: Option<Value>, output: u64) -> Value {
 }
 
 /// A prompt that is refused has no candidate at all.
-fn blocked(answer: &Answer) -> Option<Value> {
-    (answer.stop == Stop::ContentFilter && answer.parts.is_empty()).then(|| {
+fn blocked(answer: &ModelAnswer) -> Option<Value> {
+    (answer.stop == StopKind::ContentFilter && answer.parts.is_empty()).then(|| {
         let mut response = envelope(answer, None, 0);
         if let Some(object) = response.as_object_mut() {
             object.remove("candidates");
@@ -180,14 +180,14 @@ fn blocked(answer: &Answer) -> Option<Value> {
     })
 }
 
-fn finish_reason(answer: &Answer) -> &str {
+fn finish_reason(answer: &ModelAnswer) -> &str {
     let broken = answer.calls().any(|call| call.input.is_none());
     match &answer.stop {
-        Stop::ToolUse if broken => "MALFORMED_FUNCTION_CALL",
-        Stop::End | Stop::ToolUse | Stop::Sequence | Stop::Pause => "STOP",
-        Stop::MaxTokens | Stop::ContextWindow => "MAX_TOKENS",
-        Stop::Refusal => "PROHIBITED_CONTENT",
-        Stop::ContentFilter => "SAFETY",
-        Stop::Other(word) => word,
+        StopKind::ToolUse if broken => "MALFORMED_FUNCTION_CALL",
+        StopKind::End | StopKind::ToolUse | StopKind::Sequence | StopKind::Pause => "STOP",
+        StopKind::MaxTokens | StopKind::ContextWindow => "MAX_TOKENS",
+        StopKind::Refusal => "PROHIBITED_CONTENT",
+        StopKind::ContentFilter => "SAFETY",
+        StopKind::Other(word) => word,
     }
 }

@@ -1,10 +1,10 @@
 //! Answers as messages and as events.
 
-use crate::answer::{Answer, AnswerPart, Stop};
 use crate::codec::{Frame, Place};
-use crate::look;
+use crate::fields;
+use crate::model_answer::{AnswerPart, ModelAnswer, StopKind};
 use crate::scenario::UnknownKind;
-use crate::seal;
+use crate::signing;
 use serde_json::{Value, json};
 
 /// A content block: whole, and as it is streamed.
@@ -14,7 +14,7 @@ struct Block {
     deltas: Vec<Value>,
 }
 
-pub(super) fn whole(answer: &Answer, body: &Value) -> Value {
+pub(super) fn whole(answer: &ModelAnswer, body: &Value) -> Value {
     let content: Vec<_> = blocks(answer, body)
         .into_iter()
         .map(|block| block.whole)
@@ -34,7 +34,7 @@ pub(super) fn whole(answer: &Answer, body: &Value) -> Value {
     message
 }
 
-pub(super) fn frames(answer: &Answer, body: &Value) -> Vec<Frame> {
+pub(super) fn frames(answer: &ModelAnswer, body: &Value) -> Vec<Frame> {
     let mut message = json!({
         "id": answer.id("msg_"),
         "type": "message",
@@ -74,7 +74,7 @@ pub(super) fn frames(answer: &Answer, body: &Value) -> Vec<Frame> {
     frames
 }
 
-fn block_frames(answer: &Answer, index: usize, block: Block, frames: &mut Vec<Frame>) {
+fn block_frames(answer: &ModelAnswer, index: usize, block: Block, frames: &mut Vec<Frame>) {
     frames.push(frame(
         json!({"type": "content_block_start", "index": index, "content_block": block.start}),
         Place::Between,
@@ -93,13 +93,13 @@ fn block_frames(answer: &Answer, index: usize, block: Block, frames: &mut Vec<Fr
 }
 
 fn frame(data: Value, place: Place) -> Frame {
-    Frame::named(look::kind(&data), &data, place)
+    Frame::named(fields::kind(&data), &data, place)
 }
 
-fn blocks(answer: &Answer, body: &Value) -> Vec<Block> {
+fn blocks(answer: &ModelAnswer, body: &Value) -> Vec<Block> {
     let omitted = body
         .get("thinking")
-        .and_then(|thinking| look::text(thinking, "display"))
+        .and_then(|thinking| fields::text(thinking, "display"))
         == Some("omitted");
     let mut thought: Option<String> = None;
     let mut blocks = Vec::new();
@@ -108,12 +108,12 @@ fn blocks(answer: &Answer, body: &Value) -> Vec<Block> {
             AnswerPart::Text(pieces) => text_block(pieces),
             AnswerPart::Thinking(pieces) => {
                 let shown = if omitted { &[][..] } else { pieces.as_slice() };
-                let signature = seal::sign(&answer.model, &["thinking", &shown.concat()]);
+                let signature = signing::sign(&answer.model, &["thinking", &shown.concat()]);
                 thought.get_or_insert_default().push_str(&signature);
                 thinking_block(shown, &signature)
             }
             AnswerPart::Redacted => {
-                let data = seal::opaque(&answer.model, &format!("redacted {number}"));
+                let data = signing::opaque(&answer.model, &format!("redacted {number}"));
                 thought.get_or_insert_default().push_str(&data);
                 let whole = json!({"type": "redacted_thinking", "data": data});
                 Block {
@@ -123,7 +123,7 @@ fn blocks(answer: &Answer, body: &Value) -> Vec<Block> {
                 }
             }
             AnswerPart::Call(call) => {
-                let id = seal::call_id(
+                let id = signing::call_id(
                     "toolu_",
                     &answer.model,
                     thought.as_deref(),
@@ -134,7 +134,7 @@ fn blocks(answer: &Answer, body: &Value) -> Vec<Block> {
             }
         });
     }
-    if answer.stop == Stop::Pause {
+    if answer.stop == StopKind::Pause {
         blocks.push(server_call_block(answer));
     }
     if answer.has_unknown(UnknownKind::Block) {
@@ -171,7 +171,7 @@ fn thinking_block(pieces: &[String], signature: &str) -> Block {
     }
 }
 
-fn call_block(call: &crate::answer::AnswerCall, id: &str) -> Block {
+fn call_block(call: &crate::model_answer::AnswerCall, id: &str) -> Block {
     let input = call.input.clone().unwrap_or_default();
     // The first fragment is empty, as the real service sends it.
     let fragments = std::iter::once("").chain(call.pieces.iter().map(String::as_str));
@@ -187,7 +187,7 @@ fn call_block(call: &crate::answer::AnswerCall, id: &str) -> Block {
 }
 
 /// A pause happens while the vendor runs a tool of its own.
-fn server_call_block(answer: &Answer) -> Block {
+fn server_call_block(answer: &ModelAnswer) -> Block {
     let call = |input: Value| json!({"type": "server_tool_use", "id": answer.id("srvtoolu_"), "name": "web_search", "input": input});
     Block {
         whole: call(json!({"query": "mock"})),
@@ -196,7 +196,7 @@ fn server_call_block(answer: &Answer) -> Block {
     }
 }
 
-fn usage(answer: &Answer, output: u64) -> Value {
+fn usage(answer: &ModelAnswer, output: u64) -> Value {
     let usage = &answer.usage;
     let mut value = json!({
         "input_tokens": usage.input,
@@ -211,34 +211,34 @@ fn usage(answer: &Answer, output: u64) -> Value {
         "service_tier": "standard",
     });
     if answer.has_unknown(UnknownKind::Usage) {
-        look::set(&mut value, "dream_tokens", json!(7));
+        fields::set(&mut value, "dream_tokens", json!(7));
     }
     value
 }
 
-fn stop_reason(stop: &Stop) -> &str {
+fn stop_reason(stop: &StopKind) -> &str {
     match stop {
-        Stop::End => "end_turn",
-        Stop::ToolUse => "tool_use",
-        Stop::MaxTokens => "max_tokens",
-        Stop::Sequence => "stop_sequence",
-        Stop::Refusal | Stop::ContentFilter => "refusal",
-        Stop::ContextWindow => "model_context_window_exceeded",
-        Stop::Pause => "pause_turn",
-        Stop::Other(word) => word,
+        StopKind::End => "end_turn",
+        StopKind::ToolUse => "tool_use",
+        StopKind::MaxTokens => "max_tokens",
+        StopKind::Sequence => "stop_sequence",
+        StopKind::Refusal | StopKind::ContentFilter => "refusal",
+        StopKind::ContextWindow => "model_context_window_exceeded",
+        StopKind::Pause => "pause_turn",
+        StopKind::Other(word) => word,
     }
 }
 
-fn add_stop_details(stop: &Stop, target: &mut Value) {
-    if matches!(stop, Stop::Refusal | Stop::ContentFilter) {
+fn add_stop_details(stop: &StopKind, target: &mut Value) {
+    if matches!(stop, StopKind::Refusal | StopKind::ContentFilter) {
         let details = json!({"type": "refusal", "category": "general_harms", "explanation": "The mock declines."});
-        look::set(target, "stop_details", details);
+        fields::set(target, "stop_details", details);
     }
 }
 
-fn stop_sequence(answer: &Answer, body: &Value) -> Value {
+fn stop_sequence(answer: &ModelAnswer, body: &Value) -> Value {
     match answer.stop {
-        Stop::Sequence => look::items(body, "stop_sequences")
+        StopKind::Sequence => fields::items(body, "stop_sequences")
             .first()
             .cloned()
             .unwrap_or(Value::Null),

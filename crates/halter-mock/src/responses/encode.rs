@@ -1,13 +1,13 @@
 //! Answers as output items and as events.
 
-use crate::answer::{Answer, AnswerCall, AnswerPart, CREATED, Stop};
 use crate::codec::{Frame, Place};
-use crate::look;
+use crate::fields;
+use crate::model_answer::{AnswerCall, AnswerPart, CREATED, ModelAnswer, StopKind};
 use crate::scenario::UnknownKind;
-use crate::seal;
+use crate::signing;
 use serde_json::{Map, Value, json};
 
-pub(super) fn whole(answer: &Answer, body: &Value) -> Value {
+pub(super) fn whole(answer: &ModelAnswer, body: &Value) -> Value {
     let output = items(answer, body)
         .into_iter()
         .map(|item| item.whole)
@@ -15,7 +15,7 @@ pub(super) fn whole(answer: &Answer, body: &Value) -> Value {
     response(answer, body, Some(output))
 }
 
-pub(super) fn frames(answer: &Answer, body: &Value) -> Vec<Frame> {
+pub(super) fn frames(answer: &ModelAnswer, body: &Value) -> Vec<Frame> {
     let mut stream = Stream::default();
     let opening = response(answer, body, None);
     stream.push(
@@ -41,7 +41,7 @@ pub(super) fn frames(answer: &Answer, body: &Value) -> Vec<Frame> {
         output.push(item.whole);
     }
     let finished = response(answer, body, Some(output));
-    let name = match look::text(&finished, "status") {
+    let name = match fields::text(&finished, "status") {
         Some("incomplete") => "response.incomplete",
         Some("failed") => "response.failed",
         _ => "response.completed",
@@ -84,9 +84,9 @@ impl Stream {
     }
 }
 
-fn response(answer: &Answer, body: &Value, output: Option<Vec<Value>>) -> Value {
+fn response(answer: &ModelAnswer, body: &Value, output: Option<Vec<Value>>) -> Value {
     let finished = output.is_some();
-    let echo = |key: &str, default: Value| look::present(body, key).cloned().unwrap_or(default);
+    let echo = |key: &str, default: Value| fields::present(body, key).cloned().unwrap_or(default);
     let (status, reason, error) = if finished {
         ending(&answer.stop)
     } else {
@@ -106,7 +106,7 @@ fn response(answer: &Answer, body: &Value, output: Option<Vec<Value>>) -> Value 
         "model": answer.model,
         "output": output.unwrap_or_default(),
         "parallel_tool_calls": echo("parallel_tool_calls", json!(true)),
-        "previous_response_id": look::text(body, "previous_response_id"),
+        "previous_response_id": fields::text(body, "previous_response_id"),
         "reasoning": echo("reasoning", json!({"effort": null, "summary": null})),
         "store": echo("store", json!(true)),
         "temperature": echo("temperature", json!(1.0)),
@@ -121,12 +121,12 @@ fn response(answer: &Answer, body: &Value, output: Option<Vec<Value>>) -> Value 
     response
 }
 
-fn ending(stop: &Stop) -> (&'static str, Option<&str>, Value) {
+fn ending(stop: &StopKind) -> (&'static str, Option<&str>, Value) {
     match stop {
-        Stop::MaxTokens => ("incomplete", Some("max_output_tokens"), Value::Null),
-        Stop::ContentFilter => ("incomplete", Some("content_filter"), Value::Null),
-        Stop::Other(word) => ("incomplete", Some(word), Value::Null),
-        Stop::ContextWindow => (
+        StopKind::MaxTokens => ("incomplete", Some("max_output_tokens"), Value::Null),
+        StopKind::ContentFilter => ("incomplete", Some("content_filter"), Value::Null),
+        StopKind::Other(word) => ("incomplete", Some(word), Value::Null),
+        StopKind::ContextWindow => (
             "failed",
             None,
             json!({
@@ -134,13 +134,15 @@ fn ending(stop: &Stop) -> (&'static str, Option<&str>, Value) {
                 "message": "Your input exceeds the context window of this model. Please adjust your input and try again.",
             }),
         ),
-        Stop::End | Stop::ToolUse | Stop::Sequence | Stop::Refusal | Stop::Pause => {
-            ("completed", None, Value::Null)
-        }
+        StopKind::End
+        | StopKind::ToolUse
+        | StopKind::Sequence
+        | StopKind::Refusal
+        | StopKind::Pause => ("completed", None, Value::Null),
     }
 }
 
-fn usage(answer: &Answer) -> Value {
+fn usage(answer: &ModelAnswer) -> Value {
     let usage = &answer.usage;
     let mut value = json!({
         "input_tokens": usage.total_input(),
@@ -153,16 +155,16 @@ fn usage(answer: &Answer) -> Value {
         "total_tokens": usage.total_input().saturating_add(usage.total_output()),
     });
     if answer.has_unknown(UnknownKind::Usage) {
-        look::set(&mut value, "dream_tokens", json!(7));
+        fields::set(&mut value, "dream_tokens", json!(7));
     }
     value
 }
 
-fn items(answer: &Answer, body: &Value) -> Vec<Item> {
-    let encrypted = look::items(body, "include")
+fn items(answer: &ModelAnswer, body: &Value) -> Vec<Item> {
+    let encrypted = fields::items(body, "include")
         .iter()
         .any(|wanted| wanted.as_str() == Some("reasoning.encrypted_content"));
-    let cut_off = answer.stop == Stop::MaxTokens;
+    let cut_off = answer.stop == StopKind::MaxTokens;
     let last = answer.parts.len().saturating_sub(1);
     let mut thought: Option<String> = None;
     let mut items = Vec::new();
@@ -184,7 +186,7 @@ fn items(answer: &Answer, body: &Value) -> Vec<Item> {
                 reasoning_item(answer, &id("rs_"), &[], encrypted)
             }
             AnswerPart::Call(call) => {
-                let call_id = seal::call_id(
+                let call_id = signing::call_id(
                     "call_",
                     &answer.model,
                     thought.as_deref(),
@@ -227,9 +229,9 @@ fn items(answer: &Answer, body: &Value) -> Vec<Item> {
 /// Whether the request offers a tool of this name that takes plain text.
 fn is_custom(body: &Value, name: &str) -> bool {
     let is_it =
-        |tool: &Value| look::kind(tool) == "custom" && look::text(tool, "name") == Some(name);
-    let inner = |tool: &Value| look::items(tool, "tools").iter().any(is_it);
-    let mut tools = look::items(body, "tools").iter();
+        |tool: &Value| fields::kind(tool) == "custom" && fields::text(tool, "name") == Some(name);
+    let inner = |tool: &Value| fields::items(tool, "tools").iter().any(is_it);
+    let mut tools = fields::items(body, "tools").iter();
     tools.any(|tool| is_it(tool) || inner(tool))
 }
 
@@ -252,9 +254,9 @@ fn custom_item(id: &str, call_id: &str, call: &AnswerCall, status: &str) -> Item
     }
 }
 
-fn text_item(answer: &Answer, id: &str, pieces: &[String], status: &str) -> Item {
+fn text_item(answer: &ModelAnswer, id: &str, pieces: &[String], status: &str) -> Item {
     let message = |status: &str, content: Value| json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content});
-    let refused = answer.stop == Stop::Refusal;
+    let refused = answer.stop == StopKind::Refusal;
     let part = part(refused, &pieces.concat());
     Item {
         whole: message(status, json!([part])),
@@ -275,7 +277,7 @@ fn part(refused: bool, text: &str) -> Value {
     }
 }
 
-fn reasoning_item(answer: &Answer, id: &str, pieces: &[String], encrypted: bool) -> Item {
+fn reasoning_item(answer: &ModelAnswer, id: &str, pieces: &[String], encrypted: bool) -> Item {
     let text = pieces.concat();
     let summary = if pieces.is_empty() {
         json!([])
@@ -285,10 +287,10 @@ fn reasoning_item(answer: &Answer, id: &str, pieces: &[String], encrypted: bool)
     let mut whole = json!({"id": id, "type": "reasoning", "summary": summary});
     let mut added = json!({"id": id, "type": "reasoning", "summary": []});
     if encrypted {
-        let sealed = seal::sign(&answer.model, &["reasoning", id, &text]);
-        look::set(&mut whole, "encrypted_content", json!(sealed));
+        let sealed = signing::sign(&answer.model, &["reasoning", id, &text]);
+        fields::set(&mut whole, "encrypted_content", json!(sealed));
         // Only the finished item carries the content that must be kept.
-        look::set(&mut added, "encrypted_content", json!("not-yet"));
+        fields::set(&mut added, "encrypted_content", json!("not-yet"));
     }
     Item {
         whole,
@@ -297,10 +299,10 @@ fn reasoning_item(answer: &Answer, id: &str, pieces: &[String], encrypted: bool)
     }
 }
 
-fn item_frames(answer: &Answer, index: usize, item: &Item, stream: &mut Stream) {
+fn item_frames(answer: &ModelAnswer, index: usize, item: &Item, stream: &mut Stream) {
     let added = json!({"output_index": index, "item": item.added});
     stream.push("response.output_item.added", added, Place::Between);
-    let id = look::text(&item.whole, "id").unwrap_or_default();
+    let id = fields::text(&item.whole, "id").unwrap_or_default();
     match &item.filling {
         Filling::Text(pieces) => content_frames(answer, index, id, pieces, false, stream),
         Filling::Refusal(pieces) => content_frames(answer, index, id, pieces, true, stream),
@@ -321,7 +323,7 @@ fn item_frames(answer: &Answer, index: usize, item: &Item, stream: &mut Stream) 
 }
 
 fn content_frames(
-    answer: &Answer,
+    answer: &ModelAnswer,
     index: usize,
     id: &str,
     pieces: &[String],
@@ -329,9 +331,9 @@ fn content_frames(
     stream: &mut Stream,
 ) {
     let place = |mut fields: Value| {
-        look::set(&mut fields, "item_id", json!(id));
-        look::set(&mut fields, "output_index", json!(index));
-        look::set(&mut fields, "content_index", json!(0));
+        fields::set(&mut fields, "item_id", json!(id));
+        fields::set(&mut fields, "output_index", json!(index));
+        fields::set(&mut fields, "content_index", json!(0));
         fields
     };
     let name = if refused {
@@ -360,7 +362,7 @@ fn content_frames(
 fn summary_frames(index: usize, id: &str, pieces: &[String], stream: &mut Stream) {
     let place = |key: &str, value: Value| {
         let mut fields = json!({"item_id": id, "output_index": index, "summary_index": 0});
-        look::set(&mut fields, key, value);
+        fields::set(&mut fields, key, value);
         fields
     };
     let part = |text: &str| place("part", json!({"type": "summary_text", "text": text}));
@@ -397,7 +399,7 @@ fn call_frames(
         stream.push(&format!("{name}.delta"), delta, Place::Delta);
     }
     // A call that was cut off has no end.
-    if look::text(&item.whole, "status") != Some("incomplete") {
+    if fields::text(&item.whole, "status") != Some("incomplete") {
         let done = json!({
             "item_id": id,
             "output_index": index,

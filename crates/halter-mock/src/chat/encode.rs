@@ -1,15 +1,15 @@
 //! Answers as completions and as chunks.
 
 use super::reasoning::{self, Style};
-use crate::answer::{Answer, AnswerCall, AnswerPart, CREATED, Stop};
 use crate::codec::{Frame, Place, Request};
-use crate::look;
+use crate::fields;
+use crate::model_answer::{AnswerCall, AnswerPart, CREATED, ModelAnswer, StopKind};
 use crate::scenario::{ChatQuirk, UnknownKind};
-use crate::seal;
+use crate::signing;
 use crate::wire::Dialect;
 use serde_json::{Map, Value, json};
 
-pub(super) fn whole(answer: &Answer, request: &Request<'_>) -> Value {
+pub(super) fn whole(answer: &ModelAnswer, request: &Request<'_>) -> Value {
     let dialect = request.dialect;
     let style = reasoning::style(answer, dialect);
     let mut message = Map::new();
@@ -29,7 +29,7 @@ pub(super) fn whole(answer: &Answer, request: &Request<'_>) -> Value {
     } else {
         json!(text)
     };
-    let refused = answer.stop == Stop::Refusal;
+    let refused = answer.stop == StopKind::Refusal;
     let (content, refusal) = if refused {
         (Value::Null, content)
     } else {
@@ -72,14 +72,14 @@ pub(super) fn whole(answer: &Answer, request: &Request<'_>) -> Value {
         }],
     });
     if !answer.has(ChatQuirk::NoUsage) {
-        look::set(&mut completion, "usage", usage(answer, dialect));
+        fields::set(&mut completion, "usage", usage(answer, dialect));
     }
     answer.add_unknown_field(&mut completion);
     completion
 }
 
 fn whole_thought(
-    answer: &Answer,
+    answer: &ModelAnswer,
     style: Style,
     pieces: &[String],
     message: &mut Map<String, Value>,
@@ -104,7 +104,7 @@ fn whole_thought(
     }
 }
 
-pub(super) fn frames(answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
+pub(super) fn frames(answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame> {
     let style = reasoning::style(answer, request.dialect);
     let to_return = reasoning::to_return(answer, style);
     let mut frames = vec![chunk(
@@ -117,7 +117,7 @@ pub(super) fn frames(answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
         let novelty = json!({"object": "weather.report", "sky": "clear"});
         frames.push(Frame::data(&novelty, Place::Opening));
     }
-    let refused = answer.stop == Stop::Refusal;
+    let refused = answer.stop == StopKind::Refusal;
     for part in &answer.parts {
         let deltas = match part {
             AnswerPart::Text(pieces) if refused => pieces
@@ -147,11 +147,11 @@ pub(super) fn frames(answer: &Answer, request: &Request<'_>) -> Vec<Frame> {
     frames
 }
 
-fn closing_frames(answer: &Answer, request: &Request<'_>, frames: &mut Vec<Frame>) {
+fn closing_frames(answer: &ModelAnswer, request: &Request<'_>, frames: &mut Vec<Frame>) {
     let wanted = request
         .body
         .get("stream_options")
-        .is_some_and(|options| look::flag(options, "include_usage"))
+        .is_some_and(|options| fields::flag(options, "include_usage"))
         || request.dialect == Dialect::OpenRouter;
     let usage = (wanted && !answer.has(ChatQuirk::NoUsage)).then(|| usage(answer, request.dialect));
     let on_choice = answer.has(ChatQuirk::UsageOnChoice);
@@ -162,12 +162,12 @@ fn closing_frames(answer: &Answer, request: &Request<'_>, frames: &mut Vec<Frame
         }]),
     );
     if let (true, Some(usage)) = (on_choice, &usage) {
-        look::set(&mut last, "usage", usage.clone());
+        fields::set(&mut last, "usage", usage.clone());
     }
     frames.push(Frame::data(&last, Place::Closing));
     if let (false, Some(usage)) = (on_choice, usage) {
         let mut chunk = base(answer, json!([]));
-        look::set(&mut chunk, "usage", usage);
+        fields::set(&mut chunk, "usage", usage);
         frames.push(Frame::data(&chunk, Place::Closing));
     }
     if !answer.has(ChatQuirk::MissingDone) {
@@ -179,7 +179,7 @@ fn closing_frames(answer: &Answer, request: &Request<'_>, frames: &mut Vec<Frame
     }
 }
 
-fn chunk(answer: &Answer, delta: Value, finish: Value, place: Place) -> Frame {
+fn chunk(answer: &ModelAnswer, delta: Value, finish: Value, place: Place) -> Frame {
     let mut chunk = base(
         answer,
         json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]),
@@ -188,7 +188,7 @@ fn chunk(answer: &Answer, delta: Value, finish: Value, place: Place) -> Frame {
     Frame::data(&chunk, place)
 }
 
-fn base(answer: &Answer, choices: Value) -> Value {
+fn base(answer: &ModelAnswer, choices: Value) -> Value {
     json!({
         "id": answer.id("chatcmpl-"),
         "object": "chat.completion.chunk",
@@ -198,8 +198,8 @@ fn base(answer: &Answer, choices: Value) -> Value {
     })
 }
 
-fn call_id(answer: &Answer, call: &AnswerCall, to_return: Option<&str>) -> String {
-    seal::call_id(
+fn call_id(answer: &ModelAnswer, call: &AnswerCall, to_return: Option<&str>) -> String {
+    signing::call_id(
         "call_",
         &answer.model,
         to_return,
@@ -209,7 +209,7 @@ fn call_id(answer: &Answer, call: &AnswerCall, to_return: Option<&str>) -> Strin
 }
 
 /// The arguments of a whole call, as this server writes them.
-fn arguments(answer: &Answer, call: &AnswerCall) -> Value {
+fn arguments(answer: &ModelAnswer, call: &AnswerCall) -> Value {
     match &call.input {
         Some(input) if answer.has(ChatQuirk::ArgumentsObject) => json!(input),
         Some(input) if input.is_empty() && answer.has(ChatQuirk::EmptyArguments) => json!(""),
@@ -219,10 +219,10 @@ fn arguments(answer: &Answer, call: &AnswerCall) -> Value {
 
 /// Whether the request offers a tool of this name that takes plain text.
 fn is_custom(body: &Value, name: &str) -> bool {
-    let mut tools = look::items(body, "tools").iter();
+    let mut tools = fields::items(body, "tools").iter();
     tools.any(|tool| {
         let custom = tool.get("custom");
-        custom.and_then(|custom| look::text(custom, "name")) == Some(name)
+        custom.and_then(|custom| fields::text(custom, "name")) == Some(name)
     })
 }
 
@@ -241,7 +241,7 @@ fn custom_deltas(call: &AnswerCall, id: &str) -> Vec<Value> {
         .collect()
 }
 
-fn call_deltas(answer: &Answer, call: &AnswerCall, to_return: Option<&str>) -> Vec<Value> {
+fn call_deltas(answer: &ModelAnswer, call: &AnswerCall, to_return: Option<&str>) -> Vec<Value> {
     let id = call_id(answer, call, to_return);
     let index = if answer.has(ChatQuirk::SharedIndex) {
         0
@@ -282,7 +282,7 @@ fn call_deltas(answer: &Answer, call: &AnswerCall, to_return: Option<&str>) -> V
         .collect()
 }
 
-fn split_name<'a>(answer: &Answer, name: &'a str) -> (&'a str, &'a str) {
+fn split_name<'a>(answer: &ModelAnswer, name: &'a str) -> (&'a str, &'a str) {
     if answer.has(ChatQuirk::SplitName) {
         name.split_at_checked(name.len() / 2).unwrap_or((name, ""))
     } else {
@@ -290,19 +290,19 @@ fn split_name<'a>(answer: &Answer, name: &'a str) -> (&'a str, &'a str) {
     }
 }
 
-fn finish_reason(answer: &Answer) -> &str {
+fn finish_reason(answer: &ModelAnswer) -> &str {
     let calls = answer.calls().next().is_some();
     match &answer.stop {
-        Stop::ToolUse if calls && answer.has(ChatQuirk::StopWithCalls) => "stop",
-        Stop::ToolUse => "tool_calls",
-        Stop::End | Stop::Sequence | Stop::Refusal | Stop::Pause => "stop",
-        Stop::MaxTokens | Stop::ContextWindow => "length",
-        Stop::ContentFilter => "content_filter",
-        Stop::Other(word) => word,
+        StopKind::ToolUse if calls && answer.has(ChatQuirk::StopWithCalls) => "stop",
+        StopKind::ToolUse => "tool_calls",
+        StopKind::End | StopKind::Sequence | StopKind::Refusal | StopKind::Pause => "stop",
+        StopKind::MaxTokens | StopKind::ContextWindow => "length",
+        StopKind::ContentFilter => "content_filter",
+        StopKind::Other(word) => word,
     }
 }
 
-fn usage(answer: &Answer, dialect: Dialect) -> Value {
+fn usage(answer: &ModelAnswer, dialect: Dialect) -> Value {
     let usage = &answer.usage;
     let mut value = json!({
         "prompt_tokens": usage.total_input(),
@@ -315,11 +315,11 @@ fn usage(answer: &Answer, dialect: Dialect) -> Value {
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     });
     if dialect == Dialect::OpenRouter {
-        look::set(&mut value, "cost", json!(0.00042));
-        look::set(&mut value, "is_byok", json!(false));
+        fields::set(&mut value, "cost", json!(0.00042));
+        fields::set(&mut value, "is_byok", json!(false));
     }
     if answer.has_unknown(UnknownKind::Usage) {
-        look::set(&mut value, "dream_tokens", json!(7));
+        fields::set(&mut value, "dream_tokens", json!(7));
     }
     value
 }

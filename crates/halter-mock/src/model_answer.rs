@@ -1,11 +1,11 @@
 //! An answer before it takes the shape of a wire.
 
 use crate::conversation::Conversation;
-use crate::look;
+use crate::fields;
 use crate::scenario::select::Selection;
 use crate::scenario::template::Quotes;
 use crate::scenario::{ChatQuirk, Part, Pieces, Step, UnknownKind, Usage};
-use crate::seal;
+use crate::signing;
 use serde_json::{Map, Value};
 
 /// Characters per delta unless a part says otherwise.
@@ -19,13 +19,13 @@ pub(crate) const CREATED: u64 = 1_793_000_000;
 
 /// What the model says to one request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct ModelAnswer {
     /// The model asked for.
     pub model: String,
     /// The content.
     pub parts: Vec<AnswerPart>,
     /// Why it stopped.
-    pub stop: Stop,
+    pub stop: StopKind,
     /// Token counts.
     pub usage: Usage,
     /// A digest of the request, for ids.
@@ -76,7 +76,7 @@ impl AnswerCall {
 
 /// Why an answer ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopKind {
     End,
     ToolUse,
     MaxTokens,
@@ -88,7 +88,7 @@ pub(crate) enum Stop {
     Other(String),
 }
 
-impl Stop {
+impl StopKind {
     fn parse(word: &str) -> Self {
         match word {
             "end" => Self::End,
@@ -104,7 +104,7 @@ impl Stop {
     }
 }
 
-impl Answer {
+impl ModelAnswer {
     /// The answer of a step to a request.
     pub(crate) fn compose(
         selection: &Selection<'_>,
@@ -129,9 +129,9 @@ impl Answer {
             })
             .collect();
         let stop = match &step.stop {
-            Some(word) => Stop::parse(word),
-            None if calls > 0 => Stop::ToolUse,
-            None => Stop::End,
+            Some(word) => StopKind::parse(word),
+            None if calls > 0 => StopKind::ToolUse,
+            None => StopKind::End,
         };
         let usage = step.usage.unwrap_or_else(|| estimate(input_tokens, &parts));
         Self {
@@ -139,7 +139,7 @@ impl Answer {
             parts,
             stop,
             usage,
-            request: seal::digest(&[&selection.name, raw_body]),
+            request: signing::digest(&[&selection.name, raw_body]),
             unknown: step.unknown.clone(),
             quirks: step.quirks.clone(),
         }
@@ -153,7 +153,7 @@ impl Answer {
     /// Adds a field that no client knows, where that is asked for.
     pub(crate) fn add_unknown_field(&self, target: &mut Value) {
         if self.has_unknown(UnknownKind::Field) {
-            look::set(target, "novel_field", serde_json::json!({"since": 2031}));
+            fields::set(target, "novel_field", serde_json::json!({"since": 2031}));
         }
     }
 
@@ -259,7 +259,10 @@ mod tests {
 
     #[test]
     fn the_usual_words_for_stopping_are_known_and_others_kept() {
-        assert_eq!(Stop::parse("max_tokens"), Stop::MaxTokens);
-        assert_eq!(Stop::parse("moonrise"), Stop::Other("moonrise".to_owned()));
+        assert_eq!(StopKind::parse("max_tokens"), StopKind::MaxTokens);
+        assert_eq!(
+            StopKind::parse("moonrise"),
+            StopKind::Other("moonrise".to_owned())
+        );
     }
 }
