@@ -24,6 +24,9 @@ pub const HOLDER_MODE: &str = "holder";
 /// How soon a holder that is in use is asked again.
 const IN_USE_PAUSE: Duration = Duration::from_millis(5);
 
+/// How often a holder that is about to exit is looked at.
+const EXIT_POLL_PAUSE: Duration = Duration::from_millis(2);
+
 /// Why there is no holder.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -164,18 +167,21 @@ pub async fn start(
     }
 }
 
-/// Waits for the end of a holder and collects it, if it is a child of this
-/// process: until then its number is its own.
+/// Waits for the end of a holder and collects it. One that is not a child of
+/// this process, but of an earlier daemon, is collected by the system.
 pub async fn collect(pid: i32, limit: Duration) {
-    let collected = tokio::task::spawn_blocking(move || {
-        let holder = PidFd::open(pid)?;
-        if holder.peek().is_ok() && holder.has_ended(limit) {
-            holder.reap()?;
+    let Ok(holder) = PidFd::open(pid) else {
+        return;
+    };
+    let until = Instant::now() + limit;
+    // It exits as soon as it has closed its connection. A handle of a process
+    // that was not started with one cannot be waited for everywhere.
+    while let Ok(None) = holder.reap() {
+        if Instant::now() >= until {
+            return;
         }
-        io::Result::Ok(())
-    });
-    // One that an earlier daemon has started is collected by the system.
-    let _ = collected.await;
+        tokio::time::sleep(EXIT_POLL_PAUSE).await;
+    }
 }
 
 async fn complete_handshake(socket: OwnedFd, state_dir: &Path) -> Result<FoundHolder, HolderError> {

@@ -289,6 +289,7 @@ async fn the_end_of_a_session_waits_for_the_end_of_its_holder_so_long() {
     let elapsed = begun.elapsed();
     assert!(elapsed >= HOLDER_END_WAIT, "{elapsed:?}");
     assert!(elapsed < HOLDER_END_WAIT + Duration::from_secs(1));
+    tokio::time::resume();
     // It was told, and does so as soon as it can.
     process.send(Signal::CONT).unwrap();
     gone(holder).await;

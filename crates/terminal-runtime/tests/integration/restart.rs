@@ -312,7 +312,8 @@ fn a_restarted_runtime_finds_every_session_that_is_left() {
     runtime.signal(Signal::TERM);
     runtime.wait();
     assert!(!state.exists(), "the state directory stays");
-    assert_eq!(holders(&state), [0; 0]);
+    // They are no children of the second runtime, which collects none of them.
+    until("no holder is left", || holders(&state).is_empty());
 }
 
 /// What was adopted ends when its time is up, and says so.

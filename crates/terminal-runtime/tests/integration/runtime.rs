@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use halter_exec::host::PidFd;
 use rustix::process::{Pid, Signal, kill_process};
 use terminal_runtime::discovery::discover;
 use terminal_runtime::protocol::DescribedTransport;
@@ -213,11 +212,15 @@ impl Drop for Runtime {
             for signal in [Signal::TERM, Signal::TERM] {
                 let _ = kill_process(Pid::from_raw(self.pid()).unwrap(), signal);
             }
-            let process = PidFd::open(self.pid()).unwrap();
-            if !process.has_ended(PATIENCE) {
-                let _ = self.child.kill();
+            let deadline = Instant::now() + PATIENCE;
+            while matches!(self.child.try_wait(), Ok(None)) {
+                if Instant::now() > deadline {
+                    let _ = self.child.kill();
+                    let _ = self.child.wait();
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
             }
-            let _ = self.child.wait();
         }
     }
 }
