@@ -199,7 +199,9 @@ pub enum PolicyError {
     /// The shell judge refused a command.
     #[error("shell command refused at `{fragment}`: {reason}")]
     ShellCommandRejected {
-        /// The rule, and what to do instead.
+        /// The rule; stable, for programs to match on.
+        rule: &'static str,
+        /// What is wrong, and what to do instead.
         reason: String,
         /// The part of the command the rule applies to.
         fragment: String,
@@ -279,6 +281,16 @@ impl PolicyError {
             Self::ProcessOutsideTree { .. } => "process_outside_tree",
             Self::OutOfDescriptors { .. } => "out_of_descriptors",
             Self::Io { .. } => "io",
+        }
+    }
+
+    /// The rule that refused: more exact than the [code](Self::code) for shell
+    /// commands.
+    #[must_use]
+    pub const fn rule(&self) -> &'static str {
+        match self {
+            Self::ShellCommandRejected { rule, .. } => rule,
+            other => other.code(),
         }
     }
 

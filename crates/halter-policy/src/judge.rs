@@ -81,7 +81,7 @@ impl PolicyError {
             _ => (None, None),
         };
         Objection {
-            rule: self.code().to_owned(),
+            rule: self.rule().to_owned(),
             message: self.to_string(),
             fragment,
             remedy: remedy.map(str::to_owned),

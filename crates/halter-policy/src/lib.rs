@@ -21,6 +21,7 @@ pub mod permission;
 pub mod policy;
 pub mod settings;
 pub mod shell;
+mod shell_files;
 
 pub use door::{
     BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS, DeleteTicket, DirHandle,

@@ -29,9 +29,22 @@ pub const MAX_COMMAND_EXPANSIONS: usize = 64;
 /// nested ones.
 pub const MAX_COMMAND_KEYWORDS: usize = 64;
 
-/// Opening parentheses and `case`s in one shell command. The parser's time
-/// doubles with each one that is never closed.
+/// Opening parentheses and `case`s in a shell command that our own reader
+/// could not read. The parser's time doubles with each one that is never
+/// closed.
 pub const MAX_COMMAND_BRANCHES: usize = 12;
+
+/// Opening parentheses and `case`s in a shell command that our own reader has
+/// found to be closed.
+pub const MAX_CLOSED_BRANCHES: usize = 64;
+
+/// Constructs inside one another in one shell command: groups, loops,
+/// substitutions, braces. Both readers recurse on them.
+pub const MAX_COMMAND_NESTING: usize = 24;
+
+/// Words that the braces of one shell word may become before the judge takes
+/// them for any number of any words.
+pub const MAX_BRACE_WORDS: usize = 128;
 
 /// Programs that run one another in one command (`env nice timeout 5 …`).
 pub const MAX_WRAPPED_PROGRAMS: usize = 8;

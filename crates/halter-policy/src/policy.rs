@@ -9,6 +9,7 @@ use crate::judge;
 use crate::permission::{CallSubject, Decision, PermissionTree};
 use crate::settings::{PolicySettings, SessionScope};
 use crate::shell::{self, ShellDecision, ShellJudge};
+use crate::shell_files;
 use halter_protocol::{Action, Objection, PolicyVerdict, ToolCall};
 
 /// What a session's tools may do. Every method that fails denies.
@@ -39,7 +40,8 @@ pub trait ToolPolicy: Send + Sync + Debug {
     /// # Errors
     /// [`PolicyError::ShellDisabled`].
     fn check_shell_enabled(&self) -> Result<(), PolicyError>;
-    /// Fails unless every program the command line would run is allowed.
+    /// Fails unless every program the command line would run is allowed, or
+    /// could be by asking: whoever runs it has asked.
     ///
     /// # Errors
     /// [`PolicyError::ShellCommandRejected`], or
@@ -108,7 +110,8 @@ impl StandardPolicy {
     /// names.
     #[must_use]
     pub fn decide_shell_command(&self, command: &str) -> ShellDecision {
-        self.judge.decide(command)
+        self.judge
+            .examine(command, |parts| shell_files::check(&self.door, parts))
     }
 
     /// Decides about a call: first the policy, which nothing passes, then the
@@ -200,10 +203,7 @@ impl ToolPolicy for StandardPolicy {
     fn check_shell_command_strict(&self, command: &str) -> Result<(), PolicyError> {
         self.check_shell_enabled()?;
         match self.decide_shell_command(command) {
-            ShellDecision::Deny(refusal) => Err(PolicyError::ShellCommandRejected {
-                reason: refusal.message,
-                fragment: refusal.fragment,
-            }),
+            ShellDecision::Deny(refusal) => Err(refusal.into_error()),
             // Whether a person has been asked is the pipeline's to know.
             ShellDecision::Ask(_) | ShellDecision::Allow => Ok(()),
         }

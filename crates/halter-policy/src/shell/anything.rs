@@ -136,19 +136,18 @@ fn run_by<'a>(
 }
 
 fn literal(word: &Word) -> Result<String, CommandRefusal> {
-    let read = reader::read_program(&word.value)?;
-    if read.is_literal() {
-        Ok(read.text)
-    } else {
-        Err(CommandRefusal::new(
+    reader::read_program(&word.value).ok_or_else(|| {
+        CommandRefusal::of(
+            "shell.program_not_literal",
             &word.value,
-            "the name of a program must be literal",
-        ))
-    }
+            "the name of a program must be literal; write it out",
+        )
+    })
 }
 
 fn runs_code(fragment: &str) -> CommandRefusal {
-    CommandRefusal::new(
+    CommandRefusal::of(
+        "shell.code",
         fragment,
         "`eval`, `exec`, `source` and `.` are never accepted; run the command itself",
     )

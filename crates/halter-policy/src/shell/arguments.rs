@@ -1,8 +1,8 @@
 //! Options that make an otherwise harmless program run another.
 
 use super::CommandRefusal;
+use super::argument::Argument;
 use super::programs::Programs;
-use super::reader::Word;
 
 /// The options of a program that are refused.
 pub(super) struct Options {
@@ -115,7 +115,7 @@ impl Options {
     /// Fails if one of the options is among the words. Words after `--` are
     /// looked at as well: whether `--` ends the options or is the value of one
     /// is the program's secret.
-    pub(super) fn check(&self, words: &[Word]) -> Result<(), CommandRefusal> {
+    pub(super) fn check(&self, words: &[Argument]) -> Result<(), CommandRefusal> {
         match words.iter().find(|word| self.refuses(&word.text)) {
             None => Ok(()),
             Some(word) => Err(runs_another(&word.text)),
@@ -152,25 +152,9 @@ pub(super) fn runs_another(fragment: &str) -> CommandRefusal {
     )
 }
 
-/// Fails if file names could turn into options. What a pattern matches starts
-/// like the pattern: with a directory in front it cannot be an option.
-pub(super) fn check_globs(words: &[Word]) -> Result<(), CommandRefusal> {
-    for (index, word) in words.iter().enumerate() {
-        let Some(glob) = word.glob else { continue };
-        let fixed = word.text.get(..glob).unwrap_or_default();
-        let anchored = fixed.contains('/') && !fixed.starts_with('-');
-        if !anchored && !after_end_of_options(words, index) {
-            let reason = "a file name matched here could be taken for an option; \
-                          put `./` in front of the pattern, or quote it";
-            return Err(CommandRefusal::new(&word.text, reason));
-        }
-    }
-    Ok(())
-}
-
 /// Whether a `--` before the word ends the options. One right after an option
 /// might be that option's value.
-pub(super) fn after_end_of_options(words: &[Word], index: usize) -> bool {
+pub(super) fn after_end_of_options(words: &[Argument], index: usize) -> bool {
     let before = words.get(..index).unwrap_or_default();
     let first_is_dashes = before.first().is_some_and(|first| first.text == "--");
     let follows_operand = before.windows(2).any(|pair| {
@@ -179,7 +163,7 @@ pub(super) fn after_end_of_options(words: &[Word], index: usize) -> bool {
     first_is_dashes || follows_operand
 }
 
-pub(super) fn check_tar(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_tar(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     const TAR: Options = Options {
         long: &[
             "--to-command",
@@ -205,7 +189,7 @@ pub(super) fn check_tar(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRe
     refuse_remote(words)
 }
 
-pub(super) fn check_rsync(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_rsync(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     const RSYNC: Options = Options {
         long: &[
             "--rsh",
@@ -223,10 +207,12 @@ pub(super) fn check_rsync(_: Programs<'_>, words: &[Word]) -> Result<(), Command
 }
 
 /// `host:file` starts a remote shell.
-fn refuse_remote(words: &[Word]) -> Result<(), CommandRefusal> {
-    let remote = |word: &&Word| {
+fn refuse_remote(words: &[Argument]) -> Result<(), CommandRefusal> {
+    let remote = |word: &&Argument| {
         let host = word.text.split('/').next().unwrap_or_default();
-        host.contains(':')
+        // What follows an open word could be the colon.
+        let hidden = word.open && !word.plain && !word.text.contains('/');
+        host.contains(':') || hidden
     };
     match words.iter().find(remote) {
         None => Ok(()),
@@ -239,7 +225,7 @@ fn refuse_remote(words: &[Word]) -> Result<(), CommandRefusal> {
 
 /// A target runs what the project says, which listing `make` accepts; a
 /// variable would let the command say it.
-pub(super) fn check_make(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_make(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     const MAKE: Options = Options {
         long: &["--eval"],
         short: "E",
@@ -251,7 +237,8 @@ pub(super) fn check_make(_: Programs<'_>, words: &[Word]) -> Result<(), CommandR
     if let Some(word) = words.iter().find(|word| from_input(&word.text)) {
         return Err(runs_another(&word.text));
     }
-    match words.iter().find(|word| word.text.contains('=')) {
+    let sets = |word: &&Argument| word.text.contains('=') || (word.open && !word.plain);
+    match words.iter().find(sets) {
         None => Ok(()),
         Some(word) => Err(CommandRefusal::new(
             &word.text,
@@ -262,7 +249,7 @@ pub(super) fn check_make(_: Programs<'_>, words: &[Word]) -> Result<(), CommandR
 
 /// A script of the project is what listing the package manager accepts; a
 /// command line for a shell is not.
-pub(super) fn check_npm(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_npm(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     const ANY: Options = Options {
         long: &["--call", "--script-shell", "--shell"],
         ..NOTHING

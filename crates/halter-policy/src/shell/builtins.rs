@@ -1,74 +1,473 @@
-//! Builtins that may change the shell a little, but not what later commands
-//! mean.
+//! Builtins that set variables or change the shell. Run by another program,
+//! such as `command`, they are refused: what they set would not be seen.
 
 use super::CommandRefusal;
+use super::argument::{Argument, value};
 use super::programs::Programs;
-use super::reader::Word;
+use super::state::State;
+use super::tree::{Assigned, Piece, Simple, Word};
 use super::variables;
+use super::{read_arithmetic, read_script, walk};
 
-/// `export NAME` and `export NAME=value`.
-pub(super) fn check_export(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
-    check_names(words, &["-p"])
+/// Builtins that may set variables.
+pub(super) const SETTERS: [&str; 12] = [
+    "read",
+    "mapfile",
+    "readarray",
+    "printf",
+    "getopts",
+    "let",
+    "declare",
+    "typeset",
+    "local",
+    "export",
+    "readonly",
+    "unset",
+];
+
+/// Everything that is built into bash.
+pub(super) const NAMES: [&str; 61] = [
+    ".",
+    ":",
+    "[",
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "caller",
+    "cd",
+    "command",
+    "compgen",
+    "complete",
+    "compopt",
+    "continue",
+    "declare",
+    "dirs",
+    "disown",
+    "echo",
+    "enable",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "false",
+    "fc",
+    "fg",
+    "getopts",
+    "hash",
+    "help",
+    "history",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "popd",
+    "printf",
+    "pushd",
+    "pwd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "suspend",
+    "test",
+    "times",
+    "trap",
+    "true",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
+];
+
+/// Judges a builtin that needs to know, or changes, what is known. `None`: it
+/// is none of these.
+pub(super) fn call(
+    programs: Programs<'_>,
+    arguments: &[Argument],
+    simple: &Simple,
+    state: &mut State,
+) -> Option<Result<(), CommandRefusal>> {
+    let (program, rest) = arguments.split_first()?;
+    const KNOWN: [&str; 14] = [
+        "read",
+        "mapfile",
+        "readarray",
+        "printf",
+        "getopts",
+        "let",
+        "declare",
+        "typeset",
+        "local",
+        "export",
+        "unset",
+        "trap",
+        "cd",
+        "pushd",
+    ];
+    let name = program.text.as_str();
+    if !KNOWN.contains(&name) && name != "popd" {
+        return None;
+    }
+    if let Err(refusal) = programs.allow(program) {
+        return Some(Err(refusal));
+    }
+    let call = Call {
+        programs,
+        rest,
+        simple,
+        state,
+    };
+    Some(match name {
+        "read" => call.read(),
+        "mapfile" | "readarray" => call.mapfile(),
+        "printf" => call.printf(),
+        "getopts" => call.getopts(),
+        "let" => call.compute(),
+        "declare" | "typeset" | "local" | "export" => call.declare(),
+        "unset" => call.unset(),
+        "trap" => call.trap(),
+        "cd" => call.cd(),
+        _ => call.stack(),
+    })
 }
 
-pub(super) fn check_unset(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
-    check_names(words, &["-v"])
+struct Call<'a> {
+    programs: Programs<'a>,
+    rest: &'a [Argument],
+    simple: &'a Simple,
+    state: &'a mut State,
 }
 
-fn check_names(words: &[Word], flags: &[&str]) -> Result<(), CommandRefusal> {
-    for word in words {
-        let text = word.text.as_str();
-        if flags.contains(&text) {
-            continue;
+impl Call<'_> {
+    /// Sets the variables that follow the options.
+    fn set_all(self, names: &[Argument]) -> Result<(), CommandRefusal> {
+        for name in names {
+            check_literal(name)?;
+            walk::check_name(&name.text)?;
+            self.state.forget_one(&name.text);
         }
-        let name = text.split('=').next().unwrap_or(text);
-        if let Some(reason) = variables::refuse(name) {
-            return Err(CommandRefusal::new(text, reason));
+        Ok(())
+    }
+
+    fn read(self) -> Result<(), CommandRefusal> {
+        self.state.forget_one("REPLY");
+        let rest = after_options(self.rest, "rs", "dnNptua")?;
+        // `-a NAME` is a value, and a name as well.
+        let arrays = self.rest.windows(2).filter_map(|pair| match pair {
+            [option, name] if option.text.starts_with('-') && option.text.ends_with('a') => {
+                Some(name.clone())
+            }
+            _ => None,
+        });
+        let names: Vec<Argument> = arrays.chain(rest.iter().cloned()).collect();
+        self.set_all(&names)
+    }
+
+    fn mapfile(self) -> Result<(), CommandRefusal> {
+        let rest = after_options(self.rest, "t", "dnsOu")?;
+        self.state.forget_one("MAPFILE");
+        self.set_all(rest)
+    }
+
+    fn getopts(self) -> Result<(), CommandRefusal> {
+        for name in ["OPTARG", "OPTIND"] {
+            self.state.forget_one(name);
+        }
+        let name = self.rest.get(1).cloned();
+        self.set_all(name.as_slice())
+    }
+
+    fn printf(self) -> Result<(), CommandRefusal> {
+        let Some(first) = self.rest.first() else {
+            return Ok(());
+        };
+        if first.could_be_option() {
+            return Err(dynamic(first));
+        }
+        if first.text == "-v" {
+            let name = self.rest.get(1).cloned();
+            return self.set_all(name.as_slice());
+        }
+        if first.text.starts_with("-v") {
+            return Err(refuse(first, "write `-v NAME` as two words"));
+        }
+        Ok(())
+    }
+
+    fn compute(self) -> Result<(), CommandRefusal> {
+        for expression in self.rest {
+            check_literal(expression)?;
+            let expression = read_arithmetic(&expression.text)?;
+            walk::arithmetic(self.programs, &expression, self.state)?;
+        }
+        Ok(())
+    }
+
+    /// `declare`, `local`, `export`: names and values, and options that give a
+    /// variable no other meaning.
+    fn declare(self) -> Result<(), CommandRefusal> {
+        for (word, argument) in self.words() {
+            if let Some(Piece::Array(assignment)) = word.pieces.first() {
+                walk::check_name(&assignment.name)?;
+                self.state.forget_one(&assignment.name);
+                debug_assert!(matches!(assignment.value, Assigned::Array(_)));
+                continue;
+            }
+            let text = argument.text.as_str();
+            if text.starts_with('-') || text.starts_with('+') {
+                let letters = text.get(1..).unwrap_or_default();
+                if argument.is_literal() && letters.chars().all(|it| "xapg".contains(it)) {
+                    continue;
+                }
+                let reason = "this kind of variable changes what an assignment does, so it is \
+                              not accepted";
+                return Err(refuse(&argument, reason));
+            }
+            let (name, value) = match text.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (text, None),
+            };
+            if value.is_none() && !argument.is_literal() {
+                return Err(dynamic(&argument));
+            }
+            walk::check_name(name)?;
+            match value {
+                Some(value) if argument.is_literal() => {
+                    let shape = super::state::Shape::Text(value.to_owned());
+                    self.state.set(name, shape);
+                }
+                Some(_) | None => self.state.forget_one(name),
+            }
+        }
+        Ok(())
+    }
+
+    /// The words behind the builtin, each with what it is known to be: they
+    /// are not split.
+    fn words(&self) -> Vec<(Word, Argument)> {
+        let words = self.simple.words.iter().skip(1);
+        words
+            .map(|word| (word.clone(), value(word, self.state)))
+            .collect()
+    }
+
+    fn unset(self) -> Result<(), CommandRefusal> {
+        for name in self.rest {
+            check_literal(name)?;
+            if name.text == "-v" {
+                continue;
+            }
+            if self.state.functions.contains(&name.text) {
+                return Err(refuse(name, "a function must not be removed"));
+            }
+            walk::check_name(&name.text)?;
+            self.state.forget_one(&name.text);
+        }
+        Ok(())
+    }
+
+    /// A trap runs at any time, so its code is judged and must not set
+    /// anything.
+    fn trap(self) -> Result<(), CommandRefusal> {
+        const SIGNALS: [&str; 8] = ["EXIT", "INT", "TERM", "HUP", "QUIT", "ERR", "0", "PIPE"];
+        let rest = match self.rest.split_first() {
+            Some((first, rest)) if first.text == "--" => rest,
+            _ => self.rest,
+        };
+        let Some((code, signals)) = rest.split_first() else {
+            return Ok(());
+        };
+        for signal in signals {
+            let name = signal.text.strip_prefix("SIG").unwrap_or(&signal.text);
+            if !signal.is_literal() || !SIGNALS.contains(&name) {
+                return Err(refuse(signal, "only signals and EXIT can be trapped"));
+            }
+        }
+        check_literal(code)?;
+        if code.text == "-" || code.text.is_empty() || (code.text == "-p" || code.text == "-l") {
+            return Ok(());
+        }
+        let script = read_script(&code.text)?;
+        if !walk::sets_nothing(&script) {
+            return Err(refuse(code, "a trap must not set variables or functions"));
+        }
+        walk::script(self.programs, &script, &mut self.state.inside_function())
+    }
+
+    fn cd(self) -> Result<(), CommandRefusal> {
+        let rest: Vec<&Argument> = self
+            .rest
+            .iter()
+            .filter(|word| !["--", "-L", "-P"].contains(&word.text.as_str()))
+            .collect();
+        match rest.as_slice() {
+            [target] if target.is_literal() && target.text != "-" => {
+                let joined = |base: &String| match (base.as_str(), target.text.as_str()) {
+                    (_, path) if path.starts_with('/') => path.to_owned(),
+                    ("", path) => path.to_owned(),
+                    (base, path) => format!("{base}/{path}"),
+                };
+                self.state.directories = self.state.directories.iter().map(joined).collect();
+            }
+            _ => self.state.directories.clear(),
+        }
+        Ok(())
+    }
+
+    fn stack(self) -> Result<(), CommandRefusal> {
+        self.state.directories.clear();
+        Ok(())
+    }
+}
+
+/// The words behind the options; fails on an option that is not known.
+fn after_options<'w>(
+    words: &'w [Argument],
+    flags: &str,
+    valued: &str,
+) -> Result<&'w [Argument], CommandRefusal> {
+    let mut rest = words;
+    while let Some((word, after)) = rest.split_first() {
+        if word.could_be_option() {
+            return Err(dynamic(word));
+        }
+        if word.text == "--" {
+            return Ok(after);
+        }
+        let Some(letters) = word.text.strip_prefix('-').filter(|it| !it.is_empty()) else {
+            return Ok(rest);
+        };
+        rest = after;
+        for (at, letter) in letters.char_indices() {
+            if valued.contains(letter) {
+                // The value is attached, or the next word.
+                if at + 1 == letters.len() && !word.open {
+                    rest = rest.get(1..).unwrap_or_default();
+                }
+                break;
+            }
+            if !flags.contains(letter) {
+                return Err(refuse(word, "this option of the builtin is not accepted"));
+            }
         }
     }
-    Ok(())
+    Ok(rest)
+}
+
+fn check_literal(word: &Argument) -> Result<(), CommandRefusal> {
+    if word.is_literal() {
+        Ok(())
+    } else {
+        Err(dynamic(word))
+    }
+}
+
+fn dynamic(word: &Argument) -> CommandRefusal {
+    CommandRefusal::of(
+        "shell.builtin",
+        &word.raw,
+        "this argument of a builtin must be literal",
+    )
+}
+
+fn refuse(word: &Argument, reason: &str) -> CommandRefusal {
+    CommandRefusal::of("shell.builtin", &word.raw, reason)
 }
 
 /// `set` with options that make the shell stricter or more verbose.
-pub(super) fn check_set(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
-    const NAMES: [&str; 5] = ["errexit", "nounset", "pipefail", "xtrace", "noglob"];
-    let letters = |text: &str| text.chars().all(|letter| "euxfo".contains(letter));
+pub(super) fn check_set(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
+    const NAMES: [&str; 6] = [
+        "errexit",
+        "nounset",
+        "pipefail",
+        "xtrace",
+        "noglob",
+        "noclobber",
+    ];
+    let letters = |text: &str| text.chars().all(|letter| "euxfoC".contains(letter));
     for word in words {
         let text = word.text.as_str();
         let flags = text.strip_prefix(['-', '+']);
         let fine =
             NAMES.contains(&text) || flags.is_some_and(|flags| !flags.is_empty() && letters(flags));
-        if !fine {
-            return Err(CommandRefusal::new(
-                text,
-                "this setting of the shell is not accepted",
-            ));
+        if !fine || !word.is_literal() {
+            return Err(refuse(word, "this setting of the shell is not accepted"));
         }
     }
     Ok(())
 }
 
-/// `printf` writes to a variable with `-v`, and evaluates its index.
-pub(super) fn check_printf(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+/// `shopt` for what file name patterns match.
+pub(super) fn check_shopt(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
+    const FINE: [&str; 10] = [
+        "-s",
+        "-u",
+        "-q",
+        "-p",
+        "nullglob",
+        "globstar",
+        "dotglob",
+        "nocaseglob",
+        "failglob",
+        "nocasematch",
+    ];
+    let fine = |word: &&Argument| !word.is_literal() || !FINE.contains(&word.text.as_str());
+    match words.iter().find(fine) {
+        None => Ok(()),
+        Some(word) => Err(refuse(word, "this setting of the shell is not accepted")),
+    }
+}
+
+/// Builtins that do one thing more with an option.
+pub(super) fn check_without(words: &[Argument], refused: &[char]) -> Result<(), CommandRefusal> {
+    let dangerous = |word: &&Argument| {
+        word.could_be_option() || (word.text.starts_with('-') && word.text.contains(refused))
+    };
+    match words.iter().find(dangerous) {
+        None => Ok(()),
+        Some(word) => Err(refuse(word, "this option of the builtin is not accepted")),
+    }
+}
+
+/// `printf` run by another program, where `-v` cannot be followed.
+pub(super) fn check_printf(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     match words.first() {
-        Some(first) if first.text.starts_with("-v") => Err(CommandRefusal::new(
-            &first.text,
-            "assignments are not accepted",
-        )),
+        Some(first) if first.text.starts_with("-v") || first.could_be_option() => {
+            Err(refuse(first, "assign the variable in a command of its own"))
+        }
         Some(_) | None => Ok(()),
     }
 }
 
-/// `test -v` evaluates the index of the variable it is asked about.
-pub(super) fn check_test(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
-    match words
-        .iter()
-        .find(|word| word.text == "-v" || word.text == "-R")
-    {
-        None => Ok(()),
-        Some(word) => Err(CommandRefusal::new(
-            &word.text,
-            "tests of variables evaluate their index, so they are not accepted",
-        )),
+/// `test -v` evaluates the index of the variable it is asked about, so no word
+/// may become a `-v`, and none may bring words of its own.
+pub(super) fn check_test(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
+    for (index, word) in words.iter().enumerate() {
+        let operand = words.get(index + 1);
+        let plain = operand.is_some_and(|it| it.is_literal() && variables::is_name(&it.text));
+        if (word.text == "-v" || word.text == "-R") && !plain {
+            let reason = "a test of a variable evaluates its index; name a plain variable";
+            return Err(refuse(word, reason));
+        }
+        if word.many && !word.plain {
+            return Err(refuse(word, "quote the variables in a test"));
+        }
+        let evaluated = operand.is_some_and(|it| it.open || it.text.contains('['));
+        if word.open && !word.operand && ["", "-"].contains(&word.text.as_str()) && evaluated {
+            let reason = "the first of these words could be `-v`; write the operator out";
+            return Err(refuse(word, reason));
+        }
     }
+    Ok(())
 }

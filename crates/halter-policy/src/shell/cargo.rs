@@ -2,11 +2,11 @@
 //! accepts. What it must not do is run something else.
 
 use super::CommandRefusal;
+use super::argument::Argument;
 use super::arguments::may_abbreviate;
 use super::programs::Programs;
-use super::reader::Word;
 
-pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check(programs: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     if let Some(word) = words
         .iter()
         .find(|word| may_abbreviate(&word.text, "--config"))
@@ -33,6 +33,12 @@ pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Comman
         return Ok(());
     };
     let name = subcommand.text.as_str();
+    if !subcommand.is_literal() {
+        return Err(CommandRefusal::new(
+            &subcommand.raw,
+            "write the subcommand of cargo out",
+        ));
+    }
     if name.starts_with('-') {
         return Err(CommandRefusal::new(
             name,

@@ -1,11 +1,11 @@
 //! `find`, which can run programs, delete and write files.
 
 use super::CommandRefusal;
+use super::argument::Argument;
 use super::arguments::runs_another;
 use super::programs::{Programs, takes_any_operand};
-use super::reader::Word;
 
-pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check(programs: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     for (index, word) in words.iter().enumerate() {
         let after = words.get(index + 1..).unwrap_or_default();
         match word.text.as_str() {
@@ -30,10 +30,10 @@ pub(super) fn check(programs: Programs<'_>, words: &[Word]) -> Result<(), Comman
 /// The command of an action, up to `;` or `{} +`.
 fn check_inner(
     programs: Programs<'_>,
-    action: &Word,
-    words: &[Word],
+    action: &Argument,
+    words: &[Argument],
 ) -> Result<(), CommandRefusal> {
-    let ends = |index: usize, word: &Word| {
+    let ends = |index: usize, word: &Argument| {
         let before = index.checked_sub(1).and_then(|before| words.get(before));
         word.text == ";" || (word.text == "+" && before.is_some_and(|before| before.text == "{}"))
     };

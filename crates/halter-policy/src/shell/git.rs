@@ -1,16 +1,19 @@
 //! `git`: subcommands that are known, and options of theirs that run programs.
 
 use super::CommandRefusal;
+use super::argument::Argument;
 use super::arguments::{may_abbreviate, runs_another};
 use super::programs::Programs;
-use super::reader::Word;
 
-pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     let mut rest = words.iter();
     let subcommand = loop {
         let Some(word) = rest.next() else {
             return Ok(());
         };
+        if !word.is_literal() {
+            return Err(CommandRefusal::new(&word.raw, "write the git command out"));
+        }
         match word.text.as_str() {
             "-C" => {
                 rest.next();
@@ -37,7 +40,7 @@ pub(super) fn check(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusa
 
 /// Whether operands may follow that nobody has seen: files and revisions, but
 /// no addresses.
-pub(super) fn takes_any_operand(arguments: &[Word]) -> bool {
+pub(super) fn takes_any_operand(arguments: &[Argument]) -> bool {
     arguments
         .first()
         .map(|word| word.text.as_str())
@@ -48,10 +51,18 @@ pub(super) fn takes_any_operand(arguments: &[Word]) -> bool {
         })
 }
 
-fn check_subcommand(subcommand: &str, arguments: &[Word]) -> Result<(), CommandRefusal> {
+fn check_subcommand(subcommand: &str, arguments: &[Argument]) -> Result<(), CommandRefusal> {
     let texts = || arguments.iter().map(|word| word.text.as_str());
     if let Some(text) = texts().find(|text| runs_or_writes(subcommand, text)) {
         return Err(runs_another(text));
+    }
+    // An address whose start is unknown could name a helper.
+    let hidden = |word: &&Argument| !word.is_literal() && !word.plain && word.glob.is_none();
+    if TRANSPORTS.contains(&subcommand)
+        && let Some(word) = arguments.iter().find(hidden)
+        && !word.text.starts_with("https://")
+    {
+        return Err(CommandRefusal::new(&word.raw, "write the address out"));
     }
     if TRANSPORTS.contains(&subcommand)
         && let Some(text) = texts().find(|text| names_a_helper(text))
@@ -69,20 +80,21 @@ fn check_subcommand(subcommand: &str, arguments: &[Word]) -> Result<(), CommandR
     }
 }
 
-fn check_config(arguments: &[Word]) -> Result<(), CommandRefusal> {
+fn check_config(arguments: &[Argument]) -> Result<(), CommandRefusal> {
     let action = arguments
         .iter()
         .find(|word| !CONFIG_FILES.contains(&word.text.as_str()));
     match action {
-        Some(word) if READS_CONFIG.contains(&word.text.as_str()) => Ok(()),
+        Some(word) if word.is_literal() && READS_CONFIG.contains(&word.text.as_str()) => Ok(()),
+        Some(word) if word.is_literal() && IDENTITY.contains(&word.text.as_str()) => Ok(()),
         Some(_) | None => Err(CommandRefusal::new(
             "config",
-            "git's configuration can name programs to run; only --get and --list are accepted",
+            "git's configuration can name programs to run; only --get, --list, user.name and user.email are accepted",
         )),
     }
 }
 
-fn refuse_words(arguments: &[Word], refused: &[&str]) -> Result<(), CommandRefusal> {
+fn refuse_words(arguments: &[Argument], refused: &[&str]) -> Result<(), CommandRefusal> {
     match arguments
         .iter()
         .find(|word| refused.contains(&word.text.as_str()))
@@ -147,6 +159,9 @@ const QUIET_OPTIONS: &[&str] = &[
 ];
 
 const CONFIG_FILES: &[&str] = &["--global", "--local", "--system", "--worktree"];
+
+/// Settings that name a person, not a program.
+const IDENTITY: &[&str] = &["user.name", "user.email"];
 
 const READS_CONFIG: &[&str] = &[
     "--get",

@@ -2,14 +2,14 @@
 //! interpreter accepts; code on the command line or from a pipe is refused.
 
 use super::CommandRefusal;
+use super::argument::Argument;
 use super::arguments::runs_another;
 use super::programs::Programs;
-use super::reader::Word;
 
 /// Options that only ask for information.
 const ASKS: [&str; 4] = ["--version", "-V", "--help", "-h"];
 
-pub(super) fn check_python(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_python(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     const FLAGS: [&str; 8] = ["-u", "-B", "-s", "-S", "-E", "-I", "-O", "-OO"];
     const MODULES: [&str; 14] = [
         "pytest",
@@ -33,7 +33,7 @@ pub(super) fn check_python(_: Programs<'_>, words: &[Word]) -> Result<(), Comman
     let first = rest.next();
     match (first, rest.next()) {
         (Some(flag), Some(module)) if flag.text == "-m" => {
-            if MODULES.contains(&module.text.as_str()) {
+            if module.is_literal() && MODULES.contains(&module.text.as_str()) {
                 return Ok(());
             }
             Err(CommandRefusal::new(
@@ -45,12 +45,12 @@ pub(super) fn check_python(_: Programs<'_>, words: &[Word]) -> Result<(), Comman
     }
 }
 
-pub(super) fn check_other(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_other(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     check_script(words.first(), words)
 }
 
 /// Runtimes with subcommands of their own.
-pub(super) fn check_toolkit(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_toolkit(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     let first = words.first();
     match first {
         Some(word) if ["eval", "repl", "exec", "x", "-"].contains(&word.text.as_str()) => {
@@ -60,7 +60,7 @@ pub(super) fn check_toolkit(_: Programs<'_>, words: &[Word]) -> Result<(), Comma
     }
 }
 
-fn check_script(first: Option<&Word>, words: &[Word]) -> Result<(), CommandRefusal> {
+fn check_script(first: Option<&Argument>, words: &[Argument]) -> Result<(), CommandRefusal> {
     let Some(word) = first else {
         return Err(CommandRefusal::new(
             "",
@@ -68,12 +68,13 @@ fn check_script(first: Option<&Word>, words: &[Word]) -> Result<(), CommandRefus
         ));
     };
     let text = word.text.as_str();
-    let is_file = !text.is_empty() && !text.starts_with('-');
+    let is_file = (word.open || !text.is_empty()) && !text.starts_with('-');
     let is_stream = text.starts_with("/dev/") || text.starts_with("/proc/");
     let asks = words.len() == 1 && ASKS.contains(&text);
     let others = words.get(1..).unwrap_or_default();
     let tests = text == "--test" && others.iter().all(|word| !word.text.starts_with('-'));
-    if asks || tests || (is_file && !is_stream && word.is_literal()) {
+    let named = word.is_literal() || (word.open && !word.many && !word.could_be_option());
+    if asks || tests || (is_file && !is_stream && named) {
         return Ok(());
     }
     Err(CommandRefusal::new(
@@ -85,7 +86,7 @@ fn check_script(first: Option<&Word>, words: &[Word]) -> Result<(), CommandRefus
 
 /// awk can run programs and write files from its own text, so only text that
 /// plainly does neither is accepted.
-pub(super) fn check_awk(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_awk(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let text = word.text.as_str();
@@ -98,6 +99,12 @@ pub(super) fn check_awk(_: Programs<'_>, words: &[Word]) -> Result<(), CommandRe
             return Err(runs_another(text));
         }
         if !attached {
+            if !word.is_literal() {
+                return Err(CommandRefusal::new(
+                    &word.raw,
+                    "an awk program must be literal; pass values with `-v name=value`",
+                ));
+            }
             return check_awk_text(text);
         }
     }

@@ -1,11 +1,12 @@
 //! The shell judge: reads a command line before anything runs.
 //!
-//! With a list of programs, it accepts pipelines and lists of literal, listed
-//! programs with literal arguments, and refuses every other construct. The
-//! line is read twice, by `reader`'s small lexer and by a full bash parser
-//! walked by `syntax`; both must see the same commands, so a trick has to
-//! fool both in the same way. What each program does with its arguments is
-//! then judged by `programs`.
+//! A line is read twice, by our own `reader` and by a full bash parser, and
+//! both readings must agree (`agreement`), so a trick has to fool both in the
+//! same way. `walk` then goes through everything the line would run: pipelines,
+//! loops, functions, substitutions, here-documents, arithmetic. It carries
+//! along what is known of variables (`state`), because the shell lives across
+//! lines and a variable that this line has not set may hold anything. What
+//! each program does with its arguments is judged by `programs`.
 //!
 //! With `"*"` the user has allowed every program. The judge then only refuses
 //! what does not parse, NUL bytes, program names that are not literal, and
@@ -17,32 +18,48 @@
 //! Programs that are listed and unknown to `programs` are trusted with any
 //! argument: listing a program is saying yes to what it does.
 
+mod agreement;
 mod anything;
+mod argument;
 mod arguments;
 mod builtins;
 mod cargo;
 mod defaults;
+mod destructive;
 mod find;
 mod git;
+mod git_environment;
 mod interpreters;
+mod open_arguments;
 mod parts;
+mod paths;
 mod programs;
 mod reader;
 mod sed;
+mod state;
 mod syntax;
+mod tree;
 mod variables;
+mod walk;
 mod wrappers;
+
+use std::cell::RefCell;
 
 use crate::error::PolicyError;
 use crate::limits::{MAX_COMMAND_BYTES, MAX_FRAGMENT_BYTES};
 use crate::settings::ProgramList;
 
 pub use defaults::default_programs;
+pub use git_environment::git_environment;
 pub use parts::{
     CommandPart, CommandParts, PartAssignment, PartRedirection, PartWord, PathAccess, PathUse,
     ShellDecision, ShellRefusal,
 };
 pub(crate) use variables::check_variable;
+
+use programs::{Findings, Listed, Programs};
+use state::State;
+use tree::{Arithmetic, Script};
 
 /// Takes a command line apart, without judging what it would run.
 ///
@@ -53,30 +70,34 @@ pub(crate) use variables::check_variable;
 /// ```
 ///
 /// # Errors
-/// The line cannot be read, or runs text as code.
+/// The line cannot be read, names a program by anything but a literal, or runs
+/// text as code.
 pub fn parts(command: &str) -> Result<CommandParts, ShellRefusal> {
-    let read = || {
-        check_text(command)?;
-        reader::read(command)
-    };
-    let commands = read().map_err(|refusal| ShellRefusal {
-        rule: "shell.syntax",
-        fragment: shorten(&refusal.fragment),
-        message: refusal.reason,
-    })?;
-    let part = |words: &Vec<reader::Word>| CommandPart {
-        words: words
-            .iter()
-            .map(|word| PartWord {
-                text: word.text.clone(),
-                literal: word.is_literal(),
-            })
-            .collect(),
-        ..CommandPart::default()
-    };
+    let findings = examine(Listed::Any, command).map_err(CommandRefusal::into_public)?;
     Ok(CommandParts {
-        parts: commands.iter().map(part).collect(),
+        parts: findings.parts,
     })
+}
+
+/// Walks through a command line.
+fn examine(listed: Listed<'_>, command: &str) -> Result<Findings, CommandRefusal> {
+    check_text(command)?;
+    let script = read_script(command)?;
+    let findings = RefCell::default();
+    walk::script(Programs::new(listed, &findings), &script, &mut State::new())?;
+    Ok(findings.into_inner())
+}
+
+/// Reads a script in both ways.
+fn read_script(source: &str) -> Result<Script, CommandRefusal> {
+    let script = reader::read(source)?;
+    agreement::check(&script)?;
+    Ok(script)
+}
+
+/// Reads an arithmetic expression that a builtin is given.
+fn read_arithmetic(source: &str) -> Result<Arithmetic, CommandRefusal> {
+    reader::read_arithmetic(source)
 }
 
 /// Names that run text as code; refused always and in every spelling.
@@ -88,20 +109,13 @@ const CODE_RUNNERS: [&str; 4] = ["eval", "exec", "source", "."];
 /// use halter_policy::ShellJudge;
 ///
 /// let judge = ShellJudge::new(vec!["git".to_owned(), "ls".to_owned()]);
-/// assert!(judge.check("git status && ls -l | ls").is_ok());
+/// assert!(judge.check("for f in src/*; do ls \"$f\"; done").is_ok());
 /// assert!(judge.check("git status; rm -rf /").is_err());
 /// assert!(judge.check("git $(rm -rf /)").is_err());
 /// ```
 #[derive(Debug, Clone)]
 pub struct ShellJudge {
-    allowed: Allowed,
-}
-
-/// The programs the user has listed.
-#[derive(Debug, Clone)]
-enum Allowed {
-    Any,
-    Listed(Vec<String>),
+    allowed: ProgramList,
 }
 
 impl ShellJudge {
@@ -109,51 +123,61 @@ impl ShellJudge {
     /// among them allows all.
     #[must_use]
     pub fn new(allowed: impl Into<ProgramList>) -> Self {
-        let allowed = allowed.into().names().to_vec();
-        let allowed = if allowed.iter().any(|entry| entry == "*") {
-            Allowed::Any
-        } else {
-            Allowed::Listed(allowed)
-        };
-        Self { allowed }
+        Self {
+            allowed: allowed.into(),
+        }
     }
 
-    /// Fails unless every program the command line would run is allowed.
+    /// Fails unless every program the command line would run is allowed, or
+    /// could be by asking.
     ///
     /// # Errors
     /// [`PolicyError::ShellCommandRejected`] with the fragment and the rule.
     pub fn check(&self, command: &str) -> Result<(), PolicyError> {
-        self.judge(command).map_err(CommandRefusal::into_error)
+        match self.decide(command) {
+            ShellDecision::Allow | ShellDecision::Ask(_) => Ok(()),
+            ShellDecision::Deny(refusal) => Err(refusal.into_error()),
+        }
     }
 
     /// Decides about a line: what it would run, not which files it names.
     #[must_use]
     pub fn decide(&self, command: &str) -> ShellDecision {
-        match self.judge(command) {
-            Ok(()) => ShellDecision::Allow,
-            Err(refusal) => ShellDecision::Deny(ShellRefusal {
-                rule: "shell.refused",
-                fragment: shorten(&refusal.fragment),
-                message: refusal.reason,
-            }),
+        self.examine(command, |_| None)
+    }
+
+    /// Decides about a line, with a further look at its parts where it may
+    /// run.
+    pub(crate) fn examine(
+        &self,
+        command: &str,
+        look: impl FnOnce(&[CommandPart]) -> Option<ShellDecision>,
+    ) -> ShellDecision {
+        let findings = match self.findings(command) {
+            Ok(findings) => findings,
+            Err(refusal) => return ShellDecision::Deny(refusal.into_public()),
+        };
+        let ask = findings.asks.into_iter().next();
+        let ask = ask.map(|ask| ShellDecision::Ask(ask.into_public()));
+        match (look(&findings.parts), ask) {
+            (Some(ShellDecision::Deny(refusal)), _) => ShellDecision::Deny(refusal),
+            (_, Some(ask)) => ask,
+            (Some(looked), None) => looked,
+            (None, None) => ShellDecision::Allow,
         }
     }
 
-    fn judge(&self, command: &str) -> Result<(), CommandRefusal> {
-        check_text(command)?;
+    fn findings(&self, command: &str) -> Result<Findings, CommandRefusal> {
         match &self.allowed {
-            Allowed::Any => anything::check(command),
-            Allowed::Listed(listed) => {
-                let commands = reader::read(command)?;
-                if syntax::flat_commands(command)? != reader::texts(&commands) {
-                    return Err(CommandRefusal::new(
-                        command,
-                        "it can be read in more than one way; write it more plainly",
-                    ));
-                }
-                let programs = programs::Programs::new(listed);
-                commands.iter().try_for_each(|words| programs.check(words))
+            ProgramList::Set(names) if names.iter().any(|name| name == "*") => {
+                check_text(command)?;
+                anything::check(command)?;
+                // What our own reader does not know cannot be looked into, but
+                // every program is allowed.
+                Ok(examine(Listed::Any, command).unwrap_or_default())
             }
+            ProgramList::Set(names) => examine(Listed::Set(names), command),
+            ProgramList::Default => examine(Listed::Soft(self.allowed.names()), command),
         }
     }
 }
@@ -161,38 +185,58 @@ impl ShellJudge {
 /// A refusal on its way out.
 #[derive(Debug)]
 struct CommandRefusal {
+    rule: &'static str,
     reason: String,
     fragment: String,
 }
 
 impl CommandRefusal {
+    /// What is wrong with an argument of a program.
     fn new(fragment: &str, reason: impl Into<String>) -> Self {
+        Self::of("shell.argument", fragment, reason)
+    }
+
+    fn of(rule: &'static str, fragment: &str, reason: impl Into<String>) -> Self {
         Self {
+            rule,
             reason: reason.into(),
             fragment: fragment.to_owned(),
         }
     }
 
-    fn into_error(self) -> PolicyError {
-        PolicyError::ShellCommandRejected {
-            reason: self.reason,
+    fn into_public(self) -> ShellRefusal {
+        ShellRefusal {
+            rule: self.rule,
             fragment: shorten(&self.fragment),
+            message: self.reason,
+        }
+    }
+}
+
+impl ShellRefusal {
+    pub(crate) fn into_error(self) -> PolicyError {
+        PolicyError::ShellCommandRejected {
+            rule: self.rule,
+            reason: self.message,
+            fragment: self.fragment,
         }
     }
 }
 
 fn check_text(command: &str) -> Result<(), CommandRefusal> {
     if command.len() > MAX_COMMAND_BYTES {
-        return Err(CommandRefusal::new(
+        return Err(CommandRefusal::of(
+            "shell.too_long",
             command,
             format!("the command is longer than {MAX_COMMAND_BYTES} bytes; write a script file"),
         ));
     }
     match command.chars().find(|character| is_control(*character)) {
         None => Ok(()),
-        Some(character) => Err(CommandRefusal::new(
+        Some(character) => Err(CommandRefusal::of(
+            "shell.control_character",
             &character.escape_default().to_string(),
-            "the command holds a control character",
+            "the command holds a control character; write it as an escape in `$'…'`",
         )),
     }
 }

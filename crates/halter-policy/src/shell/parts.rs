@@ -31,6 +31,12 @@ pub struct CommandPart {
     /// The files its arguments name, as far as that is known of the program.
     /// Redirections are not repeated here.
     pub paths: Vec<PathUse>,
+    /// Where it may run: paths from the directory the line starts in, which
+    /// is the empty one. Empty: nobody knows.
+    pub directories: Vec<String>,
+    /// Why its arguments are not fully understood, if so: it may run more than
+    /// the parts show, and no rule should be made from it.
+    pub unclear: Option<ShellRefusal>,
 }
 
 /// A word as far as it is known before the command runs.

@@ -1,18 +1,45 @@
 //! Which programs are listed, and what is known about each of them.
 
-use super::reader::Word;
+use std::cell::RefCell;
+
+use super::argument::Argument;
+use super::parts::{CommandPart, PartRedirection, PathAccess};
+use super::state::State;
+use super::tree::{RedirectKind, Simple};
 use super::{
-    CODE_RUNNERS, CommandRefusal, arguments, builtins, cargo, find, git, interpreters, sed,
-    wrappers,
+    CODE_RUNNERS, CommandRefusal, arguments, builtins, cargo, destructive, find, git, interpreters,
+    open_arguments, paths, sed, wrappers,
 };
 use crate::limits::MAX_WRAPPED_PROGRAMS;
 
-/// The listed programs.
+/// The programs that may run.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Listed<'a> {
+    /// Every program: nothing is refused that can be read.
+    Any,
+    /// The user's list.
+    Set(&'a [String]),
+    /// The built-in list, beyond which is asked.
+    Soft(&'a [String]),
+}
+
+/// What a walk has found.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) parts: Vec<CommandPart>,
+    /// What a person has to decide.
+    pub(super) asks: Vec<CommandRefusal>,
+    /// Files of the command being read.
+    redirections: Vec<PartRedirection>,
+    /// The programs around the command being checked.
+    wrappers: Vec<String>,
+}
+
+/// The judge of single commands.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Programs<'a> {
-    listed: &'a [String],
-    /// How many wrappers stand around the command being checked.
-    depth: usize,
+    listed: Listed<'a>,
+    findings: &'a RefCell<Findings>,
 }
 
 /// What is known of a program that can run others, or change what runs.
@@ -22,16 +49,98 @@ pub(super) enum KnownProgram {
     /// It is harmless without certain options.
     Options(&'static arguments::Options),
     /// Its arguments are read by a function of its own.
-    Checked(fn(Programs<'_>, &[Word]) -> Result<(), CommandRefusal>),
+    Checked(fn(Programs<'_>, &[Argument]) -> Result<(), CommandRefusal>),
 }
 
 impl<'a> Programs<'a> {
-    pub(super) fn new(listed: &'a [String]) -> Self {
-        Self { listed, depth: 0 }
+    pub(super) fn new(listed: Listed<'a>, findings: &'a RefCell<Findings>) -> Self {
+        Self { listed, findings }
+    }
+
+    /// Notes a file that a stream of the next command is connected to.
+    pub(super) fn redirection(self, kind: &RedirectKind, target: &Argument) {
+        let access = match kind {
+            RedirectKind::Read => PathAccess::Read,
+            RedirectKind::Write
+            | RedirectKind::Append
+            | RedirectKind::Clobber
+            | RedirectKind::ReadWrite
+            | RedirectKind::Both
+            | RedirectKind::BothAppend => PathAccess::Write,
+            RedirectKind::DuplicateInput
+            | RedirectKind::DuplicateOutput
+            | RedirectKind::HereString
+            | RedirectKind::HereDocument { .. } => return,
+        };
+        let target = target.as_part();
+        let noted = PartRedirection { target, access };
+        self.findings.borrow_mut().redirections.push(noted);
+    }
+
+    /// Notes redirections that belong to no simple command.
+    pub(super) fn record_redirections(self, state: &State) {
+        let mut findings = self.findings.borrow_mut();
+        let redirections = std::mem::take(&mut findings.redirections);
+        if !redirections.is_empty() {
+            findings.parts.push(CommandPart {
+                redirections,
+                directories: state.directories.clone(),
+                ..CommandPart::default()
+            });
+        }
+    }
+
+    /// Notes a command of the line.
+    pub(super) fn record(self, simple: &Simple, arguments: &[Argument], state: &State) {
+        let mut findings = self.findings.borrow_mut();
+        findings.wrappers.clear();
+        let redirections = std::mem::take(&mut findings.redirections);
+        let assignments = simple.assignments.iter().map(|it| it.as_part(state));
+        let part = CommandPart {
+            words: arguments.iter().map(Argument::as_part).collect(),
+            wrappers: Vec::new(),
+            assignments: assignments.collect(),
+            redirections,
+            paths: paths::of(arguments),
+            directories: state.directories.clone(),
+            unclear: None,
+        };
+        findings.parts.push(part);
+        findings.asks.extend(destructive::check(arguments));
+    }
+
+    /// Notes the command inside a wrapper.
+    fn record_inner(self, arguments: &[Argument]) {
+        let mut findings = self.findings.borrow_mut();
+        let directories = findings.parts.last().map(|part| part.directories.clone());
+        let part = CommandPart {
+            words: arguments.iter().map(Argument::as_part).collect(),
+            wrappers: findings.wrappers.clone(),
+            paths: paths::of(arguments),
+            directories: directories.unwrap_or_default(),
+            ..CommandPart::default()
+        };
+        findings.parts.push(part);
+        findings.asks.extend(destructive::check(arguments));
+    }
+
+    /// The outcome of a check: where everything may run, a refusal is noted
+    /// with the command.
+    pub(super) fn settle(self, outcome: Result<(), CommandRefusal>) -> Result<(), CommandRefusal> {
+        match (self.listed, outcome) {
+            (Listed::Any, Err(refusal)) => {
+                let refusal = refusal.into_public();
+                if let Some(part) = self.findings.borrow_mut().parts.last_mut() {
+                    part.unclear = Some(refusal);
+                }
+                Ok(())
+            }
+            (_, outcome) => outcome,
+        }
     }
 
     /// Fails unless the command runs listed programs only.
-    pub(super) fn check(self, words: &[Word]) -> Result<(), CommandRefusal> {
+    pub(super) fn check(self, words: &[Argument]) -> Result<(), CommandRefusal> {
         let Some((program, rest)) = words.split_first() else {
             return Ok(());
         };
@@ -39,69 +148,94 @@ impl<'a> Programs<'a> {
         let Some(known) = known(&program.text) else {
             return Ok(());
         };
-        arguments::check_globs(rest)?;
-        match known {
-            KnownProgram::Opaque(reason) => Err(CommandRefusal::new(&program.text, reason)),
+        open_arguments::check(program, rest)?;
+        self.findings
+            .borrow_mut()
+            .wrappers
+            .push(program.text.clone());
+        let outcome = match known {
+            KnownProgram::Opaque(reason) => {
+                Err(CommandRefusal::of("shell.opaque", &program.text, reason))
+            }
             KnownProgram::Options(options) => options.check(rest),
             KnownProgram::Checked(check) => check(self, rest),
-        }
+        };
+        self.findings.borrow_mut().wrappers.pop();
+        outcome
     }
 
     /// Checks the command inside a wrapper.
-    pub(super) fn check_inner(self, words: &[Word]) -> Result<(), CommandRefusal> {
-        if self.depth >= MAX_WRAPPED_PROGRAMS {
+    pub(super) fn check_inner(self, words: &[Argument]) -> Result<(), CommandRefusal> {
+        let depth = self.findings.borrow().wrappers.len();
+        if depth > MAX_WRAPPED_PROGRAMS {
             let outermost = words.first().map_or("", |word| word.text.as_str());
-            return Err(CommandRefusal::new(
+            return Err(CommandRefusal::of(
+                "shell.too_deep",
                 outermost,
                 "too many programs run one another",
             ));
         }
-        Programs {
-            listed: self.listed,
-            depth: self.depth + 1,
-        }
-        .check(words)
+        self.record_inner(words);
+        self.check(words)
     }
 
     /// Whether the list has exactly this name.
     pub(super) fn lists(self, name: &str) -> bool {
-        self.listed.iter().any(|entry| entry == name)
+        match self.listed {
+            Listed::Any => true,
+            Listed::Set(names) | Listed::Soft(names) => names.iter().any(|entry| entry == name),
+        }
     }
 
-    fn allow(self, program: &Word) -> Result<(), CommandRefusal> {
+    /// Fails unless the program is listed; beyond the built-in list, asks.
+    pub(super) fn allow(self, program: &Argument) -> Result<(), CommandRefusal> {
         let name = program.text.as_str();
         if !program.is_literal() {
-            return Err(CommandRefusal::new(
-                name,
-                "the name of a program must be literal",
+            return Err(CommandRefusal::of(
+                "shell.program_not_literal",
+                &program.raw,
+                "the name of a program must be literal; write it out",
             ));
         }
         if CODE_RUNNERS.contains(&name) {
-            return Err(CommandRefusal::new(
+            return Err(CommandRefusal::of(
+                "shell.code",
                 name,
                 "`eval`, `exec`, `source` and `.` are never accepted; run the command itself",
             ));
         }
         let is_path = name.contains('/');
-        if self.lists(name) && (!is_path || name.starts_with('/')) {
-            return Ok(());
+        match self.listed {
+            Listed::Any => Ok(()),
+            _ if self.lists(name) && (!is_path || name.starts_with('/')) => Ok(()),
+            Listed::Set(names) => Err(unlisted(name, names)),
+            Listed::Soft(names) => {
+                let refusal = unlisted(name, names);
+                self.findings.borrow_mut().asks.push(refusal);
+                Ok(())
+            }
         }
-        Err(CommandRefusal::new(name, self.unlisted(is_path)))
     }
+}
 
-    fn unlisted(self, is_path: bool) -> String {
-        let allowed = if self.listed.is_empty() {
-            "no program is allowed".to_owned()
-        } else {
-            format!("allowed are {}", self.listed.join(", "))
-        };
-        let remedy = if is_path {
-            "a program named by a path must be listed by that absolute path in policy.shell.allow"
-        } else {
-            "add it to policy.shell.allow to allow it"
-        };
-        format!("this program is not allowed ({allowed}); {remedy}")
-    }
+fn unlisted(name: &str, names: &[String]) -> CommandRefusal {
+    let allowed = match names {
+        [] => "no program is allowed".to_owned(),
+        names if names.len() > 12 => "it is not on the list".to_owned(),
+        names => format!("allowed are {}", names.join(", ")),
+    };
+    let remedy = if name.contains('/') {
+        "a program named by a path must be listed by that absolute path in policy.shell.allow"
+    } else {
+        "add it to policy.shell.allow to allow it"
+    };
+    let reason = format!("this program is not allowed ({allowed}); {remedy}");
+    CommandRefusal::of("shell.unlisted", name, reason)
+}
+
+/// Whether something is known of the program.
+pub(super) fn is_known(name: &str) -> bool {
+    known(name).is_some()
 }
 
 /// What is known of a program; `None`: nothing, so that listing it is enough.
@@ -148,9 +282,11 @@ pub(super) fn known(program: &str) -> Option<KnownProgram> {
         "timeout" => wrappers::check_timeout,
         "stdbuf" => wrappers::check_stdbuf,
         "xargs" => wrappers::check_xargs,
-        "export" => builtins::check_export,
-        "unset" => builtins::check_unset,
         "set" => builtins::check_set,
+        "shopt" => builtins::check_shopt,
+        "jobs" => |_, words| builtins::check_without(words, &['x']),
+        "wait" => |_, words| builtins::check_without(words, &['p']),
+        "hash" => |_, words| builtins::check_without(words, &['p']),
         "printf" => builtins::check_printf,
         "test" | "[" => builtins::check_test,
         _ => return None,
@@ -159,19 +295,24 @@ pub(super) fn known(program: &str) -> Option<KnownProgram> {
 
 /// Whether words nobody has seen can follow as operands without changing what
 /// the program runs.
-pub(super) fn takes_any_operand(program: &Word, arguments: &[Word]) -> bool {
+pub(super) fn takes_any_operand(program: &Argument, arguments: &[Argument]) -> bool {
     match known(&program.text) {
         None | Some(KnownProgram::Options(_)) => true,
         Some(KnownProgram::Opaque(_)) => false,
         Some(KnownProgram::Checked(_)) => {
-            family(&program.text) == "git" && git::takes_any_operand(arguments)
+            match family(&program.text) {
+                "git" => git::takes_any_operand(arguments),
+                // The first operand is the script, which has been read.
+                "sed" => arguments.iter().any(|word| !word.text.starts_with('-')),
+                _ => false,
+            }
         }
     }
 }
 
 /// The name a program is known by: without its directory, its version and the
 /// `g` that marks a GNU tool among others.
-fn family(program: &str) -> &str {
+pub(super) fn family(program: &str) -> &str {
     let name = program.rsplit('/').next().unwrap_or(program);
     let unversioned = name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
     let name = match unversioned.strip_suffix('-') {
@@ -312,15 +453,14 @@ const OPAQUE_BUILTINS: &[&str] = &[
     "typeset",
     "local",
     "readonly",
-    "shopt",
-    "hash",
     "getopts",
     "mapfile",
     "readarray",
     "read",
+    "export",
+    "unset",
+    "unalias",
     "coproc",
-    "jobs",
-    "wait",
     "history",
 ];
 

@@ -53,6 +53,26 @@ const DECISIVE: &[&str] = &[
     "POSIXLY_CORRECT",
     "TMPDIR",
     "HALTER_EXEC_TREE",
+    "PWD",
+    "OLDPWD",
+    "RANDOM",
+    "SRANDOM",
+    "SECONDS",
+    "LINENO",
+    "UID",
+    "EUID",
+    "PPID",
+    "EPOCHSECONDS",
+    "EPOCHREALTIME",
+    "DIRSTACK",
+    "FUNCNAME",
+    "FUNCNEST",
+    "GROUPS",
+    "HISTCMD",
+    "TMOUT",
+    "EXECIGNORE",
+    "MAIL",
+    "_",
 ];
 
 /// Families of such variables, by how their names start.
@@ -127,17 +147,23 @@ const HARMLESS: &[&str] = &[
 pub(crate) fn check_variable(name: &str) -> Result<(), PolicyError> {
     refuse(name).map_or(Ok(()), |reason| {
         Err(PolicyError::ShellCommandRejected {
+            rule: "shell.variable",
             reason: reason.to_owned(),
             fragment: super::shorten(name),
         })
     })
 }
 
+/// Whether a variable can be called so.
+pub(super) fn is_name(name: &str) -> bool {
+    let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let fits = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    starts_well && name.chars().all(fits)
+}
+
 /// Why the variable must not be set, if so.
 pub(super) fn refuse(name: &str) -> Option<&'static str> {
-    let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    if !starts_well || !name.chars().all(is_name) {
+    if !is_name(name) {
         return Some("it is not the name of a variable");
     }
     // Some readers take `http_proxy` and `npm_config_*` in lower case.

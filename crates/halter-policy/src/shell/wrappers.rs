@@ -1,9 +1,10 @@
 //! Programs that run the program named in their arguments.
 
 use super::CommandRefusal;
+use super::argument::Argument;
 use super::arguments::after_end_of_options;
 use super::programs::{Programs, known, takes_any_operand};
-use super::reader::Word;
+use super::walk;
 
 /// How the arguments of a wrapper lead to the inner command.
 struct Wrapper {
@@ -16,7 +17,7 @@ struct Wrapper {
 
 impl Wrapper {
     /// The words of the inner command.
-    fn inner<'w>(&self, words: &'w [Word]) -> Result<&'w [Word], CommandRefusal> {
+    fn inner<'w>(&self, words: &'w [Argument]) -> Result<&'w [Argument], CommandRefusal> {
         let mut rest = words;
         while let Some((word, after)) = rest.split_first() {
             let text = word.text.as_str();
@@ -38,8 +39,8 @@ impl Wrapper {
     fn after_option<'w>(
         &self,
         text: &str,
-        after: &'w [Word],
-    ) -> Result<&'w [Word], CommandRefusal> {
+        after: &'w [Argument],
+    ) -> Result<&'w [Argument], CommandRefusal> {
         if self.flags.contains(&text) {
             return Ok(after);
         }
@@ -63,13 +64,16 @@ impl Wrapper {
 /// Subcommands such as `uv run` and `bundle exec`.
 pub(super) fn check_runner(
     programs: Programs<'_>,
-    words: &[Word],
+    words: &[Argument],
     runs: &[&str],
 ) -> Result<(), CommandRefusal> {
     let Some(first) = words.first() else {
         return Ok(());
     };
     let text = first.text.as_str();
+    if !first.is_literal() {
+        return Err(CommandRefusal::new(&first.raw, "write the subcommand out"));
+    }
     if runs.contains(&text) {
         return programs.check_inner(words.get(1..).unwrap_or_default());
     }
@@ -84,7 +88,10 @@ pub(super) fn check_runner(
 }
 
 /// Wrappers whose arguments are the inner command.
-pub(super) fn check_plain(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_plain(
+    programs: Programs<'_>,
+    words: &[Argument],
+) -> Result<(), CommandRefusal> {
     const PLAIN: Wrapper = Wrapper {
         flags: &[],
         valued: &[],
@@ -93,7 +100,10 @@ pub(super) fn check_plain(programs: Programs<'_>, words: &[Word]) -> Result<(), 
     programs.check_inner(PLAIN.inner(words)?)
 }
 
-pub(super) fn check_command(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_command(
+    programs: Programs<'_>,
+    words: &[Argument],
+) -> Result<(), CommandRefusal> {
     const COMMAND: Wrapper = Wrapper {
         flags: &["-p"],
         valued: &[],
@@ -108,7 +118,7 @@ pub(super) fn check_command(programs: Programs<'_>, words: &[Word]) -> Result<()
     programs.check_inner(COMMAND.inner(words)?)
 }
 
-pub(super) fn check_env(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_env(programs: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     const ENV: Wrapper = Wrapper {
         flags: &[
             "-i",
@@ -122,19 +132,21 @@ pub(super) fn check_env(programs: Programs<'_>, words: &[Word]) -> Result<(), Co
         valued: &["-u", "--unset"],
         operands: 0,
     };
-    let inner = ENV.inner(words)?;
-    if let Some(first) = inner.first()
-        && first.text.contains('=')
-    {
-        return Err(CommandRefusal::new(
-            &first.text,
-            "assignments are not accepted",
-        ));
+    let mut inner = ENV.inner(words)?;
+    while let Some((first, rest)) = inner.split_first() {
+        let Some((name, _)) = first.text.split_once('=') else {
+            break;
+        };
+        walk::check_name(name)?;
+        if first.many {
+            return Err(CommandRefusal::new(&first.raw, "quote the value"));
+        }
+        inner = rest;
     }
     programs.check_inner(inner)
 }
 
-pub(super) fn check_nice(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_nice(programs: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     const NICE: Wrapper = Wrapper {
         flags: &[],
         valued: &["-n", "--adjustment"],
@@ -143,7 +155,10 @@ pub(super) fn check_nice(programs: Programs<'_>, words: &[Word]) -> Result<(), C
     programs.check_inner(NICE.inner(words)?)
 }
 
-pub(super) fn check_timeout(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_timeout(
+    programs: Programs<'_>,
+    words: &[Argument],
+) -> Result<(), CommandRefusal> {
     const TIMEOUT: Wrapper = Wrapper {
         flags: &["-v", "--verbose", "--foreground", "--preserve-status"],
         valued: &["-k", "-s", "--kill-after", "--signal"],
@@ -152,7 +167,10 @@ pub(super) fn check_timeout(programs: Programs<'_>, words: &[Word]) -> Result<()
     programs.check_inner(TIMEOUT.inner(words)?)
 }
 
-pub(super) fn check_stdbuf(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_stdbuf(
+    programs: Programs<'_>,
+    words: &[Argument],
+) -> Result<(), CommandRefusal> {
     const STDBUF: Wrapper = Wrapper {
         flags: &[],
         valued: &["-i", "-o", "-e", "--input", "--output", "--error"],
@@ -163,7 +181,10 @@ pub(super) fn check_stdbuf(programs: Programs<'_>, words: &[Word]) -> Result<(),
 
 /// xargs adds words that nobody has seen yet. That is harmless for a program
 /// whose options run nothing, or after `--`.
-pub(super) fn check_xargs(programs: Programs<'_>, words: &[Word]) -> Result<(), CommandRefusal> {
+pub(super) fn check_xargs(
+    programs: Programs<'_>,
+    words: &[Argument],
+) -> Result<(), CommandRefusal> {
     const XARGS: Wrapper = Wrapper {
         flags: &[
             "-0",
@@ -220,7 +241,7 @@ pub(super) fn check_xargs(programs: Programs<'_>, words: &[Word]) -> Result<(), 
 }
 
 /// Whether the text holds what `-I` replaces.
-fn names_placeholder(words: &[Word], text: &str) -> bool {
+fn names_placeholder(words: &[Argument], text: &str) -> bool {
     words.iter().enumerate().any(|(index, word)| {
         let Some(attached) = word.text.strip_prefix("-I") else {
             return false;

@@ -19,6 +19,7 @@ mod permission_table;
 mod policy;
 mod shell_attacks;
 mod shell_benign;
+mod shell_corpus;
 mod shell_fuzz;
 mod shell_rules;
 mod support;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use halter_policy::shell::ShellDecision;
 use halter_policy::{PolicySettings, ToolPolicy};
 
 use crate::support::{Session, code};
@@ -37,8 +38,12 @@ fn a_shell_that_is_on_runs_what_is_listed() {
         .policy
         .check_shell_command_strict("ls | rg x")
         .unwrap();
+    let ShellDecision::Ask(refusal) = session.policy.decide_shell_command("rm x") else {
+        panic!("beyond the built-in list is asked");
+    };
+    assert_eq!((refusal.rule, &*refusal.fragment), ("shell.unlisted", "rm"));
     assert_eq!(
-        code(session.policy.check_shell_command_strict("rm x")),
+        code(session.policy.check_shell_command_strict("eval ls")),
         "shell_command_rejected"
     );
     session.policy.check_shell_variable("FOO").unwrap();

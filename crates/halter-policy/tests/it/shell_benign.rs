@@ -12,6 +12,7 @@ const MORE: &str = "git cargo rg ls find true cd cat echo head tail wc grep sort
 #[test]
 fn the_default_list_is_enough_for_everyday_commands() {
     let judge = judge(COMMON);
+    let mut refused = Vec::new();
     for command in [
         "",
         "  \n\t ",
@@ -83,14 +84,17 @@ fn the_default_list_is_enough_for_everyday_commands() {
         "\"ls\" -l",
         "l\\s",
     ] {
-        let verdict = judge.check(command);
-        assert!(verdict.is_ok(), "{command:?} was refused: {verdict:?}");
+        if let Err(error) = judge.check(command) {
+            refused.push(format!("{command:?}: {error}"));
+        }
     }
+    assert!(refused.is_empty(), "refused: {refused:#?}");
 }
 
 #[test]
 fn listed_programs_keep_their_harmless_uses() {
     let judge = judge(MORE);
+    let mut refused = Vec::new();
     for command in [
         "echo hello world",
         "echo 'a;b|c&d>e' \"(x)\" {} a=b",
@@ -158,7 +162,9 @@ fn listed_programs_keep_their_harmless_uses() {
         "uv run ls",
         "uv sync",
     ] {
-        let verdict = judge.check(command);
-        assert!(verdict.is_ok(), "{command:?} was refused: {verdict:?}");
+        if let Err(error) = judge.check(command) {
+            refused.push(format!("{command:?}: {error}"));
+        }
     }
+    assert!(refused.is_empty(), "refused: {refused:#?}");
 }

@@ -1,16 +1,20 @@
 //! Single rules, with what they tell the user.
 
 use halter_policy::limits::{
-    MAX_COMMAND_BRANCHES, MAX_COMMAND_BYTES, MAX_COMMAND_EXPANSIONS, MAX_COMMAND_KEYWORDS,
-    MAX_FRAGMENT_BYTES, MAX_WRAPPED_PROGRAMS,
+    MAX_BRACE_WORDS, MAX_CLOSED_BRANCHES, MAX_COMMAND_BRANCHES, MAX_COMMAND_BYTES,
+    MAX_COMMAND_EXPANSIONS, MAX_COMMAND_KEYWORDS, MAX_COMMAND_NESTING, MAX_FRAGMENT_BYTES,
+    MAX_WRAPPED_PROGRAMS,
 };
+use halter_policy::shell::ShellDecision;
 use halter_policy::{PolicyError, ShellJudge};
 
 use crate::support::judge;
 
 fn refusal(judge: &ShellJudge, command: &str) -> (String, String) {
     match judge.check(command).unwrap_err() {
-        PolicyError::ShellCommandRejected { reason, fragment } => (reason, fragment),
+        PolicyError::ShellCommandRejected {
+            reason, fragment, ..
+        } => (reason, fragment),
         other => panic!("unexpected {other:?}"),
     }
 }
@@ -36,12 +40,14 @@ fn an_empty_list_says_that_nothing_is_allowed() {
 fn constructs_are_named_with_what_to_do_instead() {
     let judge = judge("ls echo");
     for (command, fragment, remedy) in [
-        ("ls $(rm)", "$(rm)", "run the inner command first"),
-        ("ls $HOME", "$HOME", "write the value out"),
-        ("echo x > f", "> f", "use the write tool"),
-        ("FOO=1 ls", "FOO=1 ls", "assignments"),
-        ("ls &", "&", "background"),
-        ("(ls)", "(ls)", "quote the parenthesis"),
+        ("ls $(rm)", "rm", "add it to policy.shell.allow"),
+        ("$CMD ls", "$CMD", "write it out"),
+        ("echo x > /dev/tcp/a/1", "/dev/tcp/a/1", "network"),
+        ("PATH=1 ls", "PATH", "cannot be set"),
+        ("echo $((x))", "x", "set to numbers"),
+        ("echo ${!x}", "${!x}", "name it"),
+        ("coproc ls", "coproc ls", "not accepted"),
+        ("eval ls", "eval", "run the command itself"),
     ] {
         let (reason, found) = refusal(&judge, command);
         assert_eq!(found, fragment);
@@ -121,6 +127,38 @@ fn what_the_parser_recurses_on_is_bounded() {
 }
 
 #[test]
+fn constructs_nest_only_so_deep() {
+    let judge = judge("ls echo");
+    let nested = |open: &str, close: &str, depth: usize| {
+        format!("{}ls{}", open.repeat(depth), close.repeat(depth))
+    };
+    for (open, close) in [("( ls; ", " )"), ("{ ", "; }"), ("echo $( ", " )")] {
+        let deepest = nested(open, close, MAX_COMMAND_NESTING);
+        assert!(judge.check(&deepest).is_ok(), "{open}");
+        let deeper = nested(open, close, MAX_COMMAND_NESTING + 1);
+        let (reason, _) = refusal(&judge, &deeper);
+        assert!(reason.contains("nested"), "{reason}");
+    }
+}
+
+#[test]
+fn braces_make_only_so_many_words() {
+    let judge = judge("rg");
+    let words = |count: usize| format!("rg x {{{}a}}", "a,".repeat(count - 1));
+    assert!(judge.check(&words(MAX_BRACE_WORDS)).is_ok());
+    assert!(judge.check(&words(MAX_BRACE_WORDS + 1)).is_err());
+}
+
+#[test]
+fn closed_branches_are_counted() {
+    let judge = judge("ls");
+    let subshells = |count: usize| vec!["(ls)"; count].join("; ");
+    assert!(judge.check(&subshells(MAX_CLOSED_BRANCHES)).is_ok());
+    let (reason, _) = refusal(&judge, &subshells(MAX_CLOSED_BRANCHES + 1));
+    assert!(reason.contains("too many"), "{reason}");
+}
+
+#[test]
 fn what_the_parser_stumbles_over_is_refused() {
     let judge = judge("*");
     for command in [
@@ -142,7 +180,11 @@ fn wrappers_may_nest_only_so_deep() {
 
 #[test]
 fn find_may_delete_when_rm_is_listed() {
-    assert!(judge("find rm").check("find . -delete").is_ok());
+    let asked = judge("find rm").decide("find . -delete");
+    let ShellDecision::Ask(asked) = asked else {
+        panic!("{asked:?}");
+    };
+    assert_eq!(asked.rule, "shell.destructive.find_delete");
     let (reason, fragment) = refusal(&judge("find"), "find . -delete");
     assert_eq!(fragment, "-delete");
     assert!(reason.contains("add rm to policy.shell.allow"), "{reason}");

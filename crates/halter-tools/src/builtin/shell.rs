@@ -95,6 +95,7 @@ fn checked(
         policy.check_shell_variable(name)?;
         if value.contains('\0') {
             return Err(PolicyError::ShellCommandRejected {
+                rule: "shell.variable",
                 reason: "the value of a variable cannot hold a NUL byte".to_owned(),
                 fragment: crate::suggest::shortened(name),
             });
