@@ -8,6 +8,7 @@
     missing_docs
 )]
 
+mod bash_grammar;
 mod door_read;
 mod door_roots;
 
@@ -20,6 +21,7 @@ mod policy;
 mod shell_attacks;
 mod shell_benign;
 mod shell_corpus;
+mod shell_differential;
 mod shell_fuzz;
 mod shell_rules;
 mod support;
