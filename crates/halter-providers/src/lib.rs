@@ -46,6 +46,8 @@ pub mod resilience;
 pub mod secrets;
 pub mod services;
 pub mod sse;
+#[cfg(test)]
+mod test_model;
 mod tokens;
 pub mod wire;
 

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use halter_protocol::{
-    AssembledPrompt, ProviderError, ResolvedModel, ResponseSchema, SessionId, StreamEvent,
-    ToolSpec, Transcript, TurnId,
+    AssembledPrompt, ProviderError, ProviderErrorKind, ResolvedModel, ResponseSchema, SessionId,
+    StreamEvent, ToolSpec, Transcript, TurnId,
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -63,4 +63,11 @@ pub struct ProviderRequest {
     /// What the answer must look like once the model needs no more tools: JSON
     /// text, or a call of [`FINAL_TOOL`](halter_protocol::FINAL_TOOL).
     pub response_schema: Option<ResponseSchema>,
+}
+
+/// The error of a provider as it came, or one of another kind in its words.
+pub(crate) fn provider_error(error: anyhow::Error) -> ProviderError {
+    error
+        .downcast()
+        .unwrap_or_else(|error| ProviderError::new(format!("{error:#}"), ProviderErrorKind::Fatal))
 }

@@ -245,7 +245,6 @@ fn model_remedy(id: &ModelId, known: &[ModelId], meant: Option<&ModelId>) -> Str
 mod tests {
     use super::*;
     use crate::provider::{EventStream, ProviderCapabilities, ProviderRequest};
-    use halter_protocol::ProviderKind;
     use tokio_util::sync::CancellationToken;
 
     struct Silent;
@@ -268,13 +267,7 @@ mod tests {
     fn model(id: &str, name: &str) -> ResolvedModel {
         ResolvedModel {
             id: id.into(),
-            provider: "acme".into(),
-            provider_kind: ProviderKind::Custom,
-            model: name.to_owned(),
-            max_input_tokens: None,
-            max_output_tokens: None,
-            reasoning: None,
-            tokens_per_minute: None,
+            ..crate::test_model::model(name)
         }
     }
 

@@ -1,18 +1,6 @@
 use super::*;
-use halter_protocol::{ProviderKind, UsageBuckets};
-
-fn model(name: &str) -> ResolvedModel {
-    ResolvedModel {
-        id: "default".into(),
-        provider: "acme".into(),
-        provider_kind: ProviderKind::Custom,
-        model: name.to_owned(),
-        max_input_tokens: None,
-        max_output_tokens: None,
-        reasoning: None,
-        tokens_per_minute: None,
-    }
-}
+use crate::test_model::model;
+use halter_protocol::UsageBuckets;
 
 fn window(claimed: u32) -> Claims {
     Claims {

@@ -142,8 +142,9 @@ impl Conversation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_model::model;
     use crate::wire::{Decoder, ErrorResponse, HeaderLookup, RateLimitHints};
-    use halter_protocol::{AssembledPrompt, ProviderErrorKind, ProviderKind, ToolSpec, Transcript};
+    use halter_protocol::{AssembledPrompt, ProviderErrorKind, ToolSpec, Transcript};
 
     /// A wire whose bodies have a size and nothing else.
     struct Sized(usize);
@@ -210,16 +211,7 @@ mod tests {
         let request = ProviderRequest {
             session_id: session.into(),
             turn_id: "turn".into(),
-            model: ResolvedModel {
-                id: "default".into(),
-                provider: "acme".into(),
-                provider_kind: ProviderKind::Custom,
-                model: "m".to_owned(),
-                max_input_tokens: None,
-                max_output_tokens: None,
-                reasoning: None,
-                tokens_per_minute: None,
-            },
+            model: model("m"),
             prompt: AssembledPrompt::default(),
             messages: Transcript::default(),
             tools: Arc::from([]),

@@ -1,10 +1,12 @@
 //! Errors judged by somebody else than their wire.
 
-use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
+use crate::provider::{
+    EventStream, Provider, ProviderCapabilities, ProviderRequest, provider_error,
+};
 use crate::resilience::ProviderErrorClassifier;
 use async_trait::async_trait;
 use futures::StreamExt as _;
-use halter_protocol::{ProviderError, ProviderErrorKind, ResolvedModel};
+use halter_protocol::{ProviderError, ResolvedModel};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -51,12 +53,7 @@ impl Provider for Classified {
                     item.map_err(|error| judged(classifier.as_ref(), error))
                 })))
             }
-            Err(error) => {
-                let error = error.downcast::<ProviderError>().unwrap_or_else(|error| {
-                    ProviderError::new(format!("{error:#}"), ProviderErrorKind::Fatal)
-                });
-                Err(judged(self.classifier.as_ref(), error).into())
-            }
+            Err(error) => Err(judged(self.classifier.as_ref(), provider_error(error)).into()),
         }
     }
 }

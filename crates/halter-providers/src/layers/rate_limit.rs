@@ -8,13 +8,15 @@
 mod bucket;
 
 use crate::limits::{RATE_ANNOUNCED_WAIT_MILLIS, RATE_LIMITED_MODELS};
-use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
+use crate::provider::{
+    EventStream, Provider, ProviderCapabilities, ProviderRequest, provider_error,
+};
 use crate::tokens;
 use crate::wire::RateLimitHints;
 use async_trait::async_trait;
 use bucket::{Bucket, Reservation};
 use futures::{FutureExt as _, StreamExt as _};
-use halter_protocol::{ProviderError, ProviderErrorKind, ResolvedModel, StreamEvent};
+use halter_protocol::{ProviderError, ResolvedModel, StreamEvent};
 use indexmap::IndexMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -125,9 +127,7 @@ impl Provider for RateLimited {
                 Ok(stream) => settle(stream, reservation),
                 Err(error) => {
                     reservation.refund();
-                    failed(error.downcast().unwrap_or_else(|error| {
-                        ProviderError::new(format!("{error:#}"), ProviderErrorKind::Fatal)
-                    }))
+                    failed(provider_error(error))
                 }
             }
         };

@@ -2,7 +2,9 @@
 //! was shown.
 
 use crate::limits::RETRY_HELD_EVENTS;
-use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
+use crate::provider::{
+    EventStream, Provider, ProviderCapabilities, ProviderRequest, provider_error,
+};
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use halter_protocol::{ProviderError, ProviderErrorKind, ResolvedModel, StreamEvent, Usage};
@@ -222,9 +224,7 @@ impl Run {
         };
         match opened {
             Ok(stream) => self.phase = Phase::Open(stream),
-            Err(error) => self.failed(error.downcast().unwrap_or_else(|error| {
-                ProviderError::new(format!("{error:#}"), ProviderErrorKind::Fatal)
-            })),
+            Err(error) => self.failed(provider_error(error)),
         }
     }
 

@@ -10,15 +10,15 @@
 //! | module | holds |
 //! |---|---|
 //! | `intent` | what the user's sentence asks for |
-//! | `exchange` | what was asked and what tools have returned since |
+//! | `turn` | what was asked and what tools have returned since |
 //! | `plan` | which tools to call next, or that it is time to answer |
 //! | `wording` | the text of the answer |
 //! | `summary` | a repository described from its files |
 
-mod exchange;
 mod intent;
 mod plan;
 mod summary;
+mod turn;
 mod wording;
 
 pub use wording::OFFLINE_NOTE;
@@ -28,9 +28,9 @@ use crate::playback::{Cue, play};
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use crate::tokens;
 use async_trait::async_trait;
-use exchange::Exchange;
 use halter_protocol::{StopReason, StreamEvent, Usage, UsageBuckets};
 use tokio_util::sync::CancellationToken;
+use turn::CurrentTurn;
 
 /// The built-in offline model. See the [module](self).
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,13 +61,13 @@ impl Provider for OfflineProvider {
 
 /// The next step: tool calls, or the answer.
 fn answer(request: &ProviderRequest) -> Vec<StreamEvent> {
-    let exchange = Exchange::of(request);
-    let intent = intent::understand(&exchange.asked);
-    let calls = plan::next_calls(&intent, &exchange);
+    let turn = CurrentTurn::of(request);
+    let intent = intent::understand(&turn.asked);
+    let calls = plan::next_calls(&intent, &turn);
     let (thinking, text, stop_reason) = match calls.is_empty() {
         true => (
             "I have what I need to answer.",
-            wording::answer(&intent, &exchange),
+            wording::answer(&intent, &turn),
             StopReason::EndTurn,
         ),
         false => (

@@ -3,9 +3,9 @@
 //! What is called follows from the number of steps already taken for the
 //! user's message, so a plan ends whatever the tools return.
 
-use super::exchange::{Exchange, paths_in};
 use super::intent::{ALL_FILES, Intent};
 use super::summary::Repository;
+use super::turn::{CurrentTurn, paths_in};
 use crate::limits::{
     OFFLINE_GLOB_RESULTS, OFFLINE_PARALLEL_READS, OFFLINE_SEARCH_MATCHES, OFFLINE_STEPS,
     OFFLINE_TEST_MILLIS,
@@ -32,22 +32,22 @@ pub fn needed_tool(intent: &Intent) -> Option<&'static str> {
 }
 
 /// The calls of the next step that the session's tools allow.
-pub fn next_calls(intent: &Intent, exchange: &Exchange<'_>) -> Vec<PlannedCall> {
-    let mut calls = match (intent, exchange.steps) {
+pub fn next_calls(intent: &Intent, turn: &CurrentTurn<'_>) -> Vec<PlannedCall> {
+    let mut calls = match (intent, turn.steps) {
         (_, OFFLINE_STEPS..) => Vec::new(),
         (Intent::Summarize | Intent::RunTests, 0) => vec![glob(ALL_FILES)],
-        (Intent::Summarize, 1) => read_what_matters(exchange),
+        (Intent::Summarize, 1) => read_what_matters(turn),
         (Intent::RunTests, 1) => {
-            let command = Repository::of(exchange).and_then(|found| found.test_command());
+            let command = Repository::of(turn).and_then(|found| found.test_command());
             let arguments =
                 |command| json!({"command": command, "timeout_ms": OFFLINE_TEST_MILLIS});
             let command = command.map(|command| call("shell", arguments(command)));
             command.into_iter().collect()
         }
         (Intent::Read(paths), 0) => paths.iter().map(|path| read(path)).collect(),
-        (Intent::Read(paths), 1) => look_elsewhere(paths, exchange),
+        (Intent::Read(paths), 1) => look_elsewhere(paths, turn),
         (Intent::Read(_), 2) => {
-            let found = exchange.returned("glob");
+            let found = turn.returned("glob");
             let paths = found.flat_map(|(_, value)| paths_in(value));
             paths.take(OFFLINE_PARALLEL_READS).map(read).collect()
         }
@@ -56,7 +56,7 @@ pub fn next_calls(intent: &Intent, exchange: &Exchange<'_>) -> Vec<PlannedCall> 
         (Intent::Run(command), 0) => vec![call("shell", json!({"command": command}))],
         _ => Vec::new(),
     };
-    calls.retain(|call| exchange.tools.contains(&call.tool));
+    calls.retain(|call| turn.tools.contains(&call.tool));
     calls
 }
 
@@ -75,8 +75,8 @@ fn glob(pattern: &str) -> PlannedCall {
 }
 
 /// README, manifest and an entry point side by side, and the latest commits.
-fn read_what_matters(exchange: &Exchange<'_>) -> Vec<PlannedCall> {
-    let Some(repository) = Repository::of(exchange).filter(|found| !found.files.is_empty()) else {
+fn read_what_matters(turn: &CurrentTurn<'_>) -> Vec<PlannedCall> {
+    let Some(repository) = Repository::of(turn).filter(|found| !found.files.is_empty()) else {
         return Vec::new();
     };
     let entry = repository.entry_points().next();
@@ -86,10 +86,10 @@ fn read_what_matters(exchange: &Exchange<'_>) -> Vec<PlannedCall> {
 }
 
 /// Looks for files of which no one could be read, unless policy is the reason.
-fn look_elsewhere(paths: &[String], exchange: &Exchange<'_>) -> Vec<PlannedCall> {
-    let mut failures = exchange.failures();
+fn look_elsewhere(paths: &[String], turn: &CurrentTurn<'_>) -> Vec<PlannedCall> {
+    let mut failures = turn.failures();
     let missed = failures.all(|(_, error)| error.code == ToolErrorCode::Failed);
-    if !missed || exchange.returned("read").next().is_some() {
+    if !missed || turn.returned("read").next().is_some() {
         return Vec::new();
     }
     let names = paths.iter().filter_map(|path| path.rsplit('/').next());

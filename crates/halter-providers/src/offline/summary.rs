@@ -1,6 +1,6 @@
 //! The description of a repository, from facts the tools returned.
 
-use super::exchange::{Exchange, content_of, number_of, paths_in, text_of};
+use super::turn::{CurrentTurn, content_of, number_of, paths_in, text_of};
 use super::wording::{clip, code, failures, plural};
 use serde_json::Value;
 use std::cmp::Reverse;
@@ -34,11 +34,11 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// What the listings of an exchange have shown; none if nothing was
+    /// What the listings of an turn have shown; none if nothing was
     /// listed.
-    pub fn of(exchange: &Exchange<'_>) -> Option<Self> {
-        exchange.returned("glob").next()?;
-        let listed = || exchange.returned("glob").map(|(_, value)| value);
+    pub fn of(turn: &CurrentTurn<'_>) -> Option<Self> {
+        turn.returned("glob").next()?;
+        let listed = || turn.returned("glob").map(|(_, value)| value);
         let mut files: Vec<String> = listed().flat_map(paths_in).map(str::to_owned).collect();
         files.sort();
         files.dedup();
@@ -95,15 +95,15 @@ impl Repository {
 
 /// Describes the repository, as far as the tools have shown it; nothing if
 /// they have shown nothing.
-pub fn repository(exchange: &Exchange<'_>) -> Option<String> {
-    let repository = Repository::of(exchange)?;
+pub fn repository(turn: &CurrentTurn<'_>) -> Option<String> {
+    let repository = Repository::of(turn)?;
     if repository.files.is_empty() {
         let text = "There are no files here that I may see: the directory is empty, \
                     or everything in it is hidden or ignored.";
         return Some(text.to_owned());
     }
     let content = |file: Option<&str>| {
-        let mut read = exchange.returned("read");
+        let mut read = turn.returned("read");
         let (_, value) = read.find(|(arguments, _)| Some(text_of(arguments, "path")) == file)?;
         Some((code(file?), content_of(value)))
     };
@@ -148,9 +148,9 @@ pub fn repository(exchange: &Exchange<'_>) -> Option<String> {
     }
     let entries = repository.entry_points().take(LISTED).map(code);
     list("Entry points", entries.collect());
-    facts.extend(commits(exchange));
+    facts.extend(commits(turn));
     parts.push(facts.join("\n"));
-    let failed: Vec<String> = failures(exchange)
+    let failed: Vec<String> = failures(turn)
         .iter()
         .map(|failure| format!("- {failure}"))
         .collect();
@@ -188,8 +188,8 @@ fn first_paragraph(readme: &str) -> Option<String> {
     (!paragraph.is_empty()).then(|| paragraph.join(" "))
 }
 
-fn commits(exchange: &Exchange<'_>) -> Option<String> {
-    let (_, value) = exchange.returned("shell").next()?;
+fn commits(turn: &CurrentTurn<'_>) -> Option<String> {
+    let (_, value) = turn.returned("shell").next()?;
     let succeeded = value.get("exit_code").and_then(Value::as_i64) == Some(0);
     let lines = text_of(value, "stdout").lines().filter(|_| succeeded);
     let lines: Vec<String> = lines

@@ -1,9 +1,9 @@
 //! What the offline model says.
 
-use super::exchange::{Exchange, content_of, number_of, rows, text_of};
 use super::intent::Intent;
 use super::plan::{PlannedCall, needed_tool};
 use super::summary::{self, Repository};
+use super::turn::{CurrentTurn, content_of, number_of, rows, text_of};
 use crate::limits::{OFFLINE_LINE_CHARS, OFFLINE_SHOWN_ITEMS, OFFLINE_SHOWN_LINES};
 use halter_protocol::ToolErrorCode;
 use serde_json::Value;
@@ -24,12 +24,11 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// The answer to a request, from what the tools returned.
-pub fn answer(intent: &Intent, exchange: &Exchange<'_>) -> String {
-    let missing =
-        needed_tool(intent).filter(|tool| exchange.is_fresh() && !exchange.tools.contains(tool));
+pub fn answer(intent: &Intent, turn: &CurrentTurn<'_>) -> String {
+    let missing = needed_tool(intent).filter(|tool| turn.is_fresh() && !turn.tools.contains(tool));
     let body = match missing {
-        Some(tool) => without_tool(tool, exchange),
-        None => body(intent, exchange),
+        Some(tool) => without_tool(tool, turn),
+        None => body(intent, turn),
     };
     format!("{}\n\n---\n{OFFLINE_NOTE}", body.trim_end())
 }
@@ -53,27 +52,27 @@ pub fn announcement(calls: &[PlannedCall]) -> String {
     sentences.join(" ")
 }
 
-fn body(intent: &Intent, exchange: &Exchange<'_>) -> String {
+fn body(intent: &Intent, turn: &CurrentTurn<'_>) -> String {
     let answered = match intent {
-        Intent::Summarize => summary::repository(exchange),
-        Intent::Read(_) => Some(files(exchange)),
-        Intent::List(pattern) => listing(pattern, exchange),
-        Intent::Search { text, .. } => search(text, exchange),
-        Intent::Run(_) => command_result(exchange),
-        Intent::RunTests => command_result(exchange).or_else(|| no_tests(exchange)),
-        Intent::Greet => Some(format!("Hello! {}", abilities(exchange))),
+        Intent::Summarize => summary::repository(turn),
+        Intent::Read(_) => Some(files(turn)),
+        Intent::List(pattern) => listing(pattern, turn),
+        Intent::Search { text, .. } => search(text, turn),
+        Intent::Run(_) => command_result(turn),
+        Intent::RunTests => command_result(turn).or_else(|| no_tests(turn)),
+        Intent::Greet => Some(format!("Hello! {}", abilities(turn))),
         Intent::Unclear => Some(format!(
             "I did not understand that: I follow a few fixed rules. {}",
-            abilities(exchange)
+            abilities(turn)
         )),
     };
-    answered.unwrap_or_else(|| failures(exchange).join("\n"))
+    answered.unwrap_or_else(|| failures(turn).join("\n"))
 }
 
-fn without_tool(tool: &str, exchange: &Exchange<'_>) -> String {
-    let offered = match exchange.tools.is_empty() {
+fn without_tool(tool: &str, turn: &CurrentTurn<'_>) -> String {
+    let offered = match turn.tools.is_empty() {
         true => "no tools at all".to_owned(),
-        false => format!("only {}", exchange.tools.join(", ")),
+        false => format!("only {}", turn.tools.join(", ")),
     };
     let tool = code(tool);
     format!(
@@ -82,8 +81,8 @@ fn without_tool(tool: &str, exchange: &Exchange<'_>) -> String {
     )
 }
 
-fn files(exchange: &Exchange<'_>) -> String {
-    let read = exchange.returned("read").map(|(arguments, value)| {
+fn files(turn: &CurrentTurn<'_>) -> String {
+    let read = turn.returned("read").map(|(arguments, value)| {
         let path = code(match text_of(value, "path") {
             "" => text_of(arguments, "path"),
             path => path,
@@ -96,12 +95,12 @@ fn files(exchange: &Exchange<'_>) -> String {
             excerpt(text, End::Start)
         )
     });
-    let parts: Vec<String> = read.chain(failures(exchange)).collect();
+    let parts: Vec<String> = read.chain(failures(turn)).collect();
     parts.join("\n\n")
 }
 
-fn listing(pattern: &str, exchange: &Exchange<'_>) -> Option<String> {
-    let found = Repository::of(exchange)?;
+fn listing(pattern: &str, turn: &CurrentTurn<'_>) -> Option<String> {
+    let found = Repository::of(turn)?;
     let pattern = code(pattern);
     if found.files.is_empty() {
         return Some(format!("No file matches {pattern}."));
@@ -111,8 +110,8 @@ fn listing(pattern: &str, exchange: &Exchange<'_>) -> Option<String> {
     Some(format!("{count} match {pattern}:\n\n{paths}"))
 }
 
-fn search(text: &str, exchange: &Exchange<'_>) -> Option<String> {
-    let (_, value) = exchange.returned("grep").next()?;
+fn search(text: &str, turn: &CurrentTurn<'_>) -> Option<String> {
+    let (_, value) = turn.returned("grep").next()?;
     let found: Vec<String> = rows(value).iter().map(match_line).collect();
     let text = code(text);
     if found.is_empty() {
@@ -133,8 +132,8 @@ fn match_line(row: &Value) -> String {
     }
 }
 
-fn command_result(exchange: &Exchange<'_>) -> Option<String> {
-    let (arguments, value) = exchange.returned("shell").next()?;
+fn command_result(turn: &CurrentTurn<'_>) -> Option<String> {
+    let (arguments, value) = turn.returned("shell").next()?;
     let timed_out = value.get("timed_out") == Some(&Value::Bool(true));
     let ended = match value.get("exit_code").and_then(Value::as_i64) {
         _ if timed_out => "ran out of time".to_owned(),
@@ -155,19 +154,19 @@ fn command_result(exchange: &Exchange<'_>) -> Option<String> {
     Some(parts.join("\n\n"))
 }
 
-fn no_tests(exchange: &Exchange<'_>) -> Option<String> {
-    exchange.returned("glob").next()?;
-    failures(exchange).is_empty().then(|| {
+fn no_tests(turn: &CurrentTurn<'_>) -> Option<String> {
+    turn.returned("glob").next()?;
+    failures(turn).is_empty().then(|| {
         "I found no file here that tells me how the tests are run, such as Cargo.toml, \
          package.json, pyproject.toml, go.mod or a Makefile. Say it, as in “run make check”."
             .to_owned()
     })
 }
 
-fn abilities(exchange: &Exchange<'_>) -> String {
+fn abilities(turn: &CurrentTurn<'_>) -> String {
     let offered = EXAMPLES
         .iter()
-        .filter(|(tool, _)| exchange.tools.contains(tool));
+        .filter(|(tool, _)| turn.tools.contains(tool));
     let offered: Vec<String> = offered.map(|(_, example)| format!("- {example}")).collect();
     match offered.is_empty() {
         true => "I can do nothing here, because this session offers none of the tools I know."
@@ -180,8 +179,8 @@ fn abilities(exchange: &Exchange<'_>) -> String {
 }
 
 /// What failed, in a sentence each.
-pub fn failures(exchange: &Exchange<'_>) -> Vec<String> {
-    let failed = exchange.failures().map(|(finding, error)| {
+pub fn failures(turn: &CurrentTurn<'_>) -> Vec<String> {
+    let failed = turn.failures().map(|(finding, error)| {
         let arguments = ["path", "command", "pattern"].iter();
         let mut about = arguments.map(|name| text_of(&finding.arguments, name));
         let about = about.find(|text| !text.is_empty());

@@ -1,21 +1,15 @@
 use super::*;
 use crate::fake::{FakeProvider, Reply};
 use halter_protocol::{
-    AssembledPrompt, ContentPart, Message, ProviderKind, SessionId, ToolMessage, ToolResult,
+    AssembledPrompt, ContentPart, Message, ProviderErrorKind, SessionId, ToolMessage, ToolResult,
     TurnId, Usage, UsageBuckets, UserMessage,
 };
 use tokio::time::Instant;
 
 fn model(per_minute: u32) -> ResolvedModel {
     ResolvedModel {
-        id: "default".into(),
-        provider: "acme".into(),
-        provider_kind: ProviderKind::Custom,
-        model: "m".to_owned(),
-        max_input_tokens: None,
-        max_output_tokens: None,
-        reasoning: None,
         tokens_per_minute: Some(per_minute),
+        ..crate::test_model::model("m")
     }
 }
 

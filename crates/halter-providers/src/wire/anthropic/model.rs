@@ -285,18 +285,12 @@ impl<'a> ClaudeName<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use halter_protocol::ProviderKind;
 
     fn model(name: &str, level: ReasoningEffort, max_output_tokens: Option<u32>) -> ResolvedModel {
         ResolvedModel {
-            id: "default".into(),
-            provider: "anthropic".into(),
-            provider_kind: ProviderKind::Anthropic,
-            model: name.to_owned(),
-            max_input_tokens: None,
             max_output_tokens,
             reasoning: Some(level),
-            tokens_per_minute: None,
+            ..crate::test_model::model(name)
         }
     }
 

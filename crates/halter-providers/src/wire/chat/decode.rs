@@ -4,7 +4,7 @@ use super::calls::{Calls, Names};
 use super::details;
 use super::dialect::Dialect;
 use super::kept::{KeptReasoning, keep};
-use super::think_tags::{Said, ThinkTags};
+use super::think_tags::{TaggedText, ThinkTags};
 use super::usage::normalize;
 use crate::wire::error_report::{self, ErrorReport};
 use crate::wire::names::{FNV_START, fnv1a};
@@ -213,11 +213,11 @@ impl ChatDecoder {
         }
     }
 
-    fn say(&mut self, said: Vec<Said>, out: &mut Vec<StreamEvent>) {
+    fn say(&mut self, said: Vec<TaggedText>, out: &mut Vec<StreamEvent>) {
         for piece in said {
             match piece {
-                Said::Thinking(text) => self.grow(BlockKind::Thinking, text, out),
-                Said::Text(text) => self.grow(BlockKind::Text, text, out),
+                TaggedText::Thinking(text) => self.grow(BlockKind::Thinking, text, out),
+                TaggedText::Text(text) => self.grow(BlockKind::Text, text, out),
             }
         }
     }

@@ -177,20 +177,10 @@ fn is_version(segment: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use halter_protocol::ProviderKind;
 
     #[test]
     fn the_address_is_found_from_any_base() {
-        let model = ResolvedModel {
-            id: "default".into(),
-            provider: "x".into(),
-            provider_kind: ProviderKind::Custom,
-            model: "m".to_owned(),
-            max_input_tokens: None,
-            max_output_tokens: None,
-            reasoning: None,
-            tokens_per_minute: None,
-        };
+        let model = crate::test_model::model("m");
         for (base, url) in [
             (
                 "https://api.openai.com",

@@ -23,7 +23,7 @@ enum State {
 
 /// A piece of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum TaggedText {
     Thinking(String),
     Text(String),
 }
@@ -38,14 +38,14 @@ impl ThinkTags {
     }
 
     /// Takes the next piece of the text.
-    pub fn take(&mut self, piece: &str, said: &mut Vec<Said>) {
+    pub fn take(&mut self, piece: &str, texts: &mut Vec<TaggedText>) {
         let mut rest = std::mem::take(&mut self.held);
         rest.push_str(piece);
         loop {
             rest = match self.state {
                 State::Text => {
                     if !rest.is_empty() {
-                        said.push(Said::Text(rest));
+                        texts.push(TaggedText::Text(rest));
                     }
                     return;
                 }
@@ -64,13 +64,13 @@ impl ThinkTags {
                 }
                 State::Inside => match rest.split_once(CLOSE) {
                     Some((inside, after)) => {
-                        push_thinking(inside, said);
+                        push_thinking(inside, texts);
                         self.state = State::Closed;
                         after.to_owned()
                     }
                     None => {
                         self.held = rest.split_off(rest.len() - tag_begun(&rest));
-                        push_thinking(&rest, said);
+                        push_thinking(&rest, texts);
                         return;
                     }
                 },
@@ -87,19 +87,19 @@ impl ThinkTags {
     }
 
     /// The answer has ended: what was held back is what it looks like.
-    pub fn finish(&mut self, said: &mut Vec<Said>) {
+    pub fn finish(&mut self, texts: &mut Vec<TaggedText>) {
         let held = std::mem::take(&mut self.held);
         match self.state {
-            State::Inside => push_thinking(&held, said),
+            State::Inside => push_thinking(&held, texts),
             _ if held.trim().is_empty() => {}
-            _ => said.push(Said::Text(held)),
+            _ => texts.push(TaggedText::Text(held)),
         }
     }
 }
 
-fn push_thinking(text: &str, said: &mut Vec<Said>) {
+fn push_thinking(text: &str, texts: &mut Vec<TaggedText>) {
     if !text.is_empty() {
-        said.push(Said::Thinking(text.to_owned()));
+        texts.push(TaggedText::Thinking(text.to_owned()));
     }
 }
 
@@ -121,19 +121,19 @@ mod tests {
 
     fn all(pieces: &[&str]) -> (String, String) {
         let mut tags = ThinkTags::new(true);
-        let mut said = Vec::new();
+        let mut texts = Vec::new();
         for piece in pieces {
-            tags.take(piece, &mut said);
+            tags.take(piece, &mut texts);
         }
-        tags.finish(&mut said);
-        let mut texts = (String::new(), String::new());
-        for piece in said {
+        tags.finish(&mut texts);
+        let mut joined = (String::new(), String::new());
+        for piece in texts {
             match piece {
-                Said::Thinking(text) => texts.0.push_str(&text),
-                Said::Text(text) => texts.1.push_str(&text),
+                TaggedText::Thinking(text) => joined.0.push_str(&text),
+                TaggedText::Text(text) => joined.1.push_str(&text),
             }
         }
-        texts
+        joined
     }
 
     #[test]
@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn a_dialect_without_tags_has_only_text() {
-        let mut said = Vec::new();
-        ThinkTags::new(false).take("<think>a", &mut said);
-        assert_eq!(said, [Said::Text("<think>a".to_owned())]);
+        let mut texts = Vec::new();
+        ThinkTags::new(false).take("<think>a", &mut texts);
+        assert_eq!(texts, [TaggedText::Text("<think>a".to_owned())]);
     }
 }

@@ -70,7 +70,7 @@ pub(super) struct FunctionResponse<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<&'a str>,
     pub name: &'a str,
-    pub response: Outcome<'a>,
+    pub response: FunctionValue<'a>,
     /// Images and documents of the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part<'a>>,
@@ -78,7 +78,7 @@ pub(super) struct FunctionResponse<'a> {
 
 /// What a tool answered, by where it goes.
 pub(super) struct Answered<'a> {
-    pub outcome: Outcome<'a>,
+    pub outcome: FunctionValue<'a>,
     /// What goes into the response.
     pub inside: Vec<Part<'a>>,
     /// What goes behind the responses of the step.
@@ -96,7 +96,7 @@ impl<'a> Answered<'a> {
     ) -> Self {
         let (mut inside, mut behind) = (Vec::new(), Vec::new());
         let Some(parts) = parts_of(message) else {
-            let outcome = Outcome::of(message);
+            let outcome = FunctionValue::of(message);
             return Self {
                 outcome,
                 inside,
@@ -122,7 +122,7 @@ impl<'a> Answered<'a> {
             behind.insert(0, Part::text(attachment::returned_by(tool, call)));
         }
         Self {
-            outcome: Outcome::Output(Output::Text(lines.join("\n"))),
+            outcome: FunctionValue::Output(Output::Text(lines.join("\n"))),
             inside,
             behind,
         }
@@ -132,7 +132,7 @@ impl<'a> Answered<'a> {
 /// What a tool answered, by the convention of the service.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Outcome<'a> {
+pub(super) enum FunctionValue<'a> {
     Output(Output<'a>),
     Error(String),
 }
@@ -144,7 +144,7 @@ pub(super) enum Output<'a> {
     Json(&'a Value),
 }
 
-impl<'a> Outcome<'a> {
+impl<'a> FunctionValue<'a> {
     pub fn of(message: &'a ToolMessage) -> Self {
         match (&message.error, message.content.as_ref()) {
             (Some(_), _) => Self::Error(message.to_model_text()),

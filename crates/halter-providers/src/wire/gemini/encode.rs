@@ -43,7 +43,7 @@ pub(super) struct GeminiEncoder {
     /// The calls of the last step, until all are answered.
     open_calls: Vec<OpenCall>,
     /// The answers so far.
-    results: Vec<Answer>,
+    results: Vec<EncodedResult>,
     names: ToolNames,
     call_ids: CallIds,
     warnings: Warnings,
@@ -58,7 +58,7 @@ struct OpenCall {
 }
 
 /// The answer to a call, encoded.
-struct Answer {
+struct EncodedResult {
     /// The place of the call.
     place: usize,
     response: Vec<u8>,
@@ -270,7 +270,7 @@ impl GeminiEncoder {
         };
         let mut behind = Elements::default();
         answered.behind.iter().for_each(|part| behind.push(part));
-        let answer = Answer {
+        let answer = EncodedResult {
             place: place.unwrap_or(self.open_calls.len()),
             response: to_json(&part),
             behind,
@@ -293,7 +293,7 @@ impl GeminiEncoder {
         if self.results.is_empty() {
             return None;
         }
-        let mut results: Vec<&Answer> = self.results.iter().collect();
+        let mut results: Vec<&EncodedResult> = self.results.iter().collect();
         results.sort_by_key(|answer| answer.place);
         let mut parts = Elements::default();
         for answer in &results {

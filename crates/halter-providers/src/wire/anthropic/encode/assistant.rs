@@ -1,6 +1,6 @@
 //! What a model said, as it is sent back to it or to another model.
 
-use super::json::{put, put_text_block};
+use super::log::{put, put_text_block};
 use crate::wire::anthropic::NAME;
 use crate::wire::anthropic::model::ModelTraits;
 use crate::wire::body::write_json;

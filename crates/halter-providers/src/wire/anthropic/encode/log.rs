@@ -1,6 +1,7 @@
-//! The messages of a conversation as one growing text.
+//! The messages of a conversation as one growing text, and the pieces of JSON it
+//! is written in.
 
-use super::json::put;
+use crate::wire::body::write_json;
 
 /// The member that marks a block for the service's prompt cache, with the
 /// comma before it.
@@ -90,4 +91,16 @@ impl MessageLog {
             put(out, "]}");
         }
     }
+}
+
+/// Appends text as it is.
+pub(super) fn put(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Appends a text block.
+pub(super) fn put_text_block(out: &mut Vec<u8>, text: &str) {
+    put(out, "{\"type\":\"text\",\"text\":");
+    write_json(out, text);
+    put(out, "}");
 }

@@ -5,13 +5,11 @@
 //! system prompt, with cache marks put in on the way.
 
 mod assistant;
-mod json;
 mod log;
 mod prefix;
 mod user;
 
-use self::json::put;
-use self::log::{MessageLog, Role};
+use self::log::{MessageLog, Role, put};
 use self::prefix::Prefix;
 use super::limits::{CACHE_LOOKBACK_BLOCKS, CALL_ID_BYTES, TOOL_NAME_BYTES};
 use super::model::{ModelTraits, ReasoningMembers, Thinking};

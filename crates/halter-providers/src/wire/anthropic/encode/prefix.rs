@@ -1,7 +1,6 @@
 //! What comes before the messages: tools and the system prompt.
 
-use super::json::{put, put_text_block};
-use super::log::CACHE_MARK;
+use super::log::{CACHE_MARK, put, put_text_block};
 use crate::wire::body::{ObjectWriter, write_json};
 use crate::wire::common::Given;
 use crate::wire::names::ToolNames;

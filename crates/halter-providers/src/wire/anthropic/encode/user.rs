@@ -1,7 +1,6 @@
 //! What stands in user messages: words, notes, files and tool results.
 
-use super::json::{put, put_text_block};
-use super::log::{MessageLog, Role};
+use super::log::{MessageLog, Role, put, put_text_block};
 use crate::wire::attachment::{Blob, Carried, Intake, parts_of};
 use crate::wire::body::{Warnings, write_json};
 use halter_protocol::{ContentPart, ToolMessage, UserMessage};

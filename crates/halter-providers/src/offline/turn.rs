@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// The latest request of the user and everything since, read from the
 /// transcript: the offline model remembers nothing itself.
-pub struct Exchange<'a> {
+pub struct CurrentTurn<'a> {
     /// The latest words of the user.
     pub asked: String,
     /// Steps with tool calls since then.
@@ -26,11 +26,11 @@ pub struct Finding<'a> {
     pub returned: Result<Value, &'a ToolError>,
 }
 
-impl<'a> Exchange<'a> {
+impl<'a> CurrentTurn<'a> {
     /// Reads the newest messages of the request, back to the user's.
     pub fn of(request: &'a ProviderRequest) -> Self {
         let tools = request.tools.iter().map(|tool| tool.name.as_str());
-        let mut exchange = Self {
+        let mut turn = Self {
             asked: String::new(),
             steps: 0,
             tools: tools.collect(),
@@ -44,7 +44,7 @@ impl<'a> Exchange<'a> {
                     ContentPart::Text { text } => Some(text.clone()),
                     _ => None,
                 });
-                exchange.asked = task.unwrap_or_default();
+                turn.asked = task.unwrap_or_default();
                 break;
             }
             since.push(message);
@@ -54,11 +54,11 @@ impl<'a> Exchange<'a> {
             match message {
                 Message::Assistant(assistant) => {
                     calls = assistant.tool_calls().collect();
-                    exchange.steps += usize::from(!calls.is_empty());
+                    turn.steps += usize::from(!calls.is_empty());
                 }
                 Message::Tool(result) => {
                     let call = calls.iter().find(|call| call.id == result.call_id);
-                    exchange.findings.push(Finding {
+                    turn.findings.push(Finding {
                         tool: result.tool_name.as_str(),
                         arguments: call.map(|call| call.arguments.clone()).unwrap_or_default(),
                         returned: match &result.error {
@@ -70,7 +70,7 @@ impl<'a> Exchange<'a> {
                 _ => {}
             }
         }
-        exchange
+        turn
     }
 
     /// What the calls of a tool returned, with their arguments; failures left
