@@ -1,9 +1,11 @@
-//! The table of reasoning levels in the README is what the encoders send.
+//! The table of reasoning levels in the README is what is sent, by the catalog
+//! and the encoders.
 
 use crate::support::user;
 use crate::wire_kit::model;
 use halter_protocol::ReasoningEffort::{self, High, Low, Max, Medium, Minimal, None as Off, XHigh};
 use halter_protocol::{ProviderKind, ResolvedModel};
+use halter_providers::catalog::Catalog;
 use halter_providers::wire::anthropic::Anthropic;
 use halter_providers::wire::chat::{Chat, Dialect};
 use halter_providers::wire::gemini::GeminiWire;
@@ -47,10 +49,10 @@ fn rows() -> Vec<Row> {
         anthropic("claude-sonnet-4-5", "Anthropic: 3.7 to 4.5"),
         anthropic("claude-3-5-sonnet-latest", "Anthropic: before 3.7"),
         responses("gpt-4o", "Responses: `gpt-4…`"),
-        responses("o3", "Responses: `o1…` to `o4…`, `gpt-5-codex`"),
+        responses("o3", "Responses: `o3`, `o4-mini`, `gpt-5-codex`"),
         responses("gpt-5", "Responses: `gpt-5`, `-mini`, `-nano`"),
         responses("gpt-5.1", "Responses: `gpt-5.1`"),
-        responses("gpt-5.2", "Responses: `gpt-5.2` to `gpt-5.5`"),
+        responses("gpt-5.2", "Responses: `gpt-5.2`, `gpt-5.4`"),
         responses("gpt-6", "Responses: any other"),
         chat(Dialect::OPENAI, "Chat: `openai`"),
         chat(Dialect::OPENROUTER, "Chat: `openrouter`"),
@@ -71,6 +73,9 @@ fn cell(row: &Row, level: ReasoningEffort) -> String {
         reasoning: Some(level),
         ..model("acme", ProviderKind::Custom, row.model)
     };
+    if !Catalog::new().takes_reasoning(&model) {
+        return "left out".to_owned();
+    }
     let mut encoder = row.wire.encoder(&model, ImageInput::Taken);
     encoder.push(&user("hello"));
     let encoded = encoder.body(&RequestSettings::default()).unwrap();

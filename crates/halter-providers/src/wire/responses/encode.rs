@@ -5,7 +5,6 @@
 //! instructions and tools first, so sessions of one configuration share
 //! everything up to it in the service's cache.
 
-use super::abilities::Abilities;
 use super::items::{Content, InputItem, InputPart, Output, Replay, replay_of};
 use super::tools::FunctionTool;
 use crate::limits::{RESPONSES_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
@@ -28,7 +27,8 @@ const SETTINGS_BYTES: usize = 512;
 /// One conversation with one model.
 pub(super) struct ResponsesEncoder {
     model: ResolvedModel,
-    abilities: Abilities,
+    /// False for a model known not to reason.
+    reasons: bool,
     intake: Intake,
     given: Given,
     instructions: Option<Vec<u8>>,
@@ -63,7 +63,7 @@ impl ResponsesEncoder {
     pub fn new(model: &ResolvedModel, intake: Intake) -> Self {
         Self {
             model: model.clone(),
-            abilities: Abilities::of(&model.model),
+            reasons: reasons(&model.model),
             intake,
             given: Given::default(),
             instructions: None,
@@ -162,34 +162,20 @@ impl ResponsesEncoder {
 
     fn reasoning(&mut self) -> Option<Reasoning> {
         let level = self.model.reasoning?;
-        if level == ReasoningEffort::None && !self.abilities.reasons() {
-            return None;
-        }
-        if !self.abilities.takes_level(level) {
-            self.warnings.add(format!(
-                "reasoning level '{}' was left out: model '{}' takes {}",
-                level.as_str(),
-                self.model.model,
-                self.abilities.levels_in_words()
-            ));
+        if !self.reasons {
+            if level != ReasoningEffort::None {
+                self.warnings.add(format!(
+                    "reasoning level '{}' was left out: model '{}' does not reason",
+                    level.as_str(),
+                    self.model.model
+                ));
+            }
             return None;
         }
         Some(Reasoning {
             effort: level.as_str(),
             summary: (level != ReasoningEffort::None).then_some("auto"),
         })
-    }
-
-    fn temperature(&mut self, settings: &RequestSettings) -> Option<f32> {
-        let temperature = settings.temperature?;
-        if temperature.is_finite() && self.abilities.takes_temperature(self.model.reasoning) {
-            return Some(temperature);
-        }
-        self.warnings.add(format!(
-            "temperature {temperature} was left out: model '{}' does not take it",
-            self.model.model
-        ));
-        None
     }
 
     fn write_settings(
@@ -201,13 +187,13 @@ impl ResponsesEncoder {
         body.member("model", &self.model.model);
         body.member("stream", &true);
         body.member("store", &false);
-        if self.abilities.reasons() {
+        if self.reasons {
             body.member("include", &["reasoning.encrypted_content"]);
         }
         if let Some(limit) = self.model.max_output_tokens {
             body.member("max_output_tokens", &limit);
         }
-        if let Some(temperature) = self.temperature(settings) {
+        if let Some(temperature) = settings.temperature.filter(|one| one.is_finite()) {
             body.member("temperature", &temperature);
         }
         if let Some(reasoning) = self.reasoning() {
@@ -280,6 +266,16 @@ impl ConversationEncoder for ResponsesEncoder {
     fn tool_name(&self, sent: &str) -> Option<ToolName> {
         self.names.own(sent).cloned()
     }
+}
+
+/// False for families known not to reason, which refuse to be asked for
+/// encrypted reasoning. Levels that a model does not take are the catalog's.
+fn reasons(model: &str) -> bool {
+    let model = model.to_ascii_lowercase();
+    let name = model.rsplit('/').next().unwrap_or(&model);
+    let families = ["gpt-3.5", "gpt-4", "chatgpt-4o"];
+    let chat = name.starts_with("gpt-5") && name.contains("-chat");
+    !chat && !families.iter().any(|family| name.starts_with(family))
 }
 
 /// A service refuses reasoning without the item that followed it. That item is

@@ -2,23 +2,11 @@
 //! every request carries the whole conversation, and what the model said goes
 //! back as the service wrote it, encrypted reasoning included.
 //!
-//! - Levels of `reasoning` go out under their own names; each known model takes
-//!   some of them.
-//!
-//!   | model | levels of `reasoning` it takes | `temperature` |
-//!   |---|---|---|
-//!   | `gpt-3.5…`, `gpt-4…`, `chatgpt-4o…`, `gpt-5…-chat…` | none at all | yes |
-//!   | `o1…`, `o3…`, `o4…` | low, medium, high | no |
-//!   | `gpt-5`, `gpt-5-mini`, `gpt-5-nano` | minimal, low, medium, high | no |
-//!   | `gpt-5-codex…` | low, medium, high | no |
-//!   | `gpt-5-pro` | high | no |
-//!   | `gpt-5.1…` | none, low, medium, high | with level none |
-//!   | `gpt-5.1-codex-max…` | none, low, medium, high, xhigh | with level none |
-//!   | `gpt-5.2…` to `gpt-5.5…` | none, low, medium, high, xhigh | with level none |
-//!   | any other | every level | yes |
-//!
-//!   What a model would refuse is left out, with a warning. A configured level
-//!   also asks for summaries of the reasoning.
+//! - Levels of `reasoning` go out under their own names, with a wish for
+//!   summaries; to `gpt-3.5…`, `gpt-4…`, `chatgpt-4o…` and `gpt-5…-chat…`, which
+//!   do not reason, none does. A level or a temperature that the
+//!   [catalog](crate::catalog) knows a model to refuse, or that it refuses, is
+//!   left out with a warning.
 //! - Tools are functions, strict where their schema allows.
 //! - A structured answer is asked for with `text.format`, strict where the
 //!   schema allows; of models from before `gpt-4o` with a tool.
@@ -26,7 +14,6 @@
 //!   messages and in the output of calls, which is then a list of parts; for
 //!   other types the model reads a line that says what was left out.
 
-mod abilities;
 mod decode;
 mod encode;
 mod events;

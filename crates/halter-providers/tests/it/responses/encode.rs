@@ -47,7 +47,6 @@ fn conversation() -> Vec<Message> {
 
 fn settings() -> RequestSettings {
     RequestSettings {
-        temperature: Some(0.2),
         extra_members: Some(r#""service_tier":"flex""#.to_owned()),
         prompt_cache_key: Some("ses_1".to_owned()),
         ..RequestSettings::default()
@@ -93,7 +92,7 @@ fn a_warning_is_given_once_and_the_bytes_stay() {
         first
             .warnings
             .iter()
-            .any(|warning| warning.contains("temperature 0.2"))
+            .any(|warning| warning.contains("left out"))
     );
     assert_eq!(second.warnings, Vec::<String>::new());
 }
@@ -173,7 +172,7 @@ fn reasoning_without_its_answer_or_its_content_stays_behind() {
 }
 
 #[test]
-fn levels_and_temperatures_a_model_refuses_are_left_out_with_a_warning() {
+fn a_level_is_left_out_with_a_warning_where_a_model_does_not_reason() {
     let ask = |name: &str, level: Option<ReasoningEffort>| {
         let model = ResolvedModel {
             model: name.to_owned(),
@@ -190,15 +189,11 @@ fn levels_and_temperatures_a_model_refuses_are_left_out_with_a_warning() {
         let body: Value = serde_json::from_slice(&encoded.json).unwrap();
         (body, encoded.warnings)
     };
-    let (body, warnings) = ask("gpt-5", Some(ReasoningEffort::XHigh));
+    let (body, warnings) = ask("gpt-4o", Some(ReasoningEffort::High));
     assert_eq!(body.get("reasoning"), None);
-    assert_eq!(body.get("temperature"), None);
     assert_eq!(
         warnings,
-        [
-            "temperature 0.5 was left out: model 'gpt-5' does not take it",
-            "reasoning level 'xhigh' was left out: model 'gpt-5' takes minimal, low, medium, high",
-        ]
+        ["reasoning level 'high' was left out: model 'gpt-4o' does not reason"]
     );
     let (body, warnings) = ask("gpt-4o", None);
     assert_eq!(
@@ -208,7 +203,6 @@ fn levels_and_temperatures_a_model_refuses_are_left_out_with_a_warning() {
     assert_eq!(warnings, [""; 0]);
     let (body, _) = ask("gpt-5.2", Some(ReasoningEffort::None));
     assert_eq!(body["reasoning"], json!({"effort": "none"}));
-    assert_eq!(body["temperature"], json!(0.5));
     let (body, _) = ask("gpt-5", Some(ReasoningEffort::Minimal));
     assert_eq!(
         body["reasoning"],
