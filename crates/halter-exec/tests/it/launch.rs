@@ -1,4 +1,4 @@
-//! The low-level door: plans carried out without a runtime.
+//! Launching from plans, without a runtime.
 
 use std::fs::File;
 use std::io::Read;

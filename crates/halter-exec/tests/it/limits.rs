@@ -125,7 +125,7 @@ async fn a_dropped_handle_does_not_hold_up_its_thread() {
     .exists()));
 }
 
-/// Within a test's patience, and not before its time.
+/// Before the test's own timeout, and not too early.
 fn took(begun: Instant, at_least: Duration) {
     let elapsed = begun.elapsed();
     assert!(elapsed >= at_least, "{elapsed:?} < {at_least:?}");

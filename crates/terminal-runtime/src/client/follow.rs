@@ -12,7 +12,7 @@ use super::output::{OutputEvent, OutputStream};
 use crate::protocol::{AttachParams, ExecParams, StreamName};
 
 /// How long a lost connection is tried again before it counts as lost.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -42,7 +42,7 @@ impl Client {
         let stream = loop {
             // The name makes it safe to ask twice.
             match self.stream(&params).await {
-                Err(ClientError::Lost { .. }) if begun.elapsed() < PATIENCE => {
+                Err(ClientError::Lost { .. }) if begun.elapsed() < RECONNECT_TIMEOUT => {
                     tokio::time::sleep(PAUSE).await;
                 }
                 answer => break answer?,
@@ -127,7 +127,7 @@ impl Follower {
                 self.lost = Some(Instant::now());
                 Ok(())
             }
-            Some(since) if since.elapsed() < PATIENCE => {
+            Some(since) if since.elapsed() < RECONNECT_TIMEOUT => {
                 tokio::time::sleep(PAUSE).await;
                 Ok(())
             }

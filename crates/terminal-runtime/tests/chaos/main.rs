@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{Daemon, Door, PATIENCE, Random, Wire, count, until};
+use common::{Address, Daemon, Random, TEST_TIMEOUT, Wire, count, until};
 use serde_json::{Value, json};
 
 /// How many sessions are at it at a time.
@@ -101,7 +101,7 @@ struct Worker {
     daemon: Wire,
     /// For what is said while the other waits.
     second: Wire,
-    door: Door,
+    address: Address,
     session: String,
     name: u64,
     commands: u64,
@@ -109,11 +109,11 @@ struct Worker {
 
 impl Worker {
     fn start(daemon: &Daemon, name: u64) -> Self {
-        let door = match name % HTTP_SHARE {
-            1 => Door::Http(daemon.http()),
-            _ => Door::Socket(daemon.socket()),
+        let address = match name % HTTP_SHARE {
+            1 => Address::Http(daemon.http()),
+            _ => Address::Socket(daemon.socket()),
         };
-        let mut first = Wire::through(&door);
+        let mut first = Wire::open(&address);
         let shell = if name.is_multiple_of(2) {
             "/bin/bash"
         } else {
@@ -123,8 +123,8 @@ impl Worker {
         Self {
             random: Random::new(1000 + name),
             daemon: first,
-            second: Wire::through(&door),
-            door,
+            second: Wire::open(&address),
+            address,
             session: created["session_id"].as_str().unwrap().to_owned(),
             name,
             commands: 0,
@@ -216,7 +216,7 @@ impl Worker {
         if self.random.below(2) == 0 {
             cancel["signal"] = json!("KILL");
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         // Until it is known by its name there is nothing to cancel.
         loop {
             let answer = self.second.call("exec.cancel", &cancel).unwrap();
@@ -238,7 +238,7 @@ impl Worker {
     fn hang_up(&mut self) {
         let text = self.endless();
         let params = self.params(text, true);
-        let mut wire = Wire::through(&self.door);
+        let mut wire = Wire::open(&self.address);
         let method = ["exec.run", "exec.stream"][self.random.below(2) as usize];
         wire.send(method, &params).unwrap();
         self.pause();

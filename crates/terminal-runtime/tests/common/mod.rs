@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// Long enough for a machine that has other things to do.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What opens the door to HTTP.
+/// The token of HTTP.
 const TOKEN: &str = "t0ken-of-the-tests";
 
 /// Numbers that are the same in every run.
@@ -168,7 +168,7 @@ impl Drop for Daemon {
 
 /// Waits until something holds.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::sleep(Duration::from_millis(2));
@@ -177,7 +177,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Where a daemon is reached.
 #[derive(Clone)]
-pub enum Door {
+pub enum Address {
     Socket(PathBuf),
     Http(SocketAddr),
 }
@@ -202,7 +202,7 @@ enum Line {
 impl Wire {
     pub fn connect(path: &Path) -> io::Result<Self> {
         let writer = UnixStream::connect(path)?;
-        writer.set_read_timeout(Some(PATIENCE))?;
+        writer.set_read_timeout(Some(TEST_TIMEOUT))?;
         let reader = BufReader::new(writer.try_clone()?);
         Ok(Self {
             line: Line::Socket { reader, writer },
@@ -212,7 +212,7 @@ impl Wire {
 
     /// Connects as soon as somebody listens.
     pub fn reconnect(path: &Path) -> Self {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             match Self::connect(path) {
                 Ok(wire) => return wire,
@@ -222,10 +222,10 @@ impl Wire {
         }
     }
 
-    pub fn through(door: &Door) -> Self {
-        match door {
-            Door::Socket(path) => Self::reconnect(path),
-            Door::Http(address) => Self {
+    pub fn open(address: &Address) -> Self {
+        match address {
+            Address::Socket(path) => Self::reconnect(path),
+            Address::Http(address) => Self {
                 line: Line::Http {
                     address: *address,
                     response: None,
@@ -316,7 +316,7 @@ enum Rest {
 impl Response {
     fn to(address: SocketAddr, request: &str) -> io::Result<Self> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
         let head = format!(
             "POST / HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\n\
              Content-Length: {}\r\n\r\n",

@@ -13,7 +13,7 @@ use terminal_runtime::limits::{
 };
 
 use crate::plain::{Plain, bearer, post, post_bytes, read_response, request, tcp};
-use crate::runtime::{PATIENCE, Plan, Runtime, processes_with, unique_sleep, until};
+use crate::runtime::{Plan, Runtime, TEST_TIMEOUT, processes_with, unique_sleep, until};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -64,7 +64,7 @@ fn what_is_no_request_is_answered_and_the_connection_lives() {
 fn bytes_that_are_no_text_are_refused() {
     let runtime = Runtime::start();
     let mut stream = UnixStream::connect(runtime.socket()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.write_all(b"\xff\xfe\x00garbage\n").unwrap();
     let mut buffer = [0; 4096];
     let read = stream.read(&mut buffer).unwrap();
@@ -132,7 +132,7 @@ fn a_request_that_comes_too_slowly_ends_its_connection_and_no_other() {
     let reply = slow.receive().unwrap();
     assert_eq!(reply["error"]["code"], "INVALID_PARAMS", "{reply}");
     assert_eq!(slow.receive(), None);
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(begun.elapsed() < TEST_TIMEOUT);
     other.ok("system.ping", json!({}));
     // The same over HTTP: a head that does not end, a body that does not end.
     let address = runtime.http();
@@ -298,7 +298,7 @@ fn there_are_so_many_connections_and_no_more() {
     let refused = loop {
         assert!(all.len() <= MAX_CONNECTIONS, "{} connections", all.len());
         let stream = UnixStream::connect(runtime.socket()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         all.push(stream);
         // Only the one beyond the limit is spoken to unasked.
         if all.len() == MAX_CONNECTIONS {
@@ -312,7 +312,7 @@ fn there_are_so_many_connections_and_no_more() {
     drop(first);
     until("room for another connection", || {
         let mut stream = UnixStream::connect(runtime.socket()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let line = format!("{}\n", request("1", "system.ping", &json!({})));
         let mut buffer = [0; 256];
         stream.write_all(line.as_bytes()).is_ok()

@@ -6,7 +6,7 @@ use halter_exec::{Environment, Signal};
 use terminal_runtime::exec::{CoreError, ExecState, ExecStdin, Scope, Stream, TerminalSize};
 
 use crate::support::{
-    PATIENCE, Runtime, all, argv, at_least, command, finished, fresh, holders, order, until,
+    Runtime, TEST_TIMEOUT, all, argv, at_least, command, finished, fresh, holders, order, until,
 };
 
 /// Waits until all of these are gone, and collected where that is ours to do.
@@ -111,7 +111,7 @@ async fn a_background_process_does_not_hold_up_its_command_and_keeps_a_reader() 
 }
 
 async fn at_least_later(exec: &terminal_runtime::exec::Exec) -> Vec<u8> {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
     loop {
         let bytes = all(exec, Stream::Stdout).await;
         if bytes.len() >= 9 {

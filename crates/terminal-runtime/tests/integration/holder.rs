@@ -19,7 +19,7 @@ use terminal_runtime::session::SessionId;
 use crate::support::{argv, holders, order, settings, spec};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_terminal-runtime");
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 const NAME: &str = "a.sock";
 
@@ -55,7 +55,7 @@ async fn start(link: &HolderLink, script: &str, record: &[u8]) -> (Key, OwnedFd)
 }
 
 async fn gone(holder: i32) {
-    collect(holder, PATIENCE).await;
+    collect(holder, TEST_TIMEOUT).await;
     let path = format!("/proc/{holder}");
     assert!(!Path::new(&path).exists(), "the holder must end");
 }

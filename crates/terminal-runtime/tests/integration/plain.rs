@@ -9,7 +9,7 @@ use std::process::{ChildStdin, ChildStdout};
 
 use serde_json::{Value, json};
 
-use crate::runtime::{PATIENCE, Plan, Runtime, TOKEN};
+use crate::runtime::{Plan, Runtime, TEST_TIMEOUT, TOKEN};
 use crate::schema;
 
 /// One way to talk to a runtime.
@@ -34,7 +34,7 @@ pub fn request(id: &str, method: &str, params: &Value) -> String {
 impl Plain {
     pub fn socket(path: &Path) -> Self {
         let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let reader = BufReader::new(stream.try_clone().unwrap());
         Self::Socket { reader, stream }
     }
@@ -158,7 +158,7 @@ pub struct HttpResponse {
 /// A connection on which nothing was said yet.
 pub fn tcp(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 

@@ -14,15 +14,15 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_terminal-runtime");
 pub const TOKEN: &str = "t0ken-of-the-tests";
 
 /// Long enough for a machine that has other things to do.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until something holds.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !holds() {
         assert!(
             Instant::now() < deadline,
-            "{what} did not happen in {PATIENCE:?}"
+            "{what} did not happen in {TEST_TIMEOUT:?}"
         );
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -212,7 +212,7 @@ impl Drop for Runtime {
             for signal in [Signal::TERM, Signal::TERM] {
                 let _ = kill_process(Pid::from_raw(self.pid()).unwrap(), signal);
             }
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TEST_TIMEOUT;
             while matches!(self.child.try_wait(), Ok(None)) {
                 if Instant::now() > deadline {
                     let _ = self.child.kill();

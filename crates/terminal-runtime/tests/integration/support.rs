@@ -15,7 +15,7 @@ use terminal_runtime::session::SessionId;
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_terminal-runtime");
 
 /// How long anything may take before a test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A core with a runtime of its own, so that it can be ended as by a kill:
 /// every task of it stops where it is.
@@ -123,7 +123,7 @@ impl Runtime {
     /// Ends the core as a crash would, and starts another in its place.
     pub async fn crash(mut self) -> (Self, Vec<AdoptedSession>) {
         let inner = self.inner.take().unwrap();
-        let stopped = tokio::task::spawn_blocking(move || inner.shutdown_timeout(PATIENCE));
+        let stopped = tokio::task::spawn_blocking(move || inner.shutdown_timeout(TEST_TIMEOUT));
         stopped.await.unwrap();
         self.core.clone().abandon();
         Self::start_in(self.directory.take().unwrap(), self.settings.clone()).await
@@ -233,7 +233,7 @@ impl Finished {
 }
 
 pub async fn finished(exec: &Exec) -> Finished {
-    let end = tokio::time::timeout(PATIENCE, exec.ended()).await;
+    let end = tokio::time::timeout(TEST_TIMEOUT, exec.ended()).await;
     let end = end.expect("the command must end").unwrap();
     Finished {
         end,
@@ -266,7 +266,7 @@ pub async fn all(exec: &Exec, stream: Stream) -> Vec<u8> {
 
 /// Waits until something is so.
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
     while !holds() {
         assert!(tokio::time::Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -285,7 +285,7 @@ pub async fn at_least(exec: &Exec, stream: Stream, count: usize) -> Vec<u8> {
             }
         }
     };
-    let read = tokio::time::timeout(PATIENCE, read).await;
+    let read = tokio::time::timeout(TEST_TIMEOUT, read).await;
     read.expect("the bytes must come");
     bytes
 }
