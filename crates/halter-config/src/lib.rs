@@ -27,6 +27,7 @@ mod narrow;
 mod origin;
 mod permissions;
 mod project;
+mod save;
 mod schema;
 mod services;
 mod settings;
@@ -50,6 +51,7 @@ pub use keys::dotted_key;
 pub use load::{LayeredConfigPaths, LoadedConfig, LoadedProject, load_layered, load_path};
 pub use origin::Origin;
 pub use project::{PROJECT_FILE_NAME, ProjectFile, find_project_config};
+pub use save::{SavedRule, save_allow_rule};
 pub use schema::*;
 pub use services::{
     KNOWN_SERVICES, KnownService, api_key_variables, default_base_url, known_service,

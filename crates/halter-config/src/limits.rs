@@ -11,6 +11,9 @@ pub const MAX_TRUST_FILE_BYTES: u64 = 4 * 1024 * 1024;
 /// How long a writer of the trust record waits for another writer.
 pub const TRUST_LOCK_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a writer of a rule waits for another writer.
+pub const CONFIG_LOCK_WAIT: Duration = Duration::from_secs(5);
+
 /// The largest edit distance at which a misspelt name still gets a suggestion, in characters.
 pub const MAX_SUGGESTION_DISTANCE: usize = 3;
 

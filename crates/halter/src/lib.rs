@@ -79,6 +79,7 @@ pub use halter_runtime::{
 };
 pub use harness::Halter;
 pub use local::LocalServer;
+pub use permissions::ConfigRules;
 pub use resources::{CompiledResources, ResourceCompiler};
 
 #[cfg(doctest)]

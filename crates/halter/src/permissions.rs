@@ -1,12 +1,12 @@
 //! From `[permissions]` to the rules of the policy.
 
 use crate::error::invalid;
-use halter_config::{Environment, HarnessConfig, RuleConfig};
-use halter_protocol::RuleEffect;
+use halter_config::{Environment, HarnessConfig, RuleConfig, save_allow_rule};
+use halter_protocol::{PermissionRule, RuleEffect};
 use halter_runtime::HalterError;
-use halter_tools::policy::permission::{Example, check_example};
-use halter_tools::policy::{Permissions, SourcedRule};
-use std::path::Path;
+use halter_tools::policy::permission::{Example, RuleStoreError, check_example};
+use halter_tools::policy::{Permissions, RuleStore, SourcedRule};
+use std::path::{Path, PathBuf};
 
 /// The rules and the mode of a configuration. Examples are checked.
 ///
@@ -28,6 +28,42 @@ pub(crate) fn permissions(
         rules,
         home: environment.home().map(Path::to_path_buf),
     })
+}
+
+/// Saves rules in a configuration file, such as the user's own.
+///
+/// ```
+/// use halter::ConfigRules;
+/// use halter_tools::policy::RuleStore;
+///
+/// let directory = tempfile::tempdir().unwrap();
+/// let rules = ConfigRules::new(directory.path().join("halter.toml"));
+/// rules.save_allow("Bash(npm test:*)").unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct ConfigRules {
+    file: PathBuf,
+}
+
+impl ConfigRules {
+    /// Saves rules in this file, which is created when the first is saved.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self { file: file.into() }
+    }
+}
+
+impl RuleStore for ConfigRules {
+    fn save_allow(&self, rule: &str) -> Result<String, RuleStoreError> {
+        PermissionRule::parse(rule, RuleEffect::Allow)?;
+        let place = self.file.display().to_string();
+        match save_allow_rule(&self.file, rule) {
+            Ok(_) => Ok(place),
+            Err(error) => Err(RuleStoreError::Unwritable {
+                place,
+                reason: error.to_string(),
+            }),
+        }
+    }
 }
 
 fn rule(

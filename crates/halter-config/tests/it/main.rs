@@ -13,6 +13,7 @@ mod credentials;
 mod document;
 mod layers;
 mod limits;
+mod permissions;
 mod properties;
 mod schema;
 mod secrets;

@@ -1,0 +1,261 @@
+//! Writes an allow rule into a configuration file, as somebody with an editor would: comments,
+//! order and everything else stay as they are.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use halter_protocol::{PermissionRule, RuleEffect};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Formatted, Item, Table, Value};
+
+use crate::document;
+use crate::error::ConfigError;
+use crate::limits::{CONFIG_LOCK_WAIT, MAX_CONFIG_FILE_BYTES};
+use crate::project::read_named;
+
+/// How often a writer looks whether it is its turn.
+const LOCK_POLL: Duration = Duration::from_millis(10);
+
+/// What a file that does not exist yet starts with.
+const NEW_FILE: &str = "version = 1\n";
+
+/// Whether a rule had to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SavedRule {
+    /// It is new in the file.
+    Added,
+    /// The file has it already.
+    WasThere,
+}
+
+/// Adds a rule to `permissions.allow` of a file, which is created if it does not exist. The file
+/// is replaced as a whole or not at all; one behind a link is replaced where it lies. Blocking.
+///
+/// # Errors
+///
+/// The text is no allow rule, the file is no configuration, or it cannot be written. Then nothing
+/// has changed.
+pub fn save_allow_rule(file: &Path, rule: &str) -> Result<SavedRule, ConfigError> {
+    PermissionRule::parse(rule, RuleEffect::Allow).map_err(|error| {
+        let problem = format!("{rule:?} is no allow rule: {}", error.problem);
+        ConfigError::refused("config_invalid_rule", problem, error.hint())
+    })?;
+    let fault = |error: io::Error| write_fault(file, &error);
+    let file = std::path::absolute(file).map_err(fault)?;
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(directory).map_err(fault)?;
+    // A file in a directory of dotfiles is often a link to it.
+    let file = fs::canonicalize(&file).unwrap_or(file.clone());
+    let directory = file.parent().unwrap_or(directory);
+    let _lock = lock(directory, CONFIG_LOCK_WAIT).map_err(fault)?;
+    let old = match read_named(&file) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(ConfigError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            NEW_FILE.to_owned()
+        }
+        Err(error) => return Err(error),
+    };
+    // Refuses what is no configuration, and what would not be one any more.
+    document::parse(&file, old.as_bytes())?;
+    let Some(new) = with_rule(&old, rule) else {
+        return Ok(SavedRule::WasThere);
+    };
+    document::parse(&file, new.as_bytes())?;
+    if new.len() as u64 > MAX_CONFIG_FILE_BYTES {
+        let error = io::Error::other(format!(
+            "it would have more than {MAX_CONFIG_FILE_BYTES} bytes"
+        ));
+        return Err(write_fault(&file, &error));
+    }
+    replace(&file, directory, &new).map_err(|error| write_fault(&file, &error))?;
+    Ok(SavedRule::Added)
+}
+
+/// The text with the rule; none if it has it already.
+fn with_rule(text: &str, rule: &str) -> Option<String> {
+    let mut document: DocumentMut = text.parse().unwrap_or_default();
+    let permissions = document.entry("permissions").or_insert_with(|| {
+        let mut table = Table::new();
+        table.decor_mut().set_prefix("\n");
+        Item::Table(table)
+    });
+    let table = permissions.as_table_like_mut()?;
+    let allow = table
+        .entry("allow")
+        .or_insert_with(|| Item::Value(Value::Array(Array::new())));
+    match allow {
+        Item::ArrayOfTables(tables) => {
+            if tables
+                .iter()
+                .any(|it| it.get("rule").and_then(Item::as_str) == Some(rule))
+            {
+                return None;
+            }
+            push_table(tables, rule);
+        }
+        item => {
+            let list = item.as_array_mut()?;
+            if list.iter().any(|it| written_rule(it) == Some(rule)) {
+                return None;
+            }
+            push(list, rule);
+        }
+    }
+    Some(document.to_string())
+}
+
+fn written_rule(value: &Value) -> Option<&str> {
+    let inner = value
+        .as_inline_table()
+        .and_then(|table| table.get("rule")?.as_str());
+    value.as_str().or(inner)
+}
+
+/// Adds an element in the manner of the others: a list over several lines goes on that way.
+fn push(list: &mut Array, rule: &str) {
+    let last = list.len().checked_sub(1).and_then(|last| list.get(last));
+    let before = last.and_then(|last| last.decor().prefix()?.as_str().map(str::to_owned));
+    let before = match (before, list.is_empty()) {
+        (_, true) => String::new(),
+        (Some(prefix), _) if prefix.contains('\n') => {
+            // Of a comment above the element before, only the line break.
+            let start = prefix.rfind('\n').unwrap_or_default();
+            prefix.get(start..).unwrap_or("\n").to_owned()
+        }
+        _ => " ".to_owned(),
+    };
+    // A comment after the last comma stays in its line.
+    let trailing = list.trailing().as_str().unwrap_or_default().to_owned();
+    let (comment, end) = match trailing.rfind('\n') {
+        Some(end) if trailing.contains('#') => trailing.split_at(end),
+        _ => ("", trailing.as_str()),
+    };
+    let before = format!("{comment}{before}");
+    list.set_trailing(end.to_owned());
+    let mut element = Value::String(Formatted::new(rule.to_owned()));
+    element.decor_mut().set_prefix(before);
+    list.push_formatted(element);
+}
+
+fn push_table(tables: &mut ArrayOfTables, rule: &str) {
+    let mut table = Table::new();
+    table.insert("rule", toml_edit::value(rule));
+    tables.push(table);
+}
+
+fn replace(file: &Path, directory: &Path, text: &str) -> io::Result<()> {
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".halter-config-")
+        .tempfile_in(directory)?;
+    temporary.write_all(text.as_bytes())?;
+    if let Ok(metadata) = fs::metadata(file) {
+        temporary
+            .as_file()
+            .set_permissions(metadata.permissions())?;
+    }
+    temporary.as_file().sync_all()?;
+    temporary.persist(file).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Waits its turn among the writers of a directory. The lock ends with the returned handle.
+fn lock(directory: &Path, wait: Duration) -> io::Result<File> {
+    let handle = File::open(directory)?;
+    let deadline = Instant::now() + wait;
+    loop {
+        match handle.try_lock() {
+            Ok(()) => return Ok(handle),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_POLL);
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::other(
+                    "another process has been writing there for too long",
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+fn write_fault(file: &Path, error: &io::Error) -> ConfigError {
+    let problem = format!("cannot write configuration {}: {error}", file.display());
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
+        _ => "check its permissions, or write the rule into [permissions] yourself",
+    };
+    ConfigError::refused("config_unwritable", problem, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_joins_the_others_and_everything_else_stays() {
+        for (before, after) in [
+            (
+                "version = 1\n",
+                Some("version = 1\n\n[permissions]\nallow = [\"Bash(make)\"]\n"),
+            ),
+            (
+                "# mine\nversion = 1 # one\n[permissions]\n# rules\nallow = [\"Read\"] # kept\nmode = \"prompt\"\n",
+                Some(
+                    "# mine\nversion = 1 # one\n[permissions]\n# rules\nallow = [\"Read\", \"Bash(make)\"] # kept\nmode = \"prompt\"\n",
+                ),
+            ),
+            (
+                "version = 1\n[permissions]\nallow = [\n  # why\n  \"Read\",\n  \"Edit\", # also\n]\n",
+                Some(
+                    "version = 1\n[permissions]\nallow = [\n  # why\n  \"Read\",\n  \"Edit\", # also\n  \"Bash(make)\",\n]\n",
+                ),
+            ),
+            (
+                "version = 1\npermissions.deny = [\"Read\"]\n",
+                Some(
+                    "version = 1\npermissions.deny = [\"Read\"]\npermissions.allow = [\"Bash(make)\"]\n",
+                ),
+            ),
+            (
+                "version = 1\npermissions = { mode = \"prompt\" }\n",
+                Some(
+                    "version = 1\npermissions = { mode = \"prompt\" , allow = [\"Bash(make)\"] }\n",
+                ),
+            ),
+            (
+                "version = 1\n[[permissions.allow]]\nrule = \"Read\"\n",
+                Some(
+                    "version = 1\n[[permissions.allow]]\nrule = \"Read\"\n\n[[permissions.allow]]\nrule = \"Bash(make)\"\n",
+                ),
+            ),
+            (
+                "version = 1\n[permissions]\nallow = [\"Bash(make)\"]\n",
+                None,
+            ),
+            (
+                "version = 1\n[permissions]\nallow = [{ rule = \"Bash(make)\" }]\n",
+                None,
+            ),
+            (
+                "version = 1\n[[permissions.allow]]\nrule = \"Bash(make)\"\n",
+                None,
+            ),
+        ] {
+            assert_eq!(
+                with_rule(before, "Bash(make)").as_deref(),
+                after,
+                "{before}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_writer_that_waits_too_long_gives_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let held = lock(directory.path(), CONFIG_LOCK_WAIT).unwrap();
+        assert!(lock(directory.path(), Duration::ZERO).is_err());
+        drop(held);
+        lock(directory.path(), Duration::ZERO).unwrap();
+    }
+}
