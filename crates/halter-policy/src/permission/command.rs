@@ -6,8 +6,10 @@ use halter_protocol::permission::CommandPattern;
 
 use crate::shell::{CommandPart, ShellDecision, ShellJudge};
 
-/// The rule of the shell judge about forms that destroy something.
-pub(super) const DESTRUCTIVE: &str = "shell.destructive";
+/// Whether a rule of the shell judge is about a form that destroys something.
+pub(super) fn is_destructive(rule: &str) -> bool {
+    rule.starts_with("shell.destructive")
+}
 
 /// Programs that run what their arguments say in ways of their own: an open
 /// rule for one of them would cover any program at all.
@@ -43,33 +45,33 @@ pub(super) fn opens(pattern: &CommandPattern, part: &CommandPart) -> bool {
             return false;
         }
     }
-    pattern.matches(&quoted_line(part))
+    pattern.matches(&joined(part, |text| {
+        text.is_empty() || text.contains(char::is_whitespace)
+    }))
 }
 
-/// The words with a blank between them, those that hold blanks or nothing in
-/// quotes, so that a rule cannot take one word for several.
+/// The words as the shell would read them again.
 pub(super) fn quoted_line(part: &CommandPart) -> String {
-    let words: Vec<Cow<'_, str>> = part
-        .words
-        .iter()
-        .map(|word| quoted(&word.text, word.literal))
-        .collect();
-    words.join(" ")
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+^".contains(c);
+    joined(part, |text| text.is_empty() || !text.chars().all(plain))
 }
 
-fn quoted(text: &str, literal: bool) -> Cow<'_, str> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+^".contains(c);
-    match literal && (text.is_empty() || !text.chars().all(plain)) {
-        true => Cow::Owned(format!("'{}'", text.replace('\'', r"'\''"))),
-        false => Cow::Borrowed(text),
-    }
+/// The words with a blank between them. Those that hold blanks or nothing have
+/// to be quoted, or a rule could take one word for several.
+fn joined(part: &CommandPart, quotes: impl Fn(&str) -> bool) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    let words = part.words.iter().map(|word| match &word.text {
+        text if word.literal && quotes(text) => Cow::Owned(quoted(text)),
+        text => Cow::Borrowed(text.as_str()),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a command destroys something, by the shell judge. Its program
 /// counts as listed here.
 pub(super) fn destroys(line: &str, program: &str) -> bool {
     let judge = ShellJudge::new(vec![program.to_owned()]);
-    matches!(judge.decide(line), ShellDecision::Ask(refusal) if refusal.rule == DESTRUCTIVE)
+    matches!(judge.decide(line), ShellDecision::Ask(refusal) if is_destructive(refusal.rule))
 }
 
 /// Whether a rule names a form that destroys something: its own words are one.

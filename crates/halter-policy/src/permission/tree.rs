@@ -9,7 +9,7 @@ use halter_protocol::{
 };
 use serde_json::Value;
 
-use super::command::{self, DESTRUCTIVE};
+use super::command::{self, is_destructive};
 use super::decision::{DecidedBy, Decision, Verdict};
 use super::paths::{PathPattern, RuleAnchors};
 use super::reading::{TRANSPARENT, only_reads};
@@ -140,6 +140,9 @@ struct Request<'a> {
 struct Commands {
     line: String,
     parts: Vec<CommandPart>,
+    /// Its parts are unknown, so no rule about commands can be held against
+    /// them. Only a list of all programs lets such a line come this far.
+    unreadable: bool,
 }
 
 impl PermissionTree {
@@ -204,11 +207,29 @@ impl PermissionTree {
         if let HookSays::Ask(reason) = subject.hook {
             return self.asked(DecidedBy::Hook, reason.to_owned(), None, None);
         }
+        if let Some(line) = self.unreadable(&request) {
+            let why = "the command cannot be taken apart, so rules about commands cannot be \
+                       checked";
+            let mode = DecidedBy::Mode(self.mode);
+            return self.asked(mode, why.to_owned(), Some(line), None);
+        }
         if let Some((rule, fragment)) = self.closing(&request, RuleEffect::Ask) {
             let why = format!("{} wants a person to decide", rule.described());
             return self.asked(DecidedBy::Rule(rule.clone()), why, fragment, None);
         }
         self.by_allow_and_mode(&request, shell)
+    }
+
+    /// A command that a rule or the mode would have to know the parts of.
+    fn unreadable(&self, request: &Request<'_>) -> Option<String> {
+        let line = request.commands.iter().find(|it| it.unreadable)?;
+        let about_commands = |rule: &CompiledRule| {
+            rule.rule.effect != RuleEffect::Allow
+                && !matches!(rule.rule.rule.subject(), RuleSubject::Tool(_))
+        };
+        let by_mode = matches!(self.mode, PermissionMode::ReadOnly | PermissionMode::Prompt);
+        let concerns = by_mode || self.rules.iter().any(about_commands);
+        concerns.then(|| line.line.clone())
     }
 
     /// What the allow rules and the mode say where nothing else decided.
@@ -221,7 +242,7 @@ impl PermissionTree {
             PermissionMode::Prompt | PermissionMode::WorkspaceWrite => {}
         }
         if let Some(rule) = self.whole_tool(subject.call.name.as_str())
-            && !matches!(shell, Some(ShellDecision::Ask(refusal)) if refusal.rule == DESTRUCTIVE)
+            && !matches!(shell, Some(ShellDecision::Ask(refusal)) if is_destructive(refusal.rule))
         {
             return Decision::allow(DecidedBy::Rule(rule));
         }
@@ -319,7 +340,7 @@ impl PermissionTree {
     }
 
     fn is_destruction(&self, refusal: Option<&ShellRefusal>) -> bool {
-        refusal.is_some_and(|refusal| refusal.rule == DESTRUCTIVE)
+        refusal.is_some_and(|refusal| is_destructive(refusal.rule))
     }
 
     fn needs_question(
@@ -501,14 +522,20 @@ impl PermissionTree {
             match action {
                 Action::Run { command } => {
                     // What cannot be read is the policy's to refuse.
-                    let parts = parts(command).map(|it| it.parts).unwrap_or_default();
+                    let read = parts(command);
+                    let unreadable = read.is_err();
+                    let parts = read.map(|it| it.parts).unwrap_or_default();
                     for (path, access) in parts.iter().flat_map(named_paths) {
                         let change = matches!(access, PathAccess::Write | PathAccess::Delete);
                         let (spelled, real) = self.anchors.both(path, directory);
                         paths.push((change, spelled, real));
                     }
                     let line = command.split_whitespace().collect::<Vec<_>>().join(" ");
-                    commands.push(Commands { line, parts });
+                    commands.push(Commands {
+                        line,
+                        parts,
+                        unreadable,
+                    });
                 }
                 Action::Read { path } => {
                     let (spelled, real) = self.anchors.both(path, None);
@@ -594,7 +621,7 @@ fn named_paths(part: &CommandPart) -> impl Iterator<Item = (&Path, PathAccess)> 
 
 /// Whether a rule about the parts of a line can answer the judge's question.
 fn is_answerable(refusal: &ShellRefusal) -> bool {
-    matches!(refusal.rule, DESTRUCTIVE | "shell.unlisted")
+    is_destructive(refusal.rule) || refusal.rule == "shell.unlisted"
 }
 
 /// The one value of all; none if they differ or one is absent.

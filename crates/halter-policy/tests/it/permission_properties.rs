@@ -79,7 +79,7 @@ fn rank(verdict: Verdict) -> u8 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn a_deny_rule_always_wins(

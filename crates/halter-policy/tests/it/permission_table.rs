@@ -217,3 +217,145 @@ fn the_table_is_as_recorded() {
     }
     insta::assert_snapshot!(table);
 }
+
+#[test]
+fn what_cannot_be_taken_apart_is_asked_about_where_rules_would_have_to_know() {
+    // A list of all programs takes lines that our own reader does not know.
+    let line = "[[ x =~ $(git push) ]] && echo <<<$((`ls`";
+    let any = |mode, rules: &[(RuleEffect, &str)]| {
+        let session = Session::new();
+        let rule = |(effect, text): &(RuleEffect, &str)| {
+            SourcedRule::new(*effect, text, RuleSource::User).unwrap()
+        };
+        let policy = session.bind(PolicySettings {
+            allowed_shell_commands: vec!["*".to_owned()].into(),
+            permissions: Permissions {
+                mode,
+                rules: rules.iter().map(rule).collect(),
+                home: None,
+            },
+            ..PolicySettings::default()
+        });
+        Call::shell(line).decide(&policy, HookSays::Nothing)
+    };
+    let deny = [(RuleEffect::Deny, "Bash(git push:*)")];
+    for mode in PermissionMode::ALL {
+        assert_ne!(any(mode, &deny), Verdict::Allow, "{mode}");
+    }
+}
+
+#[test]
+fn destructive_forms_are_asked_about_unless_a_rule_names_them() {
+    let session = Session::new();
+    let reset = Call::shell("git reset --hard HEAD~1");
+    let decide = |mode, rules: &[(RuleEffect, &str, RuleSource)]| {
+        reset.decide(&policy(&session, mode, rules), HookSays::Nothing)
+    };
+    let allow = |text| [(RuleEffect::Allow, text, RuleSource::User)];
+    use PermissionMode::{Allow, FullAccess, ReadOnly, WorkspaceWrite};
+    assert_eq!(decide(WorkspaceWrite, &[]), Verdict::Ask);
+    for general in ["Bash", "Bash(git:*)", "Bash(git reset:*)"] {
+        assert_eq!(
+            decide(WorkspaceWrite, &allow(general)),
+            Verdict::Ask,
+            "{general}"
+        );
+    }
+    for naming in ["Bash(git reset --hard:*)", "Bash(git reset --hard HEAD~1)"] {
+        assert_eq!(
+            decide(WorkspaceWrite, &allow(naming)),
+            Verdict::Allow,
+            "{naming}"
+        );
+    }
+    assert_eq!(decide(FullAccess, &[]), Verdict::Allow);
+    assert_eq!(decide(Allow, &[]), Verdict::Allow);
+    assert_eq!(
+        decide(ReadOnly, &allow("Bash(git reset --hard:*)")),
+        Verdict::Deny
+    );
+}
+
+#[test]
+fn the_built_in_list_is_soft_and_a_rule_opens_a_program() {
+    let session = Session::new();
+    let soft = |mode, rules: &[&str]| {
+        let allow =
+            |text: &&str| SourcedRule::new(RuleEffect::Allow, text, RuleSource::User).unwrap();
+        session.bind(PolicySettings {
+            permissions: Permissions {
+                mode,
+                rules: rules.iter().map(allow).collect(),
+                home: None,
+            },
+            ..PolicySettings::default()
+        })
+    };
+    use PermissionMode::{Allow, FullAccess, Prompt, ReadOnly, WorkspaceWrite};
+    let verdict = |command, mode, rules: &[&str]| {
+        Call::shell(command).decide(&soft(mode, rules), HookSays::Nothing)
+    };
+    for (mode, expected) in [
+        (ReadOnly, Verdict::Deny),
+        (Prompt, Verdict::Ask),
+        (WorkspaceWrite, Verdict::Ask),
+        (FullAccess, Verdict::Allow),
+        (Allow, Verdict::Allow),
+    ] {
+        assert_eq!(verdict("terraform apply", mode, &[]), expected, "{mode}");
+    }
+    for (command, rules, expected) in [
+        (
+            "terraform apply",
+            &["Bash(terraform apply:*)"][..],
+            Verdict::Allow,
+        ),
+        (
+            "terraform destroy",
+            &["Bash(terraform apply:*)"],
+            Verdict::Ask,
+        ),
+        (
+            "ls && terraform apply",
+            &["Bash(terraform apply:*)"],
+            Verdict::Allow,
+        ),
+        (
+            "terraform apply; helm list",
+            &["Bash(terraform apply:*)"],
+            Verdict::Ask,
+        ),
+        (
+            "terraform apply; helm list",
+            &["Bash(terraform:*)", "Bash(helm list)"],
+            Verdict::Allow,
+        ),
+        (
+            "terraform apply && rm -rf build",
+            &["Bash(terraform:*)", "Bash(rm:*)"],
+            Verdict::Ask,
+        ),
+        (
+            "timeout 5 terraform apply",
+            &["Bash(terraform:*)"],
+            Verdict::Allow,
+        ),
+        (
+            "echo $(terraform apply)",
+            &["Bash(terraform:*)", "Bash(echo:*)"],
+            Verdict::Allow,
+        ),
+        ("echo $(terraform apply)", &["Bash(echo:*)"], Verdict::Ask),
+        (
+            "for i in 1 2; do terraform apply; done",
+            &["Bash(terraform:*)"],
+            Verdict::Allow,
+        ),
+    ] {
+        assert_eq!(
+            verdict(command, WorkspaceWrite, rules),
+            expected,
+            "{command}"
+        );
+    }
+}
