@@ -29,6 +29,10 @@ pub enum HookEventName {
     UserPromptSubmit,
     /// A tool call is about to be judged and run. Blocking.
     PreToolUse,
+    /// A person is about to be asked about a tool call. Blocking.
+    PermissionRequest,
+    /// A tool call was refused by the policy or by a person.
+    PermissionDenied,
     /// A tool call returned a result.
     PostToolUse,
     /// A tool call failed.
@@ -41,11 +45,13 @@ pub enum HookEventName {
 
 impl HookEventName {
     /// Every event, in the order of a session's life.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::SessionStart,
         Self::SessionEnd,
         Self::UserPromptSubmit,
         Self::PreToolUse,
+        Self::PermissionRequest,
+        Self::PermissionDenied,
         Self::PostToolUse,
         Self::PostToolUseFailure,
         Self::Notification,
@@ -59,6 +65,8 @@ impl HookEventName {
             Self::SessionEnd => "SessionEnd",
             Self::UserPromptSubmit => "UserPromptSubmit",
             Self::PreToolUse => "PreToolUse",
+            Self::PermissionRequest => "PermissionRequest",
+            Self::PermissionDenied => "PermissionDenied",
             Self::PostToolUse => "PostToolUse",
             Self::PostToolUseFailure => "PostToolUseFailure",
             Self::Notification => "Notification",
@@ -69,7 +77,10 @@ impl HookEventName {
     /// True if something is about to happen that a hook may forbid. A hook
     /// that errs, panics or times out on such an event denies.
     pub const fn is_blocking(self) -> bool {
-        matches!(self, Self::UserPromptSubmit | Self::PreToolUse)
+        matches!(
+            self,
+            Self::UserPromptSubmit | Self::PreToolUse | Self::PermissionRequest
+        )
     }
 
     /// The payload field a matcher looks at, if the event has one.
@@ -77,7 +88,11 @@ impl HookEventName {
         match self {
             Self::SessionStart => Some("source"),
             Self::SessionEnd => Some("reason"),
-            Self::PreToolUse | Self::PostToolUse | Self::PostToolUseFailure => Some("tool_name"),
+            Self::PreToolUse
+            | Self::PermissionRequest
+            | Self::PermissionDenied
+            | Self::PostToolUse
+            | Self::PostToolUseFailure => Some("tool_name"),
             Self::Notification => Some("notification_type"),
             Self::UserPromptSubmit | Self::Stop => None,
         }
@@ -87,7 +102,7 @@ impl HookEventName {
     pub(crate) const fn honours_block(self) -> bool {
         !matches!(
             self,
-            Self::SessionStart | Self::SessionEnd | Self::Notification
+            Self::SessionStart | Self::SessionEnd | Self::Notification | Self::PermissionDenied
         )
     }
 

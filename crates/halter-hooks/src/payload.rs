@@ -10,7 +10,9 @@
 //! | `SessionEnd` | `reason` |
 //! | `UserPromptSubmit` | `prompt`, and `attachments` if there are any |
 //! | `PreToolUse` | `tool_name`, `tool_input`, `tool_use_id` |
-//! | `PostToolUse` | the same and `tool_response` |
+//! | `PermissionRequest` | the same, `rule`, `reason` and `permission_suggestions`, a list of rules |
+//! | `PermissionDenied` | those of `PreToolUse` and `reason` |
+//! | `PostToolUse` | those of `PreToolUse` and `tool_response` |
 //! | `PostToolUseFailure` | those of `PreToolUse` and `error` |
 //! | `Notification` | `notification_type`, `message` |
 //! | `Stop` | `stop_hook_active`, `last_assistant_message` |
@@ -61,6 +63,19 @@ impl HookPayload<'_> {
             HookPoint::SessionEnd { reason } => vec![("reason", json!(reason))],
             HookPoint::UserPromptSubmit { message } => prompt_fields(message),
             HookPoint::PreToolUse { call } => call_fields(call),
+            HookPoint::PermissionRequest { call, objection } => {
+                let suggestions: Vec<&String> = objection.always.iter().collect();
+                let mut fields = call_fields(call);
+                fields.push(("rule", json!(objection.rule)));
+                fields.push(("reason", json!(objection.message)));
+                fields.push(("permission_suggestions", json!(suggestions)));
+                fields
+            }
+            HookPoint::PermissionDenied { call, reason } => {
+                let mut fields = call_fields(call);
+                fields.push(("reason", json!(reason)));
+                fields
+            }
             HookPoint::PostToolUse { call, result } => {
                 let mut fields = call_fields(call);
                 fields.push(("tool_response", response_value(result)));
@@ -209,7 +224,7 @@ fn call_fields(call: &ToolCall) -> Vec<(&'static str, Value)> {
 mod tests {
     use super::*;
     use crate::point::SessionStartSource;
-    use halter_protocol::{NotificationItem, ToolError, ToolErrorCode};
+    use halter_protocol::{NotificationItem, Objection, ToolError, ToolErrorCode};
 
     fn check(event: HookEventName, payload: &Value, own: Value) {
         let mut expected = json!({
@@ -274,6 +289,29 @@ mod tests {
             HookEventName::PreToolUse,
             &base.of(&HookPoint::PreToolUse { call: call.clone() }),
             json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1"}),
+        );
+        let objection = Objection {
+            always: Some("Read(a)".into()),
+            ..Objection::new("ask_rule", "a rule asks")
+        };
+        check(
+            HookEventName::PermissionRequest,
+            &base.of(&HookPoint::PermissionRequest {
+                call: call.clone(),
+                objection,
+            }),
+            json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1",
+                   "rule": "ask_rule", "reason": "a rule asks",
+                   "permission_suggestions": ["Read(a)"]}),
+        );
+        check(
+            HookEventName::PermissionDenied,
+            &base.of(&HookPoint::PermissionDenied {
+                call: call.clone(),
+                reason: "no".into(),
+            }),
+            json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1",
+                   "reason": "no"}),
         );
         check(
             HookEventName::PostToolUse,

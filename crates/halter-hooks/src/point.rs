@@ -1,7 +1,7 @@
 //! The points of a session's life at which hooks run, with what happens there.
 
 use crate::event::HookEventName;
-use halter_protocol::{NotificationItem, ToolCall, ToolError, ToolResult, UserMessage};
+use halter_protocol::{NotificationItem, Objection, ToolCall, ToolError, ToolResult, UserMessage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -27,6 +27,20 @@ pub enum HookPoint {
     PreToolUse {
         /// The call.
         call: ToolCall,
+    },
+    /// A person is about to be asked about a call.
+    PermissionRequest {
+        /// The call.
+        call: ToolCall,
+        /// The rule that asks, and why.
+        objection: Objection,
+    },
+    /// The policy or a person refused a call.
+    PermissionDenied {
+        /// The call.
+        call: ToolCall,
+        /// Why.
+        reason: String,
     },
     /// A tool returned.
     PostToolUse {
@@ -62,6 +76,8 @@ impl HookPoint {
             Self::SessionEnd { .. } => HookEventName::SessionEnd,
             Self::UserPromptSubmit { .. } => HookEventName::UserPromptSubmit,
             Self::PreToolUse { .. } => HookEventName::PreToolUse,
+            Self::PermissionRequest { .. } => HookEventName::PermissionRequest,
+            Self::PermissionDenied { .. } => HookEventName::PermissionDenied,
             Self::PostToolUse { .. } => HookEventName::PostToolUse,
             Self::PostToolUseFailure { .. } => HookEventName::PostToolUseFailure,
             Self::Notification(_) => HookEventName::Notification,

@@ -16,6 +16,8 @@ use std::fmt;
 /// | `SessionEnd`, `Notification` | messages, context |
 /// | `UserPromptSubmit` | `block`, `stop`, `permission`, messages, context |
 /// | `PreToolUse` | all but `updated_output` |
+/// | `PermissionRequest` | `block`, `stop`, `permission`, messages, context |
+/// | `PermissionDenied` | `stop`, messages, context |
 /// | `PostToolUse` | `block`, `stop`, `updated_output`, messages, context |
 /// | `PostToolUseFailure` | `block`, `stop`, messages, context |
 /// | `Stop` | `block` (the turn goes on), `stop` (it ends all the same), messages, context |
@@ -76,7 +78,7 @@ impl HookVerdict {
     /// Why what a blocking event announces must not happen, or `None` if no
     /// hook objects. Counts, in this order, `stop`, `block` (which includes
     /// failed hooks, conflicts and cancellation) and a permission of deny or
-    /// ask: as long as nobody can be asked, asking is denying.
+    /// ask: for events about which nobody is asked.
     pub fn denial(&self) -> Option<String> {
         if let Some(reason) = self.stop.as_ref().or(self.block.as_ref()) {
             return Some(reason.clone());
@@ -85,7 +87,7 @@ impl HookVerdict {
         match self.permission {
             PermissionDecision::Deny => Some(reason.unwrap_or("denied by a hook").to_owned()),
             PermissionDecision::Ask => Some(format!(
-                "a hook wants a person to approve this, and approvals are not available yet{}",
+                "a hook wants a person to approve this, and nobody is asked about it{}",
                 reason.map(|r| format!(": {r}")).unwrap_or_default()
             )),
             PermissionDecision::Passthrough | PermissionDecision::Allow => None,
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_denies_while_nobody_can_be_asked() {
+    fn asking_denies_where_nobody_is_asked() {
         let verdict = HookVerdict {
             permission: PermissionDecision::Ask,
             permission_reason: Some("production".into()),

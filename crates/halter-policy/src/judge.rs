@@ -3,16 +3,27 @@
 use crate::error::{Access, PolicyError};
 use crate::policy::ToolPolicy;
 use crate::shell::ShellRefusal;
-use halter_protocol::{Action, Objection, PolicyVerdict};
+use halter_protocol::action::REQUIRES_APPROVAL;
+use halter_protocol::{Action, CallToJudge, HookOpinion, Objection, PolicyVerdict};
 
 /// Checks every action; the first that a rule refuses denies. What fails for
 /// another reason, such as a file that is missing, is the tool's to report.
-pub(crate) fn judge(policy: &(impl ToolPolicy + ?Sized), actions: &[Action]) -> PolicyVerdict {
-    let mut checked = actions.iter().map(|action| check(policy, action));
-    match checked.find_map(Result::err) {
-        Some(error) => PolicyVerdict::Deny(error.objection()),
-        None => PolicyVerdict::Allow,
+///
+/// A tool that requires approval is asked about, unless a hook spares the
+/// question or a person approved the tool for the session.
+pub(crate) fn judge(policy: &(impl ToolPolicy + ?Sized), call: &CallToJudge) -> PolicyVerdict {
+    let mut checked = call.actions.iter().map(|action| check(policy, action));
+    if let Some(error) = checked.find_map(Result::err) {
+        return PolicyVerdict::Deny(error.objection());
     }
+    let tool = call.call.name.as_str();
+    let approved = call.session_rules.iter().any(|rule| rule == tool);
+    if call.capabilities.requires_approval && call.hook != HookOpinion::Allow && !approved {
+        let mut objection = Objection::new(REQUIRES_APPROVAL, format!("{tool} requires approval"));
+        objection.always = Some(tool.to_owned());
+        return PolicyVerdict::Ask(objection);
+    }
+    PolicyVerdict::Allow
 }
 
 /// Fails if a rule of the policy refuses the action.
@@ -46,6 +57,7 @@ impl ShellRefusal {
             ),
             fragment: Some(self.fragment),
             remedy: Some("policy.shell.allow".to_owned()),
+            parts: Vec::new(),
             always: None,
         }
     }
@@ -85,6 +97,7 @@ impl PolicyError {
             message: self.to_string(),
             fragment,
             remedy: remedy.map(str::to_owned),
+            parts: Vec::new(),
             always: None,
         }
     }

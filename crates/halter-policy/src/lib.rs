@@ -29,7 +29,9 @@ pub use door::{
     Written,
 };
 pub use error::{Access, PolicyError, is_out_of_descriptors};
-pub use permission::{CallSubject, HookSays, PermissionTree, Permissions, RuleStore, SourcedRule};
+pub use permission::{
+    CallSubject, HookSays, PermissionTree, Permissions, RuleStore, RuleStoreError, SourcedRule,
+};
 pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};
 pub use settings::{PolicySettings, ProgramList, SessionScope};
 pub use shell::ShellJudge;

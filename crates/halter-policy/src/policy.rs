@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::door::FileDoor;
 use crate::error::PolicyError;
 use crate::judge;
-use crate::permission::{CallSubject, Decision, PermissionTree};
+use crate::permission::{CallSubject, Decision, HookSays, PermissionTree};
 use crate::settings::{PolicySettings, SessionScope};
 use crate::shell::{self, ShellDecision, ShellJudge};
 use crate::shell_files;
-use halter_protocol::{Action, Objection, PolicyVerdict, ToolCall};
+use halter_protocol::{Action, CallToJudge, HookOpinion, Objection, PolicyVerdict};
 
 /// What a session's tools may do. Every method that fails denies.
 ///
@@ -19,13 +19,8 @@ use halter_protocol::{Action, Objection, PolicyVerdict, ToolCall};
 pub trait ToolPolicy: Send + Sync + Debug {
     /// Decides about a call before it starts, from what its tool says it would
     /// touch. The door and the shell check again when they are used.
-    fn judge(&self, _call: &ToolCall, actions: &[Action]) -> PolicyVerdict {
-        judge::judge(self, actions)
-    }
-    /// The same, with what else is known of the call: what its tool says of
-    /// itself, and what hooks said.
-    fn judge_call(&self, subject: &CallSubject<'_>) -> PolicyVerdict {
-        self.judge(subject.call, subject.actions)
+    fn judge(&self, call: &CallToJudge) -> PolicyVerdict {
+        judge::judge(self, call)
     }
     /// The permission tree, if the policy has one.
     fn permissions(&self) -> Option<&PermissionTree> {
@@ -119,25 +114,38 @@ impl StandardPolicy {
     ///
     /// # Errors
     /// What the policy denies.
-    pub fn decide_call(&self, subject: &CallSubject<'_>) -> Result<Decision, Objection> {
+    pub fn decide_call(&self, subject: &CallSubject<'_>) -> Result<Decision, Box<Objection>> {
         let mut shell = None;
         for action in subject.actions {
             match action {
                 Action::Run { command } => {
-                    self.check_shell_enabled().map_err(|it| it.objection())?;
+                    self.check_shell_enabled()
+                        .map_err(|it| Box::new(it.objection()))?;
                     match self.decide_shell_command(command) {
-                        ShellDecision::Deny(refusal) => return Err(refusal.objection()),
+                        ShellDecision::Deny(refusal) => return Err(Box::new(refusal.objection())),
                         ShellDecision::Ask(refusal) => {
                             shell.get_or_insert(ShellDecision::Ask(refusal));
                         }
                         ShellDecision::Allow => {}
                     }
                 }
-                action => judge::check(self, action).map_err(|it| it.objection())?,
+                action => {
+                    judge::check(self, action).map_err(|it| Box::new(it.objection()))?;
+                }
             }
         }
         Ok(self.tree.decide(subject, shell.as_ref()))
     }
+}
+
+/// The commands that the lines of a call would run, for a person to read.
+fn commands_of(actions: &[Action]) -> Vec<String> {
+    let lines = actions.iter().filter_map(|action| match action {
+        Action::Run { command } => shell::parts(command).ok(),
+        _ => None,
+    });
+    let parts = lines.flat_map(|line| line.parts);
+    parts.map(|part| part.to_string()).collect()
 }
 
 /// Makes the policies of sessions.
@@ -169,14 +177,29 @@ impl PolicyBinder for StandardPolicies {
 }
 
 impl ToolPolicy for StandardPolicy {
-    fn judge(&self, call: &ToolCall, actions: &[Action]) -> PolicyVerdict {
-        self.judge_call(&CallSubject::new(call, actions))
-    }
-
-    fn judge_call(&self, subject: &CallSubject<'_>) -> PolicyVerdict {
-        match self.decide_call(subject) {
+    fn judge(&self, call: &CallToJudge) -> PolicyVerdict {
+        self.tree.hold_session_rules(&call.session_rules);
+        let subject = CallSubject {
+            call: &call.call,
+            actions: &call.actions,
+            mutating: call.capabilities.mutating,
+            requires_approval: call.capabilities.requires_approval,
+            hook: match &call.hook {
+                HookOpinion::Nothing => HookSays::Nothing,
+                HookOpinion::Allow => HookSays::Allow,
+                HookOpinion::Ask(reason) => HookSays::Ask(reason),
+            },
+        };
+        let verdict = match self.decide_call(&subject) {
             Ok(decision) => decision.into_verdict(),
-            Err(objection) => PolicyVerdict::Deny(objection),
+            Err(objection) => PolicyVerdict::Deny(*objection),
+        };
+        match verdict {
+            PolicyVerdict::Ask(objection) => PolicyVerdict::Ask(Objection {
+                parts: commands_of(&call.actions),
+                ..objection
+            }),
+            other => other,
         }
     }
 

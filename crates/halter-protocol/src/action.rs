@@ -1,6 +1,7 @@
 //! What a call would touch, and what a policy says to it.
 
 use crate::encoding::escaped_path;
+use crate::tool::{ToolCall, ToolCapabilities};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -46,6 +47,51 @@ pub enum Action {
     },
 }
 
+/// A call that a policy decides about, with everything that counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallToJudge {
+    /// The call.
+    pub call: ToolCall,
+    /// What its tool says it would touch.
+    pub actions: Vec<Action>,
+    /// What its tool says of all its calls: one that is mutating needs a mode
+    /// that changes things, one that requires approval asks where nothing
+    /// already allows it.
+    pub capabilities: ToolCapabilities,
+    /// What hooks say to it.
+    pub hook: HookOpinion,
+    /// Permission rules that a person approved for the rest of the session,
+    /// oldest first.
+    pub session_rules: Vec<String>,
+}
+
+impl CallToJudge {
+    /// A call of which nothing else is known.
+    pub fn new(call: ToolCall, actions: Vec<Action>) -> Self {
+        Self {
+            call,
+            actions,
+            capabilities: ToolCapabilities::default(),
+            hook: HookOpinion::Nothing,
+            session_rules: Vec::new(),
+        }
+    }
+}
+
+/// What hooks say to a call they do not deny.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookOpinion {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// It need not be approved. That spares the question of a tool that
+    /// requires approval, and nothing else.
+    Allow,
+    /// A person has to decide, for this reason.
+    Ask(String),
+}
+
 /// What a policy says to a call before it starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -57,6 +103,13 @@ pub enum PolicyVerdict {
     /// It must not run.
     Deny(Objection),
 }
+
+/// The rule of an objection by a hook that wants a person to decide.
+pub const HOOK_ASKS: &str = "hook_asks";
+
+/// The rule of an objection to a tool that requires approval. A hook may spare
+/// the question it asks.
+pub const REQUIRES_APPROVAL: &str = "requires_approval";
 
 /// What speaks against a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -71,8 +124,12 @@ pub struct Objection {
     /// The setting that would have to change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
-    /// The permission rule under which such calls would not be asked about
-    /// again; absent where there is none that should be offered.
+    /// The commands of a command line, in order; the one that the rule applies
+    /// to is the fragment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
+    /// A permission rule under which such a call is not asked about again;
+    /// absent where there is none, or none that should be offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub always: Option<String>,
 }
@@ -85,6 +142,7 @@ impl Objection {
             message: message.into(),
             fragment: None,
             remedy: None,
+            parts: Vec::new(),
             always: None,
         }
     }

@@ -7,12 +7,12 @@
 //! committed sequence. The first event of any stream also has
 //! `schema_version`. Kinds this version does not know are kept as they are.
 
+use crate::approval::{ApprovalChoice, ApprovalRequest, ResolvedBy};
 use crate::encoding::escaped_path;
 use crate::hook::HookRunSummary;
-use crate::ids::{ModelId, QuestionId, Revision, SessionId, ToolCallId, ToolName, TurnId};
+use crate::ids::{ApprovalId, ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId};
 use crate::message::{Message, ReplayMeta};
 use crate::open_enum::open_enum;
-use crate::question::{Answer, Question};
 use crate::response::ResponseSchema;
 use crate::tool::{ToolCall, ToolExecutionOutcome};
 use crate::usage::Usage;
@@ -195,17 +195,23 @@ pub enum SessionEventPayload {
         /// The call and how it ended.
         outcome: ToolExecutionOutcome,
     },
-    /// A person has to decide something.
-    QuestionAsked {
-        /// The question.
-        question: Question,
-    },
-    /// A question is decided.
-    QuestionAnswered {
-        /// The question.
-        question_id: QuestionId,
+    /// A call runs only if a person says so.
+    ApprovalRequested(Arc<ApprovalRequest>),
+    /// It is decided, once.
+    ApprovalResolved {
+        /// The request.
+        approval_id: ApprovalId,
         /// How.
-        answer: Answer,
+        choice: ApprovalChoice,
+        /// By whom.
+        by: ResolvedBy,
+        /// Why, as far as somebody said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// The permission rule that holds from now on, with `session` and
+        /// `always`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
     },
     /// A hook runs.
     HookStarted {
@@ -306,8 +312,8 @@ impl SessionEventPayload {
             Self::ToolExecutionStarted { .. } => "tool_execution_started",
             Self::ToolOutput { .. } => "tool_output",
             Self::ToolExecutionCompleted { .. } => "tool_execution_completed",
-            Self::QuestionAsked { .. } => "question_asked",
-            Self::QuestionAnswered { .. } => "question_answered",
+            Self::ApprovalRequested(_) => "approval_requested",
+            Self::ApprovalResolved { .. } => "approval_resolved",
             Self::HookStarted { .. } => "hook_started",
             Self::HookCompleted { .. } => "hook_completed",
             Self::Notification { .. } => "notification",

@@ -2,6 +2,7 @@
 
 use crate::event::SessionEventPayload;
 use crate::hook::HookRunStatus;
+use crate::limits::SESSION_RULES;
 use crate::message::{Message, ReplayMeta};
 use crate::session::{PendingToolCall, SessionState, ToolCallProgress};
 use crate::tool::ToolCall;
@@ -34,12 +35,17 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             };
             set_progress(state, &outcome.call, progress);
         }
-        SessionEventPayload::QuestionAsked { question } => {
-            let id = question.id.clone();
-            state.open_questions.insert(id, question.clone());
+        SessionEventPayload::ApprovalRequested(request) => {
+            let id = request.approval_id.clone();
+            state.open_approvals.insert(id, request.clone());
         }
-        SessionEventPayload::QuestionAnswered { question_id, .. } => {
-            state.open_questions.shift_remove(question_id);
+        SessionEventPayload::ApprovalResolved {
+            approval_id, rule, ..
+        } => {
+            state.open_approvals.shift_remove(approval_id);
+            if let Some(rule) = rule {
+                add_rule(&mut state.approved_rules, rule);
+            }
         }
         SessionEventPayload::HookCompleted { run } if answered(&run.status) => {
             state.fired_hook_ids.insert(run.hook_id.clone());
@@ -67,10 +73,19 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             state.live_turn = None;
             state.live_turn_usage = Usage::default();
             state.pending_tool_calls.clear();
-            state.open_questions.clear();
+            state.open_approvals.clear();
         }
         _ => {}
     }
+}
+
+/// Adds a permission rule that holds for the session. Above
+/// [`SESSION_RULES`] the oldest is forgotten: it is asked about again.
+pub fn add_rule(rules: &mut Vec<String>, rule: &str) {
+    rules.retain(|known| known != rule);
+    rules.push(rule.to_owned());
+    let over = rules.len().saturating_sub(SESSION_RULES);
+    rules.drain(..over);
 }
 
 /// The state after all of `events`.
@@ -230,6 +245,19 @@ mod tests {
         assert!(state.pending_tool_calls.is_empty());
         assert_eq!(state.messages.len(), 3);
         assert_eq!(state.usage_so_far.output_tokens, 3);
+    }
+
+    #[test]
+    fn so_many_rules_hold_for_a_session_and_no_more() {
+        let mut rules = Vec::new();
+        for number in 0..=SESSION_RULES {
+            add_rule(&mut rules, &format!("Bash(make {number})"));
+        }
+        assert_eq!(rules.len(), SESSION_RULES);
+        assert_eq!(rules[0], "Bash(make 1)");
+        add_rule(&mut rules, "Bash(make 1)");
+        assert_eq!(rules.len(), SESSION_RULES);
+        assert_eq!(rules.last().unwrap(), "Bash(make 1)");
     }
 
     /// A call that left no message counts, too, and each model on its own.

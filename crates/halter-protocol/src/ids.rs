@@ -167,8 +167,8 @@ id!(/// Names a plugin, or the owner of an in-process hook.
     PluginId, "plg");
 id!(/// Names one run of a hook.
     HookRunId, "hrun");
-id!(/// Names a question to a person.
-    QuestionId, "q");
+id!(/// Names a request for a person's approval.
+    ApprovalId, "apr");
 
 name!(/// A content revision of compiled resources.
     Revision);

@@ -18,7 +18,7 @@
 //! | [`message`] | system, user, assistant and tool messages |
 //! | [`transcript`] | the shared, append-only list of messages |
 //! | [`action`] | what a call would touch, and what a policy says to it |
-//! | [`question`] | what a person is asked, and answers |
+//! | [`approval`] | what a person is asked about a call, and decides |
 //! | [`memory`] | tasks, and files as the model last saw them |
 //! | [`tool`] | tool specs, calls, results and errors |
 //! | [`response`] | schemas of structured answers |
@@ -33,6 +33,7 @@
 //! | [`schema`] | the JSON Schema of the event stream |
 
 pub mod action;
+pub mod approval;
 pub mod bounds;
 pub mod capability;
 pub mod content;
@@ -50,7 +51,6 @@ pub mod model;
 mod open_enum;
 pub mod permission;
 pub mod prompt;
-pub mod question;
 pub mod resource;
 pub mod response;
 pub mod schema;
@@ -61,7 +61,8 @@ pub mod transcript;
 pub mod turn;
 pub mod usage;
 
-pub use action::{Action, Objection, PolicyVerdict};
+pub use action::{Action, CallToJudge, HookOpinion, Objection, PolicyVerdict};
+pub use approval::{ApprovalAnswer, ApprovalChoice, ApprovalRequest, AskedBy, ResolvedBy};
 pub use bounds::SessionBounds;
 pub use capability::{MediaLimits, ProviderCapabilities};
 pub use content::ContentPart;
@@ -72,8 +73,8 @@ pub use event::{
 pub use hash::ContentHash;
 pub use hook::{HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary};
 pub use ids::{
-    BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId, PromptSegmentId, ProviderName,
-    QuestionId, Revision, SeededIds, SessionId, SkillId, SkillName, SystemIds, ToolAlias,
+    ApprovalId, BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId, PromptSegmentId,
+    ProviderName, Revision, SeededIds, SessionId, SkillId, SkillName, SystemIds, ToolAlias,
     ToolCallId, ToolName, TurnId,
 };
 pub use jiff::Timestamp;
@@ -88,7 +89,6 @@ pub use permission::{
     PermissionMode, PermissionRule, RuleEffect, RuleError, RuleSource, RuleSubject,
 };
 pub use prompt::{AssembledPrompt, PromptSegment, PromptSegmentKind};
-pub use question::{Answer, AskedBy, Question, QuestionSubject};
 pub use resource::{PluginManifest, ResourceSnapshot, SkillDef};
 pub use response::{FINAL_TOOL, ResponseSchema};
 pub use session::{

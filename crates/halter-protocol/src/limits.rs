@@ -33,6 +33,9 @@ pub const MANY_IMAGES_SIDE_PIXELS: u32 = 2_000;
 /// `expected_sha256` only.
 pub const FILE_VIEWS: usize = 4_096;
 
+/// Permission rules that hold for one session because a person said so.
+pub const SESSION_RULES: usize = 256;
+
 /// Tasks that a session holds.
 pub const TASKS: usize = 500;
 

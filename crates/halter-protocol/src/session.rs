@@ -1,12 +1,12 @@
 //! What a session is made of: its blueprint, fixed at the start, and its
 //! state, which follows from the log.
 
+use crate::approval::ApprovalRequest;
 use crate::bounds::SessionBounds;
 use crate::encoding::escaped_path;
-use crate::ids::{ModelId, QuestionId, Revision, SessionId, ToolCallId, TurnId};
+use crate::ids::{ApprovalId, ModelId, Revision, SessionId, ToolCallId, TurnId};
 use crate::memory::SessionMemory;
 use crate::prompt::PromptSegment;
-use crate::question::Question;
 use crate::response::ResponseSchema;
 use crate::tool::{ToolCall, ToolError, ToolResult};
 use crate::transcript::Transcript;
@@ -111,9 +111,12 @@ pub struct SessionState {
     /// What ended turns used, by provider and model.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub usage_by_model: IndexMap<String, Usage>,
-    /// Questions that have no answer yet, in the order they were asked.
+    /// Approvals that were requested and not resolved, oldest first.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub open_questions: IndexMap<QuestionId, Question>,
+    pub open_approvals: IndexMap<ApprovalId, Arc<ApprovalRequest>>,
+    /// Permission rules that a person approved for the session, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approved_rules: Vec<String>,
     /// What the session remembers for its tools.
     #[serde(default, skip_serializing_if = "is_forgetful")]
     pub memory: Arc<SessionMemory>,

@@ -17,7 +17,7 @@
 //! | [`services`] | what sessions share, all of it replaceable |
 //! | [`limits`] | every bound |
 
-mod ask;
+mod approvals;
 mod bounds;
 pub mod clock;
 mod context;
@@ -35,7 +35,7 @@ pub mod session;
 mod streams;
 mod toolset;
 
-pub use ask::{Answerer, NobodyToAsk};
+pub use approvals::{ApprovalHandler, Approvals};
 pub use clock::{Clock, SystemClock};
 pub use context::{ContextManager, ContextRequest, SendEverything};
 pub use engine::structured::check_response_schema;

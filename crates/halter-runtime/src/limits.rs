@@ -56,6 +56,9 @@ pub const MODEL_QUEUE_EVENTS: usize = 64;
 /// listening to the model.
 pub const WAITING_APPENDS: usize = 64;
 
+/// The most of a change that a request for approval shows, in bytes.
+pub const APPROVAL_DIFF_BYTES: usize = 64 * 1024;
+
 /// Events a subscriber fetches from the store at a time.
 pub const CATCH_UP_PAGE: usize = 256;
 

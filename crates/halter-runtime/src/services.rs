@@ -1,6 +1,6 @@
 //! What sessions of a runtime share.
 
-use crate::ask::{Answerer, NobodyToAsk};
+use crate::approvals::Approvals;
 use crate::clock::{Clock, SystemClock};
 use crate::context::{ContextManager, SendEverything};
 use crate::hub::{HubFactory, StandardHubs};
@@ -11,7 +11,7 @@ use halter_hooks::Hooks;
 use halter_protocol::{IdSource, PromptSegment, ResourceSnapshot, SystemIds};
 use halter_providers::ModelRegistry;
 use halter_session::{DurabilityPolicy, SessionStore, TraceRecorder};
-use halter_tools::policy::{PolicyBinder, PolicySettings, StandardPolicies};
+use halter_tools::policy::{PolicyBinder, PolicySettings, RuleStore, StandardPolicies};
 use halter_tools::{ExecBackend, LocalExec, PathLockMap, ToolRuntime};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,8 +34,11 @@ pub struct RuntimeServices {
     pub policy: PolicySettings,
     /// Makes what judges and opens doors for a session's tools.
     pub policies: Arc<dyn PolicyBinder>,
-    /// Who answers when policy or a hook wants a person to decide.
-    pub answerer: Arc<dyn Answerer>,
+    /// Who is asked when policy or a hook wants a person to decide.
+    pub approvals: Approvals,
+    /// Where permission rules are kept that a person wants to hold for good;
+    /// without one, `always` is not offered.
+    pub rule_store: Option<Arc<dyn RuleStore>>,
     /// Files of the harness itself that no tool may touch.
     pub protected_paths: Vec<PathBuf>,
     /// The guidance sessions start from.
@@ -89,7 +92,8 @@ impl RuntimeServices {
             durability: DurabilityPolicy::default(),
             policy: PolicySettings::default(),
             policies: Arc::new(StandardPolicies),
-            answerer: Arc::new(NobodyToAsk),
+            approvals: Approvals::default(),
+            rule_store: None,
             protected_paths: Vec::new(),
             prompts: PromptSettings::default(),
             prompt_assembler: Arc::new(StandardPromptAssembler),

@@ -11,8 +11,8 @@ use crate::services::RuntimeServices;
 use crate::streams::{SessionStream, TurnStream};
 use futures::FutureExt;
 use halter_protocol::{
-    MediaLimits, NotificationItem, SessionBlueprint, SessionEvent, SessionId, Turn, TurnId,
-    UserMessage,
+    ApprovalAnswer, ApprovalId, MediaLimits, NotificationItem, SessionBlueprint, SessionEvent,
+    SessionId, Turn, TurnId, UserMessage,
 };
 use halter_session::{StoreError, export_session_trace};
 use std::panic::AssertUnwindSafe;
@@ -286,6 +286,38 @@ impl SessionHandle {
                 reply,
             })
             .await?)
+    }
+
+    /// Decides about a call that waits for a person's approval. Fails if no
+    /// such approval is open, say because somebody else was faster, or if it
+    /// does not offer that choice.
+    ///
+    /// ```
+    /// # async fn example(session: halter_runtime::SessionHandle) -> anyhow::Result<()> {
+    /// use futures::StreamExt;
+    /// use halter_protocol::{ApprovalChoice, SessionEventPayload};
+    ///
+    /// let mut events = session.subscribe();
+    /// while let Some(event) = events.next().await {
+    ///     if let SessionEventPayload::ApprovalRequested(request) = event?.payload {
+    ///         let choice = ApprovalChoice::Once;
+    ///         session.resolve_approval(&request.approval_id, choice).await?;
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn resolve_approval(
+        &self,
+        approval_id: &ApprovalId,
+        answer: impl Into<ApprovalAnswer>,
+    ) -> anyhow::Result<()> {
+        let (approval_id, answer) = (approval_id.clone(), answer.into());
+        let resolve = |reply| Command::Resolve {
+            approval_id,
+            answer,
+            reply,
+        };
+        Ok(self.core.ask(resolve).await??)
     }
 
     /// Tells the session something from outside a turn.

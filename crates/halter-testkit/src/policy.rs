@@ -1,13 +1,13 @@
 //! A policy whose verdicts a test decides.
 
-use halter_protocol::{Action, PolicyVerdict, ToolCall};
+use halter_protocol::{CallToJudge, PolicyVerdict};
 use halter_tools::policy::{
     FileDoor, PolicyBinder, PolicyError, PolicySettings, SessionScope, StandardPolicies, ToolPolicy,
 };
 use std::fmt;
 use std::sync::Arc;
 
-type Judge = dyn Fn(&ToolCall, &[Action]) -> PolicyVerdict + Send + Sync;
+type Judge = dyn Fn(&CallToJudge) -> PolicyVerdict + Send + Sync;
 
 /// The standard policy with another judge.
 ///
@@ -16,7 +16,7 @@ type Judge = dyn Fn(&ToolCall, &[Action]) -> PolicyVerdict + Send + Sync;
 /// use halter_testkit::{Harness, JudgedBy};
 /// use std::sync::Arc;
 ///
-/// let nothing = JudgedBy::new(|_, _| PolicyVerdict::Deny(Objection::new("test", "no")));
+/// let nothing = JudgedBy::new(|_| PolicyVerdict::Deny(Objection::new("test", "no")));
 /// let harness = Harness::echoing().services(|it| it.policies = Arc::new(nothing));
 /// ```
 #[derive(Clone)]
@@ -24,9 +24,7 @@ pub struct JudgedBy(Arc<Judge>);
 
 impl JudgedBy {
     /// Decides by a function.
-    pub fn new(
-        judge: impl Fn(&ToolCall, &[Action]) -> PolicyVerdict + Send + Sync + 'static,
-    ) -> Self {
+    pub fn new(judge: impl Fn(&CallToJudge) -> PolicyVerdict + Send + Sync + 'static) -> Self {
         Self(Arc::new(judge))
     }
 }
@@ -56,8 +54,8 @@ impl fmt::Debug for Judged {
 }
 
 impl ToolPolicy for Judged {
-    fn judge(&self, call: &ToolCall, actions: &[Action]) -> PolicyVerdict {
-        (self.judge)(call, actions)
+    fn judge(&self, call: &CallToJudge) -> PolicyVerdict {
+        (self.judge)(call)
     }
 
     fn door(&self) -> &FileDoor {

@@ -29,6 +29,7 @@ pub struct ScriptedTool {
     gate: Option<Gate>,
     polling: bool,
     actions: Vec<Action>,
+    diff: Option<String>,
     calls: Mutex<Vec<Value>>,
 }
 
@@ -48,6 +49,7 @@ impl ScriptedTool {
             gate: None,
             polling: false,
             actions: Vec::new(),
+            diff: None,
             calls: Mutex::default(),
         }
     }
@@ -67,6 +69,18 @@ impl ScriptedTool {
     /// Says that it changes something.
     pub fn mutating(mut self) -> Self {
         self.spec.capabilities.mutating = true;
+        self
+    }
+
+    /// Shows this as what it would change.
+    pub fn shows(mut self, diff: &str) -> Self {
+        self.diff = Some(diff.to_owned());
+        self
+    }
+
+    /// Wants a person to approve its calls.
+    pub fn requires_approval(mut self) -> Self {
+        self.spec.capabilities.requires_approval = true;
         self
     }
 
@@ -175,6 +189,10 @@ impl Tool for ScriptedTool {
 
     fn actions(&self, _input: &Value) -> Vec<Action> {
         self.actions.clone()
+    }
+
+    async fn diff(&self, _context: ToolContext, _input: &Value) -> Option<String> {
+        self.diff.clone()
     }
 
     fn is_polling(&self, _input: &Value) -> bool {

@@ -1,5 +1,7 @@
 //! Every bound of this crate, named, with its unit.
 
+use std::time::Duration;
+
 /// Lines that `read` returns when no `limit` is given, and at most.
 pub const READ_LINES: usize = 500;
 
@@ -86,3 +88,7 @@ pub const LISTED_PROBLEMS: usize = 8;
 
 /// Characters of a refused value that a refusal repeats.
 pub const SHOWN_VALUE_CHARS: usize = 80;
+
+/// How long a change is compared with what is there, for a person to read,
+/// before the comparison gets coarser.
+pub const DIFF_TIME: Duration = Duration::from_millis(200);

@@ -29,6 +29,12 @@ pub trait Tool: Send + Sync {
         Vec::new()
     }
 
+    /// What the call would change, as a unified diff, for a person who decides
+    /// about it. Nothing by default, and where no text changes.
+    async fn diff(&self, _context: ToolContext, _input: &Value) -> Option<String> {
+        None
+    }
+
     /// True if repeating this call is how one waits: the guard against
     /// repeated calls leaves it alone.
     fn is_polling(&self, _input: &Value) -> bool {

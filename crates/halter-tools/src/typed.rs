@@ -49,6 +49,11 @@ pub trait TypedTool: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// What the call would change. See [`Tool::diff`].
+    async fn diff(&self, _context: ToolContext, _input: Self::Input) -> Option<String> {
+        None
+    }
+
     /// True if repeating this call is how one waits.
     fn is_polling(&self, _input: &Value) -> bool {
         false
@@ -90,6 +95,11 @@ impl<T: TypedTool> Tool for TypedAdapter<T> {
 
     fn actions(&self, input: &Value) -> Vec<Action> {
         self.0.actions(input)
+    }
+
+    async fn diff(&self, context: ToolContext, input: &Value) -> Option<String> {
+        let input = serde_json::from_value(input.clone()).ok()?;
+        self.0.diff(context, input).await
     }
 
     fn is_polling(&self, input: &Value) -> bool {

@@ -20,11 +20,11 @@ use halter_providers::resilience::{ProviderErrorClassifier, ResiliencePolicy};
 use halter_resources::{LoadedPlugin, LoadedSkill};
 use halter_runtime::prompt::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 use halter_runtime::{
-    EnvironmentProbe, HalterError, PromptAssembler, PromptSettings, ResourceCell, RuntimeServices,
-    SessionRuntime,
+    ApprovalHandler, Approvals, EnvironmentProbe, HalterError, PromptAssembler, PromptSettings,
+    ResourceCell, RuntimeServices, SessionRuntime,
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
-use halter_tools::policy::{Permissions, PolicySettings, ProgramList};
+use halter_tools::policy::{Permissions, PolicySettings, ProgramList, RuleStore};
 use halter_tools::{
     ExecBackend, Tool, ToolRuntime, builtin_tools, command_environment, planned_tools,
 };
@@ -63,6 +63,8 @@ pub struct HalterBuilder {
     chooses_model: bool,
     prompt_assembler: Option<Arc<dyn PromptAssembler>>,
     exec: Option<Arc<dyn ExecBackend>>,
+    approvals: Approvals,
+    rule_store: Option<Arc<dyn RuleStore>>,
     environment: Option<Environment>,
     scratch_root: Option<PathBuf>,
     protected_paths: Vec<PathBuf>,
@@ -205,6 +207,28 @@ impl HalterBuilder {
         self
     }
 
+    /// Says who is asked when a call needs a person's approval. Nobody, unless
+    /// this says otherwise: what would be asked is denied then.
+    ///
+    /// [`Approvals::Attended`]: whoever reads the events of a session and calls
+    /// [`resolve_approval`](halter_runtime::SessionHandle::resolve_approval).
+    pub fn with_approvals(mut self, approvals: Approvals) -> Self {
+        self.approvals = approvals;
+        self
+    }
+
+    /// Has a handler decide about calls that need a person's approval.
+    pub fn with_approval_handler(self, handler: Arc<dyn ApprovalHandler>) -> Self {
+        self.with_approvals(Approvals::Handler(handler))
+    }
+
+    /// Keeps the permission rules of answers that hold for good here. Without
+    /// a place for them, `always` is not offered.
+    pub fn with_rule_store(mut self, store: Arc<dyn RuleStore>) -> Self {
+        self.rule_store = Some(store);
+        self
+    }
+
     /// Runs the commands of sessions elsewhere than as children of this process.
     pub fn with_exec(mut self, exec: Arc<dyn ExecBackend>) -> Self {
         self.exec = Some(exec);
@@ -307,6 +331,8 @@ impl HalterBuilder {
             None => None,
         };
         services.resources = ResourceCell::new(resources.with_hooks(&sdk_hooks)?);
+        services.approvals = self.approvals;
+        services.rule_store = self.rule_store;
         if let Some(exec) = self.exec {
             services.exec = exec;
         }

@@ -75,7 +75,8 @@ pub use builder::HalterBuilder;
 pub use error::config_failure;
 pub use halter_resources::{LoadedPlugin, LoadedSkill, PluginLoader, SkillLoader};
 pub use halter_runtime::{
-    HalterError, HalterSession, SessionInit, SessionStream, ShutdownReport, TurnStream,
+    ApprovalHandler, Approvals, HalterError, HalterSession, SessionInit, SessionStream,
+    ShutdownReport, TurnStream,
 };
 pub use harness::Halter;
 pub use local::LocalServer;

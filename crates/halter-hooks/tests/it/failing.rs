@@ -7,7 +7,11 @@ use halter_hooks::{Hook, HookEventName, HookResponse, HookVerdict};
 use halter_protocol::HookRunStatus;
 use std::time::Duration;
 
-const BLOCKING: [HookEventName; 2] = [HookEventName::PreToolUse, HookEventName::UserPromptSubmit];
+const BLOCKING: [HookEventName; 3] = [
+    HookEventName::UserPromptSubmit,
+    HookEventName::PreToolUse,
+    HookEventName::PermissionRequest,
+];
 
 fn erring(event: HookEventName) -> Hook {
     Hook::callback(event, |_| async {

@@ -1,5 +1,6 @@
 //! What the tree decides about a call, and by what.
 
+use halter_protocol::action::{HOOK_ASKS, REQUIRES_APPROVAL};
 use halter_protocol::{Objection, PermissionMode, PolicyVerdict, RuleEffect};
 
 use super::SourcedRule;
@@ -69,8 +70,8 @@ impl DecidedBy {
                 RuleEffect::Ask => "ask_rule",
                 RuleEffect::Deny => "deny_rule",
             },
-            Self::Hook => "hook_asks",
-            Self::RequiresApproval => "requires_approval",
+            Self::Hook => HOOK_ASKS,
+            Self::RequiresApproval => REQUIRES_APPROVAL,
             Self::Shell(rule) => rule,
             Self::Mode(_) => "permission_mode",
         }
@@ -116,6 +117,7 @@ impl Decision {
             remedy: self.by.remedy().map(str::to_owned),
             message: self.why,
             fragment: self.fragment,
+            parts: Vec::new(),
             always: self.always,
         };
         match verdict {

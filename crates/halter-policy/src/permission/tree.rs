@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use halter_protocol::permission::wildcard_matches;
-use halter_protocol::{
-    Action, PermissionMode, RuleEffect, RuleError, RuleSource, RuleSubject, ToolCall,
-};
+use halter_protocol::{Action, PermissionMode, RuleEffect, RuleSource, RuleSubject, ToolCall};
 use serde_json::Value;
 
 use super::command::{self, is_destructive};
@@ -176,20 +174,21 @@ impl PermissionTree {
         self.mode
     }
 
-    /// Adds an allow rule that holds as long as the tree.
-    ///
-    /// # Errors
-    /// The text is no allow rule.
-    pub fn allow_for_session(&self, rule: &str) -> Result<(), RuleError> {
-        let rule = SourcedRule::new(RuleEffect::Allow, rule, RuleSource::Session)?;
-        let compiled = CompiledRule::compile(rule, &self.anchors).map_err(|error| RuleError {
-            position: 0,
-            problem: error.to_string(),
-            nearest: None,
-        })?;
-        let mut session = self.session.write().unwrap_or_else(PoisonError::into_inner);
-        session.push(compiled);
-        Ok(())
+    /// Has these allow rules, and no others, hold because a person approved
+    /// them for the session. Text that is no allow rule allows nothing.
+    pub fn hold_session_rules(&self, texts: &[String]) {
+        let held = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        let known = held.iter().map(|rule| rule.rule.rule.text());
+        if known.eq(texts.iter().map(String::as_str)) {
+            return;
+        }
+        drop(held);
+        let compiled = texts.iter().filter_map(|text| {
+            let rule = SourcedRule::new(RuleEffect::Allow, text, RuleSource::Session).ok()?;
+            CompiledRule::compile(rule, &self.anchors).ok()
+        });
+        let compiled = compiled.collect();
+        *self.session.write().unwrap_or_else(PoisonError::into_inner) = compiled;
     }
 
     /// Decides about a call that the policy lets through. `shell` is what the

@@ -1,12 +1,13 @@
 //! Any event, for property tests.
 
 use halter_protocol::{
-    Action, Answer, AskedBy, AssistantMessage, AssistantPart, CacheBreakReason, ContentPart,
-    DeltaItem, EnvironmentSnapshot, GitSnapshot, HookEntryKind, HookHandlerType, HookRunEntry,
-    HookRunStatus, HookRunSummary, MemoryChange, Message, NotificationItem, Objection, OpaquePart,
-    Question, QuestionSubject, ReplayMeta, ResponseSchema, SessionEvent, SessionEventPayload,
-    StopReason, SystemMessage, Task, TaskStatus, Timestamp, ToolCall, ToolError, ToolErrorCode,
-    ToolExecutionOutcome, ToolMessage, ToolResult, TurnError, Usage, UsageBuckets, UserMessage,
+    Action, ApprovalChoice, ApprovalRequest, AskedBy, AssistantMessage, AssistantPart,
+    CacheBreakReason, ContentPart, DeltaItem, EnvironmentSnapshot, GitSnapshot, HookEntryKind,
+    HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary, MemoryChange, Message,
+    NotificationItem, Objection, OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema, SessionEvent,
+    SessionEventPayload, StopReason, SystemMessage, Task, TaskStatus, Timestamp, ToolCall,
+    ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError, Usage,
+    UsageBuckets, UserMessage,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -262,34 +263,37 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn question() -> impl Strategy<Value = Question> {
-    let objection = (text(), text(), of(text()), of(text()), of(text())).prop_map(
-        |(rule, message, fragment, remedy, always)| Objection {
+fn objection() -> impl Strategy<Value = Objection> {
+    let known = (text(), text(), of(text()), of(text()));
+    (known, vec(text(), 0..3), of(text())).prop_map(
+        |((rule, message, fragment, remedy), parts, always)| Objection {
             rule,
             message,
             fragment,
             remedy,
+            parts,
             always,
-        },
-    );
-    (text(), call(), vec(action(), 0..3), text(), objection).prop_map(
-        |(id, call, actions, asked_by, objection)| Question {
-            id: id.into(),
-            subject: QuestionSubject::Approval {
-                call,
-                actions,
-                asked_by: AskedBy::from(asked_by.as_str()),
-                objection,
-            },
         },
     )
 }
 
-fn answer() -> impl Strategy<Value = Answer> {
-    prop_oneof![
-        Just(Answer::Allow),
-        text().prop_map(|reason| Answer::Deny { reason }),
-    ]
+fn approval() -> impl Strategy<Value = ApprovalRequest> {
+    let about = (text(), call(), vec(action(), 0..3), of(text()));
+    (about, text(), objection(), vec(choice(), 0..3)).prop_map(
+        |((id, call, actions, diff), asked_by, objection, choices)| ApprovalRequest {
+            approval_id: id.into(),
+            call,
+            actions,
+            diff,
+            asked_by: AskedBy::from(asked_by.as_str()),
+            objection,
+            choices,
+        },
+    )
+}
+
+fn choice() -> impl Strategy<Value = ApprovalChoice> {
+    text().prop_map(|choice| ApprovalChoice::from(choice.as_str()))
 }
 
 /// Any payload of a kind this version knows.
@@ -321,11 +325,16 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
             chunk,
         }),
         outcome().prop_map(|outcome| P::ToolExecutionCompleted { outcome }),
-        question().prop_map(|question| P::QuestionAsked { question }),
-        (text(), answer()).prop_map(|(id, answer)| P::QuestionAnswered {
-            question_id: id.into(),
-            answer,
-        }),
+        approval().prop_map(|request| P::ApprovalRequested(Arc::new(request))),
+        (text(), choice(), text(), of(text()), of(text())).prop_map(
+            |(id, choice, by, reason, rule)| P::ApprovalResolved {
+                approval_id: id.into(),
+                choice,
+                by: ResolvedBy::from(by.as_str()),
+                reason,
+                rule,
+            }
+        ),
         hook_run().prop_map(|run| P::HookStarted { run }),
         hook_run().prop_map(|run| P::HookCompleted { run }),
         (text(), text()).prop_map(|(notification_type, message)| P::Notification {

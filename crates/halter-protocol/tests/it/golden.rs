@@ -110,11 +110,18 @@ fn the_schema_refuses_a_known_kind_without_its_fields() {
     assert!(!fits(message(serde_json::json!({"role": "user"}))));
 }
 
-/// Only the hand-written stream holds what this version does not know.
+/// Kinds that were written once and are no longer: they are kept as they are
+/// and leave no trace in the state.
+const RETIRED: [&str; 2] = ["question_asked", "question_answered"];
+
+/// Only the hand-written stream holds what no version knows.
 #[test]
 fn recorded_streams_are_known_through_and_through() {
     for stream in streams() {
-        let unknown = stream.lines.iter().filter(|line| is_unknown(&parse(line)));
+        let unknown = stream.lines.iter().filter(|line| {
+            let event = parse(line);
+            is_unknown(&event) && !RETIRED.contains(&event.payload.kind())
+        });
         match stream.name.as_str() {
             "unknown" => assert!(unknown.count() >= 3),
             name => assert_eq!(unknown.count(), 0, "{name}"),

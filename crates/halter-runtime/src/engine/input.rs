@@ -2,10 +2,11 @@
 
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
-    Action, Answer, CacheBreakReason, EnvironmentSnapshot, HookRunSummary, MediaLimits,
-    MemoryChange, ModelId, NotificationItem, PendingEvent, PolicyVerdict, ProviderError, Question,
-    ReplayMeta, ResponseSchema, Revision, SessionBlueprint, SessionEventPayload, StreamEvent,
-    ToolCall, ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
+    Action, ApprovalAnswer, ApprovalId, ApprovalRequest, CacheBreakReason, CallToJudge,
+    EnvironmentSnapshot, HookRunSummary, MediaLimits, MemoryChange, ModelId, NotificationItem,
+    PendingEvent, PolicyVerdict, ProviderError, ReplayMeta, ResolvedBy, ResponseSchema, Revision,
+    SessionBlueprint, SessionEventPayload, StreamEvent, ToolCall, ToolError, ToolResult, ToolSpec,
+    Transcript, Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ pub struct SessionFacts {
     pub tools: Arc<[ToolSpec]>,
     /// The events that hooks listen to.
     pub hooked: BTreeSet<HookEventName>,
+    /// True if there is a place where permission rules are kept.
+    pub saves_rules: bool,
     /// What the ids of messages follow from; another one in every process that
     /// takes the session up.
     pub id_seed: u64,
@@ -99,13 +102,17 @@ pub enum Input {
         id: EffectId,
         /// What the policy says, or why it cannot say anything.
         verdict: Result<PolicyVerdict, ToolError>,
+        /// What the call would change, if a person has to decide.
+        diff: Option<String>,
     },
-    /// The answer to [`Effect::Ask`].
+    /// Somebody decided about a request of [`Effect::Ask`].
     Answered {
-        /// The effect.
-        id: EffectId,
-        /// What the person decided.
-        answer: Answer,
+        /// The request.
+        approval_id: ApprovalId,
+        /// What they decided.
+        answer: ApprovalAnswer,
+        /// Who.
+        by: ResolvedBy,
     },
     /// A tool returned.
     ToolFinished {
@@ -224,18 +231,21 @@ pub enum Effect {
         /// Names the effect.
         id: EffectId,
         /// The call.
-        call: ToolCall,
-        /// What it would touch.
-        actions: Vec<Action>,
+        call: CallToJudge,
     },
-    /// Ask a person; the question is committed.
+    /// Ask a person; the request is committed.
     Ask {
         /// Names the effect.
         id: EffectId,
-        /// The question.
-        question: Question,
+        /// The request.
+        request: Arc<ApprovalRequest>,
     },
-    /// Nobody wants to know the answer any more.
+    /// Save a permission rule; the answer that holds for good is committed.
+    SaveRule {
+        /// The rule.
+        rule: String,
+    },
+    /// Nobody needs an answer any more.
     Withdraw {
         /// The effect to stop.
         id: EffectId,

@@ -67,6 +67,9 @@ pub struct Engine {
     /// Words of hooks that wait for the next point where messages may join.
     words: Vec<String>,
     notification_hooks: HashSet<EffectId>,
+    /// Permission rules that hold for the session, those under way to the log
+    /// included.
+    approved_rules: Vec<String>,
     shutdown: Option<Shutdown>,
     closed: bool,
     /// Why the log lacks the end of a turn, until it is repaired.
@@ -104,6 +107,7 @@ impl Engine {
             last_model: None,
             last_schema: state.response_schema.clone(),
             media: MediaLedger::of(&state),
+            approved_rules: state.approved_rules.clone(),
             state,
             words: Vec::new(),
             notification_hooks: HashSet::new(),
@@ -204,8 +208,12 @@ impl Engine {
             Input::Model { id, event } => self.model_said(id, event),
             Input::ModelEnded { id, error } => self.model_ended(id, error),
             Input::CallChecked { id, check } => self.call_checked(id, check),
-            Input::Judged { id, verdict } => self.judged(id, verdict),
-            Input::Answered { id, answer } => self.answered(id, answer),
+            Input::Judged { id, verdict, diff } => self.judged(id, verdict, diff),
+            Input::Answered {
+                approval_id,
+                answer,
+                by,
+            } => self.answered(&approval_id, answer, by),
             Input::ToolFinished {
                 id,
                 result,

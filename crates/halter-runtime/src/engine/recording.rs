@@ -3,7 +3,7 @@
 use super::repair::Interruption;
 use super::{Effect, EffectId, Engine};
 use halter_protocol::{
-    Message, PendingEvent, QuestionId, SessionEventPayload, SystemMessage, ToolCallId, TurnError,
+    ApprovalId, Message, PendingEvent, SessionEventPayload, SystemMessage, ToolCallId, TurnError,
     TurnId, fold,
 };
 use halter_session::Durability;
@@ -27,7 +27,8 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) enum Then {
     RunTool(ToolCallId),
-    Ask(QuestionId),
+    Ask(ApprovalId),
+    SaveRule(String),
     CallModel,
     TurnOver(TurnId),
     Closed,
@@ -109,7 +110,8 @@ impl Engine {
         for then in append.then {
             match then {
                 Then::RunTool(call_id) => self.run_tool(&call_id),
-                Then::Ask(question_id) => self.ask(&question_id),
+                Then::Ask(approval_id) => self.ask(&approval_id),
+                Then::SaveRule(rule) => self.effects.push(Effect::SaveRule { rule }),
                 Then::CallModel => self.call_model_if_due(),
                 Then::TurnOver(turn_id) => self.turn_over(turn_id, None),
                 Then::Closed => {
@@ -130,6 +132,7 @@ impl Engine {
         self.batch = Batch::default();
         self.interrupted_by = Some(Interruption::StoreFailed);
         self.words.clear();
+        self.approved_rules.clone_from(&self.state.approved_rules);
         for id in std::mem::take(&mut self.notification_hooks) {
             self.effects.push(Effect::CancelHooks { id });
         }

@@ -8,8 +8,9 @@ use super::Engine;
 use super::step::tool_message;
 use halter_hooks::SessionStartSource;
 use halter_protocol::{
-    Answer, Message, PendingToolCall, QuestionId, ReplayMeta, SessionEventPayload,
-    ToolCallProgress, ToolError, ToolErrorCode, ToolExecutionOutcome, TurnError,
+    ApprovalChoice, ApprovalId, Message, PendingToolCall, ReplayMeta, ResolvedBy,
+    SessionEventPayload, ToolCallProgress, ToolError, ToolErrorCode, ToolExecutionOutcome,
+    TurnError,
 };
 use std::collections::HashSet;
 
@@ -70,13 +71,14 @@ impl Engine {
         for call in pending {
             self.repair_call(call, interruption);
         }
-        let open: Vec<QuestionId> = self.state.open_questions.keys().cloned().collect();
-        for question_id in open {
-            self.record(SessionEventPayload::QuestionAnswered {
-                question_id,
-                answer: Answer::Deny {
-                    reason: format!("{} before it was answered", interruption.cause()),
-                },
+        let open: Vec<ApprovalId> = self.state.open_approvals.keys().cloned().collect();
+        for approval_id in open {
+            self.record(SessionEventPayload::ApprovalResolved {
+                approval_id,
+                choice: ApprovalChoice::Deny,
+                by: ResolvedBy::Interrupted,
+                reason: Some(format!("{} before it was answered", interruption.cause())),
+                rule: None,
             });
         }
         if let Some(turn_id) = self.state.live_turn.clone() {

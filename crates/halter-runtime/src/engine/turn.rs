@@ -104,6 +104,13 @@ impl LiveTurn {
         }
     }
 
+    pub fn step(&self) -> Option<&Step> {
+        match &self.phase {
+            Phase::Step(step) => Some(step),
+            _ => None,
+        }
+    }
+
     pub fn step_mut(&mut self) -> Option<&mut Step> {
         match &mut self.phase {
             Phase::Step(step) => Some(step),

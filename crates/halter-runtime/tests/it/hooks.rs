@@ -29,16 +29,20 @@ fn refusal(events: &[SessionEvent]) -> (ToolErrorCode, String) {
 }
 
 #[tokio::test]
-async fn each_of_the_eight_points_fires_and_is_seen() {
+async fn each_of_the_points_fires_and_is_seen() {
     let diary = Diary::default();
     let broken = ScriptedTool::new("broken").fails("no").build();
     let replies = [
         Reply::new()
             .tool_call("look", json!({}))
-            .tool_call("broken", json!({})),
+            .tool_call("broken", json!({}))
+            .tool_call("deploy", json!({})),
         "done".into(),
     ];
-    let mut builder = Harness::scripted(replies).tool(look()).tool(broken);
+    // Nobody can be asked: it is requested and denied.
+    let deploy = ScriptedTool::new("deploy").requires_approval().build();
+    let builder = Harness::scripted(replies).tool(look()).tool(broken);
+    let mut builder = builder.tool(deploy);
     for event in HookEventName::ALL {
         let diary = diary.clone();
         builder = builder.hook(Hook::callback(event, move |input| {

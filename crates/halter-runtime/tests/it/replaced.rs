@@ -112,7 +112,7 @@ async fn a_hub_of_ones_own_carries_every_event() {
 
 #[tokio::test]
 async fn a_policy_of_ones_own_judges_every_call() {
-    let policy = JudgedBy::new(|call, _| match call.arguments.get("force") {
+    let policy = JudgedBy::new(|judged| match judged.call.arguments.get("force") {
         Some(_) => PolicyVerdict::Deny(Objection::new("no_force", "not with force")),
         None => PolicyVerdict::Allow,
     });

@@ -18,9 +18,11 @@ fn ten_thousand_random_schedules_keep_every_promise() {
         }
         total.events += report.events;
         total.tools_run += report.tools_run;
-        total.questions += report.questions;
-        total.withdrawn += report.withdrawn;
-        total.lost_questions += report.lost_questions;
+        total.approvals += report.approvals;
+        total.saved_rules += report.saved_rules;
+        for (how, count) in report.resolutions {
+            *total.resolutions.entry(how).or_default() += count;
+        }
         total.crashes += report.crashes;
         total.missed += report.missed;
     }
@@ -42,7 +44,12 @@ fn ten_thousand_random_schedules_keep_every_promise() {
     ] {
         assert!(endings.contains_key(how), "no schedule ended as {how}");
     }
-    assert!(total.questions > 1_000 && total.withdrawn > 100 && total.lost_questions > 20);
+    for how in ["once", "session", "always", "deny", "withdrawn"] {
+        let count = total.resolutions.get(how).copied().unwrap_or_default();
+        assert!(count > 100, "{count} approvals were resolved as {how}");
+    }
+    assert!(total.resolutions["interrupted"] > 20 && total.saved_rules > 50);
+    assert!(total.approvals > 1_000);
     assert!(total.tools_run > 10_000 && total.crashes > 1_000 && total.missed > 1_000);
 }
 

@@ -1,8 +1,8 @@
 //! Events as short lines, with ids and times left out.
 
 use halter_protocol::{
-    Answer, AssistantPart, ContentPart, Message, QuestionSubject, SessionEvent,
-    SessionEventPayload, ToolCallId, ToolError, ToolResult, TurnId,
+    AssistantPart, ContentPart, Message, SessionEvent, SessionEventPayload, ToolCallId, ToolError,
+    ToolResult, TurnId,
 };
 
 /// A stream as text: one line per event, without times and sequence numbers,
@@ -77,19 +77,21 @@ fn details(payload: &SessionEventPayload, names: &mut Names) -> String {
                 Err(error) => format!("{id} error {}", error.code),
             }
         }
-        SessionEventPayload::QuestionAsked { question } => match &question.subject {
-            QuestionSubject::Approval {
-                call, objection, ..
-            } => {
-                format!("{} {}", names.call(&call.id), objection.rule)
-            }
-            _ => String::from("?"),
-        },
-        SessionEventPayload::QuestionAnswered { answer, .. } => match answer {
-            Answer::Allow => "allow".to_owned(),
-            Answer::Deny { reason } => format!("deny: {reason}"),
-            _ => String::from("?"),
-        },
+        SessionEventPayload::ApprovalRequested(request) => {
+            let call = names.call(&request.call.id);
+            format!("{call} {}", request.objection.rule)
+        }
+        SessionEventPayload::ApprovalResolved {
+            choice,
+            by,
+            reason,
+            rule,
+            ..
+        } => {
+            let rule = rule.iter().map(|rule| format!(" {rule}"));
+            let reason = reason.iter().map(|reason| format!(": {reason}"));
+            format!("{choice} by {by}{}", rule.chain(reason).collect::<String>())
+        }
         SessionEventPayload::HookStarted { run } => run.hook_id.clone(),
         SessionEventPayload::HookCompleted { run } => format!("{} {}", run.hook_id, run.status),
         SessionEventPayload::Notification { notification } => format!(

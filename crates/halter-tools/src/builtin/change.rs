@@ -3,12 +3,13 @@
 use super::file_views::{file_seen, last_seen};
 use super::support::{blocking, shown, spelled};
 use crate::context::{ToolContext, cancelled};
-use crate::limits::WRITE_BYTES;
+use crate::limits::{DIFF_TIME, EDIT_FILE_BYTES, WRITE_BYTES};
 use crate::path_locks::PathLockGuard;
 use anyhow::bail;
 use halter_policy::{Precondition, WriteTicket, Written};
 use halter_protocol::{ContentHash, ToolResult};
 use serde_json::Value;
+use similar::TextDiff;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -86,9 +87,73 @@ async fn lock_file(context: &ToolContext, target: PathBuf) -> anyhow::Result<Pat
     }
 }
 
+/// The change that `after` makes of a file's text, as a unified diff. Nothing
+/// where the file cannot be read as text, or stays as it is.
+pub(super) async fn diff_file(
+    context: ToolContext,
+    path: &str,
+    after: impl FnOnce(&str) -> Option<String> + Send + 'static,
+) -> Option<String> {
+    let target = spelled(path);
+    let diff = blocking(move || {
+        let door = context.policy.door();
+        let ticket = door.prepare_write(&target)?;
+        let before = match ticket.existing()? {
+            Some(mut file) => String::from_utf8(file.read_bounded(EDIT_FILE_BYTES)?)?,
+            None => String::new(),
+        };
+        let Some(after) = after(&before) else {
+            return Ok(None);
+        };
+        let name = shown(door, ticket.resolved());
+        Ok(unified_diff(&name, &before, &after))
+    });
+    diff.await.ok().flatten()
+}
+
+fn unified_diff(name: &str, before: &str, after: &str) -> Option<String> {
+    let diff = TextDiff::configure()
+        .timeout(DIFF_TIME)
+        .diff_lines(before, after);
+    let text = diff.unified_diff().header(name, name).to_string();
+    (!text.is_empty()).then_some(text)
+}
+
 fn check_size(bytes: usize) -> anyhow::Result<()> {
     if bytes > WRITE_BYTES {
         bail!("the content has {bytes} bytes, over the limit of {WRITE_BYTES}; write it in parts");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_change_is_shown_with_its_surroundings() {
+        let before = "1\n2\n3\n4\n5\n6\n";
+        assert_eq!(
+            unified_diff("a.txt", before, &before.replace('5', "five")).unwrap(),
+            "--- a.txt\n+++ a.txt\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6\n"
+        );
+        assert_eq!(unified_diff("a.txt", before, before), None);
+    }
+
+    /// However large and different two texts are, the comparison ends.
+    #[test]
+    fn a_comparison_takes_so_long_and_then_gets_coarse() {
+        let lines = |start: usize| -> String {
+            (start..start + 60_000).map(|n| format!("{n}\n")).collect()
+        };
+        let (before, after) = (lines(0), lines(1_000_000));
+        let started = Instant::now();
+        assert!(unified_diff("a", &before, &after).is_some());
+        assert!(
+            started.elapsed() < DIFF_TIME * 25,
+            "{:?}",
+            started.elapsed()
+        );
+    }
 }

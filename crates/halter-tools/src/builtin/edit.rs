@@ -2,7 +2,7 @@
 
 mod find;
 
-use super::change::{FileChange, change_file};
+use super::change::{FileChange, change_file, diff_file};
 use super::support::{CHANGES, path_in};
 use crate::context::ToolContext;
 use crate::limits::EDIT_FILE_BYTES;
@@ -51,6 +51,17 @@ impl TypedTool for EditTool {
     fn actions(&self, input: &Value) -> Vec<Action> {
         let path = path_in(input, "path").into_iter();
         path.map(|path| Action::Write { path }).collect()
+    }
+
+    async fn diff(&self, context: ToolContext, input: EditInput) -> Option<String> {
+        let path = input.path.clone();
+        let after = move |before: &str| {
+            let text = FileText::new(before);
+            let matches = text.find(&input.old_string);
+            let meant = matches.len() == 1 || input.replace_all;
+            (meant && !matches.is_empty()).then(|| text.replace(&matches, &input.new_string))
+        };
+        diff_file(context, &path, after).await
     }
 
     async fn run(&self, context: ToolContext, input: EditInput) -> anyhow::Result<ToolResult> {

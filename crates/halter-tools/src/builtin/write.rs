@@ -1,6 +1,6 @@
 //! `write`: a whole file at once.
 
-use super::change::{FileChange, change_file};
+use super::change::{FileChange, change_file, diff_file};
 use super::support::{CHANGES, path_in};
 use crate::context::ToolContext;
 use crate::typed::TypedTool;
@@ -37,6 +37,11 @@ impl TypedTool for WriteTool {
     fn actions(&self, input: &Value) -> Vec<Action> {
         let path = path_in(input, "path").into_iter();
         path.map(|path| Action::Write { path }).collect()
+    }
+
+    async fn diff(&self, context: ToolContext, input: WriteInput) -> Option<String> {
+        let WriteInput { path, content } = input;
+        diff_file(context, &path, move |_| Some(content)).await
     }
 
     async fn run(&self, context: ToolContext, input: WriteInput) -> anyhow::Result<ToolResult> {

@@ -3,6 +3,7 @@
 //! With `HALTER_RECORD_STREAMS` set to a directory, each stream is also written
 //! there: that is how the golden streams of `halter-protocol` were made.
 
+mod approvals;
 mod scenarios;
 
 use halter::prelude::*;
@@ -88,6 +89,10 @@ streams!(
     structured_output,
     resume_with_changes,
     answer_ends,
-    approvals,
     out_of_descriptors,
 );
+
+#[tokio::test]
+async fn approval_choices() {
+    check("approval_choices", &approvals::choices().await);
+}

@@ -3,8 +3,10 @@
 use super::final_tools::FinalTools;
 use super::toolbox::Surroundings;
 use super::{Append, Owner, Running};
+use crate::approvals::Approvals;
 use crate::context::ContextRequest;
 use crate::engine::{CallFacts, Effect, EffectId, Input, Preparation};
+use crate::limits::APPROVAL_DIFF_BYTES;
 use crate::prompt::{PromptContext, describe_change};
 use crate::runtime::model_outside;
 use crate::services::{Resources, RuntimeServices};
@@ -12,12 +14,13 @@ use crate::toolset::Toolset;
 use futures::{FutureExt, StreamExt};
 use halter_hooks::{HookDispatch, HookEventName, HookObserver, HookPayload, HookPoint, Hooks};
 use halter_protocol::{
-    Action, Answer, AssembledPrompt, CacheBreakReason, HookRunSummary, ModelId, PolicyVerdict,
-    ProviderError, ProviderErrorKind, Question, ReplayMeta, ResponseSchema, SessionBlueprint,
-    ToolCall, ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
+    ApprovalAnswer, ApprovalChoice, ApprovalRequest, AssembledPrompt, CacheBreakReason,
+    CallToJudge, HookOpinion, HookRunSummary, ModelId, PolicyVerdict, ProviderError,
+    ProviderErrorKind, ReplayMeta, ResolvedBy, ResponseSchema, SessionBlueprint, ToolCall,
+    ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
 };
 use halter_providers::{Provider, ProviderRequest};
-use halter_tools::policy::CallSubject;
+use halter_tools::ToolContext;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -52,11 +55,11 @@ impl Owner {
                 let check = self.check_call(&call);
                 return Some(Input::CallChecked { id, check });
             }
-            Effect::Judge { id, call, actions } => {
-                let verdict = self.judge(&call, &actions).await;
-                return Some(Input::Judged { id, verdict });
+            Effect::Judge { id, call } => {
+                let (verdict, diff) = self.judge(&call).await;
+                return Some(Input::Judged { id, verdict, diff });
             }
-            Effect::Ask { id, question } => self.ask(id, question, running),
+            Effect::Ask { id, request } => return self.ask(id, request, running),
             Effect::RunHooks {
                 id,
                 point,
@@ -112,6 +115,7 @@ impl Owner {
                     self.hub.lose_turn(&turn_id, error.clone());
                 }
             }
+            Effect::SaveRule { rule } => return self.save_rule(rule).await,
             Effect::Closed => {}
         }
         None
@@ -271,40 +275,104 @@ impl Owner {
 
     async fn judge(
         &mut self,
-        call: &ToolCall,
-        actions: &[Action],
-    ) -> Result<PolicyVerdict, ToolError> {
-        let policy = self
-            .toolbox
-            .policy(&self.blueprint, &self.resources)
-            .await?;
-        let spec = self.tools.tools.spec(call.name.as_str());
-        let capabilities = spec.map(|spec| spec.capabilities);
-        Ok(policy.judge_call(&CallSubject {
-            mutating: capabilities.is_some_and(|it| it.mutating),
-            requires_approval: capabilities.is_some_and(|it| it.requires_approval),
-            ..CallSubject::new(call, actions)
-        }))
+        call: &CallToJudge,
+    ) -> (Result<PolicyVerdict, ToolError>, Option<String>) {
+        let policy = self.toolbox.policy(&self.blueprint, &self.resources).await;
+        let verdict = policy.map(|policy| policy.judge(call));
+        let asks = match &verdict {
+            Ok(PolicyVerdict::Ask(_)) => true,
+            Ok(PolicyVerdict::Allow) => matches!(call.hook, HookOpinion::Ask(_)),
+            _ => false,
+        };
+        let diff = match asks {
+            true => self.diff(&call.call).await,
+            false => None,
+        };
+        (verdict, diff)
     }
 
-    fn ask(&mut self, id: EffectId, question: Question, running: &mut Running) {
+    /// What a call would change. A tool that fails here says why when it runs.
+    async fn diff(&mut self, call: &ToolCall) -> Option<String> {
+        let context = self.tool_context(call, CancellationToken::new()).await;
+        let context = context.ok()?;
+        let tool = self.tools.tools.get(call.name.as_str())?;
+        let diff = AssertUnwindSafe(tool.diff(context, &call.arguments));
+        let mut diff = diff.catch_unwind().await.ok()??;
+        if diff.len() > APPROVAL_DIFF_BYTES {
+            diff.truncate(diff.floor_char_boundary(APPROVAL_DIFF_BYTES));
+            diff.push_str("\n[the rest of the change is left out]\n");
+        }
+        Some(diff)
+    }
+
+    fn ask(
+        &mut self,
+        id: EffectId,
+        request: Arc<ApprovalRequest>,
+        running: &mut Running,
+    ) -> Option<Input> {
+        let approval_id = request.approval_id.clone();
+        let handler = match &self.services.approvals {
+            Approvals::Handler(handler) => handler.clone(),
+            Approvals::Attended => return None,
+            Approvals::Unattended => {
+                return Some(Input::Answered {
+                    approval_id,
+                    answer: ApprovalChoice::Deny.into(),
+                    by: ResolvedBy::Unattended,
+                });
+            }
+        };
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
-        let answerer = self.services.answerer.clone();
         let session_id = self.blueprint.session_id.clone();
         let sender = running.outcome_sender.clone();
         running.tasks.spawn(async move {
-            let answer = AssertUnwindSafe(answerer.answer(&session_id, &question));
-            let answer = tokio::select! {
+            let decided = AssertUnwindSafe(handler.decide(&session_id, &request));
+            let decided = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return,
-                answer = answer.catch_unwind() => answer,
+                decided = decided.catch_unwind() => decided,
             };
-            let answer = answer.unwrap_or_else(|_| Answer::Deny {
-                reason: "whoever was asked panicked".to_owned(),
+            let broken = |_| ApprovalAnswer::deny("the approval handler panicked");
+            let answer = decided.unwrap_or_else(broken);
+            let by = ResolvedBy::Handler;
+            let _ = sender.send(Input::Answered {
+                approval_id,
+                answer,
+                by,
             });
-            let _ = sender.send(Input::Answered { id, answer });
         });
+        None
+    }
+
+    /// Has a rule hold for good. If that fails it holds for the session, and
+    /// the user is told.
+    async fn save_rule(&self, rule: String) -> Option<Input> {
+        let store = self.services.rule_store.clone()?;
+        let saved = tokio::task::spawn_blocking(move || store.save_allow(&rule)).await;
+        let problem = match saved {
+            Ok(Ok(_)) => return None,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the place where rules are kept panicked".to_owned(),
+        };
+        let message = format!("{problem}; the rule holds for this session");
+        Some(Input::Warn { message })
+    }
+
+    async fn tool_context(
+        &mut self,
+        call: &ToolCall,
+        cancel: CancellationToken,
+    ) -> Result<ToolContext, ToolError> {
+        let surroundings = Surroundings {
+            blueprint: &self.blueprint,
+            resources: &self.resources,
+            memory: self.engine.state().memory.clone(),
+        };
+        self.toolbox
+            .context(call, surroundings, &self.hub, cancel)
+            .await
     }
 
     async fn run_tool(
@@ -315,16 +383,7 @@ impl Owner {
     ) -> Option<Input> {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
-        let surroundings = Surroundings {
-            blueprint: &self.blueprint,
-            resources: &self.resources,
-            memory: self.engine.state().memory.clone(),
-        };
-        let context = self
-            .toolbox
-            .context(&call, surroundings, &self.hub, cancel)
-            .await;
-        let context = match context {
+        let context = match self.tool_context(&call, cancel).await {
             Ok(context) => context,
             Err(error) => {
                 return Some(Input::ToolFinished {

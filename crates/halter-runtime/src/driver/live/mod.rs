@@ -28,7 +28,8 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use halter_hooks::SessionHooks;
 use halter_protocol::{
-    AssembledPrompt, NotificationItem, SessionBlueprint, SessionState, Turn, TurnId, UserMessage,
+    ApprovalAnswer, ApprovalId, AssembledPrompt, NotificationItem, PermissionRule, ResolvedBy,
+    RuleEffect, SessionBlueprint, SessionState, Turn, TurnId, UserMessage,
 };
 use halter_session::{LogWriter, SessionLog, StoreError};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -52,6 +53,11 @@ pub(crate) enum Command {
         turn_id: Option<TurnId>,
         reason: String,
         reply: oneshot::Sender<bool>,
+    },
+    Resolve {
+        approval_id: ApprovalId,
+        answer: ApprovalAnswer,
+        reply: oneshot::Sender<Result<(), HalterError>>,
     },
     Notify {
         notification: NotificationItem,
@@ -135,7 +141,6 @@ impl Running {
     fn forget(&mut self, input: &Input) {
         let (Input::ModelEnded { id, .. }
         | Input::ToolFinished { id, .. }
-        | Input::Answered { id, .. }
         | Input::HooksFinished { id, .. }) = input
         else {
             return;
@@ -190,6 +195,7 @@ impl Owner {
             blueprint: blueprint.clone(),
             tools: tools.specs.clone(),
             hooked: effects::hooked_events(&resources.hooks),
+            saves_rules: services.rule_store.is_some(),
             id_seed: id_seed(&services),
         };
         let prompt = effects::assemble(&services, &blueprint, &resources);
@@ -361,6 +367,23 @@ impl Owner {
                 self.feed(Input::Cancel { turn_id, reason }, running).await;
                 let _ = reply.send(found);
             }
+            Command::Resolve {
+                approval_id,
+                answer,
+                reply,
+            } => {
+                let checked = check_answer(&self.engine, &approval_id, &answer);
+                if checked.is_ok() {
+                    let by = ResolvedBy::User;
+                    let input = Input::Answered {
+                        approval_id,
+                        answer,
+                        by,
+                    };
+                    self.feed(input, running).await;
+                }
+                let _ = reply.send(checked);
+            }
             Command::Notify {
                 notification,
                 reply,
@@ -472,6 +495,32 @@ fn refused_steer(engine: &Engine) -> HalterError {
         )
         .with_hint("submit it as a turn of its own")
     }
+}
+
+/// Whether an answer fits a request that is open.
+fn check_answer(
+    engine: &Engine,
+    approval_id: &ApprovalId,
+    answer: &ApprovalAnswer,
+) -> Result<(), HalterError> {
+    let Some(request) = engine.open_approval(approval_id) else {
+        let message = format!("no approval '{approval_id}' is open");
+        return Err(HalterError::new("approval_not_open", message)
+            .with_hint("it is unknown, or was resolved already; approval_resolved says how"));
+    };
+    if !request.choices.contains(&answer.choice) {
+        let choices: Vec<&str> = request.choices.iter().map(|it| it.as_str()).collect();
+        let message = format!("'{}' cannot be chosen for this approval", answer.choice);
+        return Err(HalterError::new("choice_not_offered", message)
+            .with_hint(format!("choose one of {}", choices.join(", "))));
+    }
+    if let Some(rule) = &answer.rule {
+        PermissionRule::parse(rule, RuleEffect::Allow).map_err(|error| {
+            let message = format!("'{rule}' is no permission rule: {}", error.problem);
+            HalterError::new("rule_invalid", message).with_hint(error.hint())
+        })?;
+    }
+    Ok(())
 }
 
 fn session_closing() -> HalterError {

@@ -2,8 +2,8 @@
 
 use super::Simulation;
 use halter_protocol::{
-    Answer, Message, Question, QuestionId, QuestionSubject, SessionEventPayload, SessionState,
-    ToolCall, ToolCallId, Transcript, TurnId, fold,
+    ApprovalChoice, ApprovalId, ApprovalRequest, Message, ResolvedBy, SessionEventPayload,
+    SessionState, ToolCall, ToolCallId, Transcript, TurnId, fold,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -66,39 +66,61 @@ impl Simulation {
         }
     }
 
-    /// A question is asked once it is committed, one at a time.
-    pub(super) fn check_question(&self, question: &Question) -> Result<(), Violation> {
-        let open = fold::fold_events(self.log.iter().map(|e| &e.payload)).open_questions;
-        match open.keys().eq([&question.id]) {
-            true => Ok(()),
-            false => Err(self.violation("one question is asked at a time, once committed")),
+    /// A person is asked once the request is committed, one at a time, and not
+    /// about what a rule of theirs covers.
+    pub(super) fn check_approval(&self, request: &ApprovalRequest) -> Result<(), Violation> {
+        let state = fold::fold_events(self.log.iter().map(|e| &e.payload));
+        if !state.open_approvals.keys().eq([&request.approval_id]) {
+            return Err(self.violation("one approval is requested at a time, once committed"));
+        }
+        match request.rule() {
+            Some(rule) if state.approved_rules.iter().any(|known| known == rule) => {
+                Err(self.violation("nobody is asked twice about the same rule"))
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Every question has one answer, and a call that was asked about runs only
-    /// if it was allowed.
-    fn check_answers(&self) -> Result<(), Violation> {
-        let mut open: HashMap<&QuestionId, &ToolCallId> = HashMap::new();
+    /// A rule is saved once the answer that says so is committed.
+    pub(super) fn check_saved_rule(&self, saved: &str) -> Result<(), Violation> {
+        let always = |payload: &SessionEventPayload| {
+            matches!(payload, SessionEventPayload::ApprovalResolved { choice, rule, .. }
+                if *choice == ApprovalChoice::Always && rule.as_deref() == Some(saved))
+        };
+        match self.log.iter().any(|event| always(&event.payload)) {
+            true => Ok(()),
+            false => Err(self.violation("a rule is saved after its approval is committed")),
+        }
+    }
+
+    /// Every request has one resolution, and a call that was asked about runs
+    /// only if it was allowed.
+    fn check_resolutions(&mut self) -> Result<(), Violation> {
+        let mut open: HashMap<&ApprovalId, &ToolCallId> = HashMap::new();
         let mut denied: HashSet<&ToolCallId> = HashSet::new();
         for event in &self.log {
             match &event.payload {
-                SessionEventPayload::QuestionAsked { question } => {
-                    let QuestionSubject::Approval { call, .. } = &question.subject else {
-                        continue;
-                    };
-                    denied.insert(&call.id);
-                    open.insert(&question.id, &call.id);
+                SessionEventPayload::ApprovalRequested(request) => {
+                    denied.insert(&request.call.id);
+                    open.insert(&request.approval_id, &request.call.id);
                 }
-                SessionEventPayload::QuestionAnswered {
-                    question_id,
-                    answer,
+                SessionEventPayload::ApprovalResolved {
+                    approval_id,
+                    choice,
+                    by,
+                    ..
                 } => {
-                    let Some(call) = open.remove(question_id) else {
-                        return Err(self.violation("a question is answered once"));
+                    let Some(call) = open.remove(approval_id) else {
+                        return Err(self.violation("an approval is resolved once"));
                     };
-                    if *answer == Answer::Allow {
+                    if *choice != ApprovalChoice::Deny {
                         denied.remove(call);
                     }
+                    let how = match by {
+                        ResolvedBy::User => choice.as_str(),
+                        by => by.as_str(),
+                    };
+                    *self.report.resolutions.entry(how.to_owned()).or_default() += 1;
                 }
                 SessionEventPayload::ToolExecutionStarted { call } if denied.contains(&call.id) => {
                     return Err(self.violation("a call runs only if it was allowed"));
@@ -108,7 +130,7 @@ impl Simulation {
         }
         match open.is_empty() {
             true => Ok(()),
-            false => Err(self.violation("every question is answered")),
+            false => Err(self.violation("every approval is resolved")),
         }
     }
 
@@ -146,7 +168,7 @@ impl Simulation {
         if !self.engine.is_closed() {
             return Err(self.violation("the session shuts down"));
         }
-        self.check_answers()?;
+        self.check_resolutions()?;
         self.check_turns()
     }
 

@@ -4,7 +4,7 @@ use super::agenda::What;
 use super::checks::Violation;
 use super::{Simulation, world};
 use crate::engine::{Effect, Input};
-use halter_protocol::SessionEvent;
+use halter_protocol::{ResolvedBy, SessionEvent};
 use std::sync::Arc;
 
 impl Simulation {
@@ -34,14 +34,29 @@ impl Simulation {
             Effect::Judge { id, call, .. } => {
                 let verdict = Ok(world::judge(&mut self.dice, &call));
                 let delay = self.dice.below(5);
-                self.schedule_in(delay, What::Outcome(id, Input::Judged { id, verdict }));
+                let diff = self.dice.chance(10).then(|| "+ a line".to_owned());
+                let judged = Input::Judged { id, verdict, diff };
+                self.schedule_in(delay, What::Outcome(id, judged));
             }
-            Effect::Ask { id, question } => {
-                self.check_question(&question)?;
-                self.report.questions += 1;
-                if let Some((delay, answer)) = world::answer_to(&mut self.dice) {
-                    self.schedule_in(delay, What::Outcome(id, Input::Answered { id, answer }));
+            Effect::Ask { id, request } => {
+                self.check_approval(&request)?;
+                self.report.approvals += 1;
+                // Now and then somebody else answers, too.
+                let answers = 1 + usize::from(self.dice.chance(20));
+                for _ in 0..answers {
+                    if let Some((delay, answer)) = world::answer_to(&mut self.dice) {
+                        let input = Input::Answered {
+                            approval_id: request.approval_id.clone(),
+                            answer,
+                            by: ResolvedBy::User,
+                        };
+                        self.schedule_in(delay, What::Outcome(id, input));
+                    }
                 }
+            }
+            Effect::SaveRule { rule } => {
+                self.check_saved_rule(&rule)?;
+                self.report.saved_rules += 1;
             }
             Effect::RunTool { id, call } => {
                 self.check_tool_start(&call)?;
@@ -70,11 +85,7 @@ impl Simulation {
                 let delay = self.dice.below(100);
                 self.schedule_in(delay, What::Outcome(id, input));
             }
-            Effect::CancelModel { id } | Effect::AbandonTool { id } => {
-                self.dead.insert(id);
-            }
-            Effect::Withdraw { id } => {
-                self.report.withdrawn += 1;
+            Effect::CancelModel { id } | Effect::AbandonTool { id } | Effect::Withdraw { id } => {
                 self.dead.insert(id);
             }
             // Hooks that were cancelled report their end all the same.

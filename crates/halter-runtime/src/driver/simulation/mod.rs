@@ -64,12 +64,13 @@ pub struct Report {
     pub endings: BTreeMap<String, usize>,
     /// Tools that ran.
     pub tools_run: usize,
-    /// Questions asked.
-    pub questions: usize,
-    /// Questions nobody wanted to know the answer to any more.
-    pub withdrawn: usize,
-    /// Questions that were open when the process crashed.
-    pub lost_questions: usize,
+    /// Approvals requested.
+    pub approvals: usize,
+    /// How they were resolved: by a choice of a person, or `withdrawn` or
+    /// `interrupted`.
+    pub resolutions: BTreeMap<String, usize>,
+    /// Rules saved for good.
+    pub saved_rules: usize,
     /// Crashes survived.
     pub crashes: usize,
     /// Best-effort events a slow subscriber missed.
@@ -280,7 +281,6 @@ impl Simulation {
         self.lost.extend(submitted_before);
         let state = halter_protocol::fold::fold_events(self.log.iter().map(|e| &e.payload));
         let facts = world::facts(&mut self.dice);
-        self.report.lost_questions += state.open_questions.len();
         let recording = Recording::start(&facts, &state);
         self.recorded.push((recording, Vec::new()));
         self.engine = Engine::with_state(facts, state);

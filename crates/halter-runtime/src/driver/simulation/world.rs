@@ -5,10 +5,11 @@ use super::dice::Dice;
 use crate::engine::{CallFacts, EffectId, Input, SessionFacts};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
 use halter_protocol::{
-    Action, Answer, ContentPart, FINAL_TOOL, HookHandlerType, HookRunStatus, HookRunSummary,
-    MemoryChange, Objection, PolicyVerdict, ProviderError, ProviderErrorKind, SessionBlueprint,
-    StopReason, StreamEvent, Timestamp, ToolCall, ToolCapabilities, ToolConcurrency, ToolError,
-    ToolErrorCode, ToolResult, ToolSpec, Usage, UsageBuckets,
+    Action, ApprovalAnswer, ApprovalChoice, CallToJudge, ContentPart, FINAL_TOOL, HookHandlerType,
+    HookRunStatus, HookRunSummary, MemoryChange, Objection, PolicyVerdict, ProviderError,
+    ProviderErrorKind, SessionBlueprint, StopReason, StreamEvent, Timestamp, ToolCall,
+    ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult, ToolSpec, Usage,
+    UsageBuckets,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub(super) fn facts(dice: &mut Dice) -> SessionFacts {
         blueprint: Arc::new(blueprint),
         tools: TOOLS.iter().map(spec).collect(),
         hooked: events.filter(|_| hooked && dice.chance(50)).collect(),
+        saves_rules: dice.chance(50),
         id_seed: dice.below(u64::MAX),
     }
 }
@@ -87,28 +89,36 @@ pub(super) fn check(call: &ToolCall) -> Result<CallFacts, ToolError> {
 }
 
 /// What the policy says to a call.
-pub(super) fn judge(dice: &mut Dice, call: &ToolCall) -> PolicyVerdict {
-    let objection = || Objection::new("sim", format!("{} is risky", call.name));
-    match dice.below(20) {
-        0 => PolicyVerdict::Deny(objection()),
-        1 | 2 => PolicyVerdict::Ask(objection()),
+pub(super) fn judge(dice: &mut Dice, judged: &CallToJudge) -> PolicyVerdict {
+    let tool = judged.call.name.as_str();
+    let objection = Objection::new("sim", format!("{tool} is risky"));
+    let roll = dice.below(20);
+    match roll {
+        0 => PolicyVerdict::Deny(objection),
+        1 => PolicyVerdict::Ask(objection),
+        2..6 if !judged.session_rules.iter().any(|rule| rule == tool) => {
+            PolicyVerdict::Ask(Objection {
+                always: Some(tool.to_owned()),
+                ..objection
+            })
+        }
         _ => PolicyVerdict::Allow,
     }
 }
 
 /// When a person answers, and what; none for one who never does.
-pub(super) fn answer_to(dice: &mut Dice) -> Option<(u64, Answer)> {
+pub(super) fn answer_to(dice: &mut Dice) -> Option<(u64, ApprovalAnswer)> {
     let delay = match dice.below(10) {
         0 => return None,
         1 => dice.below(1_000_000),
         _ => dice.below(300),
     };
-    let answer = if dice.chance(60) {
-        Answer::Allow
-    } else {
-        Answer::Deny {
-            reason: "it was denied".to_owned(),
-        }
+    let answer = match dice.below(6) {
+        0 => ApprovalAnswer::deny("not today"),
+        1 => ApprovalChoice::Deny.into(),
+        2 => ApprovalChoice::Session.into(),
+        3 => ApprovalChoice::Always.into(),
+        _ => ApprovalChoice::Once.into(),
     };
     Some((delay, answer))
 }

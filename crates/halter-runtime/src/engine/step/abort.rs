@@ -45,17 +45,17 @@ impl Engine {
                 }
                 true
             }
-            Stage::Asking { question, progress } => {
-                let (question_id, progress) = (question.id.clone(), *progress);
-                self.withdraw(question_id, progress);
+            Stage::Asking { request, progress } => {
+                let (approval_id, progress) = (request.approval_id.clone(), *progress);
+                self.withdraw(approval_id, progress);
                 self.settle_call(index, Err(not_run()));
                 false
             }
-            Stage::Waiting | Stage::Checking { .. } | Stage::Judging(_) | Stage::Starting => {
+            Stage::Waiting | Stage::Checking { .. } | Stage::Judging { .. } | Stage::Starting => {
                 self.settle_call(index, Err(not_run()));
                 false
             }
-            Stage::PreHooks(id) => {
+            Stage::PreHooks(id) | Stage::RequestHooks { id, .. } => {
                 let id = *id;
                 self.effects.push(Effect::CancelHooks { id });
                 self.settle_call(index, Err(not_run()));

@@ -7,8 +7,8 @@ use super::super::{Effect, EffectId, Engine};
 use super::{CallSlot, Stage};
 use crate::limits::EMPTY_ANSWER_RETRIES;
 use halter_protocol::{
-    AssistantMessage, AssistantPart, DeltaItem, Message, ProviderError, ProviderErrorKind,
-    SessionEventPayload, StopReason, StreamEvent, ToolCall, TurnError,
+    AssistantMessage, AssistantPart, DeltaItem, HookOpinion, Message, ProviderError,
+    ProviderErrorKind, SessionEventPayload, StopReason, StreamEvent, ToolCall, TurnError,
 };
 
 impl Engine {
@@ -63,7 +63,7 @@ impl Engine {
                 traits: traits.unwrap_or(ToolTraits::UNKNOWN),
                 actions: Vec::new(),
                 polling: false,
-                hook_asks: None,
+                hook: HookOpinion::Nothing,
                 remembered: Vec::new(),
                 stage: Stage::Waiting,
             });
@@ -98,7 +98,7 @@ impl Engine {
             return self.abort_step(ending);
         }
         if has_calls {
-            self.open_question();
+            self.open_request();
             self.start_calls();
             return self.finish_step_if_settled();
         }

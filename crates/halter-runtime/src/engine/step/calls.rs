@@ -8,9 +8,9 @@ use super::super::{CallFacts, Effect, EffectId, Engine};
 use super::{CallSlot, Stage};
 use crate::limits::{TOOL_CALLS_PER_ANSWER, TOOL_DEADLINE};
 use halter_hooks::payload::tool_result;
-use halter_hooks::{HookEventName, HookPoint, HookVerdict};
+use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
 use halter_protocol::{
-    MemoryChange, Message, MessageId, Objection, SessionEventPayload, Timestamp, ToolCall,
+    HookOpinion, MemoryChange, Message, MessageId, SessionEventPayload, Timestamp, ToolCall,
     ToolCallId, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError,
 };
 use std::sync::Arc;
@@ -174,7 +174,9 @@ impl Engine {
         let found = self.step().and_then(|step| {
             step.calls.iter().position(|slot| {
                 matches!(&slot.stage,
-                    Stage::PreHooks(awaited) | Stage::PostHooks { id: awaited, .. } if *awaited == id)
+                    Stage::PreHooks(awaited)
+                    | Stage::RequestHooks { id: awaited, .. }
+                    | Stage::PostHooks { id: awaited, .. } if *awaited == id)
             })
         });
         let Some(index) = found else { return };
@@ -182,6 +184,9 @@ impl Engine {
         let Some(slot) = self.slot(index) else { return };
         match std::mem::replace(&mut slot.stage, Stage::Waiting) {
             Stage::PreHooks(_) => self.pre_hooks_finished(index, verdict),
+            Stage::RequestHooks { request, .. } => {
+                self.request_hooks_finished(index, request, verdict);
+            }
             Stage::PostHooks { result, .. } => self.post_hooks_finished(index, result, verdict),
             other => slot.stage = other,
         }
@@ -189,7 +194,6 @@ impl Engine {
     }
 
     fn pre_hooks_finished(&mut self, index: usize, verdict: HookVerdict) {
-        let asks = verdict.asks();
         let blocked = verdict.objection().or_else(|| verdict.stop.clone());
         if let Some(reason) = blocked {
             let message = format!("a hook blocked this call: {reason}");
@@ -203,10 +207,13 @@ impl Engine {
             return;
         }
         let Some(slot) = self.slot(index) else { return };
-        slot.hook_asks = asks.then(|| {
-            let reason = verdict.permission_reason.unwrap_or_default();
-            Objection::new("hook_asks", reason)
-        });
+        slot.hook = match verdict.permission {
+            PermissionDecision::Ask => {
+                HookOpinion::Ask(verdict.permission_reason.unwrap_or_default())
+            }
+            PermissionDecision::Allow => HookOpinion::Allow,
+            _ => HookOpinion::Nothing,
+        };
         match verdict.updated_input {
             Some(input) => {
                 slot.call.arguments = input;

@@ -19,7 +19,9 @@ use super::traits::ToolTraits;
 use super::turn::Ending;
 use super::{Effect, EffectId, Engine};
 use crate::limits::PARALLEL_TOOL_CALLS;
-use halter_protocol::{Action, MemoryChange, Objection, Question, ToolCall, ToolError, ToolResult};
+use halter_protocol::{
+    Action, ApprovalRequest, HookOpinion, MemoryChange, ToolCall, ToolError, ToolResult,
+};
 use std::sync::Arc;
 
 /// An answer being streamed and worked off.
@@ -44,8 +46,8 @@ struct CallSlot {
     actions: Vec<Action>,
     /// Repeating this very call is how one waits.
     polling: bool,
-    /// Why a hook wants a person to decide.
-    hook_asks: Option<Objection>,
+    /// What hooks say to it.
+    hook: HookOpinion,
     /// What the session shall remember of it.
     remembered: Vec<MemoryChange>,
     stage: Stage,
@@ -62,10 +64,19 @@ enum Stage {
     },
     PreHooks(EffectId),
     /// The policy decides.
-    Judging(EffectId),
+    Judging {
+        id: EffectId,
+        /// How many approved rules it was told of.
+        rules: usize,
+    },
+    /// Hooks hear that a person will be asked.
+    RequestHooks {
+        id: EffectId,
+        request: Arc<ApprovalRequest>,
+    },
     /// A person decides.
     Asking {
-        question: Box<Question>,
+        request: Arc<ApprovalRequest>,
         progress: AskProgress,
     },
     /// Its start is being committed.
@@ -82,7 +93,7 @@ enum Stage {
     Done(Result<Arc<ToolResult>, ToolError>),
 }
 
-/// How far a question has come. One is open at a time, in call order, and
+/// How far a request has come. One is open at a time, in call order, and
 /// none while the model still speaks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum AskProgress {
@@ -112,7 +123,7 @@ impl Step {
     pub fn abandon(&self) -> Vec<Effect> {
         let stream = self.stream.map(|id| Effect::CancelModel { id });
         let calls = self.calls.iter().filter_map(|slot| match &slot.stage {
-            Stage::PreHooks(id) | Stage::PostHooks { id, .. } => {
+            Stage::PreHooks(id) | Stage::RequestHooks { id, .. } | Stage::PostHooks { id, .. } => {
                 Some(Effect::CancelHooks { id: *id })
             }
             Stage::Running { id, .. } => Some(Effect::AbandonTool { id: *id }),

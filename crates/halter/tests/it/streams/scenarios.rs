@@ -5,27 +5,25 @@ use futures::StreamExt;
 use halter::prelude::*;
 use halter_hooks::{Hook, HookEventName, HookResponse, PermissionDecision};
 use halter_protocol::{
-    Action, Answer, ContentPart, Delivery, MemoryChange, Objection, OpaquePart, PolicyVerdict,
-    ProviderErrorKind, Question, SeededIds, SkillDef, StopReason, StreamEvent, Task, TaskStatus,
-    ToolResult, Usage, UsageBuckets, UserMessage, UserPart,
+    ContentPart, Delivery, OpaquePart, ProviderErrorKind, SeededIds, SkillDef, StopReason,
+    StreamEvent, ToolResult, Usage, UsageBuckets, UserMessage, UserPart,
 };
-use halter_runtime::{Answerer, Resources, SessionStream};
-use halter_testkit::{Gate, Harness, HarnessBuilder, JudgedBy, Reply, ScriptedTool, png};
+use halter_runtime::{Resources, SessionStream};
+use halter_testkit::{Gate, Harness, HarnessBuilder, Reply, ScriptedTool, png};
 use serde_json::json;
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Ids that do not differ between recordings.
-fn harness(builder: HarnessBuilder) -> Harness {
+pub(super) fn harness(builder: HarnessBuilder) -> Harness {
     builder
         .services(|services| services.ids = Arc::new(SeededIds::new(1)))
         .start()
 }
 
-async fn session(harness: &Harness, name: &str) -> HalterSession {
+pub(super) async fn session(harness: &Harness, name: &str) -> HalterSession {
     let init = SessionInit {
         session_id: Some(SessionId(format!("ses_{name}"))),
         ..SessionInit::default()
@@ -34,7 +32,7 @@ async fn session(harness: &Harness, name: &str) -> HalterSession {
 }
 
 /// A turn whose ids and time do not differ between recordings.
-fn turn(harness: &Harness, number: u32, parts: Vec<UserPart>) -> Turn {
+pub(super) fn turn(harness: &Harness, number: u32, parts: Vec<UserPart>) -> Turn {
     let mut turn = Turn::new(UserMessage {
         id: format!("msg_user_{number}").into(),
         created_at: halter_runtime::Clock::now(harness.clock()),
@@ -44,7 +42,7 @@ fn turn(harness: &Harness, number: u32, parts: Vec<UserPart>) -> Turn {
     turn
 }
 
-async fn say(harness: &Harness, session: &HalterSession, number: u32, text: &str) {
+pub(super) async fn say(harness: &Harness, session: &HalterSession, number: u32, text: &str) {
     let parts = vec![UserPart::Text {
         text: text.to_owned(),
     }];
@@ -63,7 +61,7 @@ async fn read(events: SessionStream) -> Vec<SessionEvent> {
 }
 
 /// Ends the session and reads everything it said.
-async fn recorded(harness: &Harness, session: &HalterSession) -> Recorded {
+pub(super) async fn recorded(harness: &Harness, session: &HalterSession) -> Recorded {
     session.shutdown("recorded").await.unwrap();
     Recorded {
         events: read(session.subscribe()).await,
@@ -622,107 +620,6 @@ pub async fn answer_ends() -> Recorded {
     say(&harness, &session, 1, "Search").await;
     say(&harness, &session, 2, "And now everything").await;
     heard(&harness, &session, listener).await
-}
-
-/// Answers in this order.
-struct Answers(Mutex<VecDeque<Answer>>);
-
-#[async_trait::async_trait]
-impl Answerer for Answers {
-    async fn answer(&self, _session_id: &SessionId, _question: &Question) -> Answer {
-        self.0.lock().unwrap().pop_front().unwrap()
-    }
-}
-
-fn task(id: u64, status: TaskStatus) -> MemoryChange {
-    MemoryChange::Task {
-        task: Task {
-            id,
-            subject: "deploy".into(),
-            description: Some("to the test system".into()),
-            status,
-        },
-    }
-}
-
-/// A tool that would touch everything, a policy and a hook that ask about it,
-/// and what the session remembers of what ran.
-pub async fn approvals() -> Recorded {
-    let path = || "notes.txt".into();
-    let deploy = [
-        Action::Run {
-            command: "make deploy".into(),
-        },
-        Action::Read { path: path() },
-        Action::Write { path: path() },
-        Action::Reach {
-            host: "test.example".into(),
-        },
-        Action::Ask,
-        Action::Other { mutating: true },
-    ]
-    .into_iter()
-    .fold(
-        ScriptedTool::new("deploy").mutating(),
-        ScriptedTool::touches,
-    )
-    .runs(|context, _| async move {
-        context.remember(task(1, TaskStatus::Pending));
-        context.remember(MemoryChange::FileSeen {
-            path: "/project/notes.txt".into(),
-            sha256: "0".repeat(64),
-        });
-        Ok(ToolResult::text("deployed"))
-    })
-    .build();
-    let finish = ScriptedTool::new("finish")
-        .runs(|context, _| async move {
-            context.remember(task(1, TaskStatus::Completed));
-            Ok(ToolResult::Empty)
-        })
-        .build();
-    let policy = JudgedBy::new(|call, _| match call.name.as_str() {
-        "deploy" => PolicyVerdict::Ask(Objection {
-            rule: "deploys".into(),
-            message: "it changes another system".into(),
-            fragment: Some("make deploy".into()),
-            remedy: Some("policy.shell.allow".into()),
-            always: None,
-        }),
-        _ => PolicyVerdict::Allow,
-    });
-    let hook = Hook::callback(HookEventName::PreToolUse, |input| async move {
-        match input.tool_name() {
-            Some("finish") => HookResponse::passthrough()
-                .with_permission(PermissionDecision::Ask, Some("is it done?")),
-            _ => HookResponse::passthrough(),
-        }
-    });
-    let deny = Answer::Deny {
-        reason: "it was denied".into(),
-    };
-    let answers = [Answer::Allow, deny, Answer::Allow];
-    let answers = Answers(Mutex::new(answers.into()));
-    let call = |tool: &str| Reply::new().tool_call(tool, json!({}));
-    let replies = [
-        call("deploy"),
-        call("finish"),
-        call("finish"),
-        "done".into(),
-    ];
-    let harness = harness(
-        Harness::scripted(replies)
-            .tool(deploy)
-            .tool(finish)
-            .hook(hook)
-            .services(|services| {
-                services.policies = Arc::new(policy);
-                services.answerer = Arc::new(answers);
-            }),
-    );
-    let session = session(&harness, "approvals").await;
-    say(&harness, &session, 1, "deploy it").await;
-    recorded(&harness, &session).await
 }
 
 /// A tool for which no descriptor was left.
