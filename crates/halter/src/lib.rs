@@ -59,6 +59,7 @@
 
 mod builder;
 mod error;
+mod explain;
 mod harness;
 mod local;
 mod models;
@@ -73,6 +74,7 @@ pub mod session;
 
 pub use builder::HalterBuilder;
 pub use error::config_failure;
+pub use explain::CallExplanation;
 pub use halter_resources::{LoadedPlugin, LoadedSkill, PluginLoader, SkillLoader};
 pub use halter_runtime::{
     ApprovalHandler, Approvals, HalterError, HalterSession, SessionInit, SessionStream,

@@ -9,7 +9,7 @@ mod run;
 pub use manage::{ConfigCommand, InitArgs, ModelsArgs, SessionsCommand, ToolsCommand, TrustArgs};
 pub use mock::{MockCommand, MockServeArgs};
 pub use permissions::PermissionArgs;
-pub use policy::{CheckArgs, PolicyCommand};
+pub use policy::{CheckArgs, DoctorArgs, ExplainArgs, PolicyCommand};
 pub use run::{ChatArgs, Force, OutputMode, Recording, RunArgs, RunOptions};
 
 use crate::terminal::ColorChoice;
@@ -118,6 +118,8 @@ pub enum Command {
     Trust(TrustArgs),
     /// Check the configuration and everything it names
     Validate(JsonArg),
+    /// Show what an agent may do here, and what it would ask about
+    Doctor(DoctorArgs),
     /// Show skills and plugins
     Resources(JsonArg),
     /// Show the configuration or its schema

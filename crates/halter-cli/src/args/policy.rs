@@ -1,5 +1,6 @@
 //! The arguments of `halter policy`.
 
+use super::{JsonArg, PermissionArgs};
 use clap::{Args, Subcommand};
 
 /// What to ask the policy.
@@ -13,6 +14,32 @@ pub enum PolicyCommand {
     /// Judge paths without touching what they name
     #[command(after_long_help = CHECK_PATH_HELP)]
     CheckPath(CheckPathArgs),
+    /// Show the way of one call through policy, rules and mode, without running it
+    #[command(after_help = "Example: halter policy explain shell '{\"command\":\"git push\"}'")]
+    Explain(ExplainArgs),
+}
+
+/// A call to explain.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The tool
+    pub tool: String,
+    /// Its input, a JSON object
+    #[arg(default_value = "{}")]
+    pub input: String,
+    #[command(flatten)]
+    pub permissions: PermissionArgs,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// The arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub permissions: PermissionArgs,
+    #[command(flatten)]
+    pub json: JsonArg,
 }
 
 const CHECK_PATH_HELP: &str = "\

@@ -2,6 +2,7 @@
 
 mod chat;
 mod config;
+mod doctor;
 mod documents;
 mod init;
 mod mock;
@@ -14,7 +15,7 @@ mod tools;
 mod trust;
 mod validate;
 
-use crate::args::Command;
+use crate::args::{Command, PolicyCommand};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -32,7 +33,8 @@ pub async fn perform(context: &mut Context, command: Command) -> Result<Exit, Fa
         Command::Validate(json) => validate::validate(context, json).await,
         Command::Resources(json) => resources::resources(context, json).await,
         Command::Config(command) => config::config(context, command).await,
-        Command::Policy(command) => policy::policy(context, command),
+        Command::Doctor(arguments) => doctor::doctor(context, arguments).await,
+        Command::Policy(command) => policy::policy(context, command).await,
         Command::Mock(command) => mock::mock(context, command).await,
         Command::Completions { shell } => documents::completions(context, shell),
         Command::Man { directory } => documents::man(context, directory.as_deref()),
@@ -47,7 +49,7 @@ pub fn is_plain(command: &Command) -> bool {
         Command::Completions { .. }
             | Command::Man { .. }
             | Command::Help { .. }
-            | Command::Policy(_)
+            | Command::Policy(PolicyCommand::Check(_) | PolicyCommand::CheckPath(_))
             | Command::Config(crate::args::ConfigCommand::Schema)
             | Command::Mock(crate::args::MockCommand::Scenarios(_))
     )

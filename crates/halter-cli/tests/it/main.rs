@@ -16,6 +16,7 @@ mod cassettes;
 mod check_path;
 mod config;
 mod disk;
+mod doctor;
 mod documents;
 mod exits;
 #[path = "../../src/limits.rs"]

@@ -37,7 +37,7 @@ use halter_protocol::{PermissionMode, PermissionRule, RuleEffect, RuleError, Rul
 pub use decision::{DecidedBy, Decision, Verdict};
 pub use examples::{Example, ExampleError, check_example};
 pub use store::{RuleStore, RuleStoreError};
-pub use tree::{CallSubject, HookSays, PermissionTree};
+pub use tree::{CallSubject, CoveringRule, HookSays, PermissionTree};
 
 pub(crate) use paths::{PathPattern, RuleAnchors};
 

@@ -1,5 +1,7 @@
 //! The order in which rules, hooks and the mode decide about a call.
 
+mod covering;
+
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
@@ -14,6 +16,8 @@ use super::reading::{TRANSPARENT, only_reads};
 use super::{Permissions, SourcedRule, suggest};
 use crate::error::PolicyError;
 use crate::settings::ProgramList;
+pub use covering::CoveringRule;
+
 use crate::shell::{CommandPart, PathAccess, ShellDecision, ShellRefusal, parts};
 
 /// A call as the tree sees it.

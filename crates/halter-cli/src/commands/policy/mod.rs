@@ -2,6 +2,7 @@
 
 mod check;
 mod check_path;
+pub mod explain;
 
 use crate::args::PolicyCommand;
 use crate::context::Context;
@@ -12,10 +13,11 @@ use serde_json::{Value, json};
 use std::io::BufRead;
 
 /// Asks the policy.
-pub fn policy(context: &mut Context, command: PolicyCommand) -> Result<Exit, Failure> {
+pub async fn policy(context: &mut Context, command: PolicyCommand) -> Result<Exit, Failure> {
     match command {
         PolicyCommand::Check(arguments) => check::check(context, arguments),
         PolicyCommand::CheckPath(_) => check_path::check_path(context),
+        PolicyCommand::Explain(arguments) => explain::explain(context, arguments).await,
     }
 }
 

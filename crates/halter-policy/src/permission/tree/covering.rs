@@ -1,0 +1,63 @@
+//! Every rule that covers a call, whether it decides or not: for people who
+//! want to know why.
+
+use halter_protocol::{RuleEffect, RuleSubject};
+
+use super::{CallSubject, CompiledRule, PermissionTree, Request};
+use crate::permission::{SourcedRule, command};
+
+/// A rule that covers a call, and the part of the call it covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoveringRule {
+    /// The rule.
+    pub rule: SourcedRule,
+    /// The part, if it is not the whole call.
+    pub fragment: Option<String>,
+}
+
+impl PermissionTree {
+    /// The rules that cover a call or a part of it, those that deny first.
+    #[must_use]
+    pub fn covering(&self, subject: &CallSubject<'_>) -> Vec<CoveringRule> {
+        let request = self.request(subject);
+        let mut found: Vec<CoveringRule> = self
+            .rules
+            .iter()
+            .filter_map(|rule| {
+                let fragment = match rule.rule.effect {
+                    RuleEffect::Allow => opened_part(rule, &request)?,
+                    RuleEffect::Ask | RuleEffect::Deny => self.closed_by(rule, &request)?,
+                };
+                Some(CoveringRule {
+                    rule: rule.rule.clone(),
+                    fragment,
+                })
+            })
+            .collect();
+        found.sort_by_key(|it| std::cmp::Reverse(it.rule.effect));
+        found
+    }
+}
+
+/// `Some`: the allow rule covers the call, or this part of it.
+fn opened_part(rule: &CompiledRule, request: &Request<'_>) -> Option<Option<String>> {
+    let path = |change: bool| {
+        let pattern = rule.paths.as_ref()?;
+        let mut paths = request.paths.iter().filter(|(it, _, _)| *it == change);
+        let found = paths.find(|(_, spelled, real)| pattern.covers(spelled, real))?;
+        Some(Some(found.1.display().to_string()))
+    };
+    match rule.rule.rule.subject() {
+        RuleSubject::Tool(tool) => tool
+            .matches(request.subject.call.name.as_str())
+            .then_some(None),
+        RuleSubject::Command(pattern) => {
+            let mut parts = request.commands.iter().flat_map(|it| &it.parts);
+            let part = parts.find(|part| command::opens(pattern, part))?;
+            Some(Some(part.to_string()))
+        }
+        RuleSubject::Read(_) => path(false),
+        RuleSubject::Edit(_) => path(true),
+        _ => None,
+    }
+}
