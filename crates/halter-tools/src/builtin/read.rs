@@ -99,8 +99,9 @@ impl TypedTool for ReadTool {
                 deadline: Instant::now() + Duration::from_secs(input.timeout_secs),
                 timeout_secs: input.timeout_secs,
             };
+            let size = handle.metadata().len();
             let file = handle.into_file();
-            let (result, sha256) = look_at(file, path, &input, max_bytes, &stop)?;
+            let (result, sha256) = look_at(file, size, path, &input, max_bytes, &stop)?;
             context.remember(file_seen(&resolved, &sha256));
             Ok(result)
         })
@@ -111,6 +112,7 @@ impl TypedTool for ReadTool {
 /// The result for an open file, and the hash of the file.
 fn look_at(
     mut file: impl Read,
+    size: u64,
     path: String,
     input: &ReadInput,
     max_bytes: u64,
@@ -121,7 +123,7 @@ fn look_at(
     let format = MediaFormat::detect(&start);
     let whole = Cursor::new(start).chain(file);
     if let Some(format) = format {
-        let media = Media::read(format, whole, max_bytes, stop).with_context(cannot)?;
+        let media = Media::read(format, whole, size, max_bytes, stop).with_context(cannot)?;
         let sha256 = media.sha256.clone();
         return Ok((media.into_result(path), sha256));
     }

@@ -107,9 +107,10 @@ async fn an_image_is_whole_or_refused_at_the_limit_of_the_policy() {
         assert_eq!(
             message,
             format!(
-                "cannot read 'picture.png': it is image/png with more than the {allowed} bytes \
-                 that policy.max_read_bytes allows; scale it down or cut a part out of it, \
-                 and read that"
+                "cannot read 'picture.png': it is image/png of {} bytes, more than the {allowed} \
+                 bytes that policy.max_read_bytes allows; scale it down or cut a part out of it, \
+                 and read that",
+                PNG.len()
             )
         );
     }

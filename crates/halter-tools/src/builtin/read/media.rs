@@ -30,11 +30,16 @@ impl Media {
     pub(super) fn read(
         format: MediaFormat,
         mut file: impl Read,
+        size: u64,
         max_read_bytes: u64,
         stop: &ReadDeadline<'_>,
     ) -> anyhow::Result<Self> {
         let allowed = usize::try_from(max_read_bytes).unwrap_or(usize::MAX);
         let room = allowed.min(format.max_bytes());
+        let too_large = |size: u64| too_large(format, size, room, allowed <= format.max_bytes());
+        if size > room as u64 {
+            bail!(too_large(size));
+        }
         let mut data = Vec::new();
         let mut buffer = vec![0; 64 * 1024];
         loop {
@@ -48,7 +53,8 @@ impl Media {
             }
             data.extend_from_slice(buffer.get(..count).unwrap_or_default());
             if data.len() > room {
-                bail!(too_large(format, room, allowed <= format.max_bytes()));
+                // It has grown since it was looked at.
+                bail!(too_large(data.len() as u64));
             }
         }
         let (bytes, pixels) = (data.len(), pixels(&data));
@@ -80,7 +86,7 @@ impl Media {
     }
 }
 
-fn too_large(format: MediaFormat, room: usize, by_policy: bool) -> anyhow::Error {
+fn too_large(format: MediaFormat, size: u64, room: usize, by_policy: bool) -> anyhow::Error {
     let whose = match by_policy {
         true => "policy.max_read_bytes allows",
         false => "model services take",
@@ -89,5 +95,8 @@ fn too_large(format: MediaFormat, room: usize, by_policy: bool) -> anyhow::Error
         true => "scale it down or cut a part out of it",
         false => "take out the pages or the text you need",
     };
-    anyhow!("it is {format} with more than the {room} bytes that {whose}; {instead}, and read that")
+    anyhow!(
+        "it is {format} of {size} bytes, more than the {room} bytes that {whose}; {instead}, and \
+         read that"
+    )
 }
