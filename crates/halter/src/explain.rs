@@ -59,7 +59,7 @@ impl Halter {
         let tree = policy.permissions();
         let (decision, denied) = match policy.decide_call(&subject) {
             Ok(decision) => (Some(decision), None),
-            Err(objection) => (None, Some(objection)),
+            Err(objection) => (None, Some(*objection)),
         };
         Ok(CallExplanation {
             rules: tree.map(|tree| tree.covering(&subject)).unwrap_or_default(),
