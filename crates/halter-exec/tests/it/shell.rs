@@ -261,10 +261,12 @@ async fn a_command_that_ignores_everything_is_killed_and_the_shell_survives() {
     let pid = shell.pid();
     let stubborn = "setsid bash -c 'trap \"\" INT TERM HUP; echo $$; while :; do sleep 0.1; done'";
     let mut command = ShellCommand::new(format!("{stubborn}; echo no"));
-    command.deadline = Some(Duration::from_millis(500));
     command.grace = Duration::from_millis(50);
-    let outcome = run_command(&mut shell, command).await;
-    assert!(outcome.timed_out && !outcome.shell_restarted);
+    let cancel = CancellationToken::new();
+    let token = cancel.clone();
+    let sink = move |_: halter_exec::OutputChunk| token.cancel();
+    let outcome = shell.run(command, &cancel, &sink).await.unwrap();
+    assert!(outcome.cancelled && !outcome.shell_restarted);
     let child: i32 = outcome.stdout.to_text().trim().parse().unwrap();
     assert!(!alive(child));
     assert_eq!(shell.pid(), pid);
