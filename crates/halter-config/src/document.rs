@@ -11,6 +11,7 @@ use crate::check::{Fault, Reason, check, expected, is_header_name, is_provider_n
 use crate::error::{ConfigError, Location, nearest, suggestion};
 use crate::keys::{self, Found, KeyPath, KeySpec, Kind};
 use crate::schema::OFFLINE_MODEL;
+use crate::warning::ConfigWarning;
 
 /// One key of a document with its value and the place of the key.
 #[derive(Debug, Clone)]
@@ -22,7 +23,11 @@ pub(crate) struct Entry {
 }
 
 /// The settings of a document, in the order of the text.
-pub(crate) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Entry>, ConfigError> {
+pub(crate) fn parse(
+    file: &Path,
+    bytes: &[u8],
+    warnings: &mut Vec<ConfigWarning>,
+) -> Result<Vec<Entry>, ConfigError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         ConfigError::refused(
             "config_not_utf8",
@@ -41,7 +46,7 @@ pub(crate) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Entry>, ConfigError
         ConfigError::refused("config_syntax", problem, hint).at(Some(place))
     })?;
     let mut entries = Vec::new();
-    document.walk(table.get_ref(), &KeyPath::root(), &mut entries)?;
+    document.walk(table.get_ref(), &KeyPath::root(), &mut entries, warnings)?;
     if !entries.iter().any(|entry| entry.spec.kind == Kind::Version) {
         return Err(
             ConfigError::value("version", "is missing", "start the file with version = 1")
@@ -66,6 +71,7 @@ impl Document<'_> {
         table: &DeTable<'_>,
         prefix: &KeyPath,
         entries: &mut Vec<Entry>,
+        warnings: &mut Vec<ConfigWarning>,
     ) -> Result<(), ConfigError> {
         let mut rows: Vec<_> = table.iter().collect();
         rows.sort_by_key(|(name, _)| name.span().start);
@@ -73,10 +79,18 @@ impl Document<'_> {
             self.check_service_name(name, prefix)?;
             let spelled = prefix.child(name.get_ref());
             let key = keys::canonical(spelled.clone());
+            if let Some(reason) = keys::retired(&key) {
+                warnings.push(ConfigWarning::Retired {
+                    key: key.to_string(),
+                    location: self.at(name.span()),
+                    reason,
+                });
+                continue;
+            }
             match keys::find(&key) {
                 Found::Nothing => return Err(self.unknown(name, prefix)),
                 Found::Table => match value.get_ref() {
-                    DeValue::Table(inner) => self.walk(inner, &key, entries)?,
+                    DeValue::Table(inner) => self.walk(inner, &key, entries, warnings)?,
                     other => {
                         return Err(ConfigError::wrong_type(&key, "a table", toml_type(other))
                             .at(Some(self.at(value.span()))));

@@ -58,7 +58,7 @@ fn effect_now(
 ) -> Result<Vec<TrustEffect>, ConfigError> {
     let before = base_settings(paths)?;
     let mut after = before.clone();
-    let entries = crate::document::parse(project.path(), project.content())?;
+    let entries = crate::document::parse(project.path(), project.content(), &mut Vec::new())?;
     apply_trusted(&entries, &mut after, &mut Vec::new());
     let mut effects = Vec::new();
     for entry in &entries {

@@ -137,11 +137,13 @@ fn load_now(
 ) -> Result<LoadedConfig, ConfigError> {
     let mut warnings = variables::unknown(environment);
     let mut settings = Settings::default();
-    let mut sources: Vec<PathBuf> = apply_user(paths, &mut settings)?.into_iter().collect();
+    let mut sources: Vec<PathBuf> = apply_user(paths, &mut settings, &mut warnings)?
+        .into_iter()
+        .collect();
     let project = match project_of(paths)? {
         Some(file) => {
             let trusted = is_trusted(trust, &file, &mut warnings);
-            let entries = document::parse(file.path(), file.content())?;
+            let entries = document::parse(file.path(), file.content(), &mut warnings)?;
             if trusted {
                 apply_trusted(&entries, &mut settings, &mut warnings);
             } else {
@@ -156,7 +158,7 @@ fn load_now(
     };
     if let Some(path) = &paths.explicit_config {
         let path = absolute(path)?;
-        let entries = document::parse(&path, &read_named(&path)?)?;
+        let entries = document::parse(&path, &read_named(&path)?, &mut warnings)?;
         apply_all(&entries, FileLayer::Explicit, &mut settings);
         sources.push(path);
     }
@@ -174,7 +176,7 @@ fn load_now(
 /// What holds before a project file has its say.
 pub(crate) fn base_settings(paths: &LayeredConfigPaths) -> Result<Settings, ConfigError> {
     let mut settings = Settings::default();
-    apply_user(paths, &mut settings)?;
+    apply_user(paths, &mut settings, &mut Vec::new())?;
     Ok(settings)
 }
 
@@ -198,6 +200,7 @@ fn default_value(key: &KeyPath) -> Option<Value> {
 fn apply_user(
     paths: &LayeredConfigPaths,
     settings: &mut Settings,
+    warnings: &mut Vec<ConfigWarning>,
 ) -> Result<Option<PathBuf>, ConfigError> {
     let Some(path) = &paths.user_config else {
         return Ok(None);
@@ -209,7 +212,7 @@ fn apply_user(
     let Some(content) = unless_missing(read_found(&path))? else {
         return Ok(None);
     };
-    let entries = document::parse(&path, &content)?;
+    let entries = document::parse(&path, &content, warnings)?;
     apply_all(&entries, FileLayer::User, settings);
     Ok(Some(path))
 }

@@ -267,14 +267,6 @@ mod tests {
             taken("policy.network.enabled", json!(false), json!(true)),
             None
         );
-        assert_eq!(
-            taken("policy.shell.mode", json!("strict"), json!("relaxed")),
-            None
-        );
-        assert_eq!(
-            taken("policy.shell.mode", json!("relaxed"), json!("strict")),
-            Some(json!("strict"))
-        );
     }
 
     #[test]

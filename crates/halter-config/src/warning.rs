@@ -26,6 +26,15 @@ pub enum ConfigWarning {
         /// What of it does not count, and why.
         reason: String,
     },
+    /// A key that older versions read and this one does not.
+    Retired {
+        /// The key, dotted.
+        key: String,
+        /// Where it is written.
+        location: Location,
+        /// Why, and what to do about it.
+        reason: &'static str,
+    },
     /// A `HALTER_*` variable that nobody reads.
     UnknownVariable {
         /// The variable.
@@ -47,6 +56,7 @@ impl ConfigWarning {
         match self {
             Self::Untrusted { .. } => "config_untrusted",
             Self::ProjectWidens { .. } => "config_project_widens",
+            Self::Retired { .. } => "config_retired_key",
             Self::UnknownVariable { .. } => "config_unknown_variable",
             Self::TrustRecord { .. } => "config_trust_record",
         }
@@ -55,9 +65,9 @@ impl ConfigWarning {
     /// Where in which file, when the warning has such a place.
     pub fn location(&self) -> Option<&Location> {
         match self {
-            Self::Untrusted { location, .. } | Self::ProjectWidens { location, .. } => {
-                Some(location)
-            }
+            Self::Untrusted { location, .. }
+            | Self::Retired { location, .. }
+            | Self::ProjectWidens { location, .. } => Some(location),
             Self::UnknownVariable { .. } | Self::TrustRecord { .. } => None,
         }
     }
@@ -85,6 +95,11 @@ impl fmt::Display for ConfigWarning {
                  is permitted, so write it into your own configuration, or name the file with \
                  `--config`"
             ),
+            Self::Retired {
+                key,
+                location,
+                reason,
+            } => write!(formatter, "{location}: `{key}` has no effect: {reason}"),
             Self::UnknownVariable { variable, hint } => {
                 write!(formatter, "unknown environment variable {variable}")?;
                 match hint {

@@ -113,9 +113,13 @@ fn judge(door: &FileDoor, path: &Path, access: PathAccess) -> Result<(), PolicyE
             door.may_read(path)?;
             door.open_dir(path).map(drop)
         }
-        PathAccess::Write | PathAccess::Delete => {
+        PathAccess::Write => {
             door.may_write(path)?;
             door.prepare_write(path).map(drop)
+        }
+        PathAccess::Delete => {
+            door.may_write(path)?;
+            door.prepare_delete(path).map(drop)
         }
     }
 }

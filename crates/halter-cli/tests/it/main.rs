@@ -26,6 +26,7 @@ mod mock;
 mod models;
 mod permissions;
 mod place;
+mod policy_check;
 mod run;
 mod scenarios;
 mod screen;

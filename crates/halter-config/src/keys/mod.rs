@@ -174,7 +174,6 @@ const NARROW: &[(&str, Narrow)] = &[
     ("policy.max_concurrent_subagents", Narrow::Lower),
     ("policy.shell.enabled", Narrow::Only("false")),
     ("policy.shell.allow", Narrow::FewerStarIsAll),
-    ("policy.shell.mode", Narrow::Only("strict")),
     ("policy.shell.timeout_secs", Narrow::Lower),
     ("policy.network.enabled", Narrow::Only("false")),
     ("policy.network.allowed_hosts", Narrow::FewerStarIsAll),
@@ -190,7 +189,6 @@ const LATER: &[(&str, &str)] = &[
     ("context.", "compaction"),
     ("policy.max_subagent_depth", "subagents"),
     ("policy.max_concurrent_subagents", "subagents"),
-    ("policy.shell.mode", "the full shell policy"),
     ("policy.network.allowed_loopback", "the network tools"),
     ("runtime.subagent_event_forwarding", "subagents"),
 ];
@@ -200,6 +198,21 @@ const ALIASES: &[(&str, &str)] = &[(
     "policy.network.allowed_loopback_services",
     "policy.network.allowed_loopback",
 )];
+
+/// Keys that older files may hold and that nothing reads any more.
+const RETIRED: &[(&str, &str)] = &[(
+    "policy.shell.mode",
+    "there is one way to judge command lines now; remove the line",
+)];
+
+/// Why a key means nothing any more, and what to do about it.
+pub(crate) fn retired(path: &KeyPath) -> Option<&'static str> {
+    let spelled = path.to_string();
+    RETIRED
+        .iter()
+        .find(|(key, _)| *key == spelled)
+        .map(|(_, reason)| *reason)
+}
 
 /// Every key there is.
 fn keys() -> &'static [KeySpec] {
@@ -340,7 +353,7 @@ mod tests {
     fn a_table_lists_its_names() {
         assert_eq!(
             children(&KeyPath::plain("policy.shell")),
-            ["enabled", "allow", "mode", "timeout_secs", "env"]
+            ["enabled", "allow", "timeout_secs", "env"]
         );
         let roles = ["default", "small", "subagent"];
         assert_eq!(children(&KeyPath::plain("models")), roles);

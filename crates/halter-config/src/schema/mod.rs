@@ -22,7 +22,7 @@ pub use models::{
 };
 pub use permissions::{PermissionsConfig, RuleConfig};
 pub use policy::{
-    LoopbackAllow, NetworkPolicyConfig, PolicyConfig, ShellEnvConfig, ShellMode, ShellPolicyConfig,
+    LoopbackAllow, NetworkPolicyConfig, PolicyConfig, ShellEnvConfig, ShellPolicyConfig,
 };
 pub use providers::{
     ChatDialect, ModelOverride, ModelPrices, OpenRouterRouting, ProviderConfig, ProviderWire,

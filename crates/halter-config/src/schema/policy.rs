@@ -57,10 +57,10 @@ impl Default for PolicyConfig {
 pub struct ShellPolicyConfig {
     /// Whether there is a shell at all.
     pub enabled: bool,
-    /// Programs that may run, by exact name; `"*"`: every program; empty: none.
+    /// Programs that may run, by exact name; `"*"`: every program; empty: none. A list that is set
+    /// is a ceiling. While nobody sets one, programs that only read are allowed as well, and a
+    /// person may be asked about others.
     pub allow: Vec<String>,
-    /// How strictly command lines are judged.
-    pub mode: ShellMode,
     /// The most time one command may get, in seconds.
     #[schemars(range(min = 1, max = MAX_TIMEOUT_SECS))]
     pub timeout_secs: u64,
@@ -87,7 +87,6 @@ impl Default for ShellPolicyConfig {
             allow: ["git", "cargo", "rg", "ls", "find", "true", "cd"]
                 .map(str::to_owned)
                 .to_vec(),
-            mode: ShellMode::Strict,
             timeout_secs: 600,
             env: ShellEnvConfig::default(),
             allow_is_set: false,
@@ -104,18 +103,6 @@ pub struct ShellEnvConfig {
     pub add: Vec<String>,
     /// Names that commands do not see.
     pub remove: Vec<String>,
-}
-
-/// How strictly command lines are judged.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ShellMode {
-    /// What is not fully understood is refused.
-    #[default]
-    Strict,
-    /// Function definitions are accepted when everything they run is listed.
-    Relaxed,
 }
 
 /// What the network tools may reach.

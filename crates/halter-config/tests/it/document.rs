@@ -325,3 +325,18 @@ async fn deep_nesting_is_an_error_not_a_crash() {
         "{code}"
     );
 }
+
+#[tokio::test]
+async fn a_key_of_an_older_version_loads_with_a_warning() {
+    let text = format!("{OFFLINE}[policy.shell]\nmode = \"strict\"\ntimeout_secs = 5\n");
+    let loaded = load_text(&text).await.unwrap();
+    assert_eq!(loaded.config.policy.shell.timeout_secs, 5);
+    let [warning] = loaded.warnings.as_slice() else {
+        panic!("{:?}", loaded.warnings);
+    };
+    assert_eq!(warning.code(), "config_retired_key");
+    let said = warning.to_string();
+    let expected = "explicit/halter.toml:6:1: `policy.shell.mode` has no effect: there is one \
+                    way to judge command lines now; remove the line";
+    assert!(said.ends_with(expected), "{said}");
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use halter_config::{HarnessConfig, LoopbackAllow, ShellMode};
+use halter_config::{HarnessConfig, LoopbackAllow};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
@@ -101,7 +101,6 @@ fn policy_keys() -> Vec<(&'static str, BoxedStrategy<Value>)> {
         ("policy.max_concurrent_subagents", number(u32::MAX.into())),
         ("policy.shell.enabled", flag()),
         ("policy.shell.allow", words(PROGRAMS)),
-        ("policy.shell.mode", word(&["strict", "relaxed"])),
         ("policy.shell.timeout_secs", number(WEEK)),
         ("policy.network.enabled", flag()),
         ("policy.network.allowed_hosts", words(HOSTS)),
@@ -281,7 +280,6 @@ fn assert_part_of(part: &HarnessConfig, whole: &HarnessConfig) {
     }
     assert!(!p.shell.enabled || w.shell.enabled);
     assert!(!p.network.enabled || w.network.enabled);
-    assert!(p.shell.mode == ShellMode::Strict || w.shell.mode == ShellMode::Relaxed);
     assert!(p.shell.timeout_secs <= w.shell.timeout_secs);
     assert!(p.max_read_bytes <= w.max_read_bytes);
     assert!(p.max_subagent_depth <= w.max_subagent_depth);

@@ -4,7 +4,7 @@
 use super::CommandRefusal;
 use super::argument::{Argument, value};
 use super::programs::Programs;
-use super::state::State;
+use super::state::{Shape, State};
 use super::tree::{Assigned, Piece, Simple, Word};
 use super::variables;
 use super::{read_arithmetic, read_script, walk};
@@ -217,6 +217,14 @@ impl Call<'_> {
     /// `declare`, `local`, `export`: names and values, and options that give a
     /// variable no other meaning.
     fn declare(self) -> Result<(), CommandRefusal> {
+        let first = self.simple.words.first().and_then(Word::literal);
+        let lists = self
+            .rest
+            .iter()
+            .any(|word| word.text.starts_with(['-', '+']) && word.text.contains('a') && !word.open);
+        // These take a value in parentheses for a list, and expand it once
+        // more, if the variable is one.
+        let expands = lists || matches!(first.as_deref(), Some("declare" | "typeset"));
         for (word, argument) in self.words() {
             if let Some(Piece::Array(assignment)) = word.pieces.first() {
                 walk::check_name(&assignment.name)?;
@@ -242,15 +250,40 @@ impl Call<'_> {
                 return Err(dynamic(&argument));
             }
             walk::check_name(name)?;
+            if let Some(value) = value.filter(|_| expands) {
+                let unknown = value.is_empty() && argument.open;
+                if value.starts_with('(') || (unknown && !self.starts_plain(&word)) {
+                    let reason = "a value in parentheses is expanded once more; assign it \
+                                  without `declare`";
+                    return Err(refuse(&argument, reason));
+                }
+            }
             match value {
                 Some(value) if argument.is_literal() => {
-                    let shape = super::state::Shape::Text(value.to_owned());
+                    let shape = Shape::Text(value.to_owned());
                     self.state.set(name, shape);
                 }
                 Some(_) | None => self.state.forget_one(name),
             }
         }
         Ok(())
+    }
+
+    /// Whether what stands right of the `=` is a number or a plain word.
+    fn starts_plain(&self, word: &Word) -> bool {
+        let written = |piece: &&Piece| match piece {
+            Piece::Text(text) => !text.ends_with('='),
+            Piece::Quoted(text) => !text.is_empty(),
+            _ => true,
+        };
+        match word.pieces.iter().find(written) {
+            Some(Piece::Arithmetic(_)) => true,
+            Some(Piece::Parameter { parameter, .. }) => self.state.parameter(parameter).is_number(),
+            Some(Piece::Substitution { script, .. }) => {
+                matches!(self.state.output(script), Shape::Number | Shape::Token)
+            }
+            _ => false,
+        }
     }
 
     /// The words behind the builtin, each with what it is known to be: they

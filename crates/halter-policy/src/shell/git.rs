@@ -18,6 +18,9 @@ pub(super) fn check(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRe
             "-C" => {
                 rest.next();
             }
+            "-c" if rest.as_slice().first().is_some_and(is_harmless) => {
+                rest.next();
+            }
             text if QUIET_OPTIONS.contains(&text) => {}
             text if text.starts_with('-') => {
                 return Err(CommandRefusal::new(
@@ -36,6 +39,24 @@ pub(super) fn check(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRe
         ));
     }
     check_subcommand(subcommand, arguments)
+}
+
+/// Settings for one command that name no program.
+fn is_harmless(setting: &Argument) -> bool {
+    const KEYS: [&str; 9] = [
+        "user.name",
+        "user.email",
+        "color.ui",
+        "core.quotepath",
+        "core.autocrlf",
+        "commit.gpgsign",
+        "init.defaultbranch",
+        "advice.detachedhead",
+        "core.abbrev",
+    ];
+    let key = setting.text.split_once('=').map(|(key, _)| key);
+    let key = key.unwrap_or_default().to_ascii_lowercase();
+    !setting.many && KEYS.contains(&key.as_str())
 }
 
 /// Whether operands may follow that nobody has seen: files and revisions, but

@@ -31,14 +31,20 @@ struct Uses<'w> {
 impl<'w> Uses<'w> {
     fn of(mut self, program: &str) -> Vec<PathUse> {
         match program {
-            "cat" | "tac" | "wc" | "uniq" | "cut" | "nl" | "rev" | "stat" | "file" | "md5sum"
-            | "sha1sum" | "sha256sum" | "sha512sum" | "cksum" | "xxd" | "od" | "hexdump"
-            | "strings" | "base64" | "diff" | "cmp" | "comm" | "paste" | "join" | "column"
-            | "fold" | "fmt" | "expand" | "readlink" | "bat" | "less" | "more" | "head"
-            | "tail" | "sort" | "zcat" | "xzcat" | "bzcat" => self.readers(),
+            "cat" | "tac" | "wc" | "nl" | "rev" | "stat" | "file" | "md5sum" | "sha1sum"
+            | "sha256sum" | "sha512sum" | "cksum" | "xxd" | "od" | "hexdump" | "strings"
+            | "base64" | "diff" | "cmp" | "comm" | "paste" | "join" | "column" | "fold" | "fmt"
+            | "expand" | "readlink" | "bat" | "less" | "more" | "zcat" | "xzcat" | "bzcat" => {
+                self.readers("");
+            }
+            "head" | "tail" => self.readers("nc"),
+            "cut" => self.readers("dfbc"),
+            "uniq" => self.readers("fsw"),
+            "sort" => self.readers("ktSoT"),
             "ls" | "tree" | "du" | "dir" => self.all(List, "IwTLP"),
             "cd" | "pushd" => self.all(List, ""),
-            "grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack" => self.searchers(),
+            "grep" | "egrep" | "fgrep" => self.searchers("efmABCdD"),
+            "rg" | "ag" | "ack" => self.searchers("efgABCmdtTjMEr"),
             "sed" => self.sed(),
             "awk" | "gawk" | "mawk" | "nawk" | "jq" | "yq" => self.scripted("FvfI"),
             "find" => self.find(),
@@ -46,9 +52,13 @@ impl<'w> Uses<'w> {
             "cp" | "install" | "rsync" => self.copy(Read),
             "mv" => self.copy(Delete),
             "ln" => self.copy(Read),
-            "rm" | "rmdir" | "unlink" | "shred" => self.all(Delete, "ns"),
-            "mkdir" | "touch" | "tee" | "truncate" | "mkfifo" | "gzip" | "gunzip" | "xz"
-            | "unxz" | "bzip2" | "patch" => self.all(Write, "mdtrsSpi"),
+            "rm" | "rmdir" | "unlink" | "shred" => self.all(Delete, ""),
+            "mkdir" => self.all(Write, "m"),
+            "touch" => self.all(Write, "dtr"),
+            "truncate" => self.all(Write, "sr"),
+            "tee" | "mkfifo" | "gzip" | "gunzip" | "xz" | "unxz" | "bzip2" | "patch" => {
+                self.all(Write, "");
+            }
             "chmod" | "chown" | "chgrp" | "setfacl" => self.changed(),
             "dd" => self.dd(),
             "tar" | "bsdtar" => self.tar(),
@@ -141,18 +151,19 @@ impl<'w> Uses<'w> {
         }
     }
 
-    fn readers(&mut self) {
+    fn readers(&mut self, valued: &str) {
         self.options(&[
-            ("-o", Write),
             ("--output", Write),
-            ("-T", Write),
             ("--files0-from", Read),
             ("--from-file", Read),
         ]);
-        self.all(Read, "ncdfkStwWsjNo");
+        if valued.contains('T') {
+            self.options(&[("-o", Write), ("-T", Write)]);
+        }
+        self.all(Read, valued);
     }
 
-    fn searchers(&mut self) {
+    fn searchers(&mut self, valued: &str) {
         self.options(&[
             ("-f", Read),
             ("--file", Read),
@@ -167,7 +178,7 @@ impl<'w> Uses<'w> {
             })
         };
         let no_pattern = has('e', "--regexp") || has('f', "--file") || has('\0', "--files");
-        let operands = self.operands("efgABCmdtTjMErD");
+        let operands = self.operands(valued);
         let skipped = usize::from(!no_pattern);
         for word in operands.into_iter().skip(skipped) {
             self.add(word, Read);
@@ -266,7 +277,6 @@ impl<'w> Uses<'w> {
         } else {
             (Read, List, Write)
         };
-        let before = self.found.len();
         self.options(&[
             ("-f", archive),
             ("--file", archive),
@@ -283,13 +293,13 @@ impl<'w> Uses<'w> {
             operands.remove(0);
         }
         // `tar czf archive …`: the cluster takes the next word.
-        if !named && cluster.contains('f') && !operands.is_empty() {
-            if first.starts_with('-') {
-                if let Some(file) = words.get(1) {
-                    self.add(file, archive);
-                }
+        if !named && cluster.contains('f') && !first.starts_with("--") {
+            let file = if first.starts_with('-') {
+                words.get(1)
             } else {
-                let file = operands.remove(0);
+                (!operands.is_empty()).then(|| operands.remove(0))
+            };
+            if let Some(file) = file {
                 self.add(file, archive);
             }
         }
@@ -298,7 +308,6 @@ impl<'w> Uses<'w> {
                 self.add(word, members);
             }
         }
-        debug_assert!(self.found.len() >= before);
     }
 
     fn zip(&mut self) {

@@ -145,6 +145,15 @@ impl<'a> Programs<'a> {
             return Ok(());
         };
         self.allow(program)?;
+        if matches!(self.listed, Listed::Soft(_))
+            && family(&program.text) == "sed"
+            && sed::writes(rest)
+        {
+            let reason = "this writes files in place, while the built-in list allows sed to read; \
+                          use the edit tool, or add sed to policy.shell.allow";
+            let ask = CommandRefusal::of("shell.in_place", "sed -i", reason);
+            self.findings.borrow_mut().asks.push(ask);
+        }
         let Some(known) = known(&program.text) else {
             return Ok(());
         };
@@ -185,6 +194,11 @@ impl<'a> Programs<'a> {
             Listed::Any => true,
             Listed::Set(names) | Listed::Soft(names) => names.iter().any(|entry| entry == name),
         }
+    }
+
+    /// Whether the list has this name, and not just every name.
+    pub(super) fn names(self, name: &str) -> bool {
+        !matches!(self.listed, Listed::Any) && self.lists(name)
     }
 
     /// Fails unless the program is listed; beyond the built-in list, asks.

@@ -40,6 +40,15 @@ pub(super) fn check(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRe
     Ok(())
 }
 
+/// Whether files are written back.
+pub(super) fn writes(words: &[Argument]) -> bool {
+    words.iter().any(|word| {
+        let text = word.text.as_str();
+        let short = text.starts_with('-') && !text.starts_with("--") && text.contains('i');
+        short || text.starts_with("--in-place")
+    })
+}
+
 /// Options that change how files are read, and `-i`, which writes them back.
 fn is_flag(text: &str) -> bool {
     let letters = text.strip_prefix('-').unwrap_or_default();

@@ -267,12 +267,11 @@ impl State {
         }
         let texts: Vec<&str> = literals.iter().flatten().map(String::as_str).collect();
         match texts.as_slice() {
-            ["nproc"]
-            | ["wc", "-l" | "-c" | "-w"]
-            | ["date", "+%s"]
-            | ["id", "-u" | "-g"]
-            | ["seq", ..]
-            | ["git", "rev-list", "--count", ..] => Shape::Number,
+            ["nproc"] | ["wc", "-l" | "-c" | "-w"] | ["date", "+%s"] | ["id", "-u" | "-g"] => {
+                Shape::Number
+            }
+            ["seq", numbers @ ..] if numbers.iter().all(|it| is_number(it)) => Shape::Number,
+            ["git", "rev-list", "--count", rest @ ..] if no_options(rest) => Shape::Number,
             ["date", format] if is_date_token(format) => Shape::Token,
             ["git", "rev-parse", "--show-toplevel"] | ["pwd"] | ["realpath", "."] => Shape::Operand,
             // It repeats options that it does not know.
@@ -283,20 +282,26 @@ impl State {
                 "--verify" | "--short" | "--abbrev-ref",
                 "HEAD",
             ]
-            | [
-                "git",
-                "merge-base" | "rev-list" | "describe" | "write-tree",
-                ..,
-            ]
             | ["git", "branch", "--show-current"]
             | ["git", "symbolic-ref", "--short", "HEAD"]
+            | ["git", "describe", "--tags" | "--always"]
+            | ["git", "describe", "--tags", "--abbrev=0" | "--always"]
             | ["uname"]
             | ["uname", "-m" | "-s" | "-r"]
             | ["mktemp"]
             | ["mktemp", "-d"] => Shape::Token,
+            [
+                "git",
+                "merge-base" | "rev-list" | "describe" | "write-tree",
+                rest @ ..,
+            ] if no_options(rest) => Shape::Token,
             _ => Shape::Any,
         }
     }
+}
+
+fn no_options(words: &[&str]) -> bool {
+    words.iter().all(|word| !word.starts_with('-'))
 }
 
 /// `+%Y-%m-%d` and the like.

@@ -69,6 +69,7 @@ const DECISIVE: &[&str] = &[
     "FUNCNEST",
     "GROUPS",
     "HISTCMD",
+    "OPTIND",
     "TMOUT",
     "EXECIGNORE",
     "MAIL",

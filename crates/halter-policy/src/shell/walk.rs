@@ -107,7 +107,7 @@ impl Walk<'_> {
         redirects: &[Redirect],
         state: &mut State,
     ) -> Result<(), CommandRefusal> {
-        if self.programs.lists(name)
+        if self.programs.names(name)
             || programs::is_known(name)
             || builtins::NAMES.contains(&name)
             || tells_shape(name)
@@ -360,7 +360,9 @@ impl Walk<'_> {
                 {
                     return refuse("this opens a network connection");
                 }
-                if target.many || target.glob.is_some() {
+                // An expansion that becomes several words is an error of bash.
+                let lists = |piece: &Piece| matches!(piece, Piece::Braces(_) | Piece::Range(_));
+                if target.glob.is_some() || redirect.target.pieces.iter().any(lists) {
                     return refuse("the target of a redirection must be one file");
                 }
                 self.programs.redirection(&redirect.kind, &target);

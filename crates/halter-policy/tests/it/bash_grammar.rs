@@ -164,7 +164,7 @@ const ARGUMENTS: &[&str] = &[
 ];
 const LITERALS: &[&str] = &["a", "b", "1", "'a b'", "x.y", "a/b", "\"c d\"", "0"];
 const NAMES: &[&str] = &[
-    "v", "w", "n", "u", "x", "k", "arr", "PATH", "IFS", "BASH_ENV", "RANDOM",
+    "v", "w", "n", "u", "x", "k", "arr", "PATH", "OPTIND", "IFS", "BASH_ENV", "RANDOM",
 ];
 const OPERATORS: &[&str] = &[
     "+", "-", "*", "<", ">", "==", "&&", "||", ",", "%", "<<", "?1:",
@@ -368,7 +368,11 @@ fn builtin(dice: &mut Dice, depth: usize) -> String {
     let name = dice.pick(NAMES);
     match dice.below(16) {
         0 => format!("export {name}={}", dice.pick(LITERALS)),
-        1 => format!("declare {name}={}", word(dice, 0)),
+        1 => format!(
+            "declare {}{name}={}",
+            dice.pick(&["", "-a ", "-x "]),
+            word(dice, 0)
+        ),
         2 => format!("read -r {name} <<< {}", word(dice, 0)),
         3 => format!("printf -v {name} %s {}", word(dice, 0)),
         4 => format!("unset {name}"),

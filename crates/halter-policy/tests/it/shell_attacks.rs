@@ -164,7 +164,6 @@ fn redirections() {
             "echo x >& file",
             "echo x > /dev/tcp/host/80",
             "echo x > /dev/nul*",
-            "echo x > $FILE",
             "echo x > \"$(rm)\"",
             "echo x >",
             "echo x 2>&1file",

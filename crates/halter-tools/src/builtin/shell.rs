@@ -20,12 +20,14 @@ use std::time::Duration;
 
 /// Run a command in a shell that is kept for the session: a `cd` lasts from
 /// call to call. Use it to build, test and run git; to look at or change files
-/// use `read`, `grep`, `glob`, `write` and `edit`. Accepted are the programs the
-/// user allows, with literal arguments, quotes and globs, joined by `|`, `&&`,
-/// `||`, `;` or newlines, and redirections to `/dev/null` or between stdout and
-/// stderr. Refused, unless the user allows all programs: variables,
-/// substitutions, assignments, other redirections, here-documents, loops,
-/// functions and `&`. `eval`, `exec` and `source` are always refused. A command
+/// use `read`, `grep`, `glob`, `write` and `edit`. Accepted is bash whose every
+/// program the user allows: pipelines, loops, conditionals, functions,
+/// substitutions, here-documents, variables. Name programs literally, quote
+/// variables, and put `--` before a variable that could look like an option.
+/// Files that are named must lie in allowed directories. Always refused:
+/// `eval`, `exec`, `source`, setting `PATH` and its like, and arithmetic with
+/// variables that the command has not set to numbers. What throws work away
+/// (`rm -r`, `git reset --hard`, `git push --force`) is asked about. A command
 /// sees the user's environment without credentials and cannot ask for input.
 /// Output beyond a bound is kept in the file the result names; read it from
 /// there.

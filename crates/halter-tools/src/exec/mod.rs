@@ -20,6 +20,7 @@ use crate::scratch::ScratchDir;
 use crate::session::{ToolSessionClosed, ToolSessionState};
 use async_trait::async_trait;
 pub use halter_exec::{Environment, ExitStatus, KillOutcome, ProcessInfo, SignalResult};
+use halter_policy::shell::git_environment;
 pub use local::LocalExec;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -207,11 +208,13 @@ impl ToolContext {
     pub fn exec(&self) -> Result<Arc<dyn ExecSession>, ToolSessionClosed> {
         let store = &self.tool_sessions;
         let opened = store.get_or_insert_with(|| {
-            let environment = store
+            let mut environment: Environment = store
                 .base_environment()
                 .iter()
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
+            // A repository must not make git run programs, whoever starts it.
+            environment.extend(git_environment());
             let scratch = Arc::clone(store.scratch());
             let spec = ExecSessionSpec::new(self.working_dir.clone(), environment, scratch);
             OpenExec(store.exec_backend().open(spec))

@@ -147,7 +147,10 @@ async fn a_shell_that_is_off_runs_nothing() {
 
 #[tokio::test]
 async fn a_program_that_is_not_listed_is_not_run() {
-    let workspace = Workspace::new();
+    let workspace = Workspace::with_settings(PolicySettings {
+        allowed_shell_commands: vec!["ls".to_owned()].into(),
+        ..PolicySettings::default()
+    });
     let message = workspace
         .error(
             "shell",

@@ -1,6 +1,7 @@
 //! `shell`, in every place where commands can run.
 
 use crate::support::{Workspace, eventually};
+use halter_policy::shell::git_environment;
 use halter_protocol::{ToolCall, ToolResult};
 use halter_tools::limits::{SHELL_KEPT_FILE_BYTES, SHELL_KEPT_FILES, SHELL_RESULT_BYTES};
 use halter_tools::{ExecBackend, NoopToolEventSink, PolicySettings, ToolContext};
@@ -36,6 +37,7 @@ suite! {
     state_survives_from_call_to_call,
     cwd_and_env_are_for_one_command,
     the_environment_is_the_given_one,
+    a_repository_makes_git_run_nothing,
     output_is_streamed_while_the_command_runs,
     long_output_keeps_head_and_tail_and_the_whole_in_a_file,
     a_kept_file_is_bounded_and_says_what_it_lacks,
@@ -86,6 +88,30 @@ async fn listed_programs_run_under_the_standard_policy(exec: Place) {
     workspace.store.close().await;
 }
 
+async fn a_repository_makes_git_run_nothing(exec: Place) {
+    let workspace = Workspace::with_open_shell_in(exec);
+    let script = "#!/bin/sh\ntouch \"$(dirname \"$0\")/../../ran\"\n";
+    let git = "git -c user.name=a -c user.email=a@b.c";
+    sh(&workspace, "git init -q . && mkdir -p .git/hooks").await;
+    for name in ["pre-commit", "post-commit", "monitor"] {
+        workspace.put(&format!(".git/hooks/{name}"), script);
+    }
+    let set = "chmod +x .git/hooks/* && git config core.fsmonitor .git/hooks/monitor && \
+               git config core.pager .git/hooks/monitor && git config core.editor .git/hooks/monitor";
+    sh(&workspace, set).await;
+    sh(
+        &workspace,
+        &format!("touch f && git add f && {git} commit -qm x && git -p log && git status"),
+    )
+    .await;
+    sh(&workspace, &format!("{git} commit --amend")).await;
+    assert!(
+        !workspace.dir().join("ran").exists(),
+        "git ran a program of the repository"
+    );
+    workspace.store.close().await;
+}
+
 async fn state_survives_from_call_to_call(exec: Place) {
     let workspace = Workspace::with_open_shell_in(exec);
     workspace.put("sub/x", "");
@@ -128,7 +154,9 @@ async fn the_environment_is_the_given_one(exec: Place) {
             "SHLVL",
             "_",
         ];
-        assert!(known.contains(name), "{name} in {names:?}");
+        // What keeps git from running programs.
+        let of_git = git_environment().iter().any(|(it, _)| it == name);
+        assert!(known.contains(name) || of_git, "{name} in {names:?}");
     }
     workspace.store.close().await;
 }

@@ -48,7 +48,6 @@ fn list(allow: Option<Vec<String>>) -> ProgramList {
 /// One line of standard input. Paths are judged only where the line says what
 /// may be read and written.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct CheckLine {
     command: String,
     allow: Option<Vec<String>>,
@@ -66,11 +65,12 @@ fn answer(line: &[u8]) -> Result<Value, String> {
         (Some(cwd), Some(read), Some(write)) => {
             in_roots(&line.command, allow, cwd, read, write).map_err(|error| error.to_string())?
         }
-        (None, None, None) => ShellJudge::new(allow).decide(&line.command),
-        _ => return Err("give cwd, read_roots and write_roots together, or none of them".into()),
+        _ => ShellJudge::new(allow).decide(&line.command),
     };
     Ok(match &decision {
-        ShellDecision::Allow => json!({"decision": "allow"}),
+        ShellDecision::Allow => {
+            json!({"decision": "allow", "rule": null, "fragment": null, "message": null})
+        }
         ShellDecision::Ask(why) | ShellDecision::Deny(why) => json!({
             "decision": decision.name(),
             "rule": why.rule,
@@ -95,6 +95,7 @@ fn in_roots(
     };
     let scope = SessionScope {
         working_dir: cwd,
+        only_given_roots: true,
         ..SessionScope::default()
     };
     Ok(StandardPolicy::bind(settings, scope)?.decide_shell_command(command))

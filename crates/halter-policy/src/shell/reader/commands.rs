@@ -298,6 +298,9 @@ impl Reader<'_> {
             None | Some('\n' | ';' | '|' | '&' | ')' | '#') => {
                 return Err(self.refuse_at(start, "the redirection has no target"));
             }
+            Some('<' | '>') if self.peek_second() != Some('(') => {
+                return Err(self.refuse_at(start, "the redirection has no target"));
+            }
             Some(_) => {}
         }
         let target = self.word()?;

@@ -13,7 +13,8 @@ impl Reader<'_> {
     ) -> Result<Redirect, CommandRefusal> {
         self.blanks()?;
         let target = self.word()?;
-        let Some(end) = target.literal().filter(|end| !end.is_empty()) else {
+        let plain = |end: &String| !end.is_empty() && !target.raw.contains('\n');
+        let Some(end) = target.literal().filter(plain) else {
             return Err(self.refuse("the end of a here-document must be a plain word"));
         };
         let quoted = target

@@ -56,7 +56,16 @@ impl Reader<'_> {
                 '\\' => {
                     self.next();
                     match self.next() {
-                        Some('\n') => self.check_newline('\n')?,
+                        Some('\n') => {
+                            self.check_newline('\n')?;
+                            let last = [Piece::Text(text.clone())];
+                            let read = if text.is_empty() {
+                                pieces.as_slice()
+                            } else {
+                                last.as_slice()
+                            };
+                            self.check_continued_word(read)?;
+                        }
                         Some(escaped @ ('$' | '`' | '"' | '\\')) => text.push(escaped),
                         Some(other) => text.extend(['\\', other]),
                         None => break,

@@ -69,7 +69,10 @@ impl Reader<'_> {
     fn pieces(&mut self, within: Within, pieces: &mut Vec<Piece>) -> Result<(), CommandRefusal> {
         while let Some(next) = self.peek() {
             match next {
-                '\\' if self.peek_second() == Some('\n') => self.continuation()?,
+                '\\' if self.peek_second() == Some('\n') => {
+                    self.check_continued_word(pieces)?;
+                    self.continuation()?;
+                }
                 '\\' => {
                     self.next();
                     match self.next() {
@@ -100,6 +103,20 @@ impl Reader<'_> {
                 next if ends_word(next) => return Ok(()),
                 _ => self.text(pieces),
             }
+        }
+        Ok(())
+    }
+
+    /// Bash takes a continued line out before it looks for what a `$` starts,
+    /// so the next line could make another expansion of it.
+    pub(super) fn check_continued_word(&self, pieces: &[Piece]) -> Result<(), CommandRefusal> {
+        let open = match pieces.last() {
+            Some(Piece::Parameter { .. }) => true,
+            Some(Piece::Text(text)) => text.ends_with('$'),
+            _ => false,
+        };
+        if open {
+            return Err(self.refuse("a line cannot be continued behind a `$`"));
         }
         Ok(())
     }

@@ -1,0 +1,104 @@
+//! `halter policy check`, as a security engineer uses it.
+
+use crate::place::Place;
+use serde_json::{Value, json};
+
+#[test]
+fn one_command_is_judged_by_the_list_of_the_line() {
+    let place = Place::new();
+    let check = |allow: &str, command: &str| {
+        let ran = place.halter(["policy", "check", "--allow", allow, "--", command]);
+        (ran.code.unwrap(), ran.stdout)
+    };
+    assert_eq!(check("git,ls", "git status && ls"), (0, "allow\n".into()));
+    let (code, said) = check("git,ls", "git status; rm x");
+    assert_eq!(code, 3);
+    assert!(said.starts_with("deny [shell.unlisted] `rm`: "), "{said}");
+    let (code, said) = check("git", "git reset --hard");
+    assert_eq!(code, 3);
+    assert!(
+        said.starts_with("ask [shell.destructive.git_reset_hard] `git reset --hard`: "),
+        "{said}"
+    );
+    assert_eq!(check("*", "make -j4"), (0, "allow\n".into()));
+    assert_eq!(check("", "ls").0, 3);
+    place.halter(["policy", "check"]).expect(2);
+}
+
+#[test]
+fn lines_are_answered_in_order_and_bad_ones_with_an_error() {
+    let place = Place::new();
+    place.write("a.txt", "a");
+    place.write(".env", "key");
+    let here = place.work();
+    let rooted = |command: &str| {
+        json!({"command": command, "allow": ["cat", "cp", "cd", "echo"], "cwd": here,
+               "read_roots": ["."], "write_roots": ["out"]})
+    };
+    let cases: Vec<(Value, &str, Option<&str>)> = vec![
+        (json!({"command": "ls", "allow": ["ls"]}), "allow", None),
+        (
+            json!({"command": "ls $(rm x)", "allow": ["ls"]}),
+            "deny",
+            Some("shell.unlisted"),
+        ),
+        (
+            json!({"command": "rm -rf x", "allow": ["rm"]}),
+            "ask",
+            Some("shell.destructive.rm"),
+        ),
+        // Without roots, files are nobody's business here.
+        (
+            json!({"command": "cat /etc/shadow", "allow": ["cat"]}),
+            "allow",
+            None,
+        ),
+        (rooted("cat a.txt"), "allow", None),
+        (rooted("cat missing"), "allow", None),
+        (rooted("cat .env"), "deny", Some("sensitive_path")),
+        (rooted("cat .en*"), "deny", Some("sensitive_path")),
+        (rooted("cat < .env"), "deny", Some("sensitive_path")),
+        (rooted("cat /etc/hostname"), "deny", Some("not_in_root")),
+        (rooted("cp a.txt b.txt"), "deny", Some("not_in_root")),
+        (rooted("cp a.txt out/b.txt"), "allow", None),
+        (rooted("echo x > b.txt"), "deny", Some("not_in_root")),
+        (rooted("echo x > out/b.txt 2>/dev/null"), "allow", None),
+        (
+            rooted("cd / && cat etc/hostname"),
+            "deny",
+            Some("not_in_root"),
+        ),
+        (
+            rooted("cd out && echo x > ../b.txt"),
+            "deny",
+            Some("not_in_root"),
+        ),
+        (
+            rooted("echo x > $name"),
+            "ask",
+            Some("shell.redirection_target"),
+        ),
+        (
+            rooted("echo x > \"$name\""),
+            "ask",
+            Some("shell.redirection_target"),
+        ),
+    ];
+    let mut input: String = cases.iter().map(|(line, ..)| format!("{line}\n")).collect();
+    let judged = place.halter_with_stdin(["policy", "check", "--jsonl"], &input);
+    judged.expect(0);
+    let answers = judged.lines();
+    assert_eq!(answers.len(), cases.len());
+    for ((line, decision, rule), answer) in cases.iter().zip(&answers) {
+        assert_eq!(answer["decision"], *decision, "{line} {answer}");
+        assert_eq!(answer["rule"].as_str(), *rule, "{line} {answer}");
+        assert_eq!(answer["message"].is_null(), rule.is_none(), "{answer}");
+    }
+    input.push_str("not json\n{\"command\":\"ls\",\"allow\":[\"ls\"]}\n");
+    let judged = place.halter_with_stdin(["policy", "check", "--jsonl"], &input);
+    judged.expect(2);
+    let answers = judged.lines();
+    assert_eq!(answers.len(), cases.len() + 2);
+    assert_eq!(answers[cases.len()]["error"]["code"], "usage");
+    assert_eq!(answers[cases.len() + 1]["decision"], "allow");
+}

@@ -1,0 +1,192 @@
+//! What is asked about, and what the file policy says of a command line.
+
+use std::os::unix::fs::symlink;
+
+use halter_policy::shell::{ShellDecision, default_programs, git_environment};
+use halter_policy::{PolicySettings, ProgramList, ShellJudge};
+
+use crate::support::{Session, judge};
+
+fn rule(decision: &ShellDecision) -> (&'static str, &'static str) {
+    match decision {
+        ShellDecision::Allow => ("allow", ""),
+        ShellDecision::Ask(why) => ("ask", why.rule),
+        ShellDecision::Deny(why) => ("deny", why.rule),
+    }
+}
+
+#[test]
+fn forms_that_throw_work_away_are_asked_about_whatever_is_listed() {
+    for list in ["git rm find dd truncate rsync timeout xargs", "*"] {
+        let judge = judge(list);
+        for (command, expected) in [
+            ("git reset --hard", "git_reset_hard"),
+            ("git -C sub reset --hard HEAD~1", "git_reset_hard"),
+            ("git clean -fdx", "git_clean"),
+            ("git push --force", "git_push_force"),
+            ("git push -f origin main", "git_push_force"),
+            ("git push --force-with-lease", "git_push_force"),
+            ("git push origin +main", "git_push_force"),
+            ("git push origin :topic", "git_push_force"),
+            ("git checkout -- .", "git_checkout"),
+            ("git checkout .", "git_checkout"),
+            ("git restore src", "git_restore"),
+            ("git branch -D topic", "git_branch_delete"),
+            ("git stash clear", "git_stash"),
+            ("rm -rf build", "rm"),
+            ("rm -r build", "rm"),
+            ("find . -name x -delete", "find_delete"),
+            ("dd if=/dev/zero of=disk", "dd"),
+            ("truncate -s 0 file", "truncate"),
+            ("rsync -a --delete a/ b/", "rsync_delete"),
+            ("timeout 5 rm -rf x", "rm"),
+            ("find . -exec rm -rf {} \\;", "rm"),
+            ("if git status; then git reset --hard; fi", "git_reset_hard"),
+            ("git status $(git clean -fd)", "git_clean"),
+        ] {
+            let decision = judge.decide(command);
+            let expected = format!("shell.destructive.{expected}");
+            assert_eq!(rule(&decision), ("ask", &*expected), "{list}: {command}");
+            assert!(judge.check(command).is_ok(), "asking is the caller's part");
+        }
+        for command in [
+            "git reset HEAD~1",
+            "git clean -n",
+            "git push -u origin main",
+            "git checkout main",
+            "git checkout -b topic",
+            "git restore --staged src",
+            "git branch -d merged",
+            "git stash pop",
+            "rm file",
+            "rm -f file",
+            "find . -name x",
+        ] {
+            assert_eq!(rule(&judge.decide(command)), ("allow", ""), "{command}");
+        }
+    }
+}
+
+#[test]
+fn the_built_in_list_asks_beyond_what_reads() {
+    let judge = ShellJudge::new(ProgramList::Default);
+    for command in [
+        "git status",
+        "cargo test",
+        "cat README.md | head -5",
+        "grep -rn TODO src | sort | uniq -c",
+        "sed -n 1,5p f; awk '{print $1}' f; diff a b",
+        "for f in src/*.rs; do wc -l \"$f\"; done",
+        "if [ -f x ]; then echo yes; fi",
+    ] {
+        assert_eq!(rule(&judge.decide(command)), ("allow", ""), "{command}");
+    }
+    for command in [
+        "make",
+        "npm test",
+        "node x.js",
+        "python3 x.py",
+        "pytest",
+        "go build",
+        "rm x",
+        "curl https://x",
+        "./script.sh",
+        "ls; make",
+        "timeout 5 make",
+    ] {
+        let expected = ("ask", "shell.unlisted");
+        assert_eq!(rule(&judge.decide(command)), expected, "{command}");
+    }
+    assert_eq!(
+        rule(&judge.decide("sed -i s/a/b/ f")),
+        ("ask", "shell.in_place")
+    );
+    // What is never offered is denied at once.
+    for command in ["eval ls", "PATH=. ls", "ls (", "$x", "make; eval ls"] {
+        assert_eq!(rule(&judge.decide(command)).0, "deny", "{command}");
+    }
+    let seven = ["git", "cargo", "rg", "ls", "find", "true", "cd"];
+    let names = default_programs();
+    assert!(seven.iter().all(|name| names.iter().any(|it| it == name)));
+}
+
+#[test]
+fn files_that_a_command_names_pass_the_door() {
+    let session = Session::with(
+        |_| PolicySettings {
+            allowed_shell_commands: vec!["*".to_owned()].into(),
+            ..PolicySettings::default()
+        },
+        |_| {},
+    );
+    std::fs::write(session.work(".env"), "key").unwrap();
+    std::fs::write(session.work("plain"), "text").unwrap();
+    std::fs::create_dir_all(session.work(".git/hooks")).unwrap();
+    symlink("../outside/secret", session.work("link")).unwrap();
+    let outside = session.outside("secret").display().to_string();
+    let decide = |command: &str| session.policy.decide_shell_command(command);
+    for (command, expected) in [
+        ("rg . .env".to_owned(), "sensitive_path"),
+        ("cat ./.env".to_owned(), "sensitive_path"),
+        ("grep -r key .e*".to_owned(), "sensitive_path"),
+        ("cat < .env".to_owned(), "sensitive_path"),
+        ("git grep --no-index key .env".to_owned(), "sensitive_path"),
+        (
+            "git diff --no-index /dev/null .env".to_owned(),
+            "sensitive_path",
+        ),
+        ("true && (head .env)".to_owned(), "sensitive_path"),
+        ("cp .env copy".to_owned(), "sensitive_path"),
+        ("find . -exec cat .env \\;".to_owned(), "sensitive_path"),
+        ("cat link".to_owned(), "symlink_escape"),
+        (format!("cat {outside}"), "not_in_root"),
+        (format!("echo x > {outside}"), "not_in_root"),
+        (format!("tee {outside}"), "not_in_root"),
+        ("cd / && ls".to_owned(), "not_in_root"),
+        ("cp plain ../x".to_owned(), "parent_traversal"),
+        (
+            "echo x > .git/hooks/pre-commit".to_owned(),
+            "sensitive_path",
+        ),
+        ("cp plain .git/config".to_owned(), "sensitive_path"),
+        ("git apply --directory=.git p".to_owned(), "sensitive_path"),
+    ] {
+        let decision = decide(&command);
+        assert_eq!(rule(&decision), ("deny", expected), "{command}");
+    }
+    for command in [
+        "cat plain missing",
+        "echo x > new; cat < plain > sub/new 2>/dev/null",
+        "ls . src/*",
+        "cat *",
+        "echo x >&2",
+        "cat /dev/null",
+        "mkdir -p a/b && cd a/b && ls",
+        "for f in *; do cat \"$f\"; done",
+    ] {
+        assert_eq!(rule(&decide(command)), ("allow", ""), "{command}");
+    }
+    assert_eq!(
+        rule(&decide("echo x > \"$file\"")),
+        ("ask", "shell.redirection_target")
+    );
+}
+
+#[test]
+fn git_is_told_to_run_nothing() {
+    let variables = git_environment();
+    let value = |name: &str| {
+        let found = variables.iter().find(|(it, _)| it == name);
+        found.map(|(_, value)| value.as_str()).unwrap()
+    };
+    let count: usize = value("GIT_CONFIG_COUNT").parse().unwrap();
+    let settings: Vec<_> = (0..count)
+        .map(|index| {
+            let key = value(&format!("GIT_CONFIG_KEY_{index}"));
+            (key, value(&format!("GIT_CONFIG_VALUE_{index}")))
+        })
+        .collect();
+    assert!(settings.contains(&("core.fsmonitor", "false")));
+    assert!(settings.contains(&("core.hooksPath", "/dev/null")));
+    assert_eq!(value("GIT_PAGER"), "cat");
+}
