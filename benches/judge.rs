@@ -86,11 +86,13 @@ fn main() -> anyhow::Result<()> {
     let mut lines = Vec::new();
     for line in CORPUS.iter().flat_map(|corpus| corpus.lines()) {
         let line: Value = serde_json::from_str(line)?;
-        let names = line["allow"].as_array().into_iter().flatten();
+        let names = line.get("allow").and_then(Value::as_array);
+        let names = names.into_iter().flatten();
         let names: Vec<String> = names
             .filter_map(|name| name.as_str().map(str::to_owned))
             .collect();
-        let command = line["command"].as_str().unwrap_or_default().to_owned();
+        let command = line.get("command").and_then(Value::as_str);
+        let command = command.unwrap_or_default().to_owned();
         lines.push((ShellJudge::new(names), command));
     }
     let mut times = Vec::new();
@@ -100,14 +102,17 @@ fn main() -> anyhow::Result<()> {
         }
     }
     times.sort_unstable();
-    let at = |part: f64| times[(times.len() as f64 * part) as usize].as_secs_f64() * 1e3;
+    let at = |percent: usize| {
+        let time = times.get(times.len() * percent / 100);
+        time.map_or(0.0, Duration::as_secs_f64) * 1e3
+    };
     print(&Claim {
         what: "a decision over the corpus, 99th percentile",
-        value: at(0.99),
+        value: at(99),
         limit: 1.0,
         unit: "ms",
     });
-    remark(&format!("{} lines, median {:.3} ms", lines.len(), at(0.5)));
+    remark(&format!("{} lines, median {:.3} ms", lines.len(), at(50)));
 
     let mut worst = (Duration::ZERO, "");
     for judge in [
@@ -118,7 +123,9 @@ fn main() -> anyhow::Result<()> {
             for prefix in ["", "a ", "a $(", "a \"", "( "] {
                 let count = (MAX_COMMAND_BYTES - prefix.len()) / piece.len();
                 let line = format!("{prefix}{}", piece.repeat(count));
-                let took = timed(&judge, &line);
+                // The machine may be busy once.
+                let took = (0..3).map(|_| timed(&judge, &line)).min();
+                let took = took.unwrap_or_default();
                 if took > worst.0 {
                     worst = (took, piece);
                 }

@@ -57,11 +57,11 @@ pub fn save_allow_rule(file: &Path, rule: &str) -> Result<SavedRule, ConfigError
         Err(error) => return Err(error),
     };
     // Refuses what is no configuration, and what would not be one any more.
-    document::parse(&file, old.as_bytes())?;
+    document::parse(&file, old.as_bytes(), &mut Vec::new())?;
     let Some(new) = with_rule(&old, rule) else {
         return Ok(SavedRule::WasThere);
     };
-    document::parse(&file, new.as_bytes())?;
+    document::parse(&file, new.as_bytes(), &mut Vec::new())?;
     if new.len() as u64 > MAX_CONFIG_FILE_BYTES {
         let error = io::Error::other(format!(
             "it would have more than {MAX_CONFIG_FILE_BYTES} bytes"

@@ -42,6 +42,10 @@ pub const MAX_CLOSED_BRANCHES: usize = 64;
 /// substitutions, braces. Both readers recurse on them.
 pub const MAX_COMMAND_NESTING: usize = 24;
 
+/// Words and operators of one shell command. What they cost the parsers is
+/// more than what their bytes do.
+pub const MAX_COMMAND_WORDS: usize = 2048;
+
 /// Words that the braces of one shell word may become before the judge takes
 /// them for any number of any words.
 pub const MAX_BRACE_WORDS: usize = 128;

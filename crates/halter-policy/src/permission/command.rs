@@ -38,6 +38,10 @@ pub(super) fn opens(pattern: &CommandPattern, part: &CommandPart) -> bool {
     let Some(program) = part.program() else {
         return false;
     };
+    // It may run more than the parts show.
+    if part.unclear.is_some() {
+        return false;
+    }
     if pattern.is_open() {
         let acts = |word: &str| FIND_ACTIONS.contains(&word);
         let finds = program == "find" && part.words.iter().any(|it| acts(&it.text));

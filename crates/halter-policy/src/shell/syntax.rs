@@ -8,6 +8,7 @@ use brush_parser::{ParserOptions, Token, parse_tokens, uncached_tokenize_str};
 
 use crate::limits::{
     MAX_CLOSED_BRANCHES, MAX_COMMAND_BRANCHES, MAX_COMMAND_EXPANSIONS, MAX_COMMAND_KEYWORDS,
+    MAX_COMMAND_WORDS,
 };
 
 use super::CommandRefusal;
@@ -31,6 +32,7 @@ fn parse_within(command: &str, most_branches: usize) -> Result<Program, CommandR
     let parsed = catch_unwind(|| {
         let tokens = uncached_tokenize_str(command, &options.tokenizer_options())
             .map_err(|error| unreadable(command, &error.to_string()))?;
+        check_length(command, &tokens)?;
         check_nesting(command, &tokens, most_branches)?;
         check_stream_numbers(&tokens)?;
         parse_tokens(&tokens, &options).map_err(|error| unreadable(command, &error.to_string()))
@@ -55,6 +57,15 @@ fn check_expansions(command: &str) -> Result<(), CommandRefusal> {
     if count > MAX_COMMAND_EXPANSIONS {
         let reason = format!("it holds more than {MAX_COMMAND_EXPANSIONS} expansions");
         return Err(CommandRefusal::of("shell.too_deep", command, reason));
+    }
+    Ok(())
+}
+
+fn check_length(command: &str, tokens: &[Token]) -> Result<(), CommandRefusal> {
+    // Both ends of a here-document count, and so do newlines.
+    if tokens.len() > 2 * MAX_COMMAND_WORDS {
+        let reason = format!("it holds more than {MAX_COMMAND_WORDS} words; write a script file");
+        return Err(CommandRefusal::of("shell.too_long", command, reason));
     }
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use halter_policy::limits::{
     MAX_BRACE_WORDS, MAX_CLOSED_BRANCHES, MAX_COMMAND_BRANCHES, MAX_COMMAND_BYTES,
-    MAX_COMMAND_EXPANSIONS, MAX_COMMAND_KEYWORDS, MAX_COMMAND_NESTING, MAX_FRAGMENT_BYTES,
-    MAX_WRAPPED_PROGRAMS,
+    MAX_COMMAND_EXPANSIONS, MAX_COMMAND_KEYWORDS, MAX_COMMAND_NESTING, MAX_COMMAND_WORDS,
+    MAX_FRAGMENT_BYTES, MAX_WRAPPED_PROGRAMS,
 };
 use halter_policy::shell::ShellDecision;
 use halter_policy::{PolicyError, ShellJudge};
@@ -147,6 +147,16 @@ fn braces_make_only_so_many_words() {
     let words = |count: usize| format!("rg x {{{}a}}", "a,".repeat(count - 1));
     assert!(judge.check(&words(MAX_BRACE_WORDS)).is_ok());
     assert!(judge.check(&words(MAX_BRACE_WORDS + 1)).is_err());
+}
+
+#[test]
+fn words_are_counted() {
+    let judge = judge("ls");
+    // The command itself counts too.
+    let words = |count: usize| format!("ls{}", " a".repeat(count - 2));
+    assert!(judge.check(&words(MAX_COMMAND_WORDS)).is_ok());
+    let (reason, _) = refusal(&judge, &words(MAX_COMMAND_WORDS + 1));
+    assert!(reason.contains("words"), "{reason}");
 }
 
 #[test]

@@ -117,6 +117,7 @@ impl Reader<'_> {
     }
 
     fn command(&mut self) -> Result<Command, CommandRefusal> {
+        self.count()?;
         if let Some(compound) = self.compound()? {
             return Ok(compound);
         }

@@ -18,7 +18,7 @@ impl Reader<'_> {
             return Ok(Some(Piece::Substitution { script, quoted }));
         }
         if self.eat("$((") {
-            return self.arithmetic_expansion().map(Some);
+            return self.nested(Self::arithmetic_expansion).map(Some);
         }
         if self.eat("$(") {
             let script = self.nested_script()?;

@@ -12,7 +12,7 @@ mod words;
 
 use super::CommandRefusal;
 use super::tree::{Arithmetic, Script};
-use crate::limits::MAX_COMMAND_NESTING;
+use crate::limits::{MAX_COMMAND_NESTING, MAX_COMMAND_WORDS};
 
 /// Reads a whole command line.
 pub(super) fn read(source: &str) -> Result<Script, CommandRefusal> {
@@ -56,6 +56,8 @@ struct Reader<'a> {
     at: usize,
     /// Constructs around the one being read.
     depth: usize,
+    /// Words read so far.
+    words: usize,
     /// Where the next line starts, if here-documents stand in between, and how
     /// deep the command is that they belong to.
     after_here: Option<(usize, usize)>,
@@ -67,6 +69,7 @@ impl<'a> Reader<'a> {
             source,
             at: 0,
             depth,
+            words: 0,
             after_here: None,
         }
     }
@@ -119,6 +122,19 @@ impl<'a> Reader<'a> {
             line
         };
         CommandRefusal::of("shell.syntax", shown, reason)
+    }
+
+    /// Counts a word or a command.
+    fn count(&mut self) -> Result<(), CommandRefusal> {
+        self.words += 1;
+        if self.words > MAX_COMMAND_WORDS {
+            return Err(CommandRefusal::of(
+                "shell.too_long",
+                self.source,
+                format!("it holds more than {MAX_COMMAND_WORDS} words; write a script file"),
+            ));
+        }
+        Ok(())
     }
 
     /// Goes one construct deeper.

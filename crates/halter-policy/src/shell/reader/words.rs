@@ -26,6 +26,7 @@ impl Reader<'_> {
     }
 
     fn word_with(&mut self, tildes: Tildes) -> Result<Word, CommandRefusal> {
+        self.count()?;
         let start = self.at;
         let mut pieces = Vec::new();
         if matches!(self.peek(), Some('<' | '>')) && self.peek_second() == Some('(') {
