@@ -32,6 +32,9 @@ pub(super) fn check_python(_: Programs<'_>, words: &[Argument]) -> Result<(), Co
         .skip_while(|word| FLAGS.contains(&word.text.as_str()));
     let first = rest.next();
     match (first, rest.next()) {
+        (Some(flag), Some(code)) if flag.text == "-c" && flag.is_literal() => {
+            check_python_code(code)
+        }
         (Some(flag), Some(module)) if flag.text == "-m" => {
             if module.is_literal() && MODULES.contains(&module.text.as_str()) {
                 return Ok(());
@@ -42,6 +45,53 @@ pub(super) fn check_python(_: Programs<'_>, words: &[Argument]) -> Result<(), Co
             ))
         }
         _ => check_script(first, words),
+    }
+}
+
+/// A line of Python is what listing it accepts, as a script file is, unless it
+/// plainly starts programs or hides what it does: that belongs into a file,
+/// where people can read it.
+fn check_python_code(code: &Argument) -> Result<(), CommandRefusal> {
+    const STARTS_PROGRAMS: [&str; 22] = [
+        "os",
+        "posix",
+        "subprocess",
+        "pty",
+        "ctypes",
+        "cffi",
+        "importlib",
+        "runpy",
+        "builtins",
+        "multiprocessing",
+        "asyncio",
+        "webbrowser",
+        "pdb",
+        "eval",
+        "exec",
+        "compile",
+        "getattr",
+        "globals",
+        "locals",
+        "vars",
+        "modules",
+        "system",
+    ];
+    let names = code
+        .text
+        .split(|next: char| !(next.is_alphanumeric() || next == '_'));
+    let found = names
+        .into_iter()
+        .find(|name| STARTS_PROGRAMS.contains(name) || name.starts_with("__"));
+    match found {
+        _ if !code.is_literal() => Err(CommandRefusal::new(
+            &code.raw,
+            "code given to an interpreter must be literal; pass values as arguments",
+        )),
+        Some(name) => Err(CommandRefusal::new(
+            name,
+            "in a line of Python this could start a program; write a script file and run that",
+        )),
+        None => Ok(()),
     }
 }
 

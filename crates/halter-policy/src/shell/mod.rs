@@ -36,6 +36,7 @@ mod paths;
 mod programs;
 mod reader;
 mod sed;
+mod shells;
 mod state;
 mod syntax;
 mod tree;

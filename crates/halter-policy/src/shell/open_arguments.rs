@@ -43,7 +43,7 @@ pub(super) fn check(program: &Argument, words: &[Argument]) -> Result<(), Comman
 const READ_ELSEWHERE: &[&str] = &[
     "command", "builtin", "nohup", "setsid", "env", "nice", "timeout", "stdbuf", "xargs", "rustup",
     "bundle", "mise", "asdf", "direnv", "poetry", "uv", "pdm", "pipx", "pipenv", "hatch", "test",
-    "[", "printf", "set", "shopt", "jobs", "wait", "hash",
+    "[", "bash", "sh", "dash", "ash", "printf", "set", "shopt", "jobs", "wait", "hash",
 ];
 
 fn refuse(word: &Argument) -> CommandRefusal {

@@ -8,7 +8,7 @@ use super::state::State;
 use super::tree::{RedirectKind, Simple};
 use super::{
     CODE_RUNNERS, CommandRefusal, arguments, builtins, cargo, destructive, find, git, interpreters,
-    open_arguments, paths, sed, wrappers,
+    open_arguments, paths, sed, shells, wrappers,
 };
 use crate::limits::MAX_WRAPPED_PROGRAMS;
 
@@ -269,6 +269,8 @@ pub(super) fn known(program: &str) -> Option<KnownProgram> {
         return Some(KnownProgram::Options(options));
     }
     Some(KnownProgram::Checked(match name {
+        "bash" => shells::check_bash,
+        "sh" | "dash" | "ash" => shells::check_posix,
         "find" => find::check,
         "git" => git::check,
         "cargo" => cargo::check,
@@ -348,11 +350,7 @@ const GNU_TOOLS: &[&str] = &[
 /// Shells, debuggers, editors, pagers, terminals, remote shells, and programs
 /// whose whole purpose is to start another.
 const OPAQUE_PROGRAMS: &[&str] = &[
-    "sh",
-    "bash",
     "rbash",
-    "dash",
-    "ash",
     "zsh",
     "ksh",
     "mksh",
