@@ -69,7 +69,38 @@ const GO: Options = Options {
     ..NOTHING
 };
 const COMPILER: Options = Options {
-    starts: &["-wrapper", "-fplugin", "-specs", "--specs", "-B", "@"],
+    starts: &[
+        "-wrapper",
+        "-fplugin",
+        "-fpass-plugin",
+        "-fuse-ld",
+        "--ld-path",
+        "-Xclang",
+        "-specs",
+        "--specs",
+        "-B",
+        "@",
+    ],
+    ..NOTHING
+};
+const RUSTC: Options = Options {
+    starts: &["-Clinker", "--codegen=linker", "linker=", "linker-"],
+    ..NOTHING
+};
+const DIFF: Options = Options {
+    long: &["--paginate"],
+    short: "l",
+    valued: "CUFIxXSWD",
+    ..NOTHING
+};
+const FILE: Options = Options {
+    long: &["--uncompress", "--uncompress-noreport"],
+    short: "zZ",
+    valued: "eFfmP",
+    ..NOTHING
+};
+const CPIO: Options = Options {
+    long: &["--rsh-command"],
     ..NOTHING
 };
 const ZIP: Options = Options {
@@ -104,6 +135,10 @@ pub(super) fn options_of(program: &str) -> Option<&'static Options> {
         "bat" | "batcat" => &BAT,
         "go" => &GO,
         "cc" | "gcc" | "g++" | "c++" | "clang" | "clang++" => &COMPILER,
+        "rustc" => &RUSTC,
+        "diff" => &DIFF,
+        "file" => &FILE,
+        "cpio" => &CPIO,
         "zip" => &ZIP,
         "hg" => &HG,
         "svn" => &SVN,

@@ -7,7 +7,7 @@ use super::programs::Programs;
 use super::state::{Shape, State};
 use super::tree::{Assigned, Piece, Simple, Word};
 use super::variables;
-use super::{read_arithmetic, read_script, walk};
+use super::{changes, read_arithmetic, read_script, walk};
 
 /// Builtins that may set variables.
 pub(super) const SETTERS: [&str; 12] = [
@@ -332,7 +332,7 @@ impl Call<'_> {
             return Ok(());
         }
         let script = read_script(&code.text)?;
-        if !walk::sets_nothing(&script) {
+        if !changes::sets_nothing(&script) {
             return Err(refuse(code, "a trap must not set variables or functions"));
         }
         walk::script(self.programs, &script, &mut self.state.inside_function())

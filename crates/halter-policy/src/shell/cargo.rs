@@ -16,6 +16,13 @@ pub(super) fn check(programs: Programs<'_>, words: &[Argument]) -> Result<(), Co
             "cargo's configuration can name programs to run; put it into the project's own file",
         ));
     }
+    let runs = |text: &str| text.contains("linker=") || text == "--open";
+    if let Some(word) = words.iter().find(|word| runs(&word.text)) {
+        return Err(CommandRefusal::new(
+            &word.text,
+            "this makes cargo run a program of its own choice; leave it out",
+        ));
+    }
     let toolchain = words.first().filter(|word| word.text.starts_with('+'));
     if let Some(word) = toolchain
         && word.text.contains('/')

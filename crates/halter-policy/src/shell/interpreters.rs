@@ -162,17 +162,75 @@ pub(super) fn check_awk(_: Programs<'_>, words: &[Argument]) -> Result<(), Comma
 }
 
 fn check_awk_text(text: &str) -> Result<(), CommandRefusal> {
-    let without_logic = text.replace("||", "").replace(">=", "");
-    let suspicious = ["system", "getline", "|", ">", "@", "{}"];
-    match suspicious
-        .iter()
-        .find(|part| without_logic.contains(**part))
-    {
-        None => Ok(()),
-        Some(part) => Err(CommandRefusal::new(
+    let refuse = |part: &str| {
+        Err(CommandRefusal::new(
             part,
             "in an awk program this could run another program or write a file; \
-             write comparisons with `<` or `>=`",
-        )),
+             compare outside of `print`, and keep strings and patterns simple",
+        ))
+    };
+    for part in ["system", "getline", "@"] {
+        if text.contains(part) {
+            return refuse(part);
+        }
+    }
+    let Some(code) = without_literals(text) else {
+        return refuse(text);
+    };
+    if code.replace("||", "").contains('|') {
+        return refuse("|");
+    }
+    // `>` compares, but behind `print` it writes.
+    let writes =
+        |statement: &str| statement.contains("print") && statement.replace(">=", "").contains('>');
+    match code.split([';', '{', '}', '\n']).find(|it| writes(it)) {
+        Some(statement) => refuse(statement.trim()),
+        None => Ok(()),
+    }
+}
+
+/// The program with its strings and patterns taken out; `None` if one is not
+/// closed or could be read in two ways.
+fn without_literals(text: &str) -> Option<String> {
+    let mut code = String::new();
+    let mut rest = text.chars();
+    while let Some(next) = rest.next() {
+        // Behind a value a slash divides.
+        let last = code.trim_end().chars().next_back();
+        let divides = last.is_some_and(|it| it.is_alphanumeric() || "_)]$\"".contains(it));
+        match next {
+            '"' => {
+                skip_literal(&mut rest, '"')?;
+                code.push('"');
+            }
+            '/' if !divides => {
+                skip_literal(&mut rest, '/')?;
+                code.push('"');
+            }
+            '\\' | '#' | '`' => return None,
+            next => code.push(next),
+        }
+    }
+    Some(code)
+}
+
+fn skip_literal(rest: &mut std::str::Chars<'_>, end: char) -> Option<()> {
+    loop {
+        match rest.next()? {
+            '\\' => {
+                rest.next()?;
+            }
+            '\n' => return None,
+            // A slash in brackets ends the pattern in some versions.
+            '[' if end == '/' => loop {
+                match rest.next()? {
+                    ']' => break,
+                    '/' | '\\' | '\n' => return None,
+                    _ => {}
+                }
+            },
+            next if next == end => return Some(()),
+            _ => {}
+        }
     }
 }

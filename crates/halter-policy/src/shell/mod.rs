@@ -24,6 +24,7 @@ mod argument;
 mod arguments;
 mod builtins;
 mod cargo;
+mod changes;
 mod defaults;
 mod destructive;
 mod find;
