@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::credentials::REDACTED;
 use crate::error::suggestion;
 use crate::keys::Kind;
-use crate::limits::MAX_PROVIDER_NAME_BYTES;
+use crate::limits::{MAX_PROVIDER_NAME_BYTES, MAX_RULES};
 use crate::schema::{LoopbackAllow, RuleConfig};
 use halter_protocol::{PermissionRule, RuleEffect};
 
@@ -104,7 +104,7 @@ pub(crate) fn check(kind: &Kind, value: &Value) -> Result<(), Fault> {
         Kind::Choice(choices) => check_choice(text(value)?, choices),
         Kind::Names => each(value, expected(kind), check_name),
         Kind::Loopback => each(value, expected(kind), check_loopback),
-        Kind::Rules(effect) => each(value, expected(kind), |rule| check_rule(rule, *effect)),
+        Kind::Rules(effect) => check_rules(value, *effect),
     }
 }
 
@@ -268,6 +268,16 @@ pub(crate) fn is_header_name(name: &str) -> bool {
         && name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+fn check_rules(value: &Value, effect: RuleEffect) -> Result<(), Fault> {
+    match value.as_array() {
+        Some(rules) if rules.len() > MAX_RULES => Err(value_fault(
+            format!("has {} rules, more than {MAX_RULES}", rules.len()),
+            "write rules that cover more with `*`",
+        )),
+        _ => each(value, "a list of rules", |rule| check_rule(rule, effect)),
+    }
 }
 
 /// A rule as a string, or as a table with examples.

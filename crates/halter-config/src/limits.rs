@@ -14,6 +14,9 @@ pub const TRUST_LOCK_WAIT: Duration = Duration::from_secs(5);
 /// How long a writer of a rule waits for another writer.
 pub const CONFIG_LOCK_WAIT: Duration = Duration::from_secs(5);
 
+/// The most permission rules of one effect in one file.
+pub const MAX_RULES: usize = 1000;
+
 /// The largest edit distance at which a misspelt name still gets a suggestion, in characters.
 pub const MAX_SUGGESTION_DISTANCE: usize = 3;
 

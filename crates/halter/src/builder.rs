@@ -314,9 +314,12 @@ impl HalterBuilder {
         protected.extend(store.files());
         let scratch_root = self.scratch_root.unwrap_or_else(std::env::temp_dir);
         let mut services = RuntimeServices::new(models, store, scratch_root);
-        services.tools = tools(&config, self.tools)?;
+        let permissions = permissions(&config, &environment)?;
+        let tools = tools(&config, self.tools)?;
+        // A tool that a rule denies as a whole is no use to a model.
+        services.tools = tools.only(|name| !permissions.denies_tool(name.as_str()));
         services.durability = durability(&config);
-        services.policy = policy(&config, permissions(&config, &environment)?);
+        services.policy = policy(&config, permissions);
         services.protected_paths = absolute(protected)?;
         services.prompts = prompts(&config);
         services.probe = EnvironmentProbe::new(local_time_zone(&environment));

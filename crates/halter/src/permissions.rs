@@ -5,7 +5,7 @@ use halter_config::{Environment, HarnessConfig, RuleConfig, save_allow_rule};
 use halter_protocol::{PermissionRule, RuleEffect};
 use halter_runtime::HalterError;
 use halter_tools::policy::permission::{Example, RuleStoreError, check_example};
-use halter_tools::policy::{Permissions, RuleStore, SourcedRule};
+use halter_tools::policy::{PermissionTree, Permissions, ProgramList, RuleStore, SourcedRule};
 use std::path::{Path, PathBuf};
 
 /// The rules and the mode of a configuration. Examples are checked.
@@ -20,14 +20,18 @@ pub(crate) fn permissions(
     let mut rules = Vec::new();
     for effect in [RuleEffect::Deny, RuleEffect::Ask, RuleEffect::Allow] {
         for written in config.permissions.rules(effect) {
-            rules.push(rule(written, effect, directory)?);
+            rules.push(rule(written, effect, directory, environment.home())?);
         }
     }
-    Ok(Permissions {
+    let permissions = Permissions {
         mode: config.permissions.mode,
         rules,
         home: environment.home().map(Path::to_path_buf),
-    })
+    };
+    // A pattern that cannot be used is said now, not when a session starts.
+    PermissionTree::bind(&permissions, ProgramList::Default, directory)
+        .map_err(|error| invalid(error).with_hint("correct the pattern"))?;
+    Ok(permissions)
 }
 
 /// Saves rules in a configuration file, such as the user's own.
@@ -70,6 +74,7 @@ fn rule(
     written: &RuleConfig,
     effect: RuleEffect,
     directory: &Path,
+    home: Option<&Path>,
 ) -> Result<SourcedRule, HalterError> {
     let place = written.place.as_ref();
     let at = place.map(|place| format!("{place}: ")).unwrap_or_default();
@@ -86,7 +91,7 @@ fn rule(
     let matching = written.matches.iter().map(|it| (it, Example::Match));
     let others = written.not_matches.iter().map(|it| (it, Example::NotMatch));
     for (example, says) in matching.chain(others) {
-        check_example(&rule, example, says, directory).map_err(|error| {
+        check_example(&rule, example, says, directory, home).map_err(|error| {
             invalid(format!("{at}{error}")).with_hint("correct the rule or its example")
         })?;
     }

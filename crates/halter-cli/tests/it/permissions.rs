@@ -98,6 +98,60 @@ fn flags_add_rules_and_choose_the_mode() {
 }
 
 #[test]
+fn a_tool_that_is_denied_as_a_whole_is_not_offered() {
+    let place = Place::new();
+    let config = place.root().join("rules.toml");
+    std::fs::write(
+        &config,
+        "version = 1\n[permissions]\ndeny = [\"WRITE\", \"Bash(rm:*)\"]\n",
+    )
+    .unwrap();
+    let listed = place.halter([
+        "--config",
+        config.to_str().unwrap(),
+        "tools",
+        "list",
+        "--json",
+    ]);
+    let listed = listed.expect(0).json();
+    let names: Vec<_> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["name"].as_str())
+        .collect();
+    assert!(!names.contains(&Some("write")), "{names:?}");
+    assert!(
+        names.contains(&Some("shell")) && names.contains(&Some("edit")),
+        "{names:?}"
+    );
+}
+
+/// The policy of the seed's file.
+const SEED: &str = "version = 1\n[policy]\nallowed_write_roots = [\"./\", \"/tmp/halter\"]\n\
+    max_read_bytes = 1048576\n[policy.shell]\nenabled = true\n\
+    allow = [\"git\", \"cargo\", \"rg\", \"ls\", \"find\"]\ntimeout_secs = 30\n";
+
+#[test]
+fn with_the_seed_s_file_nobody_has_to_attend() {
+    let place = Place::new();
+    let config = place.root().join("seed.toml");
+    std::fs::write(&config, SEED).unwrap();
+    let seed = ["--config", config.to_str().unwrap()];
+    shell(
+        &place,
+        "git init -q . && ls | rg -v zzz; find . -maxdepth 1",
+        &seed,
+    )
+    .expect(0);
+    write(&place, "src/a.rs", &seed).expect(0);
+    denied(&shell(&place, "touch x", &seed), "touch");
+    denied(&write(&place, "/etc/x", &seed), "allowed_write_roots");
+    // A person would be asked, and there is none.
+    denied(&shell(&place, "git reset --hard", &seed), "approve");
+}
+
+#[test]
 fn no_rule_passes_a_list_that_the_user_has_set() {
     let place = Place::new();
     let config = place.root().join("set.toml");
@@ -137,6 +191,12 @@ fn a_bad_rule_is_refused_with_its_place_and_the_nearest_rule() {
     ran.expect(2);
     assert!(ran.stderr.contains("Bash(git push:*)"), "{}", ran.stderr);
     shell(&place, "ls", &["--permission-mode", "yolo"]).expect(2);
+    let ran = shell(&place, "ls", &["--deny", "Read([z-a])"]);
+    assert!(
+        ran.expect(2).stderr.contains("Read([z-a])"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `[permissions]`: layers, projects, and rules that are saved.
 
+use halter_config::limits::MAX_RULES;
 use halter_config::{SavedRule, save_allow_rule};
 use halter_protocol::{PermissionMode, RuleEffect, RuleSource};
 use std::fs;
@@ -92,6 +93,17 @@ async fn a_bad_rule_has_its_place() {
         .await
         .unwrap_err();
     assert!(error.to_string().contains("permissions.mode"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_has_so_many_rules_and_no_more() {
+    let text = |count: usize| {
+        let rules = vec!["\"Bash(ls)\""; count].join(", ");
+        format!("{START}[permissions]\ndeny = [{rules}]\n")
+    };
+    assert!(load_text(text(MAX_RULES)).await.is_ok());
+    let error = load_text(text(MAX_RULES + 1)).await.unwrap_err();
+    assert!(error.to_string().contains("more than 1000"), "{error}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use halter_protocol::{RuleEffect, RuleSubject};
 use serde_json::Value;
 
+use super::paths::resolved;
 use super::tree::CompiledRule;
 use super::{PathPattern, RuleAnchors, SourcedRule};
 use crate::shell;
@@ -53,8 +54,9 @@ pub fn check_example(
     example: &str,
     says: Example,
     working_dir: &Path,
+    home: Option<&Path>,
 ) -> Result<(), ExampleError> {
-    let anchors = RuleAnchors::new(working_dir, None);
+    let anchors = RuleAnchors::new(working_dir, home.map(Path::to_path_buf));
     let covers = covers(rule, example, &anchors)?;
     let (rule, example) = (rule.described(), example.to_owned());
     match (says, covers) {
@@ -79,8 +81,8 @@ fn covers(rule: &SourcedRule, example: &str, anchors: &RuleAnchors) -> Result<bo
         RuleSubject::Read(pattern) | RuleSubject::Edit(pattern) => {
             let pattern = PathPattern::compile(pattern, rule, anchors)
                 .map_err(|error| ExampleError::Rule(error.to_string()))?;
-            let (spelled, real) = anchors.both(Path::new(example), None);
-            pattern.covers(&spelled, &real)
+            let spelled = anchors.spelled(Path::new(example), None);
+            pattern.covers(&spelled, &resolved(&spelled))
         }
         RuleSubject::Domain(pattern) => CompiledRule::domain_covers(pattern, example),
         RuleSubject::Argument { name, value, .. } => {

@@ -32,7 +32,9 @@ mod tree;
 
 use std::path::PathBuf;
 
-use halter_protocol::{PermissionMode, PermissionRule, RuleEffect, RuleError, RuleSource};
+use halter_protocol::{
+    PermissionMode, PermissionRule, RuleEffect, RuleError, RuleSource, RuleSubject,
+};
 
 pub use decision::{DecidedBy, Decision, Verdict};
 pub use examples::{Example, ExampleError, check_example};
@@ -96,6 +98,15 @@ impl SourcedRule {
 }
 
 impl Permissions {
+    /// Whether a rule denies every call of a tool.
+    #[must_use]
+    pub fn denies_tool(&self, name: &str) -> bool {
+        self.rules.iter().any(|rule| match rule.rule.subject() {
+            RuleSubject::Tool(tool) => rule.effect == RuleEffect::Deny && tool.matches(name),
+            _ => false,
+        })
+    }
+
     /// The permissions with a mode that is no wider.
     #[must_use]
     pub fn narrowed_to(mut self, mode: PermissionMode) -> Self {

@@ -27,12 +27,10 @@ impl RuleAnchors {
         }
     }
 
-    /// A path as a call spells it: absolute, and where its links lead.
-    pub(crate) fn both(&self, path: &Path, from: Option<&Path>) -> (PathBuf, PathBuf) {
+    /// A path as a call spells it, made absolute.
+    pub(crate) fn spelled(&self, path: &Path, from: Option<&Path>) -> PathBuf {
         let start = from.map_or(self.working_dir.clone(), |from| self.working_dir.join(from));
-        let spelled = lexical(&start.join(path));
-        let real = resolved(&spelled);
-        (spelled, real)
+        lexical(&start.join(path))
     }
 }
 
@@ -190,7 +188,7 @@ fn lexical(path: &Path) -> PathBuf {
 }
 
 /// Where a path leads; the part that does not exist is kept as spelled.
-fn resolved(path: &Path) -> PathBuf {
+pub(super) fn resolved(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|ancestor| {
         let real = std::fs::canonicalize(ancestor).ok()?;
         let rest = path.strip_prefix(ancestor).ok()?;

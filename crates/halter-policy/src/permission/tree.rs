@@ -1,24 +1,26 @@
 //! The order in which rules, hooks and the mode decide about a call.
 
+mod compiled;
 mod covering;
+mod request;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-use halter_protocol::permission::wildcard_matches;
 use halter_protocol::{Action, PermissionMode, RuleEffect, RuleSource, RuleSubject, ToolCall};
-use serde_json::Value;
 
 use super::command::{self, is_destructive};
 use super::decision::{DecidedBy, Decision, Verdict};
-use super::paths::{PathPattern, RuleAnchors};
+use super::paths::RuleAnchors;
 use super::reading::{TRANSPARENT, only_reads};
 use super::{Permissions, SourcedRule, suggest};
 use crate::error::PolicyError;
 use crate::settings::ProgramList;
-pub use covering::CoveringRule;
+use crate::shell::{CommandPart, ShellDecision, ShellRefusal};
 
-use crate::shell::{CommandPart, PathAccess, ShellDecision, ShellRefusal, parts};
+pub(super) use compiled::CompiledRule;
+pub use covering::CoveringRule;
+use request::{Request, TouchedPath};
 
 /// A call as the tree sees it.
 #[derive(Debug, Clone, Copy)]
@@ -75,78 +77,6 @@ pub struct PermissionTree {
     programs: ProgramList,
 }
 
-/// A rule ready to be held against calls.
-#[derive(Debug)]
-pub(super) struct CompiledRule {
-    rule: SourcedRule,
-    paths: Option<PathPattern>,
-    /// The rule's own command destroys something.
-    names_destruction: bool,
-}
-
-impl CompiledRule {
-    fn compile(rule: SourcedRule, anchors: &RuleAnchors) -> Result<Self, PolicyError> {
-        let paths = match rule.rule.subject() {
-            RuleSubject::Read(pattern) | RuleSubject::Edit(pattern) => {
-                Some(PathPattern::compile(pattern, &rule, anchors)?)
-            }
-            _ => None,
-        };
-        let names_destruction = match rule.rule.subject() {
-            RuleSubject::Command(pattern) => command::names_destruction(pattern),
-            _ => false,
-        };
-        Ok(Self {
-            rule,
-            paths,
-            names_destruction,
-        })
-    }
-
-    pub(super) fn domain_covers(pattern: &str, host: &str) -> bool {
-        let host = host.trim_end_matches('.').to_lowercase();
-        let (mut left, mut right) = (pattern.rsplit('.'), host.rsplit('.'));
-        if let Some(parent) = pattern.strip_prefix("*.") {
-            let below = host.strip_suffix(parent);
-            return below.is_some_and(|it| it.len() > 1 && it.ends_with('.'));
-        }
-        // A star does not reach over a dot.
-        loop {
-            match (left.next(), right.next()) {
-                (None, None) => return true,
-                (Some(label), Some(given)) if wildcard_matches(label, given) => {}
-                _ => return false,
-            }
-        }
-    }
-
-    pub(super) fn argument_fits(pattern: &str, value: &Value) -> bool {
-        match value {
-            Value::String(text) => wildcard_matches(pattern, text),
-            Value::Bool(_) | Value::Number(_) => wildcard_matches(pattern, &value.to_string()),
-            _ => false,
-        }
-    }
-}
-
-/// A call with its commands taken apart and its paths resolved, as far as the
-/// rules need that.
-struct Request<'a> {
-    subject: &'a CallSubject<'a>,
-    commands: Vec<Commands>,
-    /// `(change, spelled, resolved)`
-    paths: Vec<(bool, PathBuf, PathBuf)>,
-}
-
-/// A command line, taken apart.
-struct Commands {
-    line: String,
-    parts: Vec<CommandPart>,
-    /// Its parts are unknown, so no rule about commands can be held against
-    /// them. Only a list of all programs lets such a line come this far.
-    unreadable: bool,
-}
-
 impl PermissionTree {
     /// Binds the rules to a session's directory.
     ///
@@ -199,7 +129,8 @@ impl PermissionTree {
     /// shell judge says about its commands, if it runs any.
     #[must_use]
     pub fn decide(&self, subject: &CallSubject<'_>, shell: Option<&ShellDecision>) -> Decision {
-        let request = self.request(subject);
+        let asks = matches!(shell, Some(ShellDecision::Ask(_)));
+        let request = Request::take(self, subject, asks);
         if let Some((rule, fragment)) = self.closing(&request, RuleEffect::Deny) {
             let why = format!("{} forbids this", rule.described());
             return self.refused(DecidedBy::Rule(rule.clone()), why, fragment);
@@ -221,6 +152,12 @@ impl PermissionTree {
             return self.asked(DecidedBy::Rule(rule.clone()), why, fragment, None);
         }
         self.by_allow_and_mode(&request, shell)
+    }
+
+    fn has_patterns(&self) -> bool {
+        let has = |rule: &CompiledRule| rule.paths.is_some();
+        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        self.rules.iter().any(has) || session.iter().any(has)
     }
 
     /// A command that a rule or the mode would have to know the parts of.
@@ -283,7 +220,7 @@ impl PermissionTree {
             return denied(&refusal.message, Some(refusal.fragment.clone()));
         }
         if let Some(path) = request.changed().next() {
-            let path = path.display().to_string();
+            let path = self.anchors.shown(&path.spelled);
             return denied("this changes a file", Some(path));
         }
         if request.changes_otherwise() {
@@ -406,19 +343,16 @@ impl PermissionTree {
                 self.mode
             )
         };
-        let covered = |spelled: &Path, real: &Path| {
+        let covered = |path: &TouchedPath| {
             let covers = |rule: &CompiledRule| {
+                let pattern = rule.paths.as_ref();
                 matches!(rule.rule.rule.subject(), RuleSubject::Edit(_))
-                    && rule
-                        .paths
-                        .as_ref()
-                        .is_some_and(|it| it.covers(spelled, real))
+                    && pattern.is_some_and(|it| it.covers(&path.spelled, &path.real))
             };
             self.any_allow(covers).is_some()
         };
-        let mut changed = request.paths.iter().filter(|(change, _, _)| *change);
-        if let Some((_, spelled, _)) = changed.find(|(_, spelled, real)| !covered(spelled, real)) {
-            let shown = self.anchors.shown(spelled);
+        if let Some(path) = request.changed().find(|path| !covered(path)) {
+            let shown = self.anchors.shown(&path.spelled);
             let always = suggest::for_write(&shown);
             return Some(self.asked(by, why("changes a file"), Some(shown), always));
         }
@@ -500,62 +434,9 @@ impl PermissionTree {
         concerns: impl Fn(bool) -> bool,
     ) -> Option<Option<String>> {
         let pattern = rule.paths.as_ref()?;
-        let mut paths = request
-            .paths
-            .iter()
-            .filter(|(change, _, _)| concerns(*change));
-        let found = paths.find(|(_, spelled, real)| pattern.covers(spelled, real));
-        found.map(|(_, spelled, _)| Some(self.anchors.shown(spelled)))
-    }
-
-    /// Takes a call apart.
-    fn request<'a>(&self, subject: &'a CallSubject<'a>) -> Request<'a> {
-        let mut commands = Vec::new();
-        let mut paths = Vec::new();
-        let runs = subject
-            .actions
-            .iter()
-            .any(|it| matches!(it, Action::Run { .. }));
-        // A command's own paths start where it runs.
-        let directory = subject.actions.iter().find_map(|it| match it {
-            Action::Read { path } if runs => Some(path.as_path()),
-            _ => None,
-        });
-        for action in subject.actions {
-            match action {
-                Action::Run { command } => {
-                    // What cannot be read is the policy's to refuse.
-                    let read = parts(command);
-                    let unreadable = read.is_err();
-                    let parts = read.map(|it| it.parts).unwrap_or_default();
-                    for (path, access) in parts.iter().flat_map(named_paths) {
-                        let change = matches!(access, PathAccess::Write | PathAccess::Delete);
-                        let (spelled, real) = self.anchors.both(path, directory);
-                        paths.push((change, spelled, real));
-                    }
-                    let line = command.split_whitespace().collect::<Vec<_>>().join(" ");
-                    commands.push(Commands {
-                        line,
-                        parts,
-                        unreadable,
-                    });
-                }
-                Action::Read { path } => {
-                    let (spelled, real) = self.anchors.both(path, None);
-                    paths.push((false, spelled, real));
-                }
-                Action::Write { path } => {
-                    let (spelled, real) = self.anchors.both(path, None);
-                    paths.push((true, spelled, real));
-                }
-                _ => {}
-            }
-        }
-        Request {
-            subject,
-            commands,
-            paths,
-        }
+        let mut paths = request.paths.iter().filter(|it| concerns(it.changes));
+        let found = paths.find(|it| pattern.covers(&it.spelled, &it.real));
+        found.map(|it| Some(self.anchors.shown(&it.spelled)))
     }
 
     fn refused(&self, by: DecidedBy, why: String, fragment: Option<String>) -> Decision {
@@ -588,38 +469,6 @@ impl PermissionTree {
             always,
         }
     }
-}
-
-impl Request<'_> {
-    /// Files the call changes by its own account, not by a command's.
-    fn changed(&self) -> impl Iterator<Item = &Path> {
-        self.paths
-            .iter()
-            .filter(|(change, _, _)| *change)
-            .map(|(_, spelled, _)| spelled.as_path())
-    }
-
-    /// Whether the call changes something that is neither a file it names nor
-    /// done by a command.
-    fn changes_otherwise(&self) -> bool {
-        let actions = self.subject.actions;
-        let other = actions
-            .iter()
-            .any(|it| matches!(it, Action::Other { mutating: true }));
-        let named = actions
-            .iter()
-            .any(|it| matches!(it, Action::Run { .. } | Action::Write { .. }));
-        other || (self.subject.mutating && !named)
-    }
-}
-
-/// The files a part names, in its arguments and redirections.
-fn named_paths(part: &CommandPart) -> impl Iterator<Item = (&Path, PathAccess)> {
-    let named = part.paths.iter().map(|it| (&it.path, it.access));
-    let redirected = part.redirections.iter().map(|it| (&it.target, it.access));
-    named
-        .chain(redirected)
-        .map(|(word, access)| (Path::new(word.text.as_str()), access))
 }
 
 /// Whether a rule about the parts of a line can answer the judge's question.

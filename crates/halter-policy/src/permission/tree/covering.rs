@@ -19,7 +19,7 @@ impl PermissionTree {
     /// The rules that cover a call or a part of it, those that deny first.
     #[must_use]
     pub fn covering(&self, subject: &CallSubject<'_>) -> Vec<CoveringRule> {
-        let request = self.request(subject);
+        let request = Request::take(self, subject, true);
         let mut found: Vec<CoveringRule> = self
             .rules
             .iter()
@@ -43,9 +43,9 @@ impl PermissionTree {
 fn opened_part(rule: &CompiledRule, request: &Request<'_>) -> Option<Option<String>> {
     let path = |change: bool| {
         let pattern = rule.paths.as_ref()?;
-        let mut paths = request.paths.iter().filter(|(it, _, _)| *it == change);
-        let found = paths.find(|(_, spelled, real)| pattern.covers(spelled, real))?;
-        Some(Some(found.1.display().to_string()))
+        let mut paths = request.paths.iter().filter(|it| it.changes == change);
+        let found = paths.find(|it| pattern.covers(&it.spelled, &it.real))?;
+        Some(Some(found.spelled.display().to_string()))
     };
     match rule.rule.rule.subject() {
         RuleSubject::Tool(tool) => tool

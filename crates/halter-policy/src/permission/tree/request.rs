@@ -1,0 +1,126 @@
+//! A call taken apart, as far as the rules and the mode need that.
+
+use std::path::{Path, PathBuf};
+
+use halter_protocol::{Action, PermissionMode};
+
+use super::{CallSubject, PermissionTree};
+use crate::permission::paths::resolved;
+use crate::shell::{CommandPart, PathAccess, parts};
+
+/// Places that writing to changes nothing.
+const NOWHERE: [&str; 3] = ["/dev/null", "/dev/stdout", "/dev/stderr"];
+
+/// A call with its commands taken apart and its paths resolved.
+pub(super) struct Request<'a> {
+    pub(super) subject: &'a CallSubject<'a>,
+    pub(super) commands: Vec<Commands>,
+    pub(super) paths: Vec<TouchedPath>,
+}
+
+/// A command line, taken apart.
+pub(super) struct Commands {
+    pub(super) line: String,
+    pub(super) parts: Vec<CommandPart>,
+    /// Its parts are unknown, so no rule about commands can be held against
+    /// them. Only a list of all programs lets such a line come this far.
+    pub(super) unreadable: bool,
+}
+
+/// A file that a call names.
+pub(super) struct TouchedPath {
+    pub(super) changes: bool,
+    pub(super) spelled: PathBuf,
+    /// Where its links lead.
+    pub(super) real: PathBuf,
+}
+
+impl<'a> Request<'a> {
+    /// Takes a call apart. Where neither a rule nor the mode would look at
+    /// commands, they stay whole.
+    pub(super) fn take(tree: &PermissionTree, subject: &'a CallSubject<'a>, asks: bool) -> Self {
+        let by_mode = matches!(tree.mode, PermissionMode::ReadOnly | PermissionMode::Prompt);
+        let looks_inside = asks || by_mode || !tree.rules.is_empty();
+        let runs = |it: &Action| matches!(it, Action::Run { .. });
+        let runs = subject.actions.iter().any(runs);
+        // A command's own paths start where it runs.
+        let directory = subject.actions.iter().find_map(|it| match it {
+            Action::Read { path } if runs => Some(path.as_path()),
+            _ => None,
+        });
+        let mut request = Self {
+            subject,
+            commands: Vec::new(),
+            paths: Vec::new(),
+        };
+        for action in subject.actions {
+            match action {
+                Action::Run { command } if looks_inside => {
+                    request.take_command(tree, command, directory);
+                }
+                Action::Run { .. } => request.commands.push(Commands {
+                    line: String::new(),
+                    parts: Vec::new(),
+                    unreadable: false,
+                }),
+                Action::Read { path } => request.touch(tree, path, None, false),
+                Action::Write { path } => request.touch(tree, path, None, true),
+                _ => {}
+            }
+        }
+        request
+    }
+
+    fn take_command(&mut self, tree: &PermissionTree, command: &str, directory: Option<&Path>) {
+        let read = parts(command);
+        let unreadable = read.is_err();
+        let parts = read.map(|it| it.parts).unwrap_or_default();
+        for (path, access) in parts.iter().flat_map(named_paths) {
+            let changes = matches!(access, PathAccess::Write | PathAccess::Delete);
+            self.touch(tree, path, directory, changes);
+        }
+        self.commands.push(Commands {
+            line: command.split_whitespace().collect::<Vec<_>>().join(" "),
+            parts,
+            unreadable,
+        });
+    }
+
+    fn touch(&mut self, tree: &PermissionTree, path: &Path, from: Option<&Path>, changes: bool) {
+        let spelled = tree.anchors.spelled(path, from);
+        // Following links costs system calls; only patterns want to know.
+        let real = match tree.has_patterns() {
+            true => resolved(&spelled),
+            false => spelled.clone(),
+        };
+        self.paths.push(TouchedPath {
+            changes,
+            spelled,
+            real,
+        });
+    }
+
+    /// The files the call changes.
+    pub(super) fn changed(&self) -> impl Iterator<Item = &TouchedPath> {
+        self.paths.iter().filter(|it| it.changes)
+    }
+
+    /// Whether the call changes something that is neither a file it names nor
+    /// done by a command.
+    pub(super) fn changes_otherwise(&self) -> bool {
+        let actions = self.subject.actions;
+        let other = |it: &Action| matches!(it, Action::Other { mutating: true });
+        let named = |it: &Action| matches!(it, Action::Run { .. } | Action::Write { .. });
+        actions.iter().any(other) || (self.subject.mutating && !actions.iter().any(named))
+    }
+}
+
+/// The files a part names, in its arguments and redirections.
+fn named_paths(part: &CommandPart) -> impl Iterator<Item = (&Path, PathAccess)> {
+    let named = part.paths.iter().map(|it| (&it.path, it.access));
+    let redirected = part.redirections.iter().map(|it| (&it.target, it.access));
+    named
+        .chain(redirected)
+        .filter(|(word, _)| !NOWHERE.contains(&word.text.as_str()))
+        .map(|(word, access)| (Path::new(word.text.as_str()), access))
+}
