@@ -258,8 +258,10 @@ impl Call<'_> {
                     return Err(refuse(&argument, reason));
                 }
             }
+            // Outside of a function `local` is an error and sets nothing.
+            let sets = self.state.in_function || first.as_deref() != Some("local");
             match value {
-                Some(value) if argument.is_literal() => {
+                Some(value) if argument.is_literal() && sets => {
                     let shape = Shape::Text(value.to_owned());
                     self.state.set(name, shape);
                 }
@@ -330,6 +332,10 @@ impl Call<'_> {
         check_literal(code)?;
         if code.text == "-" || code.text.is_empty() || (code.text == "-p" || code.text == "-l") {
             return Ok(());
+        }
+        // An error in it would end the line that it interrupts.
+        if code.text.contains("((") || code.text.contains('[') {
+            return Err(refuse(code, "a trap must not compute anything"));
         }
         let script = read_script(&code.text)?;
         if !changes::sets_nothing(&script) {
@@ -443,7 +449,7 @@ pub(super) fn check_set(_: Programs<'_>, words: &[Argument]) -> Result<(), Comma
 
 /// `shopt` for what file name patterns match.
 pub(super) fn check_shopt(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
-    const FINE: [&str; 10] = [
+    const FINE: [&str; 9] = [
         "-s",
         "-u",
         "-q",
@@ -452,7 +458,6 @@ pub(super) fn check_shopt(_: Programs<'_>, words: &[Argument]) -> Result<(), Com
         "globstar",
         "dotglob",
         "nocaseglob",
-        "failglob",
         "nocasematch",
     ];
     let fine = |word: &&Argument| !word.is_literal() || !FINE.contains(&word.text.as_str());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::builtins;
 use super::state::{self, Shape, State};
 use super::tree::{
-    Arithmetic, ArithmeticLoop, Assigned, Assignment, Command, Compound, HereBody, Index,
+    Arithmetic, ArithmeticLoop, Assigned, Assignment, Command, Compound, HereBody, Index, Item,
     Operation, Parameter, Piece, Redirect, RedirectKind, Script, Test, Word,
 };
 
@@ -29,14 +29,30 @@ pub(super) struct Changes<'a> {
 
 impl<'a> Changes<'a> {
     pub(super) fn of(script: &Script, functions: &'a BTreeSet<String>) -> Self {
+        let items: Vec<&Item> = script.items.iter().collect();
+        Self::of_items(&items, functions)
+    }
+
+    pub(super) fn of_items(items: &[&Item], functions: &'a BTreeSet<String>) -> Self {
         let mut changes = Self {
             functions,
             numbers: Vec::new(),
             others: Vec::new(),
             all: false,
         };
-        changes.script(script);
+        items.iter().for_each(|item| changes.item(item));
         changes
+    }
+
+    /// The commands may not have run, or not all of them.
+    pub(super) fn undo(&self, before: &State, state: &mut State) {
+        let mut undone = before.clone();
+        self.apply(&mut undone);
+        let directories = std::mem::take(&mut state.directories);
+        *state = undone;
+        state.directories = directories;
+        state.also_in(&before.directories);
+        state.may_abort = false;
     }
 
     pub(super) fn apply(&self, state: &mut State) {
@@ -57,11 +73,13 @@ impl<'a> Changes<'a> {
     }
 
     fn script(&mut self, script: &Script) {
-        for item in &script.items {
-            for (_, pipeline) in &item.chain {
-                for command in &pipeline.commands {
-                    self.command(command);
-                }
+        script.items.iter().for_each(|item| self.item(item));
+    }
+
+    fn item(&mut self, item: &Item) {
+        for (_, pipeline) in &item.chain {
+            for command in &pipeline.commands {
+                self.command(command);
             }
         }
     }

@@ -97,7 +97,12 @@ pub(super) fn file_pattern(argument: &Argument) -> bool {
 
 pub(super) fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    !digits.is_empty() && digits.len() < 19 && digits.bytes().all(|byte| byte.is_ascii_digit())
+    // A leading zero makes it octal, and `08` an error.
+    let octal = digits.len() > 1 && digits.starts_with('0');
+    !digits.is_empty()
+        && !octal
+        && digits.len() < 19
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn is_token(text: &str) -> bool {
@@ -115,6 +120,10 @@ pub(super) struct State {
     /// Where the command may run: paths from the session's directory, which
     /// is the empty one. Empty: anywhere.
     pub(super) directories: Vec<String>,
+    /// An expansion of this line could fail, which ends the line and goes on
+    /// with the next.
+    pub(super) may_abort: bool,
+    pub(super) in_function: bool,
 }
 
 /// Numbers that the shell itself keeps, and that no command can set.
@@ -143,6 +152,8 @@ impl State {
             variables: BTreeMap::new(),
             functions: self.functions.clone(),
             directories: Vec::new(),
+            may_abort: false,
+            in_function: true,
         }
     }
 
@@ -170,6 +181,7 @@ impl State {
             }
         }
         self.functions.retain(|name| other.functions.contains(name));
+        self.may_abort |= other.may_abort;
         self.also_in(&other.directories);
     }
 

@@ -13,6 +13,8 @@ pub(super) struct Script {
 pub(super) struct Item {
     pub(super) chain: Vec<(Link, Pipeline)>,
     pub(super) background: bool,
+    /// It is the last of its line.
+    pub(super) ends_line: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

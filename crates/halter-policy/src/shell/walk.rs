@@ -11,7 +11,7 @@ use super::tree::{
     Link, Operation, Parameter, ParameterName, Piece, Pipeline, Redirect, RedirectKind, Script,
     Simple, Test, Word,
 };
-use super::{builtins, programs, variables};
+use super::{builtins, programs, state, variables};
 
 /// Judges a script, with this known before it.
 pub(super) fn script(
@@ -19,7 +19,7 @@ pub(super) fn script(
     script: &Script,
     state: &mut State,
 ) -> Result<(), CommandRefusal> {
-    Walk { programs }.script(script, state)
+    Walk { programs }.lines(script, state)
 }
 
 #[derive(Clone, Copy)]
@@ -33,6 +33,26 @@ impl Walk<'_> {
             .items
             .iter()
             .try_for_each(|item| self.item(item, state))
+    }
+
+    /// A whole command line. An expansion that fails ends the line it is in,
+    /// not those behind it, so what that line has set is not known there.
+    fn lines(self, script: &Script, state: &mut State) -> Result<(), CommandRefusal> {
+        let mut before = state.clone();
+        let mut line = Vec::new();
+        for item in &script.items {
+            self.item(item, state)?;
+            line.push(item);
+            if item.ends_line {
+                if state.may_abort {
+                    let functions = state.functions.clone();
+                    Changes::of_items(&line, &functions).undo(&before, state);
+                }
+                before = state.clone();
+                line.clear();
+            }
+        }
+        Ok(())
     }
 
     /// Runs in a shell of its own: nothing of it stays.
@@ -80,11 +100,24 @@ impl Walk<'_> {
 
     fn command(self, command: &Command, state: &mut State) -> Result<(), CommandRefusal> {
         match command {
-            Command::Simple(simple) => self.simple(simple, state),
+            Command::Simple(simple) => {
+                let before = state.clone();
+                self.simple(simple, state)?;
+                if !simple.redirects.is_empty() {
+                    state.join(&before);
+                }
+                Ok(())
+            }
             Command::Compound(compound, redirects) => {
                 self.redirects(redirects, state)?;
                 self.programs.record_redirections(state);
-                self.compound(compound, state)
+                let before = state.clone();
+                self.compound(compound, state)?;
+                // A file that cannot be opened keeps it from running.
+                if !redirects.is_empty() {
+                    state.join(&before);
+                }
+                Ok(())
             }
             Command::Function {
                 name,
@@ -285,6 +318,7 @@ impl Walk<'_> {
             ));
         }
         if state.functions.contains(&program.text) {
+            state.may_abort = true;
             state.forget();
             state.directories.clear();
             return Ok(());
@@ -393,7 +427,7 @@ impl Walk<'_> {
             Piece::Substitution { script, .. } | Piece::Process { script, .. } => {
                 self.apart(script, state)
             }
-            Piece::Arithmetic(expression) => self.arithmetic(expression, state),
+            Piece::Arithmetic(expression) => self.expanded(expression, state),
             Piece::Array(assignment) => self.assigned(assignment, state),
         }
     }
@@ -420,10 +454,10 @@ impl Walk<'_> {
             }
             Operation::Pattern(words) => words.iter().try_for_each(|word| self.word(word, state)),
             Operation::Substring(offset, length) => {
-                self.arithmetic(offset, state)?;
+                self.expanded(offset, state)?;
                 length
                     .iter()
-                    .try_for_each(|length| self.arithmetic(length, state))
+                    .try_for_each(|length| self.expanded(length, state))
             }
             Operation::Transform(letter) => match letter {
                 'Q' | 'U' | 'u' | 'L' => Ok(()),
@@ -439,8 +473,15 @@ impl Walk<'_> {
     fn index(self, index: &Index, state: &mut State) -> Result<(), CommandRefusal> {
         match index {
             Index::All => Ok(()),
-            Index::At(expression) => self.arithmetic(expression, state),
+            Index::At(expression) => self.expanded(expression, state),
         }
+    }
+
+    /// Arithmetic in an expansion, where an error ends the line.
+    fn expanded(self, expression: &Arithmetic, state: &mut State) -> Result<(), CommandRefusal> {
+        self.arithmetic(expression, state)?;
+        state.may_abort |= !cannot_fail(expression);
+        Ok(())
     }
 
     /// Arithmetic evaluates what a variable holds, and with it substitutions
@@ -470,9 +511,15 @@ impl Walk<'_> {
                 return Err(evaluates(name));
             }
         }
+        let certain = cannot_fail(expression);
         for name in &expression.sets {
             check_name(name)?;
-            state.set(name, Shape::Number);
+            // Where the expression fails, the variable keeps what it had.
+            if certain || state.variable(name).is_number() {
+                state.set(name, Shape::Number);
+            } else {
+                state.forget_one(name);
+            }
         }
         for name in &expression.reads {
             // It may have been incremented.
@@ -486,6 +533,23 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether an expression is a number or a variable, or sums and products of
+/// them, possibly assigned to a variable: nothing else is certain not to fail.
+/// Division by zero, and grammar that nobody has checked, end in an error.
+fn cannot_fail(expression: &Arithmetic) -> bool {
+    let raw = expression.raw.trim();
+    let value = match raw.split_once('=') {
+        Some((name, value)) if variables::is_name(name.trim()) => value,
+        Some(_) => return false,
+        None => raw,
+    };
+    let operand = |text: &str| {
+        let text = text.trim();
+        variables::is_name(text) || (state::is_number(text) && !text.starts_with(['-', '+']))
+    };
+    expression.expansions.is_empty() && value.split(['+', '-', '*']).all(operand)
 }
 
 /// Judges one arithmetic expression, for `let`.

@@ -42,8 +42,12 @@ impl Reader<'_> {
             if separated {
                 self.next();
             }
-            items.push(Item { chain, background });
             self.blanks()?;
+            items.push(Item {
+                chain,
+                background,
+                ends_line: matches!(self.peek(), None | Some('\n' | '#')),
+            });
             let ends = matches!(self.peek(), None | Some('\n' | ')' | '#' | ';'));
             if !separated && !ends {
                 return Err(self.refuse("a command cannot stand right behind another"));
