@@ -3,7 +3,9 @@
 use crate::context::Context;
 use crate::failure::Failure;
 use halter::session::InMemorySessionStore;
-use halter::{CompiledResources, Halter, HalterBuilder, LocalServer, ResourceCompiler};
+use halter::{
+    Approvals, CompiledResources, ConfigRules, Halter, HalterBuilder, LocalServer, ResourceCompiler,
+};
 use halter_config::{
     ConfigWarning, LayeredConfigPaths, LoadedConfig, LoadedProject, ModelChoice, OFFLINE_MODEL,
     ProjectFile, TrustStore, effect_of, load_layered,
@@ -218,7 +220,24 @@ pub enum Store {
     Memory,
 }
 
-/// Puts a harness together.
+/// Puts a harness together that asks somebody. Rules that shall hold for good
+/// go to the user's own configuration.
+pub async fn build_attended(
+    context: &Context,
+    loaded: &Loaded,
+    resources: CompiledResources,
+    models: Models,
+    approvals: Approvals,
+) -> Result<Halter, Failure> {
+    let mut builder =
+        builder(context, loaded, resources, models, Store::Configured).with_approvals(approvals);
+    if let Some(file) = context.environment.user_config_path() {
+        builder = builder.with_rule_store(Arc::new(ConfigRules::new(file)));
+    }
+    Ok(builder.build().await?)
+}
+
+/// Puts a harness together that asks nobody.
 pub async fn build(
     context: &Context,
     loaded: &Loaded,
@@ -226,6 +245,17 @@ pub async fn build(
     models: Models,
     store: Store,
 ) -> Result<Halter, Failure> {
+    let builder = builder(context, loaded, resources, models, store);
+    Ok(builder.build().await?)
+}
+
+fn builder(
+    context: &Context,
+    loaded: &Loaded,
+    resources: CompiledResources,
+    models: Models,
+    store: Store,
+) -> HalterBuilder {
     let mut builder = HalterBuilder::new()
         .with_config(loaded.config.config.clone())
         .with_compiled_resources(resources)
@@ -239,7 +269,7 @@ pub async fn build(
     if let Store::Memory = store {
         builder = builder.with_session_store(Arc::new(InMemorySessionStore::new()));
     }
-    Ok(builder.build().await?)
+    builder
 }
 
 #[cfg(test)]

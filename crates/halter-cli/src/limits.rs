@@ -59,3 +59,10 @@ pub const SHOWN_DRAFT_CHARS: usize = 60;
 /// How long a line of thinking or tool output may get before it is shown in
 /// pieces, in bytes.
 pub const MAX_PARTIAL_BYTES: usize = 16 * 1024;
+
+/// The longest line of standard input that answers a request for approval, in
+/// bytes.
+pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// Such lines that may wait to be looked at.
+pub const WAITING_ANSWERS: usize = 16;

@@ -3,10 +3,10 @@
 use crate::args::{Force, PermissionArgs, Recording};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::harness::{self, Loaded, Models, Store};
+use crate::harness::{self, Loaded, Models};
 use crate::limits::SHUTDOWN_WAIT;
 use crate::signals::Stops;
-use halter::{Halter, HalterError, HalterSession, SessionInit};
+use halter::{Approvals, Halter, HalterError, HalterSession, SessionInit};
 use halter_config::ModelChoice;
 use halter_protocol::{ModelId, ModelRole, SessionId};
 use halter_runtime::SessionStream;
@@ -26,6 +26,8 @@ pub struct Wanted {
     pub recording: Option<Recording>,
     /// Permissions of the command line.
     pub permissions: PermissionArgs,
+    /// Who is asked about calls that need approval.
+    pub approvals: Approvals,
 }
 
 /// A live session.
@@ -58,8 +60,14 @@ impl Live {
             }
             None => Models::Configured,
         };
-        let harness =
-            harness::build(context, &loaded, resources, models, Store::Configured).await?;
+        let harness = harness::build_attended(
+            context,
+            &loaded,
+            resources,
+            models,
+            wanted.approvals.clone(),
+        )
+        .await?;
         let live = match &wanted.session {
             Some(id) => {
                 let id = SessionId::from(id.as_str());

@@ -120,6 +120,11 @@ impl Messages {
         }
     }
 
+    /// A question, also to those who want to hear nothing else.
+    pub fn question(&self, text: &str) {
+        self.line(&safe(text));
+    }
+
     /// A step that went well.
     pub fn done(&self, text: &str) {
         if self.verbosity >= Verbosity::Normal {

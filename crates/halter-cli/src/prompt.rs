@@ -1,5 +1,6 @@
 //! The task: from the command line, a file or standard input.
 
+use crate::args::ApprovalSource;
 use crate::context::Context;
 use crate::failure::{Failure, file_problem, usage};
 use crate::limits::{MAX_PROMPT_BYTES, STDIN_WAIT};
@@ -19,6 +20,27 @@ pub struct PromptSource<'a> {
     pub task: Option<&'a str>,
     /// The file.
     pub file: Option<&'a Path>,
+    /// What standard input is for.
+    pub stdin: StdinUse,
+}
+
+/// What standard input is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StdinUse {
+    /// The task, or what belongs to it.
+    Task,
+    /// Answers about calls that need approval.
+    Answers,
+}
+
+impl StdinUse {
+    /// What it is for with these approvals.
+    pub fn of(approvals: ApprovalSource) -> Self {
+        match approvals {
+            ApprovalSource::Stdin => Self::Answers,
+            ApprovalSource::Auto | ApprovalSource::Deny => Self::Task,
+        }
+    }
 }
 
 /// A task, and what was piped to it.
@@ -31,6 +53,18 @@ pub struct Task {
 /// Reads the task. Standard input that is not the task itself and no terminal
 /// joins it.
 pub fn read(context: &Context, source: PromptSource<'_>) -> Result<Task, Failure> {
+    let taken = source.stdin == StdinUse::Answers;
+    let reads_task = match (source.task, source.file) {
+        (Some(task), _) => task == "-",
+        (None, Some(path)) => path == Path::new("-"),
+        (None, None) => true,
+    };
+    if taken && reads_task {
+        return Err(usage(
+            "standard input cannot give the task: --approvals stdin reads it",
+            "give the task as an argument, or with --prompt-file",
+        ));
+    }
     let text = match (source.task, source.file) {
         (Some("-"), _) => return checked(from_stdin()?),
         (Some(task), _) => task.to_owned(),
@@ -45,7 +79,7 @@ pub fn read(context: &Context, source: PromptSource<'_>) -> Result<Task, Failure
         }
     };
     let mut task = checked(text)?;
-    if context.terminal.stdin {
+    if context.terminal.stdin || taken {
         return Ok(task);
     }
     match piped(&io::stdin(), STDIN_WAIT)? {

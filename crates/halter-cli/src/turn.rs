@@ -1,5 +1,6 @@
 //! One turn from its submission to its end.
 
+use crate::approvals::Approver;
 use crate::exit::{Exit, StopSignal};
 use crate::failure::Failure;
 use crate::live::in_shutdown_time;
@@ -53,6 +54,8 @@ pub struct Watch<'a> {
     pub time_limit: Option<Duration>,
     /// What a person types meanwhile joins the turn.
     pub typing: Option<&'a mut Typing>,
+    /// Decides about calls that need approval.
+    pub approver: &'a mut Approver,
 }
 
 /// Submits a turn and shows what happens until it ends.
@@ -66,6 +69,7 @@ pub async fn run_turn(
         view,
         time_limit,
         mut typing,
+        approver,
     } = watch;
     let turn_id = turn.id.clone();
     let shown = session.submit_turn(turn).await?;
@@ -84,7 +88,18 @@ pub async fn run_turn(
                     return Ok(lost(timed_out));
                 };
                 let end = terminal(&event.payload, &turn_id, timed_out);
+                let asks = match &event.payload {
+                    SessionEventPayload::ApprovalRequested(request) => Some(request.clone()),
+                    SessionEventPayload::ApprovalResolved { .. } => {
+                        approver.resolved();
+                        None
+                    }
+                    _ => None,
+                };
                 view.event(event)?;
+                if let Some(request) = asks {
+                    approver.ask(session, request, typing.is_some(), view).await;
+                }
                 if let Some(end) = end {
                     return Ok(end);
                 }
@@ -98,11 +113,21 @@ pub async fn run_turn(
             }
             line = typed(&mut typing) => {
                 if let (Some(line), Some(typing)) = (line, typing.as_deref_mut()) {
-                    join(session, line, typing, view).await;
+                    match approver.is_asking() {
+                        true => approver.typed(session, &line, view).await,
+                        false => join(session, line, typing, view).await,
+                    }
                 }
                 view.tick(draft_of(&typing));
             }
-            _ = ticks.tick() => view.tick(draft_of(&typing)),
+            said = approver.next() => {
+                approver.hear(session, said, view).await?;
+                view.tick(approver.draft());
+            }
+            _ = ticks.tick() => match approver.draft() {
+                "" => view.tick(draft_of(&typing)),
+                draft => view.tick(draft),
+            },
         }
     }
 }

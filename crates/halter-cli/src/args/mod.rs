@@ -10,7 +10,7 @@ pub use manage::{ConfigCommand, InitArgs, ModelsArgs, SessionsCommand, ToolsComm
 pub use mock::{MockCommand, MockServeArgs};
 pub use permissions::PermissionArgs;
 pub use policy::{CheckArgs, DoctorArgs, ExplainArgs, PolicyCommand};
-pub use run::{ChatArgs, Force, OutputMode, Recording, RunArgs, RunOptions};
+pub use run::{ApprovalSource, ChatArgs, Force, OutputMode, Recording, RunArgs, RunOptions};
 
 use crate::terminal::ColorChoice;
 use clap::builder::FalseyValueParser;

@@ -107,6 +107,18 @@ pub enum Force {
     No,
 }
 
+/// Who decides about calls that need approval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ApprovalSource {
+    /// Whoever sits at the terminal, if there is one
+    #[default]
+    Auto,
+    /// Lines of JSON on standard input
+    Stdin,
+    /// Nobody: such calls are denied
+    Deny,
+}
+
 /// What `run` and `sessions resume` share.
 #[derive(Debug, Args)]
 pub struct RunOptions {
@@ -124,6 +136,15 @@ pub struct RunOptions {
     pub output: Option<OutputMode>,
     #[command(flatten)]
     pub turns: TurnOptions,
+    /// Who decides about calls that need approval; `stdin` takes lines of
+    /// {"approval_id", "choice": "once|session|always|deny", "rule"?, "reason"?}
+    #[arg(
+        long,
+        value_name = "WHO",
+        help_heading = "Permissions",
+        env = "HALTER_APPROVALS"
+    )]
+    pub approvals: Option<ApprovalSource>,
     /// Ask for an answer that fits the JSON Schema in this file
     #[arg(long, value_name = "FILE", env = "HALTER_OUTPUT_SCHEMA")]
     pub output_schema: Option<PathBuf>,
@@ -133,6 +154,11 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
+    /// Who decides about calls that need approval.
+    pub fn approvals(&self) -> ApprovalSource {
+        self.approvals.unwrap_or_default()
+    }
+
     /// What to print, if the user said so.
     pub fn mode(&self) -> Option<OutputMode> {
         match self {
@@ -179,6 +205,7 @@ mod tests {
                 replay: None,
                 permissions: PermissionArgs::default(),
             },
+            approvals: None,
             output_schema: None,
             timeout: None,
         };

@@ -1,5 +1,6 @@
 //! `halter chat`: a conversation at a terminal.
 
+use crate::approvals::Approver;
 use crate::args::ChatArgs;
 use crate::attach::{self, Attachment};
 use crate::context::Context;
@@ -42,6 +43,7 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         max_turns: arguments.turns.max_turns,
         recording: arguments.turns.recording(),
         permissions: arguments.turns.permissions.clone(),
+        approvals: Approver::person().approvals(),
     };
     let attachments = attach::read_all(&arguments.turns.attach)?;
     let live = Live::start(context, &wanted).await?;
@@ -237,6 +239,7 @@ impl Conversation {
             view: &mut view,
             time_limit: None,
             typing: typing.as_mut(),
+            approver: &mut Approver::person(),
         };
         let ended = turn::run_turn(session, events, turn, watch).await;
         view.end();

@@ -1,5 +1,6 @@
 //! `halter run`: one task, one answer.
 
+use crate::approvals::Approver;
 use crate::args::{OutputMode, RunArgs, RunOptions};
 use crate::attach;
 use crate::context::Context;
@@ -7,7 +8,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::live::{Live, Wanted};
 use crate::output_schema;
-use crate::prompt::{self, PromptSource, Task};
+use crate::prompt::{self, PromptSource, StdinUse, Task};
 use crate::turn::{self, TurnEnd, Watch};
 use crate::view::{Activity, JsonResultView, Steps, StreamingView, TextView, ValueView, View};
 use halter_protocol::Turn;
@@ -19,6 +20,7 @@ pub async fn run(context: &mut Context, arguments: RunArgs) -> Result<Exit, Fail
     let source = PromptSource {
         task: arguments.task.as_deref(),
         file: arguments.prompt_file.as_deref(),
+        stdin: StdinUse::of(arguments.options.approvals()),
     };
     let task = prompt::read(context, source)?;
     let turn = Request {
@@ -55,12 +57,15 @@ pub fn mode(context: &mut Context, options: &RunOptions) -> OutputMode {
 
 /// Answers a request.
 pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Failure> {
+    let reads_events = request.mode == OutputMode::StreamingJson;
+    let mut approver = Approver::wanted(context, request.options.approvals(), reads_events)?;
     let wanted = Wanted {
         session: request.session,
         model: request.options.turns.model.clone(),
         max_turns: request.options.turns.max_turns,
         recording: request.options.turns.recording(),
         permissions: request.options.turns.permissions.clone(),
+        approvals: approver.approvals(),
     };
     let schema = request.options.output_schema.as_deref();
     let schema = schema.map(output_schema::read).transpose()?;
@@ -83,35 +88,50 @@ pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Fai
     };
     let activity = Activity::new(context.messages.clone(), steps);
     let data = &mut context.data;
+    let turn = Watched {
+        turn,
+        limit,
+        approver: &mut approver,
+    };
     let outcome = match request.mode {
         OutputMode::Text if structured => {
-            watch(&mut live, turn, limit, ValueView::new(data, activity)).await
+            watch(&mut live, turn, ValueView::new(data, activity)).await
         }
-        OutputMode::Text => watch(&mut live, turn, limit, TextView::new(data, activity)).await,
-        OutputMode::JsonResult => {
-            watch(&mut live, turn, limit, JsonResultView::new(data, activity)).await
-        }
+        OutputMode::Text => watch(&mut live, turn, TextView::new(data, activity)).await,
+        OutputMode::JsonResult => watch(&mut live, turn, JsonResultView::new(data, activity)).await,
         OutputMode::StreamingJson => {
-            watch(&mut live, turn, limit, StreamingView::new(data, activity)).await
+            watch(&mut live, turn, StreamingView::new(data, activity)).await
         }
     };
     let exit = outcome.and_then(|end| end.into_exit(live.stops.asked()));
     live.close(exit).await
 }
 
+/// A turn, how long it may take, and who decides about its calls.
+struct Watched<'a> {
+    turn: Turn,
+    limit: Option<Duration>,
+    approver: &'a mut Approver,
+}
+
 /// Runs the turn and ends the session, whatever happens.
 async fn watch(
     live: &mut Live,
-    turn: Turn,
-    limit: Option<Duration>,
+    watched: Watched<'_>,
     mut view: impl View,
 ) -> Result<TurnEnd, Failure> {
+    let Watched {
+        turn,
+        limit,
+        approver,
+    } = watched;
     live.stops.next_turn(&turn.id);
     let (session, events) = (&live.session, &mut live.events);
     let watch = Watch {
         view: &mut view,
         time_limit: limit,
         typing: None,
+        approver,
     };
     let outcome = turn::run_turn(session, events, turn, watch).await;
     let reason = match (&outcome, live.stops.asked()) {

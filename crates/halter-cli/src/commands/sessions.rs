@@ -8,7 +8,7 @@ use crate::failure::{Failure, usage};
 use crate::harness::{self, Loaded, Models, Store};
 use crate::limits::TITLE_COLUMNS;
 use crate::live::{self, not_found};
-use crate::prompt::{self, PromptSource};
+use crate::prompt::{self, PromptSource, StdinUse};
 use crate::terminal::{columns, fitted, safe_line};
 use crate::view::{transcript_lines, used};
 use halter::providers::OfflineProvider;
@@ -281,6 +281,7 @@ async fn resume(
     let source = PromptSource {
         task: task.as_deref(),
         file: None,
+        stdin: StdinUse::of(options.approvals()),
     };
     let task = prompt::read(context, source)?;
     let request = run::Request {

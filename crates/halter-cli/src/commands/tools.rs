@@ -1,5 +1,6 @@
 //! `halter tools`: what the model is offered, and one call without a model.
 
+use crate::approvals::Approver;
 use crate::args::{JsonArg, PermissionArgs, ToolsCommand};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -96,6 +97,7 @@ async fn call(
         view: &mut view,
         time_limit: None,
         typing: None,
+        approver: &mut Approver::Nobody,
     };
     let ran = turn::run_turn(&live.session, &mut live.events, turn, watch).await;
     let ended = turn::end_session(&live.session, &mut live.events, &mut view, "complete").await;

@@ -6,6 +6,7 @@ use super::media::media_tags;
 use super::usage::{thousands, used};
 use crate::limits::{MAX_PARTIAL_BYTES, SHOWN_DRAFT_CHARS};
 use crate::output::{Messages, Verbosity};
+use halter::HalterError;
 use halter_protocol::{
     Message, SessionEvent, SessionEventPayload, ToolCallId, ToolExecutionOutcome, Usage,
 };
@@ -89,6 +90,8 @@ impl Activity {
             Payload::Warning { message } => self.messages.warning(message),
             Payload::Notification { notification } => self.messages.note(&notification.message),
             Payload::TurnInterrupted { .. } => self.phase = "stopping",
+            Payload::ApprovalRequested(_) => self.phase = "waiting for your answer",
+            Payload::ApprovalResolved { .. } => self.phase = "working",
             Payload::TurnCompleted { usage, .. } | Payload::TurnFailed { usage, .. } => {
                 self.end();
                 self.sum_up(usage);
@@ -130,6 +133,16 @@ impl Activity {
     /// Shows what will join the turn.
     pub fn joined(&mut self, text: &str) {
         self.messages.say(&format!("› {text}"));
+    }
+
+    /// Asks the user something, whatever else they want to hear.
+    pub fn question(&mut self, text: &str) {
+        self.messages.question(text);
+    }
+
+    /// Says what is wrong with what the user wants.
+    pub fn problem(&mut self, error: &HalterError) {
+        self.messages.error(error);
     }
 
     /// Wipes the line.

@@ -1,7 +1,9 @@
 //! Output for programs.
 
 use super::{Activity, View};
+use crate::failure::error_json;
 use crate::output::Data;
+use halter::HalterError;
 use halter_protocol::{AssistantMessage, Message, SessionEvent, SessionEventPayload, Usage};
 use serde::Serialize;
 use serde_json::Value;
@@ -117,6 +119,10 @@ impl View for StreamingView<'_> {
     fn event(&mut self, event: SessionEvent) -> io::Result<()> {
         self.activity.observe(&event);
         self.data.json(&event.without_opaque())
+    }
+
+    fn refuse(&mut self, error: &HalterError) -> io::Result<()> {
+        self.data.json(&error_json(error))
     }
 
     fn activity(&mut self) -> &mut Activity {

@@ -15,6 +15,7 @@ pub use text::TextView;
 pub use transcript::transcript_lines;
 pub use usage::used;
 
+use halter::HalterError;
 use halter_protocol::SessionEvent;
 use std::io;
 
@@ -34,6 +35,12 @@ pub trait View {
     /// What somebody typed will join the turn.
     fn joined(&mut self, text: &str) {
         self.activity().joined(text);
+    }
+
+    /// What a program sent while the turn runs cannot be used.
+    fn refuse(&mut self, error: &HalterError) -> io::Result<()> {
+        self.activity().problem(error);
+        Ok(())
     }
 
     /// Nothing more comes.

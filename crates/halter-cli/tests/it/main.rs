@@ -10,6 +10,7 @@
     missing_docs
 )]
 
+mod approvals;
 mod attach;
 mod bad_input;
 mod cassettes;

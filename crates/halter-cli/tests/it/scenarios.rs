@@ -35,6 +35,8 @@ played! {
     moves::write_file_denied on WIRES;
     moves::multi_tool_turn_roundtrip on WIRES;
     moves::bash_stdout_roundtrip on WIRES;
+    moves::bash_permission_prompt_approved on WIRES;
+    moves::bash_permission_prompt_denied on WIRES;
     moves::token_cost_reporting on WIRES;
     moves::thinking on WIRES;
     moves::thinking_tool on WIRES;
@@ -147,14 +149,6 @@ fn a_pdf_goes_with_the_task_on_every_wire() {
 
 /// Scenarios that cannot be played yet, and the part that each waits for.
 const WAITING: &[(&str, &str)] = &[
-    (
-        "bash_permission_prompt_approved",
-        "permission mode and approval prompt",
-    ),
-    (
-        "bash_permission_prompt_denied",
-        "permission mode and approval prompt",
-    ),
     ("plugin_tool_roundtrip", "plugin tool"),
     ("auto_compact_triggered", "compaction"),
     ("compaction_summary", "compaction"),

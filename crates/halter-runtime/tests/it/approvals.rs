@@ -7,7 +7,7 @@ use halter_protocol::{
     Action, ApprovalAnswer, ApprovalChoice, ApprovalId, ApprovalRequest, Objection, PolicyVerdict,
     SessionEvent, SessionEventPayload, SessionId, ToolErrorCode, ToolResult, Turn,
 };
-use halter_runtime::limits::TOOL_DEADLINE;
+use halter_runtime::limits::{APPROVAL_DIFF_BYTES, TOOL_DEADLINE};
 use halter_runtime::{ApprovalHandler, Approvals, HalterError};
 use halter_testkit::events::collect_until;
 use halter_testkit::{
@@ -568,5 +568,23 @@ async fn what_is_approved_for_good_is_saved_as_the_rule_that_was_chosen() {
             false => assert_eq!(*rules.saved.lock().unwrap(), ["Bash(send one)"]),
             true => assert!(told.contains("the rule holds for this session"), "{told}"),
         }
+    }
+}
+
+/// A person sees so much of a change, and that there is more.
+#[tokio::test]
+async fn a_change_is_shown_up_to_a_limit() {
+    for (bytes, whole) in [
+        (APPROVAL_DIFF_BYTES, true),
+        (APPROVAL_DIFF_BYTES + 1, false),
+    ] {
+        let person = Person::new(ApprovalChoice::Once);
+        person.gate.open();
+        let send = ScriptedTool::new("send").shows(&"x".repeat(bytes)).build();
+        let harness = harness(&["send"], &person).tool(send).start();
+        harness.ask("go").await;
+        let diff = person.asked()[0].diff.clone().unwrap();
+        assert!(diff.starts_with(&"x".repeat(APPROVAL_DIFF_BYTES)));
+        assert_eq!(diff.ends_with('x'), whole, "{bytes}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::stage::Stage;
 use crate::place::eventually;
+use crate::screen::Screen;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::process::Child;
@@ -83,6 +84,43 @@ pub fn bash_stdout_roundtrip(stage: &Stage) {
     assert_eq!(played.one("tool_output")["chunk"], "alpha from shell");
     assert_eq!(played.tools(), ok(&["shell"]));
     stage.requests("bash_stdout_roundtrip", &[0, 1]);
+    stage.assert_untouched();
+}
+
+/// Runs a scenario at a terminal and answers the question.
+fn asked(stage: &Stage, scenario: &str, answer: &str) -> String {
+    // The built-in list of programs, which asks about what is not on it.
+    stage.configure("");
+    let arguments = stage.arguments(scenario, "--text", &[]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut screen = Screen::open(&stage.place, &arguments);
+    screen.wait_for("tells the model why");
+    screen.send(answer);
+    screen.send("\r");
+    let (status, shown) = screen.end();
+    assert_eq!(status.code(), Some(0), "{shown}");
+    shown
+}
+
+pub fn bash_permission_prompt_approved(stage: &Stage) {
+    let scenario = "bash_permission_prompt_approved";
+    let shown = asked(stage, scenario, "y");
+    assert!(shown.contains("command: touch approved.txt"), "{shown}");
+    assert!(shown.contains("Approved and run: 0"), "{shown}");
+    stage.requests(scenario, &[0, 1]);
+    assert!(stage.files().contains(&"approved.txt".to_owned()));
+}
+
+pub fn bash_permission_prompt_denied(stage: &Stage) {
+    let scenario = "bash_permission_prompt_denied";
+    let shown = asked(stage, scenario, "n not now");
+    assert!(shown.contains("denied by the user: not now"), "{shown}");
+    let bodies = stage.requests(scenario, &[0, 1]);
+    assert!(
+        bodies[1]
+            .to_string()
+            .contains("denied by the user: not now")
+    );
     stage.assert_untouched();
 }
 
