@@ -43,6 +43,14 @@ impl Reader<'_> {
                           accepted; quote it";
             return Err(self.refuse_at(start, reason));
         }
+        let process = matches!(pieces.last(), Some(Piece::Process { .. }));
+        let next_is_process =
+            matches!(self.peek(), Some('<' | '>')) && self.peek_second() == Some('(');
+        if next_is_process || (process && self.peek().is_some_and(|next| !ends_word(next))) {
+            let reason = "bash joins a process substitution with the text beside it; put a \
+                          blank between them";
+            return Err(self.refuse_at(start, reason));
+        }
         if tildes == Tildes::AfterColons && has_inner_tilde(&pieces) {
             return Err(self.refuse_at(start, "write the home directory out"));
         }
