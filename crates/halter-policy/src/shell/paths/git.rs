@@ -53,7 +53,7 @@ pub(super) fn paths(uses: &mut Uses<'_>) {
             }
         }
         "archive" | "format-patch" | "bundle" => uses.options(&[("-o", Write)]),
-        "config" => uses.options(&[("-f", Read)]),
+        "config" => uses.options(&[("-f", Write), ("--file", Write)]),
         "commit" | "tag" | "notes" | "merge" => uses.options(&[("-F", Read)]),
         _ => {}
     }
