@@ -188,14 +188,35 @@ pub(super) fn runs_another(fragment: &str) -> CommandRefusal {
 }
 
 /// Whether a `--` before the word ends the options. One right after an option
-/// might be that option's value.
+/// might be that option's value, unless the option takes none.
 pub(super) fn after_end_of_options(words: &[Argument], index: usize) -> bool {
     let before = words.get(..index).unwrap_or_default();
     let first_is_dashes = before.first().is_some_and(|first| first.text == "--");
-    let follows_operand = before.windows(2).any(|pair| {
-        matches!(pair, [operand, dashes] if dashes.text == "--" && !operand.text.starts_with('-'))
-    });
+    let ends = |word: &Argument| !word.text.starts_with('-') || takes_no_value(word);
+    let follows_operand = before
+        .windows(2)
+        .any(|pair| matches!(pair, [word, dashes] if dashes.text == "--" && ends(word)));
     first_is_dashes || follows_operand
+}
+
+/// Whether no program takes the word after this option for its value.
+fn takes_no_value(option: &Argument) -> bool {
+    const FLAGS: [&str; 10] = [
+        "--all",
+        "--cached",
+        "--follow",
+        "--graph",
+        "--name-only",
+        "--name-status",
+        "--oneline",
+        "--patch",
+        "--staged",
+        "--stat",
+    ];
+    let number = option.text.strip_prefix('-').unwrap_or_default();
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let has_value = option.text.starts_with("--") && option.text.contains('=');
+    option.is_literal() && (is_number || has_value || FLAGS.contains(&option.text.as_str()))
 }
 
 pub(super) fn check_tar(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
