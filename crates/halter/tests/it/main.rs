@@ -9,6 +9,7 @@
     missing_docs
 )]
 
+mod approvals;
 mod builder;
 mod commands;
 mod consumers;
