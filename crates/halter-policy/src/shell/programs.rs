@@ -223,9 +223,11 @@ impl<'a> Programs<'a> {
             Listed::Any => Ok(()),
             _ if self.lists(name) && (!is_path || name.starts_with('/')) => Ok(()),
             Listed::Set(names) => Err(unlisted(name, names)),
-            Listed::Soft(names) => {
-                let refusal = unlisted(name, names);
-                self.findings.borrow_mut().asks.push(refusal);
+            Listed::Soft(_) => {
+                let reason = "this program is not on the built-in list, so a person decides; \
+                              permissions.allow or policy.shell.allow can name it";
+                let question = CommandRefusal::of("shell.unlisted", name, reason);
+                self.findings.borrow_mut().asks.push(question);
                 Ok(())
             }
         }
@@ -235,7 +237,7 @@ impl<'a> Programs<'a> {
 fn unlisted(name: &str, names: &[String]) -> CommandRefusal {
     let allowed = match names {
         [] => "no program is allowed".to_owned(),
-        names if names.len() > 12 => "it is not on the list".to_owned(),
+        names if names.len() > 12 => "it is not on your list".to_owned(),
         names => format!("allowed are {}", names.join(", ")),
     };
     let remedy = if name.contains('/') {
