@@ -23,6 +23,7 @@ mod environment;
 mod error;
 mod keys;
 mod load;
+mod lock;
 mod narrow;
 mod origin;
 mod permissions;

@@ -1,10 +1,10 @@
 //! Writes an allow rule into a configuration file, as somebody with an editor would: comments,
 //! order and everything else stay as they are.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use halter_protocol::{PermissionRule, RuleEffect};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Formatted, Item, Table, Value};
@@ -12,10 +12,8 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, Formatted, Item, Table, Value
 use crate::document;
 use crate::error::ConfigError;
 use crate::limits::{CONFIG_LOCK_WAIT, MAX_CONFIG_FILE_BYTES};
+use crate::lock::lock_within;
 use crate::project::read_named;
-
-/// How often a writer looks whether it is its turn.
-const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// What a file that does not exist yet starts with.
 const NEW_FILE: &str = "version = 1\n";
@@ -162,20 +160,11 @@ fn replace(file: &Path, directory: &Path, text: &str) -> io::Result<()> {
 /// Waits its turn among the writers of a directory. The lock ends with the returned handle.
 fn lock(directory: &Path, wait: Duration) -> io::Result<File> {
     let handle = File::open(directory)?;
-    let deadline = Instant::now() + wait;
-    loop {
-        match handle.try_lock() {
-            Ok(()) => return Ok(handle),
-            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                std::thread::sleep(LOCK_POLL);
-            }
-            Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::other(
-                    "another process has been writing there for too long",
-                ));
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
+    match lock_within(&handle, wait) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::Error::other(
+            "another process has been writing there for too long",
+        )),
+        locked => locked.map(|()| handle),
     }
 }
 

@@ -3,22 +3,20 @@
 //! The record is a text file in the state directory: one line per trusted file, the hash of its
 //! content and its path. Changing a file, or moving it, makes it untrusted again.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use halter_protocol::ContentHash;
 
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::limits::{MAX_TRUST_FILE_BYTES, TRUST_LOCK_WAIT};
+use crate::lock::lock_within;
 use crate::project::ProjectFile;
-
-/// How often a writer that waits for another one tries again.
-const LOCK_POLL: Duration = Duration::from_millis(10);
 
 const RECORD_NAME: &str = "trusted-configs";
 const LOCK_NAME: &str = "trusted-configs.lock";
@@ -148,22 +146,14 @@ fn lock(directory: &Path, record: &Path, wait: Duration) -> Result<File, ConfigE
         .mode(0o600)
         .open(directory.join(LOCK_NAME))
         .map_err(|error| system_fault(record, &error))?;
-    let deadline = Instant::now() + wait;
-    loop {
-        match lock_file.try_lock() {
-            Ok(()) => return Ok(lock_file),
-            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                std::thread::sleep(LOCK_POLL);
-            }
-            Err(TryLockError::WouldBlock) => {
-                return Err(trust_fault(
-                    record,
-                    "another process has been writing it for too long",
-                    "try again when that process has ended",
-                ));
-            }
-            Err(TryLockError::Error(error)) => return Err(system_fault(record, &error)),
-        }
+    match lock_within(&lock_file, wait) {
+        Ok(()) => Ok(lock_file),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(trust_fault(
+            record,
+            "another process has been writing it for too long",
+            "try again when that process has ended",
+        )),
+        Err(error) => Err(system_fault(record, &error)),
     }
 }
 
