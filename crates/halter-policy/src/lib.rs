@@ -29,9 +29,7 @@ pub use door::{
     Written,
 };
 pub use error::{Access, PolicyError, is_out_of_descriptors};
-pub use permission::{
-    CallSubject, HookSays, PermissionTree, Permissions, RuleStore, RuleStoreError, SourcedRule,
-};
+pub use permission::{PermissionTree, Permissions, RuleStore, RuleStoreError, SourcedRule};
 pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};
 pub use settings::{PolicySettings, ProgramList, SessionScope};
 pub use shell::ShellJudge;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::door::FileDoor;
 use crate::error::PolicyError;
 use crate::judge;
-use crate::permission::{CallSubject, Decision, HookSays, PermissionTree};
+use crate::permission::{Decision, PermissionTree};
 use crate::settings::{PolicySettings, SessionScope};
 use crate::shell::{self, ShellDecision, ShellJudge};
 use crate::shell_files;
-use halter_protocol::{Action, CallToJudge, HookOpinion, Objection, PolicyVerdict};
+use halter_protocol::{Action, CallToJudge, Objection, PolicyVerdict};
 
 /// What a session's tools may do. Every method that fails denies.
 ///
@@ -114,9 +114,9 @@ impl StandardPolicy {
     ///
     /// # Errors
     /// What the policy denies.
-    pub fn decide_call(&self, subject: &CallSubject<'_>) -> Result<Decision, Box<Objection>> {
+    pub fn decide_call(&self, call: &CallToJudge) -> Result<Decision, Box<Objection>> {
         let mut shell = None;
-        for action in subject.actions {
+        for action in &call.actions {
             match action {
                 Action::Run { command } => {
                     self.check_shell_enabled()
@@ -134,7 +134,7 @@ impl StandardPolicy {
                 }
             }
         }
-        Ok(self.tree.decide(subject, shell.as_ref()))
+        Ok(self.tree.decide(call, shell.as_ref()))
     }
 }
 
@@ -179,18 +179,7 @@ impl PolicyBinder for StandardPolicies {
 impl ToolPolicy for StandardPolicy {
     fn judge(&self, call: &CallToJudge) -> PolicyVerdict {
         self.tree.hold_session_rules(&call.session_rules);
-        let subject = CallSubject {
-            call: &call.call,
-            actions: &call.actions,
-            mutating: call.capabilities.mutating,
-            requires_approval: call.capabilities.requires_approval,
-            hook: match &call.hook {
-                HookOpinion::Nothing => HookSays::Nothing,
-                HookOpinion::Allow => HookSays::Allow,
-                HookOpinion::Ask(reason) => HookSays::Ask(reason),
-            },
-        };
-        let verdict = match self.decide_call(&subject) {
+        let verdict = match self.decide_call(call) {
             Ok(decision) => decision.into_verdict(),
             Err(objection) => PolicyVerdict::Deny(*objection),
         };

@@ -1,10 +1,10 @@
 //! The way of one call through policy, rules and mode, without running it.
 
 use crate::harness::Halter;
-use halter_protocol::{Action, Objection, PermissionMode, ToolCall};
+use halter_protocol::{Action, CallToJudge, Objection, PermissionMode, ToolCall};
 use halter_runtime::HalterError;
 use halter_tools::policy::permission::{CoveringRule, Decision};
-use halter_tools::policy::{CallSubject, SessionScope, StandardPolicy, ToolPolicy};
+use halter_tools::policy::{SessionScope, StandardPolicy, ToolPolicy};
 use std::path::Path;
 
 /// What would become of a call, and why. No hook takes part.
@@ -47,26 +47,21 @@ impl Halter {
         };
         let policy = StandardPolicy::bind(services.policy.clone(), scope)
             .map_err(|error| HalterError::new("invalid_configuration", error.to_string()))?;
-        let capabilities = services
-            .tools
-            .spec(call.name.as_str())
-            .map(|it| it.capabilities);
-        let subject = CallSubject {
-            mutating: capabilities.is_some_and(|it| it.mutating),
-            requires_approval: capabilities.is_some_and(|it| it.requires_approval),
-            ..CallSubject::new(call, &actions)
-        };
+        let mut judged = CallToJudge::new(call.clone(), actions);
+        if let Some(spec) = services.tools.spec(call.name.as_str()) {
+            judged.capabilities = spec.capabilities;
+        }
         let tree = policy.permissions();
-        let (decision, denied) = match policy.decide_call(&subject) {
+        let (decision, denied) = match policy.decide_call(&judged) {
             Ok(decision) => (Some(decision), None),
             Err(objection) => (None, Some(*objection)),
         };
         Ok(CallExplanation {
-            rules: tree.map(|tree| tree.covering(&subject)).unwrap_or_default(),
+            rules: tree.map(|tree| tree.covering(&judged)).unwrap_or_default(),
             mode: services.policy.permissions.mode,
             denied,
             decision,
-            actions,
+            actions: judged.actions,
         })
     }
 }

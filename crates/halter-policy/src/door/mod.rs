@@ -32,6 +32,7 @@ use roots::SessionRoots;
 pub(crate) use sensitive::fold;
 pub use sensitive::{BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS};
 use spelled::Spelled;
+pub(crate) use spelled::without_dots;
 use walk::ResolvedPath;
 pub use write::{Precondition, WriteTicket, Written};
 

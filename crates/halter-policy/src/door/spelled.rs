@@ -126,6 +126,11 @@ fn lexical(path: &Path) -> PathBuf {
     {
         return real;
     }
+    without_dots(path)
+}
+
+/// An absolute path without `.` and `..`, whatever is there.
+pub(crate) fn without_dots(path: &Path) -> PathBuf {
     let mut clean = PathBuf::from("/");
     for component in path.components() {
         match component {

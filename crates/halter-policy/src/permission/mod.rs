@@ -2,10 +2,10 @@
 //! allows, what a person decides, and what never runs.
 //!
 //! ```text
-//! deny rule > hook's deny or ask > ask rule > allow rule > mode
+//! deny rule > hook's ask > ask rule > allow rule > mode
 //! ```
 //!
-//! A hook's allow lifts none of these; it spares the question of a tool that
+//! What a hook denies does not come here. A hook's allow lifts none of these; it spares the question of a tool that
 //! requires approval. Rules of all sources count alike, whatever their order. A
 //! command line is judged part by part: a deny or ask rule that covers one part
 //! covers the line, an allow rule has to cover every part that needs one.
@@ -39,7 +39,7 @@ use halter_protocol::{
 pub use decision::{DecidedBy, Decision, Verdict};
 pub use examples::{Example, ExampleError, check_example};
 pub use store::{RuleStore, RuleStoreError};
-pub use tree::{CallSubject, CoveringRule, HookSays, PermissionTree};
+pub use tree::{CoveringRule, PermissionTree};
 
 pub(crate) use paths::{PathPattern, RuleAnchors};
 

@@ -1,12 +1,12 @@
 //! Path patterns of rules, in the manner of `.gitignore`.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use halter_protocol::RuleEffect;
 
 use super::SourcedRule;
-use crate::door::fold;
+use crate::door::{fold, without_dots};
 use crate::error::PolicyError;
 
 /// Where paths and patterns start.
@@ -30,7 +30,7 @@ impl RuleAnchors {
     /// A path as a call spells it, made absolute.
     pub(crate) fn spelled(&self, path: &Path, from: Option<&Path>) -> PathBuf {
         let start = from.map_or(self.working_dir.clone(), |from| self.working_dir.join(from));
-        lexical(&start.join(path))
+        without_dots(&start.join(path))
     }
 }
 
@@ -170,21 +170,6 @@ fn without_braces(pattern: &str) -> String {
         escaped = character == '\\' && !escaped;
     }
     text
-}
-
-/// An absolute path without `.` and `..`.
-fn lexical(path: &Path) -> PathBuf {
-    let mut clean = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
-            Component::ParentDir => {
-                clean.pop();
-            }
-            Component::Normal(name) => clean.push(name),
-        }
-    }
-    clean
 }
 
 /// Where a path leads; the part that does not exist is kept as spelled.

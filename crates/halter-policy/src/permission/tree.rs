@@ -7,7 +7,9 @@ mod request;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-use halter_protocol::{Action, PermissionMode, RuleEffect, RuleSource, RuleSubject, ToolCall};
+use halter_protocol::{
+    Action, CallToJudge, HookOpinion, PermissionMode, RuleEffect, RuleSource, RuleSubject,
+};
 
 use super::command::{self, is_destructive};
 use super::decision::{DecidedBy, Decision, Verdict};
@@ -21,50 +23,6 @@ use crate::shell::{CommandPart, ShellDecision, ShellRefusal};
 pub(super) use compiled::CompiledRule;
 pub use covering::CoveringRule;
 use request::{Request, TouchedPath};
-
-/// A call as the tree sees it.
-#[derive(Debug, Clone, Copy)]
-pub struct CallSubject<'a> {
-    /// The call.
-    pub call: &'a ToolCall,
-    /// What it would touch.
-    pub actions: &'a [Action],
-    /// The tool changes something, by its own account.
-    pub mutating: bool,
-    /// The tool wants a person to approve it.
-    pub requires_approval: bool,
-    /// What hooks said.
-    pub hook: HookSays<'a>,
-}
-
-impl<'a> CallSubject<'a> {
-    /// A call that no hook has spoken about, of a tool that says nothing else
-    /// of itself.
-    #[must_use]
-    pub const fn new(call: &'a ToolCall, actions: &'a [Action]) -> Self {
-        Self {
-            call,
-            actions,
-            mutating: false,
-            requires_approval: false,
-            hook: HookSays::Nothing,
-        }
-    }
-}
-
-/// What hooks said about a call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum HookSays<'a> {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// It may run. Spares the question of a tool that requires approval.
-    Allow,
-    /// A person is to decide, for this reason.
-    Ask(&'a str),
-    /// It must not run, for this reason.
-    Deny(&'a str),
-}
 
 /// The rules of a session, bound to its directory.
 #[derive(Debug)]
@@ -128,18 +86,15 @@ impl PermissionTree {
     /// Decides about a call that the policy lets through. `shell` is what the
     /// shell judge says about its commands, if it runs any.
     #[must_use]
-    pub fn decide(&self, subject: &CallSubject<'_>, shell: Option<&ShellDecision>) -> Decision {
+    pub fn decide(&self, call: &CallToJudge, shell: Option<&ShellDecision>) -> Decision {
         let asks = matches!(shell, Some(ShellDecision::Ask(_)));
-        let request = Request::take(self, subject, asks);
+        let request = Request::take(self, call, asks);
         if let Some((rule, fragment)) = self.closing(&request, RuleEffect::Deny) {
             let why = format!("{} forbids this", rule.described());
             return self.refused(DecidedBy::Rule(rule.clone()), why, fragment);
         }
-        if let HookSays::Deny(reason) = subject.hook {
-            return self.refused(DecidedBy::Hook, reason.to_owned(), None);
-        }
-        if let HookSays::Ask(reason) = subject.hook {
-            return self.asked(DecidedBy::Hook, reason.to_owned(), None, None);
+        if let HookOpinion::Ask(reason) = &call.hook {
+            return self.asked(DecidedBy::Hook, reason.clone(), None, None);
         }
         if let Some(line) = self.unreadable(&request) {
             let why = "the command cannot be taken apart, so rules about commands cannot be \
@@ -175,6 +130,7 @@ impl PermissionTree {
     /// What the allow rules and the mode say where nothing else decided.
     fn by_allow_and_mode(&self, request: &Request<'_>, shell: Option<&ShellDecision>) -> Decision {
         let subject = request.subject;
+        let requires_approval = subject.capabilities.requires_approval;
         let mode = DecidedBy::Mode(self.mode);
         match self.mode {
             PermissionMode::FullAccess | PermissionMode::Allow => return Decision::allow(mode),
@@ -195,7 +151,7 @@ impl PermissionTree {
         // A list that names its programs, or a rule for them, has allowed a
         // command already.
         let allowed_already = !request.commands.is_empty();
-        if subject.requires_approval && !allowed_already && subject.hook != HookSays::Allow {
+        if requires_approval && !allowed_already && subject.hook != HookOpinion::Allow {
             let name = subject.call.name.as_str();
             let why = format!("the tool '{name}' wants a person to approve each call");
             let always = suggest::for_tool(name);
@@ -226,7 +182,7 @@ impl PermissionTree {
         if request.changes_otherwise() {
             return denied("this changes something", None);
         }
-        if request.subject.requires_approval && request.commands.is_empty() {
+        if request.subject.capabilities.requires_approval && request.commands.is_empty() {
             return denied("this tool wants a person to approve it", None);
         }
         Decision::allow(by)
@@ -394,7 +350,7 @@ impl PermissionTree {
 
     /// `Some`: the rule covers the call, in this part of it.
     fn closed_by(&self, rule: &CompiledRule, request: &Request<'_>) -> Option<Option<String>> {
-        let call = request.subject.call;
+        let call = &request.subject.call;
         match rule.rule.rule.subject() {
             RuleSubject::Tool(tool) => tool.matches(call.name.as_str()).then_some(None),
             RuleSubject::Command(pattern) => request.commands.iter().find_map(|commands| {

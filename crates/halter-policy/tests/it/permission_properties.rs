@@ -1,8 +1,7 @@
 //! What holds of every set of rules, mode, hook and call.
 
-use halter_policy::HookSays;
 use halter_policy::permission::Verdict;
-use halter_protocol::{PermissionMode, PermissionRule, RuleEffect, RuleSource};
+use halter_protocol::{HookOpinion, PermissionMode, PermissionRule, RuleEffect, RuleSource};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -49,16 +48,15 @@ fn mode() -> impl Strategy<Value = PermissionMode> {
     select(PermissionMode::ALL.to_vec())
 }
 
-fn hook() -> impl Strategy<Value = HookSays<'static>> {
+fn hook() -> impl Strategy<Value = HookOpinion> {
     select(vec![
-        HookSays::Nothing,
-        HookSays::Allow,
-        HookSays::Ask("sure?"),
-        HookSays::Deny("no"),
+        HookOpinion::Nothing,
+        HookOpinion::Allow,
+        HookOpinion::Ask("sure?".to_owned()),
     ])
 }
 
-fn verdicts(mode: PermissionMode, rules: &[Rule], hook: HookSays<'_>) -> Vec<Verdict> {
+fn verdicts(mode: PermissionMode, rules: &[Rule], hook: &HookOpinion) -> Vec<Verdict> {
     thread_local!(static SESSION: Session = Session::new());
     SESSION.with(|session| {
         let policy = policy(session, mode, rules);
@@ -90,10 +88,10 @@ proptest! {
         hook in hook(),
     ) {
         let deny = (RuleEffect::Deny, denied, RuleSource::User);
-        let alone = verdicts(PermissionMode::FullAccess, &[deny], HookSays::Nothing);
+        let alone = verdicts(PermissionMode::FullAccess, &[deny], &HookOpinion::Nothing);
         let mut all = rules.clone();
         all.insert(place.min(rules.len()), deny);
-        for (alone, found) in alone.iter().zip(verdicts(mode, &all, hook)) {
+        for (alone, found) in alone.iter().zip(verdicts(mode, &all, &hook)) {
             if *alone == Verdict::Deny {
                 prop_assert_eq!(found, Verdict::Deny);
             }
@@ -115,7 +113,7 @@ proptest! {
         for (index, rule) in shuffled.iter_mut().enumerate() {
             rule.2 = sources[(seed as usize + index) % sources.len()];
         }
-        prop_assert_eq!(verdicts(mode, &rules, hook), verdicts(mode, &shuffled, hook));
+        prop_assert_eq!(verdicts(mode, &rules, &hook), verdicts(mode, &shuffled, &hook));
     }
 
     #[test]
@@ -125,10 +123,10 @@ proptest! {
         mode in mode(),
         hook in hook(),
     ) {
-        let before = verdicts(mode, &rules, hook);
+        let before = verdicts(mode, &rules, &hook);
         let mut all = rules.clone();
         all.push(added);
-        for (before, after) in before.into_iter().zip(verdicts(mode, &all, hook)) {
+        for (before, after) in before.into_iter().zip(verdicts(mode, &all, &hook)) {
             prop_assert!(rank(after) >= rank(before), "{before:?} became {after:?}");
         }
     }
@@ -141,16 +139,16 @@ proptest! {
         hook in hook(),
     ) {
         let (narrow, wide) = (one.min(other), one.max(other));
-        let narrow = verdicts(narrow, &rules, hook);
-        for (narrow, wide) in narrow.into_iter().zip(verdicts(wide, &rules, hook)) {
+        let narrow = verdicts(narrow, &rules, &hook);
+        for (narrow, wide) in narrow.into_iter().zip(verdicts(wide, &rules, &hook)) {
             prop_assert!(narrow != Verdict::Allow || wide == Verdict::Allow);
         }
     }
 
     #[test]
     fn a_hook_s_allow_spares_nothing_but_the_question_of_a_tool(rules in rules(), mode in mode()) {
-        let without = verdicts(mode, &rules, HookSays::Nothing);
-        let with = verdicts(mode, &rules, HookSays::Allow);
+        let without = verdicts(mode, &rules, &HookOpinion::Nothing);
+        let with = verdicts(mode, &rules, &HookOpinion::Allow);
         for ((call, without), with) in calls().iter().zip(without).zip(with) {
             if call.name != "a tool to approve" {
                 prop_assert_eq!(without, with);
@@ -162,7 +160,7 @@ proptest! {
     #[test]
     fn modes_that_ask_nobody_do_not_ask(rules in rules(), hook in hook()) {
         for mode in [PermissionMode::ReadOnly, PermissionMode::Allow] {
-            prop_assert!(!verdicts(mode, &rules, hook).contains(&Verdict::Ask));
+            prop_assert!(!verdicts(mode, &rules, &hook).contains(&Verdict::Ask));
         }
     }
 

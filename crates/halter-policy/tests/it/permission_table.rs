@@ -3,8 +3,10 @@
 use std::fmt::Write;
 
 use halter_policy::permission::{Permissions, Verdict};
-use halter_policy::{CallSubject, HookSays, PolicySettings, SourcedRule, StandardPolicy};
-use halter_protocol::{Action, PermissionMode, RuleEffect, RuleSource, ToolCall};
+use halter_policy::{PolicySettings, SourcedRule, StandardPolicy};
+use halter_protocol::{
+    Action, CallToJudge, HookOpinion, PermissionMode, RuleEffect, RuleSource, ToolCall,
+};
 use serde_json::json;
 
 use crate::support::Session;
@@ -44,14 +46,12 @@ impl Call {
         }
     }
 
-    pub fn decide(&self, policy: &StandardPolicy, hook: HookSays<'_>) -> Verdict {
-        let subject = CallSubject {
-            mutating: self.mutating,
-            requires_approval: self.requires_approval,
-            hook,
-            ..CallSubject::new(&self.call, &self.actions)
-        };
-        match policy.decide_call(&subject) {
+    pub fn decide(&self, policy: &StandardPolicy, hook: &HookOpinion) -> Verdict {
+        let mut call = CallToJudge::new(self.call.clone(), self.actions.clone());
+        call.capabilities.mutating = self.mutating;
+        call.capabilities.requires_approval = self.requires_approval;
+        call.hook = hook.clone();
+        match policy.decide_call(&call) {
             Ok(decision) => decision.verdict,
             Err(_) => Verdict::Deny,
         }
@@ -174,13 +174,12 @@ fn the_table_is_as_recorded() {
         ],
     ];
     let hooks = [
-        HookSays::Nothing,
-        HookSays::Allow,
-        HookSays::Ask("sure?"),
-        HookSays::Deny("no"),
+        HookOpinion::Nothing,
+        HookOpinion::Allow,
+        HookOpinion::Ask("sure?".to_owned()),
     ];
     let mut table = String::from(
-        "Each cell: what happens if hooks say nothing, allow, ask, deny.\n\
+        "Each cell: what happens if hooks say nothing, allow, ask.\n\
          + runs, ? is asked, - is denied\n",
     );
     for rules in sets {
@@ -204,7 +203,7 @@ fn the_table_is_as_recorded() {
                 let policy = policy(&session, mode, &rules);
                 let cell: String = hooks
                     .iter()
-                    .map(|hook| match call.decide(&policy, *hook) {
+                    .map(|hook| match call.decide(&policy, hook) {
                         Verdict::Allow => '+',
                         Verdict::Ask => '?',
                         Verdict::Deny => '-',
@@ -236,7 +235,7 @@ fn what_cannot_be_taken_apart_is_asked_about_where_rules_would_have_to_know() {
             },
             ..PolicySettings::default()
         });
-        Call::shell(line).decide(&policy, HookSays::Nothing)
+        Call::shell(line).decide(&policy, &HookOpinion::Nothing)
     };
     let deny = [(RuleEffect::Deny, "Bash(git push:*)")];
     for mode in PermissionMode::ALL {
@@ -249,7 +248,7 @@ fn destructive_forms_are_asked_about_unless_a_rule_names_them() {
     let session = Session::new();
     let reset = Call::shell("git reset --hard HEAD~1");
     let decide = |mode, rules: &[(RuleEffect, &str, RuleSource)]| {
-        reset.decide(&policy(&session, mode, rules), HookSays::Nothing)
+        reset.decide(&policy(&session, mode, rules), &HookOpinion::Nothing)
     };
     let allow = |text| [(RuleEffect::Allow, text, RuleSource::User)];
     use PermissionMode::{Allow, FullAccess, ReadOnly, WorkspaceWrite};
@@ -293,7 +292,7 @@ fn the_built_in_list_is_soft_and_a_rule_opens_a_program() {
     };
     use PermissionMode::{Allow, FullAccess, Prompt, ReadOnly, WorkspaceWrite};
     let verdict = |command, mode, rules: &[&str]| {
-        Call::shell(command).decide(&soft(mode, rules), HookSays::Nothing)
+        Call::shell(command).decide(&soft(mode, rules), &HookOpinion::Nothing)
     };
     for (mode, expected) in [
         (ReadOnly, Verdict::Deny),

@@ -1,9 +1,9 @@
 //! Every rule that covers a call, whether it decides or not: for people who
 //! want to know why.
 
-use halter_protocol::{RuleEffect, RuleSubject};
+use halter_protocol::{CallToJudge, RuleEffect, RuleSubject};
 
-use super::{CallSubject, CompiledRule, PermissionTree, Request};
+use super::{CompiledRule, PermissionTree, Request};
 use crate::permission::{SourcedRule, command};
 
 /// A rule that covers a call, and the part of the call it covers.
@@ -18,8 +18,8 @@ pub struct CoveringRule {
 impl PermissionTree {
     /// The rules that cover a call or a part of it, those that deny first.
     #[must_use]
-    pub fn covering(&self, subject: &CallSubject<'_>) -> Vec<CoveringRule> {
-        let request = Request::take(self, subject, true);
+    pub fn covering(&self, call: &CallToJudge) -> Vec<CoveringRule> {
+        let request = Request::take(self, call, true);
         let mut found: Vec<CoveringRule> = self
             .rules
             .iter()

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use halter_protocol::{Action, PermissionMode};
+use halter_protocol::{Action, CallToJudge, PermissionMode};
 
-use super::{CallSubject, PermissionTree};
+use super::PermissionTree;
 use crate::permission::paths::resolved;
 use crate::shell::{CommandPart, PathAccess, parts};
 
@@ -13,7 +13,7 @@ const NOWHERE: [&str; 3] = ["/dev/null", "/dev/stdout", "/dev/stderr"];
 
 /// A call with its commands taken apart and its paths resolved.
 pub(super) struct Request<'a> {
-    pub(super) subject: &'a CallSubject<'a>,
+    pub(super) subject: &'a CallToJudge,
     pub(super) commands: Vec<Commands>,
     pub(super) paths: Vec<TouchedPath>,
 }
@@ -38,7 +38,7 @@ pub(super) struct TouchedPath {
 impl<'a> Request<'a> {
     /// Takes a call apart. Where neither a rule nor the mode would look at
     /// commands, they stay whole.
-    pub(super) fn take(tree: &PermissionTree, subject: &'a CallSubject<'a>, asks: bool) -> Self {
+    pub(super) fn take(tree: &PermissionTree, subject: &'a CallToJudge, asks: bool) -> Self {
         let by_mode = matches!(tree.mode, PermissionMode::ReadOnly | PermissionMode::Prompt);
         let looks_inside = asks || by_mode || !tree.rules.is_empty();
         let runs = |it: &Action| matches!(it, Action::Run { .. });
@@ -53,7 +53,7 @@ impl<'a> Request<'a> {
             commands: Vec::new(),
             paths: Vec::new(),
         };
-        for action in subject.actions {
+        for action in &subject.actions {
             match action {
                 Action::Run { command } if looks_inside => {
                     request.take_command(tree, command, directory);
@@ -108,10 +108,11 @@ impl<'a> Request<'a> {
     /// Whether the call changes something that is neither a file it names nor
     /// done by a command.
     pub(super) fn changes_otherwise(&self) -> bool {
-        let actions = self.subject.actions;
+        let actions = &self.subject.actions;
         let other = |it: &Action| matches!(it, Action::Other { mutating: true });
         let named = |it: &Action| matches!(it, Action::Run { .. } | Action::Write { .. });
-        actions.iter().any(other) || (self.subject.mutating && !actions.iter().any(named))
+        actions.iter().any(other)
+            || (self.subject.capabilities.mutating && !actions.iter().any(named))
     }
 }
 
