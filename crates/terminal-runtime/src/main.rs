@@ -12,11 +12,11 @@ use terminal_runtime::holder;
 fn main() -> ExitCode {
     leave_no_core_dumps();
     let arguments: Vec<_> = std::env::args_os().collect();
-    if let [_, mode, path] = arguments.as_slice()
+    if let [_, mode, path, procs @ ..] = arguments.as_slice()
         && mode == OsStr::new(holder::HOLDER_MODE)
     {
         halter_exec::host::system::raise_descriptor_limit();
-        return match holder::run(Path::new(path)) {
+        return match holder::run(Path::new(path), procs) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };

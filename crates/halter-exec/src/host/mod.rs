@@ -5,6 +5,7 @@
 //! |---|---|
 //! | a process without a runtime, planned elsewhere | [`launch()`] with a [`LaunchPlan`] |
 //! | a process by number or handle, collected by number | [`PidFd`], [`reap_any`] |
+//! | children that cannot signal this program | [`PidNamespace`] |
 //! | a shell with processes and streams of your own | [`ShellDriver`] over a [`ShellHost`] |
 //! | a tree whose leader another program started | [`HeldTree`] |
 //! | a control group by its path; a sandbox for many processes | [`Cgroup`], [`Sandbox`] |
@@ -30,6 +31,6 @@ pub use crate::shell::{
 pub use crate::spawn::find_program_in;
 pub use crate::spool::{Spool, SpoolChunk, SpoolProgress, SpoolReader};
 pub use crate::sys::{
-    Cgroup, Moved, OwnGroup, PidFd, reap_any, try_watch_descriptor, watch_descriptor,
+    Cgroup, Moved, OwnGroup, PidFd, PidNamespace, reap_any, try_watch_descriptor, watch_descriptor,
 };
 pub use crate::tree::{HeldTree, TREE_MARKER};

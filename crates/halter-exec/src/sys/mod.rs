@@ -28,7 +28,7 @@ use portable as backend;
 
 #[cfg(all(target_os = "linux", not(halter_portable)))]
 pub(crate) use backend::child_ends;
-pub use backend::{Cgroup, OwnGroup, PidFd};
+pub use backend::{Cgroup, OwnGroup, PidFd, PidNamespace};
 pub(crate) use backend::{
     Handover, LimitGroups, chroot_mechanism, file_rules_mechanism, file_ruleset, fill_random,
     make_fifo_in, memory_file, numbered_name, open_cgroup, open_limit_group, open_place,

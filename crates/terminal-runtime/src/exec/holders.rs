@@ -1,8 +1,9 @@
 //! The holder of a session: started with its first command, ended with it.
 //!
 //! A session lives and dies with its holder: nobody else collects its
-//! processes or keeps their pipes. So a command that kills its holder, which is
-//! its shell's parent, ends its own session and no other.
+//! processes or keeps their pipes. Where the system has PID namespaces for this
+//! program, a command cannot signal its holder. Elsewhere one that kills it,
+//! which is its shell's parent, ends its own session and no other.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -17,7 +18,7 @@ use crate::exec::core::Core;
 use crate::exec::error::CoreError;
 use crate::exec::lock;
 use crate::exec::open::OpenSession;
-use crate::exec::session::Session;
+use crate::exec::session::{Session, own_procs};
 use crate::holder::{FoundHolder, HolderError, HolderLink, Request, collect, connect, start};
 use crate::limits::{HOLDER_END_WAIT, MAX_LOST_SESSIONS, TREE_END_WAIT};
 use crate::session::SessionId;
@@ -109,7 +110,8 @@ impl Core {
         }
         let settings = &self.inner.settings;
         let name = socket_name(open.id);
-        let started = start(&settings.state_dir, &name, &settings.program).await;
+        let procs = own_procs(settings, &open.spec);
+        let started = start(&settings.state_dir, &name, &settings.program, &procs).await;
         let link = started.map_err(|error| CoreError::Internal {
             message: error.to_string(),
         })?;

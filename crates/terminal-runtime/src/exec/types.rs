@@ -57,6 +57,8 @@ pub struct CoreSettings {
     pub grace: Duration,
     /// How containers are made.
     pub docker: DockerSettings,
+    /// Whether each session gets a PID namespace, where the system lets it.
+    pub pid_namespace: bool,
     /// This program, which is also the holder's.
     pub program: PathBuf,
 }

@@ -9,7 +9,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::exit::{ExitWatch, ProcessEnd};
-use super::link::{HolderLink, next};
+use super::link::{HolderLink, HolderNumbers, next};
 use super::message::{Key, ProcessState, Reply, Request, VERSION};
 use super::prepared::GivenUnit;
 use super::socket::{Arriving, Outbox};
@@ -75,19 +75,19 @@ fn failed(state_dir: &Path) -> impl Fn(io::Error) -> HolderError {
 async fn receive_all(
     socket: &AsyncFd<OwnedFd>,
     state_dir: &Path,
-) -> Result<(i32, Vec<FoundSlot>), HolderError> {
+) -> Result<(HolderNumbers, Vec<FoundSlot>), HolderError> {
     let io = failed(state_dir);
     let silent = || HolderError::Silent {
         path: state_dir.to_owned(),
     };
     let mut arriving = Arriving::default();
-    let mut holder = 0;
+    let mut own = 0;
     let mut slots = Vec::new();
     loop {
         let received = next(socket, &mut arriving).await.map_err(&io)?;
         let received = received.ok_or_else(silent)?;
         match Reply::decode(&received.message).map_err(|_| silent())? {
-            Reply::Welcome { pid, .. } => holder = pid,
+            Reply::Welcome { pid, .. } => own = pid,
             Reply::Refused { version: VERSION } => {
                 return Err(HolderError::InUse {
                     path: state_dir.to_owned(),
@@ -112,7 +112,13 @@ async fn receive_all(
                 process,
                 end: None,
             }),
-            Reply::Ready => return Ok((holder, slots)),
+            Reply::Ready { descriptor_owner } => {
+                let numbers = HolderNumbers {
+                    own,
+                    descriptor_owner,
+                };
+                return Ok((numbers, slots));
+            }
             // The end of something whose slot comes with its end.
             _ => {}
         }

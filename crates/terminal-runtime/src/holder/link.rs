@@ -32,10 +32,19 @@ pub struct HolderLink {
     inner: Arc<Inner>,
 }
 
+/// The numbers that a holder is known by.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HolderNumbers {
+    /// Its own.
+    pub own: i32,
+    /// The one by which its processes find what it has open.
+    pub descriptor_owner: i32,
+}
+
 #[derive(Debug)]
 struct Inner {
     socket: AsyncFd<OwnedFd>,
-    holder: i32,
+    holder: HolderNumbers,
     next_name: AtomicU64,
     outbox: Mutex<Outbox>,
     outbox_filled: Notify,
@@ -49,7 +58,7 @@ struct Inner {
 }
 
 impl HolderLink {
-    pub(super) fn new(socket: AsyncFd<OwnedFd>, holder: i32, next_name: u64) -> Self {
+    pub(super) fn new(socket: AsyncFd<OwnedFd>, holder: HolderNumbers, next_name: u64) -> Self {
         Self {
             inner: Arc::new(Inner {
                 socket,
@@ -107,7 +116,13 @@ impl HolderLink {
     /// The holder's process number.
     #[must_use]
     pub fn holder(&self) -> i32 {
-        self.inner.holder
+        self.inner.holder.own
+    }
+
+    /// The number by which the holder's processes find what it has open.
+    #[must_use]
+    pub fn descriptor_owner(&self) -> i32 {
+        self.inner.holder.descriptor_owner
     }
 
     /// A name that no slot has, nor a unit of ours.
@@ -335,7 +350,7 @@ mod tests {
     fn link() -> (HolderLink, OwnedFd) {
         let (ours, theirs) = sys::channel_pair().unwrap();
         let socket = watch_descriptor(ours, Interest::READABLE).unwrap();
-        let link = HolderLink::new(socket, 0, 0);
+        let link = HolderLink::new(socket, HolderNumbers::default(), 0);
         link.begin();
         (link, theirs)
     }

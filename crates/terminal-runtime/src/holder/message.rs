@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of this vocabulary. It changes with every change of a message
 /// or of a record; the greeting (`Hello`, `Welcome`, `Refused`) never does.
-pub const VERSION: u64 = 5;
+pub const VERSION: u64 = 6;
 
 /// The name of a slot, chosen by the daemon.
 pub type Key = u64;
@@ -257,7 +257,12 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// All slots were sent.
-    Ready,
+    Ready {
+        /// The number by which processes of this holder find the one that has
+        /// its descriptors: its own, or that of the first process of their PID
+        /// namespace.
+        descriptor_owner: i32,
+    },
     /// The answer to `Hello`. This and `Refused` keep their places in this
     /// list for ever: daemons of every version read them.
     Welcome {

@@ -27,12 +27,14 @@ impl GivenUnit {
         self.parts.get_mut(part)?.take()
     }
 
-    /// Where a process of this user opens a part; empty where the system has
-    /// no names for descriptors, and other names are used.
+    /// Where a process of the holder opens a part, given the number by which it
+    /// finds the [owner](super::HolderLink::descriptor_owner) of all parts;
+    /// empty where the system has no names for descriptors, and other names
+    /// are used.
     #[must_use]
-    pub fn path(&self, holder: i32, part: usize) -> PathBuf {
+    pub fn path(&self, owner: i32, part: usize) -> PathBuf {
         let number = self.unit.numbers.get(part).copied().unwrap_or(-1);
-        sys::descriptor_path(holder, number).unwrap_or_default()
+        sys::descriptor_path(owner, number).unwrap_or_default()
     }
 
     /// The units of a slot with copies of all that is open.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use halter_exec::Signal;
-use halter_exec::host::reap_any;
+use halter_exec::host::{PidNamespace, reap_any};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid, getuid, kill_process_group};
@@ -21,21 +21,33 @@ use crate::sys::{self, ChildEnds};
 /// How often a holder without a daemon looks whether it is still needed.
 const NO_DAEMON_POLL: Duration = Duration::from_millis(500);
 
+/// The number of the first process of a PID namespace, in there.
+const FIRST_IN_NAMESPACE: i32 = 1;
+
 /// How soon something that did not fit is tried again.
 const RETRY_TICK: Duration = Duration::from_millis(5);
 
 /// The program in its hidden mode: holds processes and descriptors until it is
 /// told to end, or until nobody can need it any more. Its standard input is
-/// the socket where daemons connect; `path` is that socket's name.
+/// the socket where daemons connect; `path` is that socket's name. What it
+/// starts gets a PID namespace with a `proc` at each of these places, if there
+/// are any and the system lets it.
 ///
 /// # Errors
 /// If it cannot become what it has to be.
-pub fn run(path: &Path) -> io::Result<()> {
+pub fn run(path: &Path, procs: &[impl AsRef<Path>]) -> io::Result<()> {
     let listener = io::stdin().as_fd().try_clone_to_owned()?;
     sys::take_in_orphans()?;
+    let identity = identity(path);
+    let namespace = match procs {
+        [] => None,
+        // Without it this goes on, and `runtime.describe` says why.
+        _ => PidNamespace::enter(procs).ok(),
+    };
     let mut holder = Holder {
-        identity: identity(path),
+        identity,
         path: path.to_owned(),
+        namespace,
         listener,
         ends: ChildEnds::watch()?,
         daemon: None,
@@ -58,6 +70,8 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 struct Holder {
     path: PathBuf,
     identity: Option<(u64, u64)>,
+    /// What its processes live in, if not in the namespace of the holder.
+    namespace: Option<PidNamespace>,
     listener: OwnedFd,
     ends: ChildEnds,
     daemon: Option<OwnedFd>,
@@ -85,7 +99,9 @@ impl Holder {
         let (ends, caller, daemon) = self.wait()?;
         if ends {
             self.ends.clear();
-            self.reap();
+            if !self.reap() {
+                return Ok(false);
+            }
         }
         if daemon {
             self.flush();
@@ -132,9 +148,14 @@ impl Holder {
     }
 
     /// Collects every child that has ended: those that were started here and
-    /// those that came here because their parents ended.
-    fn reap(&mut self) {
+    /// those that came here because their parents ended. `false` if nothing can
+    /// be started any more, since the namespace has ended.
+    fn reap(&mut self) -> bool {
         while let Ok(Some((pid, exit))) = reap_any() {
+            let namespace = self.namespace.as_ref();
+            if namespace.is_some_and(|namespace| namespace.first() == pid) {
+                return false;
+            }
             let exit = Exit {
                 code: exit.status.code,
                 signal: exit.status.signal,
@@ -147,6 +168,7 @@ impl Holder {
                 self.send(&Reply::Exited { key, exit }, &[]);
             }
         }
+        true
     }
 
     /// Applies all messages of the daemon that have come.
@@ -242,7 +264,11 @@ impl Holder {
             self.send(&reply, &fds);
         }
         self.table.slots = table;
-        self.send(&Reply::Ready, &[]);
+        let descriptor_owner = match self.namespace {
+            Some(_) => FIRST_IN_NAMESPACE,
+            None => pid,
+        };
+        self.send(&Reply::Ready { descriptor_owner }, &[]);
     }
 
     /// Makes units and hands out copies, all in one message.
@@ -328,9 +354,13 @@ impl Holder {
     }
 
     /// Kills everything that descends from here and collects it. Nothing
-    /// escapes where whatever loses its parent becomes a child of this
-    /// process; elsewhere it may be found in its group.
+    /// escapes from a PID namespace, nor where whatever loses its parent
+    /// becomes a child of this process; elsewhere it may be found in its group.
     fn end(&mut self) {
+        if let Some(namespace) = &self.namespace {
+            // One that is gone already has killed everything in it.
+            let _ = namespace.kill();
+        }
         for leader in self.table.running().filter_map(Pid::from_raw) {
             let _ = kill_process_group(leader, rustix::process::Signal::KILL);
         }
@@ -344,8 +374,11 @@ impl Holder {
                 Err(_) => return true,
             }
         };
+        // The numbers that `/proc` has in a namespace mean others out here.
+        let sees_descendants = self.namespace.is_none();
         let kill = || {
-            for process in halter_exec::list_descendants(own).unwrap_or_default() {
+            let descendants = sees_descendants.then(|| halter_exec::list_descendants(own));
+            for process in descendants.and_then(Result::ok).unwrap_or_default() {
                 if process.ppid == own {
                     // One that has ended meanwhile is collected next.
                     let _ = halter_exec::kill_tree(process.pid, Signal::KILL);
@@ -394,6 +427,7 @@ mod tests {
         let holder = Holder {
             path: path.to_owned(),
             identity: identity(path),
+            namespace: None,
             listener,
             ends: ChildEnds::watch().unwrap(),
             daemon: Some(daemon),

@@ -136,7 +136,9 @@ async fn attempt(state_dir: &Path, name: &str) -> Result<Option<FoundHolder>, Ho
 }
 
 /// Starts `program` as a holder with a socket of this name, which nobody has.
-/// It is a child of this process.
+/// It is a child of this process. Its processes get a PID namespace of their
+/// own, with a `proc` of its own at these places, if there are any and the
+/// system lets it.
 ///
 /// # Errors
 /// If that fails.
@@ -144,14 +146,15 @@ pub async fn start(
     state_dir: &Path,
     name: &str,
     program: &Path,
+    procs: &[PathBuf],
 ) -> Result<HolderLink, HolderError> {
     let place = sys::place_in(state_dir, name);
     let (address, _way) = place.map_err(io_error(state_dir, "naming the holder's socket"))?;
     let path = state_dir.join(name);
     let listener = bind_listener(&path, &address)
         .map_err(io_error(state_dir, "making the holder's socket"))?;
-    let pid =
-        launch_holder(&path, &listener, program).inspect_err(|_| drop(fs::remove_file(&path)))?;
+    let pid = launch_holder(&path, &listener, program, procs)
+        .inspect_err(|_| drop(fs::remove_file(&path)))?;
     let connected = async {
         let socket = dial(&address).map_err(io_error(state_dir, "connecting to the holder"))?;
         complete_handshake(socket, state_dir).await
@@ -218,7 +221,12 @@ fn bind_listener(path: &Path, address: &SocketAddrUnix) -> io::Result<OwnedFd> {
 
 /// Starts the holder with the listener as its standard input and an empty
 /// environment.
-fn launch_holder(path: &Path, listener: &OwnedFd, program: &Path) -> Result<i32, HolderError> {
+fn launch_holder(
+    path: &Path,
+    listener: &OwnedFd,
+    program: &Path,
+    procs: &[PathBuf],
+) -> Result<i32, HolderError> {
     let failed = |reason: String| HolderError::Start { reason };
     let null = File::options()
         .read(true)
@@ -231,6 +239,7 @@ fn launch_holder(path: &Path, listener: &OwnedFd, program: &Path) -> Result<i32,
         OsString::from(HOLDER_MODE),
         path.as_os_str().to_owned(),
     ];
+    plan.arguments.extend(procs.iter().map(OsString::from));
     let slots = [listener.as_fd(), null.as_fd(), null.as_fd()];
     let launched = launch(&plan, &slots).map_err(|failure| failed(failure.to_string()))?;
     Ok(launched.pid)

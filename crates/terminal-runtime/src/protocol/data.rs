@@ -362,7 +362,7 @@ pub struct ExecSummary {
     pub command: String,
     /// When it was started, or queued (RFC 3339).
     pub started_at: String,
-    /// Its first process, where that is known.
+    /// Its first process, where that is known, as this machine numbers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     /// Whether it has a terminal.

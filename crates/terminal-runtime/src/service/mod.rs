@@ -274,6 +274,7 @@ pub fn core_settings(
     CoreSettings {
         state_dir,
         program,
+        pid_namespace: settings.pid_namespace,
         environment,
         spool_quota_bytes: settings.spool_quota_bytes,
         grace: settings.grace,

@@ -198,6 +198,13 @@ pub struct Settings {
     )]
     #[arg(value_parser = count, help_heading = CHILDREN)]
     pub child_cpu_sec: Count,
+    /// Whether each session gets process numbers of its own where this program may
+    /// make PID namespaces, as root may: its commands see and signal no others
+    #[arg(long, env = "TRL_PID_NAMESPACE", value_name = "0|1")]
+    #[arg(value_parser = BoolishValueParser::new())]
+    #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
+    #[arg(default_value = "1", default_missing_value = "1", help_heading = CHILDREN)]
+    pub pid_namespace: bool,
     /// Run every session in a container of this image
     #[arg(long, env = "TRL_DOCKER_IMAGE", value_name = "IMAGE", help_heading = CHILDREN)]
     pub docker_image: Option<String>,
@@ -389,7 +396,7 @@ mod tests {
         assert_eq!(settings.memory_pressure_bytes, Some(500 * 1024 * 1024));
         assert_eq!(settings.limits(), Limits::default());
         assert_eq!(settings.grace, Duration::from_secs(5));
-        assert!(settings.allow_root);
+        assert!(settings.allow_root && settings.pid_namespace);
     }
 
     #[test]

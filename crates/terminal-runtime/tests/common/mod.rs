@@ -137,7 +137,8 @@ impl Daemon {
         self.child.lock().unwrap().as_ref().unwrap().id()
     }
 
-    /// The holders of its sessions: their command lines name their sockets.
+    /// The holders of its sessions, and the first processes of their PID
+    /// namespaces: their command lines name the holders' sockets.
     pub fn holders(&self) -> Vec<u32> {
         let place = format!("\0holder\0{}/", self.path("state").display());
         let entries = fs::read_dir("/proc").unwrap().flatten();

@@ -6,7 +6,8 @@ use halter_exec::{Environment, Signal};
 use terminal_runtime::exec::{CoreError, ExecState, ExecStdin, Scope, Stream, TerminalSize};
 
 use crate::support::{
-    Runtime, TEST_TIMEOUT, all, argv, at_least, command, finished, fresh, holders, order, until,
+    Runtime, TEST_TIMEOUT, all, argv, at_least, command, finished, fresh, holders, number_here,
+    order, until,
 };
 
 /// Waits until all of these are gone, and collected where that is ours to do.
@@ -131,7 +132,7 @@ const TREE: &str = "setsid sh -c 'echo $$; trap \"\" INT TERM; while :; do sleep
 const TREE: &str = "setsid sh -c 'echo $$; trap \"\" INT TERM; while :; do sleep 1000; done' & \
                     (sh -c 'echo $$; sleep 1000' &) ; sleep 1000";
 
-async fn tree_pids(exec: &terminal_runtime::exec::Exec) -> Vec<String> {
+async fn tree_pids(runtime: &Runtime, exec: &terminal_runtime::exec::Exec) -> Vec<String> {
     let mut reader = exec.reader(Stream::Stdout, 0);
     let mut text = Vec::new();
     while text.iter().filter(|byte| **byte == b'\n').count() < 2 {
@@ -141,7 +142,8 @@ async fn tree_pids(exec: &terminal_runtime::exec::Exec) -> Vec<String> {
         }
     }
     let text = String::from_utf8(text).unwrap();
-    text.lines().map(str::to_owned).collect()
+    let here = |inside| number_here(runtime.path(), inside);
+    text.lines().map(here).collect()
 }
 
 #[tokio::test]
@@ -152,7 +154,7 @@ async fn a_deadline_ends_the_whole_tree_and_is_a_result_with_the_output_so_far()
         let mut order = order(what);
         order.timeout = Some(Duration::from_secs(3));
         let exec = runtime.exec_order(session, order).await.unwrap();
-        let pids = tree_pids(&exec).await;
+        let pids = tree_pids(&runtime, &exec).await;
         let done = finished(&exec).await;
         assert!(done.end.timed_out && !done.end.cancelled);
         assert_eq!(done.stdout.lines().count(), 2);
@@ -169,7 +171,7 @@ async fn cancelling_ends_the_tree_and_keeps_the_shell() {
     runtime.run(session, "A=kept").await;
     for what in [fresh(TREE), command(TREE)] {
         let exec = runtime.exec(session, what).await;
-        let pids = tree_pids(&exec).await;
+        let pids = tree_pids(&runtime, &exec).await;
         exec.cancel(None).await;
         let done = finished(&exec).await;
         assert!(done.end.cancelled && !done.end.timed_out);
@@ -210,9 +212,9 @@ async fn closing_a_session_kills_everything_in_it() {
         .stdout;
     let running = runtime.exec(session, command(TREE)).await;
     let beside = runtime.exec(session, fresh(TREE)).await;
-    let mut pids = tree_pids(&running).await;
-    pids.extend(tree_pids(&beside).await);
-    pids.push(left);
+    let mut pids = tree_pids(&runtime, &running).await;
+    pids.extend(tree_pids(&runtime, &beside).await);
+    pids.push(number_here(runtime.path(), &left));
     runtime.close(session).await;
     for exec in [running, beside] {
         assert!(finished(&exec).await.end.cancelled);
@@ -354,7 +356,7 @@ async fn without_its_holder_the_runtime_says_so_and_leaves_nothing_running() {
     let runtime = Runtime::start().await;
     let session = runtime.session().await;
     let exec = runtime.exec(session, fresh(TREE)).await;
-    let pids = tree_pids(&exec).await;
+    let pids = tree_pids(&runtime, &exec).await;
     let holder = holders(runtime.path())[0];
     let holder = halter_exec::host::PidFd::open(holder).unwrap();
     holder.send(Signal::KILL).unwrap();

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use halter_exec::Signal;
@@ -24,7 +24,12 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const NAME: &str = "a.sock";
 
 async fn holder(state: &Path) -> HolderLink {
-    let started = terminal_runtime::holder::start(state, NAME, Path::new(PROGRAM));
+    holder_with(state, &["/proc".into()]).await
+}
+
+/// One whose processes get a PID namespace if there are places for a `proc`.
+async fn holder_with(state: &Path, procs: &[PathBuf]) -> HolderLink {
+    let started = terminal_runtime::holder::start(state, NAME, Path::new(PROGRAM), procs);
     started.await.unwrap()
 }
 
@@ -183,10 +188,10 @@ async fn lines_reach_a_process_together_with_the_command_they_start() {
     }))]);
     let command = link.new_key();
     let script = link.unit(UnitKind::File).await.unwrap();
-    let path = script.path(link.holder(), 0);
+    let path = script.path(link.descriptor_owner(), 0);
     File::options()
         .write(true)
-        .open(&path)
+        .open(script.path(link.holder(), 0))
         .and_then(|mut file| std::io::Write::write_all(&mut file, b"echo from the file; exit 4"))
         .unwrap();
     link.send(&[Request::WriteLines {
@@ -208,8 +213,14 @@ async fn lines_reach_a_process_together_with_the_command_they_start() {
 
 #[tokio::test]
 async fn a_holder_kills_what_is_left_when_it_is_told_to_end() {
+    for procs in [vec!["/proc".into()], Vec::new()] {
+        kills_what_is_left(&procs).await;
+    }
+}
+
+async fn kills_what_is_left(procs: &[PathBuf]) {
     let state = private_directory();
-    let link = holder(state.path()).await;
+    let link = holder_with(state.path(), procs).await;
     // What has left its session and its parent is found on Linux only.
     let script = match cfg!(all(target_os = "linux", not(halter_portable))) {
         true => {
@@ -314,7 +325,7 @@ async fn a_holder_of_another_version_is_recognised_and_left_alone() {
         let mut hello = [0; 16];
         let count = rustix::io::read(&daemon, &mut hello).unwrap();
         // Inline, "hello", our version: what version 3 reads.
-        assert!(hello[..count].ends_with(&[0, 1, 5]), "{hello:?}");
+        assert!(hello[..count].ends_with(&[0, 1, 6]), "{hello:?}");
         let refusal = [head, &[0, 2, 3]].concat();
         rustix::io::write(&daemon, &refusal).unwrap();
     });

@@ -27,6 +27,7 @@ mod people;
 mod places;
 mod plain;
 mod privileges;
+mod reach;
 mod restart;
 mod runtime;
 mod schema;

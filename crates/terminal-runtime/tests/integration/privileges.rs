@@ -35,6 +35,7 @@ fn holds_under(options: &[&str]) {
         "holder::",
         "isolation::",
         "places::",
+        "reach::",
     ];
     let output = setpriv(own.as_os_str(), &parts).unwrap();
     assert!(

@@ -8,7 +8,7 @@ use terminal_runtime::protocol::{CreateParams, ExecParams};
 use crate::gate::Gate;
 use crate::plain::{Plain, request};
 use crate::runtime::{Plan, Runtime, processes_with, unique_sleep, until};
-use crate::support::holders;
+use crate::support::{holder_of, holders, holding};
 
 /// Kills a runtime and starts it again where it was.
 pub fn crash(mut runtime: Runtime) -> Runtime {
@@ -229,9 +229,13 @@ fn assert_lost(client: &mut Plain, session: &str) {
 }
 
 /// A session's command kills the parent of its shell, which is its holder.
+/// Where there are PID namespaces it cannot.
 #[test]
 fn a_command_that_kills_its_holder_ends_its_own_session_and_no_other() {
-    let runtime = Runtime::start();
+    let runtime = Runtime::with(&Plan {
+        flags: &["--pid-namespace=0"],
+        ..Plan::default()
+    });
     let mut client = Plain::socket(&runtime.socket());
     let (session, other) = (client.session(), client.session());
     let seconds = unique_sleep();
@@ -291,8 +295,7 @@ fn a_restarted_runtime_finds_every_session_that_is_left() {
         client.run(session, &format!("mark={session}"));
     }
     assert_eq!(holders(&runtime.state()).len(), sessions.len() + 1);
-    let lost = client.run(&sessions[0], "echo $PPID")["stdout"].clone();
-    let lost: i32 = lost.as_str().unwrap().trim().parse().unwrap();
+    let lost = holder_of(&runtime.state(), &sessions[0]);
     runtime.signal(Signal::KILL);
     runtime.wait();
     let lost = rustix::process::Pid::from_raw(lost).unwrap();
@@ -313,7 +316,7 @@ fn a_restarted_runtime_finds_every_session_that_is_left() {
     runtime.wait();
     assert!(!state.exists(), "the state directory stays");
     // They are no children of the second runtime, which collects none of them.
-    until("no holder is left", || holders(&state).is_empty());
+    until("no holder is left", || holding(&state).is_empty());
 }
 
 /// What was adopted ends when its time is up, and says so.
@@ -412,4 +415,97 @@ fn a_runtime_in_another_control_group_goes_on_with_what_runs() {
     runtime.wait();
     drop(runtime);
     until("its groups are gone", || elsewhere.remove().is_ok());
+}
+
+/// The same for somebody who owns neither group, so that nothing but signals
+/// reaches what runs.
+#[test]
+#[cfg_attr(
+    any(not(target_os = "linux"), halter_portable),
+    ignore = "no control groups"
+)]
+fn a_runtime_of_a_user_in_another_control_group_finds_and_ends_its_shells() {
+    let Some(groups) = groups_of_root() else {
+        return println!("skipped: needs root, control groups, and a build that others may read");
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let id = |flag: &str| {
+        let output = std::process::Command::new("id")
+            .args([flag, "nobody"])
+            .output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        Some(text.trim().parse().unwrap())
+    };
+    std::os::unix::fs::chown(directory.path(), id("-u"), id("-g")).unwrap();
+    let [first, second] = groups.each_ref().map(|group| {
+        let procs = group.path().join("cgroup.procs");
+        format!(
+            "echo $$ >{}; exec setpriv {} \"$0\" \"$@\"",
+            procs.display(),
+            AS_NOBODY.join(" ")
+        )
+    });
+    let started_in = |directory, before: &str| {
+        let plan = Plan {
+            before: Some(before),
+            ..Plan::default()
+        };
+        Runtime::within(directory, &plan)
+    };
+    let mut runtime = started_in(directory, &first);
+    let mut client = Plain::socket(&runtime.socket());
+    let (session, seconds) = (client.session(), unique_sleep());
+    client.run(&session, &format!("cd /usr; sleep {seconds} & true"));
+    let waiting = format!("echo begun; setsid sleep {seconds} & sleep {seconds}");
+    client.ok(
+        "exec.stream",
+        json!({"session_id": session, "exec_id": "waiting", "timeout_s": 0, "command": waiting}),
+    );
+    assert_eq!(client.receive().unwrap()["data"], "begun\n");
+    runtime.signal(Signal::KILL);
+    runtime.wait();
+    let directory = std::mem::replace(&mut runtime.directory, tempfile::tempdir().unwrap());
+    let mut runtime = started_in(directory, &second);
+    let mut client = Plain::socket(&runtime.socket());
+    until("all three sleep", || processes_with(&seconds).len() == 3);
+    let cancelled = client.ok(
+        "exec.cancel",
+        json!({"exec_id": "waiting", "signal": "SIGTERM"}),
+    );
+    assert_eq!(cancelled["cancelled"], true);
+    until("what ran in the background is left", || {
+        processes_with(&seconds).len() == 1
+    });
+    assert_eq!(client.run(&session, "pwd")["stdout"], "/usr\n");
+    client.ok(
+        "session.destroy",
+        json!({"session_id": session, "force": true}),
+    );
+    assert!(processes_with(&seconds).is_empty());
+    runtime.signal(Signal::TERM);
+    assert!(runtime.wait().success());
+    until("its groups are gone", || {
+        let gone =
+            |group: &halter_exec::host::Cgroup| group.remove().is_ok() || !group.path().exists();
+        groups.iter().all(gone)
+    });
+}
+
+const AS_NOBODY: [&str; 5] = ["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"];
+
+/// Two control groups that belong to root, who may act as nobody.
+fn groups_of_root() -> Option<[halter_exec::host::Cgroup; 2]> {
+    let trial = std::process::Command::new("setpriv")
+        .args(AS_NOBODY)
+        .args([crate::support::PROGRAM, "--version"])
+        .output();
+    if !trial.is_ok_and(|output| output.status.success()) {
+        return None;
+    }
+    let own = halter_exec::host::Cgroup::own().ok()?;
+    let make = |name: &str| {
+        let name = format!("trl-test-{name}-{}", std::process::id());
+        halter_exec::host::Cgroup::create(&own, &name).ok()
+    };
+    Some([make("before")?, make("after")?])
 }

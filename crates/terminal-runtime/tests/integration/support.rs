@@ -43,6 +43,7 @@ pub fn settings(directory: &std::path::Path) -> CoreSettings {
         docker: DockerSettings {
             program: PathBuf::from("docker"),
         },
+        pid_namespace: true,
         program: PathBuf::from(PROGRAM),
     }
 }
@@ -59,17 +60,53 @@ pub fn spec() -> SessionSpec {
     }
 }
 
-/// The holders of this state directory: their command lines name their sockets.
-pub fn holders(state_dir: &std::path::Path) -> Vec<i32> {
-    let place = format!("\0holder\0{}/", state_dir.display());
+fn processes() -> impl Iterator<Item = i32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| {
-            std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
-                .is_ok_and(|line| line.contains(&place))
-        })
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+}
+
+fn said_of(pid: i32, file: &str) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
+}
+
+/// The holders of this state directory, and the first processes of their PID
+/// namespaces: copies of the holders, whose command lines name their sockets.
+pub fn holding(state_dir: &std::path::Path) -> Vec<i32> {
+    let place = format!("\0holder\0{}/", state_dir.display());
+    processes()
+        .filter(|pid| said_of(*pid, "cmdline").contains(&place))
         .collect()
+}
+
+/// The holders of this state directory.
+pub fn holders(state_dir: &std::path::Path) -> Vec<i32> {
+    let mut found = holding(state_dir);
+    found.retain(|pid| said_of(*pid, "comm") != "session-init\n");
+    found
+}
+
+/// The holder of this session: its socket has the session's name.
+pub fn holder_of(state_dir: &std::path::Path, session: &str) -> i32 {
+    let is_its = |pid: &&i32| said_of(**pid, "cmdline").contains(session);
+    let found = holders(state_dir);
+    *found.iter().find(is_its).expect("the session has a holder")
+}
+
+/// The number out here of a process that has this one where the only holder of
+/// this state directory starts its processes.
+pub fn number_here(state_dir: &std::path::Path, inside: &str) -> String {
+    let namespace =
+        |pid: i32, kind: &str| std::fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
+    let holder = holders(state_dir)[0];
+    let its = namespace(holder, "pid_for_children").unwrap();
+    let is_it = |pid: &i32| {
+        let status = said_of(*pid, "status");
+        let numbers = status.lines().find(|line| line.starts_with("NSpid:"));
+        let last = numbers.and_then(|line| line.split_whitespace().last());
+        last == Some(inside.trim()) && namespace(*pid, "pid").as_ref() == Some(&its)
+    };
+    let found = processes().find(is_it);
+    found.expect("the process must live").to_string()
 }
 
 impl Runtime {

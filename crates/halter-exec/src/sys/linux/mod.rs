@@ -10,7 +10,9 @@ mod landlock;
 mod levels;
 mod limit_groups;
 mod own_group;
+mod pid_namespace;
 mod pidfd;
+mod proc_mount;
 pub(crate) mod process_table;
 mod splice;
 mod stack;
@@ -26,6 +28,7 @@ pub(crate) use levels::{
 };
 pub(crate) use limit_groups::LimitGroups;
 pub use own_group::OwnGroup;
+pub use pid_namespace::PidNamespace;
 pub use pidfd::PidFd;
 pub(crate) use pidfd::child_ends;
 pub(crate) use splice::{memory_file, punch_hole, read_cached, send_file, settle, splice};

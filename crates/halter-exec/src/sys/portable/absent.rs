@@ -123,6 +123,39 @@ impl Cgroup {
     }
 }
 
+/// A PID namespace for the children of this program. This system has none:
+/// [`enter`](Self::enter) and [`probe`](Self::probe) are errors.
+#[derive(Debug)]
+pub struct PidNamespace(Infallible);
+
+impl PidNamespace {
+    /// # Errors
+    /// Always, on this system.
+    pub fn enter(_: &[impl AsRef<Path>]) -> io::Result<Self> {
+        Err(io::Error::other("this system has no PID namespaces"))
+    }
+
+    /// # Errors
+    /// Always, on this system.
+    pub fn probe(_: &[impl AsRef<Path>]) -> io::Result<()> {
+        Err(io::Error::other("this system has no PID namespaces"))
+    }
+
+    /// The number of its first process.
+    #[must_use]
+    pub fn first(&self) -> i32 {
+        match self.0 {}
+    }
+
+    /// Kills everything in it.
+    ///
+    /// # Errors
+    /// If its first process has been collected.
+    pub fn kill(&self) -> io::Result<()> {
+        match self.0 {}
+    }
+}
+
 /// A name that no other sandbox made by a living program has.
 pub(crate) fn numbered_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);

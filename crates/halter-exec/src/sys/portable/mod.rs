@@ -14,7 +14,7 @@ mod landing;
 mod limit_groups;
 pub(crate) mod process_table;
 
-pub use absent::{Cgroup, OwnGroup};
+pub use absent::{Cgroup, OwnGroup, PidNamespace};
 pub(crate) use absent::{
     chroot_mechanism, file_rules_mechanism, file_ruleset, numbered_name, open_cgroup,
     open_limit_group, open_place, privileges_mechanism, tree_mechanism,

@@ -84,13 +84,13 @@ impl CoreInner {
     /// Pipes for a command.
     async fn pipes(&self, session: &Session, key: Key, stdin: &ExecStdin) -> io::Result<Streams> {
         let link = &session.link;
-        let holder = link.holder();
+        let owner = link.descriptor_owner();
         let (out, out_pipe, stdout) = self.output(session, key, "out").await?;
         let (err, err_pipe, stderr) = self.output(session, key, "err").await?;
         let mut streams = Streams {
             units: vec![out.unit.id, err.unit.id],
             slots: [Source::Null, part(0, 1), part(1, 1)],
-            paths: ["/dev/null".into(), out.path(holder, 1), err.path(holder, 1)],
+            paths: ["/dev/null".into(), out.path(owner, 1), err.path(owner, 1)],
             flows: Flows {
                 stdout: Flow::of_pipe(out_pipe, stdout.clone()),
                 stderr: Some(Flow::of_pipe(err_pipe, stderr.clone())),
@@ -151,7 +151,7 @@ impl CoreInner {
 
 /// Gives a command with outputs its input.
 async fn add_input(link: &HolderLink, streams: &mut Streams, stdin: &ExecStdin) -> io::Result<()> {
-    let holder = link.holder();
+    let owner = link.descriptor_owner();
     let [source, _, _] = &mut streams.slots;
     let [path, _, _] = &mut streams.paths;
     match stdin {
@@ -161,7 +161,7 @@ async fn add_input(link: &HolderLink, streams: &mut Streams, stdin: &ExecStdin) 
             let content = File::from(file.take(0).ok_or_else(missing)?);
             content.write_all_at(bytes, 0)?;
             *source = part(streams.units.len(), 0);
-            *path = file.path(holder, 0);
+            *path = file.path(owner, 0);
             streams.units.push(file.unit.id);
         }
         ExecStdin::Open => {
@@ -172,7 +172,7 @@ async fn add_input(link: &HolderLink, streams: &mut Streams, stdin: &ExecStdin) 
             let target = InputTarget::Pipe(ours);
             streams.input = Some(InputSpool::new(file.into(), target)?);
             *source = part(streams.units.len() + 1, 1);
-            *path = pipe.path(holder, 1);
+            *path = pipe.path(owner, 1);
             streams.units.extend([log.unit.id, pipe.unit.id]);
         }
     }

@@ -6,7 +6,7 @@ pub(in crate::exec) mod shared;
 pub(in crate::exec) mod tree;
 pub(in crate::exec) mod trees;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -185,6 +185,24 @@ impl Session {
     }
 }
 
+/// Where the commands of a session see a `/proc` that its holder is to make
+/// anew, for a PID namespace of their own; nowhere if they are to have none.
+/// What runs in a container has one already.
+pub(in crate::exec) fn own_procs(settings: &CoreSettings, spec: &SessionSpec) -> Vec<PathBuf> {
+    if !settings.pid_namespace || spec.container_image.is_some() {
+        return Vec::new();
+    }
+    let mut procs = vec![PathBuf::from("/proc")];
+    procs.extend(spec.chroot.as_deref().and_then(proc_below));
+    procs
+}
+
+/// The `/proc` below another root, if it has one.
+fn proc_below(root: &Path) -> Option<PathBuf> {
+    let proc = root.join("proc");
+    proc.join("self/fd").exists().then_some(proc)
+}
+
 /// A directory to hand things over in, where the descriptors of this machine's
 /// processes are not to be seen.
 fn shared_directory(
@@ -199,7 +217,7 @@ fn shared_directory(
     }
     let shown = sys::descriptor_path(0, 0).is_some();
     match &spec.chroot {
-        Some(root) if shown && root.join("proc/self/fd").exists() => None,
+        Some(root) if shown && proc_below(root).is_some() => None,
         None if shown => None,
         None => {
             let theirs = parent.join(&name);

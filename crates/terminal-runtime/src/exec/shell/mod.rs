@@ -90,7 +90,7 @@ impl HolderHost {
         let mut files = Vec::with_capacity(FILES);
         let mut paths = Vec::with_capacity(FILES);
         for mut unit in units {
-            paths.push(unit.path(self.link.holder(), 0));
+            paths.push(unit.path(self.link.descriptor_owner(), 0));
             files.push(File::from(unit.take(0)?));
         }
         shell_files(match &self.session.shared {
@@ -161,7 +161,7 @@ impl ShellHost for HolderHost {
                 let mut files = Vec::with_capacity(FILES);
                 for _ in 0..FILES {
                     let mut unit = self.link.unit(UnitKind::File).await.map_err(&failed)?;
-                    let path = unit.path(self.link.holder(), 0);
+                    let path = unit.path(self.link.descriptor_owner(), 0);
                     units.push(unit.unit.id);
                     files.extend(unit.take(0).map(|file| SharedFile::new(file, path)));
                 }
