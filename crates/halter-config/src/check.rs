@@ -11,7 +11,7 @@ use halter_protocol::{PermissionRule, RuleEffect};
 
 /// What is wrong with a value; `element` when it is one of a list.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Fault {
+pub(crate) struct ValueFault {
     pub(crate) element: Option<usize>,
     /// Characters into the text, where the fault has such a place.
     pub(crate) offset: Option<usize>,
@@ -31,8 +31,8 @@ pub(crate) enum Reason {
     },
 }
 
-fn value_fault(problem: impl Into<String>, hint: impl Into<String>) -> Fault {
-    Fault {
+fn value_fault(problem: impl Into<String>, hint: impl Into<String>) -> ValueFault {
+    ValueFault {
         element: None,
         offset: None,
         reason: Reason::Value {
@@ -42,8 +42,8 @@ fn value_fault(problem: impl Into<String>, hint: impl Into<String>) -> Fault {
     }
 }
 
-fn type_fault(expected: &'static str, value: &Value) -> Fault {
-    Fault {
+fn type_fault(expected: &'static str, value: &Value) -> ValueFault {
+    ValueFault {
         element: None,
         offset: None,
         reason: Reason::Type {
@@ -87,7 +87,7 @@ pub(crate) fn expected(kind: &Kind) -> &'static str {
 }
 
 /// Whether a key of this kind accepts the value.
-pub(crate) fn check(kind: &Kind, value: &Value) -> Result<(), Fault> {
+pub(crate) fn check(kind: &Kind, value: &Value) -> Result<(), ValueFault> {
     match kind {
         Kind::Version => check_version(value),
         Kind::Boolean => value
@@ -108,20 +108,20 @@ pub(crate) fn check(kind: &Kind, value: &Value) -> Result<(), Fault> {
     }
 }
 
-fn text(value: &Value) -> Result<&str, Fault> {
+fn text(value: &Value) -> Result<&str, ValueFault> {
     value.as_str().ok_or_else(|| type_fault("a string", value))
 }
 
 fn each(
     value: &Value,
     expected: &'static str,
-    check: impl Fn(&Value) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    check: impl Fn(&Value) -> Result<(), ValueFault>,
+) -> Result<(), ValueFault> {
     let list = value
         .as_array()
         .ok_or_else(|| type_fault(expected, value))?;
     for (index, element) in list.iter().enumerate() {
-        check(element).map_err(|fault| Fault {
+        check(element).map_err(|fault| ValueFault {
             element: Some(index),
             ..fault
         })?;
@@ -129,7 +129,7 @@ fn each(
     Ok(())
 }
 
-fn check_version(value: &Value) -> Result<(), Fault> {
+fn check_version(value: &Value) -> Result<(), ValueFault> {
     match value.as_i64() {
         Some(1) => Ok(()),
         Some(other) => Err(value_fault(
@@ -140,7 +140,7 @@ fn check_version(value: &Value) -> Result<(), Fault> {
     }
 }
 
-fn check_integer(value: &Value, min: u64, max: u64) -> Result<(), Fault> {
+fn check_integer(value: &Value, min: u64, max: u64) -> Result<(), ValueFault> {
     let Value::Number(number) = value else {
         return Err(type_fault("a whole number", value));
     };
@@ -160,7 +160,7 @@ fn check_integer(value: &Value, min: u64, max: u64) -> Result<(), Fault> {
     }
 }
 
-fn check_number(value: &Value, min: f64, max: f64) -> Result<(), Fault> {
+fn check_number(value: &Value, min: f64, max: f64) -> Result<(), ValueFault> {
     let given = value
         .as_f64()
         .ok_or_else(|| type_fault("a number", value))?;
@@ -174,7 +174,7 @@ fn check_number(value: &Value, min: f64, max: f64) -> Result<(), Fault> {
     }
 }
 
-fn check_provider(name: &str) -> Result<(), Fault> {
+fn check_provider(name: &str) -> Result<(), ValueFault> {
     if is_provider_name(name) {
         Ok(())
     } else {
@@ -196,7 +196,7 @@ pub(crate) fn is_provider_name(name: &str) -> bool {
             .is_some_and(|first| first.is_ascii_alphanumeric())
 }
 
-fn check_name(value: &Value) -> Result<(), Fault> {
+fn check_name(value: &Value) -> Result<(), ValueFault> {
     let name = text(value)?;
     if name.trim().is_empty() {
         Err(value_fault("is blank", "write a name, or leave it out"))
@@ -207,7 +207,7 @@ fn check_name(value: &Value) -> Result<(), Fault> {
     }
 }
 
-fn check_choice(given: &str, choices: &[String]) -> Result<(), Fault> {
+fn check_choice(given: &str, choices: &[String]) -> Result<(), ValueFault> {
     let choices: Vec<&str> = choices.iter().map(String::as_str).collect();
     if choices.contains(&given) {
         Ok(())
@@ -219,7 +219,7 @@ fn check_choice(given: &str, choices: &[String]) -> Result<(), Fault> {
     }
 }
 
-fn check_url(url: &str) -> Result<(), Fault> {
+fn check_url(url: &str) -> Result<(), ValueFault> {
     let rest = url
         .strip_prefix("https://")
         .or_else(|| url.strip_prefix("http://"));
@@ -246,7 +246,7 @@ fn check_url(url: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-fn check_secret(secret: &str) -> Result<(), Fault> {
+fn check_secret(secret: &str) -> Result<(), ValueFault> {
     if secret.trim() == REDACTED {
         return Err(value_fault(
             "holds the placeholder that is shown in place of a secret",
@@ -270,7 +270,7 @@ pub(crate) fn is_header_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-fn check_rules(value: &Value, effect: RuleEffect) -> Result<(), Fault> {
+fn check_rules(value: &Value, effect: RuleEffect) -> Result<(), ValueFault> {
     match value.as_array() {
         Some(rules) if rules.len() > MAX_RULES => Err(value_fault(
             format!("has {} rules, more than {MAX_RULES}", rules.len()),
@@ -281,13 +281,13 @@ fn check_rules(value: &Value, effect: RuleEffect) -> Result<(), Fault> {
 }
 
 /// A rule as a string, or as a table with examples.
-fn check_rule(value: &Value, effect: RuleEffect) -> Result<(), Fault> {
+fn check_rule(value: &Value, effect: RuleEffect) -> Result<(), ValueFault> {
     let hint = "write \"RULE\", or { rule = \"RULE\", match = [\"…\"], not_match = [\"…\"] }";
     let rule: RuleConfig = serde_json::from_value(value.clone())
         .map_err(|_| value_fault("is neither a rule nor a table with one", hint))?;
     match PermissionRule::parse(&rule.rule, effect) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Fault {
+        Err(error) => Err(ValueFault {
             // In a table the rule stands somewhere else.
             offset: value.is_string().then_some(error.position),
             ..value_fault(
@@ -298,7 +298,7 @@ fn check_rule(value: &Value, effect: RuleEffect) -> Result<(), Fault> {
     }
 }
 
-fn check_loopback(value: &Value) -> Result<(), Fault> {
+fn check_loopback(value: &Value) -> Result<(), ValueFault> {
     let hint = "write { host = \"localhost\" } or { host = \"localhost\", port = 8080 }";
     let service: LoopbackAllow = serde_json::from_value(value.clone())
         .map_err(|error| value_fault(format!("is not a service: {error}"), hint))?;

@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::check::{Fault, Reason, check, expected, is_header_name, is_provider_name};
+use crate::check::{Reason, ValueFault, check, expected, is_header_name, is_provider_name};
 use crate::error::{ConfigError, Location, nearest, suggestion};
 use crate::keys::{self, Found, KeyPath, KeySpec, Kind};
 use crate::schema::OFFLINE_MODEL;
@@ -245,7 +245,11 @@ impl Document<'_> {
 }
 
 /// The error that a fault in a value is.
-pub(crate) fn fault_error(fault: Fault, key: &KeyPath, location: Option<Location>) -> ConfigError {
+pub(crate) fn fault_error(
+    fault: ValueFault,
+    key: &KeyPath,
+    location: Option<Location>,
+) -> ConfigError {
     let key = match fault.element {
         Some(index) => format!("{key}[{index}]"),
         None => key.to_string(),
@@ -258,7 +262,7 @@ pub(crate) fn fault_error(fault: Fault, key: &KeyPath, location: Option<Location
     }
 }
 
-fn element_span(value: &Spanned<DeValue<'_>>, fault: &Fault) -> Option<Range<usize>> {
+fn element_span(value: &Spanned<DeValue<'_>>, fault: &ValueFault) -> Option<Range<usize>> {
     let DeValue::Array(elements) = value.get_ref() else {
         return None;
     };

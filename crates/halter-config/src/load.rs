@@ -14,7 +14,7 @@ use crate::document::{self, Entry};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::keys::KeyPath;
-use crate::narrow::{Outcome, narrow};
+use crate::narrow::{Narrowing, narrow};
 use crate::origin::{FileLayer, Origin};
 use crate::project::{
     ProjectFile, blocking, find_project_config, read_fault, read_found, read_named,
@@ -263,10 +263,10 @@ pub(crate) fn apply_trusted(
 fn apply_narrowed(entry: &Entry, settings: &mut Settings, warnings: &mut Vec<ConfigWarning>) {
     let base = base_value(settings, &entry.key);
     let (value, reason) = match narrow(entry.spec, base.as_ref(), &entry.value) {
-        Outcome::Nothing => return,
-        Outcome::Take(value) => (Some(value), None),
-        Outcome::TakePart(value, reason) => (Some(value), Some(reason)),
-        Outcome::Refuse(reason) => (None, Some(reason)),
+        Narrowing::Nothing => return,
+        Narrowing::Take(value) => (Some(value), None),
+        Narrowing::TakePart(value, reason) => (Some(value), Some(reason)),
+        Narrowing::Refuse(reason) => (None, Some(reason)),
     };
     match value {
         Some(_) if entry.spec.adds_up() => settings.apply(entry, FileLayer::Project),

@@ -16,7 +16,7 @@ use crate::keys::{KeySpec, Kind, Narrow};
 
 /// What becomes of a value that an untrusted file asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum Narrowing {
     /// It changes nothing.
     Nothing,
     /// It counts.
@@ -28,13 +28,13 @@ pub(crate) enum Outcome {
 }
 
 /// Judges one value against the value that holds without the file.
-pub(crate) fn narrow(spec: &KeySpec, base: Option<&Value>, asked: &Value) -> Outcome {
+pub(crate) fn narrow(spec: &KeySpec, base: Option<&Value>, asked: &Value) -> Narrowing {
     if unchanged(spec, base, asked) {
-        return Outcome::Nothing;
+        return Narrowing::Nothing;
     }
     match spec.narrow {
-        Narrow::Format => Outcome::Nothing,
-        Narrow::Never => Outcome::Refuse("it is ignored".to_owned()),
+        Narrow::Format => Narrowing::Nothing,
+        Narrow::Never => Narrowing::Refuse("it is ignored".to_owned()),
         Narrow::Only(word) => only(word, asked),
         Narrow::Lower => lower(base, asked),
         Narrow::FewerEmptyIsAll => fewer_empty_is_all(list(base), list(Some(asked))),
@@ -51,7 +51,7 @@ pub(crate) fn narrow(spec: &KeySpec, base: Option<&Value>, asked: &Value) -> Out
         }
         Narrow::MorePatterns => more_patterns(base, asked),
         Narrow::LowerMode => lower_mode(base, asked),
-        Narrow::MoreRules => Outcome::Take(asked.clone()),
+        Narrow::MoreRules => Narrowing::Take(asked.clone()),
     }
 }
 
@@ -69,80 +69,80 @@ fn list(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn only(word: &str, asked: &Value) -> Outcome {
+fn only(word: &str, asked: &Value) -> Narrowing {
     let asks_for_it = match asked {
         Value::Bool(flag) => flag.to_string() == word,
         other => other.as_str() == Some(word),
     };
     if asks_for_it {
-        Outcome::Take(asked.clone())
+        Narrowing::Take(asked.clone())
     } else {
-        Outcome::Refuse(format!("it may only set {word}"))
+        Narrowing::Refuse(format!("it may only set {word}"))
     }
 }
 
-fn lower(base: Option<&Value>, asked: &Value) -> Outcome {
+fn lower(base: Option<&Value>, asked: &Value) -> Narrowing {
     match (base.and_then(Value::as_u64), asked.as_u64()) {
-        (Some(base), Some(asked_number)) if asked_number < base => Outcome::Take(asked.clone()),
-        (Some(base), _) => Outcome::Refuse(format!("it may only lower the limit of {base}")),
-        (None, _) => Outcome::Refuse("it is ignored".to_owned()),
+        (Some(base), Some(asked_number)) if asked_number < base => Narrowing::Take(asked.clone()),
+        (Some(base), _) => Narrowing::Refuse(format!("it may only lower the limit of {base}")),
+        (None, _) => Narrowing::Refuse("it is ignored".to_owned()),
     }
 }
 
-fn lower_mode(base: Option<&Value>, asked: &Value) -> Outcome {
+fn lower_mode(base: Option<&Value>, asked: &Value) -> Narrowing {
     let mode = |value: Option<&Value>| value.and_then(Value::as_str)?.parse().ok();
     let base: PermissionMode = mode(base).unwrap_or_default();
     match mode(Some(asked)) {
-        Some(asked_mode) if asked_mode < base => Outcome::Take(asked.clone()),
-        _ => Outcome::Refuse(format!("it may only choose a narrower mode than {base}")),
+        Some(asked_mode) if asked_mode < base => Narrowing::Take(asked.clone()),
+        _ => Narrowing::Refuse(format!("it may only choose a narrower mode than {base}")),
     }
 }
 
 /// The elements that pass, with the others named.
-fn keep(asked: &[Value], passes: impl Fn(&Value) -> bool) -> Outcome {
+fn keep(asked: &[Value], passes: impl Fn(&Value) -> bool) -> Narrowing {
     let (kept, left_out): (Vec<Value>, Vec<Value>) =
         asked.iter().cloned().partition(|value| passes(value));
     if left_out.is_empty() {
-        return Outcome::Take(Value::Array(kept));
+        return Narrowing::Take(Value::Array(kept));
     }
     let names: Vec<String> = left_out.iter().map(crate::effect::shown).collect();
-    Outcome::TakePart(
+    Narrowing::TakePart(
         Value::Array(kept),
         format!("{} is left out", names.join(", ")),
     )
 }
 
 /// The same, where an empty list would mean more instead of nothing.
-fn keep_some(asked: &[Value], passes: impl Fn(&Value) -> bool) -> Outcome {
+fn keep_some(asked: &[Value], passes: impl Fn(&Value) -> bool) -> Narrowing {
     match keep(asked, passes) {
-        Outcome::Take(Value::Array(kept)) | Outcome::TakePart(Value::Array(kept), _)
+        Narrowing::Take(Value::Array(kept)) | Narrowing::TakePart(Value::Array(kept), _)
             if kept.is_empty() =>
         {
-            Outcome::Refuse("nothing on its list is allowed, so the list is ignored".to_owned())
+            Narrowing::Refuse("nothing on its list is allowed, so the list is ignored".to_owned())
         }
         outcome => outcome,
     }
 }
 
-fn fewer_empty_is_all(base: &[Value], asked: &[Value]) -> Outcome {
+fn fewer_empty_is_all(base: &[Value], asked: &[Value]) -> Narrowing {
     if base.is_empty() {
         return keep_some(asked, |_| true);
     }
     keep_some(asked, |name| base.contains(name))
 }
 
-fn fewer_star_is_all(base: &[Value], asked: &[Value]) -> Outcome {
+fn fewer_star_is_all(base: &[Value], asked: &[Value]) -> Narrowing {
     let all = base.iter().any(|name| name.as_str() == Some("*"));
     keep(asked, |name| all || base.contains(name))
 }
 
-fn fewer_roots(base: &[Value], asked: &[Value]) -> Outcome {
+fn fewer_roots(base: &[Value], asked: &[Value]) -> Narrowing {
     keep(asked, |root| {
         base.iter().any(|allowed| same_root(allowed, root))
     })
 }
 
-fn fewer_roots_empty_is_built_in(base: &[Value], asked: &[Value]) -> Outcome {
+fn fewer_roots_empty_is_built_in(base: &[Value], asked: &[Value]) -> Narrowing {
     // The built-in read roots are the session's directory and what the runtime adds; of those
     // only the former can be named.
     let built_in = [Value::from(".")];
@@ -180,9 +180,9 @@ fn covers(allowed: &Value, asked: &Value) -> bool {
             .is_none_or(|port| asked.get("port") == Some(port))
 }
 
-fn more_patterns(base: Option<&Value>, asked: &Value) -> Outcome {
+fn more_patterns(base: Option<&Value>, asked: &Value) -> Narrowing {
     let Some(base) = base else {
-        return Outcome::Refuse(
+        return Narrowing::Refuse(
             "it would replace the built-in patterns, so it is ignored".to_owned(),
         );
     };
@@ -200,9 +200,9 @@ fn more_patterns(base: Option<&Value>, asked: &Value) -> Outcome {
             .cloned(),
     );
     if left_out.is_empty() {
-        Outcome::Take(Value::Array(union))
+        Narrowing::Take(Value::Array(union))
     } else {
-        Outcome::TakePart(
+        Narrowing::TakePart(
             Value::Array(union),
             format!("{} still holds", left_out.join(", ")),
         )
@@ -215,15 +215,15 @@ mod tests {
     use crate::keys::{KeyPath, spec};
     use serde_json::json;
 
-    fn judge(key: &str, base: Value, asked: Value) -> Outcome {
+    fn judge(key: &str, base: Value, asked: Value) -> Narrowing {
         let spec = spec(&KeyPath::plain(key)).unwrap();
         narrow(spec, (!base.is_null()).then_some(&base), &asked)
     }
 
     fn taken(key: &str, base: Value, asked: Value) -> Option<Value> {
         match judge(key, base, asked) {
-            Outcome::Take(value) | Outcome::TakePart(value, _) => Some(value),
-            Outcome::Nothing | Outcome::Refuse(_) => None,
+            Narrowing::Take(value) | Narrowing::TakePart(value, _) => Some(value),
+            Narrowing::Nothing | Narrowing::Refuse(_) => None,
         }
     }
 
@@ -273,7 +273,7 @@ mod tests {
     fn limits_only_fall() {
         let key = "policy.max_read_bytes";
         assert_eq!(taken(key, json!(100), json!(99)), Some(json!(99)));
-        assert_eq!(judge(key, json!(100), json!(100)), Outcome::Nothing);
+        assert_eq!(judge(key, json!(100), json!(100)), Narrowing::Nothing);
         assert_eq!(taken(key, json!(100), json!(101)), None);
     }
 
@@ -320,19 +320,19 @@ mod tests {
     fn what_the_user_already_has_is_no_news() {
         assert_eq!(
             judge("models.default.model", json!("gpt-5"), json!("gpt-5")),
-            Outcome::Nothing
+            Narrowing::Nothing
         );
         assert_eq!(
             judge("resources.skills.roots", json!(["a"]), json!([])),
-            Outcome::Nothing
+            Narrowing::Nothing
         );
         assert!(matches!(
             judge("resources.skills.roots", json!(["a"]), json!(["a"])),
-            Outcome::Refuse(_)
+            Narrowing::Refuse(_)
         ));
         assert!(matches!(
             judge("runtime.traces_dir", json!("t"), json!("t")),
-            Outcome::Refuse(_)
+            Narrowing::Refuse(_)
         ));
     }
 }

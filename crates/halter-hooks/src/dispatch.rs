@@ -12,7 +12,7 @@
 use crate::event::HookEventName;
 use crate::hook::Handler;
 use crate::input::HookInput;
-use crate::merge::{Merger, Outcome};
+use crate::merge::{HandlerEnd, Merger};
 use crate::registry::{Hooks, RegisteredHook};
 use crate::session::SessionHooks;
 use crate::verdict::HookVerdict;
@@ -164,29 +164,29 @@ async fn run(
     context.observer.completed(&summary);
 }
 
-async fn answer(hook: &RegisteredHook, input: HookInput, context: &HookDispatch<'_>) -> Outcome {
+async fn answer(hook: &RegisteredHook, input: HookInput, context: &HookDispatch<'_>) -> HandlerEnd {
     let handler = match catch_unwind(AssertUnwindSafe(|| context.session.handler(hook))) {
         Ok(handler) => handler,
         Err(panic) => {
             let words = panic_words(panic.as_ref());
-            return Outcome::Failed(format!("panicked while its handler was made: {words}"));
+            return HandlerEnd::Failed(format!("panicked while its handler was made: {words}"));
         }
     };
     let timeout = hook.hook.timeout;
     let task = spawn(handler, input);
     let joined = tokio::select! {
         biased;
-        () = context.cancel.cancelled() => return Outcome::Cancelled,
+        () = context.cancel.cancelled() => return HandlerEnd::Cancelled,
         joined = tokio::time::timeout(timeout, task) => joined,
     };
     match joined {
-        Ok(Ok(Ok(response))) => Outcome::Answered(Box::new(response.into_output())),
-        Ok(Ok(Err(error))) => Outcome::Failed(format!("failed: {error:#}")),
+        Ok(Ok(Ok(response))) => HandlerEnd::Answered(Box::new(response.into_output())),
+        Ok(Ok(Err(error))) => HandlerEnd::Failed(format!("failed: {error:#}")),
         Ok(Err(error)) => match error.try_into_panic() {
-            Ok(panic) => Outcome::Failed(format!("panicked: {}", panic_words(panic.as_ref()))),
-            Err(_) => Outcome::Failed("was ended by the runtime's shutdown".to_owned()),
+            Ok(panic) => HandlerEnd::Failed(format!("panicked: {}", panic_words(panic.as_ref()))),
+            Err(_) => HandlerEnd::Failed("was ended by the runtime's shutdown".to_owned()),
         },
-        Err(_) => Outcome::Failed(format!("gave no answer within {timeout:?}")),
+        Err(_) => HandlerEnd::Failed(format!("gave no answer within {timeout:?}")),
     }
 }
 

@@ -16,7 +16,7 @@ use std::io;
 
 /// How one handler ended.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum HandlerEnd {
     Answered(Box<HookOutput>),
     Failed(String),
     Cancelled,
@@ -67,18 +67,18 @@ impl Merger {
     }
 
     /// Takes in how one hook ended and says how its run is reported.
-    pub fn absorb(&mut self, hook: &RegisteredHook, outcome: Outcome) -> Report {
+    pub fn absorb(&mut self, hook: &RegisteredHook, outcome: HandlerEnd) -> Report {
         let mut report = Report {
             status: HookRunStatus::Completed,
             entries: Vec::new(),
         };
         match outcome {
-            Outcome::Answered(output) => match bounded(*output, &mut report) {
+            HandlerEnd::Answered(output) => match bounded(*output, &mut report) {
                 Ok(output) => self.absorb_answer(hook, output, &mut report),
                 Err(why) => self.absorb_failure(hook, &why, &mut report),
             },
-            Outcome::Failed(why) => self.absorb_failure(hook, &cut(why), &mut report),
-            Outcome::Cancelled => {
+            HandlerEnd::Failed(why) => self.absorb_failure(hook, &cut(why), &mut report),
+            HandlerEnd::Cancelled => {
                 report.status = HookRunStatus::Cancelled;
                 self.cancel(&hook.id);
             }

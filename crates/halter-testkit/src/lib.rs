@@ -42,7 +42,7 @@ pub use harness::{Harness, HarnessBuilder};
 pub use leaks::LeakCheck;
 pub use media::{pdf, png};
 pub use policy::JudgedBy;
-pub use store::{Fault, FaultyStore};
+pub use store::{FaultyStore, StoreFault};
 pub use tool::ScriptedTool;
 pub use workspace::TempWorkspace;
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// How an append fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum StoreFault {
     /// No space is left.
     DiskFull,
     /// The operating system refused.
@@ -30,10 +30,10 @@ pub enum Fault {
 /// Any store, with faults. Appends are counted from 1, failed ones included.
 ///
 /// ```
-/// use halter_testkit::{Fault, FaultyStore};
+/// use halter_testkit::{StoreFault, FaultyStore};
 ///
 /// let store = FaultyStore::in_memory();
-/// store.fail_append(3, Fault::DiskFull);
+/// store.fail_append(3, StoreFault::DiskFull);
 /// assert_eq!(store.appends(), 0);
 /// ```
 pub struct FaultyStore {
@@ -44,9 +44,9 @@ pub struct FaultyStore {
 #[derive(Default)]
 struct Plan {
     appends: usize,
-    faults: BTreeMap<usize, Fault>,
-    from_now_on: Option<Fault>,
-    reads: Option<Fault>,
+    faults: BTreeMap<usize, StoreFault>,
+    from_now_on: Option<StoreFault>,
+    reads: Option<StoreFault>,
     gates: BTreeMap<usize, Gate>,
     delay: Option<Duration>,
 }
@@ -66,17 +66,17 @@ impl FaultyStore {
     }
 
     /// Fails the `nth` append, once.
-    pub fn fail_append(&self, nth: usize, fault: Fault) {
+    pub fn fail_append(&self, nth: usize, fault: StoreFault) {
         self.plan().faults.insert(nth, fault);
     }
 
     /// Fails every append until [`recover`](Self::recover).
-    pub fn fail_appends(&self, fault: Fault) {
+    pub fn fail_appends(&self, fault: StoreFault) {
         self.plan().from_now_on = Some(fault);
     }
 
     /// Fails every read of events until [`recover`](Self::recover).
-    pub fn fail_reads(&self, fault: Fault) {
+    pub fn fail_reads(&self, fault: StoreFault) {
         self.plan().reads = Some(fault);
     }
 
@@ -116,9 +116,9 @@ impl FaultyStore {
     }
 }
 
-fn failure(fault: Fault, token: &WriterToken, expected_head: u64) -> StoreError {
+fn failure(fault: StoreFault, token: &WriterToken, expected_head: u64) -> StoreError {
     match fault {
-        Fault::Conflict => StoreError::Conflict(SessionCommitConflict {
+        StoreFault::Conflict => StoreError::Conflict(SessionCommitConflict {
             session_id: token.session_id.clone(),
             expected_head_sequence: expected_head,
             actual_head_sequence: expected_head + 1,
@@ -127,11 +127,11 @@ fn failure(fault: Fault, token: &WriterToken, expected_head: u64) -> StoreError 
     }
 }
 
-fn disk_failure(fault: Fault) -> StoreError {
+fn disk_failure(fault: StoreFault) -> StoreError {
     let path = PathBuf::from("/faulty/store");
     match fault {
-        Fault::DiskFull => StoreError::DiskFull { path },
-        Fault::Io | Fault::Conflict => StoreError::Io {
+        StoreFault::DiskFull => StoreError::DiskFull { path },
+        StoreFault::Io | StoreFault::Conflict => StoreError::Io {
             action: "use",
             path,
             source: Arc::new(io::Error::other("an injected fault")),

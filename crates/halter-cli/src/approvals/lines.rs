@@ -23,7 +23,7 @@ pub struct AnswerLines {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Answer {
+struct AnswerLine {
     approval_id: ApprovalId,
     choice: ApprovalChoice,
     rule: Option<String>,
@@ -99,7 +99,7 @@ impl AnswerLines {
 }
 
 fn parse(line: &str) -> Result<(ApprovalId, ApprovalAnswer), HalterError> {
-    let answer: Answer = serde_json::from_str(line).map_err(|error| {
+    let answer: AnswerLine = serde_json::from_str(line).map_err(|error| {
         let message = format!("a line of standard input is no answer: {error}");
         HalterError::new("answer_invalid", message).with_hint(
             "write {\"approval_id\": \"apr_…\", \"choice\": \"once|session|always|deny\"}",

@@ -23,7 +23,7 @@ pub async fn run(context: &mut Context, arguments: RunArgs) -> Result<Exit, Fail
         stdin: StdinUse::of(arguments.options.approvals()),
     };
     let task = prompt::read(context, source)?;
-    let turn = Request {
+    let turn = RunRequest {
         task,
         session: arguments.session,
         options: arguments.options,
@@ -33,7 +33,7 @@ pub async fn run(context: &mut Context, arguments: RunArgs) -> Result<Exit, Fail
 }
 
 /// One task, and how to answer it.
-pub struct Request {
+pub struct RunRequest {
     /// The task.
     pub task: Task,
     /// The session to continue.
@@ -56,7 +56,7 @@ pub fn mode(context: &mut Context, options: &RunOptions) -> OutputMode {
 }
 
 /// Answers a request.
-pub async fn answer(context: &mut Context, request: Request) -> Result<Exit, Failure> {
+pub async fn answer(context: &mut Context, request: RunRequest) -> Result<Exit, Failure> {
     let reads_events = request.mode == OutputMode::StreamingJson;
     let mut approver = Approver::wanted(context, request.options.approvals(), reads_events)?;
     let wanted = Wanted {

@@ -284,7 +284,7 @@ async fn resume(
         stdin: StdinUse::of(options.approvals()),
     };
     let task = prompt::read(context, source)?;
-    let request = run::Request {
+    let request = run::RunRequest {
         task,
         session: Some(id),
         options,

@@ -4,7 +4,7 @@ use crate::support::{assert_everything_ended, code};
 use halter_protocol::{SessionEvent, Turn};
 use halter_runtime::SessionHandle;
 use halter_testkit::{
-    EventsExt, Fault, FaultyStore, Gate, Harness, HarnessBuilder, Reply, ScriptedTool,
+    EventsExt, FaultyStore, Gate, Harness, HarnessBuilder, Reply, ScriptedTool, StoreFault,
     check_pairing, collect_until_error, render,
 };
 use serde_json::json;
@@ -49,7 +49,7 @@ async fn a_store_that_fails_once_at_any_moment_loses_no_session() {
     let appends = counting.appends();
     assert!(appends >= 8, "the scene has moments to fail at");
 
-    for fault in [Fault::DiskFull, Fault::Io] {
+    for fault in [StoreFault::DiskFull, StoreFault::Io] {
         for nth in started + 1..=appends {
             let store = Arc::new(FaultyStore::in_memory());
             let harness = scene(store.clone()).start();
@@ -67,7 +67,7 @@ async fn a_store_that_fails_once_at_any_moment_loses_no_session() {
                     Some(error) => {
                         failures += 1;
                         let expected = match fault {
-                            Fault::DiskFull => "store_disk_full",
+                            StoreFault::DiskFull => "store_disk_full",
                             _ => "store_io",
                         };
                         assert_eq!(code(&error), expected);
@@ -105,7 +105,7 @@ async fn a_mutating_tool_does_not_run_if_its_start_cannot_be_stored() {
         .start();
     let session = harness.session().await;
     // The prompt, then the answer with the start of its call.
-    store.fail_append(store.appends() + 2, Fault::DiskFull);
+    store.fail_append(store.appends() + 2, StoreFault::DiskFull);
     let (_, error) = turn(&session, "write").await;
     assert_eq!(code(&error.unwrap()), "store_disk_full");
     assert!(write.calls().is_empty());
@@ -134,7 +134,7 @@ async fn running_tools_are_given_up_when_the_store_fails() {
     let stream = session.submit_turn(Turn::user("go")).await.unwrap();
     never.reached().await;
     gate.reached().await;
-    store.fail_appends(Fault::Io);
+    store.fail_appends(StoreFault::Io);
     gate.open();
     let (_, error) = collect_until_error(stream).await;
     assert_eq!(code(&error.unwrap()), "store_io");
@@ -161,7 +161,7 @@ async fn waiting_turns_are_told_that_the_store_failed() {
     let first = session.submit_turn(Turn::user("first")).await.unwrap();
     let second = session.submit_turn(Turn::user("second")).await.unwrap();
     gate.reached().await;
-    store.fail_appends(Fault::DiskFull);
+    store.fail_appends(StoreFault::DiskFull);
     gate.open();
     for stream in [first, second] {
         let (_, error) = collect_until_error(stream).await;
@@ -176,7 +176,7 @@ async fn a_notification_that_cannot_be_stored_is_not_reported_as_taken() {
     let store = Arc::new(FaultyStore::in_memory());
     let harness = Harness::scripted(["fine"]).store(store.clone()).start();
     let session = harness.session().await;
-    store.fail_append(store.appends() + 1, Fault::DiskFull);
+    store.fail_append(store.appends() + 1, StoreFault::DiskFull);
     let error = session.notify("idle", "hello").await.unwrap_err();
     assert_eq!(code(&error), "store_disk_full");
     session.notify("idle", "hello").await.unwrap();
@@ -187,7 +187,7 @@ async fn a_notification_that_cannot_be_stored_is_not_reported_as_taken() {
 async fn a_session_that_cannot_be_stored_does_not_start() {
     let store = Arc::new(FaultyStore::in_memory());
     let harness = Harness::scripted(["fine"]).store(store.clone()).start();
-    store.fail_append(1, Fault::DiskFull);
+    store.fail_append(1, StoreFault::DiskFull);
     let init = halter_runtime::SessionInit::default().with_working_dir(harness.workspace().path());
     let error = harness.runtime().new_session(init).await.err().unwrap();
     assert_eq!(code(&error), "store_disk_full");
@@ -202,7 +202,7 @@ async fn a_shutdown_that_cannot_be_stored_still_ends_the_session_and_says_so() {
         .start();
     let session = harness.session().await;
     turn(&session, "go").await;
-    store.fail_append(store.appends() + 1, Fault::DiskFull);
+    store.fail_append(store.appends() + 1, StoreFault::DiskFull);
     let error = session.shutdown("bye").await.unwrap_err();
     assert_eq!(code(&error), "store_disk_full");
     let refused = session.submit_turn(Turn::user("?")).await.err().unwrap();

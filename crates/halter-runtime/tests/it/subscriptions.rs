@@ -6,7 +6,7 @@ use halter_protocol::{Delivery, SCHEMA_VERSION, SessionEvent, SessionEventPayloa
 use halter_runtime::limits::{CATCH_UP_PAGE, HUB_EVENTS, SESSION_INBOX};
 use halter_testkit::events::collect_until;
 use halter_testkit::{
-    EventsExt, Fault, FaultyStore, Gate, Harness, Reply, collect, collect_until_error, within,
+    EventsExt, FaultyStore, Gate, Harness, Reply, StoreFault, collect, collect_until_error, within,
 };
 use std::sync::Arc;
 
@@ -210,7 +210,7 @@ async fn a_store_that_cannot_be_read_ends_a_catch_up_with_an_error() {
     let harness = Harness::scripted(["one"]).store(store.clone()).start();
     let session = harness.session().await;
     harness.run(&session, "a").await;
-    store.fail_reads(Fault::Io);
+    store.fail_reads(StoreFault::Io);
     let (events, error) = collect_until_error(session.subscribe().take(1)).await;
     assert!(events.is_empty());
     assert_eq!(code(&error.unwrap()), "store_io");

@@ -15,24 +15,24 @@ const ROOM_BESIDE_STORE_BYTES: u64 = 64 * 1024;
 /// What a query came back with: SQLite failed, or the request was refused
 /// before anything was written.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum SqliteFault {
     Sqlite(rusqlite::Error),
     Refused(StoreError),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for SqliteFault {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for SqliteFault {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl Fault {
+impl SqliteFault {
     /// The error for the caller of a store at `path`.
     pub fn at(self, action: &'static str, path: &Path) -> StoreError {
         match self {
@@ -121,7 +121,9 @@ mod tests {
 
     fn code(extended: i32) -> &'static str {
         let error = rusqlite::Error::SqliteFailure(ffi::Error::new(extended), None);
-        Fault::from(error).at("append", Path::new("/s.db")).code()
+        SqliteFault::from(error)
+            .at("append", Path::new("/s.db"))
+            .code()
     }
 
     #[test]

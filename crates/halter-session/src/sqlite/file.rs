@@ -1,7 +1,7 @@
 //! The file: creating it, recognizing it, refusing what is not ours.
 
 use super::SqliteOptions;
-use super::fault::{Fault, corrupt_file, io_failure};
+use super::fault::{SqliteFault, corrupt_file, io_failure};
 use crate::error::StoreError;
 use crate::limits::SQLITE_BUSY_MILLIS;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
@@ -80,7 +80,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     connect(path, flags).map_err(|fault| fault.at("open", path))
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, SqliteFault> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_millis(SQLITE_BUSY_MILLIS))?;
     connection.set_prepared_statement_cache_capacity(32);
@@ -132,7 +132,7 @@ fn recognize(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn initialize(connection: &mut Connection, path: &Path) -> Result<(), Fault> {
+fn initialize(connection: &mut Connection, path: &Path) -> Result<(), SqliteFault> {
     let is_new = {
         // One moment for all that is asked: another process may be creating it.
         let snapshot = connection.transaction()?;
@@ -140,7 +140,7 @@ fn initialize(connection: &mut Connection, path: &Path) -> Result<(), Fault> {
     };
     let mode = switch_to_wal(connection)?;
     if mode != "wal" {
-        return Err(Fault::Refused(StoreError::Unusable {
+        return Err(SqliteFault::Refused(StoreError::Unusable {
             path: path.to_owned(),
             why: format!("its file system has no shared memory (journal mode '{mode}')"),
             remedy: "choose a path on a local file system".into(),
@@ -163,7 +163,7 @@ fn initialize(connection: &mut Connection, path: &Path) -> Result<(), Fault> {
 
 /// Sets the journal mode and returns what it is then. SQLite does not wait by
 /// itself when two processes switch a new file at once.
-fn switch_to_wal(connection: &Connection) -> Result<String, Fault> {
+fn switch_to_wal(connection: &Connection) -> Result<String, SqliteFault> {
     let deadline = Instant::now() + Duration::from_millis(SQLITE_BUSY_MILLIS);
     loop {
         match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
@@ -179,7 +179,7 @@ fn switch_to_wal(connection: &Connection) -> Result<String, Fault> {
 }
 
 /// True for an empty database, false for one of ours, an error for any other.
-fn check_identity(connection: &Connection, path: &Path) -> Result<bool, Fault> {
+fn check_identity(connection: &Connection, path: &Path) -> Result<bool, SqliteFault> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let application = number("PRAGMA application_id")?;
     let version = number("PRAGMA user_version")?;
@@ -188,14 +188,14 @@ fn check_identity(connection: &Connection, path: &Path) -> Result<bool, Fault> {
         return Ok(true);
     }
     if application != i64::from(APPLICATION_ID) {
-        return Err(Fault::Refused(StoreError::Unusable {
+        return Err(SqliteFault::Refused(StoreError::Unusable {
             path: path.to_owned(),
             why: "it is a database of another program".into(),
             remedy: "choose another path; nothing was changed".into(),
         }));
     }
     if version > i64::from(FILE_VERSION) {
-        return Err(Fault::Refused(StoreError::TooNew {
+        return Err(SqliteFault::Refused(StoreError::TooNew {
             what: format!("the session store '{}'", path.display()),
             found: u32::try_from(version).unwrap_or(u32::MAX),
             supported: FILE_VERSION,
@@ -204,7 +204,7 @@ fn check_identity(connection: &Connection, path: &Path) -> Result<bool, Fault> {
     Ok(false)
 }
 
-fn limit_size(connection: &Connection, options: &SqliteOptions) -> Result<(), Fault> {
+fn limit_size(connection: &Connection, options: &SqliteOptions) -> Result<(), SqliteFault> {
     let Some(max_bytes) = options.max_bytes else {
         return Ok(());
     };

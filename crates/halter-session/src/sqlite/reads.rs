@@ -1,6 +1,6 @@
 //! What the reader answers.
 
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::{integer, natural};
 use crate::blob::BlobHash;
 use crate::error::StoreError;
@@ -20,7 +20,7 @@ pub(super) fn read(
     session_id: &SessionId,
     after: u64,
     limit: usize,
-) -> Result<Vec<EventRecord>, Fault> {
+) -> Result<Vec<EventRecord>, SqliteFault> {
     let key: Option<i64> = connection
         .prepare_cached("SELECT key FROM sessions WHERE session_id = ?1")?
         .query_row([session_id.as_str()], |row| row.get(0))
@@ -55,7 +55,7 @@ pub(super) fn read(
 pub(super) fn open(
     connection: &Connection,
     session_id: &SessionId,
-) -> Result<OpenedSession, Fault> {
+) -> Result<OpenedSession, SqliteFault> {
     // One statement, so that head and checkpoint are of one moment.
     let row = connection
         .prepare_cached(
@@ -110,7 +110,10 @@ SELECT session_id, updated_at, parent_session_id, created_at, head, working_dir,
 FROM sessions WHERE (updated_at, session_id) < (?2, ?3)
 ORDER BY updated_at DESC, session_id DESC LIMIT ?1";
 
-pub(super) fn list(connection: &Connection, page: &PageRequest) -> Result<SessionPage, Fault> {
+pub(super) fn list(
+    connection: &Connection,
+    page: &PageRequest,
+) -> Result<SessionPage, SqliteFault> {
     let limit = page.clamped_limit();
     let one_more = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
     let mut select;
@@ -164,7 +167,7 @@ fn summary(row: &Row<'_>) -> Result<SessionSummary, String> {
     })
 }
 
-pub(super) fn blob(connection: &Connection, hash: &BlobHash) -> Result<Option<Bytes>, Fault> {
+pub(super) fn blob(connection: &Connection, hash: &BlobHash) -> Result<Option<Bytes>, SqliteFault> {
     let bytes: Option<Vec<u8>> = connection
         .prepare_cached("SELECT bytes FROM blobs WHERE hash = ?1")?
         .query_row([hash.as_bytes()], |row| row.get(0))

@@ -1,7 +1,7 @@
 //! The two threads that own the connections: one writes, one reads.
 
 use super::SqliteOptions;
-use super::fault::{Fault, io_failure};
+use super::fault::{SqliteFault, io_failure};
 use super::file::{open_reader, open_writer};
 use crate::error::StoreError;
 use crate::limits::{SQLITE_GROUP_REQUESTS, SQLITE_QUEUE_REQUESTS};
@@ -58,7 +58,7 @@ impl Workers {
         self,
         power_safe: bool,
         action: &'static str,
-        run: impl FnMut(&Connection) -> Result<T, Fault> + Send + 'static,
+        run: impl FnMut(&Connection) -> Result<T, SqliteFault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         let job = Write {
@@ -78,7 +78,7 @@ impl Workers {
     pub async fn read<T: Send + 'static>(
         self,
         action: &'static str,
-        run: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        run: impl FnOnce(&Connection) -> Result<T, SqliteFault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         let job: ReadJob = Box::new(move |connection, path| {
@@ -97,7 +97,7 @@ type ReadJob = Box<dyn FnOnce(&Connection, &Path) + Send>;
 trait WriteJob: Send {
     fn power_safe(&self) -> bool;
     fn action(&self) -> &'static str;
-    fn run(&mut self, connection: &Connection) -> Result<(), Fault>;
+    fn run(&mut self, connection: &Connection) -> Result<(), SqliteFault>;
     fn finish(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
@@ -109,7 +109,7 @@ struct Write<T, F> {
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T: Send, F: FnMut(&Connection) -> Result<T, Fault> + Send> WriteJob for Write<T, F> {
+impl<T: Send, F: FnMut(&Connection) -> Result<T, SqliteFault> + Send> WriteJob for Write<T, F> {
     fn power_safe(&self) -> bool {
         self.power_safe
     }
@@ -118,7 +118,7 @@ impl<T: Send, F: FnMut(&Connection) -> Result<T, Fault> + Send> WriteJob for Wri
         self.action
     }
 
-    fn run(&mut self, connection: &Connection) -> Result<(), Fault> {
+    fn run(&mut self, connection: &Connection) -> Result<(), SqliteFault> {
         self.value = Some((self.run)(connection)?);
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Writer {
     fn commit(
         &mut self,
         group: &mut [Box<dyn WriteJob>],
-    ) -> Result<Vec<Result<(), StoreError>>, Fault> {
+    ) -> Result<Vec<Result<(), StoreError>>, SqliteFault> {
         let sync = group.iter().any(|job| job.power_safe());
         if sync != self.syncs {
             let level = if sync { "FULL" } else { "NORMAL" };
@@ -208,7 +208,7 @@ impl Writer {
         for job in group {
             outcomes.push(match job.run(&transaction) {
                 Ok(()) => Ok(()),
-                Err(Fault::Refused(error)) => Err(error),
+                Err(SqliteFault::Refused(error)) => Err(error),
                 Err(fault) => return Err(fault),
             });
         }

@@ -1,7 +1,7 @@
 //! What the writer does inside a transaction. Each function refuses before it
 //! writes, so a refused request leaves a shared transaction as it was.
 
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::{integer, micros, natural};
 use crate::error::StoreError;
 use crate::records::{AppendBatch, SessionRecord, WriterToken};
@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 pub(super) fn create(
     connection: &Connection,
     record: &SessionRecord,
-) -> Result<WriterToken, Fault> {
+) -> Result<WriterToken, SqliteFault> {
     let blueprint = &record.blueprint;
     let session_id = blueprint.session_id.clone();
     if key_of(connection, &session_id)?.is_some() {
@@ -48,7 +48,7 @@ pub(super) fn create(
 pub(super) fn acquire(
     connection: &Connection,
     session_id: &SessionId,
-) -> Result<WriterToken, Fault> {
+) -> Result<WriterToken, SqliteFault> {
     let epoch: Option<i64> = connection
         .prepare_cached(
             "UPDATE sessions SET epoch = epoch + 1 WHERE session_id = ?1 RETURNING epoch",
@@ -67,7 +67,7 @@ pub(super) fn append(
     token: &WriterToken,
     expected_head: u64,
     batch: &AppendBatch,
-) -> Result<u64, Fault> {
+) -> Result<u64, SqliteFault> {
     let (key, standing) = standing(connection, &token.session_id)?;
     let head = check_append(standing, token, expected_head, batch)?;
     let mut insert = connection
@@ -101,7 +101,7 @@ pub(super) fn append(
     Ok(head)
 }
 
-fn insert_blobs(connection: &Connection, key: i64, batch: &AppendBatch) -> Result<(), Fault> {
+fn insert_blobs(connection: &Connection, key: i64, batch: &AppendBatch) -> Result<(), SqliteFault> {
     if batch.blobs.is_empty() {
         return Ok(());
     }
@@ -119,7 +119,7 @@ fn insert_blobs(connection: &Connection, key: i64, batch: &AppendBatch) -> Resul
     Ok(())
 }
 
-pub(super) fn delete(connection: &Connection, session_id: &SessionId) -> Result<bool, Fault> {
+pub(super) fn delete(connection: &Connection, session_id: &SessionId) -> Result<bool, SqliteFault> {
     let Some(key) = key_of(connection, session_id)? else {
         return Ok(false);
     };
@@ -138,14 +138,17 @@ pub(super) fn delete(connection: &Connection, session_id: &SessionId) -> Result<
     Ok(true)
 }
 
-fn key_of(connection: &Connection, session_id: &SessionId) -> Result<Option<i64>, Fault> {
+fn key_of(connection: &Connection, session_id: &SessionId) -> Result<Option<i64>, SqliteFault> {
     Ok(connection
         .prepare_cached("SELECT key FROM sessions WHERE session_id = ?1")?
         .query_row([session_id.as_str()], |row| row.get(0))
         .optional()?)
 }
 
-fn standing(connection: &Connection, session_id: &SessionId) -> Result<(i64, Standing), Fault> {
+fn standing(
+    connection: &Connection,
+    session_id: &SessionId,
+) -> Result<(i64, Standing), SqliteFault> {
     connection
         .prepare_cached("SELECT key, head, epoch FROM sessions WHERE session_id = ?1")?
         .query_row([session_id.as_str()], |row| {

@@ -77,7 +77,7 @@ pub enum TraceStart {
 #[derive(Debug, Clone)]
 pub struct TraceRecorder {
     directory: Arc<Path>,
-    queue: mpsc::Sender<Request>,
+    queue: mpsc::Sender<RecorderMessage>,
     queued_bytes: Arc<AtomicUsize>,
 }
 
@@ -142,7 +142,7 @@ impl TraceRecorder {
     /// Waits until every line given before is in its file.
     pub async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
-        if self.queue.send(Request::Flush(done)).await.is_ok() {
+        if self.queue.send(RecorderMessage::Flush(done)).await.is_ok() {
             drop(flushed.await);
         }
     }
@@ -173,7 +173,7 @@ pub struct TraceWriter {
 impl Drop for TraceWriter {
     fn drop(&mut self) {
         if Arc::strong_count(&self.alive) == 1 {
-            let close = Request::Close(self.trace.clone());
+            let close = RecorderMessage::Close(self.trace.clone());
             // With a full queue the file is closed when others need its place.
             drop(self.recorder.queue.try_send(close));
         }
@@ -211,7 +211,7 @@ impl TraceWriter {
             .recorder
             .queued_bytes
             .fetch_add(bytes, Ordering::Relaxed);
-        let request = Request::Line(self.trace.clone(), text);
+        let request = RecorderMessage::Line(self.trace.clone(), text);
         let refused =
             queued + bytes > TRACE_QUEUE_BYTES || self.recorder.queue.try_send(request).is_err();
         if refused {
@@ -278,7 +278,7 @@ impl Problems {
 }
 
 #[derive(Debug)]
-enum Request {
+enum RecorderMessage {
     Line(Arc<Trace>, String),
     Close(Arc<Trace>),
     Flush(oneshot::Sender<()>),
@@ -298,7 +298,7 @@ struct OpenTrace {
 }
 
 impl TraceFiles {
-    fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+    fn run(mut self, mut requests: mpsc::Receiver<RecorderMessage>) {
         while let Some(first) = requests.blocking_recv() {
             self.handle(first);
             while let Ok(next) = requests.try_recv() {
@@ -308,19 +308,19 @@ impl TraceFiles {
         }
     }
 
-    fn handle(&mut self, request: Request) {
+    fn handle(&mut self, request: RecorderMessage) {
         match request {
-            Request::Flush(done) => {
+            RecorderMessage::Flush(done) => {
                 self.flush();
                 // Nobody waits any more if this fails.
                 let _ = done.send(());
             }
-            Request::Close(trace) => {
+            RecorderMessage::Close(trace) => {
                 if self.is_open(&trace) {
                     self.close(&trace.path);
                 }
             }
-            Request::Line(trace, text) => {
+            RecorderMessage::Line(trace, text) => {
                 self.queued_bytes.fetch_sub(text.len(), Ordering::Relaxed);
                 if trace.problems().stopped {
                     return;

@@ -10,7 +10,8 @@
 
 use halter_protocol::Turn;
 use halter_testkit::{
-    EventsExt, Fault, FaultyStore, Gate, Harness, Reply, ScriptedTool, collect_until_error, render,
+    EventsExt, FaultyStore, Gate, Harness, Reply, ScriptedTool, StoreFault, collect_until_error,
+    render,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ async fn a_faulty_store_fails_once_and_recovers() {
     let store = Arc::new(FaultyStore::in_memory());
     let harness = Harness::echoing().store(store.clone()).start();
     let session = harness.session().await;
-    store.fail_append(store.appends() + 1, Fault::DiskFull);
+    store.fail_append(store.appends() + 1, StoreFault::DiskFull);
     let stream = session.submit_turn(Turn::user("one")).await.unwrap();
     let (_, error) = collect_until_error(stream).await;
     assert!(error.unwrap().to_string().contains("no space is left"));

@@ -69,12 +69,12 @@ pub struct Ending {
 pub struct OutputStream {
     target: Target,
     started: StreamStarted,
-    wire: Wire,
+    wire: Carrier,
     demux: Demux,
 }
 
 #[derive(Debug)]
-enum Wire {
+enum Carrier {
     Socket(UnixStream),
     Http {
         body: Incoming,
@@ -113,11 +113,11 @@ impl Client {
                 // A runtime that refuses the connection says why before it
                 // closes it; one that is gone says nothing.
                 let _ = stream.write_all(&both).await;
-                (Wire::Socket(stream), true)
+                (Carrier::Socket(stream), true)
             }
             Target::Http { address, token } => {
                 let sent = http::send(&self.target, *address, token, line).await?;
-                let wire = Wire::Http {
+                let wire = Carrier::Http {
                     body: sent.0.into_body(),
                     _driver: sent.1,
                 };
@@ -141,7 +141,7 @@ impl Client {
 
 async fn next_item(
     target: &Target,
-    wire: &mut Wire,
+    wire: &mut Carrier,
     demux: &mut Demux,
 ) -> Result<Item, ClientError> {
     loop {
@@ -149,14 +149,14 @@ async fn next_item(
             return Ok(item);
         }
         match wire {
-            Wire::Socket(stream) => {
+            Carrier::Socket(stream) => {
                 demux.buffer().reserve(64 * 1024);
                 match stream.read_buf(demux.buffer()).await {
                     Ok(read) if read > 0 => {}
                     Ok(_) | Err(_) => return Err(ClientError::lost(target)),
                 }
             }
-            Wire::Http { body, .. } => match body.frame().await {
+            Carrier::Http { body, .. } => match body.frame().await {
                 Some(Ok(frame)) => demux.push(frame.data_ref().map_or(&[], Bytes::as_ref)),
                 Some(Err(_)) | None => return Err(ClientError::lost(target)),
             },
@@ -166,7 +166,7 @@ async fn next_item(
 
 async fn next_line(
     target: &Target,
-    wire: &mut Wire,
+    wire: &mut Carrier,
     demux: &mut Demux,
 ) -> Result<Bytes, ClientError> {
     match next_item(target, wire, demux).await? {

@@ -33,7 +33,7 @@ pub use self::core::Core;
 pub use command::{Exec, SpoolReader};
 pub use error::{CoreError, StartFailure};
 pub use types::{
-    AdoptedSession, Chunk, CoreSettings, CoreStats, DockerSettings, ExecEnd, ExecId, ExecInfo,
-    ExecOrder, ExecState, ExecStdin, ExecWhat, Limits, Scope, SessionSpec, Stream, TerminalSize,
-    Usage,
+    AdoptedSession, Chunk, CommandUsage, CoreSettings, CoreStats, DockerSettings, ExecEnd, ExecId,
+    ExecInfo, ExecOrder, ExecState, ExecStdin, ExecWhat, Limits, Scope, SessionSpec, Stream,
+    TerminalSize,
 };

@@ -156,7 +156,7 @@ mod tests {
     use halter_exec::Environment;
 
     use super::*;
-    use crate::exec::types::{Limits, Usage};
+    use crate::exec::types::{CommandUsage, Limits};
 
     fn exec(what: ExecWhat, place: Place, end: Option<ExecEnd>) -> Record {
         Record::Exec(Box::new(ExecRecord {
@@ -189,7 +189,7 @@ mod tests {
             timed_out: false,
             cancelled: true,
             duration: Duration::from_micros(17),
-            usage: Some(Usage {
+            usage: Some(CommandUsage {
                 user_time: Duration::from_micros(1),
                 system_time: Duration::from_micros(2),
                 max_resident_bytes: 3,

@@ -253,7 +253,7 @@ pub struct ExecInfo {
 
 /// What a command and the children it waited for have used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct CommandUsage {
     /// CPU time in user mode.
     pub user_time: Duration,
     /// CPU time in the kernel.
@@ -276,7 +276,7 @@ pub struct ExecEnd {
     /// From its start to its end.
     pub duration: Duration,
     /// What it used, where the system accounts for it.
-    pub usage: Option<Usage>,
+    pub usage: Option<CommandUsage>,
     /// The directory of the session's shell afterwards.
     #[serde(with = "os_bytes::optional_path")]
     pub cwd: Option<PathBuf>,

@@ -46,7 +46,7 @@ impl Client {
 
 /// What a client gets.
 #[derive(Debug)]
-pub enum Answer {
+pub enum CallAnswer {
     /// This line, with its newline.
     Line(Vec<u8>),
     /// The result of a command that has ended, put together by

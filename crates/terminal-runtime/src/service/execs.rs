@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-use super::answer::{Answer, Client, ResultOrder, ResultShape};
+use super::answer::{CallAnswer, Client, ResultOrder, ResultShape};
 use super::job::{Job, JobState};
 use super::order::{core_error, exec_id, pool_error, signal, terminal_size};
 use super::stream::StreamOrder;
@@ -93,14 +93,14 @@ impl Service {
         &self,
         params: &WaitParams,
         client: &Client,
-    ) -> Result<Answer, WireError> {
+    ) -> Result<CallAnswer, WireError> {
         let job = self.find_job(&params.exec_id)?;
         let span = wait_span(params.timeout_s)?;
         tokio::select! {
             _ = tokio::time::timeout(span, job.over()) => {}
-            () = client.gone().cancelled() => return Ok(Answer::Nobody),
+            () = client.gone().cancelled() => return Ok(CallAnswer::Nobody),
         }
-        Ok(Answer::Result(ResultOrder {
+        Ok(CallAnswer::Result(ResultOrder {
             job,
             shape: ResultShape::Wait,
         }))
@@ -150,10 +150,10 @@ impl Service {
         Ok(read_data(found.0, found.1, nothing))
     }
 
-    pub(super) fn attach(&self, params: &AttachParams) -> Result<Answer, WireError> {
+    pub(super) fn attach(&self, params: &AttachParams) -> Result<CallAnswer, WireError> {
         let job = self.find_job(&params.exec_id)?;
         let offsets = [params.offset, params.stderr_offset];
-        Ok(Answer::Stream(StreamOrder::new(
+        Ok(CallAnswer::Stream(StreamOrder::new(
             job,
             self.fresh_number(),
             offsets,

@@ -23,7 +23,7 @@ use halter_exec::{IsolationLevel, LevelState};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use answer::{Answer, Client};
+pub use answer::{CallAnswer, Client};
 pub use stream::{Outlet, StreamOrder};
 
 use self::job::Job;
@@ -128,8 +128,8 @@ impl Service {
     }
 
     /// Answers a call. Returns when the answer is there, which for a command
-    /// is its end; a client that goes meanwhile gets [`Answer::Nobody`].
-    pub async fn call(&self, id: &RequestId, call: Call, client: &Client) -> Answer {
+    /// is its end; a client that goes meanwhile gets [`CallAnswer::Nobody`].
+    pub async fn call(&self, id: &RequestId, call: Call, client: &Client) -> CallAnswer {
         let answer = match call {
             Call::SessionCreate(params) => line(id, Box::pin(self.create(*params)).await),
             Call::SessionDestroy(params) => line(id, Box::pin(self.destroy(&params)).await),
@@ -143,12 +143,12 @@ impl Service {
             Call::Describe => line(id, Ok(Box::pin(self.describe()).await)),
             quick => Ok(self.call_now(id, quick, client)),
         };
-        answer.unwrap_or_else(|error| Answer::Line(failure(id, &error)))
+        answer.unwrap_or_else(|error| CallAnswer::Line(failure(id, &error)))
     }
 
     /// Answers a call that waits for nothing.
     #[must_use]
-    pub fn call_now(&self, id: &RequestId, call: Call, client: &Client) -> Answer {
+    pub fn call_now(&self, id: &RequestId, call: Call, client: &Client) -> CallAnswer {
         let answer = match call {
             Call::Ping => line(id, Ok(self.ping())),
             Call::Hello(params) => {
@@ -170,7 +170,7 @@ impl Service {
                 "the call has to wait and was not let",
             )),
         };
-        answer.unwrap_or_else(|error| Answer::Line(failure(id, &error)))
+        answer.unwrap_or_else(|error| CallAnswer::Line(failure(id, &error)))
     }
 
     fn uptime_s(&self) -> u64 {
@@ -302,6 +302,6 @@ fn described(level: &IsolationLevel) -> DescribedLevel {
 fn line<Data: serde::Serialize>(
     id: &RequestId,
     data: Result<Data, WireError>,
-) -> Result<Answer, WireError> {
-    data.map(|data| Answer::Line(success(id, &data)))
+) -> Result<CallAnswer, WireError> {
+    data.map(|data| CallAnswer::Line(success(id, &data)))
 }

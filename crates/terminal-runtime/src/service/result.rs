@@ -3,7 +3,7 @@
 use super::Service;
 use super::answer::{ResultOrder, ResultShape};
 use super::job::{Job, JobState};
-use crate::exec::{Chunk, Exec, ExecEnd, Stream, Usage};
+use crate::exec::{Chunk, CommandUsage, Exec, ExecEnd, Stream};
 use crate::limits::STREAM_CHUNK_BYTES;
 use crate::protocol::{
     ExecResult, ExecStatus, RequestId, UsageData, WaitData, WireError, cut_character, encode_bytes,
@@ -75,7 +75,7 @@ impl Service {
     }
 }
 
-fn usage(usage: Usage) -> UsageData {
+fn usage(usage: CommandUsage) -> UsageData {
     let micros = |span: std::time::Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     UsageData {
         user_us: micros(usage.user_time),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::answer::{Answer, Client, ResultOrder, ResultShape};
+use super::answer::{CallAnswer, Client, ResultOrder, ResultShape};
 use super::execs::unreachable_state;
 use super::job::{Job, JobState};
 use super::order::{core_error, exec_id, pool_error};
@@ -17,18 +17,18 @@ impl Service {
         &self,
         params: ExecParams,
         client: &Client,
-    ) -> Result<Answer, WireError> {
+    ) -> Result<CallAnswer, WireError> {
         let job = self.submit(params)?;
         let state = tokio::select! {
             biased;
             state = job.over() => state,
             () = client.gone().cancelled() => {
                 Box::pin(self.leave(&job)).await;
-                return Ok(Answer::Nobody);
+                return Ok(CallAnswer::Nobody);
             }
         };
         match state {
-            JobState::Ended { end: Ok(_), .. } => Ok(Answer::Result(ResultOrder {
+            JobState::Ended { end: Ok(_), .. } => Ok(CallAnswer::Result(ResultOrder {
                 job,
                 shape: ResultShape::Run,
             })),
@@ -43,14 +43,14 @@ impl Service {
         }
     }
 
-    pub(super) async fn stream(&self, params: ExecParams) -> Result<Answer, WireError> {
+    pub(super) async fn stream(&self, params: ExecParams) -> Result<CallAnswer, WireError> {
         let may_queue = params.queue;
         let job = self.submit(params)?;
         // A refusal is the answer itself, where that is known at once.
         if !may_queue && let JobState::Refused(error) = job.started().await {
             return Err(error);
         }
-        Ok(Answer::Stream(StreamOrder::new(
+        Ok(CallAnswer::Stream(StreamOrder::new(
             job,
             self.fresh_number(),
             [0, 0],

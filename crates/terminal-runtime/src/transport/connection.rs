@@ -12,7 +12,7 @@ use super::in_flight::InFlightLimits;
 use super::lines::{Incoming, LineReader};
 use crate::limits::MAX_REQUEST_BYTES;
 use crate::protocol::{Call, Rejection, RequestId, WireError, decode, failure};
-use crate::service::{Answer, Client, Outlet, Service};
+use crate::service::{CallAnswer, Client, Outlet, Service};
 
 /// The sending side, shared by everything that has an answer.
 struct Sender<To> {
@@ -171,10 +171,10 @@ impl<To: AsyncWrite + Unpin + Send + 'static> Connection<To> {
             .await
     }
 
-    async fn deliver(&self, id: &RequestId, answer: Answer) -> io::Result<()> {
+    async fn deliver(&self, id: &RequestId, answer: CallAnswer) -> io::Result<()> {
         match answer {
-            Answer::Line(line) => self.sender.send(&line, &[]).await,
-            Answer::Result(order) => {
+            CallAnswer::Line(line) => self.sender.send(&line, &[]).await,
+            CallAnswer::Result(order) => {
                 // Its output is taken into memory only when it can go out.
                 let mut sink = self.sender.sink.lock().await;
                 let line = self.service.result_line(id, &order);
@@ -183,7 +183,7 @@ impl<To: AsyncWrite + Unpin + Send + 'static> Connection<To> {
                 sink.write_all(&line).await?;
                 sink.flush().await
             }
-            Answer::Stream(order) => {
+            CallAnswer::Stream(order) => {
                 let first = self.sender.send(&order.first_line(id), &[]).await;
                 if first.is_err() {
                     self.client.gone().cancel();
@@ -192,7 +192,7 @@ impl<To: AsyncWrite + Unpin + Send + 'static> Connection<To> {
                 Box::pin(rest).await;
                 first
             }
-            Answer::Nobody => Ok(()),
+            CallAnswer::Nobody => Ok(()),
         }
     }
 }

@@ -24,7 +24,7 @@ use super::guard::{HttpGuard, HttpVerdict};
 use super::http_connections::{HttpConnectionSlot, HttpConnections};
 use crate::limits::{HTTP_FIRST_BYTE_WAIT, MAX_HTTP_CONNECTIONS, MAX_REQUEST_BYTES};
 use crate::protocol::{Call, ErrorCode, RequestId, WireError, decode, failure};
-use crate::service::{Answer, Client, Outlet, Service, StreamOrder};
+use crate::service::{CallAnswer, Client, Outlet, Service, StreamOrder};
 
 type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
 
@@ -290,10 +290,10 @@ impl Exchange {
         response: oneshot::Sender<Response<Body>>,
     ) {
         let line = match self.service.call(&id, call, &client).await {
-            Answer::Line(line) => line,
-            Answer::Result(order) => self.service.result_line(&id, &order),
-            Answer::Nobody => Vec::new(),
-            Answer::Stream(order) => {
+            CallAnswer::Line(line) => line,
+            CallAnswer::Result(order) => self.service.result_line(&id, &order),
+            CallAnswer::Nobody => Vec::new(),
+            CallAnswer::Stream(order) => {
                 let (sender, receiver) = mpsc::channel(STREAM_PIECES);
                 // If nobody takes it, the receiver is gone with it.
                 let _ = response.send(stream_response(receiver));

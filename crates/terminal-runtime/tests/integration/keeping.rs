@@ -8,7 +8,7 @@ use terminal_runtime::limits::{
     EXEC_RETENTION, MAX_KEPT_EXECS, PRESSURE_EVICTIONS, PRESSURE_MEMORY_AGE,
 };
 use terminal_runtime::protocol::{Call, RequestId};
-use terminal_runtime::service::{Answer, Client, Service, core_settings};
+use terminal_runtime::service::{CallAnswer, Client, Service, core_settings};
 use terminal_runtime::session::{Clock, Moment};
 use terminal_runtime::settings::Settings;
 
@@ -76,8 +76,8 @@ impl Bare {
         let id = RequestId::unknown();
         let call = Call::parse(method, &params.to_string()).unwrap();
         let line = match self.service.call(&id, call, &Client::default()).await {
-            Answer::Line(line) => line,
-            Answer::Result(order) => self.service.result_line(&id, &order),
+            CallAnswer::Line(line) => line,
+            CallAnswer::Result(order) => self.service.result_line(&id, &order),
             other => panic!("{other:?}"),
         };
         serde_json::from_slice(&line).unwrap()

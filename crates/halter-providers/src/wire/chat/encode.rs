@@ -2,7 +2,7 @@
 
 use super::content::{CacheMark, Content, Part, result_content, user_content};
 use super::dialect::{Dialect, HarnessRole};
-use super::message::{Answer, Names, PlainMessage, ResultMessage};
+use super::message::{AssistantTurn, Names, PlainMessage, ResultMessage};
 use crate::wire::attachment::{Intake, returned_by};
 use crate::wire::body::{Elements, ObjectWriter, Warnings};
 use crate::wire::common::Given;
@@ -211,7 +211,7 @@ impl ConversationEncoder for ChatEncoder {
                 content: user_content(&user.parts, &self.intake, &mut self.warnings),
             }),
             Message::Assistant(assistant) => {
-                if let Some(answer) = Answer::new(assistant, &self.model, &mut self.names) {
+                if let Some(answer) = AssistantTurn::new(assistant, &self.model, &mut self.names) {
                     self.messages.push(&answer);
                 }
             }

@@ -52,7 +52,7 @@ impl<'a> ResultMessage<'a> {
 
 /// What a model said.
 #[derive(Serialize)]
-pub(super) struct Answer {
+pub(super) struct AssistantTurn {
     role: &'static str,
     /// Empty beside calls: not every server takes `null`.
     content: String,
@@ -78,7 +78,7 @@ struct Function {
     arguments: String,
 }
 
-impl Answer {
+impl AssistantTurn {
     /// The answer for a model; none if nothing of it is left to send.
     pub fn new(
         message: &AssistantMessage,

@@ -18,7 +18,7 @@ use crate::exec::record::{ExecRecord, StopReason, TreeId};
 use crate::exec::session::SessionShell;
 use crate::exec::session::tree::Tree;
 use crate::exec::session::trees::TreeEnd;
-use crate::exec::types::{ExecEnd, Scope, Usage};
+use crate::exec::types::{CommandUsage, ExecEnd, Scope};
 use crate::holder::{Exit, ExitWatch, ProcessEnd, Request, SignalTarget};
 use crate::sys;
 
@@ -334,7 +334,7 @@ impl ExecRecord {
             timed_out: self.stop == Some(StopReason::TimedOut),
             cancelled: self.stop == Some(StopReason::Cancelled),
             duration: Duration::from_micros(exit.at_us.saturating_sub(self.started_us)),
-            usage: Some(Usage {
+            usage: Some(CommandUsage {
                 user_time: Duration::from_micros(exit.user_us),
                 system_time: Duration::from_micros(exit.system_us),
                 max_resident_bytes: exit.max_resident_bytes,
