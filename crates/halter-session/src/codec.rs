@@ -1,12 +1,14 @@
 //! The stored form of events.
 //!
-//! A stored line is the JSON of a [`SessionEvent`], except that a string
-//! longer than [`MAX_INLINE_STRING_BYTES`] (a tool's output, a large argument,
-//! an image) is stored as a blob: in the line it is `""`, and the line starts
-//! with a table from the string's JSON pointer to the hash of its bytes.
+//! A stored line is the JSON of a [`SessionEvent`] without its session's id,
+//! which the store knows, so that sessions can share lines; earlier versions
+//! wrote the id too. A string longer than [`MAX_INLINE_STRING_BYTES`] (a
+//! tool's output, a large argument, an image) is stored as a blob: in the line
+//! it is `""`, and the line starts with a table from the string's JSON pointer
+//! to the hash of its bytes.
 //!
 //! ```json
-//! {"blobs":{"/payload/outcome/result/ok/text":"af13…"},"session_id":"ses_…","sequence":7,…}
+//! {"blobs":{"/payload/outcome/result/ok/text":"af13…"},"sequence":7,…}
 //! ```
 //!
 //! The same text is stored once, however many events and sessions hold it.
@@ -22,6 +24,7 @@ use bytes::Bytes;
 use halter_protocol::{SessionEvent, SessionEventPayload, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -41,13 +44,44 @@ pub(crate) fn encode_event(
     event: &SessionEvent,
     blobs: &mut BlobSet,
 ) -> serde_json::Result<Arc<str>> {
-    if let SessionEventPayload::Unknown(_) = event.payload {
-        return serde_json::to_string(event).map(Arc::from);
-    }
-    let mut keep = |blob: Blob| {
-        blobs.insert(blob.hash, blob.bytes);
+    let line = if let SessionEventPayload::Unknown(_) = event.payload {
+        serde_json::to_string(event)?
+    } else {
+        let mut keep = |blob: Blob| {
+            blobs.insert(blob.hash, blob.bytes);
+        };
+        encode(event, &mut keep)?
     };
-    encode(event, &mut keep).map(Arc::from)
+    // The envelope comes before the payload, so the first is its own.
+    let owner = owner_field(&event.session_id)?;
+    Ok(Arc::from(line.replacen(&owner, "", 1)))
+}
+
+/// How an event names its session, with the comma behind it.
+fn owner_field(session_id: &SessionId) -> serde_json::Result<String> {
+    Ok(format!(
+        "\"session_id\":{},",
+        serde_json::to_string(session_id)?
+    ))
+}
+
+/// The line of an event with the id of its session, which lines of earlier
+/// versions have already.
+fn with_owner<'a>(json: Cow<'a, str>, session_id: &SessionId) -> serde_json::Result<Cow<'a, str>> {
+    #[derive(Deserialize)]
+    struct Envelope<'a> {
+        #[serde(borrow)]
+        session_id: Option<&'a RawValue>,
+    }
+    if serde_json::from_str::<Envelope<'_>>(&json)?
+        .session_id
+        .is_some()
+    {
+        return Ok(json);
+    }
+    let place = "\"sequence\":";
+    let named = format!("{}{place}", owner_field(session_id)?);
+    Ok(Cow::Owned(json.replacen(place, &named, 1)))
 }
 
 /// The stored form of any document that serializes as an object; the blobs it
@@ -151,6 +185,15 @@ impl Texts {
         self.any_lost
     }
 
+    /// The line of an event with its texts and the id of its session in place.
+    pub fn event_line<'a>(
+        &self,
+        json: &'a str,
+        session_id: &SessionId,
+    ) -> serde_json::Result<Cow<'a, str>> {
+        with_owner(self.put_back(json)?, session_id)
+    }
+
     /// The document with its texts in place.
     pub fn put_back<'a>(&self, json: &'a str) -> serde_json::Result<Cow<'a, str>> {
         let Some(table) = table_of(json) else {
@@ -200,7 +243,7 @@ fn decode_event(
 ) -> Result<(SessionEvent, usize), StoreError> {
     let corrupt = |why: String| StoreError::corrupt_event(session_id, record.sequence, why);
     let json = texts
-        .put_back(&record.json)
+        .event_line(&record.json, session_id)
         .map_err(|error| corrupt(error.to_string()))?;
     let event: SessionEvent =
         serde_json::from_str(&json).map_err(|error| corrupt(error.to_string()))?;
@@ -323,9 +366,28 @@ mod tests {
             SessionEventPayload::Unknown(UnknownPayload { .. })
         ));
         let (json, blobs, back) = round_trip(&event);
-        assert_eq!(json.as_ref(), line);
+        assert_eq!(json.as_ref(), line.replace(r#""session_id":"ses_1","#, ""));
         assert!(blobs.is_empty());
         assert_eq!(back, event);
+    }
+
+    #[test]
+    fn a_line_does_not_name_its_session_and_one_that_does_is_read() {
+        let mut first = completed(ToolResult::text(r#"{"session_id":"ses_1","x":1}"#));
+        first.schema_version = Some(1);
+        let (json, _, back) = round_trip(&first);
+        assert_eq!(back, first);
+        assert!(
+            json.starts_with(r#"{"schema_version":1,"sequence":1,"#),
+            "{json}"
+        );
+
+        let earlier = EventRecord {
+            sequence: 1,
+            json: serde_json::to_string(&first).unwrap().into(),
+        };
+        let (back, _) = decode_event(&"ses_2".into(), &earlier, &Texts::default()).unwrap();
+        assert_eq!(back, first, "an earlier line says itself whose it is");
     }
 
     #[test]
@@ -350,7 +412,7 @@ mod tests {
         assert!(json.contains("/payload/outcome/result/ok/parts/1/data"));
         assert!(json.len() < 1_000, "{json}");
 
-        let restored = Texts::default().put_back(&json).unwrap();
+        let restored = Texts::default().event_line(&json, &"ses_1".into()).unwrap();
         let restored: SessionEvent = serde_json::from_str(&restored).unwrap();
         let SessionEventPayload::ToolExecutionCompleted { outcome } = restored.payload else {
             panic!("another kind");

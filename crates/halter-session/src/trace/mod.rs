@@ -116,7 +116,7 @@ pub async fn export_session_trace(
 
 /// The stored line with its texts; fields this version does not know included.
 fn committed_line(session_id: &SessionId, record: &EventRecord, texts: &Texts) -> String {
-    if let Ok(json) = texts.put_back(&record.json)
+    if let Ok(json) = texts.event_line(&record.json, session_id)
         && let Ok(event) = serde_json::from_str::<&RawValue>(&json)
         && !json.contains('\n')
     {
