@@ -102,6 +102,7 @@ fn blueprint() -> SessionBlueprint {
         default_model: "default".into(),
         system_prompt: Vec::new(),
         environment: EnvironmentSnapshot::default(),
+        instructions: Vec::new(),
         snapshot_revision: "empty".into(),
         tools_revision: None,
         max_turns: None,

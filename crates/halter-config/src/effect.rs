@@ -96,6 +96,7 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
             "the conversation goes to this model"
         }
         "prompts.system_prompt" | "prompts.append_system_prompt" => "instructions to the model",
+        "resources.instructions" => "whether instruction files reach the model",
         "resources.skills.roots" => "instructions found there reach the model",
         "resources.plugins.roots" => "plugins found there are loaded",
         "policy.allowed_write_roots" => "where tools may write",

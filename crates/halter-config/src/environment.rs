@@ -86,6 +86,15 @@ impl Environment {
         )
     }
 
+    /// The user's instruction files, which hold in every project: `AGENTS.md` beside
+    /// the configuration file, and `~/.claude/CLAUDE.md`, which other harnesses read, too.
+    pub fn user_instruction_files(&self) -> Vec<PathBuf> {
+        let ours = self.user_config_path();
+        let ours = ours.map(|file| file.with_file_name("AGENTS.md"));
+        let common = self.home().map(|home| home.join(".claude/CLAUDE.md"));
+        ours.into_iter().chain(common).collect()
+    }
+
     /// Where Halter keeps what it remembers: `$XDG_STATE_HOME/halter`, else
     /// `~/.local/state/halter`.
     pub fn state_dir(&self) -> Option<PathBuf> {
@@ -231,6 +240,13 @@ mod tests {
             Some(PathBuf::from("/data/halter/sessions.db"))
         );
         assert_eq!(Environment::empty().user_config_path(), None);
+        assert_eq!(
+            environment.user_instruction_files(),
+            [
+                PathBuf::from("/home/ada/.config/halter/AGENTS.md"),
+                PathBuf::from("/home/ada/.claude/CLAUDE.md")
+            ]
+        );
     }
 
     #[test]

@@ -2,11 +2,15 @@
 
 use crate::event::SessionEventPayload;
 use crate::hook::HookRunStatus;
-use crate::limits::SESSION_RULES;
+use crate::ids::MessageId;
+use crate::limits::{INSTRUCTION_FILES, SESSION_RULES};
 use crate::message::{Message, ReplayMeta};
-use crate::session::{PendingToolCall, SessionState, ToolCallProgress};
+use crate::session::{
+    InstructionFile, PendingToolCall, SessionState, ToldInstructions, ToolCallProgress,
+};
 use crate::tool::ToolCall;
 use crate::usage::Usage;
+use indexmap::IndexMap;
 use std::sync::Arc;
 
 /// Applies one committed event.
@@ -144,6 +148,9 @@ fn apply_message(state: &mut SessionState, message: &Arc<Message>) {
             if let Some(environment) = &system.environment {
                 state.environment = Some(environment.clone());
             }
+            for file in &system.instructions {
+                note_instructions(&mut state.instructions, file, &system.id);
+            }
         }
         Message::Tool(tool) => {
             state.pending_tool_calls.shift_remove(&tool.call_id);
@@ -151,6 +158,24 @@ fn apply_message(state: &mut SessionState, message: &Arc<Message>) {
         _ => {}
     }
     state.messages.push(message.clone());
+}
+
+/// Notes what the model was told of an instruction file. Above
+/// [`INSTRUCTION_FILES`] the oldest is forgotten: the model is told of it again.
+fn note_instructions(
+    told: &mut IndexMap<String, ToldInstructions>,
+    file: &InstructionFile,
+    message_id: &MessageId,
+) {
+    told.shift_remove(&file.path);
+    if told.len() >= INSTRUCTION_FILES {
+        told.shift_remove_index(0);
+    }
+    let now = ToldInstructions {
+        message_id: message_id.clone(),
+        sha256: file.sha256.clone(),
+    };
+    told.insert(file.path.clone(), now);
 }
 
 /// A call that only reads may start while the model still speaks, so its
@@ -258,6 +283,26 @@ mod tests {
         add_rule(&mut rules, "Bash(make 1)");
         assert_eq!(rules.len(), SESSION_RULES);
         assert_eq!(rules.last().unwrap(), "Bash(make 1)");
+    }
+
+    #[test]
+    fn so_many_instruction_files_are_kept_in_mind_and_no_more() {
+        let mut told = IndexMap::new();
+        let file = |number: usize, sha256: Option<&str>| InstructionFile {
+            path: format!("/{number}/AGENTS.md"),
+            sha256: sha256.map(str::to_owned),
+        };
+        for number in 0..=INSTRUCTION_FILES {
+            note_instructions(&mut told, &file(number, Some("a")), &"msg_1".into());
+        }
+        assert_eq!(told.len(), INSTRUCTION_FILES);
+        assert!(!told.contains_key("/0/AGENTS.md"));
+        note_instructions(&mut told, &file(1, None), &"msg_2".into());
+        assert_eq!(told.len(), INSTRUCTION_FILES);
+        let newest = told.last().unwrap();
+        assert_eq!(newest.0, "/1/AGENTS.md");
+        assert_eq!(newest.1.message_id.as_str(), "msg_2");
+        assert_eq!(newest.1.sha256, None);
     }
 
     /// A call that left no message counts, too, and each model on its own.

@@ -92,8 +92,8 @@ pub use prompt::{AssembledPrompt, PromptSegment, PromptSegmentKind};
 pub use resource::{PluginManifest, ResourceSnapshot, SkillDef};
 pub use response::{FINAL_TOOL, ResponseSchema};
 pub use session::{
-    EnvironmentSnapshot, GitSnapshot, PendingToolCall, SessionBlueprint, SessionState,
-    ToolCallProgress,
+    EnvironmentSnapshot, GitSnapshot, InstructionFile, PendingToolCall, SessionBlueprint,
+    SessionState, ToldInstructions, ToolCallProgress,
 };
 pub use stream::{ProviderError, ProviderErrorKind, StreamEvent};
 pub use tool::{

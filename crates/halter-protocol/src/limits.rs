@@ -33,6 +33,10 @@ pub const MANY_IMAGES_SIDE_PIXELS: u32 = 2_000;
 /// `expected_sha256` only.
 pub const FILE_VIEWS: usize = 4_096;
 
+/// Instruction files that a session keeps in mind. Of those it was told of since
+/// its start the oldest is forgotten first, and told again.
+pub const INSTRUCTION_FILES: usize = 128;
+
 /// Permission rules that hold for one session because a person said so.
 pub const SESSION_RULES: usize = 256;
 

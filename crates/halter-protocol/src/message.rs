@@ -3,7 +3,7 @@
 use crate::content::{ContentPart, attachments, joined_text};
 use crate::ids::{MessageId, ProviderName, ToolCallId, ToolName};
 use crate::open_enum::open_enum;
-use crate::session::EnvironmentSnapshot;
+use crate::session::{EnvironmentSnapshot, InstructionFile};
 use crate::tool::{ToolCall, ToolError, ToolResult};
 use crate::usage::Usage;
 use jiff::Timestamp;
@@ -49,7 +49,8 @@ impl Message {
     }
 }
 
-/// Context from the harness: a hook's words, a changed environment.
+/// Context from the harness: a hook's words, a changed environment, instruction
+/// files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SystemMessage {
     /// Names the message.
@@ -61,6 +62,9 @@ pub struct SystemMessage {
     /// The environment it tells of, where that has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<EnvironmentSnapshot>,
+    /// The instruction files it holds or withdraws.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<InstructionFile>,
 }
 
 /// What a user said.

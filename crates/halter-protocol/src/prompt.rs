@@ -15,6 +15,9 @@ open_enum! {
         Append = "append",
         /// The list of skills, last of the static part.
         Skill = "skill",
+        /// Instruction files as found when the session started; after the
+        /// boundary.
+        Instructions = "instructions",
         /// The environment as found when the session started; after the boundary.
         Environment = "environment",
     }

@@ -4,7 +4,7 @@
 use crate::approval::ApprovalRequest;
 use crate::bounds::SessionBounds;
 use crate::encoding::escaped_path;
-use crate::ids::{ApprovalId, ModelId, Revision, SessionId, ToolCallId, TurnId};
+use crate::ids::{ApprovalId, MessageId, ModelId, Revision, SessionId, ToolCallId, TurnId};
 use crate::memory::SessionMemory;
 use crate::prompt::PromptSegment;
 use crate::response::ResponseSchema;
@@ -39,6 +39,9 @@ pub struct SessionBlueprint {
     pub system_prompt: Vec<PromptSegment>,
     /// The environment as found at the start.
     pub environment: EnvironmentSnapshot,
+    /// The instruction files that the system prompt holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<InstructionFile>,
     /// The resources it started with.
     pub snapshot_revision: Revision,
     /// The tools it started with, where that is known.
@@ -76,6 +79,29 @@ pub struct GitSnapshot {
     pub root: PathBuf,
 }
 
+/// An instruction file, such as `AGENTS.md`, as a model was told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InstructionFile {
+    /// Its path, escaped.
+    pub path: String,
+    /// The hash of the text the model was given. None: the model was told that
+    /// the file is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// What a model was last told of an instruction file since its session
+/// started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ToldInstructions {
+    /// The message that holds the text, as long as it is in force: this message
+    /// must stay among those a model sees.
+    pub message_id: MessageId,
+    /// The hash of the text. None: the file is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
 /// What follows from the log. Equal to the fold of all committed events, after
 /// every append and after reopening.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -99,6 +125,10 @@ pub struct SessionState {
     /// start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<EnvironmentSnapshot>,
+    /// The instruction files the model was told of since the start, by path,
+    /// oldest first.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub instructions: IndexMap<String, ToldInstructions>,
     /// The resources in force, if they were replaced since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_revision: Option<Revision>,

@@ -45,6 +45,15 @@ impl Unread {
 /// The text of a regular file under `root`, which is a canonical path. A link
 /// is followed only if it stays under the root.
 pub(crate) fn read_text(root: &Path, path: &Path, max: u64) -> Result<String, Unread> {
+    match read_start(open_under(root, path)?, max)? {
+        (_, true) => Err(Unread::TooLarge),
+        (bytes, false) => utf8(bytes),
+    }
+}
+
+/// Opens a regular file under `root`, which is a canonical path. A link is
+/// followed only if it stays under the root.
+pub(crate) fn open_under(root: &Path, path: &Path) -> Result<File, Unread> {
     let resolved = fs::canonicalize(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Unread::LeadsAway,
         _ => Unread::Io(error),
@@ -60,13 +69,24 @@ pub(crate) fn read_text(root: &Path, path: &Path, max: u64) -> Result<String, Un
     if !file.metadata().map_err(Unread::Io)?.is_file() {
         return Err(Unread::NotAFile);
     }
+    Ok(file)
+}
+
+/// The first `max` bytes of a file, and whether there are more.
+pub(crate) fn read_start(file: File, max: u64) -> Result<(Vec<u8>, bool), Unread> {
     let mut bytes = Vec::new();
     file.take(max.saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(Unread::Io)?;
-    if bytes.len() as u64 > max {
-        return Err(Unread::TooLarge);
+    let more = bytes.len() as u64 > max;
+    if more {
+        bytes.pop();
     }
+    Ok((bytes, more))
+}
+
+/// Bytes as text.
+pub(crate) fn utf8(bytes: Vec<u8>) -> Result<String, Unread> {
     String::from_utf8(bytes).map_err(|error| {
         let valid = error
             .as_bytes()

@@ -34,6 +34,18 @@ pub const MAX_PLUGIN_LABEL_BYTES: usize = 64;
 /// Plugins of one root. The rest are left out with a warning.
 pub const MAX_PLUGINS: usize = 256;
 
+/// Bytes of one instruction file, or of one file it imports. A longer one is cut
+/// with a warning.
+pub const MAX_INSTRUCTION_BYTES: u64 = 64 * 1024;
+
+/// Bytes of all instruction files that are loaded at one time. What does not fit
+/// is left out with a warning.
+pub const MAX_INSTRUCTIONS_BYTES: usize = 128 * 1024;
+
+/// Files that lead from an instruction file to one it imports, as in the public
+/// format. What is imported beyond that is left out with a warning.
+pub const MAX_IMPORT_HOPS: usize = 4;
+
 /// Warnings kept of one compilation, besides one for each plugin. The last one
 /// says how many more there were.
 pub const MAX_WARNINGS: usize = 256;

@@ -102,6 +102,31 @@ pub enum ResourceWarning {
         /// The files that hold its hooks.
         hook_files: Vec<PathBuf>,
     },
+    /// An instruction file that cannot be used.
+    InstructionsSkipped {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from one.
+        line: Option<u64>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An instruction file that was too long.
+    InstructionsCut {
+        /// The file.
+        path: PathBuf,
+        /// How many bytes are left of it.
+        bytes: usize,
+    },
+    /// A file that an instruction file imports and that is not loaded.
+    ImportSkipped {
+        /// The importing file.
+        path: PathBuf,
+        /// What it imports, as written.
+        import: String,
+        /// Why it is not loaded.
+        reason: String,
+    },
     /// There were more warnings than are kept.
     More {
         /// How many.
@@ -125,6 +150,9 @@ impl ResourceWarning {
             Self::PluginSkipped { .. } => "plugin_skipped",
             Self::PluginShadowed { .. } => "plugin_shadowed",
             Self::PluginNotLoaded { .. } => "plugin_not_loaded",
+            Self::InstructionsSkipped { .. } => "instructions_skipped",
+            Self::InstructionsCut { .. } => "instructions_cut",
+            Self::ImportSkipped { .. } => "import_skipped",
             Self::More { .. } => "more_resource_warnings",
         }
     }
@@ -205,6 +233,28 @@ impl fmt::Display for ResourceWarning {
                 parts,
                 ..
             } => fmt_not_loaded(f, plugin_id, root, parts),
+            Self::InstructionsSkipped { path, line, reason } => write!(
+                f,
+                "instructions {}{}: skipped: {reason}",
+                shown(path),
+                LineNumber(*line)
+            ),
+            Self::InstructionsCut { path, bytes } => write!(
+                f,
+                "instructions {}: cut after {bytes} bytes; move what is not always needed into \
+                 other files",
+                shown(path)
+            ),
+            Self::ImportSkipped {
+                path,
+                import,
+                reason,
+            } => write!(
+                f,
+                "instructions {}: `@{}` is not loaded: {reason}",
+                shown(path),
+                shown(Path::new(import))
+            ),
             Self::More { count } => write!(f, "{count} more warnings about resources"),
         }
     }

@@ -13,7 +13,7 @@
 //! | [`engine`] | the turn machine, without I/O |
 //! | [`driver`] | what runs the engine: live, and simulated |
 //! | [`hub`] | subscribers as cursors over the log and its live tail |
-//! | [`prompt`] | guidance, skills, environment |
+//! | [`prompt`] | guidance, skills, instruction files, environment |
 //! | [`services`] | what sessions share, all of it replaceable |
 //! | [`limits`] | every bound |
 
@@ -26,6 +26,7 @@ pub mod engine;
 mod error;
 pub mod hub;
 mod init;
+mod instructions;
 pub mod limits;
 pub mod prompt;
 mod reader;
@@ -41,6 +42,7 @@ pub use context::{ContextManager, ContextRequest, SendEverything};
 pub use engine::structured::check_response_schema;
 pub use error::{HalterError, store_failure};
 pub use init::{OwnTools, SessionInit};
+pub use instructions::InstructionSettings;
 pub use prompt::{
     EnvironmentProbe, PromptAssembler, PromptContext, PromptSettings, StandardPromptAssembler,
 };

@@ -5,7 +5,9 @@ use crate::engine::Input;
 use crate::error::{HalterError, store_failure};
 use crate::hub::{HubSession, SessionEvents};
 use crate::init::{OwnTools, SessionInit};
+use crate::instructions::{InstructionScope, SessionInstructions};
 use crate::limits::END_DEADLINE;
+use crate::prompt::{git_snapshot, instructions_segment};
 use crate::reader::SessionReader;
 use crate::services::{Resources, RuntimeServices};
 use crate::session::{SessionCore, SessionHandle, shutting_down};
@@ -13,6 +15,7 @@ use crate::toolset::Toolset;
 use halter_protocol::{
     ModelId, ModelRole, SessionBlueprint, SessionBounds, SessionId, Timestamp, ToolName,
 };
+use halter_resources::instructions::FoundInstructions;
 use halter_session::{PageRequest, SessionLog, SessionPage, StoreError, StoredState, TraceStart};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -308,7 +311,7 @@ impl SessionRuntime {
         }
         let system_prompt = self.services.guidance(&init);
         let environment = self.look_around(&working_dir, at).await?;
-        Ok(SessionBlueprint {
+        let mut blueprint = SessionBlueprint {
             session_id: init
                 .session_id
                 .unwrap_or_else(|| SessionId::mint(self.services.ids.as_ref(), at)),
@@ -318,11 +321,39 @@ impl SessionRuntime {
             default_model,
             system_prompt,
             environment,
+            instructions: Vec::new(),
             snapshot_revision: resources.snapshot.revision.clone(),
             tools_revision: Some(tools.revision.clone()),
             max_turns: init.max_turns,
             bounds,
-        })
+        };
+        if let Some(instructions) = SessionInstructions::of(&self.services, &blueprint) {
+            // The first turn says what is amiss with them.
+            let found = tokio::task::spawn_blocking(move || instructions.initial()).await?;
+            let segment = instructions_segment(&found.files);
+            blueprint.system_prompt.extend(segment);
+            blueprint.instructions = found.files.iter().map(|it| it.as_told()).collect();
+        }
+        Ok(blueprint)
+    }
+
+    /// The instruction files that a session in a directory would start with,
+    /// and what is amiss with them.
+    pub async fn instructions(&self, directory: &Path) -> anyhow::Result<FoundInstructions> {
+        let working_dir = absolute(directory)?;
+        check_directory(&working_dir).await?;
+        let services = self.services.clone();
+        let find = move || {
+            let git = git_snapshot(&working_dir);
+            let scope = InstructionScope {
+                project: git.map_or_else(|| working_dir.clone(), |git| git.root),
+                working_dir,
+                bounds: SessionBounds::default(),
+            };
+            let instructions = SessionInstructions::new(&services, scope);
+            instructions.map(|it| it.initial()).unwrap_or_default()
+        };
+        Ok(tokio::task::spawn_blocking(find).await?)
     }
 
     async fn look_around(

@@ -5,6 +5,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::context::{ContextManager, SendEverything};
 use crate::hub::{HubFactory, StandardHubs};
 use crate::init::SessionInit;
+use crate::instructions::InstructionSettings;
 use crate::prompt::{EnvironmentProbe, PromptAssembler, PromptSettings, StandardPromptAssembler};
 use crate::toolset::Toolset;
 use halter_hooks::Hooks;
@@ -45,6 +46,8 @@ pub struct RuntimeServices {
     pub prompts: PromptSettings,
     /// Makes system prompts.
     pub prompt_assembler: Arc<dyn PromptAssembler>,
+    /// Instruction files such as `AGENTS.md`; without it, sessions have none.
+    pub instructions: Option<InstructionSettings>,
     /// Decides what of a transcript requests hold.
     pub context_manager: Arc<dyn ContextManager>,
     /// Looks at a session's surroundings.
@@ -78,7 +81,7 @@ struct Shared {
 }
 
 impl RuntimeServices {
-    /// Services without tools, hooks or skills. Scratch directories are made
+    /// Services without tools, hooks, skills or instruction files. Scratch directories are made
     /// under `scratch_root`.
     pub fn new(
         models: ModelRegistry,
@@ -97,6 +100,7 @@ impl RuntimeServices {
             protected_paths: Vec::new(),
             prompts: PromptSettings::default(),
             prompt_assembler: Arc::new(StandardPromptAssembler),
+            instructions: None,
             context_manager: Arc::new(SendEverything),
             probe: EnvironmentProbe::default(),
             scratch_root: scratch_root.into(),

@@ -69,6 +69,7 @@ impl Harness {
         services.tools = old.tools.clone();
         services.policy = old.policy.clone();
         services.prompts = old.prompts.clone();
+        services.instructions = old.instructions.clone();
         services.exec = old.exec.clone();
         services.base_environment = old.base_environment.clone();
         services.resources = ResourceCell::new(Resources {

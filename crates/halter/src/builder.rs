@@ -20,8 +20,8 @@ use halter_providers::resilience::{ProviderErrorClassifier, ResiliencePolicy};
 use halter_resources::{LoadedPlugin, LoadedSkill};
 use halter_runtime::prompt::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 use halter_runtime::{
-    ApprovalHandler, Approvals, EnvironmentProbe, HalterError, PromptAssembler, PromptSettings,
-    ResourceCell, RuntimeServices, SessionRuntime,
+    ApprovalHandler, Approvals, EnvironmentProbe, HalterError, InstructionSettings,
+    PromptAssembler, PromptSettings, ResourceCell, RuntimeServices, SessionRuntime,
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
 use halter_tools::policy::{Permissions, PolicySettings, ProgramList, RuleStore};
@@ -322,6 +322,7 @@ impl HalterBuilder {
         services.policy = policy(&config, permissions);
         services.protected_paths = absolute(protected)?;
         services.prompts = prompts(&config);
+        services.instructions = instructions(&config, &environment);
         services.probe = EnvironmentProbe::new(local_time_zone(&environment));
         let shell_env = &config.policy.shell.env;
         services.base_environment = Arc::new(command_environment(
@@ -507,6 +508,12 @@ fn policy(config: &HarnessConfig, permissions: Permissions) -> PolicySettings {
         },
         permissions,
     }
+}
+
+fn instructions(config: &HarnessConfig, environment: &Environment) -> Option<InstructionSettings> {
+    let user_files = environment.user_instruction_files();
+    let settings = InstructionSettings { user_files };
+    config.resources.instructions.then_some(settings)
 }
 
 fn prompts(config: &HarnessConfig) -> PromptSettings {

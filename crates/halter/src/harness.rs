@@ -10,6 +10,7 @@ use halter_config::{ConfiguredProvider, HarnessConfig, ModelChoice, ModelConfig,
 use halter_hooks::Hooks;
 use halter_protocol::{ModelId, ResolvedModel, ResourceSnapshot, ToolSpec};
 use halter_providers::catalog::Catalog;
+use halter_resources::instructions::FoundInstructions;
 use halter_runtime::limits::END_DEADLINE;
 use halter_runtime::{HalterError, HalterSession, SessionInit, SessionRuntime, ShutdownReport};
 use halter_session::SessionStore;
@@ -81,12 +82,28 @@ impl Halter {
     /// Starts a session. One that names no directory works in
     /// `runtime.working_dir`, or in the process's own.
     pub async fn new_session(&self, mut init: SessionInit) -> anyhow::Result<HalterSession> {
-        if init.working_dir.as_os_str().is_empty()
-            && let Some(directory) = &self.config.runtime.working_dir
-        {
-            init.working_dir.clone_from(directory);
-        }
+        init.working_dir = self.working_dir(&init.working_dir).to_owned();
         self.runtime.new_session(init).await
+    }
+
+    /// The instruction files that a session in a directory would start with. An
+    /// empty path stands for the directory of sessions that name none.
+    ///
+    /// # Errors
+    /// If there is no such directory.
+    pub async fn instructions(
+        &self,
+        directory: impl AsRef<Path>,
+    ) -> anyhow::Result<FoundInstructions> {
+        let directory = self.working_dir(directory.as_ref());
+        self.runtime.instructions(directory).await
+    }
+
+    fn working_dir<'a>(&'a self, asked: &'a Path) -> &'a Path {
+        match &self.config.runtime.working_dir {
+            Some(configured) if asked.as_os_str().is_empty() => configured,
+            _ => asked,
+        }
     }
 
     /// Puts other resources in force: future turns see their skills and hooks.

@@ -75,6 +75,9 @@ pub mod session;
 pub use builder::HalterBuilder;
 pub use error::config_failure;
 pub use explain::CallExplanation;
+pub use halter_resources::instructions::{
+    FoundInstructions, InstructionOrigin, LoadedInstructions,
+};
 pub use halter_resources::{LoadedPlugin, LoadedSkill, PluginLoader, SkillLoader};
 pub use halter_runtime::{
     ApprovalHandler, Approvals, HalterError, HalterSession, SessionInit, SessionStream,

@@ -120,7 +120,7 @@ pub enum Command {
     Validate(JsonArg),
     /// Show what an agent may do here, and what it would ask about
     Doctor(DoctorArgs),
-    /// Show skills and plugins
+    /// Show instruction files, skills and plugins
     Resources(JsonArg),
     /// Show the configuration or its schema
     #[command(subcommand)]

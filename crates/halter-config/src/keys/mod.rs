@@ -155,7 +155,8 @@ impl KeySpec {
 
     /// Whether its values add up over the layers.
     pub(crate) fn adds_up(&self) -> bool {
-        self.pattern.starts_with("resources.") || matches!(self.kind, Kind::Rules(_))
+        let roots = self.pattern.starts_with("resources.") && self.pattern.ends_with(".roots");
+        roots || matches!(self.kind, Kind::Rules(_))
     }
 }
 
@@ -323,6 +324,7 @@ mod tests {
             ("policy.network.allowed_loopback", Kind::Loopback),
             ("policy.allowed_write_roots", Kind::Names),
             ("prompts.system_prompt", Kind::Text),
+            ("resources.instructions", Kind::Boolean),
             ("tools.enabled", Kind::Names),
         ] {
             assert_eq!(kind(key), Some(expected), "{key}");

@@ -55,7 +55,7 @@ pub struct HarnessConfig {
     pub providers: ProvidersConfig,
     /// Which model plays which role.
     pub models: ModelsConfig,
-    /// Where skills and plugins are found.
+    /// Where skills and plugins are found, and whether instruction files are read.
     pub resources: ResourcesConfig,
     /// The system prompt.
     pub prompts: PromptsConfig,

@@ -7,14 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use super::path_text;
 
-/// Where skills and plugins are found.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Where skills and plugins are found, and whether instruction files are read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResourcesConfig {
+    /// Whether `AGENTS.md` and `CLAUDE.md`, the user's and those from the top of the checkout
+    /// down to the session's directory, are shown to the model.
+    pub instructions: bool,
     /// Skills.
     pub skills: ResourceRoots,
     /// Plugins.
     pub plugins: ResourceRoots,
+}
+
+impl Default for ResourcesConfig {
+    fn default() -> Self {
+        Self {
+            instructions: true,
+            skills: ResourceRoots::default(),
+            plugins: ResourceRoots::default(),
+        }
+    }
 }
 
 /// Directories that are searched for one kind of resource.

@@ -3,11 +3,11 @@
 use halter_protocol::{
     Action, ApprovalChoice, ApprovalRequest, AskedBy, AssistantMessage, AssistantPart,
     CacheBreakReason, ContentPart, DeltaItem, EnvironmentSnapshot, GitSnapshot, HookEntryKind,
-    HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary, MemoryChange, Message,
-    NotificationItem, Objection, OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema, SessionEvent,
-    SessionEventPayload, StopReason, SystemMessage, Task, TaskStatus, Timestamp, ToolCall,
-    ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError, Usage,
-    UsageBuckets, UserMessage,
+    HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary, InstructionFile, MemoryChange,
+    Message, NotificationItem, Objection, OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema,
+    SessionEvent, SessionEventPayload, StopReason, SystemMessage, Task, TaskStatus, Timestamp,
+    ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError,
+    Usage, UsageBuckets, UserMessage,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -157,17 +157,29 @@ fn assistant() -> impl Strategy<Value = AssistantMessage> {
         )
 }
 
+fn instruction_file() -> impl Strategy<Value = InstructionFile> {
+    (text(), of(text())).prop_map(|(path, sha256)| InstructionFile { path, sha256 })
+}
+
 /// Any message.
 pub fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
-        (text(), at(), text(), of(environment())).prop_map(
-            |(id, created_at, text, environment)| Message::System(SystemMessage {
-                id: id.into(),
-                created_at,
-                text,
-                environment,
-            })
-        ),
+        (
+            text(),
+            at(),
+            text(),
+            of(environment()),
+            vec(instruction_file(), 0..3)
+        )
+            .prop_map(|(id, created_at, text, environment, instructions)| {
+                Message::System(SystemMessage {
+                    id: id.into(),
+                    created_at,
+                    text,
+                    environment,
+                    instructions,
+                })
+            }),
         (text(), at(), vec(content_part(), 0..4)).prop_map(|(id, created_at, parts)| {
             Message::User(UserMessage {
                 id: id.into(),

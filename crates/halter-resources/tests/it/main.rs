@@ -9,6 +9,7 @@
 )]
 
 mod compiling;
+mod instructions;
 mod limits;
 mod plugins;
 mod revisions;

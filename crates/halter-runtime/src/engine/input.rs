@@ -3,10 +3,10 @@
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
     Action, ApprovalAnswer, ApprovalId, ApprovalRequest, CacheBreakReason, CallToJudge,
-    EnvironmentSnapshot, HookRunSummary, MediaLimits, MemoryChange, ModelId, NotificationItem,
-    PendingEvent, PolicyVerdict, ProviderError, ReplayMeta, ResolvedBy, ResponseSchema, Revision,
-    SessionBlueprint, SessionEventPayload, StreamEvent, ToolCall, ToolError, ToolResult, ToolSpec,
-    Transcript, Turn, TurnError, TurnId, UserMessage,
+    EnvironmentSnapshot, HookRunSummary, InstructionFile, MediaLimits, MemoryChange, ModelId,
+    NotificationItem, PendingEvent, PolicyVerdict, ProviderError, ReplayMeta, ResolvedBy,
+    ResponseSchema, Revision, SessionBlueprint, SessionEventPayload, StreamEvent, ToolCall,
+    ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -122,6 +122,9 @@ pub enum Input {
         result: Result<Arc<ToolResult>, ToolError>,
         /// What the session shall remember of it.
         remembered: Vec<MemoryChange>,
+        /// What the model shall be told after the results: instruction files of
+        /// places the call has reached.
+        note: Option<SystemNote>,
     },
     /// A hook started or ended.
     HookProgress {
@@ -162,6 +165,8 @@ pub struct Preparation {
     /// The environment, if it differs from what the model knows, and how to
     /// say so.
     pub environment: Option<(EnvironmentSnapshot, String)>,
+    /// What to say of instruction files that have changed.
+    pub instructions: Option<SystemNote>,
     /// Why the next request will not extend the cached prefix.
     pub cache_break: Option<CacheBreakReason>,
     /// The resources in force, if they were replaced.
@@ -178,6 +183,24 @@ pub struct Preparation {
     pub answered_by: ReplayMeta,
     /// The images and documents that the model takes.
     pub media: MediaLimits,
+}
+
+/// Words of the harness that join the transcript.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SystemNote {
+    /// What the model reads.
+    pub text: String,
+    /// The instruction files it holds or withdraws.
+    pub instructions: Vec<InstructionFile>,
+}
+
+impl From<String> for SystemNote {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            instructions: Vec::new(),
+        }
+    }
 }
 
 /// What a tool says of a call before it runs.

@@ -1,7 +1,7 @@
 //! What happens outside of turns: a session starts, is notified, shuts down.
 
 use super::recording::Then;
-use super::{Effect, EffectId, Engine};
+use super::{Effect, EffectId, Engine, SystemNote};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{NotificationItem, ReplayMeta, SessionEventPayload, Turn, TurnError};
 
@@ -103,7 +103,7 @@ impl Engine {
 
     pub(super) fn hooks_finished(&mut self, id: EffectId, verdict: HookVerdict) {
         if self.notification_hooks.remove(&id) {
-            self.words.extend(verdict.words());
+            self.words.extend(verdict.words().map(SystemNote::from));
         } else if self.shutdown.as_ref().and_then(|s| s.hooks) == Some(id) {
             self.finish_shutdown();
         } else {

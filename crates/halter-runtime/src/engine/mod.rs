@@ -34,7 +34,7 @@ pub mod structured;
 pub mod traits;
 pub mod turn;
 
-pub use input::{CallFacts, Effect, EffectId, Input, Preparation, SessionFacts};
+pub use input::{CallFacts, Effect, EffectId, Input, Preparation, SessionFacts, SystemNote};
 pub use traits::ToolTraits;
 
 use crate::limits::QUEUED_TURNS;
@@ -64,8 +64,9 @@ pub struct Engine {
     last_model: Option<ModelId>,
     /// The schema of the last turn's answer, part of what services cache.
     last_schema: Option<ResponseSchema>,
-    /// Words of hooks that wait for the next point where messages may join.
-    words: Vec<String>,
+    /// Words of hooks and of the harness that wait for the next point where
+    /// messages may join.
+    words: Vec<SystemNote>,
     notification_hooks: HashSet<EffectId>,
     /// Permission rules that hold for the session, those under way to the log
     /// included.
@@ -218,7 +219,8 @@ impl Engine {
                 id,
                 result,
                 remembered,
-            } => self.tool_finished(id, result, remembered),
+                note,
+            } => self.tool_finished(id, result, remembered, note),
             Input::HookProgress { run, ended } => self.record(if ended {
                 SessionEventPayload::HookCompleted { run }
             } else {

@@ -95,8 +95,12 @@ impl Engine {
                 created_at: self.at,
                 text,
                 environment: Some(environment),
+                instructions: Vec::new(),
             };
             self.record_message(Message::System(message));
+        }
+        if let Some(note) = preparation.instructions {
+            self.record_system(note);
         }
         self.start_hooks_or_prompt();
     }

@@ -1,7 +1,7 @@
 //! Events on their way into the log, and what waits for their commit.
 
 use super::repair::Interruption;
-use super::{Effect, EffectId, Engine};
+use super::{Effect, EffectId, Engine, SystemNote};
 use halter_protocol::{
     ApprovalId, Message, PendingEvent, SessionEventPayload, SystemMessage, ToolCallId, TurnError,
     TurnId, fold,
@@ -52,12 +52,14 @@ impl Engine {
         });
     }
 
-    pub(super) fn record_system(&mut self, text: String) {
+    pub(super) fn record_system(&mut self, note: impl Into<SystemNote>) {
+        let SystemNote { text, instructions } = note.into();
         let message = SystemMessage {
             id: self.mint_message(),
             created_at: self.at,
             text,
             environment: None,
+            instructions,
         };
         self.record_message(Message::System(message));
     }

@@ -4,7 +4,7 @@ use super::guard::RepeatGuard;
 use super::recording::Then;
 use super::step::Step;
 use super::structured::ResponseContract;
-use super::{Effect, EffectId, Engine};
+use super::{Effect, EffectId, Engine, SystemNote};
 use crate::limits::{PAUSED_ANSWER_RESUMES, QUEUED_STEERS, STOP_HOOK_CONTINUATIONS};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
@@ -145,7 +145,7 @@ impl Engine {
             Phase::Step(_) => return self.call_hooks_finished(id, verdict),
             _ => return,
         };
-        self.words.extend(verdict.words());
+        self.words.extend(verdict.words().map(SystemNote::from));
         match at {
             At::SessionStart => match verdict.stop {
                 Some(reason) => self.finish_turn(hook_stopped(&reason)),
@@ -195,8 +195,8 @@ impl Engine {
             .map(|turn| std::mem::take(&mut turn.steers))
             .unwrap_or_default();
         let any = !words.is_empty() || !steers.is_empty();
-        for text in words {
-            self.record_system(text);
+        for note in words {
+            self.record_system(note);
         }
         for message in steers {
             self.record_message(Message::User(message));

@@ -1,5 +1,5 @@
-//! The system prompt: guidance, then skills, then the boundary, then the
-//! environment as found when the session started.
+//! The system prompt: guidance, then skills, then the boundary, then instruction
+//! files and the environment as found when the session started.
 //!
 //! Everything before the boundary is the same for all sessions of a
 //! configuration. Nothing here changes while a session lives, unless its
@@ -7,9 +7,11 @@
 
 mod environment;
 mod guidance;
+mod instructions;
 
 pub use environment::{EnvironmentProbe, describe_change, git_snapshot};
 pub use guidance::{CODING_GUIDANCE, GENERAL_GUIDANCE};
+pub(crate) use instructions::{describe_instructions, instructions_segment};
 
 use halter_protocol::{
     AssembledPrompt, EnvironmentSnapshot, PromptSegment, PromptSegmentKind, ResourceSnapshot,
@@ -20,7 +22,8 @@ use std::fmt::Write as _;
 /// What a prompt is assembled from.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptContext<'a> {
-    /// What was fixed when the session started: guidance and environment.
+    /// What was fixed when the session started: guidance, instruction files and
+    /// environment.
     pub blueprint: &'a SessionBlueprint,
     /// The resources in force.
     pub resources: &'a ResourceSnapshot,
@@ -33,7 +36,7 @@ pub trait PromptAssembler: Send + Sync {
     fn assemble(&self, context: PromptContext<'_>) -> AssembledPrompt;
 }
 
-/// Guidance, skills, boundary, environment.
+/// Guidance, skills, boundary, instruction files, environment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StandardPromptAssembler;
 
@@ -152,6 +155,7 @@ mod tests {
                     root: "/project".into(),
                 }),
             },
+            instructions: Vec::new(),
             snapshot_revision: "r".into(),
             tools_revision: None,
             max_turns: None,

@@ -17,6 +17,7 @@ mod cancel;
 mod commit;
 mod faults;
 mod hooks;
+mod instructions;
 mod media;
 mod memory;
 mod prefix;

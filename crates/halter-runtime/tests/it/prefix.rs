@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Request n is a prefix of request n + 1: prompt and tools equal, messages
 /// the same ones and more.
-fn assert_prefixes(requests: &[ProviderRequest]) {
+pub fn assert_prefixes(requests: &[ProviderRequest]) {
     for pair in requests.windows(2) {
         let [before, after] = pair else { continue };
         assert_eq!(before.prompt, after.prompt);

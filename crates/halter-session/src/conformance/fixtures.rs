@@ -22,6 +22,7 @@ pub fn blueprint(id: &str) -> SessionBlueprint {
         default_model: "default".into(),
         system_prompt: Vec::new(),
         environment: EnvironmentSnapshot::default(),
+        instructions: Vec::new(),
         snapshot_revision: "empty".into(),
         tools_revision: None,
         max_turns: None,

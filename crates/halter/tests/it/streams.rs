@@ -4,6 +4,7 @@
 //! there: that is how the golden streams of `halter-protocol` were made.
 
 mod approvals;
+mod instructions;
 mod scenarios;
 
 use halter::prelude::*;
@@ -95,4 +96,10 @@ streams!(
 #[tokio::test]
 async fn approval_choices() {
     check("approval_choices", &approvals::choices().await);
+}
+
+#[tokio::test]
+async fn instruction_files() {
+    let recorded = instructions::instruction_files().await;
+    check("instruction_files", &recorded);
 }

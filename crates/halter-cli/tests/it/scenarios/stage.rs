@@ -166,6 +166,13 @@ impl Stage {
         Played::new(ran)
     }
 
+    /// The bodies of the requests, whatever answered them.
+    pub fn bodies(&self) -> Vec<Value> {
+        let requests = self.service.requests();
+        let asked = requests.iter().filter(|one| one.method() == "POST");
+        asked.map(|one| one.json()).collect()
+    }
+
     /// The bodies of the requests: all well formed, to the right address, with
     /// the key, and answered by the steps given here, in this order; each
     /// repeats the conversation of the one before.

@@ -167,6 +167,7 @@ impl Owner {
             .warnings
             .extend(trace_error.map(|error| error.to_string()));
         self.look_around(&mut preparation).await;
+        self.look_at_instructions(&mut preparation).await;
         Ok(preparation)
     }
 
@@ -390,10 +391,12 @@ impl Owner {
                     id,
                     result: Err(error),
                     remembered: Vec::new(),
+                    note: None,
                 });
             }
         };
         let remembered = context.remembered.clone();
+        let reached = self.reached_by(&call);
         let tools = self.tools.clone();
         let sender = running.outcome_sender.clone();
         // A task of its own: a tool that panics takes nothing with it.
@@ -401,10 +404,15 @@ impl Owner {
         running.aborts.insert(id, tool.abort_handle());
         running.tasks.spawn(async move {
             let result = tool.await.unwrap_or_else(|error| Err(broken_tool(&error)));
+            let note = match reached.filter(|_| result.is_ok()) {
+                Some(reached) => reached.look(&sender).await,
+                None => None,
+            };
             let _ = sender.send(Input::ToolFinished {
                 id,
                 result: result.map(Arc::new),
                 remembered: remembered.take(),
+                note,
             });
         });
         None

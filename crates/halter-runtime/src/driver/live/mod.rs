@@ -8,6 +8,7 @@
 mod appends;
 mod effects;
 mod final_tools;
+mod instructions;
 mod toolbox;
 
 pub(crate) use toolbox::Toolbox;
@@ -16,6 +17,7 @@ use crate::engine::{Effect, EffectId, Engine, Input, SessionFacts};
 use crate::error::HalterError;
 use crate::hub::SessionEvents;
 use crate::init::OwnTools;
+use crate::instructions::SessionInstructions;
 use crate::limits::{
     MODEL_QUEUE_EVENTS, QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX, WAITING_APPENDS,
 };
@@ -87,6 +89,7 @@ pub(crate) struct Owner {
     final_tools: FinalTools,
     hooks: Arc<SessionHooks>,
     toolbox: Toolbox,
+    instructions: Option<Arc<SessionInstructions>>,
     shutdown_waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
     /// The prompt is not the one the last process used, and nobody has said so
     /// yet.
@@ -199,6 +202,7 @@ impl Owner {
             id_seed: id_seed(&services),
         };
         let prompt = effects::assemble(&services, &blueprint, &resources);
+        let instructions = SessionInstructions::of(&services, &blueprint);
         Self {
             engine: Engine::with_state(facts, state),
             blueprint,
@@ -207,6 +211,7 @@ impl Owner {
             own_tools: None,
             final_tools: FinalTools::default(),
             toolbox: Toolbox::new(&services),
+            instructions: instructions.map(Arc::new),
             services,
             hub,
             resources,

@@ -1,5 +1,6 @@
 //! Randomness that follows from a seed.
 
+use super::world;
 use crate::engine::Preparation;
 use halter_protocol::{CacheBreakReason, EnvironmentSnapshot, TurnError};
 
@@ -38,6 +39,7 @@ impl Dice {
             environment: self
                 .chance(10)
                 .then(|| (EnvironmentSnapshot::default(), "it is tomorrow".to_owned())),
+            instructions: world::note(self),
             cache_break: self
                 .chance(10)
                 .then_some(CacheBreakReason::ResourcesReplaced),

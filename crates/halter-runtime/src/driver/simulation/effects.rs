@@ -69,6 +69,7 @@ impl Simulation {
                         id,
                         result: result.map(Arc::new),
                         remembered,
+                        note: world::note(&mut self.dice),
                     };
                     self.schedule_in(delay, What::Outcome(id, input));
                 }
@@ -81,6 +82,7 @@ impl Simulation {
                     id,
                     result: Err(world::cancelled()),
                     remembered: Vec::new(),
+                    note: None,
                 };
                 let delay = self.dice.below(100);
                 self.schedule_in(delay, What::Outcome(id, input));

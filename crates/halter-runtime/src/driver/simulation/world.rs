@@ -2,14 +2,14 @@
 
 use super::LONGEST_TOOL_RUN;
 use super::dice::Dice;
-use crate::engine::{CallFacts, EffectId, Input, SessionFacts};
+use crate::engine::{CallFacts, EffectId, Input, SessionFacts, SystemNote};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
 use halter_protocol::{
     Action, ApprovalAnswer, ApprovalChoice, CallToJudge, ContentPart, FINAL_TOOL, HookHandlerType,
-    HookRunStatus, HookRunSummary, MemoryChange, Objection, PolicyVerdict, ProviderError,
-    ProviderErrorKind, SessionBlueprint, StopReason, StreamEvent, Timestamp, ToolCall,
-    ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult, ToolSpec, Usage,
-    UsageBuckets,
+    HookRunStatus, HookRunSummary, InstructionFile, MemoryChange, Objection, PolicyVerdict,
+    ProviderError, ProviderErrorKind, SessionBlueprint, StopReason, StreamEvent, Timestamp,
+    ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult, ToolSpec,
+    Usage, UsageBuckets,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -37,6 +37,7 @@ pub(super) fn facts(dice: &mut Dice) -> SessionFacts {
         default_model: "default".into(),
         system_prompt: Vec::new(),
         environment: Default::default(),
+        instructions: Vec::new(),
         snapshot_revision: "sim".into(),
         tools_revision: None,
         max_turns: dice.chance(50).then(|| 1 + dice.below(6) as u32),
@@ -130,6 +131,16 @@ pub(super) fn remembered(dice: &mut Dice) -> Vec<MemoryChange> {
         sha256: "hash".to_owned(),
     };
     (0..dice.below(2)).map(change).collect()
+}
+
+/// Instruction files that a driver found, now and then.
+pub(super) fn note(dice: &mut Dice) -> Option<SystemNote> {
+    let path = format!("/{}/AGENTS.md", dice.below(4));
+    let sha256 = dice.chance(80).then(|| dice.below(4).to_string());
+    dice.chance(10).then(|| SystemNote {
+        text: "instructions".to_owned(),
+        instructions: vec![InstructionFile { path, sha256 }],
+    })
 }
 
 /// What a model is like for the length of a schedule.

@@ -4,7 +4,7 @@ use super::super::guard::Repetition;
 use super::super::recording::Then;
 use super::super::traits::malformed_arguments;
 use super::super::turn::{Ending, hook_stopped};
-use super::super::{CallFacts, Effect, EffectId, Engine};
+use super::super::{CallFacts, Effect, EffectId, Engine, SystemNote};
 use super::{CallSlot, Stage};
 use crate::limits::{TOOL_CALLS_PER_ANSWER, TOOL_DEADLINE};
 use halter_hooks::payload::tool_result;
@@ -129,6 +129,7 @@ impl Engine {
         id: EffectId,
         result: Result<Arc<ToolResult>, ToolError>,
         remembered: Vec<MemoryChange>,
+        note: Option<SystemNote>,
     ) {
         let found = self.step().and_then(|step| {
             let failing = step.is_failing();
@@ -147,6 +148,7 @@ impl Engine {
         let Some((index, call, overdue, failing)) = found else {
             return;
         };
+        self.words.extend(note);
         if let Some(slot) = self.slot(index) {
             slot.remembered = remembered;
         }
@@ -180,7 +182,7 @@ impl Engine {
             })
         });
         let Some(index) = found else { return };
-        self.words.extend(verdict.words());
+        self.words.extend(verdict.words().map(SystemNote::from));
         let Some(slot) = self.slot(index) else { return };
         match std::mem::replace(&mut slot.stage, Stage::Waiting) {
             Stage::PreHooks(_) => self.pre_hooks_finished(index, verdict),
