@@ -31,7 +31,10 @@ pub(crate) fn assemble(
     let resolver = Resolver { environment };
     let roots = resolver.resolve(&mut config, &settings)?;
     let rules = attribute_rules(&mut config, &settings);
-    config.policy.shell.allow_is_set = settings.get(&allow_key()).is_some();
+    let is_set = |key: &str| settings.get(&KeyPath::plain(key)).is_some();
+    config.policy.shell.allow_is_set = is_set("policy.shell.allow");
+    config.policy.write_roots_are_set = is_set("policy.allowed_write_roots");
+    config.policy.read_roots_are_set = is_set("policy.allowed_read_roots");
     let filled = fill_from(&mut config, environment)?;
 
     let mut origins = IndexMap::new();
@@ -77,10 +80,6 @@ fn drop_unused_database(settings: &mut Settings) {
     if in_memory && settings.origin(&backend).rank() > settings.origin(&path).rank() {
         settings.remove(&path);
     }
-}
-
-fn allow_key() -> KeyPath {
-    KeyPath::plain("policy.shell.allow")
 }
 
 /// Tells each rule who wrote it; returns their origins.

@@ -32,7 +32,9 @@ pub(crate) fn check(
     action: &Action,
 ) -> Result<(), PolicyError> {
     let checked = match action {
-        Action::Run { command } => policy.check_shell_command_strict(command),
+        Action::Run { command, directory } => {
+            policy.check_shell_command_in(command, directory.as_deref())
+        }
         Action::Read { path } => policy.door().may_read(path),
         Action::Write { path } => policy.door().may_write(path),
         Action::Reach { host } => policy.check_host(host),

@@ -31,7 +31,7 @@ pub use door::{
 pub use error::{Access, PolicyError, is_out_of_descriptors};
 pub use permission::{PermissionTree, Permissions, RuleStore, RuleStoreError, SourcedRule};
 pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};
-pub use settings::{PolicySettings, ProgramList, SessionScope};
+pub use settings::{PolicySettings, ProgramList, SessionScope, SoftRoots};
 pub use shell::ShellJudge;
 
 #[cfg(doctest)]

@@ -17,6 +17,9 @@ pub const MAX_LOOK_ATTEMPTS: usize = 16;
 /// Attempts to find a free name for a temporary file.
 pub const MAX_TEMP_NAME_ATTEMPTS: usize = 64;
 
+/// Names of one directory that are compared with a file that has several.
+pub const MAX_SECRET_NAMES: usize = 512;
+
 /// Longest shell command the judge reads, in bytes.
 pub const MAX_COMMAND_BYTES: usize = 32 * 1024;
 
@@ -49,6 +52,15 @@ pub const MAX_COMMAND_WORDS: usize = 2048;
 /// Words that the braces of one shell word may become before the judge takes
 /// them for any number of any words.
 pub const MAX_BRACE_WORDS: usize = 128;
+
+/// Names of files that are looked at for the patterns of one command line.
+pub const MAX_PATTERN_NAMES: usize = 8192;
+
+/// Directories inside one another that `**` is followed into.
+pub const MAX_PATTERN_DEPTH: usize = 24;
+
+/// Links that one pattern may match: where each leads is looked up.
+pub const MAX_PATTERN_LINKS: usize = 256;
 
 /// Programs that run one another in one command (`env nice timeout 5 …`).
 pub const MAX_WRAPPED_PROGRAMS: usize = 8;

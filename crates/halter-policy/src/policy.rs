@@ -1,15 +1,16 @@
 //! The one object tools ask before they touch anything.
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::door::FileDoor;
-use crate::error::PolicyError;
+use crate::door::{FileDoor, without_dots};
+use crate::error::{Access, PolicyError};
 use crate::judge;
 use crate::permission::{Decision, PermissionTree};
 use crate::settings::{PolicySettings, SessionScope};
 use crate::shell::{self, ShellDecision, ShellJudge};
-use crate::shell_files;
+use crate::shell_files::NamedFiles;
 use halter_protocol::{Action, CallToJudge, Objection, PolicyVerdict};
 
 /// What a session's tools may do. Every method that fails denies.
@@ -22,6 +23,12 @@ pub trait ToolPolicy: Send + Sync + Debug {
     fn judge(&self, call: &CallToJudge) -> PolicyVerdict {
         judge::judge(self, call)
     }
+    /// Has these allow rules, and no others, hold because a person approved
+    /// them for the session. Returns, once, what is wrong with those that
+    /// cannot be used.
+    fn hold_session_rules(&self, _rules: &[String]) -> Vec<String> {
+        Vec::new()
+    }
     /// The permission tree, if the policy has one.
     fn permissions(&self) -> Option<&PermissionTree> {
         None
@@ -30,6 +37,12 @@ pub trait ToolPolicy: Send + Sync + Debug {
     fn door(&self) -> &FileDoor;
     /// The most that may be read of one file, in bytes.
     fn max_read_bytes(&self) -> u64;
+    /// The policy for a call that was judged and is now to run: where it was
+    /// let through to files beyond roots that nobody has set, one that opens
+    /// them. Blocking.
+    fn for_judged_call(&self, _actions: &[Action]) -> Option<Arc<dyn ToolPolicy>> {
+        None
+    }
     /// Fails if there is no shell.
     ///
     /// # Errors
@@ -42,6 +55,18 @@ pub trait ToolPolicy: Send + Sync + Debug {
     /// [`PolicyError::ShellCommandRejected`], or
     /// [`PolicyError::ShellDisabled`].
     fn check_shell_command_strict(&self, command: &str) -> Result<(), PolicyError>;
+    /// As [`Self::check_shell_command_strict`], for a shell that is in this
+    /// directory: files that the line names are looked for there.
+    ///
+    /// # Errors
+    /// As [`Self::check_shell_command_strict`].
+    fn check_shell_command_in(
+        &self,
+        command: &str,
+        _directory: Option<&Path>,
+    ) -> Result<(), PolicyError> {
+        self.check_shell_command_strict(command)
+    }
     /// Fails if setting this environment variable for a command could decide
     /// which program or code runs, as `PATH` or `LD_PRELOAD` do.
     ///
@@ -67,13 +92,14 @@ pub trait ToolPolicy: Send + Sync + Debug {
 /// The policy that [`PolicySettings`] describe, bound to one session.
 #[derive(Debug)]
 pub struct StandardPolicy {
+    settings: PolicySettings,
+    scope: SessionScope,
+    /// Files beyond the roots that calls were judged about, and where they led
+    /// then.
+    beyond: Mutex<Vec<BeyondRoots>>,
     door: FileDoor,
     judge: ShellJudge,
     tree: PermissionTree,
-    shell_enabled: bool,
-    shell_timeout_secs: u64,
-    max_read_bytes: u64,
-    allowed_hosts: Vec<String>,
 }
 
 impl StandardPolicy {
@@ -89,24 +115,47 @@ impl StandardPolicy {
         let door = FileDoor::bind(&settings, &scope)?;
         let programs = settings.allowed_shell_commands.clone();
         Ok(Self {
-            tree: PermissionTree::bind(&settings.permissions, programs, door.working_dir())?,
+            tree: PermissionTree::bind(
+                &settings.permissions,
+                programs.clone(),
+                door.working_dir(),
+            )?,
+            judge: ShellJudge::new(programs),
             door,
-            judge: ShellJudge::new(settings.allowed_shell_commands),
-            shell_enabled: settings.shell_enabled,
-            shell_timeout_secs: settings.shell_timeout_secs,
-            max_read_bytes: settings.max_read_bytes,
-            allowed_hosts: settings.allowed_hosts,
+            settings,
+            scope,
+            beyond: Mutex::default(),
         })
     }
 }
 
+/// A file beyond roots that nobody has set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BeyondRoots {
+    /// Absolute, as spelled.
+    pub(crate) path: PathBuf,
+    pub(crate) access: Access,
+    /// Where it leads.
+    pub(crate) real: PathBuf,
+    /// What the door says.
+    pub(crate) message: String,
+}
+
+/// Files beyond the roots that are remembered between a judgement and its call.
+const MAX_BEYOND: usize = 256;
+
 impl StandardPolicy {
     /// Decides about a command line: what it would run, and which files it
-    /// names.
+    /// names, for a shell in this directory; absent, in the session's.
     #[must_use]
-    pub fn decide_shell_command(&self, command: &str) -> ShellDecision {
-        self.judge
-            .examine(command, |parts| shell_files::check(&self.door, parts))
+    pub fn decide_shell_command(&self, command: &str, directory: Option<&Path>) -> ShellDecision {
+        let files = NamedFiles {
+            door: &self.door,
+            home: self.settings.permissions.home.as_deref(),
+            start: directory.unwrap_or(Path::new("")),
+            soft_roots: self.settings.soft_roots,
+        };
+        self.judge.examine(command, |parts| files.check(parts))
     }
 
     /// Decides about a call: first the policy, which nothing passes, then the
@@ -116,12 +165,13 @@ impl StandardPolicy {
     /// What the policy denies.
     pub fn decide_call(&self, call: &CallToJudge) -> Result<Decision, Box<Objection>> {
         let mut shell = None;
+        let mut beyond = Vec::new();
         for action in &call.actions {
             match action {
-                Action::Run { command } => {
+                Action::Run { command, directory } => {
                     self.check_shell_enabled()
                         .map_err(|it| Box::new(it.objection()))?;
-                    match self.decide_shell_command(command) {
+                    match self.decide_shell_command(command, directory.as_deref()) {
                         ShellDecision::Deny(refusal) => return Err(Box::new(refusal.objection())),
                         ShellDecision::Ask(refusal) => {
                             shell.get_or_insert(ShellDecision::Ask(refusal));
@@ -130,22 +180,80 @@ impl StandardPolicy {
                     }
                 }
                 action => {
-                    judge::check(self, action).map_err(|it| Box::new(it.objection()))?;
+                    let checked = judge::check(self, action).map(|()| None);
+                    let checked = checked.or_else(|error| self.beyond_roots(error).map(Some));
+                    beyond.extend(checked.map_err(|it| Box::new(it.objection()))?);
                 }
             }
         }
-        Ok(self.tree.decide(call, shell.as_ref()))
+        self.remember(&beyond);
+        Ok(self.tree.decide(call, shell.as_ref(), &beyond))
+    }
+
+    /// A path that only roots which nobody has set keep closed.
+    fn beyond_roots(&self, error: PolicyError) -> Result<BeyondRoots, PolicyError> {
+        match &error {
+            PolicyError::NotInRoot { path, access, .. }
+                if self.settings.soft_roots.include(*access) =>
+            {
+                Ok(BeyondRoots {
+                    real: self.door.beyond_roots(path, *access)?,
+                    path: path.clone(),
+                    access: *access,
+                    message: error.to_string(),
+                })
+            }
+            _ => Err(error),
+        }
+    }
+
+    fn remember(&self, beyond: &[BeyondRoots]) {
+        if beyond.is_empty() {
+            return;
+        }
+        let mut known = self.beyond.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|it| !beyond.iter().any(|new| new.path == it.path));
+        known.extend_from_slice(beyond);
+        let excess = known.len().saturating_sub(MAX_BEYOND);
+        known.drain(..excess);
+    }
+
+    /// The directories that a call needs opened, as they were when it was
+    /// judged.
+    fn opened_for(&self, actions: &[Action]) -> Vec<(PathBuf, Access)> {
+        let known = self.beyond.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = actions.iter().filter_map(|action| match action {
+            Action::Read { path } => Some((path, Access::Read)),
+            Action::Write { path } => Some((path, Access::Write)),
+            _ => None,
+        });
+        let mut opened = Vec::new();
+        for (path, access) in named {
+            let path = without_dots(&self.door.working_dir().join(path));
+            let judged = known
+                .iter()
+                .find(|it| it.path == path && it.access == access);
+            if let Some(judged) = judged
+                && self.door.beyond_roots(&path, access).ok().as_ref() == Some(&judged.real)
+            {
+                let whole = path.is_dir();
+                let around = path.parent().map(Path::to_path_buf);
+                opened.extend(whole.then_some(path).or(around).map(|it| (it, access)));
+            }
+        }
+        opened
     }
 }
 
 /// The commands that the lines of a call would run, for a person to read.
 fn commands_of(actions: &[Action]) -> Vec<String> {
     let lines = actions.iter().filter_map(|action| match action {
-        Action::Run { command } => shell::parts(command).ok(),
+        Action::Run { command, .. } => shell::parts(command).ok(),
         _ => None,
     });
     let parts = lines.flat_map(|line| line.parts);
-    parts.map(|part| part.to_string()).collect()
+    let commands = parts.filter(|part| !part.words.is_empty());
+    commands.map(|part| part.to_string()).collect()
 }
 
 /// Makes the policies of sessions.
@@ -192,8 +300,28 @@ impl ToolPolicy for StandardPolicy {
         }
     }
 
+    fn hold_session_rules(&self, rules: &[String]) -> Vec<String> {
+        self.tree.hold_session_rules(rules)
+    }
+
     fn permissions(&self) -> Option<&PermissionTree> {
         Some(&self.tree)
+    }
+
+    fn for_judged_call(&self, actions: &[Action]) -> Option<Arc<dyn ToolPolicy>> {
+        let opened = self.opened_for(actions);
+        if opened.is_empty() {
+            return None;
+        }
+        let (mut settings, mut scope) = (self.settings.clone(), self.scope.clone());
+        for (directory, access) in opened {
+            match access {
+                Access::Read => scope.extra_read_roots.push(directory),
+                Access::Write => settings.allowed_write_roots.push(directory),
+            }
+        }
+        let policy = Self::bind(settings, scope).ok()?;
+        Some(Arc::new(policy))
     }
 
     fn door(&self) -> &FileDoor {
@@ -201,11 +329,11 @@ impl ToolPolicy for StandardPolicy {
     }
 
     fn max_read_bytes(&self) -> u64 {
-        self.max_read_bytes
+        self.settings.max_read_bytes
     }
 
     fn check_shell_enabled(&self) -> Result<(), PolicyError> {
-        if self.shell_enabled {
+        if self.settings.shell_enabled {
             Ok(())
         } else {
             Err(PolicyError::ShellDisabled)
@@ -213,8 +341,16 @@ impl ToolPolicy for StandardPolicy {
     }
 
     fn check_shell_command_strict(&self, command: &str) -> Result<(), PolicyError> {
+        self.check_shell_command_in(command, None)
+    }
+
+    fn check_shell_command_in(
+        &self,
+        command: &str,
+        directory: Option<&Path>,
+    ) -> Result<(), PolicyError> {
         self.check_shell_enabled()?;
-        match self.decide_shell_command(command) {
+        match self.decide_shell_command(command, directory) {
             ShellDecision::Deny(refusal) => Err(refusal.into_error()),
             // Whether a person has been asked is the pipeline's to know.
             ShellDecision::Ask(_) | ShellDecision::Allow => Ok(()),
@@ -223,16 +359,17 @@ impl ToolPolicy for StandardPolicy {
 
     fn check_host(&self, host: &str) -> Result<(), PolicyError> {
         let allows = |allowed: &String| allowed == "*" || allowed.eq_ignore_ascii_case(host);
-        if self.allowed_hosts.iter().any(allows) {
+        let hosts = &self.settings.allowed_hosts;
+        if hosts.iter().any(allows) {
             return Ok(());
         }
         Err(PolicyError::HostDenied {
             host: host.to_owned(),
-            allowed: self.allowed_hosts.clone(),
+            allowed: hosts.clone(),
         })
     }
 
     fn shell_timeout_secs(&self) -> u64 {
-        self.shell_timeout_secs
+        self.settings.shell_timeout_secs
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::error::Access;
 use crate::permission::Permissions;
 
 /// The policy as a user configures it: data, without any opinion of its own.
@@ -23,6 +24,8 @@ pub struct PolicySettings {
     /// Directories that may be read besides the write roots. Empty: the
     /// session's directory.
     pub allowed_read_roots: Vec<PathBuf>,
+    /// Roots that nobody has set.
+    pub soft_roots: SoftRoots,
     /// Files no tool may touch wherever they are. `None`: the
     /// [built-in list](crate::BUILTIN_SENSITIVE_PATTERNS), and git's own files
     /// [closed to writing](crate::BUILTIN_WRITE_PROTECTED_PATTERNS); a list
@@ -53,6 +56,7 @@ impl Default for PolicySettings {
         Self {
             allowed_write_roots: vec![PathBuf::from(".")],
             allowed_read_roots: Vec::new(),
+            soft_roots: SoftRoots::default(),
             sensitive_path_patterns: None,
             max_read_bytes: 1_048_576,
             shell_enabled: true,
@@ -60,6 +64,25 @@ impl Default for PolicySettings {
             shell_timeout_secs: 600,
             allowed_hosts: Vec::new(),
             permissions: Permissions::default(),
+        }
+    }
+}
+
+/// Roots that nobody has set, so that they are no wall: beyond them the
+/// permission tree decides, and asks. Roots that a user set are one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SoftRoots {
+    /// Those for reading.
+    pub read: bool,
+    /// Those for writing.
+    pub write: bool,
+}
+
+impl SoftRoots {
+    pub(crate) const fn include(self, access: Access) -> bool {
+        match access {
+            Access::Read => self.read,
+            Access::Write => self.write,
         }
     }
 }

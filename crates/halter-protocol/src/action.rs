@@ -16,6 +16,15 @@ pub enum Action {
     Run {
         /// The command line.
         command: String,
+        /// Where it starts; a relative one is seen from the session's
+        /// directory, which it is if absent.
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            with = "escaped_path::option"
+        )]
+        #[schemars(with = "Option<String>")]
+        directory: Option<PathBuf>,
     },
     /// Read a file, or look into a directory.
     Read {

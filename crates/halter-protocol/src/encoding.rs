@@ -38,6 +38,33 @@ pub mod escaped_path {
         let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
         super::unescape_path(&text).map_err(serde::de::Error::custom)
     }
+
+    /// The same for a path that may be absent.
+    pub mod option {
+        use serde::{Deserialize, Deserializer, Serialize, Serializer};
+        use std::path::{Path, PathBuf};
+
+        /// Writes the path in its escaped form.
+        pub fn serialize<S: Serializer>(
+            path: &Option<PathBuf>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            let escaped = path
+                .as_deref()
+                .map(|path: &Path| super::super::escape_path(path));
+            escaped.serialize(serializer)
+        }
+
+        /// Reads an escaped path.
+        pub fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<PathBuf>, D::Error> {
+            let text = Option::<String>::deserialize(deserializer)?;
+            text.map(|text| super::super::unescape_path(&text))
+                .transpose()
+                .map_err(serde::de::Error::custom)
+        }
+    }
 }
 
 /// Paths that may be absent, each as in [`escaped_path`]. For use with

@@ -91,10 +91,12 @@ pub(crate) fn narrowed(
     if let Some(write) = &bounds.write_roots {
         let inside = |it: &&PathBuf| roots.may_write(it);
         narrowed.allowed_write_roots = write.iter().filter(inside).cloned().collect();
+        narrowed.soft_roots.write = false;
     }
     if let Some(read) = &bounds.read_roots {
         let inside = |it: &&PathBuf| roots.may_read(it);
         narrowed.allowed_read_roots = read.iter().filter(inside).cloned().collect();
+        narrowed.soft_roots.read = false;
     }
     let least = |asked: Option<u64>, limit: u64| asked.map_or(limit, |asked| asked.min(limit));
     narrowed.max_read_bytes = least(bounds.max_read_bytes, settings.max_read_bytes);

@@ -24,7 +24,7 @@ use halter_runtime::{
     PromptAssembler, PromptSettings, ResourceCell, RuntimeServices, SessionRuntime,
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
-use halter_tools::policy::{Permissions, PolicySettings, ProgramList, RuleStore};
+use halter_tools::policy::{Permissions, PolicySettings, ProgramList, RuleStore, SoftRoots};
 use halter_tools::{
     ExecBackend, Tool, ToolRuntime, builtin_tools, command_environment, planned_tools,
 };
@@ -494,6 +494,10 @@ fn policy(config: &HarnessConfig, permissions: Permissions) -> PolicySettings {
     PolicySettings {
         allowed_write_roots: policy.allowed_write_roots.clone(),
         allowed_read_roots: policy.allowed_read_roots.clone(),
+        soft_roots: SoftRoots {
+            read: policy.read_roots_are_default(),
+            write: policy.write_roots_are_default(),
+        },
         sensitive_path_patterns: policy.sensitive_path_patterns.clone(),
         max_read_bytes: policy.max_read_bytes,
         shell_enabled: policy.shell.enabled,

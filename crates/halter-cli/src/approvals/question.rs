@@ -11,6 +11,15 @@ pub fn text(request: &ApprovalRequest) -> String {
         Some(diff) => lines.extend(diff.lines().map(|line| format!("  {line}"))),
         None => lines.extend(arguments(&call.arguments)),
     }
+    for action in &request.actions {
+        if let Action::Run {
+            directory: Some(directory),
+            ..
+        } = action
+        {
+            lines.push(format!("  in {}", directory.display()));
+        }
+    }
     let runs = |action: &Action| matches!(action, Action::Run { .. });
     let objection = &request.objection;
     if request.actions.iter().any(runs) && objection.parts.len() > 1 {
@@ -104,6 +113,7 @@ mod tests {
             },
             actions: vec![Action::Run {
                 command: "npm test && npm publish".into(),
+                directory: None,
             }],
             diff: None,
             asked_by: AskedBy::Policy,

@@ -233,6 +233,44 @@ fn a_program_chooses_the_rule_that_is_saved() {
 }
 
 #[test]
+fn a_file_beyond_roots_that_nobody_set_is_asked_about_and_then_read() {
+    let place = Place::new();
+    let file = place.root().join("elsewhere.txt");
+    std::fs::write(&file, "from elsewhere\n").unwrap();
+    let task = format!("read {}", file.display());
+    let mut talk = Talk::start(&place, &task);
+    let request = talk.until("approval_requested");
+    assert_eq!(request["objection"]["rule"], "not_in_root");
+    let rule = format!("Read(/{})", file.display());
+    assert_eq!(request["objection"]["always"], rule);
+    talk.send(&json!({"approval_id": request["approval_id"], "choice": "once"}));
+    let done = talk.until("tool_execution_completed");
+    assert!(done.to_string().contains("from elsewhere"), "{done}");
+    assert_eq!(talk.end(), Some(0));
+
+    // Roots that are set are a wall.
+    let config = place.root().join("set.toml");
+    std::fs::write(
+        &config,
+        "version = 1\n[policy]\nallowed_read_roots = [\".\"]\n",
+    )
+    .unwrap();
+    let input = json!({"path": file}).to_string();
+    let arguments = [
+        "--config",
+        config.to_str().unwrap(),
+        "tools",
+        "call",
+        "read",
+        &input,
+    ];
+    let refused = place.halter(arguments);
+    let message = &refused.expect(3).json()["error"]["message"];
+    let message = message.as_str().unwrap();
+    assert!(!message.contains("nobody can be asked"), "{message}");
+}
+
+#[test]
 fn when_the_input_ends_the_answer_is_no() {
     let place = Place::new();
     let mut talk = Talk::start(&place, TOUCH);

@@ -59,6 +59,18 @@ fn lines_are_answered_in_order_and_bad_ones_with_an_error() {
         (rooted("cat .en*"), "deny", Some("sensitive_path")),
         (rooted("cat < .env"), "deny", Some("sensitive_path")),
         (rooted("cat /etc/hostname"), "deny", Some("not_in_root")),
+        (
+            rooted("cd out && cat ../.env"),
+            "deny",
+            Some("sensitive_path"),
+        ),
+        (rooted("cd out && cat ../a.txt"), "allow", None),
+        (
+            rooted("cd \"$x\" && cat a.txt"),
+            "deny",
+            Some("shell.unknown_directory"),
+        ),
+        (rooted("cat ~/x"), "deny", Some("shell.home")),
         (rooted("cp a.txt b.txt"), "deny", Some("not_in_root")),
         (rooted("cp a.txt out/b.txt"), "allow", None),
         (rooted("echo x > b.txt"), "deny", Some("not_in_root")),
@@ -75,12 +87,12 @@ fn lines_are_answered_in_order_and_bad_ones_with_an_error() {
         ),
         (
             rooted("echo x > $name"),
-            "ask",
+            "deny",
             Some("shell.redirection_target"),
         ),
         (
             rooted("echo x > \"$name\""),
-            "ask",
+            "deny",
             Some("shell.redirection_target"),
         ),
     ];

@@ -34,6 +34,25 @@ pub struct PolicyConfig {
     pub shell: ShellPolicyConfig,
     /// What the network tools may reach.
     pub network: NetworkPolicyConfig,
+    /// A layer set `allowed_write_roots`, be it to what it is by default.
+    #[serde(skip)]
+    pub write_roots_are_set: bool,
+    /// A layer set `allowed_read_roots`.
+    #[serde(skip)]
+    pub read_roots_are_set: bool,
+}
+
+impl PolicyConfig {
+    /// Whether the write roots are the built-in ones and nobody has set them. Such roots are no
+    /// wall: a person may be asked about files beyond them.
+    pub fn write_roots_are_default(&self) -> bool {
+        !self.write_roots_are_set && self.allowed_write_roots == Self::default().allowed_write_roots
+    }
+
+    /// The same for reading.
+    pub fn read_roots_are_default(&self) -> bool {
+        !self.read_roots_are_set && self.allowed_read_roots.is_empty()
+    }
 }
 
 impl Default for PolicyConfig {
@@ -47,6 +66,8 @@ impl Default for PolicyConfig {
             max_concurrent_subagents: 8,
             shell: ShellPolicyConfig::default(),
             network: NetworkPolicyConfig::default(),
+            write_roots_are_set: false,
+            read_roots_are_set: false,
         }
     }
 }

@@ -218,7 +218,10 @@ proptest! {
         let mut again = now(load_text(toml::to_string(&loaded.config).unwrap())).unwrap();
         again.config.sources = loaded.config.sources.clone();
         // What was a default is now set.
-        again.config.policy.shell.allow_is_set = loaded.config.policy.shell.allow_is_set;
+        let (again_policy, policy) = (&mut again.config.policy, &loaded.config.policy);
+        again_policy.shell.allow_is_set = policy.shell.allow_is_set;
+        again_policy.write_roots_are_set = policy.write_roots_are_set;
+        again_policy.read_roots_are_set = policy.read_roots_are_set;
         prop_assert_eq!(again.config, loaded.config);
     }
 

@@ -57,6 +57,8 @@ async fn any_number_of_services_may_be_described() {
     .unwrap();
     config.sources = again.config.sources.clone();
     config.policy.shell.allow_is_set = true;
+    config.policy.write_roots_are_set = true;
+    config.policy.read_roots_are_set = true;
     assert_eq!(again.config, config);
 }
 

@@ -5,7 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Access, PolicyError};
-use crate::permission::{PathPattern, Permissions, RuleAnchors, SourcedRule};
+use crate::limits::MAX_SECRET_NAMES;
+use crate::permission::{PathPattern, Permissions, RuleAnchors, SourcedRule, resolved};
 use crate::settings::{PolicySettings, SessionScope};
 use halter_protocol::{RuleEffect, RuleSubject};
 
@@ -21,6 +22,8 @@ pub(super) struct ClosedPaths {
     write_protected: Patterns,
     protected: Vec<Protected>,
     denied: Vec<DeniedPaths>,
+    /// Directories in which closed files usually lie.
+    secret_places: Vec<PathBuf>,
 }
 
 /// Files that a deny rule closes.
@@ -61,11 +64,20 @@ impl ClosedPaths {
             .iter()
             .map(|path| Protected::new(&spelled::configured(path, working_dir)))
             .collect();
+        let home = settings.permissions.home.as_deref();
+        let in_home = ["", ".ssh", ".aws", ".gnupg", ".docker", ".kube"];
+        let in_home = home.map(|home| in_home.map(|name| home.join(name)));
+        let own = scope.protected.iter();
+        let secret_places = own
+            .map(|path| spelled::configured(path, working_dir))
+            .chain(in_home.into_iter().flatten())
+            .chain([working_dir.to_path_buf()]);
         Ok(Self {
             sensitive,
             write_protected,
             protected,
             denied: denied(&settings.permissions, working_dir)?,
+            secret_places: secret_places.collect(),
         })
     }
 
@@ -103,21 +115,39 @@ impl ClosedPaths {
         }
     }
 
-    /// Fails if an open file is one of the harness's own under another name,
-    /// that is, through a hard link.
+    /// Fails if an open file is one that stays closed under another name, that
+    /// is, through a hard link. Only the places are searched in which such
+    /// files usually lie, and not below them.
     pub(super) fn check_identity(
         &self,
         file: &Metadata,
         path: &Path,
         access: Access,
     ) -> Result<(), PolicyError> {
-        if file.nlink() <= 1 || !self.protected.iter().any(|own| own.is_same_file(file)) {
+        if file.nlink() <= 1 {
             return Ok(());
         }
-        Err(PolicyError::ProtectedPath {
-            path: path.to_path_buf(),
-            access,
-        })
+        if self.protected.iter().any(|own| own.is_same_file(file)) {
+            return Err(PolicyError::ProtectedPath {
+                path: path.to_path_buf(),
+                access,
+            });
+        }
+        let around = path.parent().map(Path::to_path_buf);
+        for place in self.secret_places.iter().chain(&around) {
+            let Ok(names) = std::fs::read_dir(place) else {
+                continue;
+            };
+            for name in names.take(MAX_SECRET_NAMES).flatten() {
+                let same = |it: Metadata| it.dev() == file.dev() && it.ino() == file.ino();
+                let secret = name.path();
+                let closed = self.check(&secret, access);
+                if closed.is_err() && name.metadata().is_ok_and(same) {
+                    return closed;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -144,7 +174,7 @@ fn denied(permissions: &Permissions, working_dir: &Path) -> Result<Vec<DeniedPat
 impl Protected {
     fn new(path: &Path) -> Self {
         let mut folded = vec![fold(path)];
-        folded.extend(resolved(path).as_deref().map(fold));
+        folded.push(fold(&resolved(path)));
         Self {
             path: path.to_path_buf(),
             folded,
@@ -159,13 +189,4 @@ impl Protected {
         std::fs::metadata(&self.path)
             .is_ok_and(|own| own.dev() == file.dev() && own.ino() == file.ino())
     }
-}
-
-/// Where a path leads; the part that does not exist yet is kept as spelled.
-fn resolved(path: &Path) -> Option<PathBuf> {
-    path.ancestors().find_map(|ancestor| {
-        let real = std::fs::canonicalize(ancestor).ok()?;
-        let rest = path.strip_prefix(ancestor).ok()?;
-        Some(real.join(rest))
-    })
 }

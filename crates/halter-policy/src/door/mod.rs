@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Access, PolicyError};
+use crate::permission::resolved;
 use crate::settings::{PolicySettings, SessionScope};
 
 use guard::ClosedPaths;
@@ -80,7 +81,7 @@ impl FileDoor {
             ResolvedPath::Entry(place) => {
                 let handle = ReadHandle::open(&place, &spelled)?;
                 self.guard
-                    .check_identity(handle.metadata(), path, Access::Read)?;
+                    .check_identity(handle.metadata(), handle.resolved(), Access::Read)?;
                 Ok(handle)
             }
         }
@@ -211,6 +212,19 @@ impl FileDoor {
     /// The path is outside the write roots, sensitive or protected.
     pub fn may_write(&self, path: &Path) -> Result<(), PolicyError> {
         self.admit(path, Access::Write).map(drop)
+    }
+
+    /// Where an absolute path beyond the roots leads.
+    ///
+    /// # Errors
+    /// It stays closed wherever the roots are: it is sensitive or protected.
+    pub(crate) fn beyond_roots(&self, path: &Path, access: Access) -> Result<PathBuf, PolicyError> {
+        let real = resolved(path);
+        for path in [path, &real] {
+            self.guard.check(path, access)?;
+            kernel::refuse_proc_path(path, access)?;
+        }
+        Ok(real)
     }
 
     /// Checks the path as spelled.

@@ -224,6 +224,18 @@ impl DirHandle {
     /// # Errors
     /// If it cannot be listed.
     pub fn entries(&self, max: usize) -> Result<Listing, PolicyError> {
+        let mut listing = self.first_entries(usize::MAX)?;
+        listing
+            .entries
+            .sort_by(|left, right| left.name.cmp(&right.name));
+        listing.truncated = listing.entries.len() > max;
+        listing.entries.truncate(max);
+        Ok(listing)
+    }
+
+    /// Names in the directory, in no order, at most `max` of them; no more are
+    /// read.
+    pub(crate) fn first_entries(&self, max: usize) -> Result<Listing, PolicyError> {
         let failed = |error: Errno| PolicyError::io("list", &self.resolved, error);
         let mut entries = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.directory).map_err(failed)? {
@@ -231,6 +243,10 @@ impl DirHandle {
             let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
             if name == "." || name == ".." {
                 continue;
+            }
+            if entries.len() == max {
+                let truncated = true;
+                return Ok(Listing { entries, truncated });
             }
             let kind = match entry.file_type() {
                 // Not every filesystem says it.
@@ -248,10 +264,10 @@ impl DirHandle {
             };
             entries.push(DirectoryEntry { name, kind });
         }
-        entries.sort_by(|left, right| left.name.cmp(&right.name));
-        let truncated = entries.len() > max;
-        entries.truncate(max);
-        Ok(Listing { entries, truncated })
+        Ok(Listing {
+            entries,
+            truncated: false,
+        })
     }
 }
 

@@ -56,9 +56,14 @@ pub enum DecidedBy {
     /// The shell judge: a program outside the built-in list, or a form that
     /// destroys something. The text is its rule.
     Shell(&'static str),
+    /// The file lies beyond roots that nobody has set.
+    BeyondRoots,
     /// The mode.
     Mode(PermissionMode),
 }
+
+/// The rule of a question about a file beyond the roots.
+pub(crate) const BEYOND_ROOTS: &str = "not_in_root";
 
 impl DecidedBy {
     /// A stable name, for programs to match on.
@@ -73,6 +78,7 @@ impl DecidedBy {
             Self::Hook => HOOK_ASKS,
             Self::RequiresApproval => REQUIRES_APPROVAL,
             Self::Shell(rule) => rule,
+            Self::BeyondRoots => BEYOND_ROOTS,
             Self::Mode(_) => "permission_mode",
         }
     }
@@ -86,7 +92,9 @@ impl DecidedBy {
                 RuleEffect::Deny => Some("permissions.deny"),
             },
             Self::Hook => None,
-            Self::RequiresApproval | Self::Shell(_) => Some("permissions.allow"),
+            Self::RequiresApproval | Self::Shell(_) | Self::BeyondRoots => {
+                Some("permissions.allow")
+            }
             Self::Mode(_) => Some("permissions.mode"),
         }
     }

@@ -72,7 +72,7 @@ fn covers(rule: &SourcedRule, example: &str, anchors: &RuleAnchors) -> Result<bo
         RuleSubject::Command(pattern) => {
             let parts = shell::parts(example)
                 .map_err(|it| ExampleError::Rule(format!("{example:?}: {}", it.message)))?;
-            let mut parts = parts.parts.iter();
+            let mut parts = parts.parts.iter().filter(|part| !part.words.is_empty());
             match rule.effect {
                 RuleEffect::Allow => parts.all(|part| super::command::opens(pattern, part)),
                 _ => parts.any(|part| super::command::closes(pattern, part)),
@@ -81,7 +81,7 @@ fn covers(rule: &SourcedRule, example: &str, anchors: &RuleAnchors) -> Result<bo
         RuleSubject::Read(pattern) | RuleSubject::Edit(pattern) => {
             let pattern = PathPattern::compile(pattern, rule, anchors)
                 .map_err(|error| ExampleError::Rule(error.to_string()))?;
-            let spelled = anchors.spelled(Path::new(example), None);
+            let spelled = anchors.spelled(Path::new(example));
             pattern.covers(&spelled, &resolved(&spelled))
         }
         RuleSubject::Domain(pattern) => CompiledRule::domain_covers(pattern, example),

@@ -10,7 +10,7 @@
 //! command line is judged part by part: a deny or ask rule that covers one part
 //! covers the line, an allow rule has to cover every part that needs one.
 //!
-//! | mode | reading | a change | an unlisted program, a destructive form, a tool that requires approval | where a rule or a hook asks |
+//! | mode | reading | a change | beyond roots that nobody has set, an unlisted program, a destructive form, a tool that requires approval | where a rule or a hook asks |
 //! |---|---|---|---|---|
 //! | `read_only` | runs | is denied, whatever a rule allows | is denied | is denied |
 //! | `prompt` | runs | is asked | is asked | is asked |
@@ -41,7 +41,8 @@ pub use examples::{Example, ExampleError, check_example};
 pub use store::{RuleStore, RuleStoreError};
 pub use tree::{CoveringRule, PermissionTree};
 
-pub(crate) use paths::{PathPattern, RuleAnchors};
+pub(crate) use decision::BEYOND_ROOTS;
+pub(crate) use paths::{PathPattern, RuleAnchors, resolved};
 
 /// The mode and the rules of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

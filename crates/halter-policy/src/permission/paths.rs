@@ -28,13 +28,15 @@ impl RuleAnchors {
     }
 
     /// A path as a call spells it, made absolute.
-    pub(crate) fn spelled(&self, path: &Path, from: Option<&Path>) -> PathBuf {
-        let start = from.map_or(self.working_dir.clone(), |from| self.working_dir.join(from));
-        without_dots(&start.join(path))
+    pub(crate) fn spelled(&self, path: &Path) -> PathBuf {
+        without_dots(&self.working_dir.join(path))
     }
-}
 
-impl RuleAnchors {
+    /// What `~` stands for.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
     /// A path as people read it: from the session's directory where it lies
     /// there.
     pub(crate) fn shown(&self, path: &Path) -> String {
@@ -173,7 +175,7 @@ fn without_braces(pattern: &str) -> String {
 }
 
 /// Where a path leads; the part that does not exist is kept as spelled.
-pub(super) fn resolved(path: &Path) -> PathBuf {
+pub(crate) fn resolved(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|ancestor| {
         let real = std::fs::canonicalize(ancestor).ok()?;
         let rest = path.strip_prefix(ancestor).ok()?;

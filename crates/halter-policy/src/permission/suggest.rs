@@ -105,6 +105,7 @@ pub(super) fn for_part(part: &CommandPart) -> Option<String> {
     let program = part.program()?;
     let risky_variable = |name: &str| check_variable(name).is_err();
     if CODE_RUNNERS.contains(&program)
+        || part.unclear.is_some()
         || part.assignments.iter().any(|it| risky_variable(&it.name))
         || part
             .wrappers
@@ -158,13 +159,22 @@ fn fits(character: char) -> bool {
 
 /// An allow rule for writing a file.
 pub(super) fn for_write(path: &str) -> Option<String> {
+    for_path("Edit", path)
+}
+
+/// An allow rule for reading a file.
+pub(super) fn for_read(path: &str) -> Option<String> {
+    for_path("Read", path)
+}
+
+fn for_path(tool: &str, path: &str) -> Option<String> {
     let special = |c: char| "*?[]!\\()".contains(c) || c.is_control();
     if path.contains(special) || path.split('/').any(|it| it == "..") {
         return None;
     }
     checked(match path.strip_prefix('/') {
-        Some(_) => format!("Edit(/{path})"),
-        None => format!("Edit(./{})", path.trim_start_matches("./")),
+        Some(_) => format!("{tool}(/{path})"),
+        None => format!("{tool}(./{})", path.trim_start_matches("./")),
     })
 }
 

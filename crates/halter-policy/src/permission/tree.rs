@@ -12,13 +12,14 @@ use halter_protocol::{
 };
 
 use super::command::{self, is_destructive};
-use super::decision::{DecidedBy, Decision, Verdict};
+use super::decision::{BEYOND_ROOTS, DecidedBy, Decision, Verdict};
 use super::paths::RuleAnchors;
 use super::reading::{TRANSPARENT, only_reads};
 use super::{Permissions, SourcedRule, suggest};
-use crate::error::PolicyError;
+use crate::error::{Access, PolicyError};
+use crate::policy::BeyondRoots;
 use crate::settings::ProgramList;
-use crate::shell::{CommandPart, ShellDecision, ShellRefusal};
+use crate::shell::{CommandPart, IN_PLACE, PathAccess, ShellDecision, ShellRefusal};
 
 pub(super) use compiled::CompiledRule;
 pub use covering::CoveringRule;
@@ -29,10 +30,17 @@ use request::{Request, TouchedPath};
 pub struct PermissionTree {
     mode: PermissionMode,
     rules: Vec<CompiledRule>,
-    /// Allow rules of answers that hold for the session.
-    session: RwLock<Vec<CompiledRule>>,
+    session: RwLock<SessionRules>,
     anchors: RuleAnchors,
     programs: ProgramList,
+}
+
+/// Allow rules of answers that hold for the session.
+#[derive(Debug, Default)]
+struct SessionRules {
+    /// All of them, also those that cannot be used.
+    texts: Vec<String>,
+    rules: Vec<CompiledRule>,
 }
 
 impl PermissionTree {
@@ -67,26 +75,47 @@ impl PermissionTree {
     }
 
     /// Has these allow rules, and no others, hold because a person approved
-    /// them for the session. Text that is no allow rule allows nothing.
-    pub fn hold_session_rules(&self, texts: &[String]) {
+    /// them for the session. One that cannot be used allows nothing; what is
+    /// wrong with it is returned once.
+    pub fn hold_session_rules(&self, texts: &[String]) -> Vec<String> {
         let held = self.session.read().unwrap_or_else(PoisonError::into_inner);
-        let known = held.iter().map(|rule| rule.rule.rule.text());
-        if known.eq(texts.iter().map(String::as_str)) {
-            return;
+        if held.texts == texts {
+            return Vec::new();
         }
         drop(held);
-        let compiled = texts.iter().filter_map(|text| {
-            let rule = SourcedRule::new(RuleEffect::Allow, text, RuleSource::Session).ok()?;
-            CompiledRule::compile(rule, &self.anchors).ok()
-        });
-        let compiled = compiled.collect();
-        *self.session.write().unwrap_or_else(PoisonError::into_inner) = compiled;
+        let mut held = self.session.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut held.texts, texts.to_vec());
+        held.rules.clear();
+        let mut problems = Vec::new();
+        for text in texts {
+            match self.session_rule(text) {
+                Ok(rule) => held.rules.push(rule),
+                Err(_) if before.contains(text) => {}
+                Err(reason) => problems.push(format!(
+                    "the rule `{text}`, approved for this session, cannot be used and allows \
+                     nothing: {reason}"
+                )),
+            }
+        }
+        problems
+    }
+
+    fn session_rule(&self, text: &str) -> Result<CompiledRule, String> {
+        let rule = SourcedRule::new(RuleEffect::Allow, text, RuleSource::Session);
+        let rule = rule.map_err(|error| error.to_string())?;
+        CompiledRule::compile(rule, &self.anchors).map_err(|error| error.to_string())
     }
 
     /// Decides about a call that the policy lets through. `shell` is what the
-    /// shell judge says about its commands, if it runs any.
+    /// shell judge says about its commands, if it runs any; `beyond` are files
+    /// outside of roots that nobody has set.
     #[must_use]
-    pub fn decide(&self, call: &CallToJudge, shell: Option<&ShellDecision>) -> Decision {
+    pub(crate) fn decide(
+        &self,
+        call: &CallToJudge,
+        shell: Option<&ShellDecision>,
+        beyond: &[BeyondRoots],
+    ) -> Decision {
         let asks = matches!(shell, Some(ShellDecision::Ask(_)));
         let request = Request::take(self, call, asks);
         if let Some((rule, fragment)) = self.closing(&request, RuleEffect::Deny) {
@@ -106,13 +135,13 @@ impl PermissionTree {
             let why = format!("{} wants a person to decide", rule.described());
             return self.asked(DecidedBy::Rule(rule.clone()), why, fragment, None);
         }
-        self.by_allow_and_mode(&request, shell)
+        self.by_allow_and_mode(&request, shell, beyond)
     }
 
     fn has_patterns(&self) -> bool {
         let has = |rule: &CompiledRule| rule.paths.is_some();
         let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
-        self.rules.iter().any(has) || session.iter().any(has)
+        self.rules.iter().any(has) || session.rules.iter().any(has)
     }
 
     /// A command that a rule or the mode would have to know the parts of.
@@ -128,17 +157,26 @@ impl PermissionTree {
     }
 
     /// What the allow rules and the mode say where nothing else decided.
-    fn by_allow_and_mode(&self, request: &Request<'_>, shell: Option<&ShellDecision>) -> Decision {
+    fn by_allow_and_mode(
+        &self,
+        request: &Request<'_>,
+        shell: Option<&ShellDecision>,
+        beyond: &[BeyondRoots],
+    ) -> Decision {
         let subject = request.subject;
         let requires_approval = subject.capabilities.requires_approval;
         let mode = DecidedBy::Mode(self.mode);
         match self.mode {
             PermissionMode::FullAccess | PermissionMode::Allow => return Decision::allow(mode),
-            PermissionMode::ReadOnly => return self.read_only(request, shell),
+            PermissionMode::ReadOnly => return self.read_only(request, shell, beyond),
             PermissionMode::Prompt | PermissionMode::WorkspaceWrite => {}
         }
+        if let Some(question) = self.beyond_asks(beyond) {
+            return question;
+        }
+        let named = |rule: &str| is_destructive(rule) || rule == BEYOND_ROOTS;
         if let Some(rule) = self.whole_tool(subject.call.name.as_str())
-            && !matches!(shell, Some(ShellDecision::Ask(refusal)) if is_destructive(refusal.rule))
+            && !matches!(shell, Some(ShellDecision::Ask(refusal)) if named(refusal.rule))
         {
             return Decision::allow(DecidedBy::Rule(rule));
         }
@@ -160,12 +198,48 @@ impl PermissionTree {
         Decision::allow(mode)
     }
 
-    fn read_only(&self, request: &Request<'_>, shell: Option<&ShellDecision>) -> Decision {
+    /// A question about a file beyond the roots that no rule names.
+    fn beyond_asks(&self, beyond: &[BeyondRoots]) -> Option<Decision> {
+        let covered = |it: &BeyondRoots| {
+            let covers = |rule: &CompiledRule| {
+                let opens = match rule.rule.rule.subject() {
+                    RuleSubject::Read(_) => it.access == Access::Read,
+                    RuleSubject::Edit(_) => true,
+                    _ => false,
+                };
+                let pattern = rule.paths.as_ref();
+                opens && pattern.is_some_and(|paths| paths.covers(&it.path, &it.real))
+            };
+            self.any_allow(covers).is_some()
+        };
+        let asked = beyond.iter().find(|it| !covered(it))?;
+        let shown = asked.path.display().to_string();
+        let always = match asked.access {
+            Access::Read => suggest::for_read(&shown),
+            Access::Write => suggest::for_write(&shown),
+        };
+        let why = match asked.real == asked.path {
+            true => asked.message.clone(),
+            false => format!("{} (it leads to '{}')", asked.message, asked.real.display()),
+        };
+        Some(self.asked(DecidedBy::BeyondRoots, why, Some(shown), always))
+    }
+
+    fn read_only(
+        &self,
+        request: &Request<'_>,
+        shell: Option<&ShellDecision>,
+        beyond: &[BeyondRoots],
+    ) -> Decision {
         let by = DecidedBy::Mode(self.mode);
         let denied = |what: &str, fragment: Option<String>| {
             let why = format!("the permission mode is read_only, and {what}");
             self.refused(by.clone(), why, fragment)
         };
+        if let Some(outside) = beyond.first() {
+            let shown = outside.path.display().to_string();
+            return denied(&outside.message, Some(shown));
+        }
         for commands in &request.commands {
             if let Some(part) = commands.parts.iter().find(|part| !only_reads(part)) {
                 let what = format!("`{part}` is not known to change nothing");
@@ -270,7 +344,9 @@ impl PermissionTree {
             PermissionMode::Prompt => !(listed && only_reads(part)),
             _ => !listed,
         };
-        needs || destroys
+        let in_place = refusal.is_some_and(|it| it.rule == IN_PLACE)
+            && part.paths.iter().any(|it| it.access == PathAccess::Write);
+        needs || destroys || in_place
     }
 
     /// Whether an allow rule covers a part; one that destroys something has to
@@ -332,7 +408,8 @@ impl PermissionTree {
             return Some(found.rule.clone());
         }
         let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
-        session.iter().find(wanted).map(|found| found.rule.clone())
+        let found = session.rules.iter().find(wanted);
+        found.map(|found| found.rule.clone())
     }
 
     /// The first rule that asks or denies and covers the call, with the part it
@@ -429,7 +506,7 @@ impl PermissionTree {
 
 /// Whether a rule about the parts of a line can answer the judge's question.
 fn is_answerable(refusal: &ShellRefusal) -> bool {
-    is_destructive(refusal.rule) || refusal.rule == "shell.unlisted"
+    is_destructive(refusal.rule) || ["shell.unlisted", IN_PLACE].contains(&refusal.rule)
 }
 
 /// The one value of all; none if they differ or one is absent.

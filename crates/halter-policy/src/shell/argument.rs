@@ -1,8 +1,9 @@
 //! What a program is given, as far as that is known before it runs.
 
+use super::known_path::KnownPath;
 use super::parts::{PartAssignment, PartWord};
 use super::state::{Shape, State};
-use super::tree::{Assigned, Assignment, Piece, Word};
+use super::tree::{Assigned, Assignment, Operation, Parameter, ParameterName, Piece, Word};
 use crate::limits::MAX_BRACE_WORDS;
 
 /// One argument, or several where the shell would split it.
@@ -28,6 +29,8 @@ pub(super) struct Argument {
     pub(super) many: bool,
     /// It starts with somebody's home directory.
     pub(super) home: bool,
+    /// What it is as a path.
+    pub(super) path: KnownPath,
 }
 
 impl Argument {
@@ -55,6 +58,7 @@ impl Argument {
         PartWord {
             text: text.clone(),
             literal,
+            path: self.path.clone(),
         }
     }
 }
@@ -70,6 +74,7 @@ pub(super) fn arguments(word: &Word, state: &State) -> Vec<Argument> {
             raw: word.raw.clone(),
             open: true,
             many: true,
+            path: KnownPath::unknown(),
             ..Argument::default()
         }],
     }
@@ -103,13 +108,15 @@ fn argument(pieces: &[&Piece], raw: &str, state: &State) -> Option<Argument> {
                 quoted_or_text = true;
                 if !found.open {
                     found.glob.get_or_insert(found.text.len());
+                    found.text.push(*sign);
                 }
-                found.push(&sign.to_string());
+                found.path.push_sign(*sign);
             }
             Piece::Tilde(text) => {
                 quoted_or_text = true;
                 found.home = true;
-                found.push(text);
+                found.path.push_tilde(text);
+                found.text.push_str(text);
             }
             Piece::Range(range) => {
                 quoted_or_text = true;
@@ -129,12 +136,12 @@ fn argument(pieces: &[&Piece], raw: &str, state: &State) -> Option<Argument> {
             Piece::Arithmetic(_) => found.unknown(&Shape::Number),
             Piece::Parameter { parameter, quoted } => {
                 quoted_or_text |= *quoted;
-                found.expansion(&state.parameter(parameter), *quoted);
+                found.expansion(&state.parameter(parameter), *quoted, variable(parameter));
                 found.many |= state.is_list(parameter);
             }
             Piece::Substitution { script, quoted } => {
                 quoted_or_text |= *quoted;
-                found.expansion(&state.output(script), *quoted);
+                found.expansion(&state.output(script), *quoted, None);
             }
         }
     }
@@ -147,9 +154,12 @@ impl Argument {
         if !self.open {
             self.text.push_str(text);
         }
+        self.path.push(text);
     }
 
-    fn expansion(&mut self, shape: &Shape, quoted: bool) {
+    /// What a variable or a substitution yields; the name is that of a
+    /// variable which is expanded as it is.
+    fn expansion(&mut self, shape: &Shape, quoted: bool, name: Option<&str>) {
         match shape {
             Shape::Text(text) if quoted || text.chars().all(is_plain) => self.push(text),
             Shape::Text(_) => {
@@ -158,13 +168,19 @@ impl Argument {
             }
             Shape::Number | Shape::Token => self.unknown(shape),
             Shape::Operand | Shape::File | Shape::Any => {
-                self.unknown(shape);
+                self.path.push_variable(name);
+                self.unknown_text(shape);
                 self.many |= !quoted;
             }
         }
     }
 
     fn unknown(&mut self, shape: &Shape) {
+        self.path.push_variable(None);
+        self.unknown_text(shape);
+    }
+
+    fn unknown_text(&mut self, shape: &Shape) {
         if !self.open {
             self.open = true;
             self.operand = !matches!(shape, Shape::Any | Shape::File);
@@ -172,6 +188,14 @@ impl Argument {
         }
         self.plain &= matches!(shape, Shape::Number | Shape::Token);
         self.numeric &= matches!(shape, Shape::Number);
+    }
+}
+
+/// The name of a variable that is expanded as it is.
+fn variable(parameter: &Parameter) -> Option<&str> {
+    match (&parameter.name, &parameter.index, &parameter.operation) {
+        (ParameterName::Variable(name), None, Operation::None) => Some(name),
+        _ => None,
     }
 }
 
@@ -213,6 +237,7 @@ impl Assignment {
             Assigned::Scalar(word) => value(word, state).as_part(),
             Assigned::Array(_) => PartWord {
                 text: self.raw.clone(),
+                path: KnownPath::unknown(),
                 literal: false,
             },
         };

@@ -99,48 +99,34 @@ pub(super) fn call(
     state: &mut State,
 ) -> Option<Result<(), CommandRefusal>> {
     let (program, rest) = arguments.split_first()?;
-    const KNOWN: [&str; 14] = [
-        "read",
-        "mapfile",
-        "readarray",
-        "printf",
-        "getopts",
-        "let",
-        "declare",
-        "typeset",
-        "local",
-        "export",
-        "unset",
-        "trap",
-        "cd",
-        "pushd",
-    ];
-    let name = program.text.as_str();
-    if !KNOWN.contains(&name) && name != "popd" {
-        return None;
-    }
-    if let Err(refusal) = programs.allow(program) {
-        return Some(Err(refusal));
-    }
+    let judge = match program.text.as_str() {
+        "read" => Call::read,
+        "mapfile" | "readarray" => Call::mapfile,
+        "printf" => Call::printf,
+        "getopts" => Call::getopts,
+        "let" => Call::compute,
+        "declare" | "typeset" | "local" | "export" => Call::declare,
+        "unset" => Call::unset,
+        "trap" => Call::trap,
+        "cd" => Call::cd,
+        "pushd" => Call::pushd,
+        "popd" => Call::popd,
+        _ => return None,
+    };
     let call = Call {
         programs,
         rest,
         simple,
         state,
     };
-    Some(match name {
-        "read" => call.read(),
-        "mapfile" | "readarray" => call.mapfile(),
-        "printf" => call.printf(),
-        "getopts" => call.getopts(),
-        "let" => call.compute(),
-        "declare" | "typeset" | "local" | "export" => call.declare(),
-        "unset" => call.unset(),
-        "trap" => call.trap(),
-        "cd" => call.cd(),
-        _ => call.stack(),
-    })
+    Some(programs.allow(program).and_then(|()| judge(call)))
 }
+
+/// Builtins that change where the next command runs.
+pub(super) const MOVERS: [&str; 3] = ["cd", "pushd", "popd"];
+
+/// The home directory, as a [known path](super::known_path) spells it.
+const HOME: &str = "\0~";
 
 struct Call<'a> {
     programs: Programs<'a>,
@@ -341,31 +327,40 @@ impl Call<'_> {
         if !changes::sets_nothing(&script) {
             return Err(refuse(code, "a trap must not set variables or functions"));
         }
-        walk::script(self.programs, &script, &mut self.state.inside_function())
+        // It may run in another line, wherever the shell is then.
+        let mut inside = self.state.inside_function();
+        inside.go(None);
+        walk::script(self.programs, &script, &mut inside)
     }
 
     fn cd(self) -> Result<(), CommandRefusal> {
-        let rest: Vec<&Argument> = self
-            .rest
-            .iter()
-            .filter(|word| !["--", "-L", "-P"].contains(&word.text.as_str()))
-            .collect();
+        let option = |word: &&Argument| !["--", "-L", "-P"].contains(&word.text.as_str());
+        let rest: Vec<&Argument> = self.rest.iter().filter(option).collect();
         match rest.as_slice() {
-            [target] if target.is_literal() && target.text != "-" => {
-                let joined = |base: &String| match (base.as_str(), target.text.as_str()) {
-                    (_, path) if path.starts_with('/') => path.to_owned(),
-                    ("", path) => path.to_owned(),
-                    (base, path) => format!("{base}/{path}"),
-                };
-                self.state.directories = self.state.directories.iter().map(joined).collect();
-            }
-            _ => self.state.directories.clear(),
+            [] => self.state.go(Some(HOME)),
+            [target] if target.is_literal() && target.text == "-" => self.state.go_back(),
+            [target] => self.state.go(target.path.directory().as_deref()),
+            _ => self.state.go(None),
         }
         Ok(())
     }
 
-    fn stack(self) -> Result<(), CommandRefusal> {
-        self.state.directories.clear();
+    fn pushd(self) -> Result<(), CommandRefusal> {
+        match self.rest {
+            [target] if !target.text.starts_with(['-', '+']) => {
+                let directory = target.path.directory();
+                self.state.push_directory(directory.as_deref());
+            }
+            _ => self.state.go(None),
+        }
+        Ok(())
+    }
+
+    fn popd(self) -> Result<(), CommandRefusal> {
+        match self.rest {
+            [] => self.state.pop_directory(),
+            _ => self.state.go(None),
+        }
         Ok(())
     }
 }
@@ -449,14 +444,14 @@ pub(super) fn check_set(_: Programs<'_>, words: &[Argument]) -> Result<(), Comma
 
 /// `shopt` for what file name patterns match.
 pub(super) fn check_shopt(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
-    const FINE: [&str; 9] = [
+    // Not `dotglob`: which files a pattern matches has to be known.
+    const FINE: [&str; 8] = [
         "-s",
         "-u",
         "-q",
         "-p",
         "nullglob",
         "globstar",
-        "dotglob",
         "nocaseglob",
         "nocasematch",
     ];

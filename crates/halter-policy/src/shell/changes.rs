@@ -9,11 +9,12 @@ use super::tree::{
     Operation, Parameter, Piece, Redirect, RedirectKind, Script, Test, Word,
 };
 
-/// Whether a script leaves all variables and functions alone.
+/// Whether a script leaves all variables and functions alone, and the shell
+/// where it is.
 pub(super) fn sets_nothing(script: &Script) -> bool {
     let functions = BTreeSet::new();
     let changes = Changes::of(script, &functions);
-    !changes.all && changes.numbers.is_empty() && changes.others.is_empty()
+    !changes.all && !changes.moves && changes.numbers.is_empty() && changes.others.is_empty()
 }
 
 /// Variables that the body of a loop changes, so that what was known of them
@@ -25,6 +26,8 @@ pub(super) struct Changes<'a> {
     others: Vec<String>,
     /// Something may set any variable.
     all: bool,
+    /// Something may change the directory.
+    moves: bool,
 }
 
 impl<'a> Changes<'a> {
@@ -39,6 +42,7 @@ impl<'a> Changes<'a> {
             numbers: Vec::new(),
             others: Vec::new(),
             all: false,
+            moves: false,
         };
         items.iter().for_each(|item| changes.item(item));
         changes
@@ -59,7 +63,9 @@ impl<'a> Changes<'a> {
         if self.all {
             state.forget();
         }
-        state.directories.clear();
+        if self.moves {
+            state.go(None);
+        }
         for name in &self.others {
             state.forget_one(name);
         }
@@ -92,7 +98,11 @@ impl<'a> Changes<'a> {
                 }
                 let name = simple.words.first().and_then(Word::literal);
                 let name = name.unwrap_or_default();
-                self.all |= self.functions.contains(&name);
+                let calls = self.functions.contains(&name);
+                let words = simple.words.iter().filter_map(Word::literal);
+                let mut first = words.take(3);
+                self.all |= calls;
+                self.moves |= calls || first.any(|it| builtins::MOVERS.contains(&it.as_str()));
                 if builtins::SETTERS.contains(&name.as_str()) {
                     self.builtin(&name, simple.words.get(1..).unwrap_or_default());
                 }

@@ -1,5 +1,6 @@
 //! Interpreters. A script file runs what the project says, which listing the
-//! interpreter accepts; code on the command line or from a pipe is refused.
+//! interpreter accepts; code on the command line is read where that is
+//! possible, code from a pipe is refused.
 
 use super::CommandRefusal;
 use super::argument::Argument;
@@ -9,7 +10,10 @@ use super::programs::Programs;
 /// Options that only ask for information.
 const ASKS: [&str; 4] = ["--version", "-V", "--help", "-h"];
 
-pub(super) fn check_python(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
+pub(super) fn check_python(
+    programs: Programs<'_>,
+    words: &[Argument],
+) -> Result<(), CommandRefusal> {
     const FLAGS: [&str; 8] = ["-u", "-B", "-s", "-S", "-E", "-I", "-O", "-OO"];
     const MODULES: [&str; 14] = [
         "pytest",
@@ -31,6 +35,11 @@ pub(super) fn check_python(_: Programs<'_>, words: &[Argument]) -> Result<(), Co
         .iter()
         .skip_while(|word| FLAGS.contains(&word.text.as_str()));
     let first = rest.next();
+    // A here-document is code like that of `-c`.
+    let reads_input = first.is_none_or(|first| first.is_literal() && first.text == "-");
+    if let Some(code) = programs.input().filter(|_| reads_input) {
+        return check_python_code(&code);
+    }
     match (first, rest.next()) {
         (Some(flag), Some(code)) if flag.text == "-c" && flag.is_literal() => {
             check_python_code(code)

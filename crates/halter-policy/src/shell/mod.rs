@@ -31,6 +31,7 @@ mod find;
 mod git;
 mod git_environment;
 mod interpreters;
+mod known_path;
 mod open_arguments;
 mod parts;
 mod paths;
@@ -52,7 +53,8 @@ use crate::limits::{MAX_COMMAND_BYTES, MAX_FRAGMENT_BYTES};
 use crate::settings::ProgramList;
 
 pub use defaults::default_programs;
-pub use git_environment::git_environment;
+pub use git_environment::{git_environment, repository_environment};
+pub(crate) use known_path::{Spelling, with_home};
 pub use parts::{
     CommandPart, CommandParts, PartAssignment, PartRedirection, PartWord, PathAccess, PathUse,
     ShellDecision, ShellRefusal,
@@ -86,8 +88,9 @@ fn examine(listed: Listed<'_>, command: &str) -> Result<Findings, CommandRefusal
     check_text(command)?;
     let script = read_script(command)?;
     let findings = RefCell::default();
-    walk::script(Programs::new(listed, &findings), &script, &mut State::new())?;
-    Ok(findings.into_inner())
+    let mut state = State::starting_in(vec![String::new()]);
+    walk::script(Programs::new(listed, &findings), &script, &mut state)?;
+    Ok(findings.into_inner().finish())
 }
 
 /// Reads a script in both ways.
@@ -159,14 +162,17 @@ impl ShellJudge {
             Ok(findings) => findings,
             Err(refusal) => return ShellDecision::Deny(refusal.into_public()),
         };
-        let ask = findings.asks.into_iter().next();
-        let ask = ask.map(|ask| ShellDecision::Ask(ask.into_public()));
-        match (look(&findings.parts), ask) {
-            (Some(ShellDecision::Deny(refusal)), _) => ShellDecision::Deny(refusal),
-            (_, Some(ask)) => ask,
-            (Some(looked), None) => looked,
-            (None, None) => ShellDecision::Allow,
+        // A question about a file first: no rule about the programs of a line
+        // answers it.
+        if let Some(looked) = look(&findings.parts) {
+            return looked;
         }
+        let in_place = |ask: &&CommandRefusal| ask.rule == IN_PLACE;
+        let ask = findings.asks.iter().find(in_place);
+        let ask = ask.or(findings.asks.first()).cloned();
+        ask.map_or(ShellDecision::Allow, |ask| {
+            ShellDecision::Ask(ask.into_public())
+        })
     }
 
     fn findings(&self, command: &str) -> Result<Findings, CommandRefusal> {
@@ -184,8 +190,11 @@ impl ShellJudge {
     }
 }
 
+/// The rule of a question about a program that is listed to read, and writes.
+pub(crate) const IN_PLACE: &str = "shell.in_place";
+
 /// A refusal on its way out.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct CommandRefusal {
     rule: &'static str,
     reason: String,

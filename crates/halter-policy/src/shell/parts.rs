@@ -5,12 +5,15 @@
 
 use std::fmt;
 
+use super::known_path::KnownPath;
+
 /// The commands a line would run, in the order they are written. Commands
 /// inside substitutions, function bodies and wrappers are among them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandParts {
     /// One for each simple command. A wrapper such as `timeout 5 ls` is one
-    /// part, the command inside it (`ls`) the next.
+    /// part, the command inside it (`ls`) the next. Files that belong to no
+    /// command, such as what a loop goes through, are in a part without words.
     pub parts: Vec<CommandPart>,
 }
 
@@ -32,7 +35,8 @@ pub struct CommandPart {
     /// Redirections are not repeated here.
     pub paths: Vec<PathUse>,
     /// Where it may run: paths from the directory the line starts in, which
-    /// is the empty one. Empty: nobody knows.
+    /// is the empty one. What starts with NUL and `~` lies in the home
+    /// directory. Empty: nobody knows.
     pub directories: Vec<String>,
     /// Why its arguments are not fully understood, if so: it may run more than
     /// the parts show, and no rule should be made from it.
@@ -47,6 +51,8 @@ pub struct PartWord {
     /// Whether the word stands for exactly its text: no variable, no
     /// substitution, no file name pattern, no `~`.
     pub literal: bool,
+    /// What it is as a path.
+    pub(crate) path: KnownPath,
 }
 
 /// `NAME=value` in front of a command.

@@ -6,6 +6,7 @@
 mod git;
 
 use super::argument::Argument;
+use super::known_path::KnownPath;
 use super::parts::{PathAccess, PathUse};
 use super::programs::family;
 
@@ -19,6 +20,7 @@ pub(super) fn of(arguments: &[Argument]) -> Vec<PathUse> {
     let uses = Uses {
         words: rest,
         found: Vec::new(),
+        base: KnownPath::default(),
     };
     uses.of(family(&program.text))
 }
@@ -26,6 +28,9 @@ pub(super) fn of(arguments: &[Argument]) -> Vec<PathUse> {
 struct Uses<'w> {
     words: &'w [Argument],
     found: Vec<PathUse>,
+    /// Where the program goes before it opens the files named next; empty:
+    /// nowhere.
+    base: KnownPath,
 }
 
 impl<'w> Uses<'w> {
@@ -114,17 +119,30 @@ impl<'w> Uses<'w> {
     fn add(&mut self, word: &Argument, access: PathAccess) {
         // `-` is a stream.
         if word.text != "-" || word.open {
-            let path = word.as_part();
+            let mut path = word.as_part();
+            if self.base != KnownPath::default() {
+                path.path = path.path.within(&self.base);
+            }
             self.found.push(PathUse { path, access });
         }
     }
 
     /// A value attached to an option.
     fn add_text(&mut self, word: &Argument, text: &str, access: PathAccess) {
-        let mut word = word.clone();
-        word.text = text.to_owned();
-        word.raw = text.to_owned();
-        self.add(&word, access);
+        let mut value = word.clone();
+        value.text = text.to_owned();
+        value.raw = text.to_owned();
+        value.path = word.path.after(word.text.len() - text.len());
+        self.add(&value, access);
+    }
+
+    /// The program works in this directory from here on.
+    fn enter(&mut self, directory: &Argument) {
+        self.add(directory, List);
+        self.base = match self.base == KnownPath::default() {
+            true => directory.path.clone(),
+            false => directory.path.within(&self.base),
+        };
     }
 
     /// Words that are no options and no values of these short options.
@@ -304,6 +322,10 @@ impl<'w> Uses<'w> {
             }
         }
         if creates {
+            let place = words.iter().position(|word| word.text == "-C");
+            if let Some(directory) = place.and_then(|at| words.get(at + 1)) {
+                self.enter(directory);
+            }
             for word in operands {
                 self.add(word, members);
             }

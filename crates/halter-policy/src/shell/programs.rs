@@ -1,14 +1,15 @@
 //! Which programs are listed, and what is known about each of them.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
-use super::argument::Argument;
-use super::parts::{CommandPart, PartRedirection, PathAccess};
+use super::argument::{Argument, value};
+use super::parts::{CommandPart, PartRedirection, PathAccess, PathUse};
 use super::state::State;
-use super::tree::{RedirectKind, Simple};
+use super::tree::{HereBody, RedirectKind, Simple};
 use super::{
-    CODE_RUNNERS, CommandRefusal, arguments, builtins, cargo, destructive, find, git, interpreters,
-    open_arguments, paths, sed, shells, wrappers,
+    CODE_RUNNERS, CommandRefusal, IN_PLACE, arguments, builtins, cargo, destructive, find, git,
+    interpreters, open_arguments, paths, sed, shells, wrappers,
 };
 use crate::limits::MAX_WRAPPED_PROGRAMS;
 
@@ -29,10 +30,31 @@ pub(super) struct Findings {
     pub(super) parts: Vec<CommandPart>,
     /// What a person has to decide.
     pub(super) asks: Vec<CommandRefusal>,
+    /// Which of the parts are in the bodies of functions.
+    functions: Vec<Range<usize>>,
+    /// The line changes the directory somewhere.
+    moves: bool,
     /// Files of the command being read.
     redirections: Vec<PartRedirection>,
     /// The programs around the command being checked.
     wrappers: Vec<String>,
+    /// What the command being checked reads, where that is written in the
+    /// line.
+    input: Option<String>,
+}
+
+impl Findings {
+    /// The findings of a whole line. A function may be called wherever the
+    /// line goes.
+    pub(super) fn finish(mut self) -> Self {
+        if self.moves {
+            for range in std::mem::take(&mut self.functions) {
+                let parts = self.parts.get_mut(range).unwrap_or_default();
+                parts.iter_mut().for_each(|part| part.directories.clear());
+            }
+        }
+        self
+    }
 }
 
 /// The judge of single commands.
@@ -94,6 +116,7 @@ impl<'a> Programs<'a> {
     pub(super) fn record(self, simple: &Simple, arguments: &[Argument], state: &State) {
         let mut findings = self.findings.borrow_mut();
         findings.wrappers.clear();
+        findings.input = input_text(simple, state);
         let redirections = std::mem::take(&mut findings.redirections);
         let assignments = simple.assignments.iter().map(|it| it.as_part(state));
         let part = CommandPart {
@@ -109,19 +132,71 @@ impl<'a> Programs<'a> {
         findings.asks.extend(destructive::check(arguments));
     }
 
+    /// Where the command that was noted last runs.
+    pub(super) fn here(self) -> Vec<String> {
+        let findings = self.findings.borrow();
+        let last = findings.parts.last();
+        last.map(|part| part.directories.clone())
+            .unwrap_or_default()
+    }
+
+    /// Notes files that are named outside of a command.
+    pub(super) fn record_paths(self, words: &[Argument], state: &State) {
+        let paths = words.iter().map(|word| PathUse {
+            path: word.as_part(),
+            access: PathAccess::Read,
+        });
+        self.findings.borrow_mut().parts.push(CommandPart {
+            paths: paths.collect(),
+            directories: state.directories.clone(),
+            ..CommandPart::default()
+        });
+    }
+
+    /// How many commands have been noted so far.
+    pub(super) fn recorded(self) -> usize {
+        self.findings.borrow().parts.len()
+    }
+
+    /// The commands noted since are those of a function.
+    pub(super) fn record_function(self, start: usize) {
+        let end = self.recorded();
+        self.findings.borrow_mut().functions.push(start..end);
+    }
+
+    /// Whether the line has changed its directory so far.
+    pub(super) fn moves(self) -> bool {
+        self.findings.borrow().moves
+    }
+
+    /// Notes that the shell changes its directory.
+    pub(super) fn record_move(self) {
+        self.findings.borrow_mut().moves = true;
+    }
+
     /// Notes the command inside a wrapper.
     fn record_inner(self, arguments: &[Argument]) {
+        let directories = self.here();
         let mut findings = self.findings.borrow_mut();
-        let directories = findings.parts.last().map(|part| part.directories.clone());
         let part = CommandPart {
             words: arguments.iter().map(Argument::as_part).collect(),
             wrappers: findings.wrappers.clone(),
             paths: paths::of(arguments),
-            directories: directories.unwrap_or_default(),
+            directories,
             ..CommandPart::default()
         };
         findings.parts.push(part);
         findings.asks.extend(destructive::check(arguments));
+    }
+
+    /// What the command being checked reads, if that is written in the line.
+    pub(super) fn input(self) -> Option<Argument> {
+        let text = self.findings.borrow().input.clone()?;
+        Some(Argument {
+            raw: text.clone(),
+            text,
+            ..Argument::default()
+        })
     }
 
     /// The outcome of a check: where everything may run, a refusal is noted
@@ -151,26 +226,36 @@ impl<'a> Programs<'a> {
         {
             let reason = "this writes files in place, while the built-in list allows sed to read; \
                           use the edit tool, or add sed to policy.shell.allow";
-            let ask = CommandRefusal::of("shell.in_place", "sed -i", reason);
+            let ask = CommandRefusal::of(IN_PLACE, "sed -i", reason);
             self.findings.borrow_mut().asks.push(ask);
         }
         let Some(known) = known(&program.text) else {
             return Ok(());
         };
-        open_arguments::check(program, rest)?;
         self.findings
             .borrow_mut()
             .wrappers
             .push(program.text.clone());
-        let outcome = match known {
+        let outcome = open_arguments::check(program, rest).and_then(|()| match known {
             KnownProgram::Opaque(reason) => {
                 Err(CommandRefusal::of("shell.opaque", &program.text, reason))
             }
             KnownProgram::Options(options) => options.check(rest),
             KnownProgram::Checked(check) => check(self, rest),
-        };
+        });
         self.findings.borrow_mut().wrappers.pop();
-        outcome
+        match outcome {
+            // Somebody is asked about this program, and sees what it is given.
+            Err(refusal) if self.asks_about(&program.text) && is_about_arguments(&refusal) => {
+                self.findings.borrow_mut().asks.push(refusal);
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn asks_about(self, program: &str) -> bool {
+        matches!(self.listed, Listed::Soft(_)) && !self.lists(program)
     }
 
     /// Checks the command inside a wrapper.
@@ -232,6 +317,41 @@ impl<'a> Programs<'a> {
             }
         }
     }
+}
+
+/// Whether it is the arguments of a known program that are refused, and not
+/// code, an unreadable line or a variable.
+fn is_about_arguments(refusal: &CommandRefusal) -> bool {
+    ["shell.argument", "shell.opaque", "shell.open_argument"].contains(&refusal.rule)
+}
+
+/// The text of the one here-document or here-string a command reads.
+fn input_text(simple: &Simple, state: &State) -> Option<String> {
+    let inputs = simple.redirects.iter().filter(|it| {
+        let writes = matches!(
+            it.kind,
+            RedirectKind::Write
+                | RedirectKind::Append
+                | RedirectKind::Clobber
+                | RedirectKind::Both
+                | RedirectKind::BothAppend
+                | RedirectKind::DuplicateOutput
+        );
+        it.stream == Some(0) || (it.stream.is_none() && !writes)
+    });
+    let [input] = inputs.collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let word = match &input.kind {
+        RedirectKind::HereDocument { body, .. } => match body {
+            HereBody::Literal(text) => return Some(text.clone()),
+            HereBody::Expanded(word) => word,
+        },
+        RedirectKind::HereString => &input.target,
+        _ => return None,
+    };
+    let text = value(word, state);
+    text.is_literal().then_some(text.text)
 }
 
 fn unlisted(name: &str, names: &[String]) -> CommandRefusal {

@@ -1,6 +1,6 @@
-//! `bash -c` and `sh -c`: the text is a command line of its own, and judged
-//! like one. Everything else a shell can be told, a script file or its input,
-//! cannot be read here.
+//! `bash -c`, `sh -c`, and a shell with a here-document: the text is a command
+//! line of its own, and judged like one. Everything else a shell can be told, a
+//! script file or its input, cannot be read here.
 
 use super::CommandRefusal;
 use super::argument::Argument;
@@ -15,16 +15,16 @@ const NOT_POSIX: [&str; 12] = [
 ];
 
 pub(super) fn check_bash(programs: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
-    let (options, text) = command_text(words)?;
+    let (options, text) = command_text(programs, words)?;
     check_options(options)?;
-    check_text(programs, text)
+    check_text(programs, &text)
 }
 
 pub(super) fn check_posix(
     programs: Programs<'_>,
     words: &[Argument],
 ) -> Result<(), CommandRefusal> {
-    let (options, text) = command_text(words)?;
+    let (options, text) = command_text(programs, words)?;
     check_options(options)?;
     if let Some(part) = NOT_POSIX.iter().find(|part| text.contains(**part)) {
         return Err(CommandRefusal::new(
@@ -32,17 +32,23 @@ pub(super) fn check_posix(
             "this means something else in bash and in other shells; use `bash -c`",
         ));
     }
-    check_text(programs, text)
+    check_text(programs, &text)
 }
 
 fn check_text(programs: Programs<'_>, text: &str) -> Result<(), CommandRefusal> {
     let script = read_script(text)?;
     // Its variables are whatever the environment holds.
-    walk::script(programs, &script, &mut State::default())
+    walk::script(programs, &script, &mut State::starting_in(programs.here()))
 }
 
-/// The options before `-c`, and the text behind it.
-fn command_text(words: &[Argument]) -> Result<(&[Argument], &str), CommandRefusal> {
+/// The options before `-c`, and the text behind it, or a here-document.
+fn command_text<'w>(
+    programs: Programs<'_>,
+    words: &'w [Argument],
+) -> Result<(&'w [Argument], String), CommandRefusal> {
+    if let Some(input) = programs.input().filter(|_| words.is_empty()) {
+        return Ok((words, input.text));
+    }
     let has_text = |word: &Argument| {
         let letters = word.text.strip_prefix('-').unwrap_or_default();
         word.is_literal() && letters.ends_with('c') && !letters.starts_with('-')
@@ -65,7 +71,7 @@ fn command_text(words: &[Argument]) -> Result<(&[Argument], &str), CommandRefusa
             "the command of a shell must be literal",
         ));
     }
-    Ok((words.get(..=at).unwrap_or_default(), &text.text))
+    Ok((words.get(..=at).unwrap_or_default(), text.text.clone()))
 }
 
 /// Options that make the shell stricter or say more, and no start-up files.

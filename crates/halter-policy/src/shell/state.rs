@@ -117,9 +117,12 @@ const MAX_DIRECTORIES: usize = 4;
 pub(super) struct State {
     variables: BTreeMap<String, Shape>,
     pub(super) functions: BTreeSet<String>,
-    /// Where the command may run: paths from the session's directory, which
-    /// is the empty one. Empty: anywhere.
+    /// Where the command may run: paths from the directory the line starts
+    /// in, which is the empty one. Empty: anywhere.
     pub(super) directories: Vec<String>,
+    /// Where `cd -` and `popd` lead; empty: anywhere.
+    previous: Vec<String>,
+    pushed: Vec<Vec<String>>,
     /// An expansion of this line could fail, which ends the line and goes on
     /// with the next.
     pub(super) may_abort: bool,
@@ -139,9 +142,10 @@ const SHELL_NUMBERS: [&str; 8] = [
 ];
 
 impl State {
-    pub(super) fn new() -> Self {
+    /// The state of a shell that starts in one of these directories.
+    pub(super) fn starting_in(directories: Vec<String>) -> Self {
         Self {
-            directories: vec![String::new()],
+            directories,
             ..Self::default()
         }
     }
@@ -149,12 +153,39 @@ impl State {
     /// The state inside a function, which may be called whenever.
     pub(super) fn inside_function(&self) -> Self {
         Self {
-            variables: BTreeMap::new(),
             functions: self.functions.clone(),
-            directories: Vec::new(),
-            may_abort: false,
+            directories: self.directories.clone(),
             in_function: true,
+            ..Self::default()
         }
+    }
+
+    /// The next command runs there; `None`: nobody knows where.
+    pub(super) fn go(&mut self, target: Option<&str>) {
+        let joined = |base: &String, target: &str| match base.as_str() {
+            _ if target.starts_with('/') || target.starts_with('\0') => target.to_owned(),
+            "" => target.to_owned(),
+            base => format!("{base}/{target}"),
+        };
+        let there = target.map(|target| {
+            let from = self.directories.iter();
+            from.map(|base| joined(base, target)).collect()
+        });
+        self.previous = std::mem::replace(&mut self.directories, there.unwrap_or_default());
+    }
+
+    pub(super) fn go_back(&mut self) {
+        std::mem::swap(&mut self.previous, &mut self.directories);
+    }
+
+    pub(super) fn push_directory(&mut self, target: Option<&str>) {
+        self.pushed.push(self.directories.clone());
+        self.go(target);
+    }
+
+    pub(super) fn pop_directory(&mut self) {
+        self.previous = self.pushed.pop().unwrap_or_default();
+        self.go_back();
     }
 
     pub(super) fn set(&mut self, name: &str, shape: Shape) {
@@ -183,6 +214,12 @@ impl State {
         self.functions.retain(|name| other.functions.contains(name));
         self.may_abort |= other.may_abort;
         self.also_in(&other.directories);
+        if self.previous != other.previous {
+            self.previous.clear();
+        }
+        if self.pushed != other.pushed {
+            self.pushed.clear();
+        }
     }
 
     /// The next command may also run in these directories.

@@ -1,17 +1,18 @@
 //! The walk over a command line: everything it would run is judged, and what
 //! is known of its variables is carried along.
 
+mod expansion;
+
 use super::CommandRefusal;
-use super::argument;
+use super::argument::{self, Argument};
 use super::changes::Changes;
 use super::programs::Programs;
-use super::state::{Shape, State, tells_shape};
+use super::state::{State, tells_shape};
 use super::tree::{
-    Arithmetic, ArithmeticLoop, Assigned, Assignment, Command, Compound, HereBody, Index, Item,
-    Link, Operation, Parameter, ParameterName, Piece, Pipeline, Redirect, RedirectKind, Script,
-    Simple, Test, Word,
+    Arithmetic, ArithmeticLoop, Assigned, Assignment, Command, Compound, HereBody, Item, Link,
+    Piece, Pipeline, Redirect, RedirectKind, Script, Simple, Word,
 };
-use super::{builtins, programs, state, variables};
+use super::{builtins, programs, variables};
 
 /// Judges a script, with this known before it.
 pub(super) fn script(
@@ -67,13 +68,19 @@ impl Walk<'_> {
         }
         let before = state.directories.clone();
         self.chain(&item.chain, state)?;
-        // A `cd` may have failed.
-        state.also_in(&before);
+        // A `cd` may have failed, unless the line goes on only if it has not.
+        if !ends_in_exit(&item.chain) {
+            state.also_in(&before);
+        }
         Ok(())
     }
 
     fn chain(self, chain: &[(Link, Pipeline)], state: &mut State) -> Result<(), CommandRefusal> {
         let mut outcomes = Vec::new();
+        let (last, chain) = match chain.split_last() {
+            Some((last, before)) if ends_in_exit(chain) => (Some(last), before),
+            _ => (None, chain),
+        };
         for (link, pipeline) in chain {
             let before = state.clone();
             self.pipeline(pipeline, state)?;
@@ -82,6 +89,10 @@ impl Walk<'_> {
                 // It may not have run.
                 Link::And | Link::Or => outcomes.push(before),
             }
+        }
+        if let Some((_, pipeline)) = last {
+            // What comes behind it has seen all of the rest succeed.
+            return self.pipeline(pipeline, &mut state.clone());
         }
         for outcome in &outcomes {
             state.join(outcome);
@@ -153,9 +164,11 @@ impl Walk<'_> {
         }
         let mut inside = state.inside_function();
         inside.functions.insert(name.to_owned());
+        let start = self.programs.recorded();
         self.redirects(redirects, &mut inside)?;
         self.programs.record_redirections(&inside);
         self.compound(body, &mut inside)?;
+        self.programs.record_function(start);
         state.functions.insert(name.to_owned());
         Ok(())
     }
@@ -175,6 +188,8 @@ impl Walk<'_> {
                     self.word(word, state)?;
                     values.extend(argument::arguments(word, state));
                 }
+                // What it goes through is most often files.
+                self.programs.record_paths(&values, state);
                 let before = state.clone();
                 Changes::of(body, &before.functions).apply(state);
                 state.set(variable, State::common(&values));
@@ -255,38 +270,6 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn test(self, test: &Test, state: &mut State) -> Result<(), CommandRefusal> {
-        match test {
-            Test::And(left, right) | Test::Or(left, right) => {
-                self.test(left, state)?;
-                self.test(right, state)
-            }
-            Test::Not(inner) | Test::Parenthesized(inner) => self.test(inner, state),
-            Test::Word(word) => self.word(word, state),
-            Test::Unary(operator, word) => {
-                self.word(word, state)?;
-                let plain = word.literal().is_some_and(|name| variables::is_name(&name));
-                if (operator == "-v" || operator == "-R") && !plain {
-                    return Err(evaluates(&word.raw));
-                }
-                Ok(())
-            }
-            Test::Binary(left, operator, right) => {
-                self.word(left, state)?;
-                self.word(right, state)?;
-                let computes = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
-                if computes.contains(&operator.as_str()) {
-                    for word in [left, right] {
-                        if !state.shape(word).is_number() {
-                            return Err(evaluates(&word.raw));
-                        }
-                    }
-                }
-                Ok(())
-            }
-        }
-    }
-
     fn simple(self, simple: &Simple, state: &mut State) -> Result<(), CommandRefusal> {
         let mut arguments = Vec::new();
         for word in &simple.words {
@@ -320,8 +303,13 @@ impl Walk<'_> {
         if state.functions.contains(&program.text) {
             state.may_abort = true;
             state.forget();
-            state.directories.clear();
+            if self.programs.moves() {
+                state.go(None);
+            }
             return Ok(());
+        }
+        if moves(&arguments) {
+            self.programs.record_move();
         }
         let temporary = simple.assignments.iter().find(|it| it.name != "IFS");
         let outcome = match builtins::call(self.programs, &arguments, simple, state) {
@@ -331,7 +319,13 @@ impl Walk<'_> {
                 "a builtin is not given variables; assign them in a command of their own",
             )),
             Some(outcome) => outcome,
-            None => self.programs.check(&arguments),
+            None => {
+                // `command cd` leads away as well.
+                if moves(&arguments) {
+                    state.go(None);
+                }
+                self.programs.check(&arguments)
+            }
         };
         self.programs.settle(outcome)
     }
@@ -403,153 +397,43 @@ impl Walk<'_> {
             }
         }
     }
-
-    /// Everything that expanding a word would run.
-    fn word(self, word: &Word, state: &mut State) -> Result<(), CommandRefusal> {
-        self.pieces(&word.pieces, state)
-    }
-
-    fn pieces(self, pieces: &[Piece], state: &mut State) -> Result<(), CommandRefusal> {
-        pieces.iter().try_for_each(|piece| self.piece(piece, state))
-    }
-
-    fn piece(self, piece: &Piece, state: &mut State) -> Result<(), CommandRefusal> {
-        match piece {
-            Piece::Text(_)
-            | Piece::Quoted(_)
-            | Piece::Glob(_)
-            | Piece::Tilde(_)
-            | Piece::Range(_) => Ok(()),
-            Piece::Braces(alternatives) => alternatives
-                .iter()
-                .try_for_each(|alternative| self.pieces(alternative, state)),
-            Piece::Parameter { parameter, .. } => self.parameter(parameter, state),
-            Piece::Substitution { script, .. } | Piece::Process { script, .. } => {
-                self.apart(script, state)
-            }
-            Piece::Arithmetic(expression) => self.expanded(expression, state),
-            Piece::Array(assignment) => self.assigned(assignment, state),
-        }
-    }
-
-    fn parameter(self, parameter: &Parameter, state: &mut State) -> Result<(), CommandRefusal> {
-        if let Some(index) = &parameter.index {
-            self.index(index, state)?;
-        }
-        match &parameter.operation {
-            Operation::None | Operation::Length | Operation::Keys => Ok(()),
-            Operation::Alternative(word) | Operation::Suffix(word) => self.word(word, state),
-            Operation::Assign(word) => {
-                self.word(word, state)?;
-                match &parameter.name {
-                    ParameterName::Variable(name) => {
-                        check_name(name)?;
-                        state.forget_one(name);
-                        Ok(())
-                    }
-                    ParameterName::Positional | ParameterName::Status | ParameterName::Other => {
-                        Err(expansion(&word.raw, "this cannot be assigned"))
-                    }
-                }
-            }
-            Operation::Pattern(words) => words.iter().try_for_each(|word| self.word(word, state)),
-            Operation::Substring(offset, length) => {
-                self.expanded(offset, state)?;
-                length
-                    .iter()
-                    .try_for_each(|length| self.expanded(length, state))
-            }
-            Operation::Transform(letter) => match letter {
-                'Q' | 'U' | 'u' | 'L' => Ok(()),
-                letter => Err(expansion(
-                    &format!("@{letter}"),
-                    "this transformation can run what a variable holds; only @Q, @U, @u and @L \
-                     are accepted",
-                )),
-            },
-        }
-    }
-
-    fn index(self, index: &Index, state: &mut State) -> Result<(), CommandRefusal> {
-        match index {
-            Index::All => Ok(()),
-            Index::At(expression) => self.expanded(expression, state),
-        }
-    }
-
-    /// Arithmetic in an expansion, where an error ends the line.
-    fn expanded(self, expression: &Arithmetic, state: &mut State) -> Result<(), CommandRefusal> {
-        self.arithmetic(expression, state)?;
-        state.may_abort |= !cannot_fail(expression);
-        Ok(())
-    }
-
-    /// Arithmetic evaluates what a variable holds, and with it substitutions
-    /// in there: only numbers are safe.
-    fn arithmetic(self, expression: &Arithmetic, state: &mut State) -> Result<(), CommandRefusal> {
-        for piece in &expression.expansions {
-            self.piece(piece, state)?;
-            let number = match piece {
-                Piece::Arithmetic(_) => true,
-                Piece::Parameter { parameter, .. } => state.parameter(parameter).is_number(),
-                Piece::Substitution { script, .. } => state.output(script).is_number(),
-                Piece::Text(_)
-                | Piece::Quoted(_)
-                | Piece::Glob(_)
-                | Piece::Tilde(_)
-                | Piece::Braces(_)
-                | Piece::Range(_)
-                | Piece::Process { .. }
-                | Piece::Array(_) => false,
-            };
-            if !number {
-                return Err(evaluates(&expression.raw));
-            }
-        }
-        for name in &expression.reads {
-            if !state.variable(name).is_number() {
-                return Err(evaluates(name));
-            }
-        }
-        let certain = cannot_fail(expression);
-        for name in &expression.sets {
-            check_name(name)?;
-            // Where the expression fails, the variable keeps what it had.
-            if certain || state.variable(name).is_number() {
-                state.set(name, Shape::Number);
-            } else {
-                state.forget_one(name);
-            }
-        }
-        for name in &expression.reads {
-            // It may have been incremented.
-            check_name(name).or_else(|refusal| match state.variable(name) {
-                Shape::Number => Ok(()),
-                _ => Err(refusal),
-            })?;
-            if matches!(state.variable(name), Shape::Text(_)) {
-                state.set(name, Shape::Number);
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Whether an expression is a number or a variable, or sums and products of
-/// them, possibly assigned to a variable: nothing else is certain not to fail.
-/// Division by zero, and grammar that nobody has checked, end in an error.
-fn cannot_fail(expression: &Arithmetic) -> bool {
-    let raw = expression.raw.trim();
-    let value = match raw.split_once('=') {
-        Some((name, value)) if variables::is_name(name.trim()) => value,
-        Some(_) => return false,
-        None => raw,
+/// Whether the command may change the shell's directory.
+fn moves(arguments: &[Argument]) -> bool {
+    let wraps = |word: &Argument| ["command", "builtin"].contains(&word.text.as_str());
+    let wrapped = arguments.iter().skip_while(|word| wraps(word));
+    let mut inner = wrapped.skip_while(|word| ["-p", "--"].contains(&word.text.as_str()));
+    inner
+        .next()
+        .is_some_and(|word| builtins::MOVERS.contains(&word.text.as_str()))
+}
+
+/// Whether what follows a chain runs only where all of it but the end has
+/// succeeded: `cd x || exit 1`.
+fn ends_in_exit(chain: &[(Link, Pipeline)]) -> bool {
+    let Some((Link::Or, pipeline)) = chain.last() else {
+        return false;
     };
-    let operand = |text: &str| {
-        let text = text.trim();
-        variables::is_name(text) || (state::is_number(text) && !text.starts_with(['-', '+']))
+    let [Command::Simple(simple)] = pipeline.commands.as_slice() else {
+        return false;
     };
-    expression.expansions.is_empty() && value.split(['+', '-', '*']).all(operand)
+    let words: Option<Vec<String>> = simple.words.iter().map(Word::literal).collect();
+    let words = words.unwrap_or_default();
+    let number = |word: &String| word.bytes().all(|byte| byte.is_ascii_digit());
+    let others_are_and = |chain: &[(Link, Pipeline)]| {
+        let before = chain.split_last().map(|(_, before)| before);
+        before
+            .unwrap_or_default()
+            .iter()
+            .all(|(link, pipeline)| *link != Link::Or && !pipeline.negated)
+    };
+    simple.assignments.is_empty()
+        && simple.redirects.is_empty()
+        && words.first().is_some_and(|first| first == "exit")
+        && words.len() <= 2
+        && words.iter().skip(1).all(number)
+        && others_are_and(chain)
 }
 
 /// Judges one arithmetic expression, for `let`.
@@ -578,17 +462,4 @@ pub(super) fn check_name(name: &str) -> Result<(), CommandRefusal> {
         None => Ok(()),
         Some(reason) => Err(CommandRefusal::of("shell.variable", name, reason)),
     }
-}
-
-fn evaluates(fragment: &str) -> CommandRefusal {
-    CommandRefusal::of(
-        "shell.arithmetic",
-        fragment,
-        "arithmetic runs what it finds in a variable; use numbers, or variables that this \
-         command line has set to numbers (`[ … ]` compares without arithmetic)",
-    )
-}
-
-fn expansion(fragment: &str, reason: &str) -> CommandRefusal {
-    CommandRefusal::of("shell.expansion", fragment, reason)
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use halter_policy::limits::MAX_SECRET_NAMES;
 use halter_policy::limits::{MAX_LINKS_FOLLOWED, MAX_OPEN_DIRECTORIES, MAX_PATH_BYTES};
 use halter_policy::{PolicyError, PolicySettings};
 use rustix::fs::Mode;
@@ -227,7 +228,9 @@ fn protected_paths_are_closed_under_every_name() {
     );
     symlink("state", session.work("link")).unwrap();
     fs::hard_link(session.work("credentials"), session.work("hard")).unwrap();
+    fs::hard_link(session.work("state/log"), session.work("harder")).unwrap();
     for path in [
+        "harder",
         "state/log",
         "STATE/log",
         "credentials",
@@ -248,6 +251,44 @@ fn protected_paths_are_closed_under_every_name() {
         code(session.door().open_dir(Path::new("link"))),
         "protected_path"
     );
+}
+
+#[test]
+fn a_secret_is_closed_under_a_second_name() {
+    let session = Session::with(
+        |root| PolicySettings {
+            permissions: halter_policy::Permissions {
+                home: Some(root.join("outside")),
+                ..Default::default()
+            },
+            ..PolicySettings::default()
+        },
+        |_| {},
+    );
+    fs::create_dir_all(session.outside(".ssh")).unwrap();
+    fs::create_dir_all(session.work("sub")).unwrap();
+    for secret in [
+        session.work(".env"),
+        session.work("sub/id_rsa"),
+        session.outside(".ssh/key"),
+    ] {
+        fs::write(&secret, "key").unwrap();
+        fs::hard_link(&secret, session.work("sub/notes")).unwrap();
+        assert_eq!(
+            code(session.read("sub/notes")),
+            "sensitive_path",
+            "{secret:?}"
+        );
+        fs::remove_file(session.work("sub/notes")).unwrap();
+    }
+    fs::write(session.work("plain"), "text").unwrap();
+    fs::hard_link(session.work("plain"), session.work("sub/notes")).unwrap();
+    assert_eq!(session.read("sub/notes").unwrap(), "text");
+    // Where there are more names than are compared, it is read all the same.
+    for index in 0..=MAX_SECRET_NAMES {
+        fs::write(session.work(&format!("{index}")), "").unwrap();
+    }
+    assert_eq!(session.read("sub/notes").unwrap(), "text");
 }
 
 #[test]

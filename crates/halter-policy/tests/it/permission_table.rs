@@ -38,6 +38,7 @@ impl Call {
     pub fn shell(command: &'static str) -> Self {
         let run = Action::Run {
             command: command.to_owned(),
+            directory: None,
         };
         Self {
             mutating: true,

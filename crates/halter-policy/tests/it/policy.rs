@@ -1,9 +1,14 @@
 //! The policy as a whole.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use halter_policy::permission::{DecidedBy, Verdict};
 use halter_policy::shell::ShellDecision;
-use halter_policy::{PolicySettings, ToolPolicy};
+use halter_policy::{
+    Permissions, PolicySettings, Precondition, SoftRoots, SourcedRule, StandardPolicy, ToolPolicy,
+};
+use halter_protocol::{Action, CallToJudge, PermissionMode, RuleEffect, RuleSource, ToolCall};
 
 use crate::support::{Session, code};
 
@@ -38,7 +43,7 @@ fn a_shell_that_is_on_runs_what_is_listed() {
         .policy
         .check_shell_command_strict("ls | rg x")
         .unwrap();
-    let ShellDecision::Ask(refusal) = session.policy.decide_shell_command("rm x") else {
+    let ShellDecision::Ask(refusal) = session.policy.decide_shell_command("rm x", None) else {
         panic!("beyond the built-in list is asked");
     };
     assert_eq!((refusal.rule, &*refusal.fragment), ("shell.unlisted", "rm"));
@@ -51,4 +56,139 @@ fn a_shell_that_is_on_runs_what_is_listed() {
         code(session.policy.check_shell_variable("LD_PRELOAD")),
         "shell_command_rejected"
     );
+}
+
+fn call(action: Action) -> CallToJudge {
+    let call = ToolCall {
+        id: "1".into(),
+        name: "write".into(),
+        arguments: serde_json::json!({}),
+    };
+    CallToJudge::new(call, vec![action])
+}
+
+fn write(path: PathBuf) -> CallToJudge {
+    call(Action::Write { path })
+}
+
+/// A policy whose roots nobody has set.
+fn soft(session: &Session, mode: PermissionMode, allow: &[&str]) -> StandardPolicy {
+    let rule = |text: &&str| SourcedRule::new(RuleEffect::Allow, text, RuleSource::User).unwrap();
+    session.bind(PolicySettings {
+        soft_roots: SoftRoots {
+            read: true,
+            write: true,
+        },
+        permissions: Permissions {
+            mode,
+            rules: allow.iter().map(rule).collect(),
+            home: None,
+        },
+        ..PolicySettings::default()
+    })
+}
+
+#[test]
+fn beyond_roots_that_nobody_has_set_the_mode_decides() {
+    use PermissionMode::{Allow, FullAccess, Prompt, ReadOnly, WorkspaceWrite};
+    let session = Session::new();
+    let (file, key) = (session.outside("new"), session.outside(".ssh/key"));
+    for (mode, verdict) in [
+        (ReadOnly, Verdict::Deny),
+        (Prompt, Verdict::Ask),
+        (WorkspaceWrite, Verdict::Ask),
+        (FullAccess, Verdict::Allow),
+        (Allow, Verdict::Allow),
+    ] {
+        let policy = soft(&session, mode, &[]);
+        let decision = policy.decide_call(&write(file.clone())).unwrap();
+        assert_eq!(decision.verdict, verdict, "{mode}");
+        let denied = policy.decide_call(&write(key.clone())).unwrap_err();
+        assert_eq!(denied.rule, "sensitive_path", "{mode}");
+        let hidden = session.outside("x/../.ssh/key");
+        let denied = policy.decide_call(&call(Action::Read { path: hidden }));
+        assert!(denied.is_err(), "{mode}");
+    }
+    let policy = soft(&session, WorkspaceWrite, &[]);
+    let decision = policy.decide_call(&write(file.clone())).unwrap();
+    assert_eq!(decision.by, DecidedBy::BeyondRoots);
+    let rule = decision.always.unwrap();
+    assert_eq!(rule, format!("Edit(/{})", file.display()));
+    for (allow, verdict) in [(rule.as_str(), Verdict::Allow), ("Write", Verdict::Ask)] {
+        let policy = soft(&session, WorkspaceWrite, &[allow]);
+        let decision = policy.decide_call(&write(file.clone())).unwrap();
+        assert_eq!(decision.verdict, verdict, "{allow}");
+    }
+    let line = format!("cat {}", session.outside("secret").display());
+    let asked = policy.decide_shell_command(&line, None);
+    assert!(matches!(asked, ShellDecision::Ask(why) if why.rule == "not_in_root"));
+    // A rule about one program of a line answers nothing else in it.
+    let policy = soft(
+        &session,
+        WorkspaceWrite,
+        &["Bash(make:*)", "Bash(sed -i s/a/b/ ok)"],
+    );
+    for (command, verdict) in [
+        ("make".to_owned(), Verdict::Allow),
+        (format!("make; {line}"), Verdict::Ask),
+        ("make; cd \"$x\" && cat y".to_owned(), Verdict::Ask),
+        ("make; sed -i s/a/b/ f".to_owned(), Verdict::Ask),
+        ("make; sed -i s/a/b/ ok".to_owned(), Verdict::Allow),
+    ] {
+        let run = call(Action::Run {
+            command: command.clone(),
+            directory: None,
+        });
+        assert_eq!(
+            policy.decide_call(&run).unwrap().verdict,
+            verdict,
+            "{command}"
+        );
+    }
+    // Roots that are set are a wall.
+    let set = session.bind(PolicySettings::default());
+    assert_eq!(
+        set.decide_call(&write(file)).unwrap_err().rule,
+        "not_in_root"
+    );
+}
+
+#[test]
+fn a_call_that_was_judged_reaches_what_it_was_judged_about_and_nothing_else() {
+    let session = Session::new();
+    std::fs::create_dir(session.outside("there")).unwrap();
+    let policy = soft(&session, PermissionMode::WorkspaceWrite, &[]);
+    let file = session.outside("there/new");
+    let judged = write(file.clone());
+    assert!(policy.for_judged_call(&judged.actions).is_none());
+    policy.decide_call(&judged).unwrap();
+    let wider = policy.for_judged_call(&judged.actions).unwrap();
+    let ticket = wider.door().prepare_write(&file).unwrap();
+    ticket.commit(b"text", Precondition::None).unwrap();
+    assert_eq!(
+        code(wider.door().prepare_write(&session.outside("x"))),
+        "not_in_root"
+    );
+    assert_eq!(code(policy.door().prepare_write(&file)), "not_in_root");
+    // Another directory in its place is not what was judged.
+    std::fs::rename(session.outside("there"), session.outside("moved")).unwrap();
+    std::os::unix::fs::symlink("/", session.outside("there")).unwrap();
+    assert!(policy.for_judged_call(&judged.actions).is_none());
+    let other = [Action::Write {
+        path: Path::new("/etc/x").into(),
+    }];
+    assert!(policy.for_judged_call(&other).is_none());
+}
+
+#[test]
+fn a_session_rule_that_cannot_be_used_is_said_once_and_allows_nothing() {
+    let session = Session::new();
+    let rules = ["Edit(~/x)", "no rule", "Bash(make:*)"].map(str::to_owned);
+    let said = session.policy.hold_session_rules(&rules);
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("Edit(~/x)") && said[0].contains("home directory"));
+    assert!(said[1].contains("no rule"), "{said:?}");
+    assert!(session.policy.hold_session_rules(&rules).is_empty());
+    let more = [&rules[..], &["Bash(npm:*)".to_owned()]].concat();
+    assert!(session.policy.hold_session_rules(&more).is_empty());
 }

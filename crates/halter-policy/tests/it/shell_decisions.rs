@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::symlink;
 
+use halter_policy::limits::{MAX_PATTERN_DEPTH, MAX_PATTERN_LINKS, MAX_PATTERN_NAMES};
 use halter_policy::shell::{ShellDecision, default_programs, git_environment};
-use halter_policy::{PolicySettings, ProgramList, ShellJudge};
+use halter_policy::{Permissions, PolicySettings, ProgramList, ShellJudge};
 
 use crate::support::{Session, judge};
 
@@ -122,9 +123,10 @@ fn files_that_a_command_names_pass_the_door() {
     std::fs::write(session.work(".env"), "key").unwrap();
     std::fs::write(session.work("plain"), "text").unwrap();
     std::fs::create_dir_all(session.work(".git/hooks")).unwrap();
-    symlink("../outside/secret", session.work("link")).unwrap();
+    std::fs::create_dir(session.work("links")).unwrap();
+    symlink("../../outside/secret", session.work("links/link")).unwrap();
     let outside = session.outside("secret").display().to_string();
-    let decide = |command: &str| session.policy.decide_shell_command(command);
+    let decide = |command: &str| session.policy.decide_shell_command(command, None);
     for (command, expected) in [
         ("rg . .env".to_owned(), "sensitive_path"),
         ("cat ./.env".to_owned(), "sensitive_path"),
@@ -138,7 +140,7 @@ fn files_that_a_command_names_pass_the_door() {
         ("true && (head .env)".to_owned(), "sensitive_path"),
         ("cp .env copy".to_owned(), "sensitive_path"),
         ("find . -exec cat .env \\;".to_owned(), "sensitive_path"),
-        ("cat link".to_owned(), "symlink_escape"),
+        ("cat links/link".to_owned(), "symlink_escape"),
         (format!("cat {outside}"), "not_in_root"),
         (format!("echo x > {outside}"), "not_in_root"),
         (format!("tee {outside}"), "not_in_root"),
@@ -189,4 +191,208 @@ fn git_is_told_to_run_nothing() {
     assert!(settings.contains(&("core.fsmonitor", "false")));
     assert!(settings.contains(&("core.hooksPath", "/dev/null")));
     assert_eq!(value("GIT_PAGER"), "cat");
+}
+
+/// A session that may run everything, with `sub`, `.env` and `plain` in its
+/// directory, at home outside of it.
+fn place() -> Session {
+    let session = Session::with(
+        |root| PolicySettings {
+            allowed_shell_commands: vec!["*".to_owned()].into(),
+            permissions: Permissions {
+                home: Some(root.join("outside")),
+                ..Permissions::default()
+            },
+            ..PolicySettings::default()
+        },
+        |_| {},
+    );
+    std::fs::create_dir_all(session.work("sub/.ssh/deep")).unwrap();
+    std::fs::write(session.work(".env"), "key").unwrap();
+    std::fs::write(session.work("plain"), "text").unwrap();
+    symlink("../../outside/secret", session.work("sub/link")).unwrap();
+    symlink("sub/.ssh/deep", session.work("through")).unwrap();
+    session
+}
+
+#[test]
+fn files_are_looked_for_where_the_shell_is() {
+    let session = place();
+    for (directory, command, expected) in [
+        ("outside", "cat secret", ("deny", "not_in_root")),
+        ("outside", "cat ../work/plain", ("deny", "parent_traversal")),
+        (
+            "outside",
+            "cd ../work && cat plain",
+            ("deny", "parent_traversal"),
+        ),
+        ("work/sub", "cat ../plain", ("allow", "")),
+        ("work/sub", "cat ../.env", ("deny", "sensitive_path")),
+        (
+            "work/sub",
+            "cat ../../outside/secret",
+            ("deny", "parent_traversal"),
+        ),
+        ("work/sub", "cd .. && cat .env", ("deny", "sensitive_path")),
+    ] {
+        let directory = session.root().join(directory);
+        let decision = session
+            .policy
+            .decide_shell_command(command, Some(&directory));
+        assert_eq!(rule(&decision), expected, "{directory:?}: {command}");
+    }
+    let relative = Some(std::path::Path::new("sub"));
+    let decision = session
+        .policy
+        .decide_shell_command("cat ../plain", relative);
+    assert_eq!(rule(&decision), ("allow", ""));
+}
+
+#[test]
+fn cd_is_followed_through_a_line_and_asked_about_where_it_cannot_be() {
+    let session = place();
+    let decide = |command: &str| session.policy.decide_shell_command(command, None);
+    for (command, expected) in [
+        ("cd sub && cat ../.env", ("deny", "sensitive_path")),
+        ("cd sub; cat link", ("deny", "symlink_escape")),
+        ("cd sub && cat ../plain", ("allow", "")),
+        ("cd sub || exit 1; cat ../plain", ("allow", "")),
+        ("cd sub && cd - && cat plain", ("allow", "")),
+        (
+            "pushd sub && cat ../plain && popd && cat plain",
+            ("allow", ""),
+        ),
+        ("(cd sub && cat ../plain); cat plain", ("allow", "")),
+        ("for f in a b; do cat plain; done", ("allow", "")),
+        ("f() { cat plain; }; f; cat plain", ("allow", "")),
+        ("bash -c 'cat plain'", ("allow", "")),
+        ("bash -c 'cat .env'", ("deny", "sensitive_path")),
+        ("cat through/../config", ("deny", "sensitive_path")),
+        (
+            "git -C sub diff --no-index ../.env x",
+            ("deny", "sensitive_path"),
+        ),
+        ("tar cf a.tar -C sub ../.env", ("deny", "sensitive_path")),
+        ("cd sub; cat ../x", ("deny", "parent_traversal")),
+        (
+            "command cd sub && cat plain",
+            ("ask", "shell.unknown_directory"),
+        ),
+        ("cd \"$x\" && cat plain", ("ask", "shell.unknown_directory")),
+        ("cd \"$x\" && cat .env", ("deny", "sensitive_path")),
+        ("cd \"$x\" && ls", ("allow", "")),
+        (
+            "for d in a b; do cd $d; cat plain; done",
+            ("ask", "shell.unknown_directory"),
+        ),
+        (
+            "f() { cat plain; }; cd sub && f",
+            ("ask", "shell.unknown_directory"),
+        ),
+        (
+            "f() { cd sub; }; f; cat plain",
+            ("ask", "shell.unknown_directory"),
+        ),
+        ("trap 'cat plain' EXIT", ("ask", "shell.unknown_directory")),
+    ] {
+        assert_eq!(rule(&decide(command)), expected, "{command}");
+    }
+}
+
+#[test]
+fn home_directories_and_the_own_one_are_written_out() {
+    let session = place();
+    let decide = |command: &str| session.policy.decide_shell_command(command, None);
+    for (command, expected) in [
+        ("cat ~/secret", "not_in_root"),
+        ("cat $HOME/secret", "not_in_root"),
+        ("cat \"${HOME}/secret\"", "not_in_root"),
+        ("cd && cat secret", "not_in_root"),
+        ("cd ~ && ls", "not_in_root"),
+        ("echo x > ~/secret", "not_in_root"),
+        ("tar xf a.tar --directory=$HOME", "not_in_root"),
+        ("cat ~root/x", "shell.home"),
+        ("cat \"$PWD/.env\"", "sensitive_path"),
+        ("cat ~+/.env", "sensitive_path"),
+        ("cat /etc/$x", "not_in_root"),
+        ("cat ../$x", "parent_traversal"),
+    ] {
+        assert_eq!(rule(&decide(command)), ("deny", expected), "{command}");
+    }
+    for command in [
+        "cat \"$PWD/plain\"",
+        "cat \"$f\"",
+        "cat sub/$f",
+        "echo ~root",
+    ] {
+        assert_eq!(rule(&decide(command)), ("allow", ""), "{command}");
+    }
+}
+
+#[test]
+fn a_pattern_stands_for_the_files_it_matches() {
+    let session = place();
+    let decide = |command: &str| session.policy.decide_shell_command(command, None);
+    for (command, expected) in [
+        ("cat .e*", "sensitive_path"),
+        ("cat \".e\"*", "sensitive_path"),
+        ("cat .[e]nv", "sensitive_path"),
+        ("cat .??v", "sensitive_path"),
+        ("cat .*", "sensitive_path"),
+        ("cat s*/l*", "symlink_escape"),
+        ("cat sub/*", "symlink_escape"),
+        ("cat sub/.s*/x", "sensitive_path"),
+        ("cd sub && cat ../.e*", "sensitive_path"),
+        ("for f in .e*; do cat \"$f\"; done", "sensitive_path"),
+        ("cat /etc/pass*", "not_in_root"),
+        ("cat ~/s*", "not_in_root"),
+    ] {
+        assert_eq!(rule(&decide(command)), ("deny", expected), "{command}");
+    }
+    for command in ["cat p*", "ls -d s*", "cat .x*", "ls '.e*'"] {
+        assert_eq!(rule(&decide(command)), ("allow", ""), "{command}");
+    }
+    std::fs::create_dir_all(session.work("deep/er/est")).unwrap();
+    std::fs::write(session.work("deep/er/est/id_rsa"), "key").unwrap();
+    assert_eq!(rule(&decide("cat deep/**")), ("deny", "sensitive_path"));
+    assert_eq!(rule(&decide("cat deep/**/*.rs")), ("allow", ""));
+    std::fs::remove_file(session.work(".env")).unwrap();
+    assert_eq!(rule(&decide("cat .e*")), ("allow", ""));
+    std::fs::create_dir(session.work("many")).unwrap();
+    for index in 0..=MAX_PATTERN_NAMES {
+        std::fs::write(session.work(&format!("many/{index}")), "").unwrap();
+    }
+    let wide = ("ask", "shell.pattern_too_wide");
+    assert_eq!(rule(&decide("cat many/*")), wide);
+    std::fs::create_dir(session.work("links")).unwrap();
+    for index in 0..=MAX_PATTERN_LINKS {
+        symlink("../plain", session.work(&format!("links/{index}"))).unwrap();
+    }
+    assert_eq!(rule(&decide("cat links/*")), wide);
+    std::fs::remove_file(session.work("links/0")).unwrap();
+    assert_eq!(rule(&decide("cat links/*")), ("allow", ""));
+    let within = format!("tall{}", "/d".repeat(MAX_PATTERN_DEPTH - 1));
+    std::fs::create_dir_all(session.work(&within)).unwrap();
+    assert_eq!(rule(&decide("cat tall/**")), ("allow", ""));
+    std::fs::create_dir_all(session.work(&format!("{within}/d"))).unwrap();
+    assert_eq!(rule(&decide("cat tall/**")), wide);
+}
+
+#[test]
+fn a_person_who_is_asked_about_a_program_decides_about_its_arguments() {
+    let judge = ShellJudge::new(ProgramList::Default);
+    for command in [
+        "python3 -c 'import os'",
+        "bash build.sh",
+        "node -e 1",
+        "sudo ls",
+        "make CC=x",
+        "npm test $x",
+    ] {
+        let expected = ("ask", "shell.unlisted");
+        assert_eq!(rule(&judge.decide(command)), expected, "{command}");
+    }
+    for command in ["bash -c 'eval x'", "PATH=. make", "env LD_PRELOAD=x make"] {
+        assert_eq!(rule(&judge.decide(command)).0, "deny", "{command}");
+    }
 }

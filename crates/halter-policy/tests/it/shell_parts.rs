@@ -7,7 +7,9 @@ fn read(command: &str) -> Vec<CommandPart> {
 }
 
 fn lines(command: &str) -> Vec<String> {
-    read(command).iter().map(CommandPart::line).collect()
+    let parts = read(command);
+    let commands = parts.iter().filter(|part| !part.words.is_empty());
+    commands.map(CommandPart::line).collect()
 }
 
 fn paths(command: &str) -> Vec<(String, PathAccess)> {

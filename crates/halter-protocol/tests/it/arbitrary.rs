@@ -266,7 +266,8 @@ fn memory_change() -> impl Strategy<Value = MemoryChange> {
 
 fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        text().prop_map(|command| Action::Run { command }),
+        (text(), proptest::option::of(path()))
+            .prop_map(|(command, directory)| Action::Run { command, directory }),
         path().prop_map(|path| Action::Read { path }),
         path().prop_map(|path| Action::Write { path }),
         text().prop_map(|host| Action::Reach { host }),

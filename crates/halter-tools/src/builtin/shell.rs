@@ -8,6 +8,7 @@ use crate::exec::{Environment, ExecCommand};
 use crate::limits::{SHELL_COMMAND_CHARS, SHELL_DEFAULT_TIMEOUT_SECS, SHELL_ENV_VARS};
 use crate::typed::TypedTool;
 use async_trait::async_trait;
+use halter_policy::shell::repository_environment;
 use halter_policy::{PolicyError, ToolPolicy};
 use halter_protocol::{Action, ToolCapabilities, ToolResult};
 use schemars::JsonSchema;
@@ -66,21 +67,25 @@ impl TypedTool for ShellTool {
 
     fn actions(&self, input: &Value) -> Vec<Action> {
         let command = input.get("command").and_then(Value::as_str);
+        let directory = path_in(input, "cwd");
         let run = command.map(|command| Action::Run {
             command: command.to_owned(),
+            directory: directory.clone(),
         });
-        let look = path_in(input, "cwd").map(|path| Action::Read { path });
+        let look = directory.map(|path| Action::Read { path });
         run.into_iter().chain(look).collect()
     }
 
     async fn run(&self, context: ToolContext, input: ShellInput) -> anyhow::Result<ToolResult> {
         context.policy.check_shell_enabled()?;
-        context.policy.check_shell_command_strict(&input.command)?;
-        let environment = checked(&*context.policy, input.env.unwrap_or_default())?;
+        let mut environment = checked(&*context.policy, input.env.unwrap_or_default())?;
         let session = context.exec()?;
+        let cwd = directory(&context, input.cwd).await?;
+        let start = cwd.clone().or_else(|| session.directory());
+        environment.extend(checked_command(&context, input.command.clone(), start).await?);
         let timeout = Timeout::new(&context, input.timeout_ms);
         let mut command = ExecCommand::new(input.command, timeout.deadline);
-        command.cwd = directory(&context, input.cwd).await?;
+        command.cwd = cwd;
         command.environment = environment;
         let output = |text: &str| context.emit_output(Self::NAME, text);
         let finished = session.run(command, &context.cancel, &output).await?;
@@ -104,6 +109,23 @@ fn checked(
         }
     }
     Ok(variables.into_iter().collect())
+}
+
+/// Checks a command that starts in this directory. Returns the variables that
+/// keep git from running programs which its repositories name.
+async fn checked_command(
+    context: &ToolContext,
+    command: String,
+    start: Option<PathBuf>,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let policy = Arc::clone(&context.policy);
+    let working_dir = context.working_dir.clone();
+    blocking(move || {
+        policy.check_shell_command_in(&command, start.as_deref())?;
+        let start = start.unwrap_or(working_dir);
+        Ok(repository_environment(&command, &start))
+    })
+    .await
 }
 
 /// The directory of a call, if the session may read it.

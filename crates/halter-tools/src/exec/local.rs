@@ -15,7 +15,7 @@ use halter_exec::{
 };
 use halter_policy::PolicyError;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
@@ -26,8 +26,11 @@ pub struct LocalExec;
 
 impl ExecBackend for LocalExec {
     fn open(&self, spec: ExecSessionSpec) -> Arc<dyn ExecSession> {
-        let config = ShellConfig::new(spec.environment, spec.working_dir);
+        let directory = Mutex::new(spec.working_dir.clone());
+        let config = ShellConfig::new(spec.environment, spec.working_dir.clone());
         Arc::new(LocalSession {
+            working_dir: spec.working_dir,
+            directory,
             shell: AsyncMutex::new(Some(PersistentShell::new(config))),
             closing: CancellationToken::new(),
             scratch: spec.scratch,
@@ -38,6 +41,9 @@ impl ExecBackend for LocalExec {
 }
 
 struct LocalSession {
+    working_dir: PathBuf,
+    /// Where the shell was when it was last looked at.
+    directory: Mutex<PathBuf>,
     /// `None` once the session is closed.
     shell: AsyncMutex<Option<PersistentShell>>,
     closing: CancellationToken,
@@ -91,6 +97,21 @@ impl ExecSession for LocalSession {
             cancelled: outcome.cancelled,
             shell_restarted: outcome.shell_restarted,
         })
+    }
+
+    fn directory(&self) -> Option<PathBuf> {
+        let mut last = self
+            .directory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let shell = self.shell.try_lock();
+        if let Some(shell) = shell.as_ref().ok().and_then(|shell| shell.as_ref()) {
+            shell.cwd().clone_into(&mut last);
+        }
+        let same = |left: &Path, right: &Path| {
+            left == right || left.canonicalize().ok() == right.canonicalize().ok()
+        };
+        (!same(&last, &self.working_dir)).then(|| last.clone())
     }
 
     async fn processes(&self, root: Option<i32>) -> anyhow::Result<SessionProcesses> {

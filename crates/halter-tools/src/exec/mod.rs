@@ -17,7 +17,7 @@ mod local;
 use crate::context::ToolContext;
 use crate::limits::{SHELL_KEPT_FILE_BYTES, SHELL_KEPT_FILES, SHELL_RESULT_BYTES};
 use crate::scratch::ScratchDir;
-use crate::session::{ToolSessionClosed, ToolSessionState};
+use crate::session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
 use async_trait::async_trait;
 pub use halter_exec::{Environment, ExitStatus, KillOutcome, ProcessInfo, SignalResult};
 use halter_policy::shell::git_environment;
@@ -53,6 +53,13 @@ pub trait ExecSession: Send + Sync {
         cancel: &CancellationToken,
         output: &TextListener<'_>,
     ) -> anyhow::Result<FinishedCommand>;
+
+    /// Where the next command runs; absent: where the session started. Files
+    /// that a command names are judged from there, so a place whose shell is
+    /// kept between commands has to say it.
+    fn directory(&self) -> Option<PathBuf> {
+        None
+    }
 
     /// The processes below `root`, or below the session's shell.
     ///
@@ -200,6 +207,14 @@ impl ToolSessionState for OpenExec {
     }
 }
 
+impl ToolSessionStore {
+    /// Where the session's shell is, if it has one and has left the directory
+    /// it started in.
+    pub fn shell_directory(&self) -> Option<PathBuf> {
+        self.get::<OpenExec>()?.0.directory()
+    }
+}
+
 impl ToolContext {
     /// The session at the place where its commands run, opened by first use.
     ///
@@ -215,6 +230,8 @@ impl ToolContext {
                 .collect();
             // A repository must not make git run programs, whoever starts it.
             environment.extend(git_environment());
+            // `cd src` goes to the directory of that name here, or nowhere.
+            environment.remove("CDPATH");
             let scratch = Arc::clone(store.scratch());
             let spec = ExecSessionSpec::new(self.working_dir.clone(), environment, scratch);
             OpenExec(store.exec_backend().open(spec))

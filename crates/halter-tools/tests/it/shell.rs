@@ -2,7 +2,7 @@
 
 use crate::support::{Workspace, eventually};
 use halter_policy::shell::git_environment;
-use halter_protocol::{ToolCall, ToolResult};
+use halter_protocol::{ToolCall, ToolErrorCode, ToolResult};
 use halter_tools::limits::{SHELL_KEPT_FILE_BYTES, SHELL_KEPT_FILES, SHELL_RESULT_BYTES};
 use halter_tools::{ExecBackend, NoopToolEventSink, PolicySettings, ToolContext};
 use serde_json::{Value, json};
@@ -59,6 +59,34 @@ fn is_running(pid: &str) -> bool {
     Path::new("/proc").join(pid.trim()).exists()
 }
 
+#[tokio::test]
+async fn files_that_a_command_names_are_looked_for_where_the_shell_is() {
+    let workspace = Workspace::with_settings(PolicySettings {
+        allowed_shell_commands: vec!["*".to_owned()].into(),
+        ..PolicySettings::default()
+    });
+    workspace.put("sub/.env", "key");
+    workspace.put("plain", "text");
+    std::fs::write(workspace.outside().join("secret"), "secret").unwrap();
+    let run = async |command: &str| workspace.call("shell", json!({"command": command})).await;
+    run("cd sub").await.unwrap();
+    assert_eq!(run("cat ../plain").await.unwrap()["stdout"], "text");
+    run("cd ..").await.unwrap();
+    // Where this leads is not known before it runs.
+    let there = workspace.outside().display();
+    run(&format!("cd \"$(printf %s '{there}')\""))
+        .await
+        .unwrap();
+    let refused = run("cat secret").await.unwrap_err();
+    assert_eq!(refused.code, ToolErrorCode::PolicyDenied);
+    assert!(
+        refused.message.contains("outside the allowed directories"),
+        "{refused}"
+    );
+    let in_work = json!({"command": "cat plain", "cwd": "."});
+    assert_eq!(workspace.ok("shell", in_work).await["stdout"], "text");
+}
+
 async fn a_command_returns_its_streams_and_code(exec: Place) {
     let workspace = Workspace::with_open_shell_in(exec);
     let result = sh(&workspace, "echo out; echo err >&2; (exit 3)").await;
@@ -105,6 +133,26 @@ async fn a_repository_makes_git_run_nothing(exec: Place) {
     )
     .await;
     sh(&workspace, &format!("{git} commit --amend")).await;
+    let set = "for key in diff.external diff.x.command diff.x.textconv filter.x.clean \
+               filter.x.process merge.x.driver; do git config $key .git/hooks/monitor; done; \
+               git config filter.x.required true; \
+               echo '* diff=x filter=x merge=x' > .gitattributes; echo more > f";
+    sh(&workspace, set).await;
+    sh(
+        &workspace,
+        &format!("git diff; git add . && {git} commit -qm y"),
+    )
+    .await;
+    let shown = sh(&workspace, "git log -p --no-ext-diff").await;
+    assert!(
+        shown["stdout"].as_str().unwrap().contains("+more"),
+        "{shown}"
+    );
+    sh(
+        &workspace,
+        "mkdir sub; cd /; cd - && git -C sub diff HEAD~1",
+    )
+    .await;
     assert!(
         !workspace.dir().join("ran").exists(),
         "git ran a program of the repository"

@@ -87,6 +87,7 @@ fn in_roots(
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
 ) -> Result<ShellDecision, PolicyError> {
+    let is_set = matches!(allow, ProgramList::Set(_));
     let settings = PolicySettings {
         allowed_shell_commands: allow,
         allowed_read_roots: read,
@@ -98,5 +99,12 @@ fn in_roots(
         only_given_roots: true,
         ..SessionScope::default()
     };
-    Ok(StandardPolicy::bind(settings, scope)?.decide_shell_command(command))
+    let policy = StandardPolicy::bind(settings, scope)?;
+    Ok(match policy.decide_shell_command(command, None) {
+        // Nobody is asked here about a file.
+        ShellDecision::Ask(why) if !why.rule.starts_with("shell.destructive") && is_set => {
+            ShellDecision::Deny(why)
+        }
+        decision => decision,
+    })
 }

@@ -92,7 +92,11 @@ pub fn reason(explanation: &CallExplanation) -> &str {
 
 fn touched(action: &Action) -> String {
     match action {
-        Action::Run { command } => format!("runs `{command}`"),
+        Action::Run {
+            command,
+            directory: Some(directory),
+        } => format!("runs `{command}` in {}", directory.display()),
+        Action::Run { command, .. } => format!("runs `{command}`"),
         Action::Read { path } => format!("reads {}", path.display()),
         Action::Write { path } => format!("changes {}", path.display()),
         Action::Reach { host } => format!("reaches {host}"),

@@ -6,7 +6,7 @@ use halter_protocol::{Action, CallToJudge, PermissionMode};
 
 use super::PermissionTree;
 use crate::permission::paths::resolved;
-use crate::shell::{CommandPart, PathAccess, parts};
+use crate::shell::{CommandPart, PathAccess, Spelling, parts, with_home};
 
 /// Places that writing to changes nothing.
 const NOWHERE: [&str; 3] = ["/dev/null", "/dev/stdout", "/dev/stderr"];
@@ -41,13 +41,6 @@ impl<'a> Request<'a> {
     pub(super) fn take(tree: &PermissionTree, subject: &'a CallToJudge, asks: bool) -> Self {
         let by_mode = matches!(tree.mode, PermissionMode::ReadOnly | PermissionMode::Prompt);
         let looks_inside = asks || by_mode || !tree.rules.is_empty();
-        let runs = |it: &Action| matches!(it, Action::Run { .. });
-        let runs = subject.actions.iter().any(runs);
-        // A command's own paths start where it runs.
-        let directory = subject.actions.iter().find_map(|it| match it {
-            Action::Read { path } if runs => Some(path.as_path()),
-            _ => None,
-        });
         let mut request = Self {
             subject,
             commands: Vec::new(),
@@ -55,29 +48,31 @@ impl<'a> Request<'a> {
         };
         for action in &subject.actions {
             match action {
-                Action::Run { command } if looks_inside => {
-                    request.take_command(tree, command, directory);
+                Action::Run { command, directory } if looks_inside => {
+                    let start = directory.as_deref().unwrap_or(Path::new(""));
+                    request.take_command(tree, command, start);
                 }
                 Action::Run { .. } => request.commands.push(Commands {
                     line: String::new(),
                     parts: Vec::new(),
                     unreadable: false,
                 }),
-                Action::Read { path } => request.touch(tree, path, None, false),
-                Action::Write { path } => request.touch(tree, path, None, true),
+                Action::Read { path } => request.touch(tree, path, false),
+                Action::Write { path } => request.touch(tree, path, true),
                 _ => {}
             }
         }
         request
     }
 
-    fn take_command(&mut self, tree: &PermissionTree, command: &str, directory: Option<&Path>) {
+    fn take_command(&mut self, tree: &PermissionTree, command: &str, start: &Path) {
         let read = parts(command);
         let unreadable = read.is_err();
         let parts = read.map(|it| it.parts).unwrap_or_default();
-        for (path, access) in parts.iter().flat_map(named_paths) {
+        let home = tree.anchors.home();
+        for (path, access) in parts.iter().flat_map(|part| named_paths(part, start, home)) {
             let changes = matches!(access, PathAccess::Write | PathAccess::Delete);
-            self.touch(tree, path, directory, changes);
+            self.touch(tree, &path, changes);
         }
         self.commands.push(Commands {
             line: command.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -86,8 +81,8 @@ impl<'a> Request<'a> {
         });
     }
 
-    fn touch(&mut self, tree: &PermissionTree, path: &Path, from: Option<&Path>, changes: bool) {
-        let spelled = tree.anchors.spelled(path, from);
+    fn touch(&mut self, tree: &PermissionTree, path: &Path, changes: bool) {
+        let spelled = tree.anchors.spelled(path);
         // Following links costs system calls; only patterns want to know.
         let real = match tree.has_patterns() {
             true => resolved(&spelled),
@@ -116,12 +111,34 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The files a part names, in its arguments and redirections.
-fn named_paths(part: &CommandPart) -> impl Iterator<Item = (&Path, PathAccess)> {
+/// The files a part names, in its arguments and redirections, wherever it may
+/// run. Where nobody knows, they are looked for at the start.
+fn named_paths(
+    part: &CommandPart,
+    start: &Path,
+    home: Option<&Path>,
+) -> Vec<(PathBuf, PathAccess)> {
     let named = part.paths.iter().map(|it| (&it.path, it.access));
     let redirected = part.redirections.iter().map(|it| (&it.target, it.access));
-    named
+    let words = named
         .chain(redirected)
-        .filter(|(word, _)| !NOWHERE.contains(&word.text.as_str()))
-        .map(|(word, access)| (Path::new(word.text.as_str()), access))
+        .filter(|(word, _)| !NOWHERE.contains(&word.text.as_str()));
+    let directories = match part.directories.as_slice() {
+        [] => vec![start.to_path_buf()],
+        known => known
+            .iter()
+            .filter_map(|it| with_home(it, home))
+            .map(|it| start.join(it))
+            .collect(),
+    };
+    let mut paths = Vec::new();
+    for (word, access) in words {
+        let text = match word.path.spelling(home) {
+            Spelling::Exact(text) => text,
+            // A rule is held against a pattern as it is written.
+            _ => word.text.clone(),
+        };
+        paths.extend(directories.iter().map(|it| (it.join(&text), access)));
+    }
+    paths
 }

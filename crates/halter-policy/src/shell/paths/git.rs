@@ -8,7 +8,13 @@ pub(super) fn paths(uses: &mut Uses<'_>) {
     let mut rest = words;
     while let [first, after @ ..] = rest {
         match first.text.as_str() {
-            "-C" | "--git-dir" | "--work-tree" => {
+            "-C" => {
+                if let Some(directory) = after.first() {
+                    uses.enter(directory);
+                }
+                rest = after.get(1..).unwrap_or_default();
+            }
+            "--git-dir" | "--work-tree" => {
                 if let Some(directory) = after.first() {
                     uses.add(directory, List);
                 }

@@ -14,7 +14,7 @@ use crate::toolset::Toolset;
 use futures::{FutureExt, StreamExt};
 use halter_hooks::{HookDispatch, HookEventName, HookObserver, HookPayload, HookPoint, Hooks};
 use halter_protocol::{
-    ApprovalAnswer, ApprovalChoice, ApprovalRequest, AssembledPrompt, CacheBreakReason,
+    Action, ApprovalAnswer, ApprovalChoice, ApprovalRequest, AssembledPrompt, CacheBreakReason,
     CallToJudge, HookOpinion, HookRunSummary, ModelId, PolicyVerdict, ProviderError,
     ProviderErrorKind, ReplayMeta, ResolvedBy, ResponseSchema, SessionBlueprint, ToolCall,
     ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
@@ -56,7 +56,7 @@ impl Owner {
                 return Some(Input::CallChecked { id, check });
             }
             Effect::Judge { id, call } => {
-                let (verdict, diff) = self.judge(&call).await;
+                let (verdict, diff) = self.judge(&call, running).await;
                 return Some(Input::Judged { id, verdict, diff });
             }
             Effect::Ask { id, request } => return self.ask(id, request, running),
@@ -268,8 +268,17 @@ impl Owner {
         let tools = &self.tools.tools;
         tools.validate(call)?;
         let tool = tools.get(call.name.as_str());
+        let mut actions = tools.actions(call)?;
+        for action in &mut actions {
+            // Where the shell is decides which files a command names.
+            if let Action::Run { directory, .. } = action
+                && directory.is_none()
+            {
+                *directory = self.toolbox.shell_directory();
+            }
+        }
         Ok(CallFacts {
-            actions: tools.actions(call)?,
+            actions,
             polling: tool.is_some_and(|tool| tool.is_polling(&call.arguments)),
         })
     }
@@ -277,9 +286,15 @@ impl Owner {
     async fn judge(
         &mut self,
         call: &CallToJudge,
+        running: &mut Running,
     ) -> (Result<PolicyVerdict, ToolError>, Option<String>) {
         let policy = self.toolbox.policy(&self.blueprint, &self.resources).await;
-        let verdict = policy.map(|policy| policy.judge(call));
+        let verdict = policy.map(|policy| {
+            for message in policy.hold_session_rules(&call.session_rules) {
+                let _ = running.outcome_sender.send(Input::Warn { message });
+            }
+            policy.judge(call)
+        });
         let asks = match &verdict {
             Ok(PolicyVerdict::Ask(_)) => true,
             Ok(PolicyVerdict::Allow) => matches!(call.hook, HookOpinion::Ask(_)),
@@ -376,6 +391,20 @@ impl Owner {
             .await
     }
 
+    /// What a call is given that was judged and may run.
+    async fn judged_context(
+        &mut self,
+        call: &ToolCall,
+        cancel: CancellationToken,
+    ) -> Result<ToolContext, ToolError> {
+        let mut context = self.tool_context(call, cancel).await?;
+        let actions = self.tools.tools.actions(call)?;
+        if let Some(wider) = context.policy.for_judged_call(&actions) {
+            context.policy = wider;
+        }
+        Ok(context)
+    }
+
     async fn run_tool(
         &mut self,
         id: EffectId,
@@ -384,7 +413,7 @@ impl Owner {
     ) -> Option<Input> {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
-        let context = match self.tool_context(&call, cancel).await {
+        let context = match self.judged_context(&call, cancel).await {
             Ok(context) => context,
             Err(error) => {
                 return Some(Input::ToolFinished {

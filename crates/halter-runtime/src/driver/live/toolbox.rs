@@ -73,6 +73,11 @@ impl Toolbox {
         })
     }
 
+    /// Where the session's shell is, if it has left the session's directory.
+    pub fn shell_directory(&self) -> Option<PathBuf> {
+        self.sessions.as_ref()?.shell_directory()
+    }
+
     /// Ends whatever the tools keep alive.
     pub async fn close(&mut self) {
         if let Some(sessions) = self.sessions.take() {

@@ -33,6 +33,7 @@ fn deploy() -> Arc<ScriptedTool> {
     let touched = [
         Action::Run {
             command: "make deploy && git push".into(),
+            directory: None,
         },
         Action::Read { path: path() },
         Action::Write { path: path() },

@@ -1,0 +1,251 @@
+//! The files a command line names, judged by the file door.
+//!
+//! What a variable holds cannot be known here, and neither can what a program
+//! opens on its own: the sandbox is the wall behind this.
+
+mod pattern;
+
+use std::cell::Cell;
+use std::path::{Component, Path, PathBuf};
+
+use crate::door::FileDoor;
+use crate::error::PolicyError;
+use crate::limits::{MAX_PATTERN_LINKS, MAX_PATTERN_NAMES};
+use crate::permission::{BEYOND_ROOTS, resolved};
+use crate::settings::SoftRoots;
+use crate::shell::{
+    CommandPart, PartWord, PathAccess, ShellDecision, ShellRefusal, Spelling, with_home,
+};
+
+use pattern::{Matching, NoMatches};
+
+/// Streams and devices that hold nothing.
+const STREAMS: [&str; 7] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/stdin",
+    "/dev/stdout",
+    "/dev/stderr",
+    "/dev/tty",
+    "/dev/urandom",
+];
+
+/// What the files of a command line are judged by.
+pub(crate) struct NamedFiles<'a> {
+    pub(crate) door: &'a FileDoor,
+    /// What `~` stands for.
+    pub(crate) home: Option<&'a Path>,
+    /// Where the line starts: the shell's directory, absolute or seen from the
+    /// session's, which is the empty one.
+    pub(crate) start: &'a Path,
+    pub(crate) soft_roots: SoftRoots,
+}
+
+/// An objection to a file.
+type Objected = Result<(), ShellDecision>;
+
+impl NamedFiles<'_> {
+    /// The objection to a file, if there is one: a denial before a question.
+    pub(crate) fn check(&self, parts: &[CommandPart]) -> Option<ShellDecision> {
+        let names_left = Cell::new(MAX_PATTERN_NAMES);
+        let mut question = None;
+        for part in parts {
+            let named = part.paths.iter().map(|it| (&it.path, it.access));
+            let redirected = part.redirections.iter().map(|it| (&it.target, it.access));
+            let written = redirected
+                .clone()
+                .filter(|(_, access)| *access == PathAccess::Write)
+                .filter_map(|(target, _)| self.check_target(target).err());
+            let objections = named.chain(redirected).filter_map(|(word, access)| {
+                self.check_word(part, word, access, &names_left).err()
+            });
+            for objection in objections.chain(written) {
+                match objection {
+                    ShellDecision::Deny(_) => return Some(objection),
+                    other => question = question.or(Some(other)),
+                }
+            }
+        }
+        question
+    }
+
+    /// What is written to has to be known.
+    fn check_target(&self, target: &PartWord) -> Objected {
+        match target.path.spelling(self.home) {
+            Spelling::Start(start) if !start.starts_with("/dev/fd/") => {
+                let message = "which file this writes is not known before it runs; write the \
+                               path out";
+                Err(ask("shell.redirection_target", target, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_word(
+        &self,
+        part: &CommandPart,
+        word: &PartWord,
+        access: PathAccess,
+        names_left: &Cell<usize>,
+    ) -> Objected {
+        let spelling = word.path.spelling(self.home);
+        let (text, relative) = match &spelling {
+            Spelling::UnknownHome => {
+                let message = "whose directory this is, is not known here; write the path out";
+                return Err(ShellDecision::Deny(refusal("shell.home", word, message)));
+            }
+            Spelling::Exact(text) | Spelling::Pattern(text) | Spelling::Start(text) => {
+                (text.as_str(), !text.starts_with('/'))
+            }
+        };
+        if STREAMS.contains(&text) || text.starts_with("/dev/fd/") {
+            return Ok(());
+        }
+        let matching = Matching {
+            door: self.door,
+            names_left,
+        };
+        for directory in self.directories(part) {
+            let base = directory.as_path();
+            match &spelling {
+                Spelling::Exact(text) => self.judge(&base.join(text), access, word)?,
+                Spelling::Pattern(text) => {
+                    self.judge_pattern(&matching, base, text, access, word)?;
+                }
+                // Whatever follows, it starts in this directory.
+                Spelling::Start(text) => {
+                    if let Some((directory, _)) = text.rsplit_once('/') {
+                        let directory = base.join(format!("{directory}/"));
+                        self.judge(&directory, PathAccess::List, word)?;
+                    }
+                }
+                Spelling::UnknownHome => {}
+            }
+        }
+        let known = matches!(spelling, Spelling::Exact(_) | Spelling::Pattern(_));
+        if part.directories.is_empty() && relative && (known || text.contains('/')) {
+            let message = "in which directory this runs is not known before; write the path \
+                           out, or `cd` to a directory that is written out";
+            return Err(ask("shell.unknown_directory", word, message));
+        }
+        Ok(())
+    }
+
+    /// Where a part may run; where nobody knows, it is judged from the start.
+    fn directories(&self, part: &CommandPart) -> Vec<PathBuf> {
+        let known = part
+            .directories
+            .iter()
+            .filter_map(|directory| with_home(directory, self.home))
+            .map(|directory| self.start.join(directory));
+        match part.directories.as_slice() {
+            [] => vec![self.start.to_path_buf()],
+            _ => known.collect(),
+        }
+    }
+
+    fn judge_pattern(
+        &self,
+        matching: &Matching<'_>,
+        base: &Path,
+        pattern: &str,
+        access: PathAccess,
+        word: &PartWord,
+    ) -> Objected {
+        let too_many = || {
+            let message = "it would have to be looked for among too many files; name a directory";
+            ask("shell.pattern_too_wide", word, message)
+        };
+        let found = matching
+            .files(base, pattern)
+            .map_err(|reason| match reason {
+                NoMatches::Closed(error) => self.refused(&error, word),
+                NoMatches::TooMany => too_many(),
+            })?;
+        let mut links = 0;
+        for file in found {
+            if file.is_plain() {
+                admitted(self.door, &file.path, access)
+                    .map_err(|error| self.refused(&error, word))?;
+                continue;
+            }
+            links += 1;
+            if links > MAX_PATTERN_LINKS {
+                return Err(too_many());
+            }
+            self.judge(&file.path, access, word)?;
+        }
+        Ok(())
+    }
+
+    /// The path as spelled, and where its links lead.
+    fn judge(&self, path: &Path, access: PathAccess, word: &PartWord) -> Objected {
+        opened(self.door, path, access).or_else(|error| self.objection(&error, word))?;
+        // The shell takes `..` for the parent of its name, programs for that of
+        // the place a link leads to.
+        if path.components().any(|part| part == Component::ParentDir) {
+            let whole = self.door.working_dir().join(path);
+            let real = resolved(&whole);
+            opened(self.door, &real, access).or_else(|error| self.objection(&error, word))?;
+        }
+        Ok(())
+    }
+}
+
+impl NamedFiles<'_> {
+    /// A file that is missing, or that the system keeps closed, is the
+    /// program's to report.
+    fn objection(&self, error: &PolicyError, word: &PartWord) -> Objected {
+        match error.is_denial() {
+            true => Err(self.refused(error, word)),
+            false => Ok(()),
+        }
+    }
+
+    /// Beyond roots that nobody has set, a person is asked.
+    fn refused(&self, error: &PolicyError, word: &PartWord) -> ShellDecision {
+        let denied = |error: &PolicyError| {
+            ShellDecision::Deny(refusal(error.rule(), word, error.to_string()))
+        };
+        match error {
+            PolicyError::NotInRoot { path, access, .. } if self.soft_roots.include(*access) => {
+                match self.door.beyond_roots(path, *access) {
+                    Ok(_) => ask(BEYOND_ROOTS, word, &error.to_string()),
+                    Err(closed) => denied(&closed),
+                }
+            }
+            error => denied(error),
+        }
+    }
+}
+
+/// What the door says to a path as it is spelled.
+fn admitted(door: &FileDoor, path: &Path, access: PathAccess) -> Result<(), PolicyError> {
+    match access {
+        PathAccess::Read | PathAccess::List => door.may_read(path),
+        PathAccess::Write | PathAccess::Delete => door.may_write(path),
+    }
+}
+
+/// What it says to the file there.
+fn opened(door: &FileDoor, path: &Path, access: PathAccess) -> Result<(), PolicyError> {
+    admitted(door, path, access)?;
+    match access {
+        PathAccess::Read => door.open_read(path).map(drop),
+        PathAccess::List => door.open_dir(path).map(drop),
+        PathAccess::Write => door.prepare_write(path).map(drop),
+        PathAccess::Delete => door.prepare_delete(path).map(drop),
+    }
+}
+
+fn ask(rule: &'static str, word: &PartWord, message: &str) -> ShellDecision {
+    ShellDecision::Ask(refusal(rule, word, message))
+}
+
+fn refusal(rule: &'static str, word: &PartWord, message: impl Into<String>) -> ShellRefusal {
+    ShellRefusal {
+        rule,
+        fragment: word.text.clone(),
+        message: message.into(),
+    }
+}
