@@ -362,7 +362,7 @@ impl InstructionLoader<'_> {
                 format!("more than {MAX_IMPORT_HOPS} imports lead to it; import it more directly")
             }
             // Most likely the name of a package and no file.
-            Err(ClosedInstructions::Missing) if path.extension().is_none() => return,
+            Err(_) if path.extension().is_none() && !exists(&path) => return,
             Err(ClosedInstructions::Missing) => {
                 "there is no such file; correct the path, or put it in `backticks`".to_owned()
             }

@@ -144,16 +144,19 @@ fn what_a_repository_asks_for_stays_closed_and_the_session_goes_on() {
     );
     user_file(place, "notes.md", "PRIVATE");
     std::fs::write(place.work().join("CLAUDE.md"), b"\xff\xfe").unwrap();
-    let played = stage.play("streaming_text");
-    played.completed();
-    let warnings = played.all("warning");
-    assert_eq!(warnings.len(), 5, "{warnings:?}");
-    let body = stage.bodies()[0].to_string();
-    assert!(body.contains("Ours. @.env"), "{body}");
-    assert!(
-        !body.contains("PRIVATE") && !body.contains("base_url"),
-        "{body}"
-    );
+    // Also where tools may go anywhere without a question.
+    for mode in ["read_only", "full_access"] {
+        let played = stage.play_with("streaming_text", &["--permission-mode", mode]);
+        played.completed();
+        let warnings = played.all("warning");
+        assert_eq!(warnings.len(), 5, "{warnings:?}");
+    }
+    for body in stage.bodies() {
+        let body = body.to_string();
+        assert!(body.contains("Ours. @.env"), "{body}");
+        let private = body.contains("PRIVATE") || body.contains("base_url");
+        assert!(!private, "{body}");
+    }
     stage.close();
 }
 

@@ -306,7 +306,7 @@ async fn files_above_the_working_directory_instruct_up_to_the_top_of_the_checkou
     let workspace = Arc::new(TempWorkspace::default());
     std::fs::write(workspace.beside("AGENTS.md"), "Above the checkout.").unwrap();
     workspace.git_branch("main");
-    workspace.write("AGENTS.md", "Top rules. @notes.md");
+    workspace.write("AGENTS.md", "Top rules. @notes.md @some/package");
     workspace.write("notes.md", "PRIVATE");
     std::os::unix::fs::symlink("notes.md", workspace.join("CLAUDE.md")).unwrap();
     workspace.write("crates/AGENTS.md", "Crate rules.");

@@ -36,6 +36,9 @@ const REPLACED_AT: [usize; 2] = [40, 160];
 /// One turn is answered by another model: a cut there and one back.
 const OTHER_MODEL_AT: usize = 90;
 
+/// So many turns apart the instruction file changes, in both processes.
+const INSTRUCTED_EVERY: usize = 26;
+
 /// What turns ask for, over and over.
 const SCENARIOS: [&str; 9] = [
     "says",
@@ -113,9 +116,11 @@ pub async fn play(service: &Service) -> Recorded {
         database: directory(&[]),
     };
     let first = Process::start(service, &mock, &place).await;
+    place.instruct(0);
     let session = place.new_session(&first.harness).await;
     let mut requests = Vec::new();
     for turn in 0..RESUMED_AT {
+        place.instruct(turn);
         requests.extend(first.turn(&session, turn).await);
     }
     session.shutdown("half").await.unwrap();
@@ -127,11 +132,16 @@ pub async fn play(service: &Service) -> Recorded {
     let resumed = second.harness.runtime().resume(&id).await;
     let session = resumed.unwrap().unwrap();
     for turn in RESUMED_AT..TURNS {
+        place.instruct(turn);
         requests.extend(second.turn(&session, turn).await);
     }
     session.shutdown("done").await.unwrap();
     let captured = mock.requests();
     assert_eq!(captured.len(), requests.len());
+    let last = String::from_utf8_lossy(captured.last().unwrap().body()).into_owned();
+    for turn in (0..TURNS).step_by(INSTRUCTED_EVERY) {
+        assert!(last.contains(&rules(turn)), "{}", rules(turn));
+    }
     for request in &captured {
         assert_eq!(*request.outcome(), RequestOutcome::Answered, "{request:?}");
     }
@@ -204,6 +214,13 @@ struct Place {
 }
 
 impl Place {
+    /// Changes the instruction file, which cuts nothing.
+    fn instruct(&self, turn: usize) {
+        if turn.is_multiple_of(INSTRUCTED_EVERY) {
+            std::fs::write(self.workspace.path().join("AGENTS.md"), rules(turn)).unwrap();
+        }
+    }
+
     async fn new_session(&self, harness: &Halter) -> HalterSession {
         let init = SessionInit::default().with_working_dir(self.workspace.path());
         harness.new_session(init).await.unwrap()
@@ -339,6 +356,10 @@ fn config(service: &Service) -> HarnessConfig {
     // Replaced by one of the test's.
     config.tools.enabled = vec!["read".to_owned()];
     config
+}
+
+fn rules(turn: usize) -> String {
+    format!("Rules of turn {turn}.")
 }
 
 fn skills(turn: usize) -> ResourceSnapshot {
