@@ -54,7 +54,8 @@
 //! session store, traces, recordings, the user's state.
 //!
 //! The facade is a face: [`HalterBuilder::build`] reads credentials, addresses
-//! of services, proxies, `SSL_CERT_FILE` and `HALTER_MODEL` from the environment, unless it is given one with
+//! of services, proxies, `SSL_CERT_FILE`, `HALTER_MODEL` and where the user's
+//! instruction files are from the environment, unless it is given one with
 //! [`HalterBuilder::with_environment`]. The crates below it read none.
 
 mod builder;
