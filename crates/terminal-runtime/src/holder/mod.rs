@@ -11,6 +11,10 @@
 //! everything back. A message of the daemon is applied wholly or not at all,
 //! whenever the daemon dies.
 //!
+//! Where it may, it gives its processes a PID namespace that it stays out of:
+//! none of them can signal it, and their numbers are still those of the machine
+//! for it and for the daemon.
+//!
 //! | side | files |
 //! |---|---|
 //! | both | `message` (what is said), `socket` (how it travels) |

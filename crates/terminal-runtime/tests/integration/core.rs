@@ -152,7 +152,7 @@ async fn a_deadline_ends_the_whole_tree_and_is_a_result_with_the_output_so_far()
     let session = runtime.session().await;
     for what in [fresh(TREE), command(TREE)] {
         let mut order = order(what);
-        order.timeout = Some(Duration::from_secs(3));
+        order.timeout = Some(Duration::from_secs(5));
         let exec = runtime.exec_order(session, order).await.unwrap();
         let pids = tree_pids(&runtime, &exec).await;
         let done = finished(&exec).await;
