@@ -5,6 +5,7 @@ use std::time::Duration;
 use halter_exec::{Environment, Signal};
 use terminal_runtime::exec::{CoreError, ExecState, ExecStdin, Scope, Stream, TerminalSize};
 
+use crate::gate::Gate;
 use crate::support::{
     Runtime, TEST_TIMEOUT, all, argv, at_least, command, finished, fresh, holders, number_here,
     order, until,
@@ -101,12 +102,15 @@ async fn what_cannot_be_started_is_said() {
 async fn a_background_process_does_not_hold_up_its_command_and_keeps_a_reader() {
     let runtime = Runtime::start().await;
     let session = runtime.session().await;
-    let text = "(sleep 0.2; echo later; sleep 1000) & echo hi";
-    for what in [fresh(text), command(text)] {
+    let gate = Gate::at(runtime.path().join("gate"));
+    let text = format!("({gate}; echo later; sleep 1000) & echo hi");
+    for what in [fresh(&text), command(&text)] {
         let exec = runtime.exec(session, what).await;
         assert_eq!(finished(&exec).await.stdout, "hi\n");
+        gate.open();
         let both = at_least_later(&exec).await;
         assert_eq!(both, b"hi\nlater\n");
+        gate.close();
     }
     runtime.shutdown().await;
 }
@@ -193,9 +197,9 @@ async fn signals_reach_whom_they_are_meant_for() {
         assert_eq!(finished(&exec).await.code(), Some(7), "{scope:?}");
         assert_eq!(exec.signal(Signal::TERM, scope), Err(CoreError::Ended));
     }
-    let exec = runtime
-        .exec(session, command("sleep 1000 & echo ready; wait $!"))
-        .await;
+    // A child that the shell has not prepared yet would miss the signal.
+    let text = "sh -c 'echo ready; exec sleep 1000' & wait $!";
+    let exec = runtime.exec(session, command(text)).await;
     at_least(&exec, Stream::Stdout, 6).await;
     exec.signal(Signal::TERM, Scope::Tree).unwrap();
     assert_eq!(finished(&exec).await.code(), Some(128 + 15));
