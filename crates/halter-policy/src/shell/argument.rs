@@ -2,7 +2,7 @@
 
 use super::known_path::KnownPath;
 use super::parts::{PartAssignment, PartWord};
-use super::state::{Shape, State};
+use super::state::{Shape, State, prints_directory};
 use super::tree::{Assigned, Assignment, Operation, Parameter, ParameterName, Piece, Word};
 use crate::limits::MAX_BRACE_WORDS;
 
@@ -141,7 +141,8 @@ fn argument(pieces: &[&Piece], raw: &str, state: &State) -> Option<Argument> {
             }
             Piece::Substitution { script, quoted } => {
                 quoted_or_text |= *quoted;
-                found.expansion(&state.output(script), *quoted, None);
+                let name = prints_directory(script).then_some("PWD");
+                found.expansion(&state.output(script), *quoted, name);
             }
         }
     }

@@ -234,7 +234,12 @@ impl<'a> Changes<'a> {
 
     fn compound(&mut self, compound: &Compound) {
         match compound {
-            Compound::Group(script) | Compound::Subshell(script) => self.script(script),
+            Compound::Group(script) => self.script(script),
+            Compound::Subshell(script) => {
+                let moves = self.moves;
+                self.script(script);
+                self.moves = moves;
+            }
             Compound::For {
                 variable,
                 words,

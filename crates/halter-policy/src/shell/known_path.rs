@@ -10,6 +10,8 @@ pub(crate) struct KnownPath {
     text: String,
     /// Something unknown follows.
     open: bool,
+    /// What is known again behind the last of what is not.
+    end: String,
 }
 
 /// A path as the shell would spell it.
@@ -19,8 +21,8 @@ pub(crate) enum Spelling {
     Exact(String),
     /// Every file that the pattern matches; its signs follow a NUL.
     Pattern(String),
-    /// It starts like this.
-    Start(String),
+    /// It starts and ends like this.
+    Partly(String, String),
     /// It lies in a home directory that is not known here.
     UnknownHome,
 }
@@ -28,20 +30,35 @@ pub(crate) enum Spelling {
 impl KnownPath {
     pub(super) fn unknown() -> Self {
         Self {
-            text: String::new(),
             open: true,
+            ..Self::default()
         }
+    }
+
+    /// The home directory.
+    pub(super) fn home() -> Self {
+        let mut path = Self::default();
+        path.push_sign('~');
+        path
     }
 
     pub(super) fn push(&mut self, text: &str) {
-        if !self.open {
-            self.text.push_str(text);
+        match self.open {
+            true => self.end.push_str(text),
+            false => self.text.push_str(text),
         }
     }
 
+    /// Something follows of which nothing is known.
+    fn push_unknown(&mut self) {
+        self.open = true;
+        self.end.clear();
+    }
+
     pub(super) fn push_sign(&mut self, sign: char) {
-        if !self.open {
-            self.text.extend(['\0', sign]);
+        match self.open {
+            true => self.push_unknown(),
+            false => self.text.extend(['\0', sign]),
         }
     }
 
@@ -50,7 +67,7 @@ impl KnownPath {
         match tilde {
             "~" => self.push_sign('~'),
             "~+" => self.push("."),
-            "~-" => self.open = true,
+            "~-" => self.push_unknown(),
             _ => self.push_sign('@'),
         }
     }
@@ -61,7 +78,7 @@ impl KnownPath {
         match name {
             Some("HOME") => self.push_sign('~'),
             Some("PWD") if starts => self.push("."),
-            _ => self.open = true,
+            _ => self.push_unknown(),
         }
     }
 
@@ -70,6 +87,7 @@ impl KnownPath {
         Self {
             text: self.text.get(bytes..).unwrap_or_default().to_owned(),
             open: self.open || self.text.get(bytes..).is_none(),
+            end: self.end.clone(),
         }
     }
 
@@ -83,7 +101,7 @@ impl KnownPath {
         }
         Self {
             text: format!("{}/{}", directory.text, self.text),
-            open: self.open,
+            ..self.clone()
         }
     }
 
@@ -102,9 +120,9 @@ impl KnownPath {
             return Spelling::UnknownHome;
         };
         match text.split_once('\0') {
-            None if self.open => Spelling::Start(text),
+            None if self.open => Spelling::Partly(text, self.end.clone()),
             None => Spelling::Exact(text),
-            Some((start, _)) if self.open => Spelling::Start(start.to_owned()),
+            Some((start, _)) if self.open => Spelling::Partly(start.to_owned(), self.end.clone()),
             Some(_) => Spelling::Pattern(text),
         }
     }
@@ -151,7 +169,10 @@ mod tests {
         let mut path = exact("a/");
         path.push_variable(Some("x"));
         path.push("/b");
-        assert_eq!(spelled(&path), Spelling::Start("a/".to_owned()));
+        let partly = |start: &str, end: &str| Spelling::Partly(start.to_owned(), end.to_owned());
+        assert_eq!(spelled(&path), partly("a/", "/b"));
+        path.push_sign('*');
+        assert_eq!(spelled(&path), partly("a/", ""));
         let mut path = exact("--file=");
         path.push_variable(Some("PWD"));
         path.push("/b");
@@ -164,6 +185,9 @@ mod tests {
         assert_eq!(exact("x").within(&sub), exact("sub/x"));
         assert_eq!(exact("/x").within(&sub), exact("/x"));
         let lost = exact("x").within(&KnownPath::unknown());
-        assert_eq!(spelled(&lost), Spelling::Start(String::new()));
+        assert_eq!(
+            spelled(&lost),
+            Spelling::Partly(String::new(), String::new())
+        );
     }
 }

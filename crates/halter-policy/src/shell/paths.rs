@@ -36,17 +36,33 @@ struct Uses<'w> {
 impl<'w> Uses<'w> {
     fn of(mut self, program: &str) -> Vec<PathUse> {
         match program {
-            "cat" | "tac" | "wc" | "nl" | "rev" | "stat" | "file" | "md5sum" | "sha1sum"
-            | "sha256sum" | "sha512sum" | "cksum" | "xxd" | "od" | "hexdump" | "strings"
-            | "base64" | "diff" | "cmp" | "comm" | "paste" | "join" | "column" | "fold" | "fmt"
-            | "expand" | "readlink" | "bat" | "less" | "more" | "zcat" | "xzcat" | "bzcat" => {
+            "cat" | "tac" | "wc" | "nl" | "rev" | "stat" | "md5sum" | "sha1sum" | "sha256sum"
+            | "sha512sum" | "cksum" | "xxd" | "od" | "hexdump" | "strings" | "base64" | "diff"
+            | "cmp" | "comm" | "paste" | "join" | "column" | "fold" | "fmt" | "expand"
+            | "readlink" | "bat" | "less" | "more" | "zcat" | "xzcat" | "bzcat" => {
                 self.readers("");
             }
+            "file" => {
+                self.options(&[("-f", Read), ("--files-from", Read)]);
+                self.readers("");
+            }
+            "date" => self.options(&[("-f", Read), ("--file", Read)]),
             "head" | "tail" => self.readers("nc"),
             "cut" => self.readers("dfbc"),
             "uniq" => self.readers("fsw"),
             "sort" => self.readers("ktSoT"),
-            "ls" | "tree" | "du" | "dir" => self.all(List, "IwTLP"),
+            "ls" | "tree" | "du" | "dir" => {
+                self.options(&[("--files0-from", Read), ("--exclude-from", Read)]);
+                self.all(List, "IwTLP");
+            }
+            "cd" if self.operands("").is_empty() => {
+                let home = Argument {
+                    path: KnownPath::home(),
+                    home: true,
+                    ..Argument::default()
+                };
+                self.add(&home, List);
+            }
             "cd" | "pushd" => self.all(List, ""),
             "grep" | "egrep" | "fgrep" => self.searchers("efmABCdD"),
             "rg" | "ag" | "ack" => self.searchers("efgABCmdtTjMEr"),

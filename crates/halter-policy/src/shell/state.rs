@@ -349,6 +349,14 @@ impl State {
     }
 }
 
+/// `$(pwd)`.
+pub(super) fn prints_directory(script: &Script) -> bool {
+    last_command(script).is_some_and(|words| match words {
+        [word] => word.literal().is_some_and(|name| name == "pwd"),
+        _ => false,
+    })
+}
+
 fn no_options(words: &[&str]) -> bool {
     words.iter().all(|word| !word.starts_with('-'))
 }

@@ -72,7 +72,7 @@ impl NamedFiles<'_> {
     /// What is written to has to be known.
     fn check_target(&self, target: &PartWord) -> Objected {
         match target.path.spelling(self.home) {
-            Spelling::Start(start) if !start.starts_with("/dev/fd/") => {
+            Spelling::Partly(start, _) if !start.starts_with("/dev/fd/") => {
                 let message = "which file this writes is not known before it runs; write the \
                                path out";
                 Err(ask("shell.redirection_target", target, message))
@@ -94,7 +94,7 @@ impl NamedFiles<'_> {
                 let message = "whose directory this is, is not known here; write the path out";
                 return Err(ShellDecision::Deny(refusal("shell.home", word, message)));
             }
-            Spelling::Exact(text) | Spelling::Pattern(text) | Spelling::Start(text) => {
+            Spelling::Exact(text) | Spelling::Pattern(text) | Spelling::Partly(text, _) => {
                 (text.as_str(), !text.starts_with('/'))
             }
         };
@@ -112,11 +112,15 @@ impl NamedFiles<'_> {
                 Spelling::Pattern(text) => {
                     self.judge_pattern(&matching, base, text, access, word)?;
                 }
-                // Whatever follows, it starts in this directory.
-                Spelling::Start(text) => {
-                    if let Some((directory, _)) = text.rsplit_once('/') {
+                // Whatever follows, it starts in this directory; whatever
+                // comes before, it may be a secret by its name.
+                Spelling::Partly(start, end) => {
+                    if let Some((directory, _)) = start.rsplit_once('/') {
                         let directory = base.join(format!("{directory}/"));
                         self.judge(&directory, PathAccess::List, word)?;
+                    }
+                    if let Some((_, name)) = end.split_once('/') {
+                        self.judge_name(name, access, word)?;
                     }
                 }
                 Spelling::UnknownHome => {}
@@ -176,6 +180,15 @@ impl NamedFiles<'_> {
             self.judge(&file.path, access, word)?;
         }
         Ok(())
+    }
+
+    /// A name in a directory that is not known.
+    fn judge_name(&self, name: &str, access: PathAccess, word: &PartWord) -> Objected {
+        let name = name.rsplit("../").next().unwrap_or(name);
+        match admitted(self.door, Path::new(name), access) {
+            Err(error @ PolicyError::SensitivePathDenied { .. }) => Err(self.refused(&error, word)),
+            _ => Ok(()),
+        }
     }
 
     /// The path as spelled, and where its links lead.

@@ -42,7 +42,8 @@ pub(super) fn paths(uses: &mut Uses<'_>) {
     match subcommand.text.as_str() {
         "diff" if no_index => uses.all(Read, "USGlOIo"),
         "grep" if no_index => uses.searchers("efmABC"),
-        "diff" | "grep" | "log" | "show" | "blame" | "add" => tracked(uses),
+        "add" => uses.all(Read, ""),
+        "diff" | "grep" | "log" | "show" | "blame" => tracked(uses),
         "apply" | "am" | "hash-object" => uses.all(Read, "pC"),
         "rm" => uses.all(Delete, ""),
         "mv" => uses.copy(Delete),
