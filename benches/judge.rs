@@ -1,11 +1,12 @@
-//! How long the shell judge takes: over the corpus of command lines, and over
-//! the worst lines that fit into its bound.
+//! How long a decision about a command line takes, the files it names included:
+//! over the corpus, and over the worst lines that fit into the bound.
 
 use halter_bench::report::{Claim, print, remark};
-use halter_policy::ShellJudge;
-use halter_policy::limits::MAX_COMMAND_BYTES;
+use halter_policy::limits::{MAX_COMMAND_BYTES, MAX_PATTERN_LINKS};
+use halter_policy::{PolicySettings, SessionScope, StandardPolicy};
 use serde_json::Value;
 use std::hint::black_box;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const CORPUS: [&str; 2] = [
@@ -80,9 +81,21 @@ const PIECES: &[&str] = &[
     "${a} ",
     "é",
     "\t",
+    "../a ",
+    "sub/../link ",
+    "* ",
+    "*/* ",
+    "** ",
+    ".e* ",
+    "~/a ",
+    "$a/a ",
+    "cat a;",
+    "cd sub;",
+    "cd sub && cat a;",
 ];
 
 fn main() -> anyhow::Result<()> {
+    let place = place()?;
     let mut lines = Vec::new();
     for line in CORPUS.iter().flat_map(|corpus| corpus.lines()) {
         let line: Value = serde_json::from_str(line)?;
@@ -93,12 +106,12 @@ fn main() -> anyhow::Result<()> {
             .collect();
         let command = line.get("command").and_then(Value::as_str);
         let command = command.unwrap_or_default().to_owned();
-        lines.push((ShellJudge::new(names), command));
+        lines.push((policy(names, place.path())?, command));
     }
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
-        for (judge, command) in &lines {
-            times.push(timed(judge, command));
+        for (policy, command) in &lines {
+            times.push(timed(policy, command));
         }
     }
     times.sort_unstable();
@@ -115,16 +128,15 @@ fn main() -> anyhow::Result<()> {
     remark(&format!("{} lines, median {:.3} ms", lines.len(), at(50)));
 
     let mut worst = (Duration::ZERO, "");
-    for judge in [
-        ShellJudge::new(vec!["a".to_owned()]),
-        ShellJudge::new(vec!["*".to_owned()]),
-    ] {
+    for names in [&["a", "cat", "cd"][..], &["*"]] {
+        let names = names.iter().map(|name| (*name).to_owned());
+        let policy = policy(names.collect(), place.path())?;
         for piece in PIECES {
-            for prefix in ["", "a ", "a $(", "a \"", "( "] {
+            for prefix in ["", "a ", "a $(", "a \"", "( ", "cat ", "cd sub; cat "] {
                 let count = (MAX_COMMAND_BYTES - prefix.len()) / piece.len();
                 let line = format!("{prefix}{}", piece.repeat(count));
                 // The machine may be busy once.
-                let took = (0..3).map(|_| timed(&judge, &line)).min();
+                let took = (0..3).map(|_| timed(&policy, &line)).min();
                 let took = took.unwrap_or_default();
                 if took > worst.0 {
                     worst = (took, piece);
@@ -142,8 +154,38 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn timed(judge: &ShellJudge, command: &str) -> Duration {
+fn timed(policy: &StandardPolicy, command: &str) -> Duration {
     let started = Instant::now();
-    black_box(judge.decide(black_box(command)));
+    black_box(policy.decide_shell_command(black_box(command), None));
     started.elapsed()
+}
+
+/// A directory with files, directories and links.
+fn place() -> anyhow::Result<tempfile::TempDir> {
+    let place = tempfile::tempdir()?;
+    for name in ["sub", "deep/er/est", "many", "links"] {
+        std::fs::create_dir_all(place.path().join(name))?;
+    }
+    for index in 0..2000 {
+        std::fs::write(place.path().join(format!("many/{index}")), "")?;
+    }
+    for index in 0..MAX_PATTERN_LINKS {
+        let link = place.path().join(format!("links/{index}"));
+        std::os::unix::fs::symlink("../many/1", link)?;
+    }
+    std::os::unix::fs::symlink("many/1", place.path().join("link"))?;
+    std::fs::write(place.path().join("a"), "")?;
+    Ok(place)
+}
+
+fn policy(names: Vec<String>, directory: &Path) -> anyhow::Result<StandardPolicy> {
+    let settings = PolicySettings {
+        allowed_shell_commands: names.into(),
+        ..PolicySettings::default()
+    };
+    let scope = SessionScope {
+        working_dir: directory.to_path_buf(),
+        ..SessionScope::default()
+    };
+    Ok(StandardPolicy::bind(settings, scope)?)
 }

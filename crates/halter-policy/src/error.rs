@@ -23,7 +23,8 @@ impl Access {
         }
     }
 
-    const fn setting(self) -> &'static str {
+    /// The setting that names the roots for it.
+    pub(crate) const fn setting(self) -> &'static str {
         match self {
             Self::Read => "policy.allowed_read_roots",
             Self::Write => "policy.allowed_write_roots",

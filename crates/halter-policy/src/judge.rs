@@ -1,6 +1,6 @@
 //! The verdict on a call before it starts, from what its tool would touch.
 
-use crate::error::{Access, PolicyError};
+use crate::error::PolicyError;
 use crate::policy::ToolPolicy;
 use crate::shell::ShellRefusal;
 use halter_protocol::action::REQUIRES_APPROVAL;
@@ -71,11 +71,7 @@ impl PolicyError {
     pub fn objection(&self) -> Objection {
         let (fragment, remedy) = match self {
             Self::NotInRoot { path, access, .. } | Self::SymlinkEscape { path, access, .. } => {
-                let setting = match access {
-                    Access::Read => "policy.allowed_read_roots",
-                    Access::Write => "policy.allowed_write_roots",
-                };
-                (Some(path.display().to_string()), Some(setting))
+                (Some(path.display().to_string()), Some(access.setting()))
             }
             Self::SensitivePathDenied { path, .. } => (
                 Some(path.display().to_string()),

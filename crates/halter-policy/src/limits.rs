@@ -53,6 +53,10 @@ pub const MAX_COMMAND_WORDS: usize = 2048;
 /// them for any number of any words.
 pub const MAX_BRACE_WORDS: usize = 128;
 
+/// Files that one command line may name, counted for each directory it may run
+/// in: each is looked up.
+pub const MAX_NAMED_FILES: usize = 1024;
+
 /// Names of files that are looked at for the patterns of one command line.
 pub const MAX_PATTERN_NAMES: usize = 8192;
 

@@ -137,8 +137,17 @@ pub(crate) struct BeyondRoots {
     pub(crate) access: Access,
     /// Where it leads.
     pub(crate) real: PathBuf,
-    /// What the door says.
+    /// Why it is asked about.
     pub(crate) message: String,
+}
+
+/// Why a file beyond roots that nobody has set is asked about.
+pub(crate) fn beyond_message(path: &Path, access: Access) -> String {
+    format!(
+        "'{}' is outside the allowed directories; permissions.allow or {} can name it",
+        path.display(),
+        access.setting()
+    )
 }
 
 /// Files beyond the roots that are remembered between a judgement and its call.
@@ -198,9 +207,9 @@ impl StandardPolicy {
             {
                 Ok(BeyondRoots {
                     real: self.door.beyond_roots(path, *access)?,
+                    message: beyond_message(path, *access),
                     path: path.clone(),
                     access: *access,
-                    message: error.to_string(),
                 })
             }
             _ => Err(error),

@@ -10,8 +10,9 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::door::FileDoor;
 use crate::error::PolicyError;
-use crate::limits::{MAX_PATTERN_LINKS, MAX_PATTERN_NAMES};
+use crate::limits::{MAX_NAMED_FILES, MAX_PATTERN_LINKS, MAX_PATTERN_NAMES};
 use crate::permission::{BEYOND_ROOTS, resolved};
+use crate::policy::beyond_message;
 use crate::settings::SoftRoots;
 use crate::shell::{
     CommandPart, PartWord, PathAccess, ShellDecision, ShellRefusal, Spelling, with_home,
@@ -41,13 +42,22 @@ pub(crate) struct NamedFiles<'a> {
     pub(crate) soft_roots: SoftRoots,
 }
 
+/// What may still be looked at for one line.
+struct Bounds {
+    names_left: Cell<usize>,
+    files_left: Cell<usize>,
+}
+
 /// An objection to a file.
 type Objected = Result<(), ShellDecision>;
 
 impl NamedFiles<'_> {
     /// The objection to a file, if there is one: a denial before a question.
     pub(crate) fn check(&self, parts: &[CommandPart]) -> Option<ShellDecision> {
-        let names_left = Cell::new(MAX_PATTERN_NAMES);
+        let bounds = Bounds {
+            names_left: Cell::new(MAX_PATTERN_NAMES),
+            files_left: Cell::new(MAX_NAMED_FILES),
+        };
         let mut question = None;
         for part in parts {
             let named = part.paths.iter().map(|it| (&it.path, it.access));
@@ -56,9 +66,9 @@ impl NamedFiles<'_> {
                 .clone()
                 .filter(|(_, access)| *access == PathAccess::Write)
                 .filter_map(|(target, _)| self.check_target(target).err());
-            let objections = named.chain(redirected).filter_map(|(word, access)| {
-                self.check_word(part, word, access, &names_left).err()
-            });
+            let objections = named
+                .chain(redirected)
+                .filter_map(|(word, access)| self.check_word(part, word, access, &bounds).err());
             for objection in objections.chain(written) {
                 match objection {
                     ShellDecision::Deny(_) => return Some(objection),
@@ -86,7 +96,7 @@ impl NamedFiles<'_> {
         part: &CommandPart,
         word: &PartWord,
         access: PathAccess,
-        names_left: &Cell<usize>,
+        bounds: &Bounds,
     ) -> Objected {
         let spelling = word.path.spelling(self.home);
         let (text, relative) = match &spelling {
@@ -103,9 +113,14 @@ impl NamedFiles<'_> {
         }
         let matching = Matching {
             door: self.door,
-            names_left,
+            names_left: &bounds.names_left,
         };
         for directory in self.directories(part) {
+            let Some(left) = bounds.files_left.get().checked_sub(1) else {
+                let message = "the line names more files than are looked up; name fewer at once";
+                return Err(ask("shell.too_many_files", word, message));
+            };
+            bounds.files_left.set(left);
             let base = directory.as_path();
             match &spelling {
                 Spelling::Exact(text) => self.judge(&base.join(text), access, word)?,
@@ -223,7 +238,7 @@ impl NamedFiles<'_> {
         match error {
             PolicyError::NotInRoot { path, access, .. } if self.soft_roots.include(*access) => {
                 match self.door.beyond_roots(path, *access) {
-                    Ok(_) => ask(BEYOND_ROOTS, word, &error.to_string()),
+                    Ok(_) => ask(BEYOND_ROOTS, word, &beyond_message(path, *access)),
                     Err(closed) => denied(&closed),
                 }
             }

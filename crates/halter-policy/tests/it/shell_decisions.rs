@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::symlink;
 
-use halter_policy::limits::{MAX_PATTERN_DEPTH, MAX_PATTERN_LINKS, MAX_PATTERN_NAMES};
+use halter_policy::limits::{
+    MAX_NAMED_FILES, MAX_PATTERN_DEPTH, MAX_PATTERN_LINKS, MAX_PATTERN_NAMES,
+};
 use halter_policy::shell::{ShellDecision, default_programs, git_environment};
 use halter_policy::{Permissions, PolicySettings, ProgramList, ShellJudge};
 
@@ -377,6 +379,9 @@ fn a_pattern_stands_for_the_files_it_matches() {
     for index in 0..=MAX_PATTERN_NAMES {
         std::fs::write(session.work(&format!("many/{index}")), "").unwrap();
     }
+    let many = |count| rule(&decide(&format!("cat{}", " p".repeat(count))));
+    assert_eq!(many(MAX_NAMED_FILES), ("allow", ""));
+    assert_eq!(many(MAX_NAMED_FILES + 1), ("ask", "shell.too_many_files"));
     let wide = ("ask", "shell.pattern_too_wide");
     assert_eq!(rule(&decide("cat many/*")), wide);
     std::fs::create_dir(session.work("links")).unwrap();
