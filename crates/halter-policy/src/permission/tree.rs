@@ -2,6 +2,7 @@
 
 mod compiled;
 mod covering;
+mod questions;
 mod request;
 
 use std::path::Path;
@@ -14,16 +15,16 @@ use halter_protocol::{
 use super::command::{self, is_destructive};
 use super::decision::{BEYOND_ROOTS, DecidedBy, Decision, Verdict};
 use super::paths::RuleAnchors;
-use super::reading::{TRANSPARENT, only_reads};
+use super::reading::only_reads;
 use super::{Permissions, SourcedRule, suggest};
-use crate::error::{Access, PolicyError};
+use crate::error::PolicyError;
 use crate::policy::BeyondRoots;
 use crate::settings::ProgramList;
-use crate::shell::{CommandPart, IN_PLACE, PathAccess, ShellDecision, ShellRefusal};
+use crate::shell::ShellDecision;
 
 pub(super) use compiled::CompiledRule;
 pub use covering::CoveringRule;
-use request::{Request, TouchedPath};
+use request::Request;
 
 /// The rules of a session, bound to its directory.
 #[derive(Debug)]
@@ -198,33 +199,6 @@ impl PermissionTree {
         Decision::allow(mode)
     }
 
-    /// A question about a file beyond the roots that no rule names.
-    fn beyond_asks(&self, beyond: &[BeyondRoots]) -> Option<Decision> {
-        let covered = |it: &BeyondRoots| {
-            let covers = |rule: &CompiledRule| {
-                let opens = match rule.rule.rule.subject() {
-                    RuleSubject::Read(_) => it.access == Access::Read,
-                    RuleSubject::Edit(_) => true,
-                    _ => false,
-                };
-                let pattern = rule.paths.as_ref();
-                opens && pattern.is_some_and(|paths| paths.covers(&it.path, &it.real))
-            };
-            self.any_allow(covers).is_some()
-        };
-        let asked = beyond.iter().find(|it| !covered(it))?;
-        let shown = asked.path.display().to_string();
-        let always = match asked.access {
-            Access::Read => suggest::for_read(&shown),
-            Access::Write => suggest::for_write(&shown),
-        };
-        let why = match asked.real == asked.path {
-            true => asked.message.clone(),
-            false => format!("{} (it leads to '{}')", asked.message, asked.real.display()),
-        };
-        Some(self.asked(DecidedBy::BeyondRoots, why, Some(shown), always))
-    }
-
     fn read_only(
         &self,
         request: &Request<'_>,
@@ -260,139 +234,6 @@ impl PermissionTree {
             return denied("this tool wants a person to approve it", None);
         }
         Decision::allow(by)
-    }
-
-    /// A question about a command that neither the list nor a rule covers.
-    fn commands_ask(
-        &self,
-        request: &Request<'_>,
-        shell: Option<&ShellDecision>,
-    ) -> Option<Decision> {
-        let refusal = match shell {
-            Some(ShellDecision::Ask(refusal)) => Some(refusal),
-            _ => None,
-        };
-        for commands in &request.commands {
-            let parts = &commands.parts;
-            if refusal.is_none() && self.mode == PermissionMode::WorkspaceWrite {
-                continue;
-            }
-            let uncovered: Vec<&CommandPart> = parts
-                .iter()
-                .filter(|part| self.needs_question(part, parts, refusal))
-                .collect();
-            let first = match (uncovered.first(), refusal) {
-                (Some(first), _) => *first,
-                // Asked for a reason that no rule about a part answers.
-                (None, Some(other)) if !is_answerable(other) => {
-                    let fragment = Some(other.fragment.clone());
-                    let by = DecidedBy::Shell(other.rule);
-                    return Some(self.asked(by, other.message.clone(), fragment, None));
-                }
-                (None, _) => continue,
-            };
-            let always = common(uncovered.iter().map(|part| suggest::for_part(part)));
-            let (by, why) = match refusal {
-                Some(refusal) => (DecidedBy::Shell(refusal.rule), refusal.message.clone()),
-                None => (
-                    DecidedBy::Mode(self.mode),
-                    format!(
-                        "the mode {} asks about every change, and `{first}` may make one",
-                        self.mode
-                    ),
-                ),
-            };
-            let always =
-                always.filter(|rule| !self.is_destruction(refusal) || !rule.ends_with(":*)"));
-            return Some(self.asked(by, why, Some(first.to_string()), always));
-        }
-        None
-    }
-
-    fn is_destruction(&self, refusal: Option<&ShellRefusal>) -> bool {
-        refusal.is_some_and(|refusal| is_destructive(refusal.rule))
-    }
-
-    fn needs_question(
-        &self,
-        part: &CommandPart,
-        all: &[CommandPart],
-        refusal: Option<&ShellRefusal>,
-    ) -> bool {
-        if part.words.is_empty() && only_reads(part) {
-            return false;
-        }
-        let program = part.program().unwrap_or_default();
-        // What a wrapper runs is a part of its own, which decides.
-        let transparent = TRANSPARENT.contains(&program)
-            && all
-                .iter()
-                .any(|it| it.wrappers.iter().any(|name| name == program));
-        if transparent {
-            return false;
-        }
-        let destroys = refusal.is_some() && command::destroys(&command::quoted_line(part), program);
-        if self.opened(part, destroys) {
-            return false;
-        }
-        let listed = self
-            .programs
-            .names()
-            .iter()
-            .any(|name| name == program || name == "*");
-        let needs = match self.mode {
-            PermissionMode::Prompt => !(listed && only_reads(part)),
-            _ => !listed,
-        };
-        let in_place = refusal.is_some_and(|it| it.rule == IN_PLACE)
-            && part.paths.iter().any(|it| it.access == PathAccess::Write);
-        needs || destroys || in_place
-    }
-
-    /// Whether an allow rule covers a part; one that destroys something has to
-    /// be named.
-    fn opened(&self, part: &CommandPart, destroys: bool) -> bool {
-        let opens = |rule: &CompiledRule| match rule.rule.rule.subject() {
-            RuleSubject::Command(pattern) => {
-                command::opens(pattern, part) && (!destroys || rule.names_destruction)
-            }
-            RuleSubject::Tool(tool) => tool.matches("shell") && !destroys,
-            _ => false,
-        };
-        self.any_allow(opens).is_some()
-    }
-
-    /// A question about a change that no rule covers, in the mode that asks
-    /// about all of them.
-    fn changes_ask(&self, request: &Request<'_>) -> Option<Decision> {
-        if self.mode != PermissionMode::Prompt {
-            return None;
-        }
-        let by = DecidedBy::Mode(self.mode);
-        let why = |what: &str| {
-            format!(
-                "the mode {} asks about every change, and this {what}",
-                self.mode
-            )
-        };
-        let covered = |path: &TouchedPath| {
-            let covers = |rule: &CompiledRule| {
-                let pattern = rule.paths.as_ref();
-                matches!(rule.rule.rule.subject(), RuleSubject::Edit(_))
-                    && pattern.is_some_and(|it| it.covers(&path.spelled, &path.real))
-            };
-            self.any_allow(covers).is_some()
-        };
-        if let Some(path) = request.changed().find(|path| !covered(path)) {
-            let shown = self.anchors.shown(&path.spelled);
-            let always = suggest::for_write(&shown);
-            return Some(self.asked(by, why("changes a file"), Some(shown), always));
-        }
-        if request.changes_otherwise() {
-            let always = suggest::for_tool(request.subject.call.name.as_str());
-            return Some(self.asked(by, why("changes something"), None, always));
-        }
-        None
     }
 
     fn whole_tool(&self, name: &str) -> Option<SourcedRule> {
@@ -502,17 +343,4 @@ impl PermissionTree {
             always,
         }
     }
-}
-
-/// Whether a rule about the parts of a line can answer the judge's question.
-fn is_answerable(refusal: &ShellRefusal) -> bool {
-    is_destructive(refusal.rule) || ["shell.unlisted", IN_PLACE].contains(&refusal.rule)
-}
-
-/// The one value of all; none if they differ or one is absent.
-fn common(mut values: impl Iterator<Item = Option<String>>) -> Option<String> {
-    let first = values.next()??;
-    values
-        .all(|it| it.as_ref() == Some(&first))
-        .then_some(first)
 }

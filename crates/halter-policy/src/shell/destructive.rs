@@ -4,7 +4,7 @@
 
 use super::CommandRefusal;
 use super::argument::Argument;
-use super::programs::family;
+use super::known_programs::family;
 
 /// The question about a command, if it needs one.
 pub(super) fn check(arguments: &[Argument]) -> Option<CommandRefusal> {

@@ -3,7 +3,8 @@
 use super::CommandRefusal;
 use super::argument::Argument;
 use super::arguments::runs_another;
-use super::programs::{Programs, takes_any_operand};
+use super::known_programs::takes_any_operand;
+use super::programs::Programs;
 
 pub(super) fn check(programs: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
     for (index, word) in words.iter().enumerate() {

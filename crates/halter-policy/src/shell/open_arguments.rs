@@ -5,7 +5,7 @@
 use super::CommandRefusal;
 use super::argument::Argument;
 use super::arguments::after_end_of_options;
-use super::programs::{KnownProgram, family, known};
+use super::known_programs::{KnownProgram, family, known};
 use super::state::file_pattern;
 
 /// Fails if an argument could become an option of a known program.

@@ -7,8 +7,8 @@ mod git;
 
 use super::argument::Argument;
 use super::known_path::KnownPath;
+use super::known_programs::family;
 use super::parts::{PathAccess, PathUse};
-use super::programs::family;
 
 use PathAccess::{Delete, List, Read, Write};
 

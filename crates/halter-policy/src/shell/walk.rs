@@ -12,7 +12,7 @@ use super::tree::{
     Arithmetic, ArithmeticLoop, Assigned, Assignment, Command, Compound, HereBody, Item, Link,
     Piece, Pipeline, Redirect, RedirectKind, Script, Simple, Word,
 };
-use super::{builtins, programs, variables};
+use super::{builtins, known_programs, variables};
 
 /// Judges a script, with this known before it.
 pub(super) fn script(
@@ -151,7 +151,7 @@ impl Walk<'_> {
         state: &mut State,
     ) -> Result<(), CommandRefusal> {
         if self.programs.names(name)
-            || programs::is_known(name)
+            || known_programs::is_known(name)
             || builtins::NAMES.contains(&name)
             || tells_shape(name)
             || name == "command_not_found_handle"

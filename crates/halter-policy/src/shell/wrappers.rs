@@ -3,7 +3,8 @@
 use super::CommandRefusal;
 use super::argument::Argument;
 use super::arguments::after_end_of_options;
-use super::programs::{Programs, known, takes_any_operand};
+use super::known_programs::{known, takes_any_operand};
+use super::programs::Programs;
 use super::walk;
 
 /// How the arguments of a wrapper lead to the inner command.
