@@ -5,6 +5,7 @@ use halter_tools::policy::{
     FileDoor, PolicyBinder, PolicyError, PolicySettings, SessionScope, StandardPolicies, ToolPolicy,
 };
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 type Judge = dyn Fn(&CallToJudge) -> PolicyVerdict + Send + Sync;
@@ -58,6 +59,10 @@ impl ToolPolicy for Judged {
         (self.judge)(call)
     }
 
+    fn hold_session_rules(&self, rules: &[String]) -> Vec<String> {
+        self.standard.hold_session_rules(rules)
+    }
+
     fn door(&self) -> &FileDoor {
         self.standard.door()
     }
@@ -72,6 +77,14 @@ impl ToolPolicy for Judged {
 
     fn check_shell_command_strict(&self, command: &str) -> Result<(), PolicyError> {
         self.standard.check_shell_command_strict(command)
+    }
+
+    fn check_shell_command_in(
+        &self,
+        command: &str,
+        directory: Option<&Path>,
+    ) -> Result<(), PolicyError> {
+        self.standard.check_shell_command_in(command, directory)
     }
 
     fn shell_timeout_secs(&self) -> u64 {

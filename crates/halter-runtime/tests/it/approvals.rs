@@ -394,6 +394,25 @@ async fn what_is_approved_for_the_session_is_not_asked_again() {
 }
 
 #[tokio::test]
+async fn a_rule_that_cannot_be_used_is_said_once() {
+    let answer = ApprovalAnswer::from(ApprovalChoice::Session).with_rule("no rule");
+    let person = Person::new(answer);
+    person.gate.open();
+    let send = ScriptedTool::new("send").build();
+    let tools = ["send", "send", "send"];
+    let harness = harness(&tools, &person).tool(send.clone()).start();
+    let events = harness.ask("go").await;
+    let warnings = events.iter().filter_map(|event| match &event.payload {
+        SessionEventPayload::Warning { message } => Some(message.as_str()),
+        _ => None,
+    });
+    let warnings: Vec<&str> = warnings.collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with("the rule `no rule`, approved for this session, cannot"));
+    assert_eq!(person.asked().len(), tools.len());
+}
+
+#[tokio::test]
 async fn unattended_the_model_is_told_what_would_have_been_needed() {
     let send = ScriptedTool::new("send").mutating().build();
     let harness = Harness::scripted(calls(&["send"]))
