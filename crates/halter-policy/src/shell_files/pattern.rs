@@ -7,7 +7,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::door::FileDoor;
 use crate::error::PolicyError;
-use crate::limits::MAX_PATTERN_DEPTH;
+use crate::limits::{MAX_PATH_BYTES, MAX_PATTERN_DEPTH};
 
 /// A file that a pattern matches.
 pub(super) struct MatchedFile {
@@ -46,6 +46,10 @@ impl Matching<'_> {
     /// What the pattern matches, seen from a directory. Case is ignored, as
     /// the shell can be told to.
     pub(super) fn files(&self, base: &Path, pattern: &str) -> Result<Vec<MatchedFile>, NoMatches> {
+        // No path is that long, and only signs make a pattern longer.
+        if pattern.len() > 2 * MAX_PATH_BYTES {
+            return Err(NoMatches::TooMany);
+        }
         let start = match pattern.starts_with('/') {
             true => PathBuf::from("/"),
             false => base.to_path_buf(),
@@ -148,6 +152,9 @@ impl Matching<'_> {
     }
 }
 
+/// Bytes of a component that is compiled; a longer one matches any name.
+const MAX_COMPONENT_BYTES: usize = 512;
+
 /// One component of a pattern.
 struct NamePattern {
     /// Absent: it matches any name.
@@ -163,8 +170,12 @@ impl NamePattern {
             .backslash_escape(true)
             .case_insensitive(true)
             .build();
+        // What is longer than two names is not worth its compilation.
+        let built = built
+            .ok()
+            .filter(|_| component.len() <= MAX_COMPONENT_BYTES);
         Self {
-            glob: built.ok().map(|glob| glob.compile_matcher()),
+            glob: built.map(|glob| glob.compile_matcher()),
             starts_with_dot: component.starts_with('.'),
         }
     }

@@ -373,6 +373,8 @@ fn a_pattern_stands_for_the_files_it_matches() {
     std::fs::write(session.work("deep/er/est/id_rsa"), "key").unwrap();
     assert_eq!(rule(&decide("cat deep/**")), ("deny", "sensitive_path"));
     assert_eq!(rule(&decide("cat deep/**/*.rs")), ("allow", ""));
+    let long = format!("cat .{}", "*".repeat(500));
+    assert_eq!(rule(&decide(&long)), ("deny", "sensitive_path"));
     std::fs::remove_file(session.work(".env")).unwrap();
     assert_eq!(rule(&decide("cat .e*")), ("allow", ""));
     std::fs::create_dir(session.work("many")).unwrap();
@@ -383,6 +385,7 @@ fn a_pattern_stands_for_the_files_it_matches() {
     assert_eq!(many(MAX_NAMED_FILES), ("allow", ""));
     assert_eq!(many(MAX_NAMED_FILES + 1), ("ask", "shell.too_many_files"));
     let wide = ("ask", "shell.pattern_too_wide");
+    assert_eq!(rule(&decide(&format!("cat {}", "*".repeat(5000)))), wide);
     assert_eq!(rule(&decide("cat many/*")), wide);
     std::fs::create_dir(session.work("links")).unwrap();
     for index in 0..=MAX_PATTERN_LINKS {
