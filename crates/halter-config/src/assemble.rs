@@ -35,6 +35,7 @@ pub(crate) fn assemble(
     config.policy.shell.allow_is_set = is_set("policy.shell.allow");
     config.policy.write_roots_are_set = is_set("policy.allowed_write_roots");
     config.policy.read_roots_are_set = is_set("policy.allowed_read_roots");
+    config.models.default_rates = default_rates(&config, &settings);
     let filled = fill_from(&mut config, environment)?;
 
     let mut origins = IndexMap::new();
@@ -69,6 +70,23 @@ fn check_model_tables(settings: &Settings) -> Result<(), ConfigError> {
         }
     }
     Ok(())
+}
+
+/// The models for which no table sets a rate.
+fn default_rates(config: &HarnessConfig, settings: &Settings) -> Vec<(ConfiguredProvider, String)> {
+    let (mut unset, mut set) = (Vec::new(), Vec::new());
+    for role in ModelRole::ALL {
+        let table = KeyPath::plain("models").child(role.as_str());
+        if let (Some(_), Ok(model)) = (settings.first_below(&table), config.model_for(role)) {
+            let models = match settings.get(&table.child("tokens_per_minute")) {
+                None => &mut unset,
+                Some(_) => &mut set,
+            };
+            models.push((model.provider.clone(), model.model.clone()));
+        }
+    }
+    unset.retain(|model| !set.contains(model));
+    unset
 }
 
 /// The database of an earlier layer has no effect when a later one keeps sessions in memory.

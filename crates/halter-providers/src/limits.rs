@@ -108,8 +108,12 @@ pub const RATE_LIMITED_MODELS: usize = 1_024;
 /// in seconds. After it the server is asked again, whatever it said.
 pub const RATE_HOLD_SECS: u64 = 60;
 
-/// Waits for a rate shorter than this are not announced, in milliseconds.
+/// Waits for a rate shorter than this are not announced as a warning, which
+/// stays in the session's log, in milliseconds.
 pub const RATE_ANNOUNCED_WAIT_MILLIS: u64 = 1_000;
+
+/// Waits for a rate shorter than this are nothing to show, in milliseconds.
+pub const RATE_SHOWN_WAIT_MILLIS: u64 = 250;
 
 /// Items that one response of OpenAI Responses may have; more are an error.
 pub const RESPONSES_OUTPUT_ITEMS: usize = 4_096;

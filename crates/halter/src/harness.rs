@@ -10,6 +10,7 @@ use halter_config::{ConfiguredProvider, HarnessConfig, ModelChoice, ModelConfig,
 use halter_hooks::Hooks;
 use halter_protocol::{ModelId, ResolvedModel, ResourceSnapshot, ToolSpec};
 use halter_providers::catalog::Catalog;
+use halter_providers::layers::RateLimiter;
 use halter_resources::instructions::FoundInstructions;
 use halter_runtime::limits::END_DEADLINE;
 use halter_runtime::{HalterError, HalterSession, SessionInit, SessionRuntime, ShutdownReport};
@@ -171,6 +172,12 @@ impl Halter {
         &self.catalog
     }
 
+    /// The rates of its models: to share them with another harness, and to show
+    /// that a session waits for one.
+    pub fn rate_limiter(&self) -> &RateLimiter {
+        self.model_services.rates()
+    }
+
     /// Asks a configured or known service for its models. What it says of
     /// them is in the [`catalog`](Self::catalog) from then on.
     ///
@@ -186,7 +193,7 @@ impl Halter {
         let models = listed.into_iter().map(|answer| {
             let id = ModelId::from(format!("{provider}/{}", answer.model));
             let model = ModelConfig::new(provider.clone(), answer.model);
-            resolved(id, &model)
+            resolved(id, &model, &self.config.models)
         });
         Ok(models.collect())
     }

@@ -2,7 +2,7 @@
 
 use crate::error::config_failure;
 use crate::services::{Services, Unusable};
-use halter_config::{ConfiguredProvider, HarnessConfig, ModelConfig};
+use halter_config::{ConfiguredProvider, HarnessConfig, ModelConfig, ModelsConfig};
 use halter_protocol::{ModelId, ModelRole, ProviderKind, ProviderName, ResolvedModel};
 use halter_providers::{ModelRegistry, Provider};
 use std::collections::BTreeMap;
@@ -39,7 +39,11 @@ pub(crate) fn registry(
     }
     for role in ModelRole::ALL {
         let model = config.model_for(role).map_err(config_failure)?;
-        registry.register_model(resolved(ModelId::from(role.as_str()), model));
+        registry.register_model(resolved(
+            ModelId::from(role.as_str()),
+            model,
+            &config.models,
+        ));
     }
     for provider in config.selected_providers() {
         let served_by = services.provider(&provider);
@@ -63,13 +67,13 @@ fn injected_model(config: &HarnessConfig, role: ModelRole) -> ResolvedModel {
             reasoning: None,
             tokens_per_minute: None,
         },
-        |model| resolved(ModelId::from(role.as_str()), model),
+        |model| resolved(ModelId::from(role.as_str()), model, &config.models),
     );
     model.provider = ProviderName::from(INJECTED);
     model
 }
 
-pub(crate) fn resolved(id: ModelId, model: &ModelConfig) -> ResolvedModel {
+pub(crate) fn resolved(id: ModelId, model: &ModelConfig, models: &ModelsConfig) -> ResolvedModel {
     ResolvedModel {
         id,
         provider: provider_name(&model.provider),
@@ -81,10 +85,30 @@ pub(crate) fn resolved(id: ModelId, model: &ModelConfig) -> ResolvedModel {
         max_input_tokens: model.max_input_tokens,
         max_output_tokens: model.max_output_tokens,
         reasoning: model.reasoning,
-        tokens_per_minute: model.tokens_per_minute,
+        tokens_per_minute: models.rate_ceiling(model),
     }
 }
 
 pub(crate) fn provider_name(provider: &ConfiguredProvider) -> ProviderName {
     ProviderName::from(provider.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_rate_that_somebody_set_reaches_the_limiter() {
+        let table = "version = 1\n[models.default]\nprovider = \"openai\"\nmodel = \"gpt-5\"\n";
+        for (more, expected) in [("", None), ("tokens_per_minute = 500000\n", Some(500_000))] {
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("halter.toml");
+            std::fs::write(&file, format!("{table}{more}")).unwrap();
+            let config = halter_config::load_path(&file).await.unwrap();
+            let model = config.model_for(ModelRole::Default).unwrap();
+            assert_eq!(model.tokens_per_minute, Some(500_000), "as it is shown");
+            let resolved = resolved("default".into(), model, &config.models);
+            assert_eq!(resolved.tokens_per_minute, expected);
+        }
+    }
 }

@@ -5,7 +5,7 @@
 pub use halter_config::ModelChoice;
 pub use halter_protocol::{ProviderError, ProviderErrorKind, StreamEvent};
 pub use halter_providers::cassette::CassetteError;
-pub use halter_providers::layers::{RateLimiter, RetryPolicy};
+pub use halter_providers::layers::{RateLimiter, RateWait, RetryPolicy};
 pub use halter_providers::resilience::{
     DefaultProviderErrorClassifier, ProviderErrorClassifier, ProviderTimeouts, ResiliencePolicy,
 };

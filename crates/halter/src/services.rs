@@ -130,6 +130,11 @@ impl Services {
         }
     }
 
+    /// The rates of its models.
+    pub fn rates(&self) -> &RateLimiter {
+        &self.settings.rates
+    }
+
     /// The recording that is made or played, if any.
     pub fn deck(&self) -> Option<&Deck> {
         self.deck.as_ref()
@@ -311,7 +316,8 @@ impl ModelResolver for Services {
         };
         let served = model.map_err(Unusable::from).and_then(|model| {
             let provider = self.provider(&model.provider)?;
-            Ok((resolved(id.clone(), &model), provider))
+            let models = &self.config.models;
+            Ok((resolved(id.clone(), &model, models), provider))
         });
         Some(served.map_err(|error| RegistryError::Unusable {
             id: id.clone(),

@@ -228,7 +228,7 @@ impl Conversation {
         self.live.stops.next_turn(&turn.id);
         self.turns += 1;
         turn.default_model.clone_from(&self.model);
-        let activity = Activity::new(context.messages.clone(), Steps::Said);
+        let activity = self.activity(context);
         let mut view = TextView::new(&mut context.data, activity);
         let (session, events) = (&self.live.session, &mut self.live.events);
         // Without it a message cannot join the running turn; nothing else is lost.
@@ -260,6 +260,11 @@ impl Conversation {
         Ok(Next::GoOn)
     }
 
+    fn activity(&self, context: &Context) -> Activity {
+        let rates = self.live.harness.rate_limiter().clone();
+        Activity::new(context.messages.clone(), Steps::Said, rates)
+    }
+
     /// Ctrl-C at the prompt: the second in a row leaves.
     fn interrupted(&mut self, context: &Context) -> Next {
         if is_again(self.last_interrupt.map(|last| last.elapsed())) {
@@ -271,7 +276,7 @@ impl Conversation {
     }
 
     async fn end(&mut self, context: &mut Context) -> Result<(), Failure> {
-        let activity = Activity::new(context.messages.clone(), Steps::Said);
+        let activity = self.activity(context);
         let mut view = TextView::new(&mut context.data, activity);
         let (session, events) = (&self.live.session, &mut self.live.events);
         let ended = turn::end_session(session, events, &mut view, "the user left").await;

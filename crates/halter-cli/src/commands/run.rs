@@ -86,7 +86,8 @@ pub async fn answer(context: &mut Context, request: RunRequest) -> Result<Exit, 
         _ if context.terminal.stderr => Steps::Said,
         _ => Steps::Silent,
     };
-    let activity = Activity::new(context.messages.clone(), steps);
+    let rates = live.harness.rate_limiter().clone();
+    let activity = Activity::new(context.messages.clone(), steps, rates);
     let data = &mut context.data;
     let turn = Watched {
         turn,

@@ -87,8 +87,9 @@ async fn call(
     )
     .await?;
     let mut live = Live::begin(context, harness, &Wanted::default()).await?;
+    let rates = live.harness.rate_limiter().clone();
     let mut view = CallView {
-        activity: Activity::new(context.messages.clone(), Steps::Silent),
+        activity: Activity::new(context.messages.clone(), Steps::Silent, rates),
         outcome: None,
     };
     let turn = Turn::user(format!("halter tools call {name}"));

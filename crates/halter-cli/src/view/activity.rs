@@ -7,8 +7,9 @@ use super::usage::{thousands, used};
 use crate::limits::{MAX_PARTIAL_BYTES, SHOWN_DRAFT_CHARS};
 use crate::output::{Messages, Verbosity};
 use halter::HalterError;
+use halter::providers::{RateLimiter, RateWait};
 use halter_protocol::{
-    Message, SessionEvent, SessionEventPayload, ToolCallId, ToolExecutionOutcome, Usage,
+    Message, SessionEvent, SessionEventPayload, SessionId, ToolCallId, ToolExecutionOutcome, Usage,
 };
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,10 @@ pub enum Steps {
 pub struct Activity {
     messages: Messages,
     steps: Steps,
+    /// Where the session may have to wait before a request.
+    rates: RateLimiter,
+    /// Whose turn it is; known once it began.
+    session: Option<SessionId>,
     started: Instant,
     live: bool,
     phase: &'static str,
@@ -49,10 +54,12 @@ struct RunningCall {
 
 impl Activity {
     /// Follows a session from now on.
-    pub fn new(messages: Messages, steps: Steps) -> Self {
+    pub fn new(messages: Messages, steps: Steps, rates: RateLimiter) -> Self {
         Self {
             messages,
             steps,
+            rates,
+            session: None,
             started: Instant::now(),
             live: false,
             phase: "starting",
@@ -73,7 +80,7 @@ impl Activity {
             self.flush_partial();
         }
         match &event.payload {
-            Payload::TurnStarted { .. } => self.turn_started(),
+            Payload::TurnStarted { .. } => self.turn_started(&event.session_id),
             Payload::ThinkingDelta { delta } => {
                 self.phase = "thinking";
                 self.aside(&delta.text);
@@ -118,7 +125,10 @@ impl Activity {
 
     fn progress(&self) -> String {
         let doing = match self.running.as_slice() {
-            [] => self.phase.to_owned(),
+            [] => match self.rate_wait() {
+                Some(wait) => wait.to_string(),
+                None => self.phase.to_owned(),
+            },
             [one] => one.summary.clone(),
             [first, others @ ..] => format!("{} and {} more", first.summary, others.len()),
         };
@@ -128,6 +138,10 @@ impl Activity {
         let input = thousands(self.used.input_tokens);
         let output = thousands(self.used.output_tokens);
         format!("{input} tokens in, {output} out · {doing}")
+    }
+
+    fn rate_wait(&self) -> Option<RateWait> {
+        self.rates.wait_of(self.session.as_ref()?)
     }
 
     /// Shows what will join the turn.
@@ -160,7 +174,8 @@ impl Activity {
         }
     }
 
-    fn turn_started(&mut self) {
+    fn turn_started(&mut self, session: &SessionId) {
+        self.session = Some(session.clone());
         self.started = Instant::now();
         self.live = true;
         self.phase = "waiting for the model";

@@ -51,6 +51,31 @@ fn waiting_is_shown_and_ctrl_c_ends_it() {
     assert!(!shown[wiped..].contains(" · "), "{shown:?}");
 }
 
+/// The first answer says that next to nothing is left; the second request is
+/// held back, and the line that shows progress says so.
+#[test]
+fn a_wait_for_a_rate_is_shown_and_ctrl_c_ends_it() {
+    let stage = Stage::new(&WIRES[1]);
+    let config = stage.place.root().join("service.toml");
+    let arguments = ["--config", config.to_str().unwrap(), "chat"];
+    let mut screen = Screen::open(&stage.place, &arguments);
+    screen.wait_for_prompt(1);
+    screen.send(&format!("please mock:rate_headers{ENTER}"));
+    screen.wait_for("Nearly spent.");
+    screen.wait_for_prompt(2);
+    screen.send(&format!("{}{ENTER}", "more than is left ".repeat(20)));
+    // A status begins with the time that the turn has taken.
+    screen.wait_for("s · waiting about ");
+    screen.wait_for("s to stay within the rate of 'gpt-5'");
+    screen.send(CTRL_C);
+    screen.wait_for("cancelled; press Ctrl-C again to leave");
+    screen.wait_for_prompt(3);
+    screen.send(CTRL_D);
+    assert_eq!(screen.end().0.code(), Some(0));
+    assert_eq!(stage.bodies().len(), 1, "the second was never sent");
+    stage.close();
+}
+
 #[test]
 fn progress_can_be_turned_off() {
     let place = Place::new();

@@ -122,7 +122,8 @@ pub struct ModelConfig {
     /// How hard the model should think; absent: the model's own default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<ReasoningEffort>,
-    /// Requests are held back to stay under this many tokens per minute.
+    /// Requests are held back to stay under this many tokens per minute. While nobody sets it,
+    /// the limit that the service itself names counts instead.
     #[serde(default = "default_tokens_per_minute")]
     #[schemars(range(min = 1))]
     pub tokens_per_minute: Option<u32>,
@@ -171,6 +172,22 @@ pub struct ModelsConfig {
     /// The model of child sessions; absent: `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subagent: Option<ModelConfig>,
+    /// The models whose `tokens_per_minute` no layer set. See
+    /// [`rate_ceiling`](Self::rate_ceiling).
+    #[serde(skip)]
+    pub default_rates: Vec<(ConfiguredProvider, String)>,
+}
+
+impl ModelsConfig {
+    /// The tokens per minute that somebody set for a model, or none if its rate is the default of
+    /// a file. Only a rate that is set is a ceiling: the model's service may allow more than the
+    /// default.
+    pub fn rate_ceiling(&self, model: &ModelConfig) -> Option<u32> {
+        let mut defaults = self.default_rates.iter();
+        let is_default =
+            defaults.any(|(provider, name)| *provider == model.provider && *name == model.model);
+        model.tokens_per_minute.filter(|_| !is_default)
+    }
 }
 
 impl HarnessConfig {

@@ -46,6 +46,7 @@ async fn the_starter_file_loads_without_a_word() {
     let mut config = loaded.config;
     let default = config.models.default.take().unwrap();
     assert_eq!(default.provider, ConfiguredProvider::Offline);
+    config.models.default_rates.clear();
     config.sources.clear();
     assert_eq!(config, HarnessConfig::default(), "it shows the defaults");
 }

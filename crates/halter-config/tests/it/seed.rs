@@ -105,6 +105,45 @@ async fn keys_of_the_file_whose_part_comes_later_are_named() {
     assert!(inert.iter().all(|key| !key.waits_for.is_empty()));
 }
 
+#[tokio::test]
+async fn a_rate_that_is_set_is_a_ceiling_and_the_default_is_none() {
+    let models = |more: &str| {
+        format!("version = 1\n[models.default]\nprovider = \"openai\"\nmodel = \"gpt-5\"\n{more}")
+    };
+    let subagent = "[models.subagent]\nprovider = \"openai\"\nmodel = \"gpt-5\"\n";
+    for (more, ceiling) in [
+        (String::new(), None),
+        ("tokens_per_minute = 500000\n".to_owned(), Some(500_000)),
+        ("tokens_per_minute = 900000\n".to_owned(), Some(900_000)),
+        (subagent.to_owned(), None),
+        (
+            format!("{subagent}tokens_per_minute = 500000\n"),
+            Some(500_000),
+        ),
+    ] {
+        let mut loaded = load_text(models(&more)).await.unwrap();
+        let config = &loaded.config;
+        let default = config.model_for(ModelRole::Default).unwrap();
+        assert_eq!(config.models.rate_ceiling(default), ceiling, "{more}");
+        // A flag that names the same model changes nothing.
+        let environment = halter_config::Environment::empty();
+        let used = loaded.use_model("openai/gpt-5", "--model", &environment);
+        used.unwrap();
+        let config = &loaded.config;
+        let default = config.model_for(ModelRole::Default).unwrap();
+        assert_eq!(config.models.rate_ceiling(default), ceiling, "{more}");
+    }
+    let written = ModelConfig {
+        tokens_per_minute: Some(500_000),
+        ..ModelConfig::offline()
+    };
+    assert_eq!(
+        ModelsConfig::default().rate_ceiling(&written),
+        Some(500_000),
+        "a program wrote it"
+    );
+}
+
 /// The literal of a program that owns its configuration.
 #[test]
 fn the_literal_compiles_and_holds() {

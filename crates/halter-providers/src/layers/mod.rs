@@ -17,7 +17,7 @@ mod retry;
 mod trace;
 
 pub use classify::Classified;
-pub use rate_limit::{DEFAULT_TOKENS_PER_MINUTE, RateLimited, RateLimiter};
+pub use rate_limit::{DEFAULT_TOKENS_PER_MINUTE, RateLimited, RateLimiter, RateWait};
 pub use retry::{Jitter, Retry, RetryPolicy, SystemJitter};
 pub use trace::Traced;
 

@@ -3,9 +3,14 @@
 //! Each model of a provider has a bucket that holds one minute's tokens and
 //! fills up evenly. A request takes out what it is likely to cost and gives
 //! back, or pays, the difference when its usage is known. Tokens read from a
-//! prompt cache cost nothing here. What a server's headers say holds as well.
+//! prompt cache cost nothing here. The limit that a server's headers name takes
+//! the place of the default, be it larger or smaller; a rate that the user set
+//! is never exceeded. What the headers say is left holds as well.
 
 mod bucket;
+mod waits;
+
+pub use waits::RateWait;
 
 use crate::limits::{RATE_ANNOUNCED_WAIT_MILLIS, RATE_LIMITED_MODELS};
 use crate::provider::{
@@ -16,20 +21,23 @@ use crate::wire::RateLimitHints;
 use async_trait::async_trait;
 use bucket::{Bucket, Reservation};
 use futures::{FutureExt as _, StreamExt as _};
-use halter_protocol::{ProviderError, ResolvedModel, StreamEvent};
+use halter_protocol::{ProviderError, ResolvedModel, SessionId, StreamEvent};
 use indexmap::IndexMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use waits::Waits;
 
-/// Tokens per minute of a model whose rate is not configured.
+/// Tokens per minute of a model whose rate is not configured, until its server
+/// names another.
 pub const DEFAULT_TOKENS_PER_MINUTE: u32 = 500_000;
 
 /// The rates of all models, shared by everything that asks them: clone it.
 #[derive(Clone, Default)]
 pub struct RateLimiter {
     buckets: Arc<Mutex<IndexMap<String, Arc<Bucket>>>>,
+    waits: Waits,
 }
 
 impl RateLimiter {
@@ -62,15 +70,20 @@ impl RateLimiter {
         self.bucket(model).wait_for(tokens)
     }
 
+    /// The longest wait of a session's requests at this moment, if it is
+    /// worth showing.
+    pub fn wait_of(&self, session: &SessionId) -> Option<RateWait> {
+        self.waits.of(session)
+    }
+
     fn bucket(&self, model: &ResolvedModel) -> Arc<Bucket> {
-        let per_minute = model.tokens_per_minute.unwrap_or(DEFAULT_TOKENS_PER_MINUTE);
         let key = format!("{}\n{}", model.provider, model.model);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket = buckets
             .entry(key)
-            .or_insert_with(|| Arc::new(Bucket::new(per_minute)))
+            .or_insert_with(|| Arc::new(Bucket::new()))
             .clone();
-        bucket.set_rate(per_minute);
+        bucket.set_ceiling(model.tokens_per_minute);
         while buckets.len() > RATE_LIMITED_MODELS {
             buckets.shift_remove_index(0);
         }
@@ -84,8 +97,9 @@ impl fmt::Debug for RateLimiter {
     }
 }
 
-/// A provider that waits for its turn before each request. A wait worth
-/// mentioning is announced as a warning.
+/// A provider that waits for its turn before each request. A long wait is
+/// announced as a warning; [`RateLimiter::wait_of`] tells of shorter ones too,
+/// while they last.
 pub struct RateLimited {
     inner: Arc<dyn Provider>,
     limiter: RateLimiter,
@@ -115,13 +129,18 @@ impl Provider for RateLimited {
     ) -> anyhow::Result<EventStream> {
         let bucket = self.limiter.bucket(&request.model);
         let tokens = tokens::of_new_in(&request);
-        let announcement = announce(bucket.wait_for(tokens), &request.model);
-        let inner = self.inner.clone();
+        let wait = RateWait {
+            model: request.model.model.clone(),
+            left: bucket.wait_for(tokens),
+        };
+        let announcement = announce(&wait);
+        let (inner, waits) = (self.inner.clone(), self.limiter.waits.clone());
         let answer = async move {
+            let waiting = waits.begin(request.session_id.clone(), wait);
             let reservation = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return failed(ProviderError::cancelled()),
-                reservation = bucket.reserve(tokens) => reservation,
+                reservation = bucket.reserve(tokens, waiting) => reservation,
             };
             match inner.stream(request, cancel).await {
                 Ok(stream) => settle(stream, reservation),
@@ -136,16 +155,11 @@ impl Provider for RateLimited {
     }
 }
 
-fn announce(wait: Duration, model: &ResolvedModel) -> Option<StreamEvent> {
-    if wait < Duration::from_millis(RATE_ANNOUNCED_WAIT_MILLIS) {
-        return None;
-    }
-    let message = format!(
-        "waiting about {} s to stay within the rate of '{}'",
-        wait.as_secs_f64().ceil(),
-        model.model
-    );
-    Some(StreamEvent::ProviderWarning { message })
+fn announce(wait: &RateWait) -> Option<StreamEvent> {
+    let long = wait.left >= Duration::from_millis(RATE_ANNOUNCED_WAIT_MILLIS);
+    long.then(|| StreamEvent::ProviderWarning {
+        message: wait.to_string(),
+    })
 }
 
 fn failed(error: ProviderError) -> EventStream {

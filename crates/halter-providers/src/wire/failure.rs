@@ -121,6 +121,7 @@ pub(super) fn number(headers: &dyn HeaderLookup, name: &str) -> Option<u64> {
 pub(super) fn openai_rate_limit(headers: &dyn HeaderLookup) -> RateLimitHints {
     let reset = |name: &str| headers.header(name).and_then(duration);
     RateLimitHints {
+        tokens_limit: number(headers, "x-ratelimit-limit-tokens"),
         tokens_remaining: number(headers, "x-ratelimit-remaining-tokens"),
         tokens_reset: reset("x-ratelimit-reset-tokens"),
         requests_remaining: number(headers, "x-ratelimit-remaining-requests"),

@@ -215,6 +215,8 @@ pub enum RefusedSetting {
 /// What a server says about how much more it takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RateLimitHints {
+    /// Tokens that it takes per minute.
+    pub tokens_limit: Option<u64>,
     /// Tokens left in the window.
     pub tokens_remaining: Option<u64>,
     /// When that window resets, from now.

@@ -1,11 +1,13 @@
 //! One model's bucket of tokens.
 
+use super::DEFAULT_TOKENS_PER_MINUTE;
+use super::waits::Waiting;
 use crate::limits::RATE_HOLD_SECS;
 use crate::wire::RateLimitHints;
 use halter_protocol::Usage;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep};
 
 const MINUTE_SECS: f64 = 60.0;
@@ -15,9 +17,16 @@ pub(super) struct Bucket {
     state: Mutex<State>,
     /// Requests wait one after the other, in the order they came.
     turn: Semaphore,
+    /// The rate changed: the one whose turn it is looks again.
+    changed: Notify,
 }
 
 struct State {
+    /// What the user set.
+    ceiling: Option<f64>,
+    /// What the server said it takes.
+    server_limit: Option<f64>,
+    /// What follows from both.
     per_minute: f64,
     /// Below zero after a request that cost more than was expected.
     tokens: f64,
@@ -28,27 +37,38 @@ struct State {
 }
 
 impl Bucket {
-    pub fn new(per_minute: u32) -> Self {
+    pub fn new() -> Self {
         Self {
             state: Mutex::new(State {
-                per_minute: f64::from(per_minute.max(1)),
-                tokens: f64::from(per_minute.max(1)),
+                ceiling: None,
+                server_limit: None,
+                per_minute: f64::from(DEFAULT_TOKENS_PER_MINUTE),
+                tokens: f64::from(DEFAULT_TOKENS_PER_MINUTE),
                 at: Instant::now(),
                 server_tokens: None,
                 server_requests: None,
             }),
             turn: Semaphore::new(1),
+            changed: Notify::new(),
         }
     }
 
-    /// Changes the rate; what is in the bucket changes with it.
-    pub fn set_rate(&self, per_minute: u32) {
+    /// Says what the user set, if anything.
+    pub fn set_ceiling(&self, per_minute: Option<u32>) {
         let mut state = self.lock();
-        let per_minute = f64::from(per_minute.max(1));
+        state.ceiling = per_minute.map(|set| f64::from(set.max(1)));
+        self.update_rate(&mut state);
+    }
+
+    /// Changes the rate to what is known now; what is in the bucket changes
+    /// with it.
+    fn update_rate(&self, state: &mut State) {
+        let per_minute = state.allowed_per_minute();
         if state.per_minute != per_minute {
             state.fill();
             state.tokens += per_minute - state.per_minute;
             state.per_minute = per_minute;
+            self.changed.notify_one();
         }
     }
 
@@ -56,6 +76,14 @@ impl Bucket {
         let now = Instant::now();
         let until = |reset: Duration| now + reset.min(Duration::from_secs(RATE_HOLD_SECS));
         let mut state = self.lock();
+        // Servers without a limit say 0.
+        if let Some(limit) = hints.tokens_limit.filter(|limit| *limit > 0) {
+            state.server_limit = Some(limit as f64);
+            let debt = state.tokens.min(0.0);
+            self.update_rate(&mut state);
+            // The server took what went out before it named a smaller limit.
+            state.tokens = state.tokens.max(debt);
+        }
         if let (Some(left), Some(reset)) = (hints.tokens_remaining, hints.tokens_reset) {
             state.server_tokens = Some((left as f64, until(reset)));
         }
@@ -70,8 +98,9 @@ impl Bucket {
         state.wait_for(tokens as f64)
     }
 
-    /// Waits until the tokens are there and takes them.
-    pub async fn reserve(self: Arc<Self>, tokens: u64) -> Reservation {
+    /// Waits until the tokens are there and takes them; `waiting` is told how
+    /// long that will be.
+    pub async fn reserve(self: Arc<Self>, tokens: u64, waiting: Waiting) -> Reservation {
         // The semaphore is never closed; without a permit the order is lost,
         // nothing else.
         let turn = self.turn.acquire().await;
@@ -88,7 +117,11 @@ impl Bucket {
             if wait.is_zero() {
                 break;
             }
-            sleep(wait).await;
+            waiting.expect(wait);
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = self.changed.notified() => {}
+            }
         }
         drop(turn);
         Reservation {
@@ -105,6 +138,16 @@ impl Bucket {
 }
 
 impl State {
+    /// A server's own limit takes the place of the default; what the user set
+    /// is a ceiling for both.
+    fn allowed_per_minute(&self) -> f64 {
+        match (self.ceiling, self.server_limit) {
+            (Some(ceiling), Some(limit)) => ceiling.min(limit),
+            (Some(allowed), None) | (None, Some(allowed)) => allowed,
+            (None, None) => f64::from(DEFAULT_TOKENS_PER_MINUTE),
+        }
+    }
+
     fn fill(&mut self) {
         let now = Instant::now();
         let passed = (now - self.at).as_secs_f64();

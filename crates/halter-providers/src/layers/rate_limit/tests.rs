@@ -1,5 +1,6 @@
 use super::*;
 use crate::fake::{FakeProvider, Reply};
+use crate::limits::RATE_SHOWN_WAIT_MILLIS;
 use halter_protocol::{
     AssembledPrompt, ContentPart, Message, ProviderErrorKind, SessionId, ToolMessage, ToolResult,
     TurnId, Usage, UsageBuckets, UserMessage,
@@ -147,6 +148,134 @@ async fn the_headers_of_a_server_hold_for_all_sessions() {
     limiter.observe(&model(1_000), hints);
     assert_eq!(limiter.wait_for(&model(1_000), 50), Duration::ZERO);
     assert_eq!(limiter.wait_for(&model(1_000), 51).as_secs(), 9);
+}
+
+fn limit(tokens: u64) -> RateLimitHints {
+    RateLimitHints {
+        tokens_limit: Some(tokens),
+        ..RateLimitHints::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_a_server_names_replaces_the_default_and_what_was_set_is_a_ceiling() {
+    const ASKED: u64 = 250_000;
+    let minute = |tokens: u64, per_minute: u64| (tokens * 60).div_ceil(per_minute);
+    // What was set, what the server names, and the seconds that a third
+    // request waits.
+    for (set, named, waited) in [
+        (None, 2_000_000, 0),
+        (None, 0, minute(ASKED, 500_000)),
+        (None, 250_000, minute(ASKED, 250_000)),
+        (Some(500_000), 2_000_000, minute(ASKED, 500_000)),
+        (Some(600_000), 500_000, minute(ASKED, 500_000)),
+        (Some(1_000_000), 750_000, 0),
+    ] {
+        let place = format!("{set:?} {named}");
+        let limiter = RateLimiter::new();
+        let asked = ResolvedModel {
+            tokens_per_minute: set,
+            ..model(1)
+        };
+        let spend = async || {
+            let bucket = limiter.bucket(&asked);
+            let waiting = limiter.waits.begin("ses".into(), no_wait());
+            bucket.reserve(ASKED, waiting).await
+        };
+        let (_first, _second) = (spend().await, spend().await);
+        limiter.observe(&asked, limit(named));
+        assert_eq!(limiter.wait_for(&asked, ASKED).as_secs(), waited, "{place}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_smaller_limit_makes_no_debt_of_what_went_out_before() {
+    let (limiter, asked) = (RateLimiter::new(), crate::test_model::model("m"));
+    let waiting = limiter.waits.begin("ses".into(), no_wait());
+    let _gone = limiter.bucket(&asked).reserve(400_000, waiting).await;
+    limiter.observe(&asked, limit(60_000));
+    assert_eq!(limiter.wait_for(&asked, 1_000).as_secs(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_larger_limit_ends_the_wait_of_those_that_wait_already() {
+    let provider = limited([Reply::new().text("ok")]);
+    let mut asked = request(1, 400_000);
+    asked.model.tokens_per_minute = None;
+    let waiting = provider.limiter.waits.begin("ses".into(), no_wait());
+    let bucket = provider.limiter.bucket(&asked.model);
+    let _gone = bucket.reserve(400_000, waiting).await;
+    let model = asked.model.clone();
+    let began = Instant::now();
+    let named_soon = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        provider.limiter.observe(&model, limit(4_000_000));
+    };
+    tokio::join!(ask(&provider, asked), named_soon);
+    assert_eq!(began.elapsed().as_secs(), 2);
+}
+
+fn no_wait() -> RateWait {
+    RateWait {
+        model: "m".to_owned(),
+        left: Duration::ZERO,
+    }
+}
+
+/// What a session's wait is said to be at each of these moments, in
+/// milliseconds.
+async fn told(provider: &RateLimited, at: &[u64]) -> Vec<Option<String>> {
+    let session = SessionId::from("ses");
+    let look = async {
+        let (mut told, mut passed) = (Vec::new(), 0);
+        for &moment in at {
+            tokio::time::sleep(Duration::from_millis(moment - passed)).await;
+            passed = moment;
+            let wait = provider.limiter.wait_of(&session);
+            told.push(wait.map(|wait| wait.to_string()));
+            assert_eq!(provider.limiter.wait_of(&SessionId::from("other")), None);
+        }
+        told
+    };
+    tokio::join!(ask(provider, request(1_000, 1)), look).1
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_told_while_it_lasts_from_a_quarter_of_a_second_on() {
+    let said = |seconds: u64| {
+        Some(format!(
+            "waiting about {seconds} s to stay within the rate of 'm'"
+        ))
+    };
+    for (wait, expected) in [
+        (RATE_SHOWN_WAIT_MILLIS - 1, [None, None, None]),
+        (RATE_SHOWN_WAIT_MILLIS, [said(1), None, None]),
+        (2_500, [said(3), said(2), None]),
+    ] {
+        let provider = limited([Reply::new().text("ok")]);
+        let held = Duration::from_millis(wait);
+        provider.limiter.hold(&model(1_000), held);
+        let told = told(&provider, &[100, 1_000, 2_600]).await;
+        assert_eq!(told, expected, "{wait}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_behind_another_is_told_to_wait_too() {
+    let provider = limited([Reply::new().text("ok"), Reply::new().text("ok")]);
+    provider
+        .limiter
+        .hold(&model(1_000), Duration::from_millis(500));
+    let mut other = request(1_000, 900);
+    other.session_id = SessionId::from("before");
+    let cancel = CancellationToken::new();
+    let first = provider.stream(other, cancel).await.unwrap();
+    let mut first = std::pin::pin!(first.collect::<Vec<_>>());
+    assert!(futures::poll!(first.as_mut()).is_pending());
+    let behind = told(&provider, &[100, 400, 600]);
+    let (_, behind) = tokio::join!(first, behind);
+    let said = Some("waiting about 1 s to stay within the rate of 'm'".to_owned());
+    assert_eq!(behind, [said.clone(), said, None]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,7 @@ pub(super) fn rate_limit(headers: &dyn HeaderLookup) -> RateLimitHints {
         None => "anthropic-ratelimit-input-tokens",
     };
     RateLimitHints {
+        tokens_limit: number(headers, &format!("{tokens}-limit")),
         tokens_remaining: number(headers, &format!("{tokens}-remaining")),
         tokens_reset: until(headers, &format!("{tokens}-reset")),
         requests_remaining: number(headers, "anthropic-ratelimit-requests-remaining"),

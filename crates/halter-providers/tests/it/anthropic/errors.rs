@@ -236,13 +236,16 @@ fn rate_limits_are_read_from_headers() {
     assert_eq!(
         read(&[
             date,
+            ("anthropic-ratelimit-tokens-limit", "80000"),
             ("anthropic-ratelimit-tokens-remaining", "4000"),
             ("anthropic-ratelimit-tokens-reset", "2026-11-15T10:00:20Z"),
+            ("anthropic-ratelimit-input-tokens-limit", "2000000"),
             ("anthropic-ratelimit-input-tokens-remaining", "9000"),
             ("anthropic-ratelimit-requests-remaining", "0"),
             ("anthropic-ratelimit-requests-reset", "2026-11-15T09:59:00Z"),
         ]),
         RateLimitHints {
+            tokens_limit: Some(80_000),
             tokens_remaining: Some(4_000),
             tokens_reset: Some(Duration::from_secs(20)),
             requests_remaining: Some(0),
@@ -251,6 +254,7 @@ fn rate_limits_are_read_from_headers() {
     );
     assert_eq!(
         read(&[
+            ("anthropic-ratelimit-input-tokens-limit", "2000000"),
             ("anthropic-ratelimit-input-tokens-remaining", "9000"),
             (
                 "anthropic-ratelimit-input-tokens-reset",
@@ -258,6 +262,7 @@ fn rate_limits_are_read_from_headers() {
             ),
         ]),
         RateLimitHints {
+            tokens_limit: Some(2_000_000),
             tokens_remaining: Some(9_000),
             ..RateLimitHints::default()
         }

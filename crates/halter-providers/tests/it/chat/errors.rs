@@ -137,12 +137,14 @@ fn the_headers_tell_of_rates() {
     let hints = Chat::new(Dialect::OPENAI).rate_limit(&headers(&[
         ("x-ratelimit-remaining-requests", "59"),
         ("x-ratelimit-reset-requests", "1s"),
+        ("x-ratelimit-limit-tokens", "150000"),
         ("x-ratelimit-remaining-tokens", "149984"),
         ("x-ratelimit-reset-tokens", "6m0s"),
     ]));
     assert_eq!(
         hints,
         RateLimitHints {
+            tokens_limit: Some(150_000),
             tokens_remaining: Some(149_984),
             tokens_reset: Some(Duration::from_secs(360)),
             requests_remaining: Some(59),

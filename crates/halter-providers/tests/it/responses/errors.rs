@@ -152,6 +152,7 @@ fn the_wish_to_wait_is_heard_wherever_it_is_said() {
 #[test]
 fn headers_say_how_much_more_the_service_takes() {
     let headers = Headers(vec![
+        ("x-ratelimit-limit-tokens", "150000"),
         ("x-ratelimit-remaining-tokens", "149984"),
         ("x-ratelimit-reset-tokens", "6m0s"),
         ("x-ratelimit-remaining-requests", "59"),
@@ -160,6 +161,7 @@ fn headers_say_how_much_more_the_service_takes() {
     assert_eq!(
         wire().rate_limit(&headers),
         RateLimitHints {
+            tokens_limit: Some(150_000),
             tokens_remaining: Some(149_984),
             tokens_reset: Some(Duration::from_secs(360)),
             requests_remaining: Some(59),
