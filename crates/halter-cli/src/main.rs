@@ -4,6 +4,7 @@
 //! to a program that embeds the harness: what such a program needs is in the
 //! `halter` crate and below.
 
+mod account;
 mod approvals;
 mod args;
 mod attach;

@@ -1,5 +1,6 @@
 //! `halter chat`: a conversation at a terminal.
 
+use crate::account::Account;
 use crate::approvals::Approver;
 use crate::args::ChatArgs;
 use crate::attach::{self, Attachment};
@@ -23,6 +24,7 @@ const HELP: &str = "\
 /attach [FILE]  send an image, PDF or text with the next message; show what is attached
 /detach         send no file after all
 /model [MODEL]  show the model, or use another from now on: a role or provider/model
+/cost           show what the session used, and what the prompt cache saved
 /session        show the session's id and how to come back to it
 /exit           leave; so do Ctrl-D, and Ctrl-C twice
 
@@ -157,6 +159,10 @@ impl Conversation {
                 ));
                 Ok(Next::GoOn)
             }
+            "/cost" => {
+                self.show_cost(context).await?;
+                Ok(Next::GoOn)
+            }
             "/model" => {
                 self.choose_model(context, rest.trim());
                 Ok(Next::GoOn)
@@ -178,6 +184,17 @@ impl Conversation {
             }
             _ => self.answer(context, line).await,
         }
+    }
+
+    async fn show_cost(&self, context: &Context) -> Result<(), Failure> {
+        let harness = &self.live.harness;
+        let id = self.live.session.session_id();
+        let account = Account::read(harness.store().as_ref(), id).await?;
+        match account.lines(harness.catalog()).as_slice() {
+            [] => context.messages.say("nothing was used yet"),
+            lines => context.messages.say(&lines.join("\n")),
+        }
+        Ok(())
     }
 
     /// Attaches a file to the next message; without a name, shows what is.

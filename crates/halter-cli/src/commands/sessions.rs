@@ -1,5 +1,6 @@
 //! `halter sessions`: list, show, resume and delete what is stored.
 
+use crate::account::Account;
 use crate::args::{ChatArgs, RunOptions, SessionsCommand};
 use crate::commands::{chat, run};
 use crate::context::Context;
@@ -10,14 +11,13 @@ use crate::limits::TITLE_COLUMNS;
 use crate::live::{self, not_found};
 use crate::prompt::{self, PromptSource, StdinUse};
 use crate::terminal::{columns, fitted, safe_line};
-use crate::view::{transcript_lines, used};
+use crate::view::transcript_lines;
 use halter::providers::OfflineProvider;
 use halter::{Halter, HalterError};
 use halter_config::SessionBackend;
-use halter_protocol::{SessionEventPayload, SessionId, Timestamp, Usage};
+use halter_protocol::{SessionId, Timestamp};
 use halter_session::limits::MAX_READ_EVENTS;
 use halter_session::{PageRequest, SessionSummary, StoreError, read_events};
-use indexmap::IndexMap;
 use serde_json::json;
 use std::sync::Arc;
 use unicode_width::UnicodeWidthStr;
@@ -201,12 +201,12 @@ async fn show(
         data.line(&format!("events     {}", opened.head))?;
     }
     let mut after = 0;
-    let mut by_model = IndexMap::new();
+    let mut account = Account::default();
     loop {
         let events = read_events(store.as_ref(), id, after, MAX_READ_EVENTS).await?;
         let Some(last) = events.last() else {
             if !json {
-                for line in usage_lines(&by_model) {
+                for line in account.lines(stored.harness.catalog()) {
                     context.data.line(&line)?;
                 }
             }
@@ -215,7 +215,7 @@ async fn show(
         let first = after == 0;
         after = last.sequence();
         for (index, event) in events.into_iter().enumerate() {
-            count(&mut by_model, &event.payload);
+            account.count(&event.payload);
             let event = match first && index == 0 {
                 true => event.first_of_stream(),
                 false => event,
@@ -226,40 +226,6 @@ async fn show(
             }
         }
     }
-}
-
-/// Adds what a turn used to what its model used.
-fn count(by_model: &mut IndexMap<String, Usage>, payload: &SessionEventPayload) {
-    if let SessionEventPayload::TurnCompleted {
-        usage, answered_by, ..
-    }
-    | SessionEventPayload::TurnFailed {
-        usage, answered_by, ..
-    } = payload
-        && !usage.is_zero()
-    {
-        let model = by_model.entry(answered_by.label()).or_default();
-        model.saturating_accumulate(usage);
-    }
-}
-
-/// What a session used, and which model how much if there are several.
-fn usage_lines(by_model: &IndexMap<String, Usage>) -> Vec<String> {
-    let mut whole = Usage::default();
-    for usage in by_model.values() {
-        whole.saturating_accumulate(usage);
-    }
-    let mut lines = Vec::new();
-    if !by_model.is_empty() {
-        lines.push(format!("used       {}", used(&whole)));
-    }
-    if by_model.len() > 1 {
-        let models = by_model.iter();
-        lines.extend(
-            models.map(|(model, usage)| format!("  {}: {}", safe_line(model), used(usage))),
-        );
-    }
-    lines
 }
 
 // --- resume ---------------------------------------------------------------

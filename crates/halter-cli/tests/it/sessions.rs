@@ -121,7 +121,7 @@ fn a_session_shows_what_each_of_its_models_used() {
     let stage = Stage::new(&WIRES[0]);
     stage.configure(
         "[providers.anthropic.models.\"claude-sonnet-4-5\"]\n\
-         prices = { input = 2.0, output = 4.0 }\n",
+         prices = { input = 2.0, output = 4.0, cache_read = 0.5 }\n",
     );
     let played = stage.play("token_cost_reporting");
     let id = played.session();
@@ -133,7 +133,8 @@ fn a_session_shows_what_each_of_its_models_used() {
         ran.stdout
     };
     let shown = halter(&["sessions", "show", &id]);
-    let used = "used       1.2k tokens in, 500 out, $0.0045\n";
+    let used = "used       1.2k tokens in, 500 out, $0.0042\n\
+        cached     16 % of the input, $0.0003 saved\n";
     assert!(shown.ends_with(used), "{shown}");
 
     halter(&[
@@ -145,9 +146,10 @@ fn a_session_shows_what_each_of_its_models_used() {
         "please mock:token_cost_reporting",
     ]);
     let shown = halter(&["sessions", "show", &id]);
-    let used = "used       2.4k tokens in, 1.0k out, more than $0.0045\n  \
-        anthropic/claude-sonnet-4-5: 1.2k tokens in, 500 out, $0.0045\n  \
-        anthropic/nobody-knows: 1.2k tokens in, 500 out\n";
+    let used = "used       2.4k tokens in, 1.0k out, more than $0.0042\n  \
+        anthropic/claude-sonnet-4-5: 1.2k tokens in, 500 out, $0.0042\n  \
+        anthropic/nobody-knows: 1.2k tokens in, 500 out\n\
+        cached     16 % of the input, more than $0.0003 saved\n";
     assert!(shown.ends_with(used), "{shown}");
     stage.close();
 }

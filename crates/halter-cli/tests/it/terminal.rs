@@ -77,6 +77,27 @@ fn a_wait_for_a_rate_is_shown_and_ctrl_c_ends_it() {
 }
 
 #[test]
+fn a_chat_tells_what_it_used_and_what_the_cache_saved() {
+    let stage = Stage::new(&WIRES[0]);
+    let config = stage.place.root().join("service.toml");
+    let arguments = ["--config", config.to_str().unwrap(), "chat"];
+    let mut screen = Screen::open(&stage.place, &arguments);
+    screen.wait_for_prompt(1);
+    screen.send(&format!("/cost{ENTER}"));
+    screen.wait_for("nothing was used yet");
+    screen.wait_for_prompt(2);
+    screen.send(&format!("please mock:cached{ENTER}"));
+    screen.wait_for_prompt(3);
+    screen.send(&format!("/cost{ENTER}"));
+    screen.wait_for("used       2.3k tokens in, 11 out, $");
+    screen.wait_for("cached     85 % of the input, $0.0054 saved");
+    screen.wait_for_prompt(4);
+    screen.send(CTRL_D);
+    assert_eq!(screen.end().0.code(), Some(0));
+    stage.close();
+}
+
+#[test]
 fn progress_can_be_turned_off() {
     let place = Place::new();
     sleepy(&place);
