@@ -34,16 +34,21 @@ impl Account {
         }
     }
 
-    /// Adds what a turn used to what its model used.
+    /// Adds what a turn or a summary used to what its model used.
     pub fn count(&mut self, payload: &SessionEventPayload) {
-        if let SessionEventPayload::TurnCompleted {
-            usage, answered_by, ..
-        }
-        | SessionEventPayload::TurnFailed {
-            usage, answered_by, ..
-        } = payload
-            && !usage.is_zero()
-        {
+        let (usage, answered_by) = match payload {
+            SessionEventPayload::TurnCompleted {
+                usage, answered_by, ..
+            }
+            | SessionEventPayload::TurnFailed {
+                usage, answered_by, ..
+            } => (usage, answered_by),
+            SessionEventPayload::ContextCompacted(compaction) => {
+                (&compaction.usage, &compaction.answered_by)
+            }
+            _ => return,
+        };
+        if !usage.is_zero() {
             let model = self.by_model.entry(answered_by.label());
             let (_, sum) = model.or_insert_with(|| (answered_by.clone(), Usage::default()));
             sum.saturating_accumulate(usage);

@@ -133,12 +133,14 @@ fn check_together(config: &HarnessConfig, settings: &Settings) -> Result<(), Con
             .and_then(|origin| origin.location().cloned())
     };
     let context = &config.context;
-    if context.pre_compaction_target >= context.compaction_threshold {
+    if let (Some(target), Some(threshold)) =
+        (context.pre_compaction_target, context.compaction_threshold)
+        && target >= threshold
+    {
         return Err(ConfigError::value(
             "context.pre_compaction_target",
             format!(
-                "is {}, not less than context.compaction_threshold, which is {}",
-                context.pre_compaction_target, context.compaction_threshold
+                "is {target}, not less than context.compaction_threshold, which is {threshold}"
             ),
             "set both, the target below the threshold",
         )

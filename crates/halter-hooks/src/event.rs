@@ -39,13 +39,18 @@ pub enum HookEventName {
     PostToolUseFailure,
     /// A notification reached the session.
     Notification,
+    /// The context is about to be made smaller. A hook that errs does not
+    /// keep it from that.
+    PreCompact,
+    /// The context was made smaller.
+    PostCompact,
     /// The model has nothing more to do and the turn is about to end.
     Stop,
 }
 
 impl HookEventName {
     /// Every event, in the order of a session's life.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::SessionStart,
         Self::SessionEnd,
         Self::UserPromptSubmit,
@@ -55,6 +60,8 @@ impl HookEventName {
         Self::PostToolUse,
         Self::PostToolUseFailure,
         Self::Notification,
+        Self::PreCompact,
+        Self::PostCompact,
         Self::Stop,
     ];
 
@@ -70,6 +77,8 @@ impl HookEventName {
             Self::PostToolUse => "PostToolUse",
             Self::PostToolUseFailure => "PostToolUseFailure",
             Self::Notification => "Notification",
+            Self::PreCompact => "PreCompact",
+            Self::PostCompact => "PostCompact",
             Self::Stop => "Stop",
         }
     }
@@ -94,6 +103,7 @@ impl HookEventName {
             | Self::PostToolUse
             | Self::PostToolUseFailure => Some("tool_name"),
             Self::Notification => Some("notification_type"),
+            Self::PreCompact | Self::PostCompact => Some("trigger"),
             Self::UserPromptSubmit | Self::Stop => None,
         }
     }
@@ -102,7 +112,11 @@ impl HookEventName {
     pub(crate) const fn honours_block(self) -> bool {
         !matches!(
             self,
-            Self::SessionStart | Self::SessionEnd | Self::Notification | Self::PermissionDenied
+            Self::SessionStart
+                | Self::SessionEnd
+                | Self::Notification
+                | Self::PermissionDenied
+                | Self::PostCompact
         )
     }
 
@@ -164,7 +178,7 @@ mod tests {
 
     #[test]
     fn an_event_that_is_not_dispatched_is_refused_with_the_list() {
-        for name in ["PreCompact", "", "Pre ToolUse", "PreToolUse "] {
+        for name in ["PreModelSwitch", "", "Pre ToolUse", "PreToolUse "] {
             let error = name.parse::<HookEventName>().unwrap_err();
             assert_eq!(error.code(), "unknown_hook_event");
             assert!(error.to_string().contains("SessionStart, SessionEnd"));

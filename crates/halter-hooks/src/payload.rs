@@ -15,6 +15,8 @@
 //! | `PostToolUse` | those of `PreToolUse` and `tool_response` |
 //! | `PostToolUseFailure` | those of `PreToolUse` and `error` |
 //! | `Notification` | `notification_type`, `message` |
+//! | `PreCompact` | `trigger` (`manual`, `auto`), `custom_instructions` |
+//! | `PostCompact` | `trigger`, `compact_summary` |
 //! | `Stop` | `stop_hook_active`, `last_assistant_message` |
 //!
 //! `attachments` lists images and documents as `{"kind": "image", "media_type":
@@ -29,7 +31,9 @@
 use crate::event::HookEventName;
 use crate::point::HookPoint;
 use halter_protocol::encoding::escape_path;
-use halter_protocol::{ContentPart, ModelId, SessionId, ToolCall, ToolResult, TurnId, UserMessage};
+use halter_protocol::{
+    CompactionReason, ContentPart, ModelId, SessionId, ToolCall, ToolResult, TurnId, UserMessage,
+};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -91,6 +95,17 @@ impl HookPayload<'_> {
                 ("notification_type", json!(notification.notification_type)),
                 ("message", json!(notification.message)),
             ],
+            HookPoint::PreCompact {
+                reason,
+                instructions,
+            } => vec![
+                ("trigger", json!(trigger(reason))),
+                ("custom_instructions", json!(instructions)),
+            ],
+            HookPoint::PostCompact { reason, summary } => vec![
+                ("trigger", json!(trigger(reason))),
+                ("compact_summary", json!(summary)),
+            ],
             HookPoint::Stop {
                 active,
                 last_assistant_message,
@@ -121,6 +136,13 @@ impl HookPayload<'_> {
             put(name, value);
         }
         Value::Object(payload)
+    }
+}
+
+fn trigger(reason: &CompactionReason) -> &'static str {
+    match reason {
+        CompactionReason::Requested => "manual",
+        _ => "auto",
     }
 }
 

@@ -1,7 +1,9 @@
 //! The points of a session's life at which hooks run, with what happens there.
 
 use crate::event::HookEventName;
-use halter_protocol::{NotificationItem, Objection, ToolCall, ToolError, ToolResult, UserMessage};
+use halter_protocol::{
+    CompactionReason, NotificationItem, Objection, ToolCall, ToolError, ToolResult, UserMessage,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -58,6 +60,20 @@ pub enum HookPoint {
     },
     /// Somebody notified the session.
     Notification(NotificationItem),
+    /// The context is about to be made smaller.
+    PreCompact {
+        /// Why.
+        reason: CompactionReason,
+        /// What whoever asked for it wants kept.
+        instructions: Option<String>,
+    },
+    /// The context was made smaller.
+    PostCompact {
+        /// Why.
+        reason: CompactionReason,
+        /// What stands for the messages that were cut, if any were.
+        summary: Option<String>,
+    },
     /// The model has nothing more to do.
     Stop {
         /// True if the turn already goes on because a Stop hook blocked its
@@ -81,6 +97,8 @@ impl HookPoint {
             Self::PostToolUse { .. } => HookEventName::PostToolUse,
             Self::PostToolUseFailure { .. } => HookEventName::PostToolUseFailure,
             Self::Notification(_) => HookEventName::Notification,
+            Self::PreCompact { .. } => HookEventName::PreCompact,
+            Self::PostCompact { .. } => HookEventName::PostCompact,
             Self::Stop { .. } => HookEventName::Stop,
         }
     }

@@ -22,6 +22,11 @@ pub struct ProviderCapabilities {
     pub structured_output: bool,
     /// The images and documents that are taken.
     pub media: MediaLimits,
+    /// Tokens that fit into a conversation, the answer included, where that is
+    /// known.
+    pub context_window: Option<u32>,
+    /// Tokens of one answer, where that is known.
+    pub output_limit: Option<u32>,
 }
 
 impl ProviderCapabilities {
@@ -41,6 +46,13 @@ impl ProviderCapabilities {
     #[must_use]
     pub fn with_media(mut self, media: MediaLimits) -> Self {
         self.media = media;
+        self
+    }
+
+    /// Takes conversations of so many tokens, the answer included.
+    #[must_use]
+    pub fn with_context_window(mut self, tokens: u32) -> Self {
+        self.context_window = Some(tokens);
         self
     }
 }

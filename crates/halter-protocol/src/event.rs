@@ -8,6 +8,7 @@
 //! `schema_version`. Kinds this version does not know are kept as they are.
 
 use crate::approval::{ApprovalChoice, ApprovalRequest, ResolvedBy};
+use crate::compaction::ContextCompaction;
 use crate::encoding::escaped_path;
 use crate::hook::HookRunSummary;
 use crate::ids::{ApprovalId, ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId};
@@ -86,12 +87,20 @@ impl SessionEvent {
 
     /// The event as stream consumers see it: without opaque provider data.
     pub fn without_opaque(mut self) -> Self {
-        if let SessionEventPayload::MessageItem { message } = &self.payload
-            && let Message::Assistant(assistant) = message.as_ref()
-            && assistant.has_opaque()
-        {
-            let message = Arc::new(Message::Assistant(assistant.without_opaque()));
-            self.payload = SessionEventPayload::MessageItem { message };
+        match &self.payload {
+            SessionEventPayload::MessageItem { message } => {
+                if let Message::Assistant(assistant) = message.as_ref()
+                    && assistant.has_opaque()
+                {
+                    let message = Arc::new(Message::Assistant(assistant.without_opaque()));
+                    self.payload = SessionEventPayload::MessageItem { message };
+                }
+            }
+            SessionEventPayload::ContextCompacted(compaction) => {
+                let shown = Arc::new(compaction.without_opaque());
+                self.payload = SessionEventPayload::ContextCompacted(shown);
+            }
+            _ => {}
         }
         self
     }
@@ -235,6 +244,8 @@ pub enum SessionEventPayload {
         /// Who asked and why.
         reason: String,
     },
+    /// The model sees less of the session from here on.
+    ContextCompacted(Arc<ContextCompaction>),
     /// The next request does not extend the cached prefix of the last one.
     CacheBreak {
         /// Why.
@@ -318,6 +329,7 @@ impl SessionEventPayload {
             Self::HookCompleted { .. } => "hook_completed",
             Self::Notification { .. } => "notification",
             Self::TurnInterrupted { .. } => "turn_interrupted",
+            Self::ContextCompacted(_) => "context_compacted",
             Self::CacheBreak { .. } => "cache_break",
             Self::TurnCompleted { .. } => "turn_completed",
             Self::TurnFailed { .. } => "turn_failed",
@@ -407,6 +419,8 @@ open_enum! {
         ToolsReplaced = "tools_replaced",
         /// The turn asks for an answer of another form.
         ResponseSchemaChanged = "response_schema_changed",
+        /// The model sees less of the session than before.
+        ContextCompacted = "context_compacted",
     }
 }
 

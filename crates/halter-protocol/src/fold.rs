@@ -1,12 +1,13 @@
 //! Events to state: the only definition of what a session's state is.
 
+use crate::compaction::ContextCompaction;
 use crate::event::SessionEventPayload;
 use crate::hook::HookRunStatus;
 use crate::ids::MessageId;
 use crate::limits::{INSTRUCTION_FILES, SESSION_RULES};
 use crate::message::{Message, ReplayMeta};
 use crate::session::{
-    InstructionFile, PendingToolCall, SessionState, ToldInstructions, ToolCallProgress,
+    ContextMark, InstructionFile, PendingToolCall, SessionState, ToldInstructions, ToolCallProgress,
 };
 use crate::tool::ToolCall;
 use crate::usage::Usage;
@@ -54,6 +55,7 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
         SessionEventPayload::HookCompleted { run } if answered(&run.status) => {
             state.fired_hook_ids.insert(run.hook_id.clone());
         }
+        SessionEventPayload::ContextCompacted(compaction) => apply_compaction(state, compaction),
         SessionEventPayload::CacheBreak {
             snapshot_revision,
             tools_revision,
@@ -99,6 +101,23 @@ pub fn fold_events<'a>(events: impl IntoIterator<Item = &'a SessionEventPayload>
         apply_event(&mut state, event);
     }
     state
+}
+
+/// The transcript is what the model sees; what the summary used is charged to
+/// its model and to no turn.
+fn apply_compaction(state: &mut SessionState, compaction: &ContextCompaction) {
+    state.messages = compaction.apply(&state.messages);
+    state.context_mark = Some(ContextMark {
+        messages: state.messages.len(),
+        tokens: compaction.tokens_after,
+    });
+    if !compaction.usage.is_zero() {
+        let usage = &compaction.usage;
+        state.usage_so_far.saturating_accumulate(usage);
+        let model = compaction.answered_by.label();
+        let model = state.usage_by_model.entry(model).or_default();
+        model.saturating_accumulate(usage);
+    }
 }
 
 /// Counts what a turn used: by model, and, of calls that left no message, what

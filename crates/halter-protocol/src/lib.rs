@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`event`] | the envelope of the event stream and its payloads |
 //! | [`capability`] | what models take and providers do |
+//! | [`compaction`] | how a session's context was made smaller |
 //! | [`content`] | text, images and documents in messages and results |
 //! | [`media`] | what images and documents are by their bytes |
 //! | [`limits`] | what they may have at most |
@@ -36,6 +37,7 @@ pub mod action;
 pub mod approval;
 pub mod bounds;
 pub mod capability;
+pub mod compaction;
 pub mod content;
 pub mod encoding;
 pub mod event;
@@ -65,6 +67,7 @@ pub use action::{Action, CallToJudge, HookOpinion, Objection, PolicyVerdict};
 pub use approval::{ApprovalAnswer, ApprovalChoice, ApprovalRequest, AskedBy, ResolvedBy};
 pub use bounds::SessionBounds;
 pub use capability::{MediaLimits, ProviderCapabilities};
+pub use compaction::{CompactionReason, CompactionTier, ContextCompaction, WindowPart};
 pub use content::ContentPart;
 pub use event::{
     CacheBreakReason, Delivery, DeltaItem, NotificationItem, PendingEvent, SCHEMA_VERSION,
@@ -92,8 +95,8 @@ pub use prompt::{AssembledPrompt, PromptSegment, PromptSegmentKind};
 pub use resource::{PluginManifest, ResourceSnapshot, SkillDef};
 pub use response::{FINAL_TOOL, ResponseSchema};
 pub use session::{
-    EnvironmentSnapshot, GitSnapshot, InstructionFile, PendingToolCall, SessionBlueprint,
-    SessionState, ToldInstructions, ToolCallProgress,
+    ContextMark, EnvironmentSnapshot, GitSnapshot, InstructionFile, PendingToolCall,
+    SessionBlueprint, SessionState, ToldInstructions, ToolCallProgress,
 };
 pub use stream::{ProviderError, ProviderErrorKind, StreamEvent};
 pub use tool::{

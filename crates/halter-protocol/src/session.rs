@@ -108,6 +108,9 @@ pub struct ToldInstructions {
 pub struct SessionState {
     /// The messages a model sees.
     pub messages: Transcript,
+    /// Where the last compaction left them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_mark: Option<ContextMark>,
     /// Calls of the last assistant message that have no result message yet,
     /// in call order.
     #[serde(default)]
@@ -157,6 +160,16 @@ pub struct SessionState {
 
 fn is_forgetful(memory: &Arc<SessionMemory>) -> bool {
     memory.is_empty()
+}
+
+/// The transcript as a compaction left it. What answers before say of their
+/// tokens tells of messages that are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ContextMark {
+    /// How many messages it had.
+    pub messages: usize,
+    /// Tokens of a request with them, estimated.
+    pub tokens: u64,
 }
 
 /// A call between the model's wish and the result the model sees.

@@ -98,6 +98,35 @@ impl Transcript {
             .chain(self.tail.iter())
     }
 
+    /// True if it has all messages of `prefix`, in their places. Costs what is
+    /// new where it grew from `prefix`, and a comparison of all otherwise.
+    pub fn starts_with(&self, prefix: &Self) -> bool {
+        let same = |(ours, theirs): (&Arc<Message>, &Arc<Message>)| {
+            Arc::ptr_eq(ours, theirs) || ours == theirs
+        };
+        if prefix.len() > self.len() {
+            return false;
+        }
+        if self.shares(prefix.sealed.as_ref()) {
+            let new = self.since(prefix.sealed_len);
+            return new.iter().zip(prefix.tail.iter()).all(same);
+        }
+        self.iter().zip(prefix.iter()).all(same)
+    }
+
+    /// True if it grew from this chunk; also if there is none.
+    fn shares(&self, wanted: Option<&Arc<Chunk>>) -> bool {
+        let Some(wanted) = wanted else { return true };
+        let mut chunk = self.sealed.as_ref();
+        while let Some(current) = chunk {
+            if Arc::ptr_eq(current, wanted) {
+                return true;
+            }
+            chunk = current.before.as_ref();
+        }
+        false
+    }
+
     /// The messages after the first `count`, oldest first, at the cost of
     /// those messages alone.
     pub fn since(&self, count: usize) -> Vec<Arc<Message>> {
@@ -197,8 +226,17 @@ mod tests {
             prop_assert_eq!(transcript.len(), plain.len());
             let from = since.min(plain.len());
             prop_assert_eq!(transcript.since(since), &plain[from..]);
-            if let Some((shared, expected)) = snapshot {
+            if let Some((shared, expected)) = &snapshot {
                 prop_assert!(shared.iter().eq(expected.iter()));
+            }
+            if let Some((shared, expected)) = &snapshot {
+                prop_assert!(transcript.starts_with(shared));
+                prop_assert_eq!(shared.starts_with(&transcript), plain.len() == expected.len());
+                let apart: Transcript = plain.iter().map(|it| Message::clone(it)).collect();
+                prop_assert!(apart.starts_with(shared), "equal messages count as the same");
+                let cut: Transcript = plain.iter().skip(1).cloned().collect();
+                let empty = expected.is_empty();
+                prop_assert_eq!(cut.starts_with(shared), empty);
             }
             let text = serde_json::to_string(&transcript).unwrap();
             prop_assert_eq!(serde_json::from_str::<Transcript>(&text).unwrap(), transcript);

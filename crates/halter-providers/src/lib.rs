@@ -24,6 +24,7 @@
 //! | [`catalog`] | what is known of models |
 //! | [`local`] | whether a server on this computer listens |
 //! | [`secrets`] | values that must not be seen |
+//! | [`tokens`] | how many tokens something is likely to be |
 //! | [`pairing`] | the check that tool calls and results pair |
 //! | [`limits`] | every bound, named |
 
@@ -48,7 +49,7 @@ pub mod services;
 pub mod sse;
 #[cfg(test)]
 mod test_model;
-mod tokens;
+pub mod tokens;
 pub mod wire;
 
 pub use fake::{FakeProvider, Gate, Reply};

@@ -109,6 +109,13 @@ impl ModelRegistry {
             .ok_or_else(|| self.unknown_model(id))
     }
 
+    /// The model of an id and the provider that serves it, if that very id is
+    /// registered: a role does not fall back on another.
+    pub fn registered(&self, id: &ModelId) -> Option<ServedModel> {
+        let model = self.models.get(id)?;
+        Some((model.clone(), self.provider(&model.provider).ok()?.clone()))
+    }
+
     /// The provider of a name.
     pub fn provider(&self, name: &ProviderName) -> Result<&Arc<dyn Provider>, RegistryError> {
         self.providers

@@ -1,7 +1,9 @@
 //! How many tokens something is likely to be, where nobody has counted.
 
 use crate::provider::ProviderRequest;
-use halter_protocol::{AssistantPart, ContentPart, Message, ToolMessage, ToolResult};
+use halter_protocol::{
+    AssembledPrompt, AssistantPart, ContentPart, Message, ToolMessage, ToolResult, ToolSpec,
+};
 
 /// Bytes of text that make a token, about.
 const BYTES_PER_TOKEN: usize = 4;
@@ -19,7 +21,7 @@ const PAGE_BYTES: usize = 50_000;
 const SCHEMA_BYTES: usize = 400;
 
 /// Tokens of so many bytes of text.
-pub(crate) fn of_bytes(bytes: usize) -> u64 {
+pub fn of_bytes(bytes: usize) -> u64 {
     bytes.div_ceil(BYTES_PER_TOKEN) as u64
 }
 
@@ -28,7 +30,7 @@ pub(crate) fn of_request(request: &ProviderRequest) -> u64 {
     let messages: usize = request
         .messages
         .iter()
-        .map(|message| of_message(message))
+        .map(|message| message_tokens(message))
         .sum();
     (messages + of_prefix(request)) as u64
 }
@@ -47,26 +49,38 @@ pub(crate) fn of_new_in(request: &ProviderRequest) -> u64 {
             let before = if cached { 0 } else { usage.context_tokens() };
             return before.saturating_add(new as u64);
         }
-        new += of_message(message);
+        new += message_tokens(message);
     }
     (new + of_prefix(request)) as u64
 }
 
-/// Tokens of what comes before the messages.
-fn of_prefix(request: &ProviderRequest) -> usize {
-    let prompt = request
-        .prompt
-        .segments()
-        .iter()
-        .map(|segment| segment.text.len());
-    let tools = request
-        .tools
-        .iter()
-        .map(|tool| tool.description.len() + SCHEMA_BYTES);
-    prompt.chain(tools).sum::<usize>() / BYTES_PER_TOKEN
+/// Tokens of a message.
+pub fn of_message(message: &Message) -> u64 {
+    message_tokens(message) as u64
 }
 
-fn of_message(message: &Message) -> usize {
+/// Tokens of a system prompt.
+pub fn of_prompt(prompt: &AssembledPrompt) -> u64 {
+    let segments = prompt.segments().iter();
+    of_bytes(segments.map(|segment| segment.text.len()).sum())
+}
+
+/// Tokens of what a model is told of tools.
+pub fn of_tools(tools: &[ToolSpec]) -> u64 {
+    let tools = tools.iter();
+    of_bytes(
+        tools
+            .map(|tool| tool.description.len() + SCHEMA_BYTES)
+            .sum(),
+    )
+}
+
+/// Tokens of what comes before the messages.
+fn of_prefix(request: &ProviderRequest) -> usize {
+    (of_prompt(&request.prompt) + of_tools(&request.tools)) as usize
+}
+
+fn message_tokens(message: &Message) -> usize {
     match message {
         Message::System(system) => system.text.len() / BYTES_PER_TOKEN,
         Message::User(user) => user.parts.iter().map(of_part).sum(),

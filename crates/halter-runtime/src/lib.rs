@@ -13,6 +13,7 @@
 //! | [`engine`] | the turn machine, without I/O |
 //! | [`driver`] | what runs the engine: live, and simulated |
 //! | [`hub`] | subscribers as cursors over the log and its live tail |
+//! | [`context`] | what of a session a model sees |
 //! | [`prompt`] | guidance, skills, instruction files, environment |
 //! | [`services`] | what sessions share, all of it replaceable |
 //! | [`limits`] | every bound |
@@ -20,7 +21,7 @@
 mod approvals;
 mod bounds;
 pub mod clock;
-mod context;
+pub mod context;
 pub mod driver;
 pub mod engine;
 mod error;
@@ -38,7 +39,10 @@ mod toolset;
 
 pub use approvals::{ApprovalHandler, Approvals};
 pub use clock::{Clock, SystemClock};
-pub use context::{ContextManager, ContextRequest, SendEverything};
+pub use context::{
+    Compaction, CompactionRequest, ContextManager, ContextPlan, ContextReport, ContextRequest,
+    ContextSettings, StandardContext,
+};
 pub use engine::structured::check_response_schema;
 pub use error::{HalterError, store_failure};
 pub use init::{OwnTools, SessionInit};

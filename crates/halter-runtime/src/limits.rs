@@ -64,3 +64,51 @@ pub const CATCH_UP_PAGE: usize = 256;
 
 /// The longest piece of tool output in one event, in bytes.
 pub const TOOL_OUTPUT_CHUNK_BYTES: usize = 16 * 1024;
+
+/// The part of a model's window at which a context is compacted, in percent,
+/// where nothing else is configured.
+pub const COMPACTION_PERCENT: u64 = 80;
+
+/// Room that is left for an answer where no output limit is known, in tokens;
+/// a quarter of a small window.
+pub const CONTEXT_HEADROOM_TOKENS: u64 = 16_384;
+
+/// The shortest output that becomes a reference, in tokens.
+pub const SHRINKABLE_OUTPUT_TOKENS: u64 = 200;
+
+/// The start of an output that its reference shows, in bytes.
+pub const REFERENCE_EXCERPT_BYTES: usize = 160;
+
+/// The most of a user's message that stays when what surrounds it is cut, in
+/// bytes.
+pub const RETAINED_USER_BYTES: usize = 8 * 1024;
+
+/// The least that a summary must stand for to be written, in tokens.
+pub const LEAST_SUMMARISED_TOKENS: u64 = 300;
+
+/// The longest summary, in bytes.
+pub const SUMMARY_BYTES: usize = 24 * 1024;
+
+/// The most that a model may write as a summary, in tokens, reasoning included.
+pub const SUMMARY_OUTPUT_TOKENS: u64 = 8_192;
+
+/// How long a summary may take before a list stands in for it.
+pub const SUMMARY_DEADLINE: Duration = Duration::from_secs(180);
+
+/// Files that a model is reminded of after a summary.
+pub const REMEMBERED_FILES: usize = 20;
+
+/// Open tasks, and done ones, that a model is reminded of after a summary.
+pub const REMEMBERED_TASKS: usize = 50;
+
+/// Outputs that a model can look up after a summary without searching.
+pub const REMEMBERED_OUTPUTS: usize = 40;
+
+/// How long the list of running processes may take before it is left out.
+pub const PROCESS_LIST_DEADLINE: Duration = Duration::from_secs(2);
+
+/// The shortest output that is among them, in bytes.
+pub const REMEMBERED_OUTPUT_BYTES: usize = 800;
+
+/// Running processes that a model is reminded of after a summary.
+pub const REMEMBERED_PROCESSES: usize = 20;

@@ -1,6 +1,7 @@
 //! All sessions of a process.
 
-use crate::driver::live::Owner;
+use crate::context::{ContextReport, ContextRequest};
+use crate::driver::live::{Owner, assemble};
 use crate::engine::Input;
 use crate::error::{HalterError, store_failure};
 use crate::hub::{HubSession, SessionEvents};
@@ -178,6 +179,35 @@ impl SessionRuntime {
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(store_failure(error)),
         }
+    }
+
+    /// What fills the context of a stored session, and how much more fits;
+    /// none if there is no such session. A session whose model is not
+    /// registered is measured by that of the role `default`.
+    pub async fn context_of(
+        &self,
+        session_id: &SessionId,
+    ) -> anyhow::Result<Option<ContextReport>> {
+        let Some(session) = self.read_session(session_id).await? else {
+            return Ok(None);
+        };
+        let services = &self.services;
+        let blueprint = session.blueprint();
+        let own = services.models.resolve(&blueprint.default_model);
+        let (model, provider) =
+            own.or_else(|_| services.models.resolve(&ModelRole::Default.as_str().into()))?;
+        let tools = Toolset::of_session(&services.toolset(), &blueprint.bounds, &[]);
+        let request = ContextRequest {
+            blueprint,
+            model: &model,
+            capabilities: &provider.model_capabilities(&model),
+            state: session.state(),
+            prompt: &assemble(services, blueprint, &services.resources.get()),
+            tools: &tools.specs,
+            counted: None,
+        };
+        let manager = services.context_manager.as_ref();
+        Ok(Some(ContextReport::new(manager, request)))
     }
 
     /// Stored sessions, newest first, a page at a time.

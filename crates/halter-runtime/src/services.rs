@@ -2,7 +2,7 @@
 
 use crate::approvals::Approvals;
 use crate::clock::{Clock, SystemClock};
-use crate::context::{ContextManager, SendEverything};
+use crate::context::{ContextManager, StandardContext};
 use crate::hub::{HubFactory, StandardHubs};
 use crate::init::SessionInit;
 use crate::instructions::InstructionSettings;
@@ -101,7 +101,7 @@ impl RuntimeServices {
             prompts: PromptSettings::default(),
             prompt_assembler: Arc::new(StandardPromptAssembler),
             instructions: None,
-            context_manager: Arc::new(SendEverything),
+            context_manager: Arc::new(StandardContext::default()),
             probe: EnvironmentProbe::default(),
             scratch_root: scratch_root.into(),
             exec: Arc::new(LocalExec),

@@ -1,5 +1,6 @@
 //! A session as its users hold it.
 
+use crate::context::ContextReport;
 use crate::driver::live::{Command, Owner, command_queue, session_closed};
 use crate::engine::media::check_attachments;
 use crate::engine::structured::check_response_schema;
@@ -11,8 +12,8 @@ use crate::services::RuntimeServices;
 use crate::streams::{SessionStream, TurnStream};
 use futures::FutureExt;
 use halter_protocol::{
-    ApprovalAnswer, ApprovalId, MediaLimits, NotificationItem, SessionBlueprint, SessionEvent,
-    SessionId, Turn, TurnId, UserMessage,
+    ApprovalAnswer, ApprovalId, ContextCompaction, MediaLimits, NotificationItem, SessionBlueprint,
+    SessionEvent, SessionId, Turn, TurnId, UserMessage,
 };
 use halter_session::{StoreError, export_session_trace};
 use std::panic::AssertUnwindSafe;
@@ -337,6 +338,27 @@ impl SessionHandle {
             })
             .await?
             .map_err(store_failure)
+    }
+
+    /// What fills the context, and how much more fits.
+    pub async fn context(&self) -> anyhow::Result<ContextReport> {
+        Ok(self.core.ask(|reply| Command::Context { reply }).await??)
+    }
+
+    /// Makes the context of the session smaller, now or, while a turn runs, at
+    /// the next point where that can be done. `instructions` say what a summary
+    /// should pay attention to. Returns what it came to; none if there is
+    /// nothing to cut.
+    pub async fn compact(
+        &self,
+        instructions: Option<&str>,
+    ) -> anyhow::Result<Option<Arc<ContextCompaction>>> {
+        let instructions = instructions.map(str::to_owned);
+        let compact = |reply| Command::Compact {
+            instructions,
+            reply,
+        };
+        Ok(self.core.ask(compact).await??)
     }
 
     /// Replaces the tools that the session has of its own, from its next turn

@@ -140,7 +140,7 @@ impl SessionLog {
         events: Vec<PendingEvent>,
         durability: Durability,
     ) -> Result<Vec<Arc<SessionEvent>>, StoreError> {
-        if self.writer.wants_checkpoint() {
+        if self.writer.wants_checkpoint(&self.state) {
             self.writer.take_checkpoint(self.state.clone());
         }
         let committed = self.writer.append(events, durability).await?;
@@ -199,10 +199,14 @@ impl LogWriter {
         self.head
     }
 
-    /// True once there are as many new events as the last checkpoint covers:
-    /// the cost of all checkpoints together stays proportional to the log.
-    pub fn wants_checkpoint(&self) -> bool {
-        self.head - self.checkpointed >= self.checkpointed.max(MIN_CHECKPOINT_EVENTS)
+    /// True once there are as many new events as the last checkpoint covers,
+    /// or as many as `state`, the fold up to the head, has messages. The
+    /// cost of all checkpoints together stays proportional to the log, and
+    /// opening a session costs what its window costs.
+    pub fn wants_checkpoint(&self, state: &SessionState) -> bool {
+        let window = state.messages.len() as u64;
+        let due = self.checkpointed.min(window).max(MIN_CHECKPOINT_EVENTS);
+        self.head - self.checkpointed >= due
     }
 
     /// Stores `state`, the fold of everything up to the head, with the next

@@ -243,6 +243,14 @@ impl HarnessBuilder {
         self
     }
 
+    /// Gives the models so far a context window of so many tokens.
+    pub fn window(mut self, tokens: u32) -> Self {
+        for model in &mut self.models {
+            model.max_input_tokens = Some(tokens);
+        }
+        self
+    }
+
     /// The harness, ready to run.
     pub fn start(self) -> Harness {
         let workspace = self.workspace.unwrap_or_default();

@@ -2,11 +2,12 @@
 
 use crate::path_locks::PathLockMap;
 use crate::session::ToolSessionStore;
+use async_trait::async_trait;
 use halter_policy::ToolPolicy;
 use halter_protocol::limits::FILE_VIEWS;
 use halter_protocol::{
-    MemoryChange, ResourceSnapshot, SessionId, SessionMemory, ToolCallId, ToolError, ToolErrorCode,
-    ToolName,
+    MemoryChange, Message, ResourceSnapshot, SessionId, SessionMemory, ToolCallId, ToolError,
+    ToolErrorCode, ToolName,
 };
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +28,8 @@ pub struct ToolContext {
     pub memory: Arc<SessionMemory>,
     /// What it shall remember of the call.
     pub remembered: MemoryChanges,
+    /// What was said in the session, also what the model no longer sees.
+    pub earlier: Arc<dyn EarlierMessages>,
     /// What tools keep between the calls of this session.
     pub tool_sessions: Arc<ToolSessionStore>,
     /// The resources the session runs with.
@@ -74,6 +77,27 @@ impl std::fmt::Debug for ToolContext {
             .field("working_dir", &self.working_dir)
             .field("policy", &self.policy)
             .finish_non_exhaustive()
+    }
+}
+
+/// How a path begins that stands for an earlier message of the session.
+pub const EARLIER_MESSAGE: &str = "blob:";
+
+/// The messages of one session, for `read` to show again.
+#[async_trait]
+pub trait EarlierMessages: Send + Sync {
+    /// The newest message that is named so.
+    async fn find(&self, id: &str) -> anyhow::Result<Option<Arc<Message>>>;
+}
+
+/// No messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoEarlierMessages;
+
+#[async_trait]
+impl EarlierMessages for NoEarlierMessages {
+    async fn find(&self, _: &str) -> anyhow::Result<Option<Arc<Message>>> {
+        Ok(None)
     }
 }
 

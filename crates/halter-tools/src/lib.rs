@@ -73,7 +73,10 @@ pub mod typed;
 mod validate;
 
 pub use catalog::{builtin_tools, planned_tools};
-pub use context::{MemoryChanges, NoopToolEventSink, ToolContext, ToolEventSink, ToolRuntimeEvent};
+pub use context::{
+    EARLIER_MESSAGE, EarlierMessages, MemoryChanges, NoEarlierMessages, NoopToolEventSink,
+    ToolContext, ToolEventSink, ToolRuntimeEvent,
+};
 pub use environment::command_environment;
 pub use exec::{ExecBackend, ExecSession, LocalExec};
 pub use halter_policy as policy;

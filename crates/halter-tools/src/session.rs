@@ -1,6 +1,6 @@
 //! What tools keep between the calls of one session.
 
-use crate::exec::{ExecBackend, LocalExec};
+use crate::exec::{ExecBackend, ExecSession, LocalExec, OpenExec};
 use crate::scratch::ScratchDir;
 use async_trait::async_trait;
 use std::any::{Any, TypeId};
@@ -109,6 +109,11 @@ impl ToolSessionStore {
         let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = states.by_type.get(&TypeId::of::<T>())?;
         Arc::clone(&entry.typed).downcast().ok()
+    }
+
+    /// The place where the session's commands run, if a call has opened it.
+    pub fn open_exec(&self) -> Option<Arc<dyn ExecSession>> {
+        self.get::<OpenExec>().map(|open| Arc::clone(&open.0))
     }
 
     /// Ends all state (shells are killed with everything they started) and

@@ -20,8 +20,9 @@ use halter_providers::resilience::{ProviderErrorClassifier, ResiliencePolicy};
 use halter_resources::{LoadedPlugin, LoadedSkill};
 use halter_runtime::prompt::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 use halter_runtime::{
-    ApprovalHandler, Approvals, EnvironmentProbe, HalterError, InstructionSettings,
-    PromptAssembler, PromptSettings, ResourceCell, RuntimeServices, SessionRuntime,
+    ApprovalHandler, Approvals, ContextManager, ContextSettings, EnvironmentProbe, HalterError,
+    InstructionSettings, PromptAssembler, PromptSettings, ResourceCell, RuntimeServices,
+    SessionRuntime, StandardContext,
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
 use halter_tools::policy::{Permissions, PolicySettings, ProgramList, RuleStore, SoftRoots};
@@ -62,6 +63,7 @@ pub struct HalterBuilder {
     services: ServiceSettings,
     chooses_model: bool,
     prompt_assembler: Option<Arc<dyn PromptAssembler>>,
+    context_manager: Option<Arc<dyn ContextManager>>,
     exec: Option<Arc<dyn ExecBackend>>,
     approvals: Approvals,
     rule_store: Option<Arc<dyn RuleStore>>,
@@ -207,6 +209,12 @@ impl HalterBuilder {
         self
     }
 
+    /// Decides another way what of a session models see.
+    pub fn with_context_manager(mut self, manager: Arc<dyn ContextManager>) -> Self {
+        self.context_manager = Some(manager);
+        self
+    }
+
     /// Says who is asked when a call needs a person's approval. Nobody, unless
     /// this says otherwise: what would be asked is denied then.
     ///
@@ -343,6 +351,13 @@ impl HalterBuilder {
         if let Some(assembler) = self.prompt_assembler {
             services.prompt_assembler = assembler;
         }
+        let context = ContextSettings {
+            threshold: config.context.compaction_threshold,
+            target: config.context.pre_compaction_target,
+        };
+        services.context_manager = self
+            .context_manager
+            .unwrap_or_else(|| Arc::new(StandardContext::new(context)));
         Ok(Halter {
             runtime: SessionRuntime::new(Arc::new(services)),
             config,

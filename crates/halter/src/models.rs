@@ -39,6 +39,10 @@ pub(crate) fn registry(
     }
     for role in ModelRole::ALL {
         let model = config.model_for(role).map_err(config_failure)?;
+        // Without a model of its own, small jobs are done by that of the session.
+        if role == ModelRole::Small && config.models.small.is_none() {
+            continue;
+        }
         registry.register_model(resolved(
             ModelId::from(role.as_str()),
             model,

@@ -1,6 +1,7 @@
 //! The built-in guidance, and segments of one's own.
 
 use halter_protocol::{PromptSegment, PromptSegmentKind};
+use halter_runtime::context::DEFAULT_COMPACTION_PROMPT;
 use halter_runtime::prompt::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 
 pub use halter_config::SystemPromptPreset;
@@ -13,6 +14,11 @@ pub fn default_system_prompt() -> &'static str {
 /// The guidance for work on code.
 pub fn default_coding_agent_prompt() -> &'static str {
     CODING_GUIDANCE
+}
+
+/// What a model is told that summarises a long conversation.
+pub fn default_compaction_prompt() -> &'static str {
+    DEFAULT_COMPACTION_PROMPT
 }
 
 /// [`default_system_prompt`] as a segment.

@@ -26,6 +26,13 @@ pub enum SessionsCommand {
         #[command(flatten)]
         json: JsonArg,
     },
+    /// Show what fills the context of a session
+    Context {
+        /// The session
+        id: String,
+        #[command(flatten)]
+        json: JsonArg,
+    },
     /// Go on with a session: a task to run, or a chat without one
     Resume {
         /// The session

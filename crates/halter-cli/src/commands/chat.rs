@@ -13,9 +13,10 @@ use crate::live::{Live, Wanted};
 use crate::terminal;
 use crate::turn::{self, TurnEnd, Watch};
 use crate::typing::Typing;
-use crate::view::{Activity, Steps, TextView, View, media_tag};
+use crate::view::{Activity, Steps, TextView, View, context_lines, media_tag};
+use futures::{FutureExt, StreamExt};
 use halter_config::SessionBackend;
-use halter_protocol::{ModelId, Turn, UserMessage};
+use halter_protocol::{ModelId, Turn, TurnId, UserMessage};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ const HELP: &str = "\
 /detach         send no file after all
 /model [MODEL]  show the model, or use another from now on: a role or provider/model
 /cost           show what the session used, and what the prompt cache saved
+/compact [WHAT] make the context smaller now; WHAT says what a summary should keep
+/context        show what fills the model's context
 /session        show the session's id and how to come back to it
 /exit           leave; so do Ctrl-D, and Ctrl-C twice
 
@@ -167,6 +170,14 @@ impl Conversation {
                 self.choose_model(context, rest.trim());
                 Ok(Next::GoOn)
             }
+            "/compact" => self.compact(context, rest.trim()).await,
+            "/context" => {
+                match self.live.session.context().await {
+                    Ok(report) => context.messages.say(&context_lines(&report).join("\n")),
+                    Err(error) => context.messages.say(&error.to_string()),
+                }
+                Ok(Next::GoOn)
+            }
             "/attach" => {
                 self.attach(context, rest.trim());
                 Ok(Next::GoOn)
@@ -195,6 +206,42 @@ impl Conversation {
             lines => context.messages.say(&lines.join("\n")),
         }
         Ok(())
+    }
+
+    /// Makes the context smaller. Ctrl-C gives that up.
+    async fn compact(&mut self, context: &mut Context, keep: &str) -> Result<Next, Failure> {
+        self.live.stops.next_turn(&TurnId::new());
+        let activity = self.activity(context);
+        let mut view = TextView::new(&mut context.data, activity);
+        let (session, events) = (self.live.session.clone(), &mut self.live.events);
+        let keep = (!keep.is_empty()).then_some(keep);
+        let compaction = session.compact(keep);
+        tokio::pin!(compaction);
+        let compacted = loop {
+            tokio::select! {
+                biased;
+                event = events.next() => match event.transpose()? {
+                    Some(event) => view.event(event)?,
+                    None => break Ok(None),
+                },
+                compacted = &mut compaction => break compacted,
+                _ = tokio::signal::ctrl_c() => {
+                    session.cancel().await?;
+                }
+            }
+        };
+        while let Some(Some(event)) = events.next().now_or_never() {
+            view.event(event?)?;
+        }
+        view.end();
+        match compacted {
+            Ok(Some(_)) => {}
+            Ok(None) => context
+                .messages
+                .say("there is nothing to cut yet; see /context"),
+            Err(error) => context.messages.say(&error.to_string()),
+        }
+        Ok(Next::GoOn)
     }
 
     /// Attaches a file to the next message; without a name, shows what is.

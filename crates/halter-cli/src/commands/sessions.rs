@@ -11,15 +11,20 @@ use crate::limits::TITLE_COLUMNS;
 use crate::live::{self, not_found};
 use crate::prompt::{self, PromptSource, StdinUse};
 use crate::terminal::{columns, fitted, safe_line};
-use crate::view::transcript_lines;
+use crate::view::{context_lines, transcript_lines};
+use async_trait::async_trait;
 use halter::providers::OfflineProvider;
 use halter::{Halter, HalterError};
 use halter_config::SessionBackend;
-use halter_protocol::{SessionId, Timestamp};
+use halter_protocol::{ResolvedModel, SessionId, Timestamp};
+use halter_providers::catalog::Catalog;
+use halter_providers::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use halter_session::limits::MAX_READ_EVENTS;
 use halter_session::{PageRequest, SessionSummary, StoreError, read_events};
+use indexmap::IndexMap;
 use serde_json::json;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 use unicode_width::UnicodeWidthStr;
 
 /// Does what is asked with stored sessions.
@@ -42,6 +47,14 @@ pub async fn sessions(context: &mut Context, command: SessionsCommand) -> Result
             let id = SessionId::from(id);
             with_store(context, async |context, stored| {
                 show(context, stored, &id, json.json).await
+            })
+            .await
+        }
+        SessionsCommand::Context { id, json } => {
+            context.errors_in_data = json.json;
+            let id = SessionId::from(id);
+            with_store(context, async |context, stored| {
+                show_context(context, stored, &id, json.json).await
             })
             .await
         }
@@ -73,6 +86,29 @@ struct Stored {
     harness: Halter,
 }
 
+/// Knows models and asks none.
+struct KnownModels;
+
+#[async_trait]
+impl Provider for KnownModels {
+    fn capabilities(&self) -> ProviderCapabilities {
+        ProviderCapabilities::new()
+    }
+
+    fn model_capabilities(&self, model: &ResolvedModel) -> ProviderCapabilities {
+        let window = Catalog::new().facts(model).context_window;
+        self.capabilities().with_context_window(window.value)
+    }
+
+    async fn stream(
+        &self,
+        request: ProviderRequest,
+        cancel: CancellationToken,
+    ) -> anyhow::Result<EventStream> {
+        OfflineProvider::new().stream(request, cancel).await
+    }
+}
+
 /// Opens the store, works with it and closes it. No model is needed, so no key
 /// is.
 async fn with_store(
@@ -84,7 +120,7 @@ async fn with_store(
         context,
         &loaded,
         halter::CompiledResources::default(),
-        Models::Injected(Arc::new(OfflineProvider::new())),
+        Models::Injected(Arc::new(KnownModels)),
         Store::Configured,
     )
     .await?;
@@ -226,6 +262,33 @@ async fn show(
             }
         }
     }
+}
+
+// --- context --------------------------------------------------------------
+
+async fn show_context(
+    context: &mut Context,
+    stored: &Stored,
+    id: &SessionId,
+    json: bool,
+) -> Result<Exit, Failure> {
+    let report = stored.harness.runtime().context_of(id).await?;
+    let report = report.ok_or_else(|| not_found(&stored.loaded, id))?;
+    if json {
+        let parts = report.fill.parts().into_iter();
+        let parts: IndexMap<&str, u64> = parts.collect();
+        let size = &report.size;
+        context.data.json(&json!({
+            "session_id": id, "model": report.model, "messages": report.messages,
+            "tokens": size.tokens, "measured": size.measured,
+            "window": size.window, "limit": size.limit, "parts": parts,
+        }))?;
+        return Ok(Exit::Success);
+    }
+    for line in context_lines(&report) {
+        context.data.line(&line)?;
+    }
+    Ok(Exit::Success)
 }
 
 // --- resume ---------------------------------------------------------------

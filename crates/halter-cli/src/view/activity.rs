@@ -4,6 +4,7 @@
 use super::call::{shortcoming, summary};
 use super::media::media_tags;
 use super::usage::{thousands, used};
+use super::window::compacted;
 use crate::limits::{MAX_PARTIAL_BYTES, SHOWN_DRAFT_CHARS};
 use crate::output::{Messages, Verbosity};
 use halter::HalterError;
@@ -95,6 +96,7 @@ impl Activity {
             Payload::ToolExecutionCompleted { outcome } => self.call_ended(outcome),
             Payload::MessageItem { message } => self.message(message),
             Payload::Warning { message } => self.messages.warning(message),
+            Payload::ContextCompacted(compaction) => self.messages.note(&compacted(compaction)),
             Payload::Notification { notification } => self.messages.note(&notification.message),
             Payload::TurnInterrupted { .. } => self.phase = "stopping",
             Payload::ApprovalRequested(_) => self.phase = "waiting for your answer",

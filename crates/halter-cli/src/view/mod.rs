@@ -7,6 +7,7 @@ mod media;
 mod text;
 mod transcript;
 mod usage;
+mod window;
 
 pub use activity::{Activity, Steps};
 pub use json::{JsonResultView, StreamingView, ValueView};
@@ -14,6 +15,7 @@ pub use media::media_tag;
 pub use text::TextView;
 pub use transcript::transcript_lines;
 pub use usage::used;
+pub use window::context_lines;
 
 use halter::HalterError;
 use halter_protocol::SessionEvent;

@@ -2,6 +2,7 @@
 
 use super::call::{shortcoming, summary};
 use super::media::{media_tag, media_tags};
+use super::window::compacted;
 use crate::limits::SHOWN_RESULT_CHARS;
 use halter_protocol::{Message, SessionEvent, SessionEventPayload};
 
@@ -15,6 +16,9 @@ pub fn transcript_lines(event: &SessionEvent) -> String {
                 None => format!("✓ {call}{}\n", media_tags(outcome.result.as_deref())),
                 Some(reason) => format!("✗ {call}: {}\n", cut(&reason)),
             }
+        }
+        SessionEventPayload::ContextCompacted(compaction) => {
+            format!("[{}]\n", compacted(compaction))
         }
         SessionEventPayload::Warning { message } => format!("warning: {message}\n"),
         SessionEventPayload::TurnFailed { error, .. } => {

@@ -180,7 +180,7 @@ fn validate_tells_of_keys_without_effect_and_of_unknown_variables() {
     let place = Place::new();
     place.write(
         "wide.toml",
-        &format!("{WIDE}[context]\ncompaction_threshold = 70000\n"),
+        &format!("{WIDE}[policy]\nmax_subagent_depth = 2\n"),
     );
     let mut command = place.command(["--config", "wide.toml", "validate"]);
     command.env("HALTER_TOOLZ", "x").env("HALTER_TIMEOUT", "9");
@@ -188,7 +188,7 @@ fn validate_tells_of_keys_without_effect_and_of_unknown_variables() {
     ran.expect(0);
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert_eq!(lines[0], "config valid");
-    assert!(lines[1].starts_with("no effect yet: context.compaction_threshold"));
+    assert!(lines[1].starts_with("no effect yet: policy.max_subagent_depth"));
     assert!(ran.stdout.contains("HALTER_TOOLZ"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("HALTER_TIMEOUT"), "{}", ran.stdout);
 }

@@ -15,6 +15,7 @@ mod attach;
 mod bad_input;
 mod cassettes;
 mod check_path;
+mod compaction;
 mod config;
 mod disk;
 mod doctor;

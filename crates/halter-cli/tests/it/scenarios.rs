@@ -1,6 +1,7 @@
 //! Scenarios of the model service, played with the whole binary: each asserts
 //! the events, the requests that the service captured, and files on disk.
 
+mod compaction;
 mod dialects;
 mod faults;
 mod media;
@@ -46,6 +47,10 @@ played! {
     moves::bad_arguments on WIRES;
     moves::resume on WIRES;
     moves::cache_marks on ANTHROPIC;
+    compaction::auto_compact_triggered on ANTHROPIC;
+    compaction::compaction_summary on WIRES;
+    compaction::after_compaction on WIRES;
+    compaction::context_overflow on WIRES;
     moves::interrupt on WIRES;
     moves::interrupt_tool on ANTHROPIC;
     media::images on WIRES;
@@ -150,10 +155,6 @@ fn a_pdf_goes_with_the_task_on_every_wire() {
 /// Scenarios that cannot be played yet, and the part that each waits for.
 const WAITING: &[(&str, &str)] = &[
     ("plugin_tool_roundtrip", "plugin tool"),
-    ("auto_compact_triggered", "compaction"),
-    ("compaction_summary", "compaction"),
-    ("after_compaction", "compaction"),
-    ("context_overflow", "compaction"),
     ("tool_search", "tool search"),
     ("tool_search_skipped", "tool search"),
     ("subagent", "subagent"),

@@ -187,7 +187,6 @@ const NARROW: &[(&str, Narrow)] = &[
 /// Beginnings of keys that nothing reads yet, and the part that will.
 const LATER: &[(&str, &str)] = &[
     ("resources.plugins.", "plugins"),
-    ("context.", "compaction"),
     ("policy.max_subagent_depth", "subagents"),
     ("policy.max_concurrent_subagents", "subagents"),
     ("policy.network.allowed_loopback", "the network tools"),
@@ -201,10 +200,16 @@ const ALIASES: &[(&str, &str)] = &[(
 )];
 
 /// Keys that older files may hold and that nothing reads any more.
-const RETIRED: &[(&str, &str)] = &[(
-    "policy.shell.mode",
-    "there is one way to judge command lines now; remove the line",
-)];
+const RETIRED: &[(&str, &str)] = &[
+    (
+        "policy.shell.mode",
+        "there is one way to judge command lines now; remove the line",
+    ),
+    (
+        "context.prune_signal_threshold",
+        "outputs are shortened by age now, and can be read again; remove the line",
+    ),
+];
 
 /// Why a key means nothing any more, and what to do about it.
 pub(crate) fn retired(path: &KeyPath) -> Option<&'static str> {

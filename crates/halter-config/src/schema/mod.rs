@@ -33,8 +33,7 @@ pub use resilience::{
     TimeoutsOverride,
 };
 pub use sections::{
-    ContextConfig, PromptsConfig, PruneSignalThreshold, ResourceRoots, ResourcesConfig,
-    SystemPromptPreset, ToolsConfig,
+    ContextConfig, PromptsConfig, ResourceRoots, ResourcesConfig, SystemPromptPreset, ToolsConfig,
 };
 pub use sessions::{
     RuntimeConfig, SessionBackend, SessionDurability, SessionsConfig, SubagentEventForwarding,

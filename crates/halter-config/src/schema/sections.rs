@@ -66,45 +66,18 @@ pub enum SystemPromptPreset {
 }
 
 /// When a long conversation is compacted, in tokens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContextConfig {
-    /// A conversation this long is compacted.
+    /// A conversation this long is compacted; absent: at 80 % of the model's window. There is
+    /// room for an answer in any case.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
-    pub compaction_threshold: u64,
-    /// How short it should be afterwards; less than `compaction_threshold`.
+    pub compaction_threshold: Option<u64>,
+    /// How short it should be afterwards, less than `compaction_threshold`; absent: half of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
-    pub pre_compaction_target: u64,
-    /// What may be dropped before anything is summarised.
-    pub prune_signal_threshold: PruneSignalThreshold,
-}
-
-impl Default for ContextConfig {
-    fn default() -> Self {
-        Self {
-            compaction_threshold: 80_000,
-            pre_compaction_target: 60_000,
-            prune_signal_threshold: PruneSignalThreshold::Normal,
-        }
-    }
-}
-
-/// How much a part of the conversation must matter to be kept when it is pruned.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum PruneSignalThreshold {
-    /// Only empty results are dropped.
-    VeryLow,
-    /// Failed results too.
-    Low,
-    /// Ordinary results too.
-    #[default]
-    Normal,
-    /// File contents too.
-    High,
+    pub pre_compaction_target: Option<u64>,
 }
 
 /// Which built-in tools the model sees.

@@ -13,7 +13,7 @@ async fn keys_that_nobody_set_are_not_reported_as_inert() {
 #[tokio::test]
 async fn inert_keys_name_the_part_they_wait_for_and_who_set_them() {
     let loaded = load_text(format!(
-        "{OFFLINE}[context]\ncompaction_threshold = 90000\n[resilience.timeouts]\nconnect_secs = 3\n[policy]\nmax_subagent_depth = 2\n"
+        "{OFFLINE}[context]\ncompaction_threshold = 90000\n[resources.plugins]\nroots = [\"/p\"]\n[resilience.timeouts]\nconnect_secs = 3\n[policy]\nmax_subagent_depth = 2\n"
     ))
     .await
     .unwrap();
@@ -24,8 +24,8 @@ async fn inert_keys_name_the_part_they_wait_for_and_who_set_them() {
     assert_eq!(
         inert,
         [
-            ("context.compaction_threshold".to_owned(), "compaction", 6),
-            ("policy.max_subagent_depth".to_owned(), "subagents", 10),
+            ("resources.plugins.roots".to_owned(), "plugins", 8),
+            ("policy.max_subagent_depth".to_owned(), "subagents", 12),
         ]
     );
 }
@@ -49,7 +49,11 @@ fn a_literal_is_held_to_the_limits_of_a_file() {
     };
     assert!(refused(|c| c.policy.max_read_bytes = 0).contains("policy.max_read_bytes"));
     assert!(refused(|c| c.version = 2).contains("version"));
-    assert!(refused(|c| c.context.pre_compaction_target = 80_000).contains("threshold"));
+    let both = |c: &mut HarnessConfig| {
+        c.context.compaction_threshold = Some(80_000);
+        c.context.pre_compaction_target = Some(80_000);
+    };
+    assert!(refused(both).contains("threshold"));
     assert!(refused(|c| c.sessions.sqlite_path = Some("x".into())).contains("sqlite_path"));
     assert!(refused(|c| c.tools.enabled = vec![String::new()]).contains("tools.enabled[0]"));
     assert!(

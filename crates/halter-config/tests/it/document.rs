@@ -172,8 +172,8 @@ async fn values_that_are_refused() {
             "did you mean `high`?",
         ),
         (
-            "[context]\npre_compaction_target = 80000\n",
-            6,
+            "[context]\ncompaction_threshold = 80000\npre_compaction_target = 80000\n",
+            7,
             1,
             "`context.pre_compaction_target` is 80000, not less than context.compaction_threshold, which is 80000",
             "set both, the target below the threshold",

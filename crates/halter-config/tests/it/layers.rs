@@ -349,8 +349,8 @@ async fn defaults_are_those_of_the_documentation() {
         ["git", "cargo", "rg", "ls", "find", "true", "cd"]
     );
     assert!(config.policy.network.allowed_hosts.is_empty());
-    assert_eq!(config.context.compaction_threshold, 80_000);
-    assert_eq!(config.context.pre_compaction_target, 60_000);
+    assert_eq!(config.context.compaction_threshold, None);
+    assert_eq!(config.context.pre_compaction_target, None);
     assert_eq!(config.runtime.subagent_event_forwarding_cap, 100_000);
     assert_eq!(config.resilience.request_retry.max_attempts, 5);
     config.validate().unwrap();

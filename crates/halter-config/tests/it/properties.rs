@@ -150,8 +150,8 @@ fn other_keys() -> Vec<(&'static str, BoxedStrategy<Value>)> {
             (60_001u64..1 << 40).prop_map(|n| json!(n)).boxed(),
         ),
         (
-            "context.prune_signal_threshold",
-            word(&["very_low", "low", "normal", "high"]),
+            "context.pre_compaction_target",
+            (1u64..60_000).prop_map(|n| json!(n)).boxed(),
         ),
         ("sessions.durability", word(&["process", "power"])),
         ("runtime.working_dir", absolute_path()),

@@ -14,8 +14,8 @@
 //!    or one that follows an answer without tool calls. Texts after it, beside
 //!    tool results, steer the turn.
 //! 2. A text of a prompt the harness writes itself chooses by phrase: if the
-//!    last user text has no word `mock:NAME` but one of a scenario's `phrases`,
-//!    that scenario answers, and this text is the *anchor*.
+//!    last user text begins with one of a scenario's `phrases`, or has one and
+//!    no word `mock:NAME`, that scenario answers, and this text is the *anchor*.
 //! 3. Else the word `mock:NAME` in the prompt or in a later text chooses the
 //!    scenario; the last such word wins, and its text is the anchor.
 //! 4. Else the last scenario named before goes on if it `continues`.

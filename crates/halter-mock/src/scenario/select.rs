@@ -129,11 +129,16 @@ fn by_phrase(conversation: &Conversation, library: &ScenarioLibrary) -> Option<(
         .find_map(|(index, turn)| match turn {
             Turn::User { text, .. } => Some((index, text)),
             _ => None,
-        })
-        .filter(|(_, text)| token(text).is_none())?;
+        })?;
+    // What a prompt begins with counts more than a word that it quotes.
+    let quotes = token(text).is_some();
+    let has = |phrase: &String| match quotes {
+        true => text.starts_with(phrase),
+        false => text.contains(phrase),
+    };
     library
         .iter()
-        .find(|(_, scenario)| scenario.phrases.iter().any(|phrase| text.contains(phrase)))
+        .find(|(_, scenario)| scenario.phrases.iter().any(has))
         .map(|(name, _)| (name.to_owned(), index))
 }
 
@@ -250,7 +255,10 @@ mod tests {
             user("Summarize this"),
         ];
         assert_eq!(chosen(turns), ("sum".into(), 0));
-        assert_eq!(chosen(vec![user("Summarize this mock:a")]), ("a".into(), 0));
+        let turns = vec![user("please Summarize this mock:a")];
+        assert_eq!(chosen(turns), ("a".into(), 0));
+        let turns = vec![user("Summarize this: they said mock:a")];
+        assert_eq!(chosen(turns), ("sum".into(), 0));
     }
 
     #[test]

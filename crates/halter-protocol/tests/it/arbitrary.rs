@@ -2,12 +2,13 @@
 
 use halter_protocol::{
     Action, ApprovalChoice, ApprovalRequest, AskedBy, AssistantMessage, AssistantPart,
-    CacheBreakReason, ContentPart, DeltaItem, EnvironmentSnapshot, GitSnapshot, HookEntryKind,
-    HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary, InstructionFile, MemoryChange,
-    Message, NotificationItem, Objection, OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema,
-    SessionEvent, SessionEventPayload, StopReason, SystemMessage, Task, TaskStatus, Timestamp,
-    ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError,
-    Usage, UsageBuckets, UserMessage,
+    CacheBreakReason, CompactionReason, CompactionTier, ContentPart, ContextCompaction, DeltaItem,
+    EnvironmentSnapshot, GitSnapshot, HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus,
+    HookRunSummary, InstructionFile, MemoryChange, Message, NotificationItem, Objection,
+    OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema, SessionEvent, SessionEventPayload,
+    StopReason, SystemMessage, Task, TaskStatus, Timestamp, ToolCall, ToolError, ToolErrorCode,
+    ToolExecutionOutcome, ToolMessage, ToolResult, TurnError, Usage, UsageBuckets, UserMessage,
+    WindowPart,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -310,6 +311,30 @@ fn choice() -> impl Strategy<Value = ApprovalChoice> {
 }
 
 /// Any payload of a kind this version knows.
+fn compaction() -> impl Strategy<Value = ContextCompaction> {
+    let part = prop_oneof![
+        (0usize..9, 0usize..9).prop_map(|(from, count)| WindowPart::Kept { from, count }),
+        message().prop_map(|message| WindowPart::Message {
+            message: Arc::new(message)
+        }),
+    ];
+    let counts = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
+    (text(), text(), counts, vec(part, 0..4), usage(), of(text())).prop_map(
+        |(tier, reason, counts, window, usage, summary_error)| ContextCompaction {
+            tier: CompactionTier::from(tier.as_str()),
+            reason: CompactionReason::from(reason.as_str()),
+            messages_cut: counts.0,
+            outputs_cut: counts.1,
+            tokens_before: counts.2,
+            tokens_after: counts.3,
+            window,
+            usage,
+            answered_by: ReplayMeta::default(),
+            summary_error,
+        },
+    )
+}
+
 pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
     use SessionEventPayload as P;
     let delta = || text().prop_map(|text| DeltaItem { text });
@@ -357,6 +382,7 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
             },
         }),
         (turn(), text()).prop_map(|(turn_id, reason)| P::TurnInterrupted { turn_id, reason }),
+        compaction().prop_map(|compaction| P::ContextCompacted(Arc::new(compaction))),
         (text(), of(text()), of(text())).prop_map(|(reason, resources, tools)| P::CacheBreak {
             reason: CacheBreakReason::from(reason.as_str()),
             snapshot_revision: resources.map(Into::into),

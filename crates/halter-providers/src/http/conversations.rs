@@ -4,7 +4,7 @@
 use crate::limits::{KEPT_CONVERSATION_BYTES, KEPT_CONVERSATIONS};
 use crate::provider::ProviderRequest;
 use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings, Wire};
-use halter_protocol::{Message, ProviderError, ResolvedModel, SessionId};
+use halter_protocol::{ProviderError, ResolvedModel, SessionId, Transcript};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -36,9 +36,7 @@ struct Conversation {
     images: ImageInput,
     encoder: SharedEncoder,
     unsaid: Unsaid,
-    messages: usize,
-    /// The last of them, compared whole: ids come from elsewhere.
-    last: Option<Arc<Message>>,
+    messages: Transcript,
     bytes: usize,
 }
 
@@ -59,8 +57,7 @@ impl Conversations {
             encoder: Arc::new(Mutex::new(wire.encoder(&request.model, images))),
             images,
             unsaid: Unsaid::default(),
-            messages: 0,
-            last: None,
+            messages: Transcript::default(),
             bytes: 0,
         });
         let body = conversation.grow(request, settings)?;
@@ -84,7 +81,7 @@ impl Conversations {
             .iter()
             .enumerate()
             .filter(|(_, known)| known.images == images && known.goes_on_with(request))
-            .max_by_key(|(_, known)| known.messages)?;
+            .max_by_key(|(_, known)| known.messages.len())?;
         kept.remove(place)
     }
 
@@ -109,16 +106,9 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Conversation {
     fn goes_on_with(&self, request: &ProviderRequest) -> bool {
-        if self.session != request.session_id || self.model != request.model {
-            return false;
-        }
-        let Some(new) = request.messages.len().checked_sub(self.messages) else {
-            return false;
-        };
-        let last = request.messages.iter_newest_first().nth(new);
-        self.messages == 0
-            || matches!((last, &self.last), (Some(theirs), Some(ours))
-                if Arc::ptr_eq(theirs, ours) || theirs == ours)
+        self.session == request.session_id
+            && self.model == request.model
+            && request.messages.starts_with(&self.messages)
     }
 
     fn grow(
@@ -128,11 +118,10 @@ impl Conversation {
     ) -> Result<EncodedBody, ProviderError> {
         let mut encoder = lock(&self.encoder);
         encoder.set_prefix(&request.prompt, &request.tools);
-        for message in request.messages.since(self.messages) {
+        for message in request.messages.since(self.messages.len()) {
             encoder.push(&message);
         }
-        self.messages = request.messages.len();
-        self.last = request.messages.last().cloned();
+        self.messages = request.messages.clone();
         let body = encoder.body(settings)?;
         self.bytes = body.json.len();
         Ok(body)
@@ -144,7 +133,7 @@ mod tests {
     use super::*;
     use crate::test_model::model;
     use crate::wire::{Decoder, ErrorResponse, HeaderLookup, RateLimitHints};
-    use halter_protocol::{AssembledPrompt, ProviderErrorKind, ToolSpec, Transcript};
+    use halter_protocol::{AssembledPrompt, Message, ProviderErrorKind, ToolSpec};
 
     /// A wire whose bodies have a size and nothing else.
     struct Sized(usize);

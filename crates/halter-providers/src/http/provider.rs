@@ -379,6 +379,9 @@ impl Provider for HttpProvider {
             let types = &mut capabilities.media.media_types;
             types.retain(|known| !known.starts_with("image/"));
         }
+        let facts = self.catalog.facts(model);
+        capabilities.context_window = Some(facts.context_window.value);
+        capabilities.output_limit = facts.output_limit.map(|known| known.value);
         capabilities
     }
 

@@ -52,6 +52,11 @@ pub enum Progress {
 }
 
 impl Answer {
+    /// True if nothing was said.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
     /// Takes in one event of the stream.
     pub fn take(&mut self, event: StreamEvent) -> Progress {
         match event {

@@ -3,10 +3,11 @@
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
     Action, ApprovalAnswer, ApprovalId, ApprovalRequest, CacheBreakReason, CallToJudge,
-    EnvironmentSnapshot, HookRunSummary, InstructionFile, MediaLimits, MemoryChange, ModelId,
-    NotificationItem, PendingEvent, PolicyVerdict, ProviderError, ReplayMeta, ResolvedBy,
-    ResponseSchema, Revision, SessionBlueprint, SessionEventPayload, StreamEvent, ToolCall,
-    ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
+    CompactionReason, ContextCompaction, EnvironmentSnapshot, HookRunSummary, InstructionFile,
+    MediaLimits, MemoryChange, MessageId, ModelId, NotificationItem, PendingEvent, PolicyVerdict,
+    ProviderError, ReplayMeta, ResolvedBy, ResponseSchema, Revision, SessionBlueprint,
+    SessionEventPayload, StreamEvent, ToolCall, ToolError, ToolResult, ToolSpec, Transcript, Turn,
+    TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,11 @@ pub enum Input {
     },
     /// Somebody notifies the session.
     Notify(NotificationItem),
+    /// Somebody wants the context smaller.
+    Compact {
+        /// What they want kept.
+        instructions: Option<String>,
+    },
     /// The session shall end.
     Shutdown {
         /// Why.
@@ -74,6 +80,20 @@ pub enum Input {
         id: EffectId,
         /// What changed since the last turn, or why the turn cannot start.
         preparation: Result<Preparation, TurnError>,
+    },
+    /// The answer to [`Effect::PlanContext`].
+    ContextPlanned {
+        /// The effect.
+        id: EffectId,
+        /// True if the context is to be compacted first.
+        too_large: bool,
+    },
+    /// The answer to [`Effect::Compact`].
+    Compacted {
+        /// The effect.
+        id: EffectId,
+        /// What the context is to be; none if nothing can be gained.
+        compaction: Option<Arc<ContextCompaction>>,
     },
     /// The model said something.
     Model {
@@ -223,6 +243,36 @@ pub enum Effect {
         turn_id: TurnId,
         /// The model it wants.
         model: ModelId,
+    },
+    /// Say whether what is committed fits into the model's context.
+    PlanContext {
+        /// Names the effect.
+        id: EffectId,
+        /// The model.
+        model: ModelId,
+    },
+    /// Make the context smaller. Everything said is committed, and nothing is
+    /// said meanwhile. [`Effect::CancelModel`] stops it.
+    Compact {
+        /// Names the effect.
+        id: EffectId,
+        /// The turn, if one is live.
+        turn_id: Option<TurnId>,
+        /// The model that is asked with what is left.
+        model: ModelId,
+        /// Why.
+        reason: CompactionReason,
+        /// What whoever asked for it wants kept.
+        instructions: Option<String>,
+        /// The id of a message that stands for others.
+        message_id: MessageId,
+    },
+    /// A compaction that somebody asked for is over, and committed.
+    CompactionOver {
+        /// What it came to; none if nothing could be gained.
+        compaction: Option<Arc<ContextCompaction>>,
+        /// Why it was given up.
+        problem: Option<TurnError>,
     },
     /// Ask the model.
     CallModel {

@@ -46,6 +46,10 @@ impl Engine {
             });
         }
         self.cancel(None, &format!("the session is shutting down: {reason}"));
+        self.abandon_compaction(&TurnError::new(
+            "session_closing",
+            "the session is being shut down",
+        ));
         for id in &self.notification_hooks {
             self.effects.push(Effect::CancelHooks { id: *id });
         }
@@ -106,7 +110,7 @@ impl Engine {
             self.words.extend(verdict.words().map(SystemNote::from));
         } else if self.shutdown.as_ref().and_then(|s| s.hooks) == Some(id) {
             self.finish_shutdown();
-        } else {
+        } else if !self.compaction_hooks_finished(id, &verdict) {
             self.turn_hooks_finished(id, verdict);
         }
     }

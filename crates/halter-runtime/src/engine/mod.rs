@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`answer`] | how streamed blocks become the parts of a message |
 //! | [`guard`] | when a model repeats itself |
+//! | `compaction` | when and how a context is made smaller |
 //! | `media` | which images and documents may join a session |
 //! | [`traits`] | how calls of a tool are scheduled |
 //! | `opening` | how a turn opens |
@@ -22,6 +23,7 @@
 //! | [`repair`] | how a session interrupted by a crash becomes usable |
 
 pub mod answer;
+mod compaction;
 pub mod guard;
 mod input;
 mod lifecycle;
@@ -38,6 +40,7 @@ pub use input::{CallFacts, Effect, EffectId, Input, Preparation, SessionFacts, S
 pub use traits::ToolTraits;
 
 use crate::limits::QUEUED_TURNS;
+use compaction::{Compacting, CompactionWish};
 use halter_hooks::{HookEventName, HookPoint, SessionStartSource};
 use halter_protocol::{
     MessageId, ModelId, ResponseSchema, SeededIds, SessionEventPayload, SessionState, Timestamp,
@@ -68,6 +71,10 @@ pub struct Engine {
     /// messages may join.
     words: Vec<SystemNote>,
     notification_hooks: HashSet<EffectId>,
+    /// What makes the context smaller, in a turn or outside of one.
+    compaction: Option<Compacting>,
+    /// Somebody wants that at the next point where it can be done.
+    compaction_wish: Option<CompactionWish>,
     /// Permission rules that hold for the session, those under way to the log
     /// included.
     approved_rules: Vec<String>,
@@ -112,6 +119,8 @@ impl Engine {
             state,
             words: Vec::new(),
             notification_hooks: HashSet::new(),
+            compaction: None,
+            compaction_wish: None,
             shutdown: None,
             closed: false,
             interrupted_by: None,
@@ -145,6 +154,8 @@ impl Engine {
             && self.queue.is_empty()
             && self.in_flight.is_empty()
             && self.notification_hooks.is_empty()
+            && self.compaction.is_none()
+            && self.compaction_wish.is_none()
             && (self.shutdown.is_none() || self.closed)
     }
 
@@ -201,11 +212,14 @@ impl Engine {
             Input::Steer(message) => self.steer(message),
             Input::Cancel { turn_id, reason } => self.cancel(turn_id.as_ref(), &reason),
             Input::Notify(notification) => self.notify(notification),
+            Input::Compact { instructions } => self.wish_compaction(instructions),
             Input::Shutdown { reason } => self.begin_shutdown(reason),
             Input::Start { warnings } => self.start(warnings),
             Input::Resume => self.resume(),
             Input::Warn { message } => self.record(SessionEventPayload::Warning { message }),
             Input::Prepared { id, preparation } => self.prepared(id, preparation),
+            Input::ContextPlanned { id, too_large } => self.context_planned(id, too_large),
+            Input::Compacted { id, compaction } => self.compacted(id, compaction),
             Input::Model { id, event } => self.model_said(id, event),
             Input::ModelEnded { id, error } => self.model_ended(id, error),
             Input::CallChecked { id, check } => self.call_checked(id, check),
@@ -235,8 +249,11 @@ impl Engine {
 
     /// Starts whatever can start now that an input has been handled.
     fn settle(&mut self) {
-        if self.turn.is_some() {
+        if self.turn.is_some() || self.compaction.is_some() {
             return;
+        }
+        if self.compaction_wish.is_some() {
+            return self.compact_if_wished();
         }
         while self.turn.is_none()
             && let Some(Queued { turn, cancelled }) = self.queue.pop_front()

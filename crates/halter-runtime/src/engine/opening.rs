@@ -40,6 +40,9 @@ impl Engine {
             response_schema: turn.response_schema,
             steers: Vec::new(),
             stop_continuations: 0,
+            compacted: false,
+            overflow: None,
+            told_of_full_context: false,
         });
     }
 

@@ -1,10 +1,11 @@
 //! Events on their way into the log, and what waits for their commit.
 
+use super::media::MediaLedger;
 use super::repair::Interruption;
 use super::{Effect, EffectId, Engine, SystemNote};
 use halter_protocol::{
-    ApprovalId, Message, PendingEvent, SessionEventPayload, SystemMessage, ToolCallId, TurnError,
-    TurnId, fold,
+    ApprovalId, ContextCompaction, Message, PendingEvent, SessionEventPayload, SystemMessage,
+    ToolCallId, TurnError, TurnId, fold,
 };
 use halter_session::Durability;
 use std::sync::Arc;
@@ -30,6 +31,10 @@ pub(super) enum Then {
     Ask(ApprovalId),
     SaveRule(String),
     CallModel,
+    CompactionOver {
+        compaction: Option<Arc<ContextCompaction>>,
+        problem: Option<TurnError>,
+    },
     TurnOver(TurnId),
     Closed,
 }
@@ -108,6 +113,9 @@ impl Engine {
                 self.media.count_message(message);
             }
             fold::apply_event(&mut self.state, payload);
+            if let SessionEventPayload::ContextCompacted(_) = payload {
+                self.media = MediaLedger::of(&self.state);
+            }
         }
         for then in append.then {
             match then {
@@ -115,6 +123,13 @@ impl Engine {
                 Then::Ask(approval_id) => self.ask(&approval_id),
                 Then::SaveRule(rule) => self.effects.push(Effect::SaveRule { rule }),
                 Then::CallModel => self.call_model_if_due(),
+                Then::CompactionOver {
+                    compaction,
+                    problem,
+                } => self.effects.push(Effect::CompactionOver {
+                    compaction,
+                    problem,
+                }),
                 Then::TurnOver(turn_id) => self.turn_over(turn_id, None),
                 Then::Closed => {
                     self.closed = true;
@@ -135,6 +150,7 @@ impl Engine {
         self.interrupted_by = Some(Interruption::StoreFailed);
         self.words.clear();
         self.approved_rules.clone_from(&self.state.approved_rules);
+        self.abandon_compaction(error);
         for id in std::mem::take(&mut self.notification_hooks) {
             self.effects.push(Effect::CancelHooks { id });
         }

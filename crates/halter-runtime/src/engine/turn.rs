@@ -36,6 +36,12 @@ pub(super) struct LiveTurn {
     pub response_schema: Option<ResponseSchema>,
     pub steers: Vec<UserMessage>,
     pub stop_continuations: u32,
+    /// The context was compacted for the next model call: not again.
+    pub compacted: bool,
+    /// What the service said to the last call, if it refused that as too long.
+    pub overflow: Option<TurnError>,
+    /// The user knows that nothing can be cut from the context.
+    pub told_of_full_context: bool,
 }
 
 /// Where a turn stands.
@@ -49,6 +55,10 @@ pub(super) enum Phase {
     Prompt(EffectId),
     /// Messages are being committed; the model is asked next.
     SafePoint,
+    /// It is found out whether the context fits.
+    Planning(EffectId),
+    /// The context is being made smaller.
+    Compacting,
     /// The model answers and its tools run.
     Step(Box<Step>),
     /// Stop hooks run.
@@ -125,7 +135,11 @@ impl LiveTurn {
                 vec![Effect::CancelHooks { id: *id }]
             }
             Phase::Step(step) => step.abandon(),
-            Phase::Preparing(_) | Phase::SafePoint | Phase::Closing => Vec::new(),
+            Phase::Preparing(_)
+            | Phase::SafePoint
+            | Phase::Planning(_)
+            | Phase::Compacting
+            | Phase::Closing => Vec::new(),
         }
     }
 }
@@ -208,7 +222,7 @@ impl Engine {
     /// happened or more was said meanwhile.
     pub(super) fn call_model_if_due(&mut self) {
         let Some(turn) = &self.turn else { return };
-        let model_calls = turn.model_calls;
+        let (model_calls, turn_compacted) = (turn.model_calls, turn.compacted);
         if !matches!(turn.phase, Phase::SafePoint) {
             return;
         }
@@ -226,10 +240,13 @@ impl Engine {
             .with_hint("raise max_turns or ask for a smaller task");
             return self.finish_turn(Ending::failed(error));
         }
-        self.call_model();
+        match paused || turn_compacted {
+            true => self.call_model(),
+            false => self.plan_context(),
+        }
     }
 
-    fn call_model(&mut self) {
+    pub(super) fn call_model(&mut self) {
         let id = self.next_effect();
         let messages = self.state.messages.clone();
         if let Some(turn) = &mut self.turn {
@@ -326,7 +343,9 @@ impl Engine {
             }
             return;
         }
-        let Some(turn) = &self.turn else { return };
+        let Some(turn) = &self.turn else {
+            return self.abandon_compaction(&compaction_cancelled(reason));
+        };
         if turn.is_ending() {
             return;
         }
@@ -344,6 +363,10 @@ impl Engine {
             Some(Phase::SessionStart(id) | Phase::Prompt(id) | Phase::Stop(id)) => {
                 let id = *id;
                 self.effects.push(Effect::CancelHooks { id });
+                self.finish_turn(ending);
+            }
+            Some(Phase::Compacting) => {
+                self.abandon_compaction(&compaction_cancelled(reason));
                 self.finish_turn(ending);
             }
             _ => self.finish_turn(ending),
@@ -387,6 +410,13 @@ impl Engine {
             turn.phase = phase;
         }
     }
+}
+
+fn compaction_cancelled(reason: &str) -> TurnError {
+    TurnError::new(
+        "cancelled",
+        format!("the compaction was cancelled: {reason}"),
+    )
 }
 
 /// What hooks object to about a prompt. Whoever submitted it is not asked about

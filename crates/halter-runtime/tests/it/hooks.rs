@@ -34,10 +34,12 @@ async fn each_of_the_points_fires_and_is_seen() {
     let broken = ScriptedTool::new("broken").fails("no").build();
     let replies = [
         Reply::new()
+            .text("I look around. ".repeat(100))
             .tool_call("look", json!({}))
             .tool_call("broken", json!({}))
             .tool_call("deploy", json!({})),
         "done".into(),
+        "a summary".into(),
     ];
     // Nobody can be asked: it is requested and denied.
     let deploy = ScriptedTool::new("deploy").requires_approval().build();
@@ -53,6 +55,7 @@ async fn each_of_the_points_fires_and_is_seen() {
     let harness = builder.start();
     let session = harness.session().await;
     harness.run(&session, "go").await;
+    session.compact(None).await.unwrap().unwrap();
     session.notify("idle", "are you there?").await.unwrap();
     session.shutdown("enough").await.unwrap();
 

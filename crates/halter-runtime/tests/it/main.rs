@@ -15,6 +15,7 @@ mod approvals;
 mod bounds;
 mod cancel;
 mod commit;
+mod compaction;
 mod faults;
 mod hooks;
 mod instructions;

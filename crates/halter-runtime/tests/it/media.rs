@@ -11,6 +11,9 @@ use halter_testkit::{EventsExt, Harness, Reply, ScriptedTool, collect, pdf, png,
 use serde_json::json;
 use std::sync::Arc;
 
+/// Tokens of a window that so many images do not fill.
+const WIDE: u32 = 10_000_000;
+
 fn camera(result: impl Fn() -> ToolResult + Send + Sync + 'static) -> Arc<ScriptedTool> {
     ScriptedTool::new("camera")
         .runs(move |_, _| {
@@ -114,7 +117,9 @@ async fn a_bad_attachment_is_refused_before_the_turn() {
 
 #[tokio::test]
 async fn a_session_that_is_full_of_documents_refuses_more_and_goes_on() {
-    let harness = Harness::scripted(["read", "still here"]).start();
+    let harness = Harness::scripted(["read", "still here"])
+        .window(WIDE)
+        .start();
     let session = harness.session().await;
     let mut large = pdf();
     large.resize(DOCUMENT_BYTES, b'\n');
@@ -143,13 +148,15 @@ async fn the_count_survives_another_process() {
         let images = (0..ATTACHMENTS).map(|_| ContentPart::image("image/png", png(1, 1)));
         ToolResult::parts(images)
     };
-    let first = Harness::scripted(looks()).tool(camera(result)).start();
+    let first = Harness::scripted(looks()).tool(camera(result));
+    let first = first.window(WIDE).start();
     let session = first.session().await;
     let events = first.run(&session, "go").await;
     let taken = events.only_result().as_ref().unwrap();
     assert_eq!(taken.attachments().count(), ATTACHMENTS);
 
-    let second = first.another_process(looks()).tool(camera(picture)).start();
+    let second = first.another_process(looks()).tool(camera(picture));
+    let second = second.window(WIDE).start();
     let resumed = second.resume(&session).await;
     let events = second.run(&resumed, "again").await;
     let result = events.only_result().as_ref().unwrap();
@@ -168,7 +175,8 @@ async fn results_of_one_answer_share_the_room_of_the_session() {
             .tool_call("camera", json!({"n": 2})),
         "seen".into(),
     ];
-    let harness = Harness::scripted(replies).tool(camera(result)).start();
+    let harness = Harness::scripted(replies).tool(camera(result));
+    let harness = harness.window(WIDE).start();
     harness.ask("go").await;
     let requests = harness.requests();
     let results = results(requests[1].messages.iter());

@@ -1,11 +1,11 @@
 //! Core services of an embedder's own.
 
 use halter_protocol::{
-    Message, Objection, PolicyVerdict, SessionEvent, SessionEventPayload, Timestamp, ToolErrorCode,
-    Transcript,
+    CompactionTier, Message, Objection, PolicyVerdict, SessionEvent, SessionEventPayload,
+    Timestamp, ToolErrorCode, Transcript,
 };
 use halter_runtime::hub::{EventHub, EventStream, HubFactory, HubSession, StandardHubs};
-use halter_runtime::{ContextManager, ContextRequest};
+use halter_runtime::{Compaction, CompactionRequest, ContextManager, ContextPlan, ContextRequest};
 use halter_session::StoreError;
 use halter_testkit::{EventsExt, Harness, JudgedBy, Reply, ScriptedTool};
 use serde_json::json;
@@ -14,17 +14,33 @@ use std::sync::{Arc, Mutex};
 /// Sends the last turn only.
 struct LastTurn;
 
+#[async_trait::async_trait]
 impl ContextManager for LastTurn {
-    fn plan(&self, request: ContextRequest<'_>) -> Transcript {
+    fn plan(&self, request: ContextRequest<'_>) -> ContextPlan {
         assert_eq!(request.model.id.as_str(), "default");
-        let mut messages: Vec<_> = request.messages.iter().cloned().collect();
+        match request.state.messages.len() > 1 {
+            true => ContextPlan::Compact,
+            false => ContextPlan::Send,
+        }
+    }
+
+    async fn compact(&self, request: CompactionRequest) -> Option<Compaction> {
+        let mut messages: Vec<_> = request.state.messages.iter().cloned().collect();
         let last = messages
             .iter()
             .rposition(|it| matches!(it.as_ref(), Message::User(_)));
         messages.drain(..last.unwrap());
         let mut kept = Transcript::default();
         messages.into_iter().for_each(|message| kept.push(message));
-        kept
+        Some(Compaction {
+            tier: CompactionTier::Custom,
+            messages: kept,
+            outputs_cut: 0,
+            tokens_before: 2,
+            tokens_after: 1,
+            summary: None,
+            summary_error: None,
+        })
     }
 }
 

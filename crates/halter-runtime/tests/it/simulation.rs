@@ -25,11 +25,17 @@ fn ten_thousand_random_schedules_keep_every_promise() {
         }
         total.crashes += report.crashes;
         total.missed += report.missed;
+        total.answered_wishes += report.answered_wishes;
+        total.broken_compactions += report.broken_compactions;
+        for (tier, count) in report.compactions {
+            *total.compactions.entry(tier).or_default() += count;
+        }
     }
     println!("{total:?} {endings:?}");
     for how in [
         "completed",
         "cancelled",
+        "context_overflow",
         "interrupted",
         "max_turns_reached",
         "output_limit_reached",
@@ -49,6 +55,11 @@ fn ten_thousand_random_schedules_keep_every_promise() {
         assert!(count > 100, "{count} approvals were resolved as {how}");
     }
     assert!(total.resolutions["interrupted"] > 20 && total.saved_rules > 50);
+    for tier in ["outputs", "summary", "custom"] {
+        let count = total.compactions.get(tier).copied().unwrap_or_default();
+        assert!(count > 100, "{count} compactions of tier {tier}");
+    }
+    assert!(total.answered_wishes > 1_000 && total.broken_compactions > 100);
     assert!(total.approvals > 1_000);
     assert!(total.tools_run > 10_000 && total.crashes > 1_000 && total.missed > 1_000);
 }

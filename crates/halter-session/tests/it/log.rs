@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use halter_protocol::{DeltaItem, SessionEventPayload, SessionId, ToolResult};
+use halter_protocol::{
+    DeltaItem, Message, SessionEventPayload, SessionId, ToolResult, UserMessage,
+};
 use halter_session::conformance::{blueprint, pending, turn};
 use halter_session::limits::{MAX_EVENT_BYTES, MAX_READ_BYTES, MIN_CHECKPOINT_EVENTS};
 use halter_session::{
@@ -224,14 +226,21 @@ async fn the_first_event_carries_the_schema_version() {
     assert_eq!(versions, [Some(halter_protocol::SCHEMA_VERSION), None]);
 }
 
+fn said(text: &str) -> SessionEventPayload {
+    let message = Message::User(UserMessage::text(text));
+    SessionEventPayload::MessageItem {
+        message: Arc::new(message),
+    }
+}
+
 #[tokio::test]
-async fn checkpoints_double_their_distance() {
+async fn checkpoints_of_a_growing_window_double_their_distance() {
     let (store, mut log) = new_log(DurabilityPolicy::Process).await;
     for number in 0..MIN_CHECKPOINT_EVENTS * 9 {
         if number == MIN_CHECKPOINT_EVENTS {
             assert!(store.checkpoints.lock().unwrap().is_empty());
         }
-        append(&mut log, warning("hm")).await.unwrap();
+        append(&mut log, said("hm")).await.unwrap();
         if number == MIN_CHECKPOINT_EVENTS * 3 {
             // A checkpoint that was not stored is due again.
             store.on_next(Next::Fail);
@@ -239,6 +248,18 @@ async fn checkpoints_double_their_distance() {
         }
     }
     let expected = [1, 2, 4, 8].map(|times| times * MIN_CHECKPOINT_EVENTS);
+    assert_eq!(*store.checkpoints.lock().unwrap(), expected);
+}
+
+/// A session whose window does not grow is opened at the cost of its window.
+#[tokio::test]
+async fn checkpoints_of_a_small_window_keep_their_distance() {
+    let (store, mut log) = new_log(DurabilityPolicy::Process).await;
+    append(&mut log, said("hm")).await.unwrap();
+    for _ in 1..MIN_CHECKPOINT_EVENTS * 5 {
+        append(&mut log, warning("hm")).await.unwrap();
+    }
+    let expected = [1, 2, 3, 4].map(|times| times * MIN_CHECKPOINT_EVENTS);
     assert_eq!(*store.checkpoints.lock().unwrap(), expected);
 }
 

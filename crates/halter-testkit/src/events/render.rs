@@ -101,6 +101,9 @@ fn details(payload: &SessionEventPayload, names: &mut Names) -> String {
         SessionEventPayload::TurnInterrupted { turn_id, reason } => {
             format!("{}: {reason}", names.turn(turn_id))
         }
+        SessionEventPayload::ContextCompacted(compaction) => {
+            format!("{} {}", compaction.reason, compaction.tier)
+        }
         SessionEventPayload::CacheBreak { reason, .. } => reason.to_string(),
         SessionEventPayload::TurnCompleted { turn_id, .. } => names.turn(turn_id),
         SessionEventPayload::TurnFailed {

@@ -6,12 +6,13 @@
 //! and refused; a line that is not UTF-8 is refused by its number, and the
 //! lines around it stay readable.
 
+mod earlier;
 mod media;
 
 use self::media::{Media, start_of};
 use super::file_views::file_seen;
 use super::support::{LOOKS, blocking, path_in, shown, spelled};
-use crate::context::ToolContext;
+use crate::context::{EARLIER_MESSAGE, ToolContext};
 use crate::limits::{BINARY_SNIFF_BYTES, LINE_BYTES, READ_LINES};
 use crate::typed::TypedTool;
 use anyhow::{Context as _, anyhow, bail};
@@ -31,7 +32,8 @@ use tokio_util::sync::CancellationToken;
 /// Read lines of a text file, or look at an image (PNG, JPEG, GIF, WebP) or a
 /// PDF. Use it, not the shell, to look at a file, and always before you edit
 /// one. A longer text comes in pages: go on at `next_offset`. An image or PDF
-/// comes whole; `offset`, `limit` and `line_numbers` do not matter for it. To
+/// comes whole; `offset`, `limit` and `line_numbers` do not matter for it. A
+/// path such as `blob:0f3a` stands for an earlier output of this session. To
 /// find text in many files use `grep`.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ReadInput {
@@ -83,22 +85,26 @@ impl TypedTool for ReadTool {
     }
 
     fn actions(&self, input: &Value) -> Vec<Action> {
+        let text = input.get("path").and_then(Value::as_str);
+        if text.is_some_and(|text| text.starts_with(EARLIER_MESSAGE)) {
+            return vec![Action::Other { mutating: false }];
+        }
         let path = path_in(input, "path").into_iter();
         path.map(|path| Action::Read { path }).collect()
     }
 
     async fn run(&self, context: ToolContext, input: ReadInput) -> anyhow::Result<ToolResult> {
+        if let Some(id) = input.path.strip_prefix(EARLIER_MESSAGE) {
+            let stop = ReadDeadline::new(&context.cancel, &input);
+            return earlier::look_up(&context, id, &input, &stop).await;
+        }
         blocking(move || {
             let door = context.policy.door();
             let handle = door.open_read(&spelled(&input.path)).map_err(explain)?;
             let resolved = handle.resolved().to_owned();
             let path = shown(door, &resolved);
             let max_bytes = context.policy.max_read_bytes();
-            let stop = ReadDeadline {
-                cancel: &context.cancel,
-                deadline: Instant::now() + Duration::from_secs(input.timeout_secs),
-                timeout_secs: input.timeout_secs,
-            };
+            let stop = ReadDeadline::new(&context.cancel, &input);
             let size = handle.metadata().len();
             let file = handle.into_file();
             let (result, sha256) = look_at(file, size, path, &input, max_bytes, &stop)?;
@@ -149,7 +155,15 @@ struct ReadDeadline<'a> {
     timeout_secs: u64,
 }
 
-impl ReadDeadline<'_> {
+impl<'a> ReadDeadline<'a> {
+    fn new(cancel: &'a CancellationToken, input: &ReadInput) -> Self {
+        Self {
+            cancel,
+            deadline: Instant::now() + Duration::from_secs(input.timeout_secs),
+            timeout_secs: input.timeout_secs,
+        }
+    }
+
     fn check(&self) -> anyhow::Result<()> {
         if self.cancel.is_cancelled() {
             return Err(crate::context::cancelled().into());

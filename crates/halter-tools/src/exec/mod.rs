@@ -198,7 +198,7 @@ pub struct SessionProcesses {
 }
 
 /// A session's [`ExecSession`] among the other state of its tools.
-struct OpenExec(Arc<dyn ExecSession>);
+pub(crate) struct OpenExec(pub(crate) Arc<dyn ExecSession>);
 
 #[async_trait]
 impl ToolSessionState for OpenExec {

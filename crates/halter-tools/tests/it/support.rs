@@ -5,9 +5,9 @@ use halter_protocol::{
 };
 use halter_tools::policy::{FileDoor, PolicyError};
 use halter_tools::{
-    ExecBackend, LocalExec, MemoryChanges, PathLockMap, PolicySettings, ScratchDir, SessionScope,
-    StandardPolicy, ToolContext, ToolEventSink, ToolPolicy, ToolRuntime, ToolRuntimeEvent,
-    ToolSessionStore, builtin_tools,
+    ExecBackend, LocalExec, MemoryChanges, NoEarlierMessages, PathLockMap, PolicySettings,
+    ScratchDir, SessionScope, StandardPolicy, ToolContext, ToolEventSink, ToolPolicy, ToolRuntime,
+    ToolRuntimeEvent, ToolSessionStore, builtin_tools,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -181,6 +181,7 @@ impl Workspace {
             path_locks: Arc::clone(&self.locks),
             memory: self.memory.lock().unwrap().clone(),
             remembered: MemoryChanges::default(),
+            earlier: Arc::new(NoEarlierMessages),
             tool_sessions: Arc::clone(&self.store),
             snapshot: Arc::new(ResourceSnapshot::empty()),
             cancel: self.cancel.clone(),

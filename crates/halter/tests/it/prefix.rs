@@ -43,9 +43,11 @@ async fn two_hundred_turns(service: Service) {
     }
     let expected = [
         "resources_replaced",
+        "context_compacted",
         "model_changed",
         "model_changed",
         "resources_replaced",
+        "context_compacted",
     ];
     assert_eq!(cuts, expected);
     assert_serialized_alike(&service, &recorded).await;

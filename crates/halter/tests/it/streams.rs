@@ -4,6 +4,7 @@
 //! there: that is how the golden streams of `halter-protocol` were made.
 
 mod approvals;
+mod compaction;
 mod instructions;
 mod scenarios;
 
@@ -92,6 +93,11 @@ streams!(
     answer_ends,
     out_of_descriptors,
 );
+
+#[tokio::test]
+async fn compaction_stream() {
+    check("compaction", &compaction::compaction().await);
+}
 
 #[tokio::test]
 async fn approval_choices() {

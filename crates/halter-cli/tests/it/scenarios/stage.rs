@@ -206,6 +206,15 @@ impl Stage {
         bodies
     }
 
+    /// The scenarios that were asked for, each with its request, in order.
+    pub fn asked(&self) -> Vec<(String, Value)> {
+        let requests = self.service.requests().into_iter();
+        let requests = requests.filter(|one| one.method() == "POST");
+        requests
+            .map(|one| (one.scenario().unwrap_or_default().to_owned(), one.json()))
+            .collect()
+    }
+
     #[track_caller]
     fn assert_goes_on(&self, before: &Value, after: &Value) {
         let conversation = |body: &Value| {

@@ -65,7 +65,7 @@ impl Appends {
             return None;
         }
         let mut writer = self.writer.take()?;
-        if writer.wants_checkpoint() {
+        if writer.wants_checkpoint(state) {
             writer.take_checkpoint(state.clone());
         }
         let (ids, events, durability) = self.take_waiting();

@@ -1,11 +1,12 @@
 //! How each effect is carried out.
 
+use super::compaction;
 use super::final_tools::FinalTools;
 use super::toolbox::Surroundings;
 use super::{Append, Owner, Running};
 use crate::approvals::Approvals;
-use crate::context::ContextRequest;
 use crate::engine::{CallFacts, Effect, EffectId, Input, Preparation};
+use crate::error::HalterError;
 use crate::limits::APPROVAL_DIFF_BYTES;
 use crate::prompt::{PromptContext, describe_change};
 use crate::runtime::model_outside;
@@ -35,6 +36,36 @@ impl Owner {
             Effect::PrepareTurn { id, model, .. } => {
                 let preparation = self.prepare(&model).await;
                 return Some(Input::Prepared { id, preparation });
+            }
+            Effect::PlanContext { id, model } => {
+                let too_large = self.is_context_too_large(&model);
+                return Some(Input::ContextPlanned { id, too_large });
+            }
+            Effect::Compact {
+                id,
+                turn_id,
+                model,
+                reason,
+                instructions,
+                message_id,
+            } => {
+                let asked = compaction::Asked {
+                    turn_id,
+                    model,
+                    reason,
+                    instructions,
+                    message_id,
+                };
+                return self.compact(id, asked, running);
+            }
+            Effect::CompactionOver {
+                compaction,
+                problem,
+            } => {
+                let outcome = problem.map_or(Ok(compaction), |it| Err(HalterError::from(it)));
+                for waiter in self.compaction_waiters.drain(..) {
+                    let _ = waiter.send(outcome.clone());
+                }
             }
             Effect::CallModel {
                 id,
@@ -227,13 +258,9 @@ impl Owner {
                 let mut request = ProviderRequest {
                     session_id: self.blueprint.session_id.clone(),
                     turn_id: asked.turn_id,
-                    model: resolved.clone(),
+                    model: resolved,
                     prompt: self.prompt.clone(),
-                    messages: self.services.context_manager.plan(ContextRequest {
-                        blueprint: &self.blueprint,
-                        model: &resolved,
-                        messages: &asked.messages,
-                    }),
+                    messages: asked.messages,
                     tools: self.tools.specs.clone(),
                     response_schema: asked.response_schema,
                 };
@@ -506,7 +533,7 @@ pub(super) fn hooked_events(hooks: &Hooks) -> BTreeSet<HookEventName> {
 }
 
 /// The prompt of a session with some resources.
-pub(super) fn assemble(
+pub(crate) fn assemble(
     services: &RuntimeServices,
     blueprint: &SessionBlueprint,
     resources: &Resources,
@@ -557,7 +584,7 @@ async fn stream_answer(
     let _ = sender.send(Input::ModelEnded { id, error }).await;
 }
 
-fn provider_error(error: anyhow::Error) -> ProviderError {
+pub(super) fn provider_error(error: anyhow::Error) -> ProviderError {
     match error.downcast::<ProviderError>() {
         Ok(error) => error,
         Err(error) => ProviderError::new(format!("{error:#}"), ProviderErrorKind::Fatal),

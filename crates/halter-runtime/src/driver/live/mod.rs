@@ -6,13 +6,16 @@
 //! an idle session has no task.
 
 mod appends;
+mod compaction;
 mod effects;
 mod final_tools;
 mod instructions;
 mod toolbox;
 
+pub(crate) use effects::assemble;
 pub(crate) use toolbox::Toolbox;
 
+use crate::context::ContextReport;
 use crate::engine::{Effect, EffectId, Engine, Input, SessionFacts};
 use crate::error::HalterError;
 use crate::hub::SessionEvents;
@@ -30,8 +33,9 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use halter_hooks::SessionHooks;
 use halter_protocol::{
-    ApprovalAnswer, ApprovalId, AssembledPrompt, NotificationItem, PermissionRule, ResolvedBy,
-    RuleEffect, SessionBlueprint, SessionState, Turn, TurnId, UserMessage,
+    ApprovalAnswer, ApprovalId, AssembledPrompt, ContextCompaction, ContextMark, NotificationItem,
+    PermissionRule, ResolvedBy, RuleEffect, SessionBlueprint, SessionState, Turn, TurnId,
+    UserMessage,
 };
 use halter_session::{LogWriter, SessionLog, StoreError};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -40,6 +44,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
+
+/// Tells whoever asked for a compaction what it came to.
+pub(crate) type CompactionReply =
+    oneshot::Sender<Result<Option<Arc<ContextCompaction>>, HalterError>>;
 
 /// What a handle asks of a session.
 pub(crate) enum Command {
@@ -64,6 +72,13 @@ pub(crate) enum Command {
     Notify {
         notification: NotificationItem,
         reply: oneshot::Sender<Result<(), StoreError>>,
+    },
+    Compact {
+        instructions: Option<String>,
+        reply: CompactionReply,
+    },
+    Context {
+        reply: oneshot::Sender<Result<ContextReport, HalterError>>,
     },
     SetOwnTools {
         tools: OwnTools,
@@ -91,6 +106,9 @@ pub(crate) struct Owner {
     toolbox: Toolbox,
     instructions: Option<Arc<SessionInstructions>>,
     shutdown_waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
+    compaction_waiters: Vec<CompactionReply>,
+    /// How large the context was when that was last asked.
+    counted: Option<ContextMark>,
     /// The prompt is not the one the last process used, and nobody has said so
     /// yet.
     cut: bool,
@@ -144,6 +162,7 @@ impl Running {
     fn forget(&mut self, input: &Input) {
         let (Input::ModelEnded { id, .. }
         | Input::ToolFinished { id, .. }
+        | Input::Compacted { id, .. }
         | Input::HooksFinished { id, .. }) = input
         else {
             return;
@@ -218,6 +237,8 @@ impl Owner {
             prompt,
             hooks: Arc::new(SessionHooks::new()),
             shutdown_waiters: Vec::new(),
+            compaction_waiters: Vec::new(),
+            counted: None,
             cut: false,
             other_tools: false,
         }
@@ -396,6 +417,18 @@ impl Owner {
                 Some(append) => running.append_waiters.push((append, reply)),
                 None => drop(reply.send(Ok(()))),
             },
+            Command::Compact {
+                instructions,
+                reply,
+            } => {
+                if self.engine.accepts_compaction() {
+                    self.compaction_waiters.push(reply);
+                    self.feed(Input::Compact { instructions }, running).await;
+                } else {
+                    let _ = reply.send(Err(session_closing()));
+                }
+            }
+            Command::Context { reply } => drop(reply.send(self.context_report())),
             Command::SetOwnTools { tools } => self.own_tools = Some(tools),
             Command::Shutdown { reason, reply } => {
                 self.shutdown_waiters.push(reply);

@@ -1,6 +1,7 @@
 //! What a session's tools keep and may do, made when the first tool runs.
 
 use crate::bounds::narrowed;
+use crate::context::reference::LoggedMessages;
 use crate::hub::SessionEvents;
 use crate::limits::TOOL_OUTPUT_CHUNK_BYTES;
 use crate::services::{Resources, RuntimeServices};
@@ -10,7 +11,8 @@ use halter_protocol::{
 };
 use halter_tools::policy::{PolicyError, SessionScope, ToolPolicy};
 use halter_tools::{
-    MemoryChanges, ScratchDir, ToolContext, ToolEventSink, ToolRuntimeEvent, ToolSessionStore,
+    ExecSession, MemoryChanges, ScratchDir, ToolContext, ToolEventSink, ToolRuntimeEvent,
+    ToolSessionStore,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,6 +59,11 @@ impl Toolbox {
         Ok(ToolContext {
             memory,
             remembered: MemoryChanges::default(),
+            earlier: Arc::new(LoggedMessages {
+                store: self.services.store.clone(),
+                session_id: blueprint.session_id.clone(),
+                head: hub.head(),
+            }),
             session_id: blueprint.session_id.clone(),
             call_id: call.id.clone(),
             working_dir: blueprint.working_dir.clone(),
@@ -76,6 +83,11 @@ impl Toolbox {
     /// Where the session's shell is, if it has left the session's directory.
     pub fn shell_directory(&self) -> Option<PathBuf> {
         self.sessions.as_ref()?.shell_directory()
+    }
+
+    /// Where the session's commands run, if any has run.
+    pub fn open_exec(&self) -> Option<Arc<dyn ExecSession>> {
+        self.sessions.as_ref()?.open_exec()
     }
 
     /// Ends whatever the tools keep alive.

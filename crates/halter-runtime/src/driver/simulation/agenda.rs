@@ -86,6 +86,11 @@ impl Simulation {
             };
             self.schedule_at(when, What::Input(Input::Notify(item)));
         }
+        for _ in 0..self.dice.below(2) {
+            let when = self.dice.below(at + 600);
+            let instructions = self.dice.chance(50).then(|| "the numbers".to_owned());
+            self.schedule_at(when, What::Input(Input::Compact { instructions }));
+        }
         if self.schedule.crashes && self.dice.chance(25) {
             let when = self.dice.below(at + 600);
             self.schedule_at(when, What::Crash);

@@ -31,15 +31,10 @@ impl Simulation {
         if let Err(problem) = check_pairs(messages) {
             return Err(self.violation(format!("calls and results pair: {problem}")));
         }
-        let committed = self
-            .log
-            .iter()
-            .filter(|event| matches!(event.payload, SessionEventPayload::MessageItem { .. }))
-            .count();
-        if committed != messages.len() {
-            return Err(self.violation("a request holds just what is committed"));
+        match *messages == self.folded.messages {
+            true => Ok(()),
+            false => Err(self.violation("a request holds just what is committed")),
         }
-        Ok(())
     }
 
     /// A tool runs only once its start is committed, and only once.
@@ -136,12 +131,7 @@ impl Simulation {
 
     /// The engine's state is the fold of the log, cheaply compared.
     pub(super) fn check_state(&self) -> Result<(), Violation> {
-        let messages = self
-            .log
-            .iter()
-            .filter(|event| matches!(event.payload, SessionEventPayload::MessageItem { .. }))
-            .count();
-        if self.engine.state().messages.len() != messages {
+        if self.engine.state().messages.len() != self.folded.messages.len() {
             return Err(self.violation("the state follows every commit"));
         }
         Ok(())
@@ -167,6 +157,12 @@ impl Simulation {
         }
         if !self.engine.is_closed() {
             return Err(self.violation("the session shuts down"));
+        }
+        for event in &self.log {
+            if let SessionEventPayload::ContextCompacted(compaction) = &event.payload {
+                let tier = compaction.tier.as_str().to_owned();
+                *self.report.compactions.entry(tier).or_default() += 1;
+            }
         }
         self.check_resolutions()?;
         self.check_turns()

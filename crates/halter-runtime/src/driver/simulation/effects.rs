@@ -18,6 +18,31 @@ impl Simulation {
                     What::Outcome(id, Input::Prepared { id, preparation }),
                 );
             }
+            Effect::PlanContext { id, .. } => {
+                let too_large = self.dice.chance(12);
+                let planned = Input::ContextPlanned { id, too_large };
+                let delay = self.dice.below(3);
+                self.schedule_in(delay, What::Outcome(id, planned));
+            }
+            Effect::Compact {
+                id,
+                model,
+                reason,
+                message_id,
+                ..
+            } => {
+                self.check_request(&self.engine.state().messages)?;
+                self.start_compaction(id, &model, reason, message_id);
+            }
+            Effect::CompactionOver {
+                compaction,
+                problem,
+            } => {
+                if compaction.is_some() && problem.is_some() {
+                    return Err(self.violation("a compaction ends in one way"));
+                }
+                self.report.answered_wishes += 1;
+            }
             Effect::CallModel { id, messages, .. } => {
                 self.check_request(&messages)?;
                 let mut delay = 0;
@@ -86,6 +111,10 @@ impl Simulation {
                 };
                 let delay = self.dice.below(100);
                 self.schedule_in(delay, What::Outcome(id, input));
+            }
+            Effect::CancelModel { id } if self.compacting.remove(&id) => {
+                self.report.broken_compactions += 1;
+                self.dead.insert(id);
             }
             Effect::CancelModel { id } | Effect::AbandonTool { id } | Effect::Withdraw { id } => {
                 self.dead.insert(id);

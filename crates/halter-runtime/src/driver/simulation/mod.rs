@@ -9,6 +9,7 @@
 
 mod agenda;
 mod checks;
+mod compaction;
 mod dice;
 mod effects;
 mod recording;
@@ -22,7 +23,7 @@ use crate::hub::{Cursor, EventRing, Next};
 use agenda::{Due, What};
 use dice::Dice;
 use halter_protocol::{
-    Delivery, SessionEvent, SessionEventPayload, SessionState, Timestamp, TurnId,
+    Delivery, SessionEvent, SessionEventPayload, SessionState, Timestamp, TurnId, fold,
 };
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
@@ -71,6 +72,12 @@ pub struct Report {
     pub resolutions: BTreeMap<String, usize>,
     /// Rules saved for good.
     pub saved_rules: usize,
+    /// Compactions, by tier.
+    pub compactions: BTreeMap<String, usize>,
+    /// Compactions that somebody asked for and heard of.
+    pub answered_wishes: usize,
+    /// Compactions that a crash, a cancel or a failing store broke off.
+    pub broken_compactions: usize,
     /// Crashes survived.
     pub crashes: usize,
     /// Best-effort events a slow subscriber missed.
@@ -93,10 +100,14 @@ struct Simulation {
     /// Appends not yet committed, in order; the store commits in order.
     appends: Vec<(EffectId, Vec<SessionEvent>)>,
     log: Vec<SessionEvent>,
+    /// What the log folds to.
+    folded: SessionState,
     ring: EventRing,
     subscriber: Subscriber,
     dead: HashSet<EffectId>,
     running: HashMap<EffectId, &'static str>,
+    /// Compactions that have not ended.
+    compacting: HashSet<EffectId>,
     submitted: Vec<TurnId>,
     lost: HashSet<TurnId>,
     recorded: Recorded,
@@ -143,10 +154,12 @@ impl Simulation {
             agenda: BinaryHeap::new(),
             appends: Vec::new(),
             log: Vec::new(),
+            folded: SessionState::default(),
             ring,
             subscriber,
             dead: HashSet::new(),
             running: HashMap::new(),
+            compacting: HashSet::new(),
             submitted: Vec::new(),
             lost: HashSet::new(),
             report: Report::default(),
@@ -207,6 +220,9 @@ impl Simulation {
 
     fn feed(&mut self, input: Input) -> Result<(), Violation> {
         let at = self.timestamp();
+        if let Input::Compacted { id, .. } = &input {
+            self.compacting.remove(id);
+        }
         let effects = self.engine.handle(at, input.clone());
         if let Some((recording, wanted)) = self.recorded.last_mut() {
             recording.inputs.push((at, input));
@@ -245,6 +261,7 @@ impl Simulation {
         let (id, events) = self.appends.remove(0);
         for event in events {
             self.ring.publish(Arc::new(event.clone()));
+            fold::apply_event(&mut self.folded, &event.payload);
             self.log.push(event);
         }
         self.feed(Input::Committed { id })?;
@@ -266,6 +283,8 @@ impl Simulation {
         self.report.crashes += 1;
         self.appends.clear();
         self.running.clear();
+        self.report.broken_compactions += self.compacting.len();
+        self.compacting.clear();
         let kept: Vec<Due> = std::mem::take(&mut self.agenda)
             .into_iter()
             .filter(|due| !matches!(due.what, What::Outcome(..) | What::Commit))

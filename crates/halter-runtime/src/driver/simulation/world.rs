@@ -6,10 +6,10 @@ use crate::engine::{CallFacts, EffectId, Input, SessionFacts, SystemNote};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
 use halter_protocol::{
     Action, ApprovalAnswer, ApprovalChoice, CallToJudge, ContentPart, FINAL_TOOL, HookHandlerType,
-    HookRunStatus, HookRunSummary, InstructionFile, MemoryChange, Objection, PolicyVerdict,
-    ProviderError, ProviderErrorKind, SessionBlueprint, StopReason, StreamEvent, Timestamp,
-    ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult, ToolSpec,
-    Usage, UsageBuckets,
+    HookRunStatus, HookRunSummary, InstructionFile, MemoryChange, ModelId, Objection,
+    PolicyVerdict, ProviderError, ProviderErrorKind, ProviderKind, ResolvedModel, SessionBlueprint,
+    StopReason, StreamEvent, Timestamp, ToolCall, ToolCapabilities, ToolConcurrency, ToolError,
+    ToolErrorCode, ToolResult, ToolSpec, Usage, UsageBuckets,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -29,7 +29,17 @@ const TOOLS: [(&str, ToolConcurrency, bool, bool, bool); 6] = [
 pub(super) fn facts(dice: &mut Dice) -> SessionFacts {
     let hooked = dice.chance(50);
     let events = HookEventName::ALL.into_iter();
-    let blueprint = SessionBlueprint {
+    SessionFacts {
+        blueprint: Arc::new(blueprint(dice)),
+        tools: TOOLS.iter().map(spec).collect(),
+        hooked: events.filter(|_| hooked && dice.chance(50)).collect(),
+        saves_rules: dice.chance(50),
+        id_seed: dice.below(u64::MAX),
+    }
+}
+
+pub(super) fn blueprint(dice: &mut Dice) -> SessionBlueprint {
+    SessionBlueprint {
         session_id: "ses_sim".into(),
         parent_session_id: None,
         created_at: Timestamp::UNIX_EPOCH,
@@ -42,13 +52,19 @@ pub(super) fn facts(dice: &mut Dice) -> SessionFacts {
         tools_revision: None,
         max_turns: dice.chance(50).then(|| 1 + dice.below(6) as u32),
         bounds: Default::default(),
-    };
-    SessionFacts {
-        blueprint: Arc::new(blueprint),
-        tools: TOOLS.iter().map(spec).collect(),
-        hooked: events.filter(|_| hooked && dice.chance(50)).collect(),
-        saves_rules: dice.chance(50),
-        id_seed: dice.below(u64::MAX),
+    }
+}
+
+pub(super) fn model(id: ModelId) -> ResolvedModel {
+    ResolvedModel {
+        id,
+        provider: "sim".into(),
+        provider_kind: ProviderKind::Custom,
+        model: "sim".to_owned(),
+        max_input_tokens: None,
+        max_output_tokens: None,
+        reasoning: None,
+        tokens_per_minute: None,
     }
 }
 
@@ -189,6 +205,11 @@ pub(super) fn answer(dice: &mut Dice, id: EffectId, mood: Mood) -> Vec<Input> {
         id: "msg".into(),
         stop_reason,
     });
+    if dice.chance(3) {
+        let error = ProviderError::new("too long", ProviderErrorKind::ContextOverflow);
+        let error = Some(error);
+        return vec![Input::ModelEnded { id, error }];
+    }
     let broken = dice.chance(12);
     if broken {
         events.truncate(dice.below(events.len() as u64) as usize);
@@ -304,6 +325,7 @@ pub(super) fn tool_run(
             picture(dice),
         ])),
         0 => Err(ToolError::new(ToolErrorCode::Failed, "it did not work")),
+        4 => Ok(ToolResult::text("a long output ".repeat(200))),
         // What `look` sees does not change: a model that looks again and again
         // repeats itself.
         _ if tool == "look" => Ok(ToolResult::text("the same")),

@@ -2,7 +2,7 @@
 
 use super::super::answer::Progress;
 use super::super::traits::ToolTraits;
-use super::super::turn::Ending;
+use super::super::turn::{Ending, LiveTurn};
 use super::super::{Effect, EffectId, Engine};
 use super::{CallSlot, Stage};
 use crate::limits::EMPTY_ANSWER_RETRIES;
@@ -80,15 +80,40 @@ impl Engine {
                 ProviderErrorKind::Transient,
             )
         });
+        if error.kind == ProviderErrorKind::ContextOverflow && self.may_send_less() {
+            return self.overflowed(&error);
+        }
+        let refused_again = error.kind == ProviderErrorKind::ContextOverflow
+            && self
+                .turn
+                .as_ref()
+                .is_some_and(|turn| turn.overflow.is_some());
         let retryable = error.retryable();
         self.abort_step(Ending::Failed {
-            error: provider_failure(&error),
+            error: match refused_again {
+                true => too_long_even_so(&error),
+                false => provider_failure(&error),
+            },
             cancelled: error.is_cancelled(),
             retryable,
         });
     }
 
+    /// True if nothing has come of the call and the context was not compacted
+    /// because of a refusal before.
+    fn may_send_less(&mut self) -> bool {
+        let again = |turn: &LiveTurn| turn.overflow.is_some();
+        !self.turn.as_ref().is_some_and(again)
+            && self
+                .step()
+                .is_some_and(|step| step.calls.is_empty() && step.answer.is_empty())
+    }
+
     fn answer_complete(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.compacted = false;
+            turn.overflow = None;
+        }
         let Some(step) = self.step() else { return };
         step.stream = None;
         let reason = step.answer.stop_reason().cloned();
@@ -184,7 +209,7 @@ fn cut_short(reason: &StopReason) -> Option<Ending> {
         StopReason::ContextWindowExceeded => (
             "context_overflow",
             "the model's context window was full before its answer was complete",
-            "start a new session, or use a model with a larger window",
+            "submit the turn again: the context is compacted first",
         ),
         StopReason::Interrupted => (
             "answer_cut_off",
@@ -205,6 +230,16 @@ fn shown_text(part: &AssistantPart) -> Option<&str> {
         AssistantPart::Text { text, .. } => Some(text),
         _ => None,
     }
+}
+
+/// The service refused what a compaction has left.
+fn too_long_even_so(error: &ProviderError) -> TurnError {
+    let message = format!(
+        "the conversation is too long for the model, even after it was compacted: {}",
+        error.message
+    );
+    TurnError::new("context_overflow", message)
+        .with_hint("use a model with a larger window, or start a new session")
 }
 
 fn provider_failure(error: &ProviderError) -> TurnError {

@@ -39,6 +39,9 @@ const OTHER_MODEL_AT: usize = 90;
 /// So many turns apart the instruction file changes, in both processes.
 const INSTRUCTED_EVERY: usize = 26;
 
+/// The context is compacted before these turns, once in each process.
+const COMPACTED_AT: [usize; 2] = [70, 180];
+
 /// What turns ask for, over and over.
 const SCENARIOS: [&str; 9] = [
     "says",
@@ -136,10 +139,15 @@ pub async fn play(service: &Service) -> Recorded {
         requests.extend(second.turn(&session, turn).await);
     }
     session.shutdown("done").await.unwrap();
-    let captured = mock.requests();
+    let mut captured = mock.requests();
+    captured.retain(|request| request.scenario() != Some("compaction_summary"));
     assert_eq!(captured.len(), requests.len());
     let last = String::from_utf8_lossy(captured.last().unwrap().body()).into_owned();
-    for turn in (0..TURNS).step_by(INSTRUCTED_EVERY) {
+    // Those of the start stand in the prompt; of those told later, the ones in
+    // force at the last compaction stay.
+    let in_force = COMPACTED_AT[1] / INSTRUCTED_EVERY * INSTRUCTED_EVERY;
+    let told = (in_force..TURNS).step_by(INSTRUCTED_EVERY);
+    for turn in [0].into_iter().chain(told) {
         assert!(last.contains(&rules(turn)), "{}", rules(turn));
     }
     for request in &captured {
@@ -314,8 +322,13 @@ impl Process {
         if number == OTHER_MODEL_AT {
             turn = turn.with_default_model("small");
         }
-        let mut events = session.submit_turn(turn).await.unwrap();
         let mut cut = None;
+        if COMPACTED_AT.contains(&number) {
+            let compaction = session.compact(None).await.unwrap().unwrap();
+            assert_eq!(compaction.summary_error, None);
+            cut = Some("context_compacted".to_owned());
+        }
+        let mut events = session.submit_turn(turn).await.unwrap();
         let mut last = None;
         while let Some(event) = events.next().await {
             let payload = event.unwrap().payload;
@@ -337,7 +350,8 @@ impl Process {
             matches!(last, Some(SessionEventPayload::TurnCompleted { .. })),
             "turn {number}, {scenario}: {last:?}"
         );
-        let made = std::mem::take(&mut *self.provider.noted.lock().unwrap());
+        let mut made = std::mem::take(&mut *self.provider.noted.lock().unwrap());
+        made.retain(|request| !request.tools.is_empty());
         made.into_iter()
             .map(|request| (request, cut.take()))
             .collect()
@@ -349,6 +363,8 @@ fn config(service: &Service) -> HarnessConfig {
     let model = |name: &str| {
         let mut model = ModelConfig::new(ConfiguredProvider::OpenAi, name);
         model.reasoning = Some(ReasoningEffort::Low);
+        // So many pictures would fill a smaller window.
+        model.max_input_tokens = Some(1_000_000);
         Some(model)
     };
     config.models.default = model(service.model);
