@@ -104,7 +104,7 @@ impl Stage {
         let prefix = format!("{}/{provider}", self.service.base_url());
         let text = format!(
             "version = 1\n[models.default]\nprovider = \"{provider}\"\nmodel = \"{model}\"\n\
-             [providers.{provider}]\nbase_url = \"{prefix}\"\napi_key = \"{KEY}\"\n{settings}"
+             tokens_per_minute = 100_000_000\n[providers.{provider}]\nbase_url = \"{prefix}\"\napi_key = \"{KEY}\"\n{settings}"
         );
         std::fs::write(self.settings_file(), text).unwrap();
     }
