@@ -33,7 +33,7 @@ fn deploy() -> Arc<ScriptedTool> {
     let touched = [
         Action::Run {
             command: "make deploy && git push".into(),
-            directory: None,
+            directory: Some("deploy".into()),
         },
         Action::Read { path: path() },
         Action::Write { path: path() },
