@@ -69,7 +69,7 @@ pub enum WindowPart {
     /// Messages of the transcript before, as they were.
     Kept {
         /// The place of the first, counted from 0.
-        from: usize,
+        first: usize,
         /// How many.
         count: usize,
     },
@@ -93,13 +93,13 @@ impl ContextCompaction {
                 .then(|| old.by_ref().find(|(_, it)| Arc::ptr_eq(it, message)))
                 .flatten();
             match (place, parts.last_mut()) {
-                (Some((place, _)), Some(WindowPart::Kept { from, count }))
-                    if *from + *count == place =>
+                (Some((place, _)), Some(WindowPart::Kept { first, count }))
+                    if *first + *count == place =>
                 {
                     *count += 1;
                 }
                 (Some((place, _)), _) => parts.push(WindowPart::Kept {
-                    from: place,
+                    first: place,
                     count: 1,
                 }),
                 (None, _) => parts.push(WindowPart::Message {
@@ -117,8 +117,8 @@ impl ContextCompaction {
         let mut after = Transcript::default();
         for part in &self.window {
             match part {
-                WindowPart::Kept { from, count } => {
-                    let kept = old.iter().skip(*from).take(*count);
+                WindowPart::Kept { first, count } => {
+                    let kept = old.iter().skip(*first).take(*count);
                     kept.for_each(|message| after.push((*message).clone()));
                 }
                 WindowPart::Message { message } => after.push(message.clone()),
@@ -205,9 +205,9 @@ mod tests {
         assert_eq!(
             window,
             [
-                WindowPart::Kept { from: 0, count: 1 },
+                WindowPart::Kept { first: 0, count: 1 },
                 WindowPart::Message { message: new },
-                WindowPart::Kept { from: 2, count: 4 },
+                WindowPart::Kept { first: 2, count: 4 },
             ]
         );
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_part_beyond_the_transcript_is_left_out() {
         let before: Transcript = messages(2).into_iter().collect();
-        let beyond = compaction(vec![WindowPart::Kept { from: 1, count: 9 }]);
+        let beyond = compaction(vec![WindowPart::Kept { first: 1, count: 9 }]);
         assert_eq!(beyond.apply(&before).len(), 1);
     }
 }

@@ -313,7 +313,7 @@ fn choice() -> impl Strategy<Value = ApprovalChoice> {
 /// Any payload of a kind this version knows.
 fn compaction() -> impl Strategy<Value = ContextCompaction> {
     let part = prop_oneof![
-        (0usize..9, 0usize..9).prop_map(|(from, count)| WindowPart::Kept { from, count }),
+        (0usize..9, 0usize..9).prop_map(|(first, count)| WindowPart::Kept { first, count }),
         message().prop_map(|message| WindowPart::Message {
             message: Arc::new(message)
         }),
