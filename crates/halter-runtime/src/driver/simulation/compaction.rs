@@ -120,7 +120,7 @@ fn careless(dice: &mut Dice, reason: CompactionReason) -> ContextCompaction {
         outputs_cut: 0,
         tokens_before: 0,
         tokens_after: 0,
-        window: vec![WindowPart::Kept { from, count }],
+        window: vec![WindowPart::Kept { first: from, count }],
         usage: Usage::default(),
         answered_by: ReplayMeta::default(),
         summary_error: None,
