@@ -27,7 +27,7 @@ mod turn;
 mod typing;
 mod view;
 
-use args::Command;
+use args::CliCommand;
 use context::Context;
 use exit::Exit;
 use failure::{Failure, error_json, usage};
@@ -96,7 +96,7 @@ fn prepare(
     Context::new(globals, environment, messages.clone())
 }
 
-fn execute(context: &mut Context, command: Command) -> Result<Exit, Failure> {
+fn execute(context: &mut Context, command: CliCommand) -> Result<Exit, Failure> {
     let outcome = match commands::is_plain(&command) {
         true => futures::executor::block_on(commands::perform(context, command)),
         false => block_on(context, command),
@@ -114,7 +114,7 @@ fn execute(context: &mut Context, command: Command) -> Result<Exit, Failure> {
 }
 
 /// Runs a command that waits for things.
-fn block_on(context: &mut Context, command: Command) -> Result<Exit, Failure> {
+fn block_on(context: &mut Context, command: CliCommand) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -2,7 +2,7 @@
 
 use crate::error::MockError;
 use crate::limits::{MAX_CAPTURED_BYTES, MAX_CAPTURED_REQUESTS};
-use crate::wire::Wire;
+use crate::wire::MockWire;
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +24,7 @@ pub struct CapturedRequest {
     pub(crate) query: String,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Bytes,
-    pub(crate) wire: Wire,
+    pub(crate) wire: MockWire,
     pub(crate) scenario: Option<String>,
     pub(crate) step: Option<usize>,
     pub(crate) streaming: bool,
@@ -100,7 +100,7 @@ impl CapturedRequest {
 
     /// The wire it was taken for.
     #[must_use]
-    pub fn wire(&self) -> Wire {
+    pub fn wire(&self) -> MockWire {
         self.wire
     }
 
@@ -273,7 +273,7 @@ mod tests {
                 .map(|name| ((*name).to_owned(), "s3cret".to_owned()))
                 .collect(),
             body,
-            wire: Wire::Anthropic,
+            wire: MockWire::Anthropic,
             scenario: None,
             step: None,
             streaming: false,

@@ -5,13 +5,13 @@ use crate::model_answer::ModelAnswer;
 use crate::models::ModelEntry;
 use crate::openai;
 use crate::scenario::HttpFault;
-use crate::wire::{Dialect, Wire};
+use crate::wire::{Dialect, MockWire};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// A request as a wire sees it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Request<'a> {
+pub(crate) struct ModelRequest<'a> {
     /// Headers by lower-case name.
     pub headers: &'a BTreeMap<String, String>,
     /// The part of the address behind `?`.
@@ -31,7 +31,7 @@ pub(crate) struct Request<'a> {
     pub body: &'a Value,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ModelRequest<'a> {
     /// A header that is there and not empty.
     pub(crate) fn header(&self, name: &str) -> Option<&'a str> {
         self.headers
@@ -171,7 +171,7 @@ impl Frame {
 /// in common is the default.
 pub(crate) trait Codec: Sync {
     /// The key of the request, or why the lack of one is refused.
-    fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem> {
+    fn authenticate<'a>(&self, request: &ModelRequest<'a>) -> Result<Option<&'a str>, Problem> {
         openai::authenticate(request)
     }
     /// The body in the one spelling that the wire's module reads.
@@ -179,19 +179,20 @@ pub(crate) trait Codec: Sync {
         body
     }
     /// What a server would refuse.
-    fn check(&self, request: &Request<'_>) -> Result<(), Problem>;
+    fn check(&self, request: &ModelRequest<'_>) -> Result<(), Problem>;
     /// What the request says.
-    fn conversation(&self, request: &Request<'_>) -> Conversation;
+    fn conversation(&self, request: &ModelRequest<'_>) -> Conversation;
     /// The answer in one piece.
-    fn whole(&self, answer: &ModelAnswer, request: &Request<'_>) -> Value;
+    fn whole(&self, answer: &ModelAnswer, request: &ModelRequest<'_>) -> Value;
     /// The answer as a stream.
-    fn frames(&self, answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame>;
+    fn frames(&self, answer: &ModelAnswer, request: &ModelRequest<'_>) -> Vec<Frame>;
     /// An error's body.
     fn error_body(&self, problem: &Problem, dialect: Dialect, _request_id: &str) -> Value {
         openai::error_body(problem, dialect)
     }
     /// An error in the middle of a stream.
-    fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame;
+    fn error_frame(&self, problem: &Problem, request: &ModelRequest<'_>, request_id: &str)
+    -> Frame;
     /// The number of tokens of a request.
     fn token_count(&self, tokens: u64) -> Value {
         json!({"object": "response.input_tokens", "input_tokens": tokens})
@@ -213,7 +214,7 @@ pub(crate) trait Codec: Sync {
 /// # Errors
 ///
 /// What the service would refuse the request with.
-pub fn check_body(wire: Wire, model: &str, body: &Value) -> Result<(), String> {
+pub fn check_body(wire: MockWire, model: &str, body: &Value) -> Result<(), String> {
     let headers = [
         ("content-type", "application/json"),
         ("anthropic-version", "2026-10-21"),
@@ -221,7 +222,7 @@ pub fn check_body(wire: Wire, model: &str, body: &Value) -> Result<(), String> {
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let codec = codec(wire);
     let body = codec.normalize(body.clone());
-    let request = Request {
+    let request = ModelRequest {
         headers: &BTreeMap::from(headers),
         query: "",
         path_model: Some(model),
@@ -235,12 +236,12 @@ pub fn check_body(wire: Wire, model: &str, body: &Value) -> Result<(), String> {
 }
 
 /// The codec of a wire.
-pub(crate) fn codec(wire: Wire) -> &'static dyn Codec {
+pub(crate) fn codec(wire: MockWire) -> &'static dyn Codec {
     match wire {
-        Wire::Anthropic => &crate::anthropic::Anthropic,
-        Wire::Responses => &crate::responses::Responses,
-        Wire::Chat => &crate::chat::Chat,
-        Wire::Gemini => &crate::gemini::Gemini,
+        MockWire::Anthropic => &crate::anthropic::Anthropic,
+        MockWire::Responses => &crate::responses::Responses,
+        MockWire::Chat => &crate::chat::Chat,
+        MockWire::Gemini => &crate::gemini::Gemini,
     }
 }
 

@@ -12,14 +12,14 @@ pub(crate) struct Conversation {
     /// Whether the answer is to be streamed.
     pub streaming: bool,
     /// The turns in order.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<SpokenTurn>,
     /// The names of the tools offered.
     pub tools: Vec<String>,
 }
 
 /// One turn. Neighbouring items of the assistant are one turn.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Turn {
+pub(crate) enum SpokenTurn {
     /// Text and images of the user.
     User { text: String, images: usize },
     /// An answer of the model, and how many calls it makes.
@@ -57,7 +57,7 @@ impl Conversation {
         if text.is_empty() && images == 0 {
             return;
         }
-        self.turns.push(Turn::User {
+        self.turns.push(SpokenTurn::User {
             text: text.to_owned(),
             images,
         });
@@ -65,26 +65,26 @@ impl Conversation {
 
     /// Adds something the model said.
     pub(crate) fn push_assistant(&mut self, more_calls: usize) {
-        if let Some(Turn::Assistant { calls }) = self.turns.last_mut() {
+        if let Some(SpokenTurn::Assistant { calls }) = self.turns.last_mut() {
             *calls += more_calls;
         } else {
-            self.turns.push(Turn::Assistant { calls: more_calls });
+            self.turns.push(SpokenTurn::Assistant { calls: more_calls });
         }
     }
 
     /// Adds words of the harness.
     pub(crate) fn push_note(&mut self) {
-        if let Some(Turn::Assistant { .. }) = self.turns.last() {
-            self.turns.push(Turn::Note);
+        if let Some(SpokenTurn::Assistant { .. }) = self.turns.last() {
+            self.turns.push(SpokenTurn::Note);
         }
     }
 
     /// Adds the result of a call.
     pub(crate) fn push_result(&mut self, result: ToolResult) {
-        if let Some(Turn::Results(results)) = self.turns.last_mut() {
+        if let Some(SpokenTurn::Results(results)) = self.turns.last_mut() {
             results.push(result);
         } else {
-            self.turns.push(Turn::Results(vec![result]));
+            self.turns.push(SpokenTurn::Results(vec![result]));
         }
     }
 
@@ -97,7 +97,7 @@ impl Conversation {
             .iter()
             .skip(turn)
             .filter_map(|turn| match turn {
-                Turn::Results(results) => Some(results.iter()),
+                SpokenTurn::Results(results) => Some(results.iter()),
                 _ => None,
             })
             .flatten()
@@ -108,9 +108,9 @@ impl Conversation {
         self.turns
             .iter()
             .map(|turn| match turn {
-                Turn::User { images, .. } => *images,
-                Turn::Results(results) => results.iter().map(|result| result.images).sum(),
-                Turn::Assistant { .. } | Turn::Note => 0,
+                SpokenTurn::User { images, .. } => *images,
+                SpokenTurn::Results(results) => results.iter().map(|result| result.images).sum(),
+                SpokenTurn::Assistant { .. } | SpokenTurn::Note => 0,
             })
             .sum()
     }

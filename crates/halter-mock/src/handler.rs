@@ -1,7 +1,7 @@
 //! One request: route, authenticate, check, choose, answer.
 
 use crate::capture::{CapturedRequest, RequestOutcome};
-use crate::codec::{Codec, Problem, Request, codec};
+use crate::codec::{Codec, ModelRequest, Problem, codec};
 use crate::media;
 use crate::model_answer::ModelAnswer;
 use crate::playback::{self, BodyAction, BodyContext, ResponseBody};
@@ -11,7 +11,7 @@ use crate::scenario::select::{Selection, select};
 use crate::scenario::{Fault, HttpFault, Step};
 use crate::service::Shared;
 use crate::signing;
-use crate::wire::Wire;
+use crate::wire::MockWire;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -27,7 +27,7 @@ const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
 /// What is sent, and what is noted about it.
-struct Reply {
+struct HttpReply {
     response: Response<ResponseBody>,
     outcome: RequestOutcome,
     chosen: Option<(String, usize)>,
@@ -110,7 +110,7 @@ struct RequestHandler<'a> {
 }
 
 impl RequestHandler<'_> {
-    fn captured(&self, reply: &Reply) -> CapturedRequest {
+    fn captured(&self, reply: &HttpReply) -> CapturedRequest {
         let arrived = self.arrived;
         CapturedRequest {
             number: arrived.number,
@@ -163,14 +163,14 @@ impl RequestHandler<'_> {
         Some(self.whole(200, page.to_string(), &BTreeMap::new()))
     }
 
-    fn reply(&self) -> Reply {
+    fn reply(&self) -> HttpReply {
         match self.answer() {
             Ok(reply) => reply,
             Err(problem) => self.refuse(&problem),
         }
     }
 
-    fn answer(&self) -> Result<Reply, Problem> {
+    fn answer(&self) -> Result<HttpReply, Problem> {
         let operation = self.operation()?;
         let body: Value = if self.arrived.body.is_empty() {
             Value::Null
@@ -182,10 +182,10 @@ impl RequestHandler<'_> {
             })?
         };
         let mut body = self.codec.normalize(body);
-        if self.route.wire == Wire::Responses {
+        if self.route.wire == MockWire::Responses {
             body = self.shared.stored.resolve(&body)?;
         }
-        let request = Request {
+        let request = ModelRequest {
             headers: &self.arrived.headers,
             query: &self.arrived.query,
             path_model: self.route.path_model.as_deref(),
@@ -229,7 +229,7 @@ impl RequestHandler<'_> {
         }
     }
 
-    fn authenticate(&self, request: &Request<'_>) -> Result<(), Problem> {
+    fn authenticate(&self, request: &ModelRequest<'_>) -> Result<(), Problem> {
         let key = self.codec.authenticate(request)?;
         let Some(wanted) = &self.shared.api_key else {
             return Ok(());
@@ -250,7 +250,7 @@ impl RequestHandler<'_> {
         }
     }
 
-    fn generate(&self, request: &Request<'_>) -> Result<Reply, Problem> {
+    fn generate(&self, request: &ModelRequest<'_>) -> Result<HttpReply, Problem> {
         self.codec.check(request)?;
         if request.path_streams && request.query_value("alt") != Some("sse") {
             return Err(Problem::invalid(
@@ -292,7 +292,7 @@ impl RequestHandler<'_> {
         let raw = String::from_utf8_lossy(&self.arrived.body);
         let input = media::input_tokens(request.body, self.arrived.body.len());
         let answer = ModelAnswer::compose(&selection, &conversation, &raw, input);
-        if self.route.wire == Wire::Responses && selection.step.fault.is_none() {
+        if self.route.wire == MockWire::Responses && selection.step.fault.is_none() {
             self.keep_response(request, &answer);
         }
         let mut reply = self.perform(&selection.step, &answer, request, conversation.streaming);
@@ -303,7 +303,7 @@ impl RequestHandler<'_> {
     }
 
     /// Keeps the response, unless the request says otherwise.
-    fn keep_response(&self, request: &Request<'_>, answer: &ModelAnswer) {
+    fn keep_response(&self, request: &ModelRequest<'_>, answer: &ModelAnswer) {
         if request.body.get("store") != Some(&Value::Bool(false)) {
             let sent = serde_json::from_slice(&self.arrived.body).unwrap_or_default();
             let response = self.codec.whole(answer, request);
@@ -329,15 +329,15 @@ impl RequestHandler<'_> {
         &self,
         step: &Step,
         answer: &ModelAnswer,
-        request: &Request<'_>,
+        request: &ModelRequest<'_>,
         streaming: bool,
-    ) -> Reply {
+    ) -> HttpReply {
         match &step.fault {
             Some(Fault::Http(fault)) => return self.fail(fault),
             Some(Fault::ErrorEvent { error, .. }) if !streaming => return self.fail(error),
             Some(Fault::Hang {}) => {
                 let response = self.whole(503, String::new(), &BTreeMap::new());
-                return Reply::new(response, RequestOutcome::Hung);
+                return HttpReply::new(response, RequestOutcome::Hung);
             }
             _ => {}
         }
@@ -359,14 +359,14 @@ impl RequestHandler<'_> {
             let body = self.codec.whole(answer, request).to_string();
             (playback::whole_actions(body, step), JSON)
         };
-        Reply::new(
+        HttpReply::new(
             self.respond(200, kind, actions, &step.headers),
             RequestOutcome::Answered,
         )
     }
 
     /// A scripted HTTP error.
-    fn fail(&self, fault: &HttpFault) -> Reply {
+    fn fail(&self, fault: &HttpFault) -> HttpReply {
         let problem = Problem::from(fault);
         let response = match &fault.body {
             Some(page) => {
@@ -380,7 +380,7 @@ impl RequestHandler<'_> {
                 self.whole(fault.status, body.to_string(), &fault.headers)
             }
         };
-        Reply::new(
+        HttpReply::new(
             response,
             RequestOutcome::Failed {
                 status: fault.status,
@@ -388,11 +388,11 @@ impl RequestHandler<'_> {
         )
     }
 
-    fn refuse(&self, problem: &Problem) -> Reply {
+    fn refuse(&self, problem: &Problem) -> HttpReply {
         let body = self
             .codec
             .error_body(problem, self.route.dialect, self.request_id);
-        Reply::new(
+        HttpReply::new(
             self.whole(problem.status, body.to_string(), &BTreeMap::new()),
             RequestOutcome::Refused {
                 status: problem.status,
@@ -401,8 +401,8 @@ impl RequestHandler<'_> {
         )
     }
 
-    fn plain(&self, body: &Value) -> Reply {
-        Reply::new(
+    fn plain(&self, body: &Value) -> HttpReply {
+        HttpReply::new(
             self.whole(200, body.to_string(), &BTreeMap::new()),
             RequestOutcome::Answered,
         )
@@ -451,7 +451,7 @@ impl RequestHandler<'_> {
     }
 }
 
-impl Reply {
+impl HttpReply {
     fn new(response: Response<ResponseBody>, outcome: RequestOutcome) -> Self {
         Self {
             response,

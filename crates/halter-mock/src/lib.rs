@@ -52,7 +52,7 @@ pub use error::MockError;
 pub use models::ModelEntry;
 pub use scenario::{Scenario, ScenarioLibrary, Script, Step, Usage, script_schema};
 pub use service::{MockService, ServeOptions, serve};
-pub use wire::Wire;
+pub use wire::MockWire;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

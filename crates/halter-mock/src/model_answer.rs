@@ -4,7 +4,7 @@ use crate::conversation::Conversation;
 use crate::fields;
 use crate::scenario::select::Selection;
 use crate::scenario::template::Quotes;
-use crate::scenario::{ChatQuirk, Part, Pieces, Step, UnknownKind, Usage};
+use crate::scenario::{ChatQuirk, Pieces, ScriptPart, Step, UnknownKind, Usage};
 use crate::signing;
 use serde_json::{Map, Value};
 
@@ -198,15 +198,17 @@ fn estimate(input: u64, parts: &[AnswerPart]) -> Usage {
     usage
 }
 
-fn compose_part(part: &Part, quotes: &Quotes<'_>, number: usize) -> AnswerPart {
+fn compose_part(part: &ScriptPart, quotes: &Quotes<'_>, number: usize) -> AnswerPart {
     match part {
-        Part::Text { text, chunk_chars } => AnswerPart::Text(deltas(text, *chunk_chars, quotes)),
-        Part::Thinking { text, chunk_chars } => {
+        ScriptPart::Text { text, chunk_chars } => {
+            AnswerPart::Text(deltas(text, *chunk_chars, quotes))
+        }
+        ScriptPart::Thinking { text, chunk_chars } => {
             AnswerPart::Thinking(deltas(text, *chunk_chars, quotes))
         }
-        Part::RedactedThinking {} => AnswerPart::Redacted,
-        Part::Filler { bytes } => AnswerPart::Text(vec!["x".repeat(*bytes)]),
-        Part::Call {
+        ScriptPart::RedactedThinking {} => AnswerPart::Redacted,
+        ScriptPart::Filler { bytes } => AnswerPart::Text(vec!["x".repeat(*bytes)]),
+        ScriptPart::Call {
             tool,
             input,
             raw,

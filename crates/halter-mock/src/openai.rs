@@ -1,7 +1,7 @@
 //! What the two OpenAI wires have in common: keys, errors, models, limits of
 //! the reasoning models.
 
-use crate::codec::{Problem, Request};
+use crate::codec::{ModelRequest, Problem};
 use crate::fields::{self, AllRequired};
 use crate::media;
 use crate::model_answer::CREATED;
@@ -9,7 +9,7 @@ use crate::models::ModelEntry;
 use crate::wire::Dialect;
 use serde_json::{Value, json};
 
-pub(crate) fn authenticate<'a>(request: &Request<'a>) -> Result<Option<&'a str>, Problem> {
+pub(crate) fn authenticate<'a>(request: &ModelRequest<'a>) -> Result<Option<&'a str>, Problem> {
     match (request.bearer(), request.dialect) {
         (Some(key), _) => Ok(Some(key)),
         (None, Dialect::Local) => Ok(None),
@@ -21,7 +21,7 @@ pub(crate) fn authenticate<'a>(request: &Request<'a>) -> Result<Option<&'a str>,
     }
 }
 
-pub(crate) fn check_content_type(request: &Request<'_>) -> Result<(), Problem> {
+pub(crate) fn check_content_type(request: &ModelRequest<'_>) -> Result<(), Problem> {
     match request.header("content-type") {
         Some(kind) if kind.starts_with("application/json") => Ok(()),
         _ => Err(

@@ -3,7 +3,7 @@
 use crate::codec::{Frame, Place};
 use crate::gates::Gates;
 use crate::scenario::{ChatQuirk, Delivery, Fault, LineEnding, Step};
-use crate::wire::Wire;
+use crate::wire::MockWire;
 use bytes::Bytes;
 use futures::stream;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -50,7 +50,7 @@ pub(crate) struct BodyContext {
 pub(crate) fn stream_actions(
     mut frames: Vec<Frame>,
     step: &Step,
-    wire: Wire,
+    wire: MockWire,
     error: Option<Frame>,
 ) -> Vec<BodyAction> {
     let delivery = &step.delivery;
@@ -70,7 +70,7 @@ pub(crate) fn stream_actions(
         .as_ref()
         .and_then(|fault| Some((position(&frames, point(fault)?), fault)));
     let mut writer = StreamWriter::new(delivery, wire);
-    if step.quirks.contains(&ChatQuirk::ProcessingComments) && wire == Wire::Chat {
+    if step.quirks.contains(&ChatQuirk::ProcessingComments) && wire == MockWire::Chat {
         writer.comment("OPENROUTER PROCESSING");
         writer.comment("OPENROUTER PROCESSING");
     }
@@ -151,14 +151,14 @@ enum AfterFault {
 
 struct StreamWriter<'a> {
     delivery: &'a Delivery,
-    wire: Wire,
+    wire: MockWire,
     newline: &'static str,
     actions: Vec<BodyAction>,
     frames: usize,
 }
 
 impl<'a> StreamWriter<'a> {
-    fn new(delivery: &'a Delivery, wire: Wire) -> Self {
+    fn new(delivery: &'a Delivery, wire: MockWire) -> Self {
         let mut writer = Self {
             delivery,
             wire,
@@ -186,7 +186,7 @@ impl<'a> StreamWriter<'a> {
     }
 
     fn ping(&mut self) {
-        if self.wire == Wire::Anthropic {
+        if self.wire == MockWire::Anthropic {
             let data = serde_json::json!({"type": "ping"});
             self.event(&Frame::named("ping", &data, Place::Between));
         } else {

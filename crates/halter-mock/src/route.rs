@@ -14,7 +14,7 @@
 //! `/openai`, `/gemini`, `/openrouter` or `/api` (OpenRouter's errors and usage),
 //! `/local` (no key needed). The prefix decides the model list as well.
 
-use crate::wire::{Dialect, Wire};
+use crate::wire::{Dialect, MockWire};
 use std::collections::BTreeMap;
 
 /// What a request asks for.
@@ -41,7 +41,7 @@ pub(crate) enum Operation {
 /// Where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
-    pub wire: Wire,
+    pub wire: MockWire,
     pub dialect: Dialect,
     /// Unset when the address means nothing.
     pub operation: Option<Operation>,
@@ -71,16 +71,16 @@ pub(crate) fn route(method: &str, path: &str, headers: &BTreeMap<String, String>
         segments.remove(0);
     }
     let v1 = match prefix {
-        Some("anthropic") => Wire::Anthropic,
-        Some("gemini") => Wire::Gemini,
-        Some(_) => Wire::Chat,
-        None if headers.contains_key("anthropic-version") => Wire::Anthropic,
-        None if headers.contains_key("x-goog-api-key") => Wire::Gemini,
-        None => Wire::Chat,
+        Some("anthropic") => MockWire::Anthropic,
+        Some("gemini") => MockWire::Gemini,
+        Some(_) => MockWire::Chat,
+        None if headers.contains_key("anthropic-version") => MockWire::Anthropic,
+        None if headers.contains_key("x-goog-api-key") => MockWire::Gemini,
+        None => MockWire::Chat,
     };
     let mut found = Route {
         wire: if path.contains("/v1beta") {
-            Wire::Gemini
+            MockWire::Gemini
         } else {
             v1
         },
@@ -95,18 +95,21 @@ pub(crate) fn route(method: &str, path: &str, headers: &BTreeMap<String, String>
         method_fits: true,
     };
     let (wire, operation) = match segments.as_slice() {
-        ["v1", "messages"] => (Wire::Anthropic, Operation::Generate),
-        ["v1", "messages", "count_tokens"] => (Wire::Anthropic, Operation::CountTokens),
-        ["v1", "responses"] => (Wire::Responses, Operation::Generate),
-        ["v1", "responses", "input_tokens"] => (Wire::Responses, Operation::CountTokens),
-        ["v1", "responses", id] => (Wire::Responses, Operation::GetResponse((*id).to_owned())),
-        ["v1", "chat", "completions"] => (Wire::Chat, Operation::Generate),
+        ["v1", "messages"] => (MockWire::Anthropic, Operation::Generate),
+        ["v1", "messages", "count_tokens"] => (MockWire::Anthropic, Operation::CountTokens),
+        ["v1", "responses"] => (MockWire::Responses, Operation::Generate),
+        ["v1", "responses", "input_tokens"] => (MockWire::Responses, Operation::CountTokens),
+        ["v1", "responses", id] => (
+            MockWire::Responses,
+            Operation::GetResponse((*id).to_owned()),
+        ),
+        ["v1", "chat", "completions"] => (MockWire::Chat, Operation::Generate),
         ["v1", "models", rest @ ..] if rest.last().is_some_and(|last| last.contains(':')) => {
             return gemini(found, method, &rest.join("/"));
         }
         ["v1", "models"] => (v1, Operation::ListModels),
         ["v1", "models", id @ ..] => (v1, Operation::GetModel(id.join("/"))),
-        ["v1beta" | "v1beta1", "models"] => (Wire::Gemini, Operation::ListModels),
+        ["v1beta" | "v1beta1", "models"] => (MockWire::Gemini, Operation::ListModels),
         ["v1beta" | "v1beta1", "models", rest @ ..] => {
             return gemini(found, method, &rest.join("/"));
         }
@@ -122,7 +125,7 @@ pub(crate) fn route(method: &str, path: &str, headers: &BTreeMap<String, String>
 }
 
 fn gemini(mut found: Route, method: &str, rest: &str) -> Route {
-    found.wire = Wire::Gemini;
+    found.wire = MockWire::Gemini;
     let operation = match rest.rsplit_once(':') {
         None => Operation::GetModel(rest.to_owned()),
         Some((model, verb)) => {

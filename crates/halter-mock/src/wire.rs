@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Wire {
+pub enum MockWire {
     /// Anthropic Messages.
     Anthropic,
     /// OpenAI Responses.
@@ -19,7 +19,7 @@ pub enum Wire {
     Gemini,
 }
 
-impl Wire {
+impl MockWire {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Anthropic, Self::Responses, Self::Chat, Self::Gemini];
 
@@ -35,7 +35,7 @@ impl Wire {
     }
 }
 
-impl fmt::Display for Wire {
+impl fmt::Display for MockWire {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }

@@ -202,7 +202,7 @@ pub struct ToolExecutionOutcome {
     pub call: ToolCall,
     /// `{"ok": …}` or `{"error": {"code", "message"}}`.
     #[serde(with = "ok_or_error")]
-    #[schemars(with = "ok_or_error::Wire")]
+    #[schemars(with = "ok_or_error::OkOrError")]
     pub result: Result<Arc<ToolResult>, ToolError>,
     /// What the session remembers of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -229,7 +229,7 @@ mod ok_or_error {
     #[derive(Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     #[schemars(rename = "ToolOkOrError")]
-    pub enum Wire {
+    pub enum OkOrError {
         Ok(ToolResult),
         Error(ToolError),
     }
@@ -255,9 +255,9 @@ mod ok_or_error {
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Result<Arc<ToolResult>, ToolError>, D::Error> {
-        Ok(match Wire::deserialize(deserializer)? {
-            Wire::Ok(value) => Ok(Arc::new(value)),
-            Wire::Error(error) => Err(error),
+        Ok(match OkOrError::deserialize(deserializer)? {
+            OkOrError::Ok(value) => Ok(Arc::new(value)),
+            OkOrError::Error(error) => Err(error),
         })
     }
 }

@@ -136,7 +136,7 @@ impl From<UsageBuckets> for Usage {
 impl<'de> Deserialize<'de> for Usage {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Wire {
+        struct Fields {
             #[serde(default)]
             buckets: UsageBuckets,
             #[serde(default)]
@@ -144,11 +144,11 @@ impl<'de> Deserialize<'de> for Usage {
             #[serde(default)]
             incomplete: bool,
         }
-        let Wire {
+        let Fields {
             buckets,
             cost,
             incomplete,
-        } = Wire::deserialize(deserializer)?;
+        } = Fields::deserialize(deserializer)?;
         Ok(Self {
             cost,
             incomplete,

@@ -1,7 +1,7 @@
 //! A session as its users hold it.
 
 use crate::context::ContextReport;
-use crate::driver::live::{Command, Owner, command_queue, session_closed};
+use crate::driver::live::{Owner, SessionCommand, command_queue, session_closed};
 use crate::engine::media::check_attachments;
 use crate::engine::structured::check_response_schema;
 use crate::error::{HalterError, store_failure};
@@ -45,7 +45,7 @@ enum Slot {
     Idle(Box<Owner>),
     /// Running as a task.
     Busy {
-        commands: mpsc::Sender<Command>,
+        commands: mpsc::Sender<SessionCommand>,
         task: AbortHandle,
     },
     /// Gone: the session has shut down.
@@ -96,8 +96,8 @@ impl SessionCore {
     pub fn put_away(
         &self,
         owner: Box<Owner>,
-        commands: &mut mpsc::Receiver<Command>,
-    ) -> Option<(Box<Owner>, Command)> {
+        commands: &mut mpsc::Receiver<SessionCommand>,
+    ) -> Option<(Box<Owner>, SessionCommand)> {
         let mut slot = self.lock();
         if let Ok(command) = commands.try_recv() {
             return Some((owner, command));
@@ -150,7 +150,7 @@ impl SessionCore {
     }
 
     /// Hands a command to the owner, waking it if need be.
-    fn send(self: &Arc<Self>, command: Command) -> Result<(), HalterError> {
+    fn send(self: &Arc<Self>, command: SessionCommand) -> Result<(), HalterError> {
         let mut slot = self.lock();
         match std::mem::replace(&mut *slot, Slot::Closed) {
             Slot::Closed => Err(session_closed()),
@@ -171,7 +171,7 @@ impl SessionCore {
 
     /// Hands a command to the owner if it runs, and nothing otherwise. Works
     /// outside of a tokio runtime too.
-    pub fn send_if_busy(&self, command: Command) {
+    pub fn send_if_busy(&self, command: SessionCommand) {
         if let Slot::Busy { commands, .. } = &*self.lock() {
             let _ = commands.try_send(command);
         }
@@ -179,7 +179,7 @@ impl SessionCore {
 
     /// Lets the owner run. If a replaced part panics in it, whoever waits for
     /// events is told instead of waiting for ever.
-    async fn run(self: Arc<Self>, owner: Box<Owner>, commands: mpsc::Receiver<Command>) {
+    async fn run(self: Arc<Self>, owner: Box<Owner>, commands: mpsc::Receiver<SessionCommand>) {
         let running = owner.run(self.clone(), commands);
         if AssertUnwindSafe(running).catch_unwind().await.is_err() {
             self.fail("a part of the harness panicked while it ran");
@@ -188,7 +188,7 @@ impl SessionCore {
 
     async fn ask<T>(
         self: &Arc<Self>,
-        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+        command: impl FnOnce(oneshot::Sender<T>) -> SessionCommand,
     ) -> Result<T, HalterError> {
         let (reply, answer) = oneshot::channel();
         self.send(command(reply))?;
@@ -237,7 +237,7 @@ impl SessionHandle {
         let subscription = self.core.hub.subscribe_turn(turn_id.clone());
         let turn = Box::new(turn);
         self.core
-            .ask(|reply| Command::Submit { turn, reply })
+            .ask(|reply| SessionCommand::Submit { turn, reply })
             .await??;
         Ok(TurnStream::new(self.clone(), turn_id, subscription))
     }
@@ -259,7 +259,7 @@ impl SessionHandle {
     pub async fn steer(&self, text: impl Into<String>) -> anyhow::Result<()> {
         let message = UserMessage::text(text);
         self.core
-            .ask(|reply| Command::Steer { message, reply })
+            .ask(|reply| SessionCommand::Steer { message, reply })
             .await??;
         Ok(())
     }
@@ -281,7 +281,7 @@ impl SessionHandle {
         let reason = reason.to_owned();
         Ok(self
             .core
-            .ask(|reply| Command::Cancel {
+            .ask(|reply| SessionCommand::Cancel {
                 turn_id,
                 reason,
                 reply,
@@ -313,7 +313,7 @@ impl SessionHandle {
         answer: impl Into<ApprovalAnswer>,
     ) -> anyhow::Result<()> {
         let (approval_id, answer) = (approval_id.clone(), answer.into());
-        let resolve = |reply| Command::Resolve {
+        let resolve = |reply| SessionCommand::Resolve {
             approval_id,
             answer,
             reply,
@@ -332,7 +332,7 @@ impl SessionHandle {
             message: message.into(),
         };
         self.core
-            .ask(|reply| Command::Notify {
+            .ask(|reply| SessionCommand::Notify {
                 notification,
                 reply,
             })
@@ -342,7 +342,10 @@ impl SessionHandle {
 
     /// What fills the context, and how much more fits.
     pub async fn context(&self) -> anyhow::Result<ContextReport> {
-        Ok(self.core.ask(|reply| Command::Context { reply }).await??)
+        Ok(self
+            .core
+            .ask(|reply| SessionCommand::Context { reply })
+            .await??)
     }
 
     /// Makes the context of the session smaller, now or, while a turn runs, at
@@ -354,7 +357,7 @@ impl SessionHandle {
         instructions: Option<&str>,
     ) -> anyhow::Result<Option<Arc<ContextCompaction>>> {
         let instructions = instructions.map(str::to_owned);
-        let compact = |reply| Command::Compact {
+        let compact = |reply| SessionCommand::Compact {
             instructions,
             reply,
         };
@@ -365,7 +368,7 @@ impl SessionHandle {
     /// on. If models are told of others than before, a `cache_break` event
     /// names the new revision.
     pub fn set_own_tools(&self, tools: OwnTools) -> anyhow::Result<()> {
-        Ok(self.core.send(Command::SetOwnTools { tools })?)
+        Ok(self.core.send(SessionCommand::SetOwnTools { tools })?)
     }
 
     /// All events of the session from its start, then the live ones, shutdown
@@ -408,7 +411,7 @@ impl SessionHandle {
         let reason = reason.to_owned();
         let asked = self
             .core
-            .ask(|reply| Command::Shutdown { reason, reply })
+            .ask(|reply| SessionCommand::Shutdown { reason, reply })
             .await;
         match asked {
             Err(error) if error.code() == "session_closed" => Ok(()),

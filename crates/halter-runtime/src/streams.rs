@@ -1,6 +1,6 @@
 //! The events of a turn and of a session, as their users hold them.
 
-use crate::driver::live::Command;
+use crate::driver::live::SessionCommand;
 use crate::error::store_failure;
 use crate::hub::{EventStream, TurnSubscription};
 use crate::session::SessionHandle;
@@ -66,7 +66,7 @@ impl Drop for TurnStream {
     fn drop(&mut self) {
         if self.cancel_on_drop && !self.over {
             let (reply, _) = oneshot::channel();
-            self.session.core().send_if_busy(Command::Cancel {
+            self.session.core().send_if_busy(SessionCommand::Cancel {
                 turn_id: Some(self.turn_id.clone()),
                 reason: "the event stream was dropped".to_owned(),
                 reply,

@@ -55,7 +55,7 @@ pub struct Cli {
     #[command(flatten)]
     pub globals: Globals,
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// Options every command takes.
@@ -99,7 +99,7 @@ pub struct Globals {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Give the model one task and print its answer
     Run(RunArgs),
     /// Talk with the model

@@ -3,7 +3,7 @@
 mod check;
 mod encode;
 
-use crate::codec::{Codec, Frame, Place, Problem, Request};
+use crate::codec::{Codec, Frame, ModelRequest, Place, Problem};
 use crate::conversation::{Conversation, ToolResult};
 use crate::fields;
 use crate::model_answer::{ModelAnswer, StopKind};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub(crate) struct Anthropic;
 
 impl Codec for Anthropic {
-    fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem> {
+    fn authenticate<'a>(&self, request: &ModelRequest<'a>) -> Result<Option<&'a str>, Problem> {
         request
             .header("x-api-key")
             .or_else(|| request.bearer())
@@ -23,15 +23,15 @@ impl Codec for Anthropic {
             .ok_or_else(|| Problem::new(401, "x-api-key header is required"))
     }
 
-    fn check(&self, request: &Request<'_>) -> Result<(), Problem> {
+    fn check(&self, request: &ModelRequest<'_>) -> Result<(), Problem> {
         check::check(request)
     }
 
-    fn conversation(&self, request: &Request<'_>) -> Conversation {
+    fn conversation(&self, request: &ModelRequest<'_>) -> Conversation {
         conversation(request.body)
     }
 
-    fn whole(&self, answer: &ModelAnswer, request: &Request<'_>) -> Value {
+    fn whole(&self, answer: &ModelAnswer, request: &ModelRequest<'_>) -> Value {
         if request.body.get("max_tokens").and_then(Value::as_u64) == Some(0) {
             // Nothing is said: the request only fills the cache.
             let mut silent = answer.clone();
@@ -42,7 +42,7 @@ impl Codec for Anthropic {
         encode::whole(answer, request.body)
     }
 
-    fn frames(&self, answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame> {
+    fn frames(&self, answer: &ModelAnswer, request: &ModelRequest<'_>) -> Vec<Frame> {
         encode::frames(answer, request.body)
     }
 
@@ -54,7 +54,12 @@ impl Codec for Anthropic {
         json!({"type": "error", "error": error, "request_id": request_id})
     }
 
-    fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame {
+    fn error_frame(
+        &self,
+        problem: &Problem,
+        request: &ModelRequest<'_>,
+        request_id: &str,
+    ) -> Frame {
         let body = self.error_body(problem, request.dialect, request_id);
         Frame::named("error", &body, Place::Last)
     }

@@ -1,7 +1,7 @@
 //! What a strict Chat server refuses.
 
 use super::{definition, reasoning};
-use crate::codec::{Problem, Request};
+use crate::codec::{ModelRequest, Problem};
 use crate::fields;
 use crate::media;
 use crate::openai::{
@@ -19,7 +19,7 @@ const FIELDS: &str = "model messages tools tool_choice parallel_tool_calls strea
     prompt_cache_key prompt_cache_options prompt_cache_retention safety_identifier \
     web_search_options functions function_call moderation";
 
-pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
+pub(super) fn check(request: &ModelRequest<'_>) -> Result<(), Problem> {
     check_content_type(request)?;
     let body = request.body;
     let object = fields::object(body)?;

@@ -1,7 +1,7 @@
 //! Answers as completions and as chunks.
 
 use super::reasoning::{self, Style};
-use crate::codec::{Frame, Place, Request};
+use crate::codec::{Frame, ModelRequest, Place};
 use crate::fields;
 use crate::model_answer::{AnswerCall, AnswerPart, CREATED, ModelAnswer, StopKind};
 use crate::scenario::{ChatQuirk, UnknownKind};
@@ -9,7 +9,7 @@ use crate::signing;
 use crate::wire::Dialect;
 use serde_json::{Map, Value, json};
 
-pub(super) fn whole(answer: &ModelAnswer, request: &Request<'_>) -> Value {
+pub(super) fn whole(answer: &ModelAnswer, request: &ModelRequest<'_>) -> Value {
     let dialect = request.dialect;
     let style = reasoning::style(answer, dialect);
     let mut message = Map::new();
@@ -104,7 +104,7 @@ fn whole_thought(
     }
 }
 
-pub(super) fn frames(answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame> {
+pub(super) fn frames(answer: &ModelAnswer, request: &ModelRequest<'_>) -> Vec<Frame> {
     let style = reasoning::style(answer, request.dialect);
     let to_return = reasoning::to_return(answer, style);
     let mut frames = vec![chunk(
@@ -147,7 +147,7 @@ pub(super) fn frames(answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame> 
     frames
 }
 
-fn closing_frames(answer: &ModelAnswer, request: &Request<'_>, frames: &mut Vec<Frame>) {
+fn closing_frames(answer: &ModelAnswer, request: &ModelRequest<'_>, frames: &mut Vec<Frame>) {
     let wanted = request
         .body
         .get("stream_options")

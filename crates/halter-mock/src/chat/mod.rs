@@ -4,7 +4,7 @@ mod check;
 mod encode;
 mod reasoning;
 
-use crate::codec::{Codec, Frame, Place, Problem, Request};
+use crate::codec::{Codec, Frame, ModelRequest, Place, Problem};
 use crate::conversation::{Conversation, ToolResult};
 use crate::fields;
 use crate::model_answer::ModelAnswer;
@@ -16,23 +16,28 @@ use serde_json::{Value, json};
 pub(crate) struct Chat;
 
 impl Codec for Chat {
-    fn check(&self, request: &Request<'_>) -> Result<(), Problem> {
+    fn check(&self, request: &ModelRequest<'_>) -> Result<(), Problem> {
         check::check(request)
     }
 
-    fn conversation(&self, request: &Request<'_>) -> Conversation {
+    fn conversation(&self, request: &ModelRequest<'_>) -> Conversation {
         conversation(request.body)
     }
 
-    fn whole(&self, answer: &ModelAnswer, request: &Request<'_>) -> Value {
+    fn whole(&self, answer: &ModelAnswer, request: &ModelRequest<'_>) -> Value {
         encode::whole(answer, request)
     }
 
-    fn frames(&self, answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame> {
+    fn frames(&self, answer: &ModelAnswer, request: &ModelRequest<'_>) -> Vec<Frame> {
         encode::frames(answer, request)
     }
 
-    fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame {
+    fn error_frame(
+        &self,
+        problem: &Problem,
+        request: &ModelRequest<'_>,
+        request_id: &str,
+    ) -> Frame {
         let mut event = openai::error_body(problem, request.dialect);
         if let (Dialect::OpenRouter, Some(object)) = (request.dialect, event.as_object_mut()) {
             object.insert("id".to_owned(), json!(request_id));

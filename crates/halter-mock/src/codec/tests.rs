@@ -44,14 +44,14 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 /// A request whose frame is right, so that its insides are looked at.
-fn request_body(wire: Wire, inside: Value, tools: Value) -> Value {
+fn request_body(wire: MockWire, inside: Value, tools: Value) -> Value {
     match wire {
-        Wire::Anthropic => {
+        MockWire::Anthropic => {
             json!({"model": "m", "max_tokens": 5, "messages": inside, "tools": tools})
         }
-        Wire::Responses => json!({"model": "m", "input": inside, "tools": tools}),
-        Wire::Chat => json!({"model": "m", "messages": inside, "tools": tools}),
-        Wire::Gemini => json!({"contents": inside, "tools": tools}),
+        MockWire::Responses => json!({"model": "m", "input": inside, "tools": tools}),
+        MockWire::Chat => json!({"model": "m", "messages": inside, "tools": tools}),
+        MockWire::Gemini => json!({"contents": inside, "tools": tools}),
     }
 }
 
@@ -67,9 +67,9 @@ fn headers() -> BTreeMap<String, String> {
 }
 
 /// Reads, checks and answers, as the handler does it, whatever the checks say.
-fn exercise(wire: Wire, body: &Value) {
+fn exercise(wire: MockWire, body: &Value) {
     let headers = headers();
-    let request = Request {
+    let request = ModelRequest {
         headers: &headers,
         query: "alt=sse",
         path_model: Some("m"),
@@ -104,14 +104,14 @@ proptest! {
 
     #[test]
     fn arbitrary_bodies_never_panic(body in value()) {
-        for wire in Wire::ALL {
+        for wire in MockWire::ALL {
             exercise(wire, &body);
         }
     }
 
     #[test]
     fn arbitrary_insides_never_panic(inside in value(), tools in value()) {
-        for wire in Wire::ALL {
+        for wire in MockWire::ALL {
             exercise(wire, &request_body(wire, inside.clone(), tools.clone()));
         }
     }

@@ -3,7 +3,7 @@
 mod check;
 mod encode;
 
-use crate::codec::{Codec, Frame, Place, Problem, Request};
+use crate::codec::{Codec, Frame, ModelRequest, Place, Problem};
 use crate::conversation::{Conversation, ToolResult};
 use crate::fields;
 use crate::model_answer::ModelAnswer;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub(crate) struct Gemini;
 
 impl Codec for Gemini {
-    fn authenticate<'a>(&self, request: &Request<'a>) -> Result<Option<&'a str>, Problem> {
+    fn authenticate<'a>(&self, request: &ModelRequest<'a>) -> Result<Option<&'a str>, Problem> {
         request
             .header("x-goog-api-key")
             .or_else(|| request.bearer())
@@ -37,19 +37,19 @@ impl Codec for Gemini {
         body
     }
 
-    fn check(&self, request: &Request<'_>) -> Result<(), Problem> {
+    fn check(&self, request: &ModelRequest<'_>) -> Result<(), Problem> {
         check::check(request)
     }
 
-    fn conversation(&self, request: &Request<'_>) -> Conversation {
+    fn conversation(&self, request: &ModelRequest<'_>) -> Conversation {
         conversation(request)
     }
 
-    fn whole(&self, answer: &ModelAnswer, request: &Request<'_>) -> Value {
+    fn whole(&self, answer: &ModelAnswer, request: &ModelRequest<'_>) -> Value {
         encode::whole(answer, request.body)
     }
 
-    fn frames(&self, answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame> {
+    fn frames(&self, answer: &ModelAnswer, request: &ModelRequest<'_>) -> Vec<Frame> {
         encode::frames(answer, request.body)
     }
 
@@ -79,7 +79,12 @@ impl Codec for Gemini {
         json!({"error": error})
     }
 
-    fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame {
+    fn error_frame(
+        &self,
+        problem: &Problem,
+        request: &ModelRequest<'_>,
+        request_id: &str,
+    ) -> Frame {
         let body = self.error_body(problem, request.dialect, request_id);
         Frame::data(&body, Place::Last)
     }
@@ -138,7 +143,7 @@ fn is_response(part: &Value) -> bool {
     fields::present(part, "functionResponse").is_some()
 }
 
-fn conversation(request: &Request<'_>) -> Conversation {
+fn conversation(request: &ModelRequest<'_>) -> Conversation {
     let body = generation(request.body);
     let mut conversation = Conversation {
         model: request.path_model.unwrap_or_default().to_owned(),

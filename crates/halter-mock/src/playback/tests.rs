@@ -16,7 +16,7 @@ fn frames() -> Vec<Frame> {
 fn played(step: &Step) -> String {
     let error = Frame::named("error", &json!({}), Place::Last);
     let mut shown = Vec::new();
-    for action in stream_actions(frames(), step, Wire::Anthropic, Some(error)) {
+    for action in stream_actions(frames(), step, MockWire::Anthropic, Some(error)) {
         match action {
             BodyAction::Bytes(bytes) => shown.extend_from_slice(&bytes),
             other => shown.extend_from_slice(format!("<{other:?}>").as_bytes()),
@@ -92,7 +92,7 @@ fn small_writes_cut_through_characters_and_add_up() {
     let mut step = Step::default();
     let whole = played(&step);
     step.delivery.write_bytes = Some(1);
-    let actions = stream_actions(frames(), &step, Wire::Anthropic, None);
+    let actions = stream_actions(frames(), &step, MockWire::Anthropic, None);
     assert_eq!(actions.len(), whole.len());
     assert_eq!(played(&step), whole);
 }

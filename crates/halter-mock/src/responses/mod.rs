@@ -3,7 +3,7 @@
 mod check;
 mod encode;
 
-use crate::codec::{Codec, Frame, Place, Problem, Request};
+use crate::codec::{Codec, Frame, ModelRequest, Place, Problem};
 use crate::conversation::{Conversation, ToolResult};
 use crate::fields;
 use crate::model_answer::ModelAnswer;
@@ -14,24 +14,29 @@ use serde_json::{Value, json};
 pub(crate) struct Responses;
 
 impl Codec for Responses {
-    fn check(&self, request: &Request<'_>) -> Result<(), Problem> {
+    fn check(&self, request: &ModelRequest<'_>) -> Result<(), Problem> {
         check::check(request)
     }
 
-    fn conversation(&self, request: &Request<'_>) -> Conversation {
+    fn conversation(&self, request: &ModelRequest<'_>) -> Conversation {
         conversation(request.body)
     }
 
-    fn whole(&self, answer: &ModelAnswer, request: &Request<'_>) -> Value {
+    fn whole(&self, answer: &ModelAnswer, request: &ModelRequest<'_>) -> Value {
         encode::whole(answer, request.body)
     }
 
-    fn frames(&self, answer: &ModelAnswer, request: &Request<'_>) -> Vec<Frame> {
+    fn frames(&self, answer: &ModelAnswer, request: &ModelRequest<'_>) -> Vec<Frame> {
         encode::frames(answer, request.body)
     }
 
     /// A server's fault fails the response; the others are an `error` event.
-    fn error_frame(&self, problem: &Problem, request: &Request<'_>, request_id: &str) -> Frame {
+    fn error_frame(
+        &self,
+        problem: &Problem,
+        request: &ModelRequest<'_>,
+        request_id: &str,
+    ) -> Frame {
         let code = openai::error_code(problem);
         if problem.status < 500 {
             let event = json!({

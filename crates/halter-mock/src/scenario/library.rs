@@ -1,6 +1,6 @@
 //! The scenarios a service knows: those that come with it and those added.
 
-use super::{Fault, Part, Scenario, Script, Step};
+use super::{Fault, Scenario, Script, ScriptPart, Step};
 use crate::error::MockError;
 use crate::limits::{
     MAX_DELAY_MS, MAX_FILLER_BYTES, MAX_NAME_CHARS, MAX_PARTS, MAX_SCENARIOS, MAX_STEPS,
@@ -163,7 +163,7 @@ fn check_step(step: &Step) -> Result<(), String> {
         return Err(format!("a step has {MAX_PARTS} parts at most"));
     }
     for part in &step.parts {
-        if let Part::Filler { bytes } = part
+        if let ScriptPart::Filler { bytes } = part
             && *bytes > MAX_FILLER_BYTES
         {
             return Err(format!("a filler has {MAX_FILLER_BYTES} bytes at most"));
@@ -257,7 +257,7 @@ mod tests {
             change(&mut step);
             library.add("x", Scenario::new("x", vec![step])).is_ok()
         };
-        let filler = |bytes| Part::Filler { bytes };
+        let filler = |bytes| ScriptPart::Filler { bytes };
         assert!(with(&|step| step.parts = vec![filler(1); MAX_PARTS]));
         assert!(!with(&|step| step.parts = vec![filler(1); MAX_PARTS + 1]));
         assert!(with(&|step| step.parts = vec![filler(MAX_FILLER_BYTES)]));

@@ -50,7 +50,7 @@ pub(crate) mod template;
 pub use fault::{ChatQuirk, Delivery, FailFirst, Fault, Hold, HttpFault, LineEnding, UnknownKind};
 pub use library::ScenarioLibrary;
 
-use crate::wire::Wire;
+use crate::wire::MockWire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -73,7 +73,7 @@ pub struct Scenario {
     /// The wires it is meant for; empty means all. On another wire the request
     /// is refused, so that a test cannot pass by accident.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub wires: Vec<Wire>,
+    pub wires: Vec<MockWire>,
     /// The scenario is also chosen when the last user text contains one of
     /// these and names no scenario: for prompts the harness writes itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -95,7 +95,7 @@ pub struct Scenario {
 #[serde(deny_unknown_fields, default)]
 pub struct Step {
     /// The content of the answer, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ScriptPart>,
     /// Why the model stopped: `end`, `tool_use`, `max_tokens`,
     /// `stop_sequence`, `refusal`, `content_filter`, `context_window`,
     /// `pause`; any other word is sent as it is, as a reason that clients do not know.
@@ -136,7 +136,7 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum Part {
+pub enum ScriptPart {
     /// Words for the user. Templates are filled in.
     Text {
         /// The text; a list is sent as exactly these deltas.
@@ -259,7 +259,7 @@ impl Step {
     /// The step with more text.
     #[must_use]
     pub fn and_text(mut self, text: impl Into<String>) -> Self {
-        self.parts.push(Part::Text {
+        self.parts.push(ScriptPart::Text {
             text: Pieces::Whole(text.into()),
             chunk_chars: None,
         });
@@ -269,7 +269,7 @@ impl Step {
     /// The step with one more call.
     #[must_use]
     pub fn and_call(mut self, tool: impl Into<String>, input: Map<String, Value>) -> Self {
-        self.parts.push(Part::Call {
+        self.parts.push(ScriptPart::Call {
             tool: tool.into(),
             input,
             raw: None,

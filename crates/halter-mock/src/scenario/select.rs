@@ -3,7 +3,7 @@
 
 use super::library::FALLBACK;
 use super::{Scenario, ScenarioLibrary, Step};
-use crate::conversation::{Conversation, Turn};
+use crate::conversation::{Conversation, SpokenTurn};
 use std::borrow::Cow;
 
 /// The word before a scenario's name.
@@ -45,7 +45,7 @@ pub(crate) fn select<'a>(
         .turns
         .iter()
         .skip(anchor)
-        .filter(|turn| matches!(turn, Turn::Assistant { .. }))
+        .filter(|turn| matches!(turn, SpokenTurn::Assistant { .. }))
         .count();
     let folded = if scenario.repeat {
         step_index % scenario.steps.len().max(1)
@@ -74,8 +74,8 @@ fn prompt_turn(conversation: &Conversation) -> usize {
     let mut prompt = 0;
     for (index, turn) in conversation.turns.iter().enumerate() {
         match turn {
-            Turn::Assistant { calls } => answered = *calls == 0,
-            Turn::User { .. } if answered => {
+            SpokenTurn::Assistant { calls } => answered = *calls == 0,
+            SpokenTurn::User { .. } if answered => {
                 prompt = index;
                 // Further texts of the same prompt belong to it.
                 answered = false;
@@ -95,7 +95,7 @@ fn named(conversation: &Conversation, prompt: usize) -> Option<(String, usize)> 
         .skip(prompt)
         .rev()
         .find_map(|(index, turn)| match turn {
-            Turn::User { text, .. } => Some((token(text)?, index)),
+            SpokenTurn::User { text, .. } => Some((token(text)?, index)),
             _ => None,
         })
 }
@@ -127,7 +127,7 @@ fn by_phrase(conversation: &Conversation, library: &ScenarioLibrary) -> Option<(
         .enumerate()
         .rev()
         .find_map(|(index, turn)| match turn {
-            Turn::User { text, .. } => Some((index, text)),
+            SpokenTurn::User { text, .. } => Some((index, text)),
             _ => None,
         })?;
     // What a prompt begins with counts more than a word that it quotes.
@@ -146,19 +146,19 @@ fn by_phrase(conversation: &Conversation, library: &ScenarioLibrary) -> Option<(
 mod tests {
     use super::*;
 
-    fn user(text: &str) -> Turn {
-        Turn::User {
+    fn user(text: &str) -> SpokenTurn {
+        SpokenTurn::User {
             text: text.to_owned(),
             images: 0,
         }
     }
 
-    fn assistant(calls: usize) -> Turn {
-        Turn::Assistant { calls }
+    fn assistant(calls: usize) -> SpokenTurn {
+        SpokenTurn::Assistant { calls }
     }
 
-    fn results() -> Turn {
-        Turn::Results(vec![crate::conversation::ToolResult::default()])
+    fn results() -> SpokenTurn {
+        SpokenTurn::Results(vec![crate::conversation::ToolResult::default()])
     }
 
     fn library() -> ScenarioLibrary {
@@ -181,7 +181,7 @@ mod tests {
         library
     }
 
-    fn chosen(turns: Vec<Turn>) -> (String, usize) {
+    fn chosen(turns: Vec<SpokenTurn>) -> (String, usize) {
         let library = library();
         let conversation = Conversation {
             turns,

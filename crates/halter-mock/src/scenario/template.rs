@@ -2,7 +2,7 @@
 //! documentation of the module above.
 
 use super::select::token;
-use crate::conversation::{Conversation, Turn};
+use crate::conversation::{Conversation, SpokenTurn};
 use serde_json::{Map, Value};
 
 /// What may stand around the words of a prompt.
@@ -77,7 +77,7 @@ impl Quotes<'_> {
 
     fn anchor_text(&self) -> Option<&str> {
         match self.conversation.turns.get(self.anchor)? {
-            Turn::User { text, .. } => Some(text),
+            SpokenTurn::User { text, .. } => Some(text),
             _ => None,
         }
     }
@@ -136,12 +136,12 @@ mod tests {
         let conversation = Conversation {
             model: "m".to_owned(),
             turns: vec![
-                Turn::User {
+                SpokenTurn::User {
                     text: "do mock:x it path=a/b.txt".to_owned(),
                     images: 0,
                 },
-                Turn::Assistant { calls: 2 },
-                Turn::Results(vec![result("one"), result(r#"{"stdout":"hi","code":0}"#)]),
+                SpokenTurn::Assistant { calls: 2 },
+                SpokenTurn::Results(vec![result("one"), result(r#"{"stdout":"hi","code":0}"#)]),
             ],
             ..Conversation::default()
         };

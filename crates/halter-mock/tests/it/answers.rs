@@ -2,13 +2,13 @@
 
 use crate::client::send;
 use crate::speech::Talk;
-use halter_mock::{ServeOptions, Wire, serve};
+use halter_mock::{MockWire, ServeOptions, serve};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn text_is_the_same_whole_and_streamed_on_every_wire() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         let whole = Talk::new(wire, "hi mock:streaming_text")
             .ask(&service)
             .await;
@@ -26,7 +26,7 @@ async fn text_is_the_same_whole_and_streamed_on_every_wire() {
 #[tokio::test]
 async fn parallel_calls_and_their_results_make_a_conversation_on_every_wire() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    for (wire, streams) in Wire::ALL
+    for (wire, streams) in MockWire::ALL
         .into_iter()
         .flat_map(|wire| [(wire, false), (wire, true)])
     {
@@ -55,7 +55,7 @@ async fn parallel_calls_and_their_results_make_a_conversation_on_every_wire() {
 #[tokio::test]
 async fn thoughts_are_accepted_back_as_they_were_on_every_wire() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    for (wire, streams) in Wire::ALL
+    for (wire, streams) in MockWire::ALL
         .into_iter()
         .flat_map(|wire| [(wire, false), (wire, true)])
     {
@@ -84,7 +84,7 @@ async fn usage_is_added_up_as_each_wire_does_it() {
         async move { Talk::new(wire, "mock:cached").send(service).await.json() }
     };
     assert_eq!(
-        usage(Wire::Anthropic).await["usage"],
+        usage(MockWire::Anthropic).await["usage"],
         json!({
             "input_tokens": 11,
             "cache_creation_input_tokens": 340,
@@ -96,7 +96,7 @@ async fn usage_is_added_up_as_each_wire_does_it() {
         })
     );
     assert_eq!(
-        usage(Wire::Responses).await["usage"],
+        usage(MockWire::Responses).await["usage"],
         json!({
             "input_tokens": 2351,
             "input_tokens_details": {"cached_tokens": 2000, "cache_write_tokens": 340},
@@ -106,7 +106,7 @@ async fn usage_is_added_up_as_each_wire_does_it() {
         })
     );
     assert_eq!(
-        usage(Wire::Chat).await["usage"],
+        usage(MockWire::Chat).await["usage"],
         json!({
             "prompt_tokens": 2351,
             "completion_tokens": 11,
@@ -116,7 +116,7 @@ async fn usage_is_added_up_as_each_wire_does_it() {
         })
     );
     assert_eq!(
-        usage(Wire::Gemini).await["usageMetadata"],
+        usage(MockWire::Gemini).await["usageMetadata"],
         json!({
             "promptTokenCount": 2351,
             "candidatesTokenCount": 5,
@@ -131,7 +131,7 @@ async fn usage_is_added_up_as_each_wire_does_it() {
 #[tokio::test]
 async fn the_same_request_has_the_same_answer_whatever_came_between() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         let talk = Talk::new(wire, "mock:thinking_tool").streaming();
         let first = talk.send(&service).await.body;
         let mut other = Talk::new(wire, "mock:parallel_tools");
@@ -146,7 +146,7 @@ async fn the_same_request_has_the_same_answer_whatever_came_between() {
 #[tokio::test]
 async fn anthropic_events_come_in_their_order() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let talk = Talk::new(Wire::Anthropic, "mock:thinking").streaming();
+    let talk = Talk::new(MockWire::Anthropic, "mock:thinking").streaming();
     let names: Vec<_> = talk
         .send(&service)
         .await
@@ -184,7 +184,7 @@ async fn anthropic_events_come_in_their_order() {
 #[tokio::test]
 async fn responses_events_are_numbered_and_only_done_items_carry_the_reasoning() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let events = Talk::new(Wire::Responses, "mock:thinking_tool")
+    let events = Talk::new(MockWire::Responses, "mock:thinking_tool")
         .streaming()
         .send(&service)
         .await
@@ -210,7 +210,8 @@ async fn responses_events_are_numbered_and_only_done_items_carry_the_reasoning()
 #[tokio::test]
 async fn without_being_asked_for_there_is_no_encrypted_reasoning() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let talk = Talk::new(Wire::Responses, "mock:thinking").with(|body| body["include"] = json!([]));
+    let talk =
+        Talk::new(MockWire::Responses, "mock:thinking").with(|body| body["include"] = json!([]));
     let answer = talk.send(&service).await.json();
     assert_eq!(answer["output"][0].get("encrypted_content"), None);
     service.stop().await;
@@ -219,7 +220,7 @@ async fn without_being_asked_for_there_is_no_encrypted_reasoning() {
 #[tokio::test]
 async fn chat_streams_end_with_usage_and_done() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let talk = Talk::new(Wire::Chat, "mock:token_cost_reporting").streaming();
+    let talk = Talk::new(MockWire::Chat, "mock:token_cost_reporting").streaming();
     let plain = talk.send(&service).await;
     assert!(plain.text().ends_with("data: [DONE]\n\n"));
     assert!(
@@ -238,7 +239,7 @@ async fn chat_streams_end_with_usage_and_done() {
 #[tokio::test]
 async fn gemini_signs_the_first_of_parallel_calls_only() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let answer = Talk::new(Wire::Gemini, "mock:parallel_tools")
+    let answer = Talk::new(MockWire::Gemini, "mock:parallel_tools")
         .send(&service)
         .await
         .json();
@@ -287,16 +288,24 @@ async fn models_are_listed_as_each_wire_lists_them() {
 async fn tokens_are_counted_without_choosing_a_scenario() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let table = [
-        (Wire::Anthropic, "/v1/messages/count_tokens", "input_tokens"),
         (
-            Wire::Responses,
+            MockWire::Anthropic,
+            "/v1/messages/count_tokens",
+            "input_tokens",
+        ),
+        (
+            MockWire::Responses,
             "/v1/responses/input_tokens",
             "input_tokens",
         ),
-        (Wire::Gemini, "/v1beta/models/m:countTokens", "totalTokens"),
-        (Wire::Gemini, "/v1/models/m:countTokens", "totalTokens"),
         (
-            Wire::Anthropic,
+            MockWire::Gemini,
+            "/v1beta/models/m:countTokens",
+            "totalTokens",
+        ),
+        (MockWire::Gemini, "/v1/models/m:countTokens", "totalTokens"),
+        (
+            MockWire::Anthropic,
             "/anthropic/v1/messages/count_tokens",
             "input_tokens",
         ),
@@ -320,7 +329,7 @@ async fn tokens_are_counted_without_choosing_a_scenario() {
 #[tokio::test]
 async fn openrouter_has_its_own_usage_errors_and_reasoning() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let talk = Talk::new(Wire::Chat, "mock:chat_reasoning_details")
+    let talk = Talk::new(MockWire::Chat, "mock:chat_reasoning_details")
         .at("/api/v1/chat/completions")
         .streaming();
     let chunks = talk.send(&service).await.data();
@@ -329,12 +338,12 @@ async fn openrouter_has_its_own_usage_errors_and_reasoning() {
     let said = talk.ask(&service).await;
     talk.answer(&said, &["x"]);
     assert_eq!(talk.ask(&service).await.text, "Returned.");
-    let failed = Talk::new(Wire::Chat, "mock:overloaded")
+    let failed = Talk::new(MockWire::Chat, "mock:overloaded")
         .at("/api/v1/chat/completions")
         .send(&service)
         .await;
     assert_eq!(failed.json()["error"]["code"], 529);
-    let broken = Talk::new(Wire::Chat, "mock:chat_error_chunk")
+    let broken = Talk::new(MockWire::Chat, "mock:chat_error_chunk")
         .at("/api/v1/chat/completions")
         .streaming()
         .send(&service)

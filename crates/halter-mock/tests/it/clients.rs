@@ -2,7 +2,7 @@
 
 use crate::client::send;
 use crate::speech::Talk;
-use halter_mock::{MockService, ServeOptions, Wire, check_body, serve};
+use halter_mock::{MockService, MockWire, ServeOptions, check_body, serve};
 use serde_json::{Value, json};
 
 async fn lenient() -> MockService {
@@ -20,7 +20,7 @@ async fn status(service: &MockService, talk: &Talk) -> u16 {
 #[tokio::test]
 async fn responses_takes_the_metadata_of_a_client() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let talk = Talk::new(Wire::Responses, "hi")
+    let talk = Talk::new(MockWire::Responses, "hi")
         .with(|body| body["client_metadata"] = json!({"session_id": "1"}));
     assert_eq!(status(&service, &talk).await, 200);
     service.stop().await;
@@ -32,12 +32,12 @@ async fn unknown_fields_are_refused_by_a_strict_service_alone() {
         serve(ServeOptions::default()).await.unwrap(),
         lenient().await,
     );
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         let talk = Talk::new(wire, "hi").with(|body| body["novelty"] = json!(1));
         assert_eq!(status(&strict, &talk).await, 400, "{wire}");
         assert_eq!(status(&lenient, &talk).await, 200, "{wire}");
     }
-    let removed = Talk::new(Wire::Anthropic, "hi").with(|body| body["top_k"] = json!(1));
+    let removed = Talk::new(MockWire::Anthropic, "hi").with(|body| body["top_k"] = json!(1));
     assert_eq!(status(&lenient, &removed).await, 400);
     strict.stop().await;
     lenient.stop().await;
@@ -49,7 +49,8 @@ async fn unknown_betas_are_refused_by_a_strict_service_alone() {
         serve(ServeOptions::default()).await.unwrap(),
         lenient().await,
     );
-    let with = |betas: &str| Talk::new(Wire::Anthropic, "hi").with_header("anthropic-beta", betas);
+    let with =
+        |betas: &str| Talk::new(MockWire::Anthropic, "hi").with_header("anthropic-beta", betas);
     let known = with("claude-code-20250219, interleaved-thinking-2025-05-14");
     assert_eq!(status(&strict, &known).await, 200);
     let nonsense = with("interleaved-thinking-2025-05-14,make-it-so-2026-01-01");
@@ -67,10 +68,10 @@ async fn signatures_of_another_service_are_taken_by_a_lenient_one_alone() {
         serve(ServeOptions::default()).await.unwrap(),
         lenient().await,
     );
-    let foreign = |wire: Wire, signature: &str| {
+    let foreign = |wire: MockWire, signature: &str| {
         let mut talk = Talk::new(wire, "hi");
         match wire {
-            Wire::Anthropic => {
+            MockWire::Anthropic => {
                 let thought = json!({"type": "thinking", "thinking": "t", "signature": signature});
                 let said = json!({"type": "text", "text": "x"});
                 talk.push(
@@ -79,7 +80,7 @@ async fn signatures_of_another_service_are_taken_by_a_lenient_one_alone() {
                 );
                 talk.push("messages", json!({"role": "user", "content": "go on"}));
             }
-            Wire::Responses => {
+            MockWire::Responses => {
                 let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [],
                     "encrypted_content": signature});
                 talk.push("input", thought);
@@ -96,12 +97,12 @@ async fn signatures_of_another_service_are_taken_by_a_lenient_one_alone() {
         }
         talk
     };
-    for wire in [Wire::Anthropic, Wire::Responses, Wire::Gemini] {
+    for wire in [MockWire::Anthropic, MockWire::Responses, MockWire::Gemini] {
         let talk = foreign(wire, "c2lnbmVkIGVsc2V3aGVyZQ==");
         assert_eq!(status(&strict, &talk).await, 400, "{wire}");
         assert_eq!(status(&lenient, &talk).await, 200, "{wire}");
     }
-    let unsigned = foreign(Wire::Anthropic, "");
+    let unsigned = foreign(MockWire::Anthropic, "");
     assert_eq!(status(&lenient, &unsigned).await, 400);
     strict.stop().await;
     lenient.stop().await;
@@ -110,7 +111,7 @@ async fn signatures_of_another_service_are_taken_by_a_lenient_one_alone() {
 #[tokio::test]
 async fn gemini_bodies_may_be_in_snake_case() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let talk = Talk::new(Wire::Gemini, "mock:read_file_roundtrip").with(|body| {
+    let talk = Talk::new(MockWire::Gemini, "mock:read_file_roundtrip").with(|body| {
         let schema = json!({"type": "object", "properties": {"file_path": {"type": "string"}}});
         body["system_instruction"] = json!({"parts": [{"text": "Be brief."}]});
         body["generation_config"] =
@@ -139,7 +140,7 @@ async fn gemini_bodies_may_be_in_snake_case() {
 #[tokio::test]
 async fn gemini_results_need_no_ids_but_right_ones() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let mut talk = Talk::new(Wire::Gemini, "mock:parallel_tools");
+    let mut talk = Talk::new(MockWire::Gemini, "mock:parallel_tools");
     let said = talk.ask(&service).await;
     talk.answer(&said, &["one", "two", "three"]);
     let without = talk.clone().with(|body| {
@@ -172,7 +173,7 @@ async fn gemini_results_need_no_ids_but_right_ones() {
 #[tokio::test]
 async fn gemini_takes_each_chunk_of_a_stream_as_a_turn() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let mut talk = Talk::new(Wire::Gemini, "mock:parallel_tools").streaming();
+    let mut talk = Talk::new(MockWire::Gemini, "mock:parallel_tools").streaming();
     let said = talk.ask(&service).await;
     talk.answer(&said, &["one", "two", "three"]);
     talk.body["contents"].as_array_mut().unwrap().remove(1);
@@ -191,7 +192,7 @@ async fn gemini_takes_each_chunk_of_a_stream_as_a_turn() {
 async fn a_thread_that_is_not_kept_has_the_code_that_clients_replay_on() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let with = |thread: Value| {
-        Talk::new(Wire::Anthropic, "hi")
+        Talk::new(MockWire::Anthropic, "hi")
             .with(|body| body["thread"] = thread)
             .with_header("anthropic-beta", "message-threads-2026-08-12")
     };
@@ -219,7 +220,7 @@ async fn a_thread_that_is_not_kept_has_the_code_that_clients_replay_on() {
 async fn a_stored_response_can_be_gone_on_from_and_got() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let stored = |prompt: &str| {
-        Talk::new(Wire::Responses, prompt).with(|body| {
+        Talk::new(MockWire::Responses, prompt).with(|body| {
             let body = body.as_object_mut().unwrap();
             body.remove("store");
             body.remove("include");
@@ -272,9 +273,13 @@ async fn a_stored_response_can_be_gone_on_from_and_got() {
 #[tokio::test]
 async fn what_was_not_stored_is_not_found() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let unstored = Talk::new(Wire::Responses, "hi").send(&service).await.json();
-    let with =
-        |key: &str, value: Value| Talk::new(Wire::Responses, "hi").with(|body| body[key] = value);
+    let unstored = Talk::new(MockWire::Responses, "hi")
+        .send(&service)
+        .await
+        .json();
+    let with = |key: &str, value: Value| {
+        Talk::new(MockWire::Responses, "hi").with(|body| body[key] = value)
+    };
     let goes_on = with("previous_response_id", unstored["id"].clone());
     let refused = goes_on.send(&service).await;
     assert_eq!(refused.status, 400);
@@ -306,7 +311,7 @@ async fn a_custom_tool_is_called_with_plain_text() {
     let service = serve(options).await.unwrap();
     let input = "*** Begin\n+ hello\n*** End, and some more";
     for streaming in [false, true] {
-        let mut talk = Talk::new(Wire::Responses, "mock:patch").with(|body| {
+        let mut talk = Talk::new(MockWire::Responses, "mock:patch").with(|body| {
             body["tools"] =
                 json!([{"type": "custom", "name": "apply", "format": {"type": "text"}}]);
         });
@@ -336,7 +341,7 @@ async fn a_custom_tool_is_called_with_plain_text() {
         talk.push("input", result);
         assert_eq!(talk.ask(&service).await.text, "It says done.");
 
-        let mut talk = Talk::new(Wire::Chat, "mock:patch").with(|body| {
+        let mut talk = Talk::new(MockWire::Chat, "mock:patch").with(|body| {
             body["tools"] = json!([{"type": "custom", "custom": {"name": "apply"}}]);
         });
         talk.streaming = streaming;
@@ -381,7 +386,7 @@ async fn a_scenario_behind_a_quote_is_played_with_its_arguments() {
         "\"mock:parallel_tools path=x.txt\"",
         "<task>mock:parallel_tools</task> 'path=x.txt'",
     ] {
-        let said = Talk::new(Wire::Chat, prompt).ask(&service).await;
+        let said = Talk::new(MockWire::Chat, prompt).ask(&service).await;
         assert_eq!(
             said.calls[0],
             ("read".to_owned(), json!({"path": "x.txt"})),
@@ -395,7 +400,7 @@ async fn a_scenario_behind_a_quote_is_played_with_its_arguments() {
 fn a_body_is_checked_without_a_service() {
     let body =
         |content: &str| json!({"model": "m", "messages": [{"role": "user", "content": content}]});
-    assert_eq!(check_body(Wire::Chat, "m", &body("hi")), Ok(()));
-    let refused = check_body(Wire::Anthropic, "m", &body("hi")).unwrap_err();
+    assert_eq!(check_body(MockWire::Chat, "m", &body("hi")), Ok(()));
+    let refused = check_body(MockWire::Anthropic, "m", &body("hi")).unwrap_err();
     assert_eq!(refused, "max_tokens: Field required");
 }

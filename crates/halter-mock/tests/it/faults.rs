@@ -2,13 +2,13 @@
 
 use crate::client::{Ended, PATIENCE};
 use crate::speech::{Talk, understand_stream};
-use halter_mock::{ServeOptions, Wire, serve};
+use halter_mock::{MockWire, ServeOptions, serve};
 use serde_json::json;
 
 #[tokio::test]
 async fn a_truncated_stream_is_well_formed_http_without_an_end() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         let reply = Talk::new(wire, "mock:truncate")
             .streaming()
             .send(&service)
@@ -39,7 +39,7 @@ async fn a_truncated_stream_is_well_formed_http_without_an_end() {
 #[tokio::test]
 async fn a_reset_is_a_reset_and_not_an_end() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         for streaming in [false, true] {
             let mut talk = Talk::new(wire, "mock:reset");
             talk.streaming = streaming;
@@ -56,13 +56,13 @@ async fn a_reset_is_a_reset_and_not_an_end() {
 #[tokio::test]
 async fn a_missing_terminator_leaves_the_reason_for_stopping() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let anthropic = Talk::new(Wire::Anthropic, "mock:missing_terminator")
+    let anthropic = Talk::new(MockWire::Anthropic, "mock:missing_terminator")
         .streaming()
         .send(&service)
         .await
         .text();
     assert!(anthropic.contains("end_turn") && !anthropic.contains("message_stop"));
-    let chat = Talk::new(Wire::Chat, "mock:missing_terminator")
+    let chat = Talk::new(MockWire::Chat, "mock:missing_terminator")
         .streaming()
         .send(&service)
         .await
@@ -74,12 +74,12 @@ async fn a_missing_terminator_leaves_the_reason_for_stopping() {
 #[tokio::test]
 async fn a_stall_lasts_until_the_client_leaves_or_the_service_stops() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let mut stalled = Talk::new(Wire::Anthropic, "mock:stall")
+    let mut stalled = Talk::new(MockWire::Anthropic, "mock:stall")
         .streaming()
         .open(&service)
         .await;
     stalled.read_until("Half a ").await;
-    let mut left = Talk::new(Wire::Chat, "mock:stall")
+    let mut left = Talk::new(MockWire::Chat, "mock:stall")
         .streaming()
         .open(&service)
         .await;
@@ -96,7 +96,9 @@ async fn a_stall_lasts_until_the_client_leaves_or_the_service_stops() {
 #[tokio::test]
 async fn a_hang_sends_nothing_while_the_service_runs() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let hanging = Talk::new(Wire::Gemini, "mock:hang").open(&service).await;
+    let hanging = Talk::new(MockWire::Gemini, "mock:hang")
+        .open(&service)
+        .await;
     let seen = service.wait_for(1, PATIENCE).await.unwrap();
     assert_eq!(seen[0].outcome(), &halter_mock::RequestOutcome::Hung);
     service.stop().await;
@@ -121,27 +123,27 @@ async fn an_error_after_ok_is_the_wires_own_event() {
             )
         }
     };
-    let (name, data) = last(Wire::Anthropic).await;
+    let (name, data) = last(MockWire::Anthropic).await;
     assert_eq!(
         (name.as_deref(), &data["error"]["type"]),
         (Some("error"), &json!("overloaded_error"))
     );
-    let (name, data) = last(Wire::Responses).await;
+    let (name, data) = last(MockWire::Responses).await;
     assert_eq!(name.as_deref(), Some("response.failed"));
     assert_eq!(data["response"]["error"]["code"], "server_error");
-    let (name, data) = last(Wire::Chat).await;
+    let (name, data) = last(MockWire::Chat).await;
     assert_eq!(
         (name, &data["error"]["type"]),
         (None, &json!("server_error"))
     );
-    let (_, data) = last(Wire::Gemini).await;
+    let (_, data) = last(MockWire::Gemini).await;
     assert_eq!(data["error"]["status"], "UNAVAILABLE");
-    let reply = Talk::new(Wire::Responses, "mock:invalid_after_ok")
+    let reply = Talk::new(MockWire::Responses, "mock:invalid_after_ok")
         .streaming()
         .send(&service)
         .await;
     assert_eq!(reply.events().pop().unwrap().0.as_deref(), Some("error"));
-    let whole = Talk::new(Wire::Anthropic, "mock:error_after_ok")
+    let whole = Talk::new(MockWire::Anthropic, "mock:error_after_ok")
         .send(&service)
         .await;
     assert_eq!(whole.status, 529);
@@ -155,7 +157,7 @@ async fn http_errors_have_the_wires_body_and_the_scripts_headers() {
         let service = &service;
         async move { Talk::new(wire, "mock:rate_limited").send(service).await }
     };
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         let reply = limited(wire).await;
         assert_eq!(reply.status, 429, "{wire}");
         assert_eq!(reply.headers["retry-after"], "1", "{wire}");
@@ -164,17 +166,17 @@ async fn http_errors_have_the_wires_body_and_the_scripts_headers() {
             "{wire}"
         );
     }
-    let body = limited(Wire::Anthropic).await.json();
+    let body = limited(MockWire::Anthropic).await.json();
     assert_eq!(body["error"]["type"], "rate_limit_error");
     assert!(body["request_id"].is_string());
     assert_eq!(
-        limited(Wire::Chat).await.json()["error"]["code"],
+        limited(MockWire::Chat).await.json()["error"]["code"],
         "rate_limit_exceeded"
     );
-    let gemini = limited(Wire::Gemini).await.json();
+    let gemini = limited(MockWire::Gemini).await.json();
     assert_eq!(gemini["error"]["status"], "RESOURCE_EXHAUSTED");
     assert_eq!(gemini["error"]["details"][1]["retryDelay"], "1s");
-    let page = Talk::new(Wire::Chat, "mock:unavailable")
+    let page = Talk::new(MockWire::Chat, "mock:unavailable")
         .send(&service)
         .await;
     assert_eq!(
@@ -187,7 +189,7 @@ async fn http_errors_have_the_wires_body_and_the_scripts_headers() {
 #[tokio::test]
 async fn first_attempts_fail_per_request_and_no_longer() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         let talk = Talk::new(wire, "mock:rate_limited_twice").streaming();
         let other = Talk::new(wire, "another mock:rate_limited_twice").streaming();
         let mut statuses = Vec::new();
@@ -211,7 +213,7 @@ async fn odd_delivery_says_the_same() {
         ("slow", "Slow but steady."),
     ];
     for (name, expected) in table {
-        for wire in Wire::ALL {
+        for wire in MockWire::ALL {
             let reply = Talk::new(wire, &format!("mock:{name}"))
                 .streaming()
                 .send(&service)
@@ -226,7 +228,7 @@ async fn odd_delivery_says_the_same() {
 #[tokio::test]
 async fn a_huge_line_is_one_line() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let reply = Talk::new(Wire::Chat, "mock:huge_line")
+    let reply = Talk::new(MockWire::Chat, "mock:huge_line")
         .streaming()
         .send(&service)
         .await;
@@ -240,22 +242,26 @@ async fn a_prompt_beyond_the_scripted_context_is_too_long() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let long = format!("mock:context_overflow {}", "word ".repeat(20_000));
     let table = [
-        (Wire::Anthropic, None, "prompt is too long"),
-        (Wire::Responses, None, "exceeds the context window"),
-        (Wire::Chat, None, "context_length_exceeded"),
+        (MockWire::Anthropic, None, "prompt is too long"),
+        (MockWire::Responses, None, "exceeds the context window"),
+        (MockWire::Chat, None, "context_length_exceeded"),
         (
-            Wire::Chat,
+            MockWire::Chat,
             Some("/openrouter/v1/chat/completions"),
             "This endpoint's maximum",
         ),
         (
-            Wire::Chat,
+            MockWire::Chat,
             Some("/local/v1/chat/completions"),
             "exceed_context_size_error",
         ),
-        (Wire::Gemini, None, "exceeds the maximum number of tokens"),
+        (
+            MockWire::Gemini,
+            None,
+            "exceeds the maximum number of tokens",
+        ),
     ];
-    let talk = |wire: Wire, path: Option<&str>, text: &str| match path {
+    let talk = |wire: MockWire, path: Option<&str>, text: &str| match path {
         Some(path) => Talk::new(wire, text).at(path),
         None => Talk::new(wire, text),
     };

@@ -2,7 +2,7 @@
 
 use crate::client::Ended;
 use crate::speech::Talk;
-use halter_mock::{ScenarioLibrary, ServeOptions, Wire, script_schema, serve};
+use halter_mock::{MockWire, ScenarioLibrary, ServeOptions, script_schema, serve};
 use serde_json::json;
 
 #[test]
@@ -34,7 +34,7 @@ async fn every_scenario_without_a_fault_answers_on_each_of_its_wires_both_ways()
         .collect();
     assert!(names.len() > 60);
     for (name, wires) in names {
-        for wire in Wire::ALL {
+        for wire in MockWire::ALL {
             for streaming in [false, true] {
                 let mut talk = Talk::new(wire, &format!("mock:{name}"));
                 talk.streaming = streaming;
@@ -59,7 +59,7 @@ async fn every_scenario_without_a_fault_answers_on_each_of_its_wires_both_ways()
 #[tokio::test]
 async fn results_are_quoted_in_later_steps() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         let mut talk = Talk::new(wire, "mock:multi_tool_turn_roundtrip").streaming();
         let said = talk.ask(&service).await;
         talk.answer(
@@ -88,7 +88,7 @@ async fn a_half_call_at_the_output_limit_is_told_as_each_wire_tells_it() {
                 .data()
         }
     };
-    let events = ask(Wire::Anthropic).await;
+    let events = ask(MockWire::Anthropic).await;
     let fragments: String = events
         .iter()
         .filter_map(|event| event["delta"]["partial_json"].as_str())
@@ -98,7 +98,7 @@ async fn a_half_call_at_the_output_limit_is_told_as_each_wire_tells_it() {
         events[events.len() - 2]["delta"]["stop_reason"],
         "max_tokens"
     );
-    let events = ask(Wire::Responses).await;
+    let events = ask(MockWire::Responses).await;
     let last = events.last().unwrap();
     assert_eq!(last["type"], "response.incomplete");
     assert_eq!(last["response"]["output"][1]["status"], "incomplete");
@@ -106,12 +106,12 @@ async fn a_half_call_at_the_output_limit_is_told_as_each_wire_tells_it() {
         last["response"]["incomplete_details"]["reason"],
         "max_output_tokens"
     );
-    let events = ask(Wire::Chat).await;
+    let events = ask(MockWire::Chat).await;
     assert_eq!(
         events.last().unwrap()["choices"][0]["finish_reason"],
         "length"
     );
-    let events = ask(Wire::Gemini).await;
+    let events = ask(MockWire::Gemini).await;
     assert_eq!(
         events.last().unwrap()["candidates"][0]["finishReason"],
         "MAX_TOKENS"
@@ -125,7 +125,7 @@ async fn chat_dialects_differ_in_their_fragments() {
     let fragments = |name: &'static str| {
         let service = &service;
         async move {
-            let talk = Talk::new(Wire::Chat, &format!("mock:{name}")).streaming();
+            let talk = Talk::new(MockWire::Chat, &format!("mock:{name}")).streaming();
             let chunks = talk.send(service).await.data();
             let fragments: Vec<_> = chunks
                 .iter()
@@ -166,7 +166,7 @@ async fn chat_dialects_differ_in_their_endings_and_reasoning() {
     let text = |name: &'static str| {
         let service = &service;
         async move {
-            let talk = Talk::new(Wire::Chat, &format!("mock:{name}"))
+            let talk = Talk::new(MockWire::Chat, &format!("mock:{name}"))
                 .streaming()
                 .with(|body| body["stream_options"] = json!({"include_usage": true}));
             talk.send(service).await.text()
@@ -210,9 +210,9 @@ async fn chat_dialects_differ_in_their_endings_and_reasoning() {
 #[tokio::test]
 async fn unknown_things_are_in_the_answer_and_accepted_back() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         let mut talk = Talk::new(wire, "mock:unknown_everything").streaming();
-        if wire == Wire::Chat {
+        if wire == MockWire::Chat {
             talk.body["stream_options"] = json!({"include_usage": true});
         }
         let reply = talk.send(&service).await.text();

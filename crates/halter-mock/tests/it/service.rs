@@ -3,9 +3,9 @@
 use crate::client::{Ended, PATIENCE, send};
 use crate::speech::Talk;
 use halter_mock::limits::{HEADER_TIMEOUT, MAX_BODY_BYTES, MAX_CONNECTIONS, STOP_GRACE};
-use halter_mock::scenario::Part;
+use halter_mock::scenario::ScriptPart;
 use halter_mock::{
-    ModelEntry, RequestOutcome, Scenario, ScenarioLibrary, ServeOptions, Step, Wire, serve,
+    MockWire, ModelEntry, RequestOutcome, Scenario, ScenarioLibrary, ServeOptions, Step, serve,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 #[tokio::test]
 async fn a_gate_holds_the_stream_until_it_is_opened() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         assert!(service.scenarios().get("gated").is_some());
         let mut held = Talk::new(wire, "mock:gated")
             .streaming()
@@ -27,17 +27,17 @@ async fn a_gate_holds_the_stream_until_it_is_opened() {
             "{wire}"
         );
         service
-            .open_gate(if wire == Wire::Gemini {
+            .open_gate(if wire == MockWire::Gemini {
                 "gated"
             } else {
                 "another"
             })
             .unwrap();
-        if wire == Wire::Gemini {
+        if wire == MockWire::Gemini {
             assert_eq!(held.finish().await.ended, Ended::Whole);
         }
     }
-    let free = Talk::new(Wire::Chat, "mock:gated")
+    let free = Talk::new(MockWire::Chat, "mock:gated")
         .streaming()
         .ask(&service)
         .await;
@@ -48,12 +48,12 @@ async fn a_gate_holds_the_stream_until_it_is_opened() {
 #[tokio::test]
 async fn requests_are_captured_with_what_became_of_them() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let talk = Talk::new(Wire::Anthropic, "mock:parallel_tools").streaming();
+    let talk = Talk::new(MockWire::Anthropic, "mock:parallel_tools").streaming();
     talk.send(&service).await;
-    Talk::new(Wire::Chat, "mock:overloaded")
+    Talk::new(MockWire::Chat, "mock:overloaded")
         .send(&service)
         .await;
-    Talk::new(Wire::Gemini, "hi")
+    Talk::new(MockWire::Gemini, "hi")
         .with(|body| body["x"] = json!(1))
         .send(&service)
         .await;
@@ -62,7 +62,7 @@ async fn requests_are_captured_with_what_became_of_them() {
     assert_eq!((first.method(), first.path()), ("POST", "/v1/messages"));
     assert_eq!(
         (first.wire(), first.scenario(), first.step()),
-        (Wire::Anthropic, Some("parallel_tools"), Some(0))
+        (MockWire::Anthropic, Some("parallel_tools"), Some(0))
     );
     assert!(first.is_streaming());
     assert_eq!(first.header("anthropic-version"), Some("2026-10-21"));
@@ -98,7 +98,7 @@ async fn a_wait_for_requests_that_do_not_come_says_how_many_did() {
 async fn a_stopped_service_is_gone() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let address = service.address();
-    Talk::new(Wire::Chat, "hi").send(&service).await;
+    Talk::new(MockWire::Chat, "hi").send(&service).await;
     service.stop().await;
     assert!(TcpStream::connect(address).await.is_err());
 }
@@ -106,7 +106,7 @@ async fn a_stopped_service_is_gone() {
 #[tokio::test]
 async fn a_dropped_service_cuts_its_connections() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let mut held = Talk::new(Wire::Chat, "mock:interrupt")
+    let mut held = Talk::new(MockWire::Chat, "mock:interrupt")
         .streaming()
         .open(&service)
         .await;
@@ -117,7 +117,7 @@ async fn a_dropped_service_cuts_its_connections() {
 
 #[tokio::test]
 async fn the_body_limit_holds_at_its_edge() {
-    let talk = Talk::new(Wire::Anthropic, "hi");
+    let talk = Talk::new(MockWire::Anthropic, "hi");
     let size = talk.bytes().len();
     for (max_body_bytes, status) in [(size, 200), (size - 1, 413)] {
         let options = ServeOptions {
@@ -148,12 +148,12 @@ async fn connections_beyond_the_limit_wait_their_turn() {
         ..ServeOptions::default()
     };
     let service = serve(options).await.unwrap();
-    let mut first = Talk::new(Wire::Chat, "mock:gated")
+    let mut first = Talk::new(MockWire::Chat, "mock:gated")
         .streaming()
         .open(&service)
         .await;
     first.read_until("Before ").await;
-    let second = Talk::new(Wire::Chat, "hi").open(&service).await;
+    let second = Talk::new(MockWire::Chat, "hi").open(&service).await;
     let early = service.wait_for(2, Duration::from_millis(100)).await;
     assert_eq!(early.unwrap_err().code(), "mock_timed_out");
     drop(first);
@@ -180,7 +180,7 @@ async fn a_request_that_never_gets_past_its_headers_is_given_up() {
 async fn a_stop_does_not_wait_for_a_client_that_does_not_read() {
     let mut scenarios = ScenarioLibrary::default();
     let step = Step {
-        parts: vec![Part::Filler {
+        parts: vec![ScriptPart::Filler {
             bytes: 32 * 1024 * 1024,
         }],
         ..Step::default()
@@ -193,7 +193,7 @@ async fn a_stop_does_not_wait_for_a_client_that_does_not_read() {
         ..ServeOptions::default()
     };
     let service = serve(options).await.unwrap();
-    let unread = Talk::new(Wire::Chat, "mock:flood")
+    let unread = Talk::new(MockWire::Chat, "mock:flood")
         .streaming()
         .open(&service)
         .await;
@@ -209,7 +209,7 @@ async fn a_stop_does_not_wait_for_a_client_that_does_not_read() {
 #[tokio::test]
 async fn a_request_that_only_fills_the_cache_gets_no_words() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let talk = Talk::new(Wire::Anthropic, "hi").with(|body| body["max_tokens"] = json!(0));
+    let talk = Talk::new(MockWire::Anthropic, "hi").with(|body| body["max_tokens"] = json!(0));
     let answer = talk.send(&service).await.json();
     assert_eq!(
         (&answer["content"], &answer["stop_reason"]),
@@ -237,10 +237,10 @@ async fn keys_models_and_the_default_scenario_can_be_set() {
     };
     let service = serve(options).await.unwrap();
     for (wire, header, prefix, status) in [
-        (Wire::Anthropic, "x-api-key", "", 401),
-        (Wire::Responses, "authorization", "Bearer ", 401),
-        (Wire::Chat, "authorization", "Bearer ", 401),
-        (Wire::Gemini, "x-goog-api-key", "", 400),
+        (MockWire::Anthropic, "x-api-key", "", 401),
+        (MockWire::Responses, "authorization", "Bearer ", 401),
+        (MockWire::Chat, "authorization", "Bearer ", 401),
+        (MockWire::Gemini, "x-goog-api-key", "", 400),
     ] {
         let talk = Talk::new(wire, "hi");
         assert_eq!(talk.send(&service).await.status, status, "{wire}");
@@ -282,7 +282,7 @@ async fn bad_options_are_refused_before_anything_listens() {
 #[tokio::test]
 async fn the_service_shows_itself_over_http_without_secrets() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    Talk::new(Wire::Anthropic, "mock:streaming_text")
+    Talk::new(MockWire::Anthropic, "mock:streaming_text")
         .with_header("x-api-key", "s3cret")
         .send(&service)
         .await;
@@ -297,7 +297,10 @@ async fn the_service_shows_itself_over_http_without_secrets() {
     let opened = send(&service, "POST", "/mock/gates/gated", &[], b"").await;
     assert_eq!(opened.status, 200);
     assert_eq!(
-        Talk::new(Wire::Chat, "mock:gated").ask(&service).await.text,
+        Talk::new(MockWire::Chat, "mock:gated")
+            .ask(&service)
+            .await
+            .text,
         "Before and after."
     );
     service.stop().await;
@@ -332,7 +335,7 @@ async fn many_sessions_at_once_do_not_disturb_one_another() {
     let mut sessions = tokio::task::JoinSet::new();
     for number in 0..40 {
         let service = service.clone();
-        let wire = Wire::ALL[number % 4];
+        let wire = MockWire::ALL[number % 4];
         sessions.spawn(async move {
             let mut talk =
                 Talk::new(wire, &format!("mock:many_steps path={number}.txt")).streaming();

@@ -1,13 +1,13 @@
 //! Conversations in each wire's own shapes, written out by hand.
 
 use crate::client::{Open, Reply, open};
-use halter_mock::{MockService, Wire};
+use halter_mock::{MockService, MockWire};
 use serde_json::{Value, json};
 
 /// A request under construction.
 #[derive(Debug, Clone)]
 pub struct Talk {
-    pub wire: Wire,
+    pub wire: MockWire,
     pub model: String,
     pub body: Value,
     pub headers: Vec<(String, String)>,
@@ -32,10 +32,10 @@ fn schema() -> Value {
 }
 
 impl Talk {
-    pub fn new(wire: Wire, prompt: &str) -> Self {
+    pub fn new(wire: MockWire, prompt: &str) -> Self {
         let names = ["read", "glob", "grep", "write", "shell", "task"];
         let (model, body) = match wire {
-            Wire::Anthropic => (
+            MockWire::Anthropic => (
                 "claude-sonnet-5",
                 json!({
                     "max_tokens": 4096,
@@ -43,7 +43,7 @@ impl Talk {
                     "messages": [{"role": "user", "content": prompt}],
                 }),
             ),
-            Wire::Responses => (
+            MockWire::Responses => (
                 "gpt-5.6",
                 json!({
                     "store": false,
@@ -52,7 +52,7 @@ impl Talk {
                     "input": [{"role": "user", "content": [{"type": "input_text", "text": prompt}]}],
                 }),
             ),
-            Wire::Chat => (
+            MockWire::Chat => (
                 "gpt-4o",
                 json!({
                     "tools": names.map(|name| json!({"type": "function",
@@ -70,12 +70,12 @@ impl Talk {
             ),
         };
         let key = match wire {
-            Wire::Anthropic => ("x-api-key", "k"),
-            Wire::Gemini => ("x-goog-api-key", "k"),
+            MockWire::Anthropic => ("x-api-key", "k"),
+            MockWire::Gemini => ("x-goog-api-key", "k"),
             _ => ("authorization", "Bearer k"),
         };
         let mut headers = vec![("content-type", "application/json"), key];
-        if wire == Wire::Anthropic {
+        if wire == MockWire::Anthropic {
             headers.push(("anthropic-version", "2026-10-21"));
         }
         Self {
@@ -123,9 +123,9 @@ impl Talk {
             return path.clone();
         }
         match self.wire {
-            Wire::Anthropic => "/v1/messages".to_owned(),
-            Wire::Responses => "/v1/responses".to_owned(),
-            Wire::Chat => "/v1/chat/completions".to_owned(),
+            MockWire::Anthropic => "/v1/messages".to_owned(),
+            MockWire::Responses => "/v1/responses".to_owned(),
+            MockWire::Chat => "/v1/chat/completions".to_owned(),
             _ if self.streaming => format!(
                 "/v1beta/models/{}:streamGenerateContent?alt=sse",
                 self.model
@@ -136,7 +136,7 @@ impl Talk {
 
     pub fn bytes(&self) -> Vec<u8> {
         let mut body = self.body.clone();
-        if self.wire != Wire::Gemini && body.is_object() {
+        if self.wire != MockWire::Gemini && body.is_object() {
             if body.get("model").is_none() {
                 body["model"] = json!(self.model);
             }
@@ -181,7 +181,7 @@ impl Talk {
         assert_eq!(said.call_ids.len(), results.len());
         let pairs = || said.call_ids.iter().zip(results);
         match self.wire {
-            Wire::Anthropic => {
+            MockWire::Anthropic => {
                 let blocks: Vec<_> = pairs()
                     .map(|(id, text)| json!({"type": "tool_result", "tool_use_id": id, "content": text}))
                     .collect();
@@ -191,7 +191,7 @@ impl Talk {
                 );
                 self.push("messages", json!({"role": "user", "content": blocks}));
             }
-            Wire::Responses => {
+            MockWire::Responses => {
                 for item in &said.turn {
                     self.push("input", item.clone());
                 }
@@ -202,7 +202,7 @@ impl Talk {
                     );
                 }
             }
-            Wire::Chat => {
+            MockWire::Chat => {
                 self.push("messages", said.turn[0].clone());
                 for (id, text) in pairs() {
                     self.push(
@@ -234,14 +234,14 @@ fn string(value: &Value) -> String {
 }
 
 /// A whole answer.
-pub fn understand(wire: Wire, answer: &Value) -> Said {
+pub fn understand(wire: MockWire, answer: &Value) -> Said {
     match wire {
-        Wire::Anthropic => anthropic(
+        MockWire::Anthropic => anthropic(
             answer["content"].as_array().unwrap(),
             &answer["stop_reason"],
         ),
-        Wire::Responses => responses(answer),
-        Wire::Chat => chat(
+        MockWire::Responses => responses(answer),
+        MockWire::Chat => chat(
             &answer["choices"][0]["message"],
             &answer["choices"][0]["finish_reason"],
         ),
@@ -340,14 +340,14 @@ fn gemini(parts: &[Value], stop: &Value) -> Said {
 }
 
 /// An answer in events, put together.
-pub fn understand_stream(wire: Wire, events: &[Value]) -> Said {
+pub fn understand_stream(wire: MockWire, events: &[Value]) -> Said {
     match wire {
-        Wire::Anthropic => anthropic_stream(events),
-        Wire::Responses => {
+        MockWire::Anthropic => anthropic_stream(events),
+        MockWire::Responses => {
             let last = events.last().unwrap();
             responses(&last["response"])
         }
-        Wire::Chat => chat_stream(events),
+        MockWire::Chat => chat_stream(events),
         _ => gemini_stream(events),
     }
 }

@@ -24,7 +24,7 @@ use crate::shell::ShellDecision;
 
 pub(super) use compiled::CompiledRule;
 pub use covering::CoveringRule;
-use request::Request;
+use request::ResolvedCall;
 
 /// The rules of a session, bound to its directory.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl PermissionTree {
         beyond: &[BeyondRoots],
     ) -> Decision {
         let asks = matches!(shell, Some(ShellDecision::Ask(_)));
-        let request = Request::take(self, call, asks);
+        let request = ResolvedCall::take(self, call, asks);
         if let Some((rule, fragment)) = self.closing(&request, RuleEffect::Deny) {
             let why = format!("{} forbids this", rule.described());
             return self.refused(DecidedBy::Rule(rule.clone()), why, fragment);
@@ -146,7 +146,7 @@ impl PermissionTree {
     }
 
     /// A command that a rule or the mode would have to know the parts of.
-    fn unreadable(&self, request: &Request<'_>) -> Option<String> {
+    fn unreadable(&self, request: &ResolvedCall<'_>) -> Option<String> {
         let line = request.commands.iter().find(|it| it.unreadable)?;
         let about_commands = |rule: &CompiledRule| {
             rule.rule.effect != RuleEffect::Allow
@@ -160,7 +160,7 @@ impl PermissionTree {
     /// What the allow rules and the mode say where nothing else decided.
     fn by_allow_and_mode(
         &self,
-        request: &Request<'_>,
+        request: &ResolvedCall<'_>,
         shell: Option<&ShellDecision>,
         beyond: &[BeyondRoots],
     ) -> Decision {
@@ -201,7 +201,7 @@ impl PermissionTree {
 
     fn read_only(
         &self,
-        request: &Request<'_>,
+        request: &ResolvedCall<'_>,
         shell: Option<&ShellDecision>,
         beyond: &[BeyondRoots],
     ) -> Decision {
@@ -257,7 +257,7 @@ impl PermissionTree {
     /// covers.
     fn closing(
         &self,
-        request: &Request<'_>,
+        request: &ResolvedCall<'_>,
         effect: RuleEffect,
     ) -> Option<(&SourcedRule, Option<String>)> {
         self.rules
@@ -267,7 +267,7 @@ impl PermissionTree {
     }
 
     /// `Some`: the rule covers the call, in this part of it.
-    fn closed_by(&self, rule: &CompiledRule, request: &Request<'_>) -> Option<Option<String>> {
+    fn closed_by(&self, rule: &CompiledRule, request: &ResolvedCall<'_>) -> Option<Option<String>> {
         let call = &request.subject.call;
         match rule.rule.rule.subject() {
             RuleSubject::Tool(tool) => tool.matches(call.name.as_str()).then_some(None),
@@ -304,7 +304,7 @@ impl PermissionTree {
     fn closed_path(
         &self,
         rule: &CompiledRule,
-        request: &Request<'_>,
+        request: &ResolvedCall<'_>,
         concerns: impl Fn(bool) -> bool,
     ) -> Option<Option<String>> {
         let pattern = rule.paths.as_ref()?;

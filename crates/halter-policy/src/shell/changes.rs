@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::builtins;
 use super::state::{self, Shape, State};
 use super::tree::{
-    Arithmetic, ArithmeticLoop, Assigned, Assignment, Command, Compound, HereBody, Index, Item,
-    Operation, Parameter, Piece, Redirect, RedirectKind, Script, Test, Word,
+    Arithmetic, ArithmeticLoop, Assigned, Assignment, Compound, HereBody, Index, Item, Operation,
+    Parameter, Piece, ReadCommand, Redirect, RedirectKind, Script, Test, Word,
 };
 
 /// Whether a script leaves all variables and functions alone, and the shell
@@ -90,9 +90,9 @@ impl<'a> Changes<'a> {
         }
     }
 
-    fn command(&mut self, command: &Command) {
+    fn command(&mut self, command: &ReadCommand) {
         match command {
-            Command::Simple(simple) => {
+            ReadCommand::Simple(simple) => {
                 for assignment in &simple.assignments {
                     self.assignment(assignment);
                 }
@@ -109,12 +109,12 @@ impl<'a> Changes<'a> {
                 simple.words.iter().for_each(|word| self.word(word));
                 self.redirects(&simple.redirects);
             }
-            Command::Compound(compound, redirects) => {
+            ReadCommand::Compound(compound, redirects) => {
                 self.compound(compound);
                 self.redirects(redirects);
             }
-            Command::Function { .. } => self.all = true,
-            Command::Test(test, redirects) => {
+            ReadCommand::Function { .. } => self.all = true,
+            ReadCommand::Test(test, redirects) => {
                 self.test(test);
                 self.redirects(redirects);
             }

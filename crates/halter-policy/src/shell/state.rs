@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::argument::{Argument, is_plain, value};
 use super::tree::{
-    Command, Index, Operation, Parameter, ParameterName, Piece, Pipeline, Script, Word,
+    Index, Operation, Parameter, ParameterName, Piece, Pipeline, ReadCommand, Script, Word,
 };
 
 /// What is known of a text.
@@ -391,7 +391,7 @@ fn last_command(script: &Script) -> Option<&[Word]> {
         return None;
     };
     match commands.last()? {
-        Command::Simple(simple) if simple.assignments.is_empty() => Some(&simple.words),
+        ReadCommand::Simple(simple) if simple.assignments.is_empty() => Some(&simple.words),
         _ => None,
     }
 }

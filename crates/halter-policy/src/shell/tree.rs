@@ -28,11 +28,11 @@ pub(super) enum Link {
 pub(super) struct Pipeline {
     pub(super) timed: bool,
     pub(super) negated: bool,
-    pub(super) commands: Vec<Command>,
+    pub(super) commands: Vec<ReadCommand>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Command {
+pub(super) enum ReadCommand {
     Simple(Simple),
     Compound(Compound, Vec<Redirect>),
     Function {

@@ -9,8 +9,8 @@ use super::changes::Changes;
 use super::programs::Programs;
 use super::state::{State, tells_shape};
 use super::tree::{
-    Arithmetic, ArithmeticLoop, Assigned, Assignment, Command, Compound, HereBody, Item, Link,
-    Piece, Pipeline, Redirect, RedirectKind, Script, Simple, Word,
+    Arithmetic, ArithmeticLoop, Assigned, Assignment, Compound, HereBody, Item, Link, Piece,
+    Pipeline, ReadCommand, Redirect, RedirectKind, Script, Simple, Word,
 };
 use super::{builtins, known_programs, variables};
 
@@ -109,9 +109,9 @@ impl Walk<'_> {
         }
     }
 
-    fn command(self, command: &Command, state: &mut State) -> Result<(), CommandRefusal> {
+    fn command(self, command: &ReadCommand, state: &mut State) -> Result<(), CommandRefusal> {
         match command {
-            Command::Simple(simple) => {
+            ReadCommand::Simple(simple) => {
                 let before = state.clone();
                 self.simple(simple, state)?;
                 if !simple.redirects.is_empty() {
@@ -119,7 +119,7 @@ impl Walk<'_> {
                 }
                 Ok(())
             }
-            Command::Compound(compound, redirects) => {
+            ReadCommand::Compound(compound, redirects) => {
                 self.redirects(redirects, state)?;
                 self.programs.record_redirections(state);
                 let before = state.clone();
@@ -130,12 +130,12 @@ impl Walk<'_> {
                 }
                 Ok(())
             }
-            Command::Function {
+            ReadCommand::Function {
                 name,
                 body,
                 redirects,
             } => self.function(name, body, redirects, state),
-            Command::Test(test, redirects) => {
+            ReadCommand::Test(test, redirects) => {
                 self.redirects(redirects, state)?;
                 self.programs.record_redirections(state);
                 self.test(test, state)
@@ -415,7 +415,7 @@ fn ends_in_exit(chain: &[(Link, Pipeline)]) -> bool {
     let Some((Link::Or, pipeline)) = chain.last() else {
         return false;
     };
-    let [Command::Simple(simple)] = pipeline.commands.as_slice() else {
+    let [ReadCommand::Simple(simple)] = pipeline.commands.as_slice() else {
         return false;
     };
     let words: Option<Vec<String>> = simple.words.iter().map(Word::literal).collect();

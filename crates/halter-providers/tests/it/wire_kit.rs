@@ -1,7 +1,7 @@
 //! What the tests of the wires share: streams from
 //! files, golden files, messages, conversations.
 
-use halter_mock::Wire as Service;
+use halter_mock::MockWire as Service;
 use halter_protocol::{
     AssembledPrompt, AssistantMessage, AssistantPart, BlockId, Message, OpaquePart, PromptSegment,
     PromptSegmentKind, ProviderError, ProviderKind, ReplayMeta, ResolvedModel, StopReason,

@@ -113,38 +113,46 @@ async fn thinking_goes_back_as_it_came_on_every_wire() {
     service.stop().await;
 }
 
-/// Each turn opens no connection that it can do without.
+/// Each turn opens no connection that it can do without. On a busy machine the
+/// last bytes of an answer may come too late for its connection to be waited
+/// for, so one of three attempts counts.
 #[tokio::test]
 async fn a_connection_serves_many_requests_on_every_wire() {
     for which in 0..SERVICES.len() {
-        let service = serve(ServeOptions::default()).await.unwrap();
-        let workspace = directory(&[("notes.txt", "alpha")]);
-        let harness = Halter::builder()
-            .with_config(config(&service, which))
-            .with_environment(no_keys())
-            .with_resource_snapshot(ResourceSnapshot::empty())
-            .build()
-            .await
-            .unwrap();
-        for _ in 0..2 {
-            let init = SessionInit::default()
-                .with_working_dir(workspace.path())
-                .with_max_turns(5);
-            let session = harness.new_session(init).await.unwrap();
-            for _ in 0..2 {
-                let turn = Turn::user("mock:many_steps");
-                let events = session.submit_turn(turn).await.unwrap();
-                assert!(events.count().await > 5);
-            }
-            session.shutdown("done").await.unwrap();
+        let mut connections = Vec::new();
+        while connections.len() < 3 && !connections.contains(&1) {
+            connections.push(connections_of_four_turns(which).await);
         }
-        assert!(service.requests().len() > 10, "{which}");
-        // On a busy machine a request may be quicker than the last bytes of the
-        // answer before it, whose connection is then not free yet.
-        let connections = service.connections();
-        assert!(connections <= 2, "{which}: {connections}");
-        service.stop().await;
+        assert!(connections.contains(&1), "{which}: {connections:?}");
     }
+}
+
+async fn connections_of_four_turns(which: usize) -> u64 {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    let workspace = directory(&[("notes.txt", "alpha")]);
+    let harness = Halter::builder()
+        .with_config(config(&service, which))
+        .with_environment(no_keys())
+        .with_resource_snapshot(ResourceSnapshot::empty())
+        .build()
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        let init = SessionInit::default()
+            .with_working_dir(workspace.path())
+            .with_max_turns(5);
+        let session = harness.new_session(init).await.unwrap();
+        for _ in 0..2 {
+            let turn = Turn::user("mock:many_steps");
+            let events = session.submit_turn(turn).await.unwrap();
+            assert!(events.count().await > 5);
+        }
+        session.shutdown("done").await.unwrap();
+    }
+    assert!(service.requests().len() > 10, "{which}");
+    let connections = service.connections();
+    service.stop().await;
+    connections
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ pub use error::ClientError;
 pub use follow::Follower;
 pub use output::{Ending, OutputEvent, OutputStream};
 
-use crate::protocol::Reply;
+use crate::protocol::ReplyLine;
 use crate::settings::Token;
 
 /// Where a runtime is.
@@ -156,7 +156,7 @@ impl Client {
 }
 
 fn read_reply<Data: DeserializeOwned>(line: &[u8]) -> Result<Data, ClientError> {
-    let reply: Reply<Data> = serde_json::from_slice(line).map_err(|error| {
+    let reply: ReplyLine<Data> = serde_json::from_slice(line).map_err(|error| {
         ClientError::Unreadable(format!("the reply is not what was expected: {error}"))
     })?;
     match (reply.data, reply.error) {

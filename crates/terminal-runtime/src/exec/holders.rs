@@ -19,7 +19,7 @@ use crate::exec::error::CoreError;
 use crate::exec::lock;
 use crate::exec::open::OpenSession;
 use crate::exec::session::{Session, own_procs};
-use crate::holder::{FoundHolder, HolderError, HolderLink, Request, collect, connect, start};
+use crate::holder::{FoundHolder, HolderError, HolderLink, HolderRequest, collect, connect, start};
 use crate::limits::{HOLDER_END_WAIT, MAX_LOST_SESSIONS, TREE_END_WAIT};
 use crate::session::SessionId;
 
@@ -173,7 +173,7 @@ impl Core {
 
     /// Has a session's holder end, and waits for it.
     pub(super) async fn end_holder(&self, id: SessionId, link: &HolderLink) {
-        link.send(&[Request::End]);
+        link.send(&[HolderRequest::End]);
         let until = Instant::now() + HOLDER_END_WAIT;
         if tokio::time::timeout_at(until, link.lost()).await.is_err() {
             tracing::warn!(session = %id, "the session's holder does not end");

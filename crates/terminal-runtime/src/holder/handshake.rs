@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::exit::{ExitWatch, ProcessEnd};
 use super::link::{HolderLink, HolderNumbers, next};
-use super::message::{Key, ProcessState, Reply, Request, VERSION};
+use super::message::{HolderReply, HolderRequest, Key, ProcessState, VERSION};
 use super::prepared::GivenUnit;
 use super::socket::{Arriving, Outbox};
 use super::start::HolderError;
@@ -37,7 +37,7 @@ impl HolderLink {
         state_dir: &Path,
     ) -> Result<(Self, Vec<FoundSlot>), HolderError> {
         let io = failed(state_dir);
-        let hello = Request::encode_all([&Request::Hello { version: VERSION }]);
+        let hello = HolderRequest::encode_all([&HolderRequest::Hello { version: VERSION }]);
         let hello = hello.map_err(|error| io(io::Error::other(error)))?;
         let mut outbox = Outbox::default();
         outbox.post(&socket, hello, &[]).map_err(&io)?;
@@ -86,21 +86,21 @@ async fn receive_all(
     loop {
         let received = next(socket, &mut arriving).await.map_err(&io)?;
         let received = received.ok_or_else(silent)?;
-        match Reply::decode(&received.message).map_err(|_| silent())? {
-            Reply::Welcome { pid, .. } => own = pid,
-            Reply::Refused { version: VERSION } => {
+        match HolderReply::decode(&received.message).map_err(|_| silent())? {
+            HolderReply::Welcome { pid, .. } => own = pid,
+            HolderReply::Refused { version: VERSION } => {
                 return Err(HolderError::InUse {
                     path: state_dir.to_owned(),
                 });
             }
-            Reply::Refused { version } => {
+            HolderReply::Refused { version } => {
                 return Err(HolderError::OtherVersion {
                     path: state_dir.to_owned(),
                     found: version,
                     ours: VERSION,
                 });
             }
-            Reply::Slot {
+            HolderReply::Slot {
                 key,
                 record,
                 units,
@@ -112,7 +112,7 @@ async fn receive_all(
                 process,
                 end: None,
             }),
-            Reply::Ready { descriptor_owner } => {
+            HolderReply::Ready { descriptor_owner } => {
                 let numbers = HolderNumbers {
                     own,
                     descriptor_owner,

@@ -14,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::exit::{ExitWatch, ProcessEnd};
-use super::message::{Key, Reply, Request, UnitKind};
+use super::message::{HolderReply, HolderRequest, Key, UnitKind};
 use super::prepared::{GivenUnit, PreparedUnits};
 use super::socket::{self, Arriving, Outbox, Received, must_wait};
 use crate::limits::{LATER_REQUEST_WAIT, MAX_LATER_REQUESTS};
@@ -49,7 +49,7 @@ struct Inner {
     outbox: Mutex<Outbox>,
     outbox_filled: Notify,
     /// What goes with the next message.
-    later: Mutex<Vec<Request>>,
+    later: Mutex<Vec<HolderRequest>>,
     later_filled: Notify,
     ends: Mutex<HashMap<Key, ExitWatch>>,
     pids: Mutex<HashMap<Key, Vec<oneshot::Sender<i32>>>>,
@@ -150,13 +150,13 @@ impl HolderLink {
 
     /// Tells the holder all of this at once. What was told before is done
     /// before.
-    pub fn send(&self, requests: &[Request]) {
+    pub fn send(&self, requests: &[HolderRequest]) {
         self.inner.send(requests, &[]);
     }
 
     /// Tells the holder this with the next message, or soon, or never if this
     /// program is killed before: for what is given back.
-    pub fn send_later(&self, request: Request) {
+    pub fn send_later(&self, request: HolderRequest) {
         let mut later = lock(&self.inner.later);
         add_later(&mut later, request);
         let full = later.len() >= MAX_LATER_REQUESTS;
@@ -171,7 +171,8 @@ impl HolderLink {
     /// Gives the holder copies of descriptors as a unit, and returns its name.
     pub fn give(&self, kind: UnitKind, parts: &[BorrowedFd<'_>]) -> u64 {
         let id = OWN_UNITS | self.new_key();
-        self.inner.send(&[Request::AddUnit { id, kind }], parts);
+        self.inner
+            .send(&[HolderRequest::AddUnit { id, kind }], parts);
         id
     }
 
@@ -194,7 +195,7 @@ impl HolderLink {
     pub async fn pid_of(&self, key: Key) -> Option<i32> {
         let (sender, receiver) = oneshot::channel();
         lock(&self.inner.pids).entry(key).or_default().push(sender);
-        self.send(&[Request::AskPid { key }]);
+        self.send(&[HolderRequest::AskPid { key }]);
         let mut lost = self.inner.lost.subscribe();
         tokio::select! {
             pid = receiver => pid.ok().filter(|pid| *pid != 0),
@@ -235,7 +236,7 @@ impl HolderLink {
     /// waited for goes with the next message, which starts a command as a rule.
     fn order(&self, kind: UnitKind, wanted: bool) {
         let count = self.inner.prepared.to_order(kind, wanted);
-        let order = count.map(|count| Request::MakeUnits { kind, count });
+        let order = count.map(|count| HolderRequest::MakeUnits { kind, count });
         if wanted {
             // They may have been ordered already, and not been asked for yet.
             self.send(order.as_slice());
@@ -246,14 +247,14 @@ impl HolderLink {
 }
 
 impl Inner {
-    fn send(&self, requests: &[Request], fds: &[BorrowedFd<'_>]) {
+    fn send(&self, requests: &[HolderRequest], fds: &[BorrowedFd<'_>]) {
         let mut outbox = lock(&self.outbox);
         // Taken under the lock that keeps messages in order.
         let later = std::mem::take(&mut *lock(&self.later));
         if later.is_empty() && requests.is_empty() {
             return;
         }
-        let Ok(message) = Request::encode_all(later.iter().chain(requests)) else {
+        let Ok(message) = HolderRequest::encode_all(later.iter().chain(requests)) else {
             return;
         };
         // A holder that is gone is noticed by the reader.
@@ -284,14 +285,14 @@ impl Inner {
     }
 
     fn handle(&self, received: Received) {
-        let Ok(reply) = Reply::decode(&received.message) else {
+        let Ok(reply) = HolderReply::decode(&received.message) else {
             return;
         };
         match reply {
-            Reply::Units { kind, units } => self.prepared.add(kind, units, received.fds),
-            Reply::Exited { key, exit } => self.ended(key, ProcessEnd::Exited(exit)),
-            Reply::Failed { key, failure } => self.ended(key, ProcessEnd::Failed(failure)),
-            Reply::Pid { key, pid } => {
+            HolderReply::Units { kind, units } => self.prepared.add(kind, units, received.fds),
+            HolderReply::Exited { key, exit } => self.ended(key, ProcessEnd::Exited(exit)),
+            HolderReply::Failed { key, failure } => self.ended(key, ProcessEnd::Failed(failure)),
+            HolderReply::Pid { key, pid } => {
                 for asked in lock(&self.pids).remove(&key).unwrap_or_default() {
                     let _ = asked.send(pid);
                 }
@@ -320,9 +321,9 @@ impl Inner {
 
 /// Adds a request to those that have time. A slot that goes need not be
 /// settled.
-fn add_later(later: &mut Vec<Request>, request: Request) {
-    if let Request::Remove { key } = request {
-        later.retain(|waiting| *waiting != Request::Settle { key });
+fn add_later(later: &mut Vec<HolderRequest>, request: HolderRequest) {
+    if let HolderRequest::Remove { key } = request {
+        later.retain(|waiting| *waiting != HolderRequest::Settle { key });
     }
     later.push(request);
 }
@@ -355,23 +356,23 @@ mod tests {
         (link, theirs)
     }
 
-    fn received(holder: &OwnedFd) -> Option<Vec<Request>> {
+    fn received(holder: &OwnedFd) -> Option<Vec<HolderRequest>> {
         let received = socket::receive(holder, &mut Arriving::default()).ok()??;
-        Some(Request::decode_all(&received.message).unwrap())
+        Some(HolderRequest::decode_all(&received.message).unwrap())
     }
 
     #[tokio::test]
     async fn what_has_time_goes_with_the_next_message_and_before_it() {
         let (link, holder) = link();
-        link.send_later(Request::Settle { key: 1 });
-        link.send_later(Request::Settle { key: 2 });
-        link.send_later(Request::Remove { key: 1 });
+        link.send_later(HolderRequest::Settle { key: 1 });
+        link.send_later(HolderRequest::Settle { key: 2 });
+        link.send_later(HolderRequest::Remove { key: 1 });
         assert_eq!(received(&holder), None);
-        link.send(&[Request::AskPid { key: 3 }]);
+        link.send(&[HolderRequest::AskPid { key: 3 }]);
         let all = [
-            Request::Settle { key: 2 },
-            Request::Remove { key: 1 },
-            Request::AskPid { key: 3 },
+            HolderRequest::Settle { key: 2 },
+            HolderRequest::Remove { key: 1 },
+            HolderRequest::AskPid { key: 3 },
         ];
         assert_eq!(received(&holder).unwrap(), all);
     }
@@ -379,12 +380,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_has_time_has_so_much() {
         let (link, holder) = link();
-        link.send_later(Request::Remove { key: 1 });
+        link.send_later(HolderRequest::Remove { key: 1 });
         tokio::task::yield_now().await;
         tokio::time::sleep(LATER_REQUEST_WAIT - Duration::from_millis(1)).await;
         assert_eq!(received(&holder), None);
         tokio::time::sleep(Duration::from_millis(2)).await;
-        assert_eq!(received(&holder).unwrap(), [Request::Remove { key: 1 }]);
+        assert_eq!(
+            received(&holder).unwrap(),
+            [HolderRequest::Remove { key: 1 }]
+        );
     }
 
     #[tokio::test]
@@ -392,10 +396,10 @@ mod tests {
         let (link, holder) = link();
         let most = MAX_LATER_REQUESTS as u64;
         for key in 1..most {
-            link.send_later(Request::Remove { key });
+            link.send_later(HolderRequest::Remove { key });
             assert_eq!(received(&holder), None);
         }
-        link.send_later(Request::Remove { key: most });
+        link.send_later(HolderRequest::Remove { key: most });
         assert_eq!(received(&holder).unwrap().len(), MAX_LATER_REQUESTS);
     }
 
@@ -404,7 +408,7 @@ mod tests {
     async fn a_holder_that_is_slow_gets_everything_in_order() {
         let (link, holder) = link();
         let record = vec![7; 8 * 1024];
-        let put = |key| Request::Store {
+        let put = |key| HolderRequest::Store {
             key,
             record: record.clone(),
             units: Vec::new(),

@@ -166,7 +166,7 @@ pub enum SignalTarget {
 /// From the daemon to the holder. None but `Hello`, `MakeUnits` and `AskPid`
 /// is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Request {
+pub enum HolderRequest {
     /// Make units ahead. Answered by `Units`.
     MakeUnits {
         /// Of this kind.
@@ -255,7 +255,7 @@ pub enum Request {
 
 /// From the holder to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reply {
+pub enum HolderReply {
     /// All slots were sent.
     Ready {
         /// The number by which processes of this holder find the one that has
@@ -318,7 +318,7 @@ pub enum Reply {
     },
 }
 
-impl Request {
+impl HolderRequest {
     /// Several as the bytes of one message: either all of them happen or
     /// none.
     ///
@@ -350,11 +350,11 @@ impl Request {
     }
 }
 
-impl Reply {
+impl HolderReply {
     /// As bytes.
     ///
     /// # Errors
-    /// As for [`Request::encode_all`].
+    /// As for [`HolderRequest::encode_all`].
     pub fn encode(&self) -> Result<Vec<u8>, postcard::Error> {
         postcard::to_stdvec(self)
     }
@@ -378,11 +378,11 @@ mod tests {
 
     use super::*;
 
-    fn requests() -> Vec<Request> {
+    fn requests() -> Vec<HolderRequest> {
         let plan = LaunchPlan::new("/bin/true", "/").standard_streams();
         vec![
-            Request::Hello { version: VERSION },
-            Request::Spawn(Box::new(NewProcess {
+            HolderRequest::Hello { version: VERSION },
+            HolderRequest::Spawn(Box::new(NewProcess {
                 key: 7,
                 record: vec![1, 2],
                 units: vec![300, 0],
@@ -390,7 +390,7 @@ mod tests {
                 slots: vec![Source::Null, Source::Part { unit: 1, part: 2 }],
                 plan,
             })),
-            Request::WriteLines {
+            HolderRequest::WriteLines {
                 key: 1,
                 lines: b"true\n".to_vec(),
                 command: Some(NewCommand {
@@ -399,39 +399,39 @@ mod tests {
                     units: vec![1],
                 }),
             },
-            Request::End,
+            HolderRequest::End,
         ]
     }
 
     #[test]
     fn several_requests_are_one_message_and_a_cut_one_is_refused() {
         let all = requests();
-        let bytes = Request::encode_all(&all).unwrap();
-        assert_eq!(Request::decode_all(&bytes).unwrap(), all);
-        let last = Request::encode_all(&all[1..2]).unwrap();
+        let bytes = HolderRequest::encode_all(&all).unwrap();
+        assert_eq!(HolderRequest::decode_all(&bytes).unwrap(), all);
+        let last = HolderRequest::encode_all(&all[1..2]).unwrap();
         for end in 1..last.len() {
-            assert!(Request::decode_all(&last[..end]).is_err());
+            assert!(HolderRequest::decode_all(&last[..end]).is_err());
         }
     }
 
     /// The bytes that a holder and a daemon of version 3 wrote and read.
     #[test]
     fn the_greeting_is_the_one_of_every_version() {
-        let hello = Request::Hello { version: 3 };
-        assert_eq!(Request::encode_all([&hello]).unwrap(), [1, 3]);
-        assert_eq!(Request::decode_all(&[1, 3]).unwrap(), [hello]);
-        let refused = Reply::Refused { version: 3 };
+        let hello = HolderRequest::Hello { version: 3 };
+        assert_eq!(HolderRequest::encode_all([&hello]).unwrap(), [1, 3]);
+        assert_eq!(HolderRequest::decode_all(&[1, 3]).unwrap(), [hello]);
+        let refused = HolderReply::Refused { version: 3 };
         assert_eq!(refused.encode().unwrap(), [2, 3]);
-        assert_eq!(Reply::decode(&[2, 3]).unwrap(), refused);
-        let welcome = Reply::Welcome { version: 3, pid: 1 };
+        assert_eq!(HolderReply::decode(&[2, 3]).unwrap(), refused);
+        let welcome = HolderReply::Welcome { version: 3, pid: 1 };
         assert_eq!(welcome.encode().unwrap(), [1, 3, 2]);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_a_message_or_an_error(bytes in vec(any::<u8>(), 0..300)) {
-            let _ = Request::decode_all(&bytes);
-            let _ = Reply::decode(&bytes);
+            let _ = HolderRequest::decode_all(&bytes);
+            let _ = HolderReply::decode(&bytes);
         }
     }
 }

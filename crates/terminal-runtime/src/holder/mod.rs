@@ -36,8 +36,8 @@ pub use exit::{ExitWatch, ProcessEnd};
 pub use handshake::FoundSlot;
 pub use link::HolderLink;
 pub use message::{
-    Exit, Key, NewCommand, NewProcess, ProcessState, Reply, Request, Role, SignalTarget, Source,
-    Unit, UnitKind, VERSION,
+    Exit, HolderReply, HolderRequest, Key, NewCommand, NewProcess, ProcessState, Role,
+    SignalTarget, Source, Unit, UnitKind, VERSION,
 };
 pub use prepared::GivenUnit;
 pub use server::run;

@@ -12,7 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid, getuid, kill_process_group};
 
-use super::message::{Exit, Key, ProcessState, Reply, Request, Unit, UnitKind, VERSION};
+use super::message::{
+    Exit, HolderReply, HolderRequest, Key, ProcessState, Unit, UnitKind, VERSION,
+};
 use super::socket::{self, Arriving, Outbox, must_wait};
 use super::table::Table;
 use crate::limits::{HOLDER_END_WAIT, HOLDER_LINGER, MAX_UNITS_AHEAD};
@@ -165,7 +167,7 @@ impl Holder {
                 at_us: crate::clock::now_us(),
             };
             if let Some(key) = self.table.exited(pid, exit) {
-                self.send(&Reply::Exited { key, exit }, &[]);
+                self.send(&HolderReply::Exited { key, exit }, &[]);
             }
         }
         true
@@ -187,7 +189,7 @@ impl Holder {
                 Err(_) => return AfterRequests::Disconnected,
             };
             // What cannot be read was not sent by a daemon of this version.
-            let requests = Request::decode_all(&received.message).unwrap_or_default();
+            let requests = HolderRequest::decode_all(&received.message).unwrap_or_default();
             let mut fds = received.fds;
             for request in requests {
                 if !self.serve(request, &mut fds) {
@@ -197,50 +199,50 @@ impl Holder {
         }
     }
 
-    fn serve(&mut self, request: Request, fds: &mut Vec<OwnedFd>) -> bool {
+    fn serve(&mut self, request: HolderRequest, fds: &mut Vec<OwnedFd>) -> bool {
         match request {
-            Request::Hello { version } => self.welcome(version),
-            Request::MakeUnits { kind, count } => self.make(kind, count),
-            Request::AddUnit { id, kind } => {
+            HolderRequest::Hello { version } => self.welcome(version),
+            HolderRequest::MakeUnits { kind, count } => self.make(kind, count),
+            HolderRequest::AddUnit { id, kind } => {
                 let rest = fds.split_off(kind.parts().min(fds.len()));
                 self.table.add_unit(id, kind, std::mem::replace(fds, rest));
             }
-            Request::Store { key, record, units } => self.table.store(key, record, &units),
-            Request::Spawn(new) => {
+            HolderRequest::Store { key, record, units } => self.table.store(key, record, &units),
+            HolderRequest::Spawn(new) => {
                 let key = new.key;
                 if let Err(failure) = self.table.spawn(*new) {
-                    self.send(&Reply::Failed { key, failure }, &[]);
+                    self.send(&HolderReply::Failed { key, failure }, &[]);
                 }
             }
-            Request::WriteLines {
+            HolderRequest::WriteLines {
                 key,
                 lines,
                 command,
             } => self.table.write_lines(key, &lines, command),
-            Request::Settle { key } => self.table.settle(key),
-            Request::CloseStreams { key } => self.table.close_streams(key),
-            Request::CloseInput { key } => self.table.close_input(key),
-            Request::Remove { key } => self.table.remove(key),
-            Request::DropUnits { units } => self.table.drop_units(&units),
-            Request::Signal {
+            HolderRequest::Settle { key } => self.table.settle(key),
+            HolderRequest::CloseStreams { key } => self.table.close_streams(key),
+            HolderRequest::CloseInput { key } => self.table.close_input(key),
+            HolderRequest::Remove { key } => self.table.remove(key),
+            HolderRequest::DropUnits { units } => self.table.drop_units(&units),
+            HolderRequest::Signal {
                 key,
                 signal,
                 target,
             } => self.table.signal(key, signal, target),
-            Request::AskPid { key } => self.answer_pid(key),
-            Request::End => return false,
+            HolderRequest::AskPid { key } => self.answer_pid(key),
+            HolderRequest::End => return false,
         }
         true
     }
 
     fn welcome(&mut self, version: u64) {
         if version != VERSION {
-            self.send(&Reply::Refused { version: VERSION }, &[]);
+            self.send(&HolderReply::Refused { version: VERSION }, &[]);
             return;
         }
         let pid = getpid().as_raw_nonzero().get();
         self.send(
-            &Reply::Welcome {
+            &HolderReply::Welcome {
                 version: VERSION,
                 pid,
             },
@@ -255,7 +257,7 @@ impl Holder {
                 .iter()
                 .flat_map(|unit| unit.open_parts())
                 .collect();
-            let reply = Reply::Slot {
+            let reply = HolderReply::Slot {
                 key: *key,
                 record: slot.record.clone(),
                 units,
@@ -268,7 +270,7 @@ impl Holder {
             Some(_) => FIRST_IN_NAMESPACE,
             None => pid,
         };
-        self.send(&Reply::Ready { descriptor_owner }, &[]);
+        self.send(&HolderReply::Ready { descriptor_owner }, &[]);
     }
 
     /// Makes units and hands out copies, all in one message.
@@ -284,7 +286,7 @@ impl Holder {
         let made: Vec<_> = ids.iter().filter_map(|id| self.table.unit(*id)).collect();
         let units = made.iter().map(|unit| unit.describe()).collect();
         let fds: Vec<_> = made.iter().flat_map(|unit| unit.shared_parts()).collect();
-        let reply = Reply::Units { kind, units };
+        let reply = HolderReply::Units { kind, units };
         post(&mut self.outbox, self.daemon.as_ref(), &reply, &fds);
     }
 
@@ -294,10 +296,10 @@ impl Holder {
             Some(ProcessState::Running { pid }) => *pid,
             _ => 0,
         };
-        self.send(&Reply::Pid { key, pid }, &[]);
+        self.send(&HolderReply::Pid { key, pid }, &[]);
     }
 
-    fn send(&mut self, reply: &Reply, fds: &[BorrowedFd<'_>]) {
+    fn send(&mut self, reply: &HolderReply, fds: &[BorrowedFd<'_>]) {
         post(&mut self.outbox, self.daemon.as_ref(), reply, fds);
     }
 
@@ -326,7 +328,7 @@ impl Holder {
             post(
                 &mut Outbox::default(),
                 Some(&caller),
-                &Reply::Refused { version: VERSION },
+                &HolderReply::Refused { version: VERSION },
                 &[],
             );
             return;
@@ -402,7 +404,12 @@ fn kill_until(
 }
 
 /// Sends, or keeps what there is no room for.
-fn post(outbox: &mut Outbox, daemon: Option<&OwnedFd>, reply: &Reply, fds: &[BorrowedFd<'_>]) {
+fn post(
+    outbox: &mut Outbox,
+    daemon: Option<&OwnedFd>,
+    reply: &HolderReply,
+    fds: &[BorrowedFd<'_>],
+) {
     let Some(daemon) = daemon else { return };
     if let Ok(message) = reply.encode() {
         // A daemon that is gone is noticed by what is read from it.
@@ -448,7 +455,9 @@ mod tests {
                 let received = socket::receive(&ours, &mut Arriving::default())
                     .unwrap()
                     .unwrap();
-                let Reply::Units { units, .. } = Reply::decode(&received.message).unwrap() else {
+                let HolderReply::Units { units, .. } =
+                    HolderReply::decode(&received.message).unwrap()
+                else {
                     panic!("units were asked for");
                 };
                 assert_eq!(units.len() as u64, count.min(MAX_UNITS_AHEAD));

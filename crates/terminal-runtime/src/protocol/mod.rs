@@ -29,7 +29,7 @@ pub use params::{
     SignalSpec, Variables, WaitParams, WriteParams,
 };
 pub(crate) use reply::line;
-pub use reply::{Reply, failure, success};
+pub use reply::{ReplyLine, failure, success};
 pub use request::{Rejection, Request, RequestId, decode};
 pub(crate) use text::cut_character;
 pub use text::{Piece, TextCutter, encode_bytes};

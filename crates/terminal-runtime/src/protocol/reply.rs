@@ -9,7 +9,7 @@ use super::request::RequestId;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(bound(deserialize = "Data: Deserialize<'de>"))]
-pub struct Reply<Data> {
+pub struct ReplyLine<Data> {
     /// The id of the request.
     pub id: RequestId,
     /// Whether it was fulfilled.

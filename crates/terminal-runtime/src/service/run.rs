@@ -10,7 +10,7 @@ use super::stream::StreamOrder;
 use super::{Service, lock};
 use crate::exec::{CoreError, Exec, ExecEnd, ExecOrder};
 use crate::protocol::{ErrorCode, ExecParams, WireError};
-use crate::session::{Moment, Turn};
+use crate::session::{CommandTurn, Moment};
 
 impl Service {
     pub(super) async fn run(
@@ -137,7 +137,7 @@ impl Service {
     }
 
     /// Runs a job from its turn to its end.
-    async fn run_job(self, job: Arc<Job>, order: ExecOrder, turn: Option<Turn>) {
+    async fn run_job(self, job: Arc<Job>, order: ExecOrder, turn: Option<CommandTurn>) {
         match self.begin(&job, order, turn).await {
             Ok((exec, turn)) => {
                 job.begin(Ok(exec.clone()));
@@ -152,8 +152,8 @@ impl Service {
         &self,
         job: &Arc<Job>,
         order: ExecOrder,
-        turn: Option<Turn>,
-    ) -> Result<(Exec, Turn), WireError> {
+        turn: Option<CommandTurn>,
+    ) -> Result<(Exec, CommandTurn), WireError> {
         let session = &job.session;
         let turn = match turn {
             Some(turn) => turn,
@@ -180,7 +180,7 @@ impl Service {
         job: &Job,
         mut end: Result<ExecEnd, CoreError>,
         at: Moment,
-        turn: Option<Turn>,
+        turn: Option<CommandTurn>,
     ) {
         if let Ok(end) = &mut end {
             end.limit = self.inner.core.limit_reached(&job.session.id, end);
@@ -223,7 +223,7 @@ impl Service {
 }
 
 /// The turn of a job that has to wait for it.
-async fn turn_of(job: &Job) -> Result<Turn, WireError> {
+async fn turn_of(job: &Job) -> Result<CommandTurn, WireError> {
     tokio::select! {
         turn = job.session.turn() => turn.map_err(|error| pool_error(&error)),
         () = job.withdrawn.cancelled() => Err(WireError::new(

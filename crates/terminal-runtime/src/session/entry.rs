@@ -32,7 +32,7 @@ pub struct SessionParameters {
 
 /// The right to run the next command of a session.
 #[derive(Debug)]
-pub struct Turn {
+pub struct CommandTurn {
     _permit: OwnedSemaphorePermit,
 }
 
@@ -161,9 +161,9 @@ impl Session {
     ///
     /// # Errors
     /// If someone has, or the session is gone.
-    pub fn try_turn(&self) -> Result<Turn, PoolError> {
+    pub fn try_turn(&self) -> Result<CommandTurn, PoolError> {
         match Arc::clone(&self.gate).try_acquire_owned() {
-            Ok(permit) => Ok(Turn { _permit: permit }),
+            Ok(permit) => Ok(CommandTurn { _permit: permit }),
             Err(TryAcquireError::NoPermits) => Err(PoolError::Busy { id: self.id }),
             Err(TryAcquireError::Closed) => Err(self.gone()),
         }
@@ -173,13 +173,13 @@ impl Session {
     ///
     /// # Errors
     /// If too many wait already, or the session is gone.
-    pub async fn turn(&self) -> Result<Turn, PoolError> {
+    pub async fn turn(&self) -> Result<CommandTurn, PoolError> {
         if let Ok(turn) = self.try_turn() {
             return Ok(turn);
         }
         let _place = QueuePlace::take(self)?;
         match Arc::clone(&self.gate).acquire_owned().await {
-            Ok(permit) => Ok(Turn { _permit: permit }),
+            Ok(permit) => Ok(CommandTurn { _permit: permit }),
             Err(_) => Err(self.gone()),
         }
     }
@@ -190,7 +190,7 @@ impl Session {
     /// If the session is gone or has had enough commands.
     pub fn begin(
         &self,
-        _turn: &Turn,
+        _turn: &CommandTurn,
         exec: ExecId,
         command: Arc<str>,
         now: Moment,

@@ -15,7 +15,7 @@ mod state;
 mod timeout;
 
 pub use clock::{Clock, Moment, SystemClock};
-pub use entry::{Session, SessionParameters, Turn};
+pub use entry::{CommandTurn, Session, SessionParameters};
 pub(crate) use environment::{OWN, is_name};
 pub use environment::{check_variables, merge, without_own};
 pub use error::PoolError;

@@ -10,8 +10,8 @@ use halter_exec::Signal;
 use halter_exec::host::{LaunchPlan, PidFd};
 use terminal_runtime::exec::Core;
 use terminal_runtime::holder::{
-    FoundSlot, HolderLink, Key, NewCommand, NewProcess, ProcessEnd, ProcessState, Request, Role,
-    Source, UnitKind, collect, connect,
+    FoundSlot, HolderLink, HolderRequest, Key, NewCommand, NewProcess, ProcessEnd, ProcessState,
+    Role, Source, UnitKind, collect, connect,
 };
 use terminal_runtime::limits::{HOLDER_END_WAIT, HOLDER_START_DEADLINE};
 use terminal_runtime::session::SessionId;
@@ -48,7 +48,7 @@ async fn start(link: &HolderLink, script: &str, record: &[u8]) -> (Key, OwnedFd)
     let key = link.new_key();
     let mut output = link.unit(UnitKind::Output).await.unwrap();
     let written = Source::Part { unit: 0, part: 1 };
-    link.send(&[Request::Spawn(Box::new(NewProcess {
+    link.send(&[HolderRequest::Spawn(Box::new(NewProcess {
         key,
         record: record.to_vec(),
         units: vec![output.unit.id],
@@ -89,7 +89,7 @@ async fn a_process_is_started_its_end_and_its_output_are_reported() {
     };
     assert_eq!((exit.code, exit.signal), (Some(7), None));
     assert_eq!(read_all(pipe), "hello\n");
-    link.send(&[Request::End]);
+    link.send(&[HolderRequest::End]);
     assert_eq!(end.wait().await, ProcessEnd::Lost);
     gone(link.holder()).await;
 }
@@ -101,7 +101,7 @@ async fn what_cannot_be_started_is_named() {
     let key = link.new_key();
     let end = link.exit_of(key);
     let plan = LaunchPlan::new("/no/such/program", "/").standard_streams();
-    link.send(&[Request::Spawn(Box::new(NewProcess {
+    link.send(&[HolderRequest::Spawn(Box::new(NewProcess {
         key,
         record: vec![],
         units: vec![],
@@ -113,7 +113,7 @@ async fn what_cannot_be_started_is_named() {
         panic!("there is no such program");
     };
     assert_eq!(failure.step, halter_exec::host::LaunchStep::Exec);
-    link.send(&[Request::End]);
+    link.send(&[HolderRequest::End]);
 }
 
 fn slot(slots: &[FoundSlot], key: Key) -> &FoundSlot {
@@ -133,12 +133,12 @@ async fn the_next_daemon_is_given_everything() {
     // Messages of a daemon that died right after sending them count.
     let told = first.new_key();
     first.send(&[
-        Request::Store {
+        HolderRequest::Store {
             key: told,
             record: b"old".to_vec(),
             units: vec![],
         },
-        Request::Store {
+        HolderRequest::Store {
             key: told,
             record: b"new".to_vec(),
             units: vec![],
@@ -159,7 +159,7 @@ async fn the_next_daemon_is_given_everything() {
     let found = slot(&second.slots, running);
     assert_eq!(found.record, large);
     assert_eq!(second.link.new_key(), told + 1);
-    second.link.send(&[Request::End]);
+    second.link.send(&[HolderRequest::End]);
     gone(second.link.holder()).await;
 }
 
@@ -178,7 +178,7 @@ async fn lines_reach_a_process_together_with_the_command_they_start() {
     let mut plan = LaunchPlan::new("/bin/sh", "/").standard_streams();
     plan.arguments = ["sh", "-s"].map(Into::into).to_vec();
     let written = Source::Part { unit: 1, part: 1 };
-    link.send(&[Request::Spawn(Box::new(NewProcess {
+    link.send(&[HolderRequest::Spawn(Box::new(NewProcess {
         key: shell,
         record: vec![],
         units: vec![lines.unit.id, output.unit.id],
@@ -194,7 +194,7 @@ async fn lines_reach_a_process_together_with_the_command_they_start() {
         .open(script.path(link.holder(), 0))
         .and_then(|mut file| std::io::Write::write_all(&mut file, b"echo from the file; exit 4"))
         .unwrap();
-    link.send(&[Request::WriteLines {
+    link.send(&[HolderRequest::WriteLines {
         key: shell,
         lines: format!(". {}\n", path.display()).into_bytes(),
         command: Some(NewCommand {
@@ -208,7 +208,7 @@ async fn lines_reach_a_process_together_with_the_command_they_start() {
     };
     assert_eq!(exit.code, Some(4));
     assert_eq!(read_all(output.take(0).unwrap()), "from the file\n");
-    link.send(&[Request::End]);
+    link.send(&[HolderRequest::End]);
 }
 
 #[tokio::test]
@@ -234,7 +234,7 @@ async fn kills_what_is_left(procs: &[PathBuf]) {
     let end = link.exit_of(key);
     let pid = link.pid_of(key).await.unwrap();
     assert!(Path::new(&format!("/proc/{pid}")).exists());
-    link.send(&[Request::End]);
+    link.send(&[HolderRequest::End]);
     assert_eq!(end.wait().await, ProcessEnd::Lost);
     gone(link.holder()).await;
     // Everybody who held the pipe's other end is gone.

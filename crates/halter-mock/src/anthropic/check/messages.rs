@@ -2,7 +2,7 @@
 //! thinking blocks returned as they were.
 
 use super::{STRICT_VERSION, required};
-use crate::codec::{Problem, Request};
+use crate::codec::{ModelRequest, Problem};
 use crate::fields;
 use crate::limits::{MAX_IMAGE_CHARS, MAX_MESSAGES};
 use crate::media::{self, MediaFault};
@@ -17,7 +17,7 @@ struct Asked<'a> {
     model: &'a str,
 }
 
-pub(super) fn check(request: &Request<'_>, version: &str) -> Result<(), Problem> {
+pub(super) fn check(request: &ModelRequest<'_>, version: &str) -> Result<(), Problem> {
     let body = request.body;
     let messages = body
         .get("messages")
@@ -252,7 +252,7 @@ fn check_result(block: &Value, model: &str) -> Result<(), String> {
 fn check_thinking_blocks(
     index: usize,
     message: &Value,
-    request: &Request<'_>,
+    request: &ModelRequest<'_>,
 ) -> Result<(), Problem> {
     let model = fields::text(request.body, "model").unwrap_or_default();
     let is_foreign = |seal: &str| !request.strict && !seal.is_empty();
@@ -399,7 +399,7 @@ mod tests {
         let checked = |count: usize| {
             let message = json!({"role": "user", "content": "x"});
             let body = json!({"model": "m", "max_tokens": 1, "messages": vec![message; count]});
-            crate::check_body(crate::Wire::Anthropic, "m", &body)
+            crate::check_body(crate::MockWire::Anthropic, "m", &body)
         };
         assert_eq!(checked(MAX_MESSAGES), Ok(()));
         let refused = checked(MAX_MESSAGES + 1).unwrap_err();

@@ -4,7 +4,7 @@ mod cache;
 mod messages;
 mod tools;
 
-use crate::codec::{Problem, Request};
+use crate::codec::{ModelRequest, Problem};
 use crate::fields::{self, AllRequired};
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ const BETAS: &str = "advanced-tool-use-2025-11-20 advisor-tool-2026-03-01 afk-mo
     user-profiles-2026-03-24 user-profiles-2026-08-18 user-profiles-2026-09-04 \
     web-fetch-2025-09-10 web-search-2025-03-05";
 
-pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
+pub(super) fn check(request: &ModelRequest<'_>) -> Result<(), Problem> {
     let version = check_headers(request)?;
     let body = request.body;
     check_betas(request)?;
@@ -67,7 +67,7 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
     cache::check(body)
 }
 
-fn check_headers<'a>(request: &Request<'a>) -> Result<&'a str, Problem> {
+fn check_headers<'a>(request: &ModelRequest<'a>) -> Result<&'a str, Problem> {
     let version = request
         .header("anthropic-version")
         .ok_or_else(|| Problem::invalid("anthropic-version: header is required"))?;
@@ -86,7 +86,7 @@ fn check_headers<'a>(request: &Request<'a>) -> Result<&'a str, Problem> {
     }
 }
 
-fn check_betas(request: &Request<'_>) -> Result<(), Problem> {
+fn check_betas(request: &ModelRequest<'_>) -> Result<(), Problem> {
     let named = request.header("anthropic-beta").unwrap_or_default();
     let mut unknown = named
         .split(',')
@@ -116,7 +116,7 @@ fn check_thread(body: &Value) -> Result<(), Problem> {
     }
 }
 
-fn check_fields(request: &Request<'_>, version: &str) -> Result<(), Problem> {
+fn check_fields(request: &ModelRequest<'_>, version: &str) -> Result<(), Problem> {
     for field in fields::object(request.body)?.keys() {
         let field = field.as_str();
         let sampling = fields::is_word(field, SAMPLING_FIELDS);

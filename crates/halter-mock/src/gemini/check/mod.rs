@@ -3,7 +3,7 @@
 mod contents;
 
 use super::generation;
-use crate::codec::{Problem, Request};
+use crate::codec::{ModelRequest, Problem};
 use crate::fields;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ const CONFIG_FIELDS: &str = "maxOutputTokens temperature topP topK stopSequences
     speechConfig imageConfig audioTimestamp enableEnhancedCivicAnswers routingConfig \
     modelConfig";
 
-pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
+pub(super) fn check(request: &ModelRequest<'_>) -> Result<(), Problem> {
     let is_json = request
         .header("content-type")
         .is_some_and(|kind| kind.starts_with("application/json"));
@@ -56,7 +56,7 @@ fn unknown_name(name: &str, at: &str) -> Problem {
     ))
 }
 
-fn check_config(request: &Request<'_>, body: &Value) -> Result<(), Problem> {
+fn check_config(request: &ModelRequest<'_>, body: &Value) -> Result<(), Problem> {
     let Some(config) = fields::present(body, "generationConfig") else {
         return Ok(());
     };

@@ -1,6 +1,6 @@
 //! Input items: shapes, pairs of calls and outputs, reasoning as it was.
 
-use crate::codec::{Problem, Request};
+use crate::codec::{ModelRequest, Problem};
 use crate::fields;
 use crate::media;
 use crate::openai::{bad_value, check_file, check_image_url, missing, no_images};
@@ -9,7 +9,11 @@ use crate::signing;
 use serde_json::Value;
 use std::collections::HashSet;
 
-pub(super) fn check(input: &[Value], request: &Request<'_>, model: &str) -> Result<(), Problem> {
+pub(super) fn check(
+    input: &[Value],
+    request: &ModelRequest<'_>,
+    model: &str,
+) -> Result<(), Problem> {
     if input.is_empty() {
         return Err(missing("input"));
     }
@@ -127,7 +131,7 @@ fn check_media(part: &Value, at: &str, model: &str) -> Result<(), Problem> {
 fn check_reasoning(
     item: &Value,
     next: Option<&Value>,
-    request: &Request<'_>,
+    request: &ModelRequest<'_>,
     model: &str,
 ) -> Result<(), Problem> {
     let id = fields::text(item, "id").unwrap_or_default();

@@ -2,7 +2,7 @@
 
 mod items;
 
-use crate::codec::{Problem, Request};
+use crate::codec::{ModelRequest, Problem};
 use crate::fields;
 use crate::limits::MAX_CACHE_MARKS;
 use crate::openai::{
@@ -21,7 +21,7 @@ const FIELDS: &str = "model input instructions tools tool_choice parallel_tool_c
 /// The least output a request may ask for.
 const MIN_OUTPUT_TOKENS: u64 = 16;
 
-pub(super) fn check(request: &Request<'_>) -> Result<(), Problem> {
+pub(super) fn check(request: &ModelRequest<'_>) -> Result<(), Problem> {
     check_content_type(request)?;
     let body = request.body;
     if let Some(field) = fields::object(body)?

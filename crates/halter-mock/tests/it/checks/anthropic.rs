@@ -3,13 +3,13 @@
 use super::{refused, with_results};
 use crate::speech::Talk;
 use halter_mock::limits::MAX_CACHE_MARKS;
-use halter_mock::{ServeOptions, Wire, serve};
+use halter_mock::{MockWire, ServeOptions, serve};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn anthropic_needs_its_headers() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let talk = || Talk::new(Wire::Anthropic, "hi");
+    let talk = || Talk::new(MockWire::Anthropic, "hi");
     let table = [
         (
             talk().without_header("x-api-key"),
@@ -41,8 +41,9 @@ async fn anthropic_needs_its_headers() {
 #[tokio::test]
 async fn anthropic_checks_fields_tools_and_thinking() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let with =
-        |change: &dyn Fn(&mut Value)| Talk::new(Wire::Anthropic, "hi").with(|body| change(body));
+    let with = |change: &dyn Fn(&mut Value)| {
+        Talk::new(MockWire::Anthropic, "hi").with(|body| change(body))
+    };
     let schema = json!({"type": "object"});
     let table: Vec<(Talk, &str)> = vec![
         (
@@ -137,7 +138,7 @@ async fn anthropic_checks_fields_tools_and_thinking() {
 #[tokio::test]
 async fn anthropic_wants_every_result_first_and_at_once() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let (talk, _) = with_results(&service, Wire::Anthropic, "mock:parallel_tools").await;
+    let (talk, _) = with_results(&service, MockWire::Anthropic, "mock:parallel_tools").await;
     let blocks = |talk: &mut Talk, change: &dyn Fn(&mut Vec<Value>)| {
         change(talk.body["messages"][2]["content"].as_array_mut().unwrap());
     };
@@ -177,7 +178,7 @@ async fn anthropic_wants_every_result_first_and_at_once() {
     assert_eq!(after.send(&service).await.status, 200);
     let shuffled = changed(&|blocks| blocks.reverse());
     assert_eq!(shuffled.send(&service).await.status, 200);
-    let mut orphan = Talk::new(Wire::Anthropic, "hi");
+    let mut orphan = Talk::new(MockWire::Anthropic, "hi");
     orphan.push(
         "messages",
         json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_x"}]}),
@@ -196,7 +197,7 @@ async fn anthropic_wants_every_result_first_and_at_once() {
 async fn anthropic_places_system_messages() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let system = json!({"role": "system", "content": "Be brief."});
-    let mut last = Talk::new(Wire::Anthropic, "hi");
+    let mut last = Talk::new(MockWire::Anthropic, "hi");
     last.push("messages", system.clone());
     assert_eq!(last.send(&service).await.status, 200);
     let mut followed = last.clone();
@@ -208,7 +209,7 @@ async fn anthropic_places_system_messages() {
         "must directly follow a user message",
     )
     .await;
-    let first = Talk::new(Wire::Anthropic, "hi").with(|body| {
+    let first = Talk::new(MockWire::Anthropic, "hi").with(|body| {
         body["messages"].as_array_mut().unwrap().insert(0, system);
     });
     refused(&service, &first, 400, "first message").await;
@@ -218,7 +219,7 @@ async fn anthropic_places_system_messages() {
 #[tokio::test]
 async fn anthropic_wants_thoughts_back_unmodified_for_the_same_model() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let (talk, _) = with_results(&service, Wire::Anthropic, "mock:thinking_tool").await;
+    let (talk, _) = with_results(&service, MockWire::Anthropic, "mock:thinking_tool").await;
     let changed = |change: &dyn Fn(&mut Vec<Value>)| {
         let mut changed = talk.clone();
         change(
@@ -252,7 +253,7 @@ async fn anthropic_counts_and_places_cache_marks() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let mark = json!({"type": "ephemeral"});
     let marked = |count: usize| {
-        Talk::new(Wire::Anthropic, "hi").with(|body| {
+        Talk::new(MockWire::Anthropic, "hi").with(|body| {
             let blocks: Vec<_> = (0..count)
                 .map(|number| json!({"type": "text", "text": format!("{number}"), "cache_control": mark}))
                 .collect();
@@ -267,7 +268,7 @@ async fn anthropic_counts_and_places_cache_marks() {
     refused(&service, &automatic, 400, "Found 5").await;
     let ordered = marked(2).with(|body| body["system"][1]["cache_control"]["ttl"] = json!("1h"));
     refused(&service, &ordered, 400, "must not come after").await;
-    let (mut talk, _) = with_results(&service, Wire::Anthropic, "mock:thinking_tool").await;
+    let (mut talk, _) = with_results(&service, MockWire::Anthropic, "mock:thinking_tool").await;
     talk.body["messages"][1]["content"][0]["cache_control"] = mark;
     refused(&service, &talk, 400, "cannot be set for thinking blocks").await;
     service.stop().await;

@@ -2,13 +2,14 @@
 
 use super::{refused, with_results};
 use crate::speech::Talk;
-use halter_mock::{ServeOptions, Wire, serve};
+use halter_mock::{MockWire, ServeOptions, serve};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn chat_checks_fields_and_pairs() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let with = |change: &dyn Fn(&mut Value)| Talk::new(Wire::Chat, "hi").with(|body| change(body));
+    let with =
+        |change: &dyn Fn(&mut Value)| Talk::new(MockWire::Chat, "hi").with(|body| change(body));
     let table: Vec<(Talk, u16, &str)> = vec![
         (
             with(&|_| ()).without_header("authorization"),
@@ -83,7 +84,7 @@ async fn chat_checks_fields_and_pairs() {
         200
     );
 
-    let (talk, _) = with_results(&service, Wire::Chat, "mock:parallel_tools").await;
+    let (talk, _) = with_results(&service, MockWire::Chat, "mock:parallel_tools").await;
     let changed = |change: &dyn Fn(&mut Vec<Value>)| {
         let mut changed = talk.clone();
         change(changed.body["messages"].as_array_mut().unwrap());
@@ -126,7 +127,7 @@ async fn chat_servers_that_want_their_reasoning_back_insist() {
         ("mock:chat_reasoning_content", "reasoning_content"),
         ("mock:chat_reasoning_details", "reasoning_details"),
     ] {
-        let (talk, _) = with_results(&service, Wire::Chat, scenario).await;
+        let (talk, _) = with_results(&service, MockWire::Chat, scenario).await;
         let mut stripped = talk.clone();
         let message = stripped.body["messages"][1].as_object_mut().unwrap();
         assert!(message.remove(field).is_some());
@@ -139,7 +140,7 @@ async fn chat_servers_that_want_their_reasoning_back_insist() {
         )
         .await;
     }
-    let empty = Talk::new(Wire::Chat, "hi").with(|body| {
+    let empty = Talk::new(MockWire::Chat, "hi").with(|body| {
         body["messages"].as_array_mut().unwrap().insert(
             0,
             json!({"role": "assistant", "content": "x", "reasoning_content": ""}),

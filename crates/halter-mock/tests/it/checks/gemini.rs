@@ -2,14 +2,14 @@
 
 use super::{refused, with_results};
 use crate::speech::Talk;
-use halter_mock::{ServeOptions, Wire, serve};
+use halter_mock::{MockWire, ServeOptions, serve};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn gemini_checks_fields_and_tools() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let with =
-        |change: &dyn Fn(&mut Value)| Talk::new(Wire::Gemini, "hi").with(|body| change(body));
+        |change: &dyn Fn(&mut Value)| Talk::new(MockWire::Gemini, "hi").with(|body| change(body));
     let declared = |function: Value| json!([{"functionDeclarations": [function]}]);
     let table: Vec<(Talk, u16, &str)> = vec![
         (
@@ -96,7 +96,7 @@ async fn gemini_checks_fields_and_tools() {
     for (talk, status, words) in table {
         refused(&service, &talk, status, words).await;
     }
-    let array = Talk::new(Wire::Gemini, "hi").at("/v1beta/models/m:streamGenerateContent");
+    let array = Talk::new(MockWire::Gemini, "hi").at("/v1beta/models/m:streamGenerateContent");
     refused(&service, &array, 400, "alt=sse").await;
     service.stop().await;
 }
@@ -104,7 +104,7 @@ async fn gemini_checks_fields_and_tools() {
 #[tokio::test]
 async fn gemini_pairs_in_order_and_keeps_signatures() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let (talk, _) = with_results(&service, Wire::Gemini, "mock:parallel_tools").await;
+    let (talk, _) = with_results(&service, MockWire::Gemini, "mock:parallel_tools").await;
     let changed = |content: usize, change: &dyn Fn(&mut Vec<Value>)| {
         let mut changed = talk.clone();
         change(

@@ -7,7 +7,7 @@ mod media;
 mod responses;
 
 use crate::speech::{Said, Talk};
-use halter_mock::{MockService, RequestOutcome, ServeOptions, Wire, serve};
+use halter_mock::{MockService, MockWire, RequestOutcome, ServeOptions, serve};
 use serde_json::json;
 
 async fn refused(service: &MockService, talk: &Talk, status: u16, words: &str) {
@@ -24,7 +24,7 @@ async fn refused(service: &MockService, talk: &Talk, status: u16, words: &str) {
 }
 
 /// A conversation whose last request carries the results of three calls.
-async fn with_results(service: &MockService, wire: Wire, scenario: &str) -> (Talk, Said) {
+async fn with_results(service: &MockService, wire: MockWire, scenario: &str) -> (Talk, Said) {
     let mut talk = Talk::new(wire, scenario);
     let said = talk.ask(service).await;
     let results: Vec<_> = said.call_ids.iter().map(|_| "r").collect();
@@ -41,19 +41,19 @@ async fn schemas_of_answers_are_checked_on_every_wire() {
         "type": "object", "properties": {"a": {"type": "string"}},
         "required": ["a"], "additionalProperties": false,
     });
-    let asking = |wire: Wire, schema: &serde_json::Value| {
+    let asking = |wire: MockWire, schema: &serde_json::Value| {
         let named = json!({"name": "answer", "schema": schema, "strict": true});
         Talk::new(wire, "hi").with(|body| match wire {
-            Wire::Anthropic => {
+            MockWire::Anthropic => {
                 body["output_config"] =
                     json!({"format": {"type": "json_schema", "schema": schema}});
             }
-            Wire::Responses => {
+            MockWire::Responses => {
                 body["text"] = json!({"format": {
                     "type": "json_schema", "name": "answer", "schema": schema, "strict": true,
                 }});
             }
-            Wire::Chat => {
+            MockWire::Chat => {
                 body["response_format"] = json!({"type": "json_schema", "json_schema": named});
             }
             _ => body["generationConfig"] = json!({"responseJsonSchema": schema}),
@@ -61,15 +61,15 @@ async fn schemas_of_answers_are_checked_on_every_wire() {
     };
     for (wire, words) in [
         (
-            Wire::Anthropic,
+            MockWire::Anthropic,
             "output_config.format.schema: 'additionalProperties'",
         ),
-        (Wire::Responses, "invalid_json_schema"),
-        (Wire::Chat, "invalid_json_schema"),
-        (Wire::Gemini, "without response_mime_type"),
+        (MockWire::Responses, "invalid_json_schema"),
+        (MockWire::Chat, "invalid_json_schema"),
+        (MockWire::Gemini, "without response_mime_type"),
     ] {
         refused(&service, &asking(wire, &open), 400, words).await;
-        if wire != Wire::Gemini {
+        if wire != MockWire::Gemini {
             assert_eq!(asking(wire, &closed).send(&service).await.status, 200);
         }
     }
@@ -100,7 +100,7 @@ async fn what_is_not_json_or_not_there_has_the_wires_error() {
     );
     assert_eq!(send("GET", "/v1/messages", b"").await.status, 405);
     assert_eq!(send("POST", "/v1/messages", b"").await.status, 400);
-    let unknown = Talk::new(Wire::Gemini, "mock:no-such-scenario");
+    let unknown = Talk::new(MockWire::Gemini, "mock:no-such-scenario");
     refused(
         &service,
         &unknown,

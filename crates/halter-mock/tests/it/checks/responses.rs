@@ -2,14 +2,15 @@
 
 use super::{refused, with_results};
 use crate::speech::Talk;
-use halter_mock::{ServeOptions, Wire, serve};
+use halter_mock::{MockWire, ServeOptions, serve};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn responses_checks_fields_and_tools() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let with =
-        |change: &dyn Fn(&mut Value)| Talk::new(Wire::Responses, "hi").with(|body| change(body));
+    let with = |change: &dyn Fn(&mut Value)| {
+        Talk::new(MockWire::Responses, "hi").with(|body| change(body))
+    };
     let strict = json!({"type": "function", "name": "a", "strict": true,
         "parameters": {"type": "object", "properties": {"x": {"type": "string"}}, "additionalProperties": false}});
     let table: Vec<(Talk, u16, &str)> = vec![
@@ -84,7 +85,7 @@ async fn responses_checks_fields_and_tools() {
 #[tokio::test]
 async fn responses_pairs_calls_and_keeps_reasoning() {
     let service = serve(ServeOptions::default()).await.unwrap();
-    let (talk, said) = with_results(&service, Wire::Responses, "mock:thinking_tool").await;
+    let (talk, said) = with_results(&service, MockWire::Responses, "mock:thinking_tool").await;
     let changed = |change: &dyn Fn(&mut Vec<Value>)| {
         let mut changed = talk.clone();
         change(changed.body["input"].as_array_mut().unwrap());

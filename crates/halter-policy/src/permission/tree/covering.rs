@@ -3,7 +3,7 @@
 
 use halter_protocol::{CallToJudge, RuleEffect, RuleSubject};
 
-use super::{CompiledRule, PermissionTree, Request};
+use super::{CompiledRule, PermissionTree, ResolvedCall};
 use crate::permission::{SourcedRule, command};
 
 /// A rule that covers a call, and the part of the call it covers.
@@ -19,7 +19,7 @@ impl PermissionTree {
     /// The rules that cover a call or a part of it, those that deny first.
     #[must_use]
     pub fn covering(&self, call: &CallToJudge) -> Vec<CoveringRule> {
-        let request = Request::take(self, call, true);
+        let request = ResolvedCall::take(self, call, true);
         let mut found: Vec<CoveringRule> = self
             .rules
             .iter()
@@ -40,7 +40,7 @@ impl PermissionTree {
 }
 
 /// `Some`: the allow rule covers the call, or this part of it.
-fn opened_part(rule: &CompiledRule, request: &Request<'_>) -> Option<Option<String>> {
+fn opened_part(rule: &CompiledRule, request: &ResolvedCall<'_>) -> Option<Option<String>> {
     let path = |change: bool| {
         let pattern = rule.paths.as_ref()?;
         let mut paths = request.paths.iter().filter(|it| it.changes == change);

@@ -2,7 +2,7 @@
 
 use halter_protocol::{PermissionMode, RuleSubject};
 
-use super::request::{Request, TouchedPath};
+use super::request::{ResolvedCall, TouchedPath};
 use super::{CompiledRule, PermissionTree};
 use crate::error::Access;
 use crate::permission::command::{self, is_destructive};
@@ -43,7 +43,7 @@ impl PermissionTree {
     /// A question about a command that neither the list nor a rule covers.
     pub(super) fn commands_ask(
         &self,
-        request: &Request<'_>,
+        request: &ResolvedCall<'_>,
         shell: Option<&ShellDecision>,
     ) -> Option<Decision> {
         let refusal = match shell {
@@ -142,7 +142,7 @@ impl PermissionTree {
 
     /// A question about a change that no rule covers, in the mode that asks
     /// about all of them.
-    pub(super) fn changes_ask(&self, request: &Request<'_>) -> Option<Decision> {
+    pub(super) fn changes_ask(&self, request: &ResolvedCall<'_>) -> Option<Decision> {
         if self.mode != PermissionMode::Prompt {
             return None;
         }

@@ -12,7 +12,7 @@ use crate::shell::{CommandPart, PathAccess, Spelling, parts, with_home};
 const NOWHERE: [&str; 3] = ["/dev/null", "/dev/stdout", "/dev/stderr"];
 
 /// A call with its commands taken apart and its paths resolved.
-pub(super) struct Request<'a> {
+pub(super) struct ResolvedCall<'a> {
     pub(super) subject: &'a CallToJudge,
     pub(super) commands: Vec<Commands>,
     pub(super) paths: Vec<TouchedPath>,
@@ -35,7 +35,7 @@ pub(super) struct TouchedPath {
     pub(super) real: PathBuf,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ResolvedCall<'a> {
     /// Takes a call apart. Where neither a rule nor the mode would look at
     /// commands, they stay whole.
     pub(super) fn take(tree: &PermissionTree, subject: &'a CallToJudge, asks: bool) -> Self {

@@ -1,8 +1,8 @@
 //! Our reading, written down.
 
 use super::super::tree::{
-    Arithmetic, ArithmeticLoop, Assigned, Assignment, Command, Compound, HereBody, Index, Link,
-    Operation, Piece, Pipeline, Redirect, RedirectKind, Script, Simple, Test, Word,
+    Arithmetic, ArithmeticLoop, Assigned, Assignment, Compound, HereBody, Index, Link, Operation,
+    Piece, Pipeline, ReadCommand, Redirect, RedirectKind, Script, Simple, Test, Word,
 };
 use super::Form;
 
@@ -41,14 +41,14 @@ impl<'s> Ours<'s> {
         }
     }
 
-    fn command(&mut self, command: &'s Command) {
+    fn command(&mut self, command: &'s ReadCommand) {
         match command {
-            Command::Simple(simple) => self.simple(simple),
-            Command::Compound(compound, redirects) => {
+            ReadCommand::Simple(simple) => self.simple(simple),
+            ReadCommand::Compound(compound, redirects) => {
                 self.compound(compound);
                 self.redirects(redirects);
             }
-            Command::Function {
+            ReadCommand::Function {
                 name,
                 body,
                 redirects,
@@ -58,7 +58,7 @@ impl<'s> Ours<'s> {
                 self.compound(body);
                 self.redirects(redirects);
             }
-            Command::Test(test, redirects) => {
+            ReadCommand::Test(test, redirects) => {
                 self.form.mark("[[");
                 self.test(test);
                 self.form.mark("]]");

@@ -2,7 +2,7 @@
 
 use super::super::CommandRefusal;
 use super::super::tree::{
-    Assigned, Assignment, Command, Item, Link, Piece, Pipeline, Redirect, RedirectKind, Script,
+    Assigned, Assignment, Item, Link, Piece, Pipeline, ReadCommand, Redirect, RedirectKind, Script,
     Simple, Word,
 };
 use super::{Reader, ends_word, is_name};
@@ -120,12 +120,12 @@ impl Reader<'_> {
         }
     }
 
-    fn command(&mut self) -> Result<Command, CommandRefusal> {
+    fn command(&mut self) -> Result<ReadCommand, CommandRefusal> {
         self.count()?;
         if let Some(compound) = self.compound()? {
             return Ok(compound);
         }
-        self.simple().map(Command::Simple)
+        self.simple().map(ReadCommand::Simple)
     }
 
     fn simple(&mut self) -> Result<Simple, CommandRefusal> {
@@ -352,7 +352,7 @@ struct ReadKind {
 }
 
 /// `|&` is `2>&1 |`.
-fn redirect_errors(command: &mut Command) {
+fn redirect_errors(command: &mut ReadCommand) {
     let errors = Redirect {
         stream: Some(2),
         kind: RedirectKind::DuplicateOutput,
@@ -362,9 +362,9 @@ fn redirect_errors(command: &mut Command) {
         },
     };
     match command {
-        Command::Simple(simple) => simple.redirects.push(errors),
-        Command::Compound(_, redirects)
-        | Command::Test(_, redirects)
-        | Command::Function { redirects, .. } => redirects.push(errors),
+        ReadCommand::Simple(simple) => simple.redirects.push(errors),
+        ReadCommand::Compound(_, redirects)
+        | ReadCommand::Test(_, redirects)
+        | ReadCommand::Function { redirects, .. } => redirects.push(errors),
     }
 }

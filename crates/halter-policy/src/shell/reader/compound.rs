@@ -1,12 +1,12 @@
 //! Compound commands, functions and `[[ … ]]`.
 
 use super::super::CommandRefusal;
-use super::super::tree::{ArithmeticLoop, Arm, Command, Compound, Script, Test, Word};
+use super::super::tree::{ArithmeticLoop, Arm, Compound, ReadCommand, Script, Test, Word};
 use super::{Reader, ends_word, is_name};
 
 impl Reader<'_> {
     /// The compound command or function that starts here, if one does.
-    pub(super) fn compound(&mut self) -> Result<Option<Command>, CommandRefusal> {
+    pub(super) fn compound(&mut self) -> Result<Option<ReadCommand>, CommandRefusal> {
         if self.looking_at("((") {
             let arithmetic = self.nested(Self::arithmetic_command)?;
             return self.with_redirects(arithmetic).map(Some);
@@ -25,7 +25,7 @@ impl Reader<'_> {
         if self.at_word("[[") {
             let test = self.nested(Self::test_command)?;
             let redirects = self.redirects()?;
-            return Ok(Some(Command::Test(test, redirects)));
+            return Ok(Some(ReadCommand::Test(test, redirects)));
         }
         if self.at_word("function") {
             self.at += "function".len();
@@ -52,8 +52,8 @@ impl Reader<'_> {
         self.with_redirects(compound).map(Some)
     }
 
-    fn with_redirects(&mut self, compound: Compound) -> Result<Command, CommandRefusal> {
-        Ok(Command::Compound(compound, self.redirects()?))
+    fn with_redirects(&mut self, compound: Compound) -> Result<ReadCommand, CommandRefusal> {
+        Ok(ReadCommand::Compound(compound, self.redirects()?))
     }
 
     /// Consumes a word that must come here.
@@ -267,7 +267,7 @@ impl Reader<'_> {
         !name.is_empty() && !name.contains('=') && after.strip_prefix('(').is_some_and(closes)
     }
 
-    fn function(&mut self) -> Result<Command, CommandRefusal> {
+    fn function(&mut self) -> Result<ReadCommand, CommandRefusal> {
         let start = self.at;
         let name = self.plain_word()?;
         let plain = name
@@ -293,7 +293,7 @@ impl Reader<'_> {
             return Err(self.refuse("put the body of a function into `{ …; }`"));
         };
         let redirects = self.redirects()?;
-        Ok(Command::Function {
+        Ok(ReadCommand::Function {
             name,
             body,
             redirects,

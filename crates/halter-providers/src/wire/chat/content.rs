@@ -14,13 +14,13 @@ const FOLLOWS: &str = "(it follows in a message after the results)";
 #[serde(untagged)]
 pub(super) enum Content {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<ChatPart>),
 }
 
 /// One part of it.
 #[derive(Debug, Serialize, PartialEq)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Part {
+pub(super) enum ChatPart {
     Text {
         text: String,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ impl CacheMark {
     };
 }
 
-impl Part {
+impl ChatPart {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text {
             text: text.into(),
@@ -75,10 +75,10 @@ pub(super) fn user_content(
     if let [ContentPart::Text { text }] = parts {
         return Content::Text(text.clone());
     }
-    let parts: Vec<Part> = parts
+    let parts: Vec<ChatPart> = parts
         .iter()
         .filter_map(|part| intake.carry(part, warnings))
-        .map(Part::from)
+        .map(ChatPart::from)
         .collect();
     match parts.is_empty() {
         true => Content::Text(String::new()),
@@ -86,7 +86,7 @@ pub(super) fn user_content(
     }
 }
 
-impl From<Carried<'_>> for Part {
+impl From<Carried<'_>> for ChatPart {
     fn from(part: Carried<'_>) -> Self {
         match part {
             Carried::Text(text) => Self::text(text),
@@ -112,7 +112,7 @@ pub(super) fn result_content(
     result: &ToolMessage,
     intake: &Intake,
     warnings: &mut Warnings,
-) -> (String, Vec<Part>) {
+) -> (String, Vec<ChatPart>) {
     let Some(parts) = parts_of(result) else {
         return (result.to_model_text(), Vec::new());
     };
@@ -123,7 +123,7 @@ pub(super) fn result_content(
             Some(Carried::TextDocument(text)) => lines.push(Cow::Borrowed(text)),
             Some(sent @ (Carried::Image(_) | Carried::Pdf(_))) => {
                 lines.push(Cow::Owned(format!("{} {FOLLOWS}", part.describe())));
-                media.push(Part::from(sent));
+                media.push(ChatPart::from(sent));
             }
             None => {}
         }

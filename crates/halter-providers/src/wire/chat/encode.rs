@@ -1,6 +1,6 @@
 //! Writes requests: what was encoded once is copied from then on.
 
-use super::content::{CacheMark, Content, Part, result_content, user_content};
+use super::content::{CacheMark, ChatPart, Content, result_content, user_content};
 use super::dialect::{Dialect, HarnessRole};
 use super::message::{AssistantTurn, Names, PlainMessage, ResultMessage};
 use crate::wire::attachment::{Intake, returned_by};
@@ -134,7 +134,7 @@ impl ChatEncoder {
         if !media.is_empty() {
             let tool = self.names.tools.sent(&result.tool_name);
             let call = self.names.calls.written(&result.call_id);
-            self.media.push(&Part::text(returned_by(&tool, call)));
+            self.media.push(&ChatPart::text(returned_by(&tool, call)));
             media.iter().for_each(|part| self.media.push(part));
         }
     }
@@ -175,13 +175,13 @@ impl ChatEncoder {
 }
 
 /// The segments as parts, with a mark on the last static one.
-fn marked_segments(prompt: &AssembledPrompt) -> Vec<Part> {
+fn marked_segments(prompt: &AssembledPrompt) -> Vec<ChatPart> {
     let boundary = prompt.static_segments().len();
     prompt
         .segments()
         .iter()
         .enumerate()
-        .map(|(index, segment)| Part::Text {
+        .map(|(index, segment)| ChatPart::Text {
             text: segment.text.to_string(),
             cache_control: (index + 1 == boundary).then_some(CacheMark::EPHEMERAL),
         })

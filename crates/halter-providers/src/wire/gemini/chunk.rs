@@ -44,7 +44,7 @@ pub(super) struct CandidateContent<'a> {
 /// A part, as far as it is read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Part<'a> {
+pub(super) struct ChunkPart<'a> {
     #[serde(default)]
     pub text: Option<String>,
     #[serde(default)]
@@ -95,7 +95,7 @@ pub(super) struct KeptCall {
 
 /// The calls among kept parts; none if the text is no array of parts.
 pub(super) fn kept_calls(parts: &str) -> Option<Vec<KeptCall>> {
-    let parts: Vec<Part<'_>> = serde_json::from_str(parts).ok()?;
+    let parts: Vec<ChunkPart<'_>> = serde_json::from_str(parts).ok()?;
     let calls = parts.into_iter().filter_map(|part| part.function_call);
     Some(
         calls

@@ -25,13 +25,13 @@ const IN_RESPONSES: [&str; 4] = ["image/png", "image/jpeg", "image/webp", "appli
 #[derive(Serialize)]
 pub(super) struct Content<'a> {
     pub role: &'static str,
-    pub parts: Vec<Part<'a>>,
+    pub parts: Vec<GeminiPart<'a>>,
 }
 
 /// A part that the harness writes.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum Part<'a> {
+pub(super) enum GeminiPart<'a> {
     Text {
         text: Cow<'a, str>,
     },
@@ -73,16 +73,16 @@ pub(super) struct FunctionResponse<'a> {
     pub response: FunctionValue<'a>,
     /// Images and documents of the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<Part<'a>>,
+    pub parts: Vec<GeminiPart<'a>>,
 }
 
 /// What a tool answered, by where it goes.
 pub(super) struct Answered<'a> {
     pub outcome: FunctionValue<'a>,
     /// What goes into the response.
-    pub inside: Vec<Part<'a>>,
+    pub inside: Vec<GeminiPart<'a>>,
     /// What goes behind the responses of the step.
-    pub behind: Vec<Part<'a>>,
+    pub behind: Vec<GeminiPart<'a>>,
 }
 
 impl<'a> Answered<'a> {
@@ -112,14 +112,14 @@ impl<'a> Answered<'a> {
                     lines.push(Cow::Owned(part.describe()));
                     let nested = takes_parts && IN_RESPONSES.contains(&blob.media_type.as_str());
                     let place = if nested { &mut inside } else { &mut behind };
-                    place.push(Part::inline(blob));
+                    place.push(GeminiPart::inline(blob));
                 }
                 None => {}
             }
         }
         if !behind.is_empty() {
             let (tool, call) = (message.tool_name.as_str(), message.call_id.as_str());
-            behind.insert(0, Part::text(attachment::returned_by(tool, call)));
+            behind.insert(0, GeminiPart::text(attachment::returned_by(tool, call)));
         }
         Self {
             outcome: FunctionValue::Output(Output::Text(lines.join("\n"))),
@@ -154,7 +154,7 @@ impl<'a> FunctionValue<'a> {
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> GeminiPart<'a> {
     pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
         Self::Text { text: text.into() }
     }

@@ -9,7 +9,7 @@
 //! The service has no event for its end: an answer is complete when the
 //! stream ends after a `finishReason`.
 
-use super::chunk::{Call, Candidate, Chunk, Part, UsageMetadata};
+use super::chunk::{Call, Candidate, Chunk, ChunkPart, UsageMetadata};
 use super::{KEY_VARIABLE, errors};
 use crate::limits::ANSWER_TOOL_CALLS;
 use crate::wire::error_report::ErrorReport;
@@ -197,7 +197,7 @@ impl GeminiDecoder {
     }
 
     fn part(&mut self, raw: &str, out: &mut Vec<StreamEvent>) -> Result<(), ProviderError> {
-        let part: Part<'_> = parse(raw)?;
+        let part: ChunkPart<'_> = parse(raw)?;
         if let Some(call) = part.function_call {
             return self.call(call, raw, out);
         }

@@ -5,7 +5,7 @@
 //! written, so that nothing written changes later.
 
 use super::chunk::kept_calls;
-use super::content::{Answered, Content, FunctionCall, FunctionResponse, Part};
+use super::content::{Answered, Content, FunctionCall, FunctionResponse, GeminiPart};
 use super::thinking::{LevelRefused, Thinking, ThinkingConfig};
 use crate::limits::{GEMINI_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
 use crate::wire::attachment::Intake;
@@ -68,7 +68,7 @@ struct EncodedResult {
 
 #[derive(Serialize)]
 struct SystemInstruction<'a> {
-    parts: Vec<Part<'a>>,
+    parts: Vec<GeminiPart<'a>>,
 }
 
 #[derive(Serialize)]
@@ -119,13 +119,13 @@ impl GeminiEncoder {
     }
 
     fn encode_prompt(&mut self) {
-        let parts: Vec<Part<'_>> = self
+        let parts: Vec<GeminiPart<'_>> = self
             .given
             .prompt
             .segments()
             .iter()
             .filter(|segment| !segment.text.is_empty())
-            .map(|segment| Part::text(segment.text.as_ref()))
+            .map(|segment| GeminiPart::text(segment.text.as_ref()))
             .collect();
         self.system_instruction =
             (!parts.is_empty()).then(|| to_json(&SystemInstruction { parts }));
@@ -163,14 +163,14 @@ impl GeminiEncoder {
         Asked::of(settings, |schema| takes.then(|| schema.clone()))
     }
 
-    fn push_parts(&mut self, role: &'static str, parts: Vec<Part<'_>>) {
+    fn push_parts(&mut self, role: &'static str, parts: Vec<GeminiPart<'_>>) {
         if !parts.is_empty() {
             self.contents.push(&Content { role, parts });
         }
     }
 
     fn push_user(&mut self, message: &UserMessage) {
-        let parts = Part::all(&message.parts, &self.intake, &mut self.warnings);
+        let parts = GeminiPart::all(&message.parts, &self.intake, &mut self.warnings);
         self.push_parts("user", parts);
     }
 
@@ -218,7 +218,7 @@ impl GeminiEncoder {
     fn push_neutral(&mut self, part: &AssistantPart, parts: &mut Elements) {
         match part {
             AssistantPart::Text { text, .. } if !text.is_empty() => {
-                parts.push(&Part::text(text.as_str()));
+                parts.push(&GeminiPart::text(text.as_str()));
             }
             AssistantPart::ToolCall {
                 id,
@@ -229,7 +229,7 @@ impl GeminiEncoder {
                 let first = self.open_calls.is_empty();
                 let wire_id = self.call_ids.assign(id);
                 let name = self.names.sent(name);
-                parts.push(&Part::FunctionCall {
+                parts.push(&GeminiPart::FunctionCall {
                     function_call: FunctionCall {
                         id: &wire_id,
                         name: &name,
@@ -257,7 +257,7 @@ impl GeminiEncoder {
         let call = place.and_then(|place| self.open_calls.get(place));
         let takes_parts = self.thinking.is_third_generation();
         let answered = Answered::of(message, &self.intake, takes_parts, &mut self.warnings);
-        let part = Part::FunctionResponse {
+        let part = GeminiPart::FunctionResponse {
             function_response: FunctionResponse {
                 id: match call {
                     Some(call) => call.wire_id.as_deref(),
@@ -354,7 +354,7 @@ impl ConversationEncoder for GeminiEncoder {
         }
         match message {
             Message::System(message) => {
-                self.push_parts("user", vec![Part::text(message.text.as_str())]);
+                self.push_parts("user", vec![GeminiPart::text(message.text.as_str())]);
             }
             Message::User(message) => self.push_user(message),
             Message::Assistant(message) => self.push_assistant(message),

@@ -134,6 +134,6 @@ fn headers_carry_the_version_and_the_key_and_no_betas() {
 fn assert_acceptable(body: &Value) {
     let last = body.as_object().unwrap().keys().next_back();
     assert_eq!(last.map(String::as_str), Some("messages"));
-    let checked = halter_mock::check_body(halter_mock::Wire::Anthropic, "", body);
+    let checked = halter_mock::check_body(halter_mock::MockWire::Anthropic, "", body);
     assert_eq!(checked, Ok(()), "{body:#}");
 }

@@ -3,7 +3,7 @@
 use super::model;
 use crate::damage::Dice;
 use crate::wire_kit::{Growing, OwnForm, Step, steps};
-use halter_mock::Wire as Service;
+use halter_mock::MockWire as Service;
 use halter_providers::wire::chat::{Chat, Dialect};
 use proptest::prelude::*;
 use serde_json::json;

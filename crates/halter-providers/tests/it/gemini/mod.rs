@@ -20,5 +20,5 @@ fn model() -> ResolvedModel {
 }
 
 fn check(body: &str) -> Result<(), String> {
-    wire_kit::check(halter_mock::Wire::Gemini, body)
+    wire_kit::check(halter_mock::MockWire::Gemini, body)
 }

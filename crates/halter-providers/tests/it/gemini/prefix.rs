@@ -5,7 +5,7 @@
 
 use super::{model, wire};
 use crate::wire_kit::{Growing, OwnForm, steps};
-use halter_mock::Wire as Service;
+use halter_mock::MockWire as Service;
 use proptest::prelude::*;
 
 struct Parts;

@@ -22,5 +22,5 @@ fn model() -> ResolvedModel {
 /// Requests keep nothing with the service, and stream.
 fn check(body: &str) -> Result<(), String> {
     assert!(body.contains(r#""store":false"#) && body.contains(r#""stream":true"#));
-    wire_kit::check(halter_mock::Wire::Responses, body)
+    wire_kit::check(halter_mock::MockWire::Responses, body)
 }

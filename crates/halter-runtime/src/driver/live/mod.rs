@@ -50,7 +50,7 @@ pub(crate) type CompactionReply =
     oneshot::Sender<Result<Option<Arc<ContextCompaction>>, HalterError>>;
 
 /// What a handle asks of a session.
-pub(crate) enum Command {
+pub(crate) enum SessionCommand {
     Submit {
         turn: Box<Turn>,
         reply: oneshot::Sender<Result<(), HalterError>>,
@@ -122,7 +122,7 @@ struct Running {
     append: Option<BoxFuture<'static, Appended>>,
     /// Who waits for an append.
     append_waiters: Vec<(EffectId, oneshot::Sender<Result<(), StoreError>>)>,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<SessionCommand>,
     /// Outcomes of effects; each effect has few, so they need no bound.
     outcomes: mpsc::UnboundedReceiver<Input>,
     outcome_sender: mpsc::UnboundedSender<Input>,
@@ -138,7 +138,7 @@ struct Running {
 }
 
 impl Running {
-    fn new(core: Arc<SessionCore>, commands: mpsc::Receiver<Command>) -> Self {
+    fn new(core: Arc<SessionCore>, commands: mpsc::Receiver<SessionCommand>) -> Self {
         let (outcome_sender, outcomes) = mpsc::unbounded_channel();
         let (model_sender, model_events) = mpsc::channel(MODEL_QUEUE_EVENTS);
         Self {
@@ -305,7 +305,7 @@ impl Owner {
     pub async fn run(
         mut self: Box<Self>,
         core: Arc<SessionCore>,
-        commands: mpsc::Receiver<Command>,
+        commands: mpsc::Receiver<SessionCommand>,
     ) {
         let mut running = Running::new(core, commands);
         loop {
@@ -365,9 +365,9 @@ impl Owner {
         }
     }
 
-    async fn obey(&mut self, command: Command, running: &mut Running) {
+    async fn obey(&mut self, command: SessionCommand, running: &mut Running) {
         match command {
-            Command::Submit { turn, reply } => {
+            SessionCommand::Submit { turn, reply } => {
                 if self.engine.accepts_turn() {
                     let _ = reply.send(Ok(()));
                     self.hub.turn_accepted();
@@ -376,7 +376,7 @@ impl Owner {
                     let _ = reply.send(Err(refused_turn(&self.engine)));
                 }
             }
-            Command::Steer { message, reply } => {
+            SessionCommand::Steer { message, reply } => {
                 if self.engine.accepts_steer() {
                     let _ = reply.send(Ok(()));
                     self.feed(Input::Steer(message), running).await;
@@ -384,7 +384,7 @@ impl Owner {
                     let _ = reply.send(Err(refused_steer(&self.engine)));
                 }
             }
-            Command::Cancel {
+            SessionCommand::Cancel {
                 turn_id,
                 reason,
                 reply,
@@ -393,7 +393,7 @@ impl Owner {
                 self.feed(Input::Cancel { turn_id, reason }, running).await;
                 let _ = reply.send(found);
             }
-            Command::Resolve {
+            SessionCommand::Resolve {
                 approval_id,
                 answer,
                 reply,
@@ -410,14 +410,14 @@ impl Owner {
                 }
                 let _ = reply.send(checked);
             }
-            Command::Notify {
+            SessionCommand::Notify {
                 notification,
                 reply,
             } => match self.feed(Input::Notify(notification), running).await {
                 Some(append) => running.append_waiters.push((append, reply)),
                 None => drop(reply.send(Ok(()))),
             },
-            Command::Compact {
+            SessionCommand::Compact {
                 instructions,
                 reply,
             } => {
@@ -428,9 +428,9 @@ impl Owner {
                     let _ = reply.send(Err(session_closing()));
                 }
             }
-            Command::Context { reply } => drop(reply.send(self.context_report())),
-            Command::SetOwnTools { tools } => self.own_tools = Some(tools),
-            Command::Shutdown { reason, reply } => {
+            SessionCommand::Context { reply } => drop(reply.send(self.context_report())),
+            SessionCommand::SetOwnTools { tools } => self.own_tools = Some(tools),
+            SessionCommand::Shutdown { reason, reply } => {
                 self.shutdown_waiters.push(reply);
                 if !self.engine.is_shutting_down() {
                     self.tell_of_trace(running).await;
@@ -499,7 +499,7 @@ fn id_seed(services: &RuntimeServices) -> u64 {
 }
 
 enum Rest {
-    Woken(Box<Owner>, Command),
+    Woken(Box<Owner>, SessionCommand),
     Asleep,
 }
 
@@ -572,6 +572,6 @@ pub(crate) fn session_closed() -> HalterError {
 }
 
 /// How many commands a session takes before it says that it is busy.
-pub(crate) fn command_queue() -> (mpsc::Sender<Command>, mpsc::Receiver<Command>) {
+pub(crate) fn command_queue() -> (mpsc::Sender<SessionCommand>, mpsc::Receiver<SessionCommand>) {
     mpsc::channel(SESSION_INBOX)
 }

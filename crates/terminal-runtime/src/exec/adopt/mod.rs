@@ -15,7 +15,7 @@ use crate::exec::lock;
 use crate::exec::open::{self, OpenSession};
 use crate::exec::session::Session;
 use crate::exec::types::AdoptedSession;
-use crate::holder::{FoundHolder, HolderLink, Key, Request};
+use crate::holder::{FoundHolder, HolderLink, HolderRequest, Key};
 use crate::session::SessionId;
 
 impl Core {
@@ -98,8 +98,8 @@ impl Core {
 
 /// Has a holder drop these slots.
 fn forget(link: &HolderLink, keys: impl IntoIterator<Item = Key>) {
-    let requests = keys.into_iter().map(|key| Request::Remove { key });
-    let requests: Vec<Request> = requests.collect();
+    let requests = keys.into_iter().map(|key| HolderRequest::Remove { key });
+    let requests: Vec<HolderRequest> = requests.collect();
     if !requests.is_empty() {
         link.send(&requests);
     }

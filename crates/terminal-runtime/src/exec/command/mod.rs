@@ -25,7 +25,7 @@ use crate::exec::session::Session;
 use crate::exec::types::{
     Chunk, ExecEnd, ExecId, ExecInfo, ExecState, Scope, Stream, TerminalSize,
 };
-use crate::holder::{HolderLink, Key, Request};
+use crate::holder::{HolderLink, HolderRequest, Key};
 
 /// One command. Cheap to clone; the command does not notice a handle going.
 #[derive(Clone)]
@@ -195,7 +195,7 @@ impl Exec {
         lock(&self.inner.input).take();
         drop(input);
         let key = self.inner.key;
-        self.link().send(&[Request::CloseInput { key }]);
+        self.link().send(&[HolderRequest::CloseInput { key }]);
         if let Some(shared) = &self.inner.session.shared {
             // Nobody can open a named pipe to read that nobody writes to.
             while !self.inner.has_ended() && shared.touch_input(key) {
@@ -282,7 +282,7 @@ impl Exec {
             stdout: StreamSize::of(&inner.stdout),
             stderr: inner.stderr.as_ref().map(StreamSize::of),
         });
-        let close = Request::CloseStreams { key: inner.key };
+        let close = HolderRequest::CloseStreams { key: inner.key };
         self.link().send(&[self.store_request(), close]);
     }
 
@@ -312,7 +312,7 @@ impl Exec {
             }
         }
         let key = self.inner.key;
-        self.link().send_later(Request::Remove { key });
+        self.link().send_later(HolderRequest::Remove { key });
     }
 
     pub(in crate::exec) fn store_record(&self) {
@@ -320,9 +320,9 @@ impl Exec {
     }
 
     /// Its newest record.
-    pub(in crate::exec) fn store_request(&self) -> Request {
+    pub(in crate::exec) fn store_request(&self) -> HolderRequest {
         let record = lock(&self.inner.record).clone();
-        Request::Store {
+        HolderRequest::Store {
             key: self.inner.key,
             record: Record::Exec(Box::new(record)).encode(),
             units: Vec::new(),

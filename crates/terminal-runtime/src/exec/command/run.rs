@@ -19,7 +19,7 @@ use crate::exec::session::SessionShell;
 use crate::exec::session::tree::Tree;
 use crate::exec::session::trees::TreeEnd;
 use crate::exec::types::{CommandUsage, ExecEnd, Scope};
-use crate::holder::{Exit, ExitWatch, ProcessEnd, Request, SignalTarget};
+use crate::holder::{Exit, ExitWatch, HolderRequest, ProcessEnd, SignalTarget};
 use crate::sys;
 
 /// What happens first to a command that runs.
@@ -39,7 +39,7 @@ enum EndNotice {
     Now,
     /// With the next message, together with what is known of the shell: until
     /// then the next daemon finds the end in what the shell has answered.
-    WithNext(Vec<Request>),
+    WithNext(Vec<HolderRequest>),
 }
 
 impl Exec {
@@ -167,7 +167,7 @@ impl Exec {
     /// Has the holder signal its process: only the holder knows whether that
     /// has been collected and its number may be another's.
     pub(in crate::exec) fn signal_by_holder(&self, signal: Signal, target: SignalTarget) {
-        self.link().send(&[Request::Signal {
+        self.link().send(&[HolderRequest::Signal {
             key: self.inner.key,
             signal: signal.number(),
             target,
@@ -279,7 +279,7 @@ impl Exec {
             lock(&self.inner.record).end = Some(end.clone());
         }
         let key = self.inner.key;
-        let settle = Request::Settle { key };
+        let settle = HolderRequest::Settle { key };
         match notice {
             EndNotice::NotNeeded => self.link().send_later(settle),
             EndNotice::Now => self.link().send(&[self.store_request(), settle]),

@@ -23,7 +23,7 @@ use crate::exec::session::Session;
 use crate::exec::shell::HolderHost;
 use crate::exec::types::{ExecOrder, ExecStdin, TerminalSize};
 use crate::holder::{
-    GivenUnit, HolderLink, Key, NewCommand, NewProcess, Request, Role, Source, UnitKind,
+    GivenUnit, HolderLink, HolderRequest, Key, NewCommand, NewProcess, Role, Source, UnitKind,
 };
 use crate::session::SessionId;
 
@@ -196,7 +196,7 @@ impl Core {
         let end = session.link.exit_of(key);
         session.link.send(&[
             session.count_request(),
-            Request::Spawn(Box::new(NewProcess {
+            HolderRequest::Spawn(Box::new(NewProcess {
                 key,
                 record: Record::Exec(Box::new(record.clone())).encode(),
                 units: streams.units.clone(),
@@ -256,7 +256,7 @@ impl Core {
         };
         if let Err(error) = driver.start(&command, &paths).await {
             updates.retract();
-            session.link.send(&[Request::Remove { key }]);
+            session.link.send(&[HolderRequest::Remove { key }]);
             drop_units(session, &streams.units);
             return Err(error.into());
         }
@@ -313,7 +313,7 @@ impl CoreInner {
 /// Has the holder drop the units of a command that is not started.
 fn drop_units(session: &Session, units: &[u64]) {
     let units = units.to_vec();
-    session.link.send_later(Request::DropUnits { units });
+    session.link.send_later(HolderRequest::DropUnits { units });
 }
 
 fn new_record(order: &ExecOrder, place: Place) -> ExecRecord {

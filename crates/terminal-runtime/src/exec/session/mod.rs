@@ -23,7 +23,7 @@ use crate::exec::session::tree::Tree;
 use crate::exec::session::trees::SessionTrees;
 use crate::exec::shell::HolderHost;
 use crate::exec::types::{CoreSettings, SessionSpec};
-use crate::holder::{HolderLink, Key, Request};
+use crate::holder::{HolderLink, HolderRequest, Key};
 use crate::session::SessionId;
 use crate::sys;
 
@@ -163,8 +163,8 @@ impl Session {
         config
     }
 
-    pub(in crate::exec) fn store_request(&self) -> Request {
-        Request::Store {
+    pub(in crate::exec) fn store_request(&self) -> HolderRequest {
+        HolderRequest::Store {
             key: self.key,
             record: Record::Session(Box::new(self.spec.clone())).encode(),
             units: Vec::new(),
@@ -172,12 +172,12 @@ impl Session {
     }
 
     /// Counts one more command, for the holder.
-    pub(in crate::exec) fn count_request(&self) -> Request {
+    pub(in crate::exec) fn count_request(&self) -> HolderRequest {
         let record = CountRecord {
             commands: self.commands.fetch_add(1, Ordering::Relaxed) + 1,
             group: self.trees.group(),
         };
-        Request::Store {
+        HolderRequest::Store {
             key: self.count_key,
             record: Record::Count(record).encode(),
             units: Vec::new(),

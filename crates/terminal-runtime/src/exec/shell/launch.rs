@@ -12,7 +12,9 @@ use super::process::{HolderShell, Parts};
 use super::{HolderHost, failed};
 use crate::exec::record::TreeId;
 use crate::exec::session::trees::TreeEnd;
-use crate::holder::{ExitWatch, Key, NewProcess, ProcessEnd, Request, Role, Source, UnitKind};
+use crate::holder::{
+    ExitWatch, HolderRequest, Key, NewProcess, ProcessEnd, Role, Source, UnitKind,
+};
 use crate::limits::CONTAINER_DEADLINE;
 
 /// Our side of the channel that a shell answers on.
@@ -42,7 +44,7 @@ impl HolderHost {
             source: io::Error::other(error),
         })?;
         let end = self.link.exit_of(key);
-        self.link.send(&[Request::Spawn(Box::new(NewProcess {
+        self.link.send(&[HolderRequest::Spawn(Box::new(NewProcess {
             key,
             record: self.process_record(&tree, false),
             units: vec![lines.unit.id, records.unit],
@@ -56,7 +58,7 @@ impl HolderHost {
         }))]);
         let Some(pid) = self.begun(key, &tree, &end).await else {
             self.session.trees.release(None, &tree, TreeEnd::Killed);
-            self.link.send(&[Request::Remove { key }]);
+            self.link.send(&[HolderRequest::Remove { key }]);
             return Err(match end.wait().await {
                 ProcessEnd::Failed(failure) => {
                     failure.explain(&plan, &launch.program.to_string_lossy())

@@ -27,7 +27,7 @@ use crate::exec::record::{Record, ShellProcessRecord, TreeId};
 use crate::exec::session::Session;
 use crate::exec::session::trees::TreeEnd;
 use crate::exec::types::CoreSettings;
-use crate::holder::{ExitWatch, GivenUnit, HolderLink, Key, Request, UnitKind};
+use crate::holder::{ExitWatch, GivenUnit, HolderLink, HolderRequest, Key, UnitKind};
 
 /// How many files a shell shares with its driver.
 const FILES: usize = 4;
@@ -169,7 +169,7 @@ impl ShellHost for HolderHost {
             }
         };
         let mut store = self.updates.store(None);
-        if let Request::Store { units: kept, .. } = &mut store {
+        if let HolderRequest::Store { units: kept, .. } = &mut store {
             *kept = units;
         }
         self.link.send(&[store]);
@@ -189,10 +189,10 @@ impl ShellHost for HolderHost {
         // only by what is kept of it. That is told together with the end of
         // its last command, which nobody could find out about without it.
         if matches!(tree, TreeId::Cgroup(_)) {
-            self.updates.defer(Request::Remove { key });
+            self.updates.defer(HolderRequest::Remove { key });
             return;
         }
-        self.updates.defer(Request::Store {
+        self.updates.defer(HolderRequest::Store {
             key,
             record: self.process_record(&tree, true),
             units: Vec::new(),

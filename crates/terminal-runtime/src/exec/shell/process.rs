@@ -14,7 +14,7 @@ use crate::exec::record::TreeId;
 use crate::exec::session::Session;
 use crate::exec::session::tree::Tree;
 use crate::exec::session::trees::TreeEnd;
-use crate::holder::{ExitWatch, HolderLink, Key, ProcessEnd, Request, SignalTarget};
+use crate::holder::{ExitWatch, HolderLink, HolderRequest, Key, ProcessEnd, SignalTarget};
 use crate::limits::TREE_END_WAIT;
 
 /// What is known of a shell's process, just started or found.
@@ -112,7 +112,7 @@ impl HolderShell {
         let pid = lived.then_some(self.pid);
         self.session.trees.release(pid, &self.tree, TreeEnd::Killed);
         let key = self.key;
-        self.link.send(&[Request::Remove { key }]);
+        self.link.send(&[HolderRequest::Remove { key }]);
     }
 }
 
@@ -171,7 +171,7 @@ impl ShellProcess for HolderShell {
         if let Some(leader) = &self.leader {
             let _ = leader.send(signal);
         } else if self.members.contained_leader().is_none() {
-            self.link.send(&[Request::Signal {
+            self.link.send(&[HolderRequest::Signal {
                 key: self.key,
                 signal: signal.number(),
                 target: SignalTarget::Process,

@@ -13,7 +13,7 @@ use halter_exec::host::ShellState;
 use crate::exec::lock;
 use crate::exec::record::{Record, ShellRecord};
 use crate::exec::session::Session;
-use crate::holder::{HolderLink, Key, NewCommand, Request};
+use crate::holder::{HolderLink, HolderRequest, Key, NewCommand};
 
 /// The news of one shell. Shared by its host and its process.
 pub(in crate::exec) struct ShellUpdates {
@@ -31,7 +31,7 @@ struct Pending {
     /// The command that is about to be given to the shell.
     command: Option<NewCommand>,
     /// What goes with the next message.
-    requests: Vec<Request>,
+    requests: Vec<HolderRequest>,
 }
 
 impl ShellUpdates {
@@ -65,12 +65,12 @@ impl ShellUpdates {
     }
 
     /// Has something told with the next message.
-    pub(super) fn defer(&self, request: Request) {
+    pub(super) fn defer(&self, request: HolderRequest) {
         lock(&self.pending).requests.push(request);
     }
 
     /// What is to be told to the holder now.
-    pub(in crate::exec) fn take(&self) -> Vec<Request> {
+    pub(in crate::exec) fn take(&self) -> Vec<HolderRequest> {
         let mut pending = lock(&self.pending);
         let mut requests = std::mem::take(&mut pending.requests);
         requests.extend(pending.state.take().map(|state| self.store(Some(state))));
@@ -78,9 +78,9 @@ impl ShellUpdates {
     }
 
     /// The shell's slot with this state.
-    pub(super) fn store(&self, state: Option<ShellState>) -> Request {
+    pub(super) fn store(&self, state: Option<ShellState>) -> HolderRequest {
         let record = ShellRecord { state };
-        Request::Store {
+        HolderRequest::Store {
             key: self.key,
             record: Record::Shell(record).encode(),
             units: Vec::new(),
@@ -102,7 +102,7 @@ impl ShellUpdates {
         if command.is_some() {
             requests.push(self.session.count_request());
         }
-        requests.push(Request::WriteLines {
+        requests.push(HolderRequest::WriteLines {
             key: process,
             lines: lines.to_vec(),
             command,
@@ -116,7 +116,7 @@ impl ShellUpdates {
         if self.link.is_lost() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        self.link.send_later(Request::WriteLines {
+        self.link.send_later(HolderRequest::WriteLines {
             key: process,
             lines: lines.to_vec(),
             command: None,
