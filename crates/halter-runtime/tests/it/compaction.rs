@@ -8,7 +8,7 @@ use halter_protocol::{
 };
 use halter_providers::{ProviderRequest, check_pairing};
 use halter_runtime::limits::SUMMARY_DEADLINE;
-use halter_runtime::{ContextSettings, StandardContext};
+use halter_runtime::{ContextSettings, SessionHandle, StandardContext};
 use halter_testkit::{EventsExt, Gate, Harness, HarnessBuilder, Reply, ScriptedTool};
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -310,8 +310,8 @@ async fn a_user_may_want_it_smaller() {
     );
 }
 
-#[tokio::test]
-async fn a_compaction_can_be_cancelled_and_the_session_stays_usable() {
+/// A session with something to summarise, and what its summary waits for.
+async fn before_a_held_summary() -> (Harness, SessionHandle, Gate) {
     let gate = Gate::new();
     let held = gate.clone();
     let steps = counting(12);
@@ -322,6 +322,12 @@ async fn a_compaction_can_be_cancelled_and_the_session_stays_usable() {
     let harness = Harness::answering(answer).tool(count(800)).start();
     let session = harness.session().await;
     harness.run(&session, "count").await;
+    (harness, session, gate)
+}
+
+#[tokio::test]
+async fn a_compaction_can_be_cancelled_and_the_session_stays_usable() {
+    let (harness, session, gate) = before_a_held_summary().await;
     let wanted = session.clone();
     let compacting = tokio::spawn(async move { wanted.compact(None).await });
     while !harness.requests().iter().any(is_for_summary) {
@@ -358,16 +364,7 @@ async fn a_summary_that_fails_becomes_a_list_and_is_told_of() {
 
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_takes_too_long_is_given_up() {
-    let gate = Gate::new();
-    let held = gate.clone();
-    let steps = counting(12);
-    let answer = move |request: &ProviderRequest| match is_for_summary(request) {
-        true => Reply::new().gate(&held).text(SUMMARY),
-        false => steps(request),
-    };
-    let harness = Harness::answering(answer).tool(count(800)).start();
-    let session = harness.session().await;
-    harness.run(&session, "count").await;
+    let (_harness, session, _gate) = before_a_held_summary().await;
     let started = tokio::time::Instant::now();
     let compaction = session.compact(None).await.unwrap().unwrap();
     assert!(started.elapsed() >= SUMMARY_DEADLINE);

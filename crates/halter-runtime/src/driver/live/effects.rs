@@ -5,9 +5,8 @@ use super::final_tools::FinalTools;
 use super::toolbox::Surroundings;
 use super::{Append, Owner, Running};
 use crate::approvals::Approvals;
-use crate::engine::{CallFacts, Effect, EffectId, Input, Preparation};
+use crate::engine::{Effect, EffectId, Input, Preparation};
 use crate::error::HalterError;
-use crate::limits::APPROVAL_DIFF_BYTES;
 use crate::prompt::{PromptContext, describe_change};
 use crate::runtime::model_outside;
 use crate::services::{Resources, RuntimeServices};
@@ -15,10 +14,10 @@ use crate::toolset::Toolset;
 use futures::{FutureExt, StreamExt};
 use halter_hooks::{HookDispatch, HookEventName, HookObserver, HookPayload, HookPoint, Hooks};
 use halter_protocol::{
-    Action, ApprovalAnswer, ApprovalChoice, ApprovalRequest, AssembledPrompt, CacheBreakReason,
-    CallToJudge, HookOpinion, HookRunSummary, ModelId, PolicyVerdict, ProviderError,
-    ProviderErrorKind, ReplayMeta, ResolvedBy, ResponseSchema, SessionBlueprint, ToolCall,
-    ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
+    ApprovalAnswer, ApprovalChoice, ApprovalRequest, AssembledPrompt, CacheBreakReason,
+    HookRunSummary, ModelId, ProviderError, ProviderErrorKind, ReplayMeta, ResolvedBy,
+    ResponseSchema, SessionBlueprint, ToolCall, ToolError, ToolErrorCode, Transcript, TurnError,
+    TurnId,
 };
 use halter_providers::{Provider, ProviderRequest};
 use halter_tools::ToolContext;
@@ -291,63 +290,6 @@ impl Owner {
 
     // --- tools -----------------------------------------------------------
 
-    fn check_call(&self, call: &ToolCall) -> Result<CallFacts, ToolError> {
-        let tools = &self.tools.tools;
-        tools.validate(call)?;
-        let tool = tools.get(call.name.as_str());
-        let mut actions = tools.actions(call)?;
-        for action in &mut actions {
-            // Where the shell is decides which files a command names.
-            if let Action::Run { directory, .. } = action
-                && directory.is_none()
-            {
-                *directory = self.toolbox.shell_directory();
-            }
-        }
-        Ok(CallFacts {
-            actions,
-            polling: tool.is_some_and(|tool| tool.is_polling(&call.arguments)),
-        })
-    }
-
-    async fn judge(
-        &mut self,
-        call: &CallToJudge,
-        running: &mut Running,
-    ) -> (Result<PolicyVerdict, ToolError>, Option<String>) {
-        let policy = self.toolbox.policy(&self.blueprint, &self.resources).await;
-        let verdict = policy.map(|policy| {
-            for message in policy.hold_session_rules(&call.session_rules) {
-                let _ = running.outcome_sender.send(Input::Warn { message });
-            }
-            policy.judge(call)
-        });
-        let asks = match &verdict {
-            Ok(PolicyVerdict::Ask(_)) => true,
-            Ok(PolicyVerdict::Allow) => matches!(call.hook, HookOpinion::Ask(_)),
-            _ => false,
-        };
-        let diff = match asks {
-            true => self.diff(&call.call).await,
-            false => None,
-        };
-        (verdict, diff)
-    }
-
-    /// What a call would change. A tool that fails here says why when it runs.
-    async fn diff(&mut self, call: &ToolCall) -> Option<String> {
-        let context = self.tool_context(call, CancellationToken::new()).await;
-        let context = context.ok()?;
-        let tool = self.tools.tools.get(call.name.as_str())?;
-        let diff = AssertUnwindSafe(tool.diff(context, &call.arguments));
-        let mut diff = diff.catch_unwind().await.ok()??;
-        if diff.len() > APPROVAL_DIFF_BYTES {
-            diff.truncate(diff.floor_char_boundary(APPROVAL_DIFF_BYTES));
-            diff.push_str("\n[the rest of the change is left out]\n");
-        }
-        Some(diff)
-    }
-
     fn ask(
         &mut self,
         id: EffectId,
@@ -403,7 +345,7 @@ impl Owner {
         Some(Input::Warn { message })
     }
 
-    async fn tool_context(
+    pub(super) async fn tool_context(
         &mut self,
         call: &ToolCall,
         cancel: CancellationToken,
@@ -416,20 +358,6 @@ impl Owner {
         self.toolbox
             .context(call, surroundings, &self.hub, cancel)
             .await
-    }
-
-    /// What a call is given that was judged and may run.
-    async fn judged_context(
-        &mut self,
-        call: &ToolCall,
-        cancel: CancellationToken,
-    ) -> Result<ToolContext, ToolError> {
-        let mut context = self.tool_context(call, cancel).await?;
-        let actions = self.tools.tools.actions(call)?;
-        if let Some(wider) = context.policy.for_judged_call(&actions) {
-            context.policy = wider;
-        }
-        Ok(context)
     }
 
     async fn run_tool(

@@ -10,6 +10,7 @@ mod compaction;
 mod effects;
 mod final_tools;
 mod instructions;
+mod judging;
 mod toolbox;
 
 pub(crate) use effects::assemble;
