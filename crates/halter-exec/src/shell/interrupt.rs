@@ -33,21 +33,26 @@ pub(super) async fn interrupt<P: ShellProcess>(
     // again. Twice does no harm.
     let mut again = b"\n".to_vec();
     again.extend(live.dialect.end_line(nonce));
-    live.process.signal(Signal::INT);
-    let _ = live.send(&again);
-
     let mut stopping = Stopping {
         live,
         nonce,
         earlier: &command.earlier,
         ended: None,
     };
+    stopping.interrupt_shell(&again);
     if stopping.quiet_within(INTERRUPT_GRACE, &[Signal::INT]).await {
         return stopping.ended.flatten();
     }
     if stopping.left() == 0 {
-        // Nothing runs but the shell itself.
-        stopping.ask_shell_to_exit();
+        // Nothing runs but the shell itself. On a busy machine it may not have
+        // had its turn yet, and its process is worth a second try.
+        stopping.interrupt_shell(&again);
+        if stopping.quiet_within(INTERRUPT_GRACE, &[Signal::INT]).await {
+            return stopping.ended.flatten();
+        }
+        if stopping.left() == 0 {
+            stopping.ask_shell_to_exit();
+        }
     }
     let term = [Signal::TERM, Signal::CONT];
     if stopping.quiet_within(grace, &term).await {
@@ -79,6 +84,14 @@ impl<P: ShellProcess> Stopping<'_, P> {
     /// How many processes of the command are left.
     fn left(&self) -> usize {
         self.live.process.count_others(self.earlier)
+    }
+
+    /// Interrupts the shell, which then reads `again`.
+    fn interrupt_shell(&mut self, again: &[u8]) {
+        if self.ended.is_none() {
+            self.live.process.signal(Signal::INT);
+            let _ = self.live.send(again);
+        }
     }
 
     fn ask_shell_to_exit(&self) {
