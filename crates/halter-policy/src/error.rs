@@ -97,6 +97,8 @@ pub enum PolicyError {
     ParentTraversal {
         /// The path as spelled.
         path: PathBuf,
+        /// What was wanted.
+        access: Access,
     },
     /// The spelled path cannot name a file.
     #[error("cannot use the path '{}': {reason}", path.display())]

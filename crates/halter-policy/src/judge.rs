@@ -80,7 +80,7 @@ impl PolicyError {
             Self::RuleDenied { path, .. } => {
                 (Some(path.display().to_string()), Some("permissions.deny"))
             }
-            Self::ProtectedPath { path, .. } | Self::ParentTraversal { path } => {
+            Self::ProtectedPath { path, .. } | Self::ParentTraversal { path, .. } => {
                 (Some(path.display().to_string()), None)
             }
             Self::ShellDisabled => (None, Some("policy.shell.enabled")),

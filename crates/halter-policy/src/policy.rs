@@ -201,17 +201,13 @@ impl StandardPolicy {
 
     /// A path that only roots which nobody has set keep closed.
     fn beyond_roots(&self, error: PolicyError) -> Result<BeyondRoots, PolicyError> {
-        match &error {
-            PolicyError::NotInRoot { path, access, .. }
-                if self.settings.soft_roots.include(*access) =>
-            {
-                Ok(BeyondRoots {
-                    real: self.door.beyond_roots(path, *access)?,
-                    message: beyond_message(path, *access),
-                    path: path.clone(),
-                    access: *access,
-                })
-            }
+        match self.door.outside_roots(&error) {
+            Some((path, access)) if self.settings.soft_roots.include(access) => Ok(BeyondRoots {
+                real: self.door.beyond_roots(&path, access)?,
+                message: beyond_message(&path, access),
+                path,
+                access,
+            }),
             _ => Err(error),
         }
     }
@@ -323,6 +319,7 @@ impl ToolPolicy for StandardPolicy {
             return None;
         }
         let (mut settings, mut scope) = (self.settings.clone(), self.scope.clone());
+        scope.parents_judged = true;
         for (directory, access) in opened {
             match access {
                 Access::Read => scope.extra_read_roots.push(directory),

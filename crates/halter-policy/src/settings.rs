@@ -130,6 +130,9 @@ pub struct SessionScope {
     /// The roots of the settings are all there are: an empty list of read
     /// roots means none, not the session's directory.
     pub only_given_roots: bool,
+    /// Every `..` of the paths to come was judged: it may pass through
+    /// directories beyond the roots on its way into one.
+    pub parents_judged: bool,
     /// Files and directories that are neither read nor written even inside a
     /// root, such as the harness's own credentials and state.
     pub protected: Vec<PathBuf>,

@@ -214,6 +214,25 @@ impl FileDoor {
         self.admit(path, Access::Write).map(drop)
     }
 
+    /// The absolute path that was refused only because it lies beyond the
+    /// roots, and what was wanted there.
+    pub(crate) fn outside_roots(&self, refusal: &PolicyError) -> Option<(PathBuf, Access)> {
+        match refusal {
+            PolicyError::NotInRoot { path, access, .. } => Some((path.clone(), *access)),
+            PolicyError::ParentTraversal { path, access } => {
+                let spelled = self.working_dir.join(path);
+                let plain = without_dots(&spelled);
+                // Where `..` follows a link it means one thing to a shell and
+                // another to a program. What comes back into a root has no
+                // reason to leave it.
+                let is_plain = resolved(&spelled) == resolved(&plain);
+                let outside = self.roots.find(&plain, *access).is_none();
+                (is_plain && outside).then_some((plain, *access))
+            }
+            _ => None,
+        }
+    }
+
     /// Where an absolute path beyond the roots leads.
     ///
     /// # Errors
@@ -229,7 +248,7 @@ impl FileDoor {
 
     /// Checks the path as spelled.
     fn admit(&self, path: &Path, access: Access) -> Result<Spelled, PolicyError> {
-        let spelled = Spelled::read(path, &self.working_dir, &self.roots)?;
+        let spelled = Spelled::read(path, access, &self.working_dir, &self.roots)?;
         self.guard.check(spelled.absolute(), access)?;
         self.roots.covering(spelled.absolute(), access)?;
         kernel::refuse_proc_path(spelled.absolute(), access)?;

@@ -22,6 +22,8 @@ use super::spelled;
 #[derive(Debug)]
 pub(super) struct SessionRoots {
     roots: Vec<SessionRoot>,
+    /// Whether `..` may pass through directories beyond the roots.
+    parents_judged: bool,
 }
 
 /// One directory that may be read, or read and written.
@@ -84,7 +86,10 @@ impl SessionRoots {
             .iter()
             .chain(&scope.scratch_dir);
         let readable = read_roots.iter().chain(&scope.extra_read_roots);
-        let mut roots = Self { roots: Vec::new() };
+        let mut roots = Self {
+            roots: Vec::new(),
+            parents_judged: scope.parents_judged,
+        };
         for path in writable {
             roots.add(path, working_dir, Access::Write)?;
         }
@@ -133,8 +138,9 @@ impl SessionRoots {
     }
 
     /// Whether any root at all covers the path.
-    pub(super) fn any_covers(&self, path: &Path) -> bool {
-        self.find(path, Access::Read).is_some()
+    /// Whether `..` may lead here on its way.
+    pub(super) fn admit_step(&self, path: &Path) -> bool {
+        self.parents_judged || self.find(path, Access::Read).is_some()
     }
 
     fn allowing(&self, access: Access) -> impl Iterator<Item = &SessionRoot> {

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::error::PolicyError;
+use crate::error::{Access, PolicyError};
 use crate::limits::MAX_PATH_BYTES;
 
 use super::roots::SessionRoots;
@@ -23,6 +23,7 @@ impl Spelled {
     /// links that the checks would not have seen.
     pub(super) fn read(
         path: &Path,
+        access: Access,
         working_dir: &Path,
         roots: &SessionRoots,
     ) -> Result<Self, PolicyError> {
@@ -38,9 +39,10 @@ impl Spelled {
                 Component::Normal(name) => absolute.push(name),
                 Component::ParentDir => {
                     absolute.pop();
-                    if !roots.any_covers(&absolute) {
+                    if !roots.admit_step(&absolute) {
                         return Err(PolicyError::ParentTraversal {
                             path: path.to_path_buf(),
+                            access,
                         });
                     }
                 }

@@ -235,14 +235,14 @@ impl NamedFiles<'_> {
         let denied = |error: &PolicyError| {
             ShellDecision::Deny(refusal(error.rule(), word, error.to_string()))
         };
-        match error {
-            PolicyError::NotInRoot { path, access, .. } if self.soft_roots.include(*access) => {
-                match self.door.beyond_roots(path, *access) {
-                    Ok(_) => ask(BEYOND_ROOTS, word, &beyond_message(path, *access)),
+        match self.door.outside_roots(error) {
+            Some((path, access)) if self.soft_roots.include(access) => {
+                match self.door.beyond_roots(&path, access) {
+                    Ok(_) => ask(BEYOND_ROOTS, word, &beyond_message(&path, access)),
                     Err(closed) => denied(&closed),
                 }
             }
-            error => denied(error),
+            _ => denied(error),
         }
     }
 }

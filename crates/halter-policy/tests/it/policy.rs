@@ -119,6 +119,32 @@ fn beyond_roots_that_nobody_has_set_the_mode_decides() {
         let decision = policy.decide_call(&write(file.clone())).unwrap();
         assert_eq!(decision.verdict, verdict, "{allow}");
     }
+    std::fs::create_dir(session.work("sub")).unwrap();
+    // However it is spelled; what a link makes of `..` stays closed.
+    std::os::unix::fs::symlink(session.outside("."), session.work("link")).unwrap();
+    for (path, verdict) in [
+        ("../outside/new", Some(Verdict::Ask)),
+        ("sub/../../outside/new", Some(Verdict::Ask)),
+        ("../outside/.ssh/key", None),
+        ("../work/new", None),
+        ("link/../../new", None),
+    ] {
+        let decision = policy.decide_call(&write(path.into()));
+        assert_eq!(decision.ok().map(|it| it.verdict), verdict, "{path}");
+    }
+    for (line, expected) in [
+        ("cat ../outside/secret", "ask"),
+        ("cd ../outside && cat secret", "ask"),
+        ("cat ../outside/.ssh/key", "deny"),
+        ("cat link/../../secret", "deny"),
+    ] {
+        let decision = match policy.decide_shell_command(line, None) {
+            ShellDecision::Allow => "allow",
+            ShellDecision::Ask(_) => "ask",
+            ShellDecision::Deny(_) => "deny",
+        };
+        assert_eq!(decision, expected, "{line}");
+    }
     let line = format!("cat {}", session.outside("secret").display());
     let asked = policy.decide_shell_command(&line, None);
     assert!(matches!(asked, ShellDecision::Ask(why) if why.rule == "not_in_root"));
@@ -170,6 +196,14 @@ fn a_call_that_was_judged_reaches_what_it_was_judged_about_and_nothing_else() {
         "not_in_root"
     );
     assert_eq!(code(policy.door().prepare_write(&file)), "not_in_root");
+    std::fs::create_dir(session.work("sub")).unwrap();
+    let relative = write("sub/../../outside/there/other".into());
+    policy.decide_call(&relative).unwrap();
+    let wider = policy.for_judged_call(&relative.actions).unwrap();
+    let spelled = Path::new("sub/../../outside/there/other");
+    assert!(wider.door().prepare_write(spelled).is_ok());
+    let elsewhere = Path::new("sub/../../outside/other");
+    assert_eq!(code(wider.door().prepare_write(elsewhere)), "not_in_root");
     // Another directory in its place is not what was judged.
     std::fs::rename(session.outside("there"), session.outside("moved")).unwrap();
     std::os::unix::fs::symlink("/", session.outside("there")).unwrap();
