@@ -35,6 +35,10 @@ pub(crate) fn assemble(
     config.policy.shell.allow_is_set = is_set("policy.shell.allow");
     config.policy.write_roots_are_set = is_set("policy.allowed_write_roots");
     config.policy.read_roots_are_set = is_set("policy.allowed_read_roots");
+    let network = ["enabled", "allowed_hosts", "allowed_loopback"];
+    config.policy.network.is_set = network
+        .iter()
+        .any(|key| is_set(&format!("policy.network.{key}")));
     config.models.default_rates = default_rates(&config, &settings);
     let filled = fill_from(&mut config, environment)?;
 

@@ -209,16 +209,27 @@ pub enum PolicyError {
         /// The part of the command the rule applies to.
         fragment: String,
     },
-    /// The host is not on the list.
-    #[error(
-        "cannot reach '{host}': it is not among the allowed hosts ({})",
-        names(allowed)
-    )]
+    /// The host may not be reached.
+    #[error("cannot reach '{host}': {reason}")]
     HostDenied {
-        /// The host asked for.
+        /// The host asked for, with its port where that is known.
         host: String,
-        /// The hosts that may be reached.
-        allowed: Vec<String>,
+        /// The rule; stable, for programs to match on.
+        rule: &'static str,
+        /// What is wrong, and what to set.
+        reason: String,
+        /// The setting that would have to change.
+        remedy: Option<&'static str>,
+    },
+    /// An entry of a list of hosts names no host.
+    #[error("{setting}: '{entry}' cannot be used: {reason}")]
+    InvalidHost {
+        /// The setting.
+        setting: &'static str,
+        /// The entry as configured.
+        entry: String,
+        /// What is wrong with it.
+        reason: &'static str,
     },
     /// The process was not started by the session.
     #[error(
@@ -281,6 +292,7 @@ impl PolicyError {
             Self::ShellDisabled => "shell_disabled",
             Self::ShellCommandRejected { .. } => "shell_command_rejected",
             Self::HostDenied { .. } => "host_denied",
+            Self::InvalidHost { .. } => "invalid_host",
             Self::ProcessOutsideTree { .. } => "process_outside_tree",
             Self::OutOfDescriptors { .. } => "out_of_descriptors",
             Self::Io { .. } => "io",
@@ -288,11 +300,11 @@ impl PolicyError {
     }
 
     /// The rule that refused: more exact than the [code](Self::code) for shell
-    /// commands.
+    /// commands and hosts.
     #[must_use]
     pub const fn rule(&self) -> &'static str {
         match self {
-            Self::ShellCommandRejected { rule, .. } => rule,
+            Self::ShellCommandRejected { rule, .. } | Self::HostDenied { rule, .. } => rule,
             other => other.code(),
         }
     }
@@ -314,6 +326,7 @@ impl PolicyError {
             | Self::RuleDenied { .. }
             | Self::ProcessOutsideTree { .. } => true,
             Self::InvalidPath { .. }
+            | Self::InvalidHost { .. }
             | Self::InvalidRule { .. }
             | Self::NonexistentRoot { .. }
             | Self::InvalidPattern { .. }
@@ -362,13 +375,6 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem => "; write it somewhere else",
         io::ErrorKind::PermissionDenied => "; change its permissions or use another path",
         _ => "",
-    }
-}
-
-fn names(hosts: &[String]) -> String {
-    match hosts {
-        [] => "there are none".to_owned(),
-        hosts => hosts.join(", "),
     }
 }
 

@@ -87,7 +87,7 @@ impl PolicyError {
             Self::ShellCommandRejected { fragment, .. } => {
                 (Some(fragment.clone()), Some("policy.shell.allow"))
             }
-            Self::HostDenied { host, .. } => (Some(host.clone()), None),
+            Self::HostDenied { host, remedy, .. } => (Some(host.clone()), *remedy),
             _ => (None, None),
         };
         Objection {

@@ -1,4 +1,4 @@
-//! What a session's tools may run, read and write.
+//! What a session's tools may run, read, write and reach.
 //!
 //! | module | owns |
 //! |---|---|
@@ -6,6 +6,7 @@
 //! | [`policy`] | [`ToolPolicy`], the object tools ask, and its standard form |
 //! | [`door`] | the file door: checks and opens in one step, returns handles |
 //! | [`permission`] | what runs without a question, what a person decides, what never runs |
+//! | [`network`] | which hosts may be reached, and at which addresses |
 //! | [`shell`] | the shell judge: reads a command line before anything runs |
 //! | [`error`] | why something was refused, and what to change |
 //! | [`limits`] | the bounds of all of the above |
@@ -17,6 +18,7 @@ pub mod door;
 pub mod error;
 mod judge;
 pub mod limits;
+pub mod network;
 pub mod permission;
 pub mod policy;
 pub mod settings;
@@ -29,9 +31,10 @@ pub use door::{
     Written,
 };
 pub use error::{Access, PolicyError, is_out_of_descriptors};
+pub use network::{Destination, Host, HostRefusal, NetworkPolicy};
 pub use permission::{PermissionTree, Permissions, RuleStore, RuleStoreError, SourcedRule};
 pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};
-pub use settings::{PolicySettings, ProgramList, SessionScope, SoftRoots};
+pub use settings::{NetworkSwitch, PolicySettings, ProgramList, SessionScope, SoftRoots};
 pub use shell::ShellJudge;
 
 #[cfg(doctest)]

@@ -69,5 +69,11 @@ pub const MAX_PATTERN_LINKS: usize = 256;
 /// Programs that run one another in one command (`env nice timeout 5 …`).
 pub const MAX_WRAPPED_PROGRAMS: usize = 8;
 
+/// Longest name of a host, in bytes, with the dot it may end in.
+pub const MAX_HOST_BYTES: usize = 254;
+
+/// Longest part of the name of a host between two dots, in bytes.
+pub const MAX_LABEL_BYTES: usize = 63;
+
 /// Bytes of an offending shell fragment quoted in an error.
 pub const MAX_FRAGMENT_BYTES: usize = 200;

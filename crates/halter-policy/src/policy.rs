@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::door::{FileDoor, without_dots};
 use crate::error::{Access, PolicyError};
 use crate::judge;
-use crate::permission::{Decision, PermissionTree};
+use crate::limits::MAX_HOST_BYTES;
+use crate::network::{Destination, HostRefusal, NetworkPolicy};
+use crate::permission::{Decision, PermissionTree, SoftLimits};
 use crate::settings::{PolicySettings, SessionScope};
 use crate::shell::{self, ShellDecision, ShellJudge};
 use crate::shell_files::NamedFiles;
@@ -38,8 +40,8 @@ pub trait ToolPolicy: Send + Sync + Debug {
     /// The most that may be read of one file, in bytes.
     fn max_read_bytes(&self) -> u64;
     /// The policy for a call that was judged and is now to run: where it was
-    /// let through to files beyond roots that nobody has set, one that opens
-    /// them. Blocking.
+    /// let through to files beyond roots that nobody has set, or to hosts, one
+    /// that opens them. Blocking.
     fn for_judged_call(&self, _actions: &[Action]) -> Option<Arc<dyn ToolPolicy>> {
         None
     }
@@ -75,15 +77,19 @@ pub trait ToolPolicy: Send + Sync + Debug {
     fn check_shell_variable(&self, name: &str) -> Result<(), PolicyError> {
         shell::check_variable(name)
     }
-    /// Fails unless the host may be reached.
+    /// Fails unless the host, with or without a port, may be reached, as far as
+    /// that can be said without looking it up.
     ///
     /// # Errors
     /// [`PolicyError::HostDenied`].
     fn check_host(&self, host: &str) -> Result<(), PolicyError> {
-        Err(PolicyError::HostDenied {
-            host: host.to_owned(),
-            allowed: Vec::new(),
-        })
+        let destination = destination(host)?;
+        Ok(self.network().check(&destination)?)
+    }
+    /// What may be reached, for whoever connects: it checks the addresses that
+    /// a host leads to as well.
+    fn network(&self) -> NetworkPolicy {
+        NetworkPolicy::closed()
     }
     /// The most time one shell command may get, in seconds.
     fn shell_timeout_secs(&self) -> u64;
@@ -100,6 +106,7 @@ pub struct StandardPolicy {
     door: FileDoor,
     judge: ShellJudge,
     tree: PermissionTree,
+    network: NetworkPolicy,
 }
 
 impl StandardPolicy {
@@ -108,7 +115,7 @@ impl StandardPolicy {
     ///
     /// # Errors
     /// The session's directory is missing or not absolute, a root is not a
-    /// directory, or a sensitive pattern or a rule is malformed. A root that
+    /// directory, or a sensitive pattern, a host or a rule is malformed. A root that
     /// does not exist is no error: a write root is created by the first write
     /// into it.
     pub fn bind(settings: PolicySettings, scope: SessionScope) -> Result<Self, PolicyError> {
@@ -121,6 +128,7 @@ impl StandardPolicy {
                 door.working_dir(),
             )?,
             judge: ShellJudge::new(programs),
+            network: NetworkPolicy::bind(&settings)?,
             door,
             settings,
             scope,
@@ -175,6 +183,7 @@ impl StandardPolicy {
     pub fn decide_call(&self, call: &CallToJudge) -> Result<Decision, Box<Objection>> {
         let mut shell = None;
         let mut beyond = Vec::new();
+        let mut unset_hosts = Vec::new();
         for action in &call.actions {
             match action {
                 Action::Run { command, directory } => {
@@ -188,6 +197,14 @@ impl StandardPolicy {
                         ShellDecision::Allow => {}
                     }
                 }
+                // Rules about hosts are the tree's, which also asks.
+                Action::Reach { host } => match self.judge_host(host) {
+                    Ok(()) => {}
+                    Err(refusal) if refusal.may_ask => unset_hosts.push(refusal),
+                    Err(refusal) => {
+                        return Err(Box::new(PolicyError::from(refusal).objection()));
+                    }
+                },
                 action => {
                     let checked = judge::check(self, action).map(|()| None);
                     let checked = checked.or_else(|error| self.beyond_roots(error).map(Some));
@@ -196,7 +213,16 @@ impl StandardPolicy {
             }
         }
         self.remember(&beyond);
-        Ok(self.tree.decide(call, shell.as_ref(), &beyond))
+        let limits = SoftLimits {
+            shell: shell.as_ref(),
+            files: &beyond,
+            hosts: &unset_hosts,
+        };
+        Ok(self.tree.decide(call, &limits))
+    }
+
+    fn judge_host(&self, host: &str) -> Result<(), HostRefusal> {
+        self.network.check_settings(&destination(host)?)
     }
 
     /// A path that only roots which nobody has set keep closed.
@@ -248,6 +274,26 @@ impl StandardPolicy {
         }
         opened
     }
+}
+
+/// Reads the host of an action.
+fn destination(host: &str) -> Result<Destination, HostRefusal> {
+    Destination::parse(host).map_err(|why| HostRefusal {
+        host: host.chars().take(MAX_HOST_BYTES).collect(),
+        rule: "network.invalid_host",
+        reason: format!("{why}; give a host, and a port after it if that is known"),
+        remedy: None,
+        may_ask: false,
+    })
+}
+
+/// The hosts that a call says it would reach.
+fn hosts_of(actions: &[Action]) -> Vec<Destination> {
+    let hosts = actions.iter().filter_map(|action| match action {
+        Action::Reach { host } => Destination::parse(host).ok(),
+        _ => None,
+    });
+    hosts.collect()
 }
 
 /// The commands that the lines of a call would run, for a person to read.
@@ -315,7 +361,9 @@ impl ToolPolicy for StandardPolicy {
 
     fn for_judged_call(&self, actions: &[Action]) -> Option<Arc<dyn ToolPolicy>> {
         let opened = self.opened_for(actions);
-        if opened.is_empty() {
+        let hosts = hosts_of(actions);
+        let closed = |it: &Destination| self.network.check(it).is_err();
+        if opened.is_empty() && !hosts.iter().any(closed) {
             return None;
         }
         let (mut settings, mut scope) = (self.settings.clone(), self.scope.clone());
@@ -326,8 +374,13 @@ impl ToolPolicy for StandardPolicy {
                 Access::Write => settings.allowed_write_roots.push(directory),
             }
         }
-        let policy = Self::bind(settings, scope).ok()?;
+        let mut policy = Self::bind(settings, scope).ok()?;
+        policy.network = policy.network.opened_for(hosts);
         Some(Arc::new(policy))
+    }
+
+    fn network(&self) -> NetworkPolicy {
+        self.network.clone()
     }
 
     fn door(&self) -> &FileDoor {
@@ -361,18 +414,6 @@ impl ToolPolicy for StandardPolicy {
             // Whether a person has been asked is the pipeline's to know.
             ShellDecision::Ask(_) | ShellDecision::Allow => Ok(()),
         }
-    }
-
-    fn check_host(&self, host: &str) -> Result<(), PolicyError> {
-        let allows = |allowed: &String| allowed == "*" || allowed.eq_ignore_ascii_case(host);
-        let hosts = &self.settings.allowed_hosts;
-        if hosts.iter().any(allows) {
-            return Ok(());
-        }
-        Err(PolicyError::HostDenied {
-            host: host.to_owned(),
-            allowed: hosts.clone(),
-        })
     }
 
     fn shell_timeout_secs(&self) -> u64 {

@@ -44,9 +44,15 @@ pub struct PolicySettings {
     pub allowed_shell_commands: ProgramList,
     /// The most time one shell command may get, in seconds.
     pub shell_timeout_secs: u64,
-    /// Hosts that tools may reach, by exact name. `"*"`: any; an empty list:
-    /// none.
+    /// Whether tools and commands may reach anything at all.
+    pub network: NetworkSwitch,
+    /// Hosts that may be reached, if the network is on. The
+    /// [`network`](crate::network) module says what an entry covers; an empty
+    /// list covers nothing.
     pub allowed_hosts: Vec<String>,
+    /// Services of this machine that may be reached, if the network is on:
+    /// `localhost` or a loopback address, and a port; absent: every port.
+    pub allowed_loopback: Vec<(String, Option<u16>)>,
     /// What is asked and what never happens, inside of all this.
     pub permissions: Permissions,
 }
@@ -62,7 +68,9 @@ impl Default for PolicySettings {
             shell_enabled: true,
             allowed_shell_commands: ProgramList::Default,
             shell_timeout_secs: 600,
+            network: NetworkSwitch::Unset,
             allowed_hosts: Vec::new(),
+            allowed_loopback: Vec::new(),
             permissions: Permissions::default(),
         }
     }
@@ -85,6 +93,20 @@ impl SoftRoots {
             Access::Write => self.write,
         }
     }
+}
+
+/// Whether tools and commands may use the network, and who said so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NetworkSwitch {
+    /// Nobody has set anything about it: nothing is reached unless a rule
+    /// allows it or a person who is asked about a call says yes.
+    #[default]
+    Unset,
+    /// The user turned it off: nothing is reached.
+    Off,
+    /// The user turned it on: what the lists name may be reached, and nothing
+    /// else.
+    On,
 }
 
 /// Programs the shell may run, and who said so.

@@ -44,7 +44,8 @@ pub enum Action {
     },
     /// Reach a host over the network.
     Reach {
-        /// Its name or address, without scheme and port.
+        /// Its name or address, without a scheme; `:` and the port after it
+        /// where that is known.
         host: String,
     },
     /// Ask the user something.

@@ -37,7 +37,8 @@ pub struct SessionBounds {
     /// Programs the shell may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs: Option<Vec<String>>,
-    /// Hosts that may be reached.
+    /// Hosts that may be reached, services of this machine among them:
+    /// `localhost:8080`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
     /// The most a tool may read of one file, in bytes.

@@ -4,6 +4,8 @@
 //! is applied is the intersection all the same, each time: the harness of a
 //! later process may have less.
 
+mod hosts;
+
 use crate::error::HalterError;
 use halter_protocol::SessionBounds;
 use halter_tools::policy::PolicySettings;
@@ -29,7 +31,7 @@ pub(crate) fn check(
         }
     }
     for host in bounds.hosts.iter().flatten() {
-        if !lists(&settings.allowed_hosts, host) {
+        if !hosts::lists(settings, host) {
             return Err(exceeds("host", host));
         }
     }
@@ -84,8 +86,7 @@ pub(crate) fn narrowed(
         narrowed.allowed_shell_commands = programs.into();
     }
     if let Some(hosts) = &bounds.hosts {
-        let listed = |it: &&String| lists(&settings.allowed_hosts, it);
-        narrowed.allowed_hosts = hosts.iter().filter(listed).cloned().collect();
+        hosts::narrow(&mut narrowed, hosts);
     }
     let roots = Roots::of(settings, working_dir);
     if let Some(write) = &bounds.write_roots {
@@ -168,9 +169,11 @@ fn real(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
     use halter_protocol::PermissionMode;
+    use halter_tools::policy::NetworkSwitch;
 
     fn settings() -> PolicySettings {
         PolicySettings {
+            network: NetworkSwitch::On,
             allowed_hosts: vec!["a.example".into()],
             ..PolicySettings::default()
         }

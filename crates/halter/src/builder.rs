@@ -25,7 +25,9 @@ use halter_runtime::{
     SessionRuntime, StandardContext,
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
-use halter_tools::policy::{Permissions, PolicySettings, ProgramList, RuleStore, SoftRoots};
+use halter_tools::policy::{
+    NetworkSwitch, Permissions, PolicySettings, ProgramList, RuleStore, SoftRoots,
+};
 use halter_tools::{
     ExecBackend, Tool, ToolRuntime, builtin_tools, command_environment, planned_tools,
 };
@@ -521,10 +523,18 @@ fn policy(config: &HarnessConfig, permissions: Permissions) -> PolicySettings {
             false => ProgramList::Set(policy.shell.allow.clone()),
         },
         shell_timeout_secs: policy.shell.timeout_secs,
-        allowed_hosts: match policy.network.enabled {
-            true => policy.network.allowed_hosts.clone(),
-            false => Vec::new(),
+        network: match policy.network.enabled {
+            true => NetworkSwitch::On,
+            false if policy.network.is_default() => NetworkSwitch::Unset,
+            false => NetworkSwitch::Off,
         },
+        allowed_hosts: policy.network.allowed_hosts.clone(),
+        allowed_loopback: policy
+            .network
+            .allowed_loopback
+            .iter()
+            .map(|it| (it.host.clone(), it.port))
+            .collect(),
         permissions,
     }
 }

@@ -6,6 +6,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::harness::{self, Loaded};
 use halter::Halter;
+use halter_config::LoopbackAllow;
 use halter_policy::permission::Verdict;
 use halter_protocol::RuleEffect;
 use serde_json::{Value, json};
@@ -66,6 +67,15 @@ fn settings(loaded: &Loaded) -> Vec<(&'static str, Value, String)> {
         true => policy.network.allowed_hosts.clone(),
         false => Vec::new(),
     };
+    let loopback: Vec<String> = match policy.network.enabled {
+        true => policy
+            .network
+            .allowed_loopback
+            .iter()
+            .map(service)
+            .collect(),
+        false => Vec::new(),
+    };
     let read_roots = match policy.allowed_read_roots.as_slice() {
         [] => json!(["."]),
         roots => shown(roots),
@@ -98,11 +108,24 @@ fn settings(loaded: &Loaded) -> Vec<(&'static str, Value, String)> {
             origin("policy.network.allowed_hosts"),
         ),
         (
+            "loopback",
+            json!(loopback),
+            origin("policy.network.allowed_loopback"),
+        ),
+        (
             "read limit",
             json!(policy.max_read_bytes),
             origin("policy.max_read_bytes"),
         ),
     ]
+}
+
+/// A service of this machine, as it would be dialled.
+fn service(service: &LoopbackAllow) -> String {
+    match service.port {
+        Some(port) => format!("{}:{port}", service.host),
+        None => service.host.clone(),
+    }
 }
 
 fn rules(loaded: &Loaded) -> Vec<(&'static str, String, String)> {

@@ -189,7 +189,6 @@ const LATER: &[(&str, &str)] = &[
     ("resources.plugins.", "plugins"),
     ("policy.max_subagent_depth", "subagents"),
     ("policy.max_concurrent_subagents", "subagents"),
-    ("policy.network.allowed_loopback", "the network tools"),
     ("runtime.subagent_event_forwarding", "subagents"),
 ];
 

@@ -32,7 +32,7 @@ pub struct PolicyConfig {
     pub max_concurrent_subagents: u32,
     /// What the shell may run.
     pub shell: ShellPolicyConfig,
-    /// What the network tools may reach.
+    /// What tools and the commands they run may reach.
     pub network: NetworkPolicyConfig,
     /// A layer set `allowed_write_roots`, be it to what it is by default.
     #[serde(skip)]
@@ -126,17 +126,31 @@ pub struct ShellEnvConfig {
     pub remove: Vec<String>,
 }
 
-/// What the network tools may reach.
+/// What tools and the commands they run may reach. The model services are not meant by it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NetworkPolicyConfig {
-    /// Whether tools may use the network at all.
+    /// Whether tools and commands may use the network at all.
     pub enabled: bool,
-    /// Hosts that may be reached, by exact name; `"*"`: every host; empty: none.
+    /// Hosts that may be reached: `"example.com"`, `"*.example.com"` (names below it),
+    /// `"example.com:443"`, `"10.1.2.3"`, `"10.1.2.0/24"`; `"*"`: every name and public address;
+    /// empty: none. Addresses of private networks have to be named, also where a name leads to
+    /// one.
     pub allowed_hosts: Vec<String>,
     /// Services on this machine that may be reached. Also spelled `allowed_loopback_services`.
     #[serde(alias = "allowed_loopback_services")]
     pub allowed_loopback: Vec<LoopbackAllow>,
+    /// A layer set one of these, be it to what it is by default.
+    #[serde(skip)]
+    pub is_set: bool,
+}
+
+impl NetworkPolicyConfig {
+    /// Whether nobody has set anything about the network. It is off then, and a person may be
+    /// asked about a call that would reach a host.
+    pub fn is_default(&self) -> bool {
+        !self.is_set && *self == Self::default()
+    }
 }
 
 /// A service on this machine that may be reached.

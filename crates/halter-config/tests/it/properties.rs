@@ -222,6 +222,7 @@ proptest! {
         again_policy.shell.allow_is_set = policy.shell.allow_is_set;
         again_policy.write_roots_are_set = policy.write_roots_are_set;
         again_policy.read_roots_are_set = policy.read_roots_are_set;
+        again_policy.network.is_set = policy.network.is_set;
         again.config.models.default_rates = loaded.config.models.default_rates.clone();
         prop_assert_eq!(again.config, loaded.config);
     }

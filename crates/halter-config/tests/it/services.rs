@@ -59,6 +59,7 @@ async fn any_number_of_services_may_be_described() {
     config.policy.shell.allow_is_set = true;
     config.policy.write_roots_are_set = true;
     config.policy.read_roots_are_set = true;
+    config.policy.network.is_set = true;
     config.models.default_rates.clear();
     assert_eq!(again.config, config);
 }

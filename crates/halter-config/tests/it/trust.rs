@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use halter_config::{ConfigWarning, Origin, ProjectFile, TrustStore, effect_of, limits};
+use halter_config::{
+    ConfigWarning, NetworkPolicyConfig, Origin, ProjectFile, TrustStore, effect_of, limits,
+};
 
 use crate::support::{OFFLINE, World};
 
@@ -63,7 +65,12 @@ async fn an_untrusted_file_only_narrows_and_says_what_it_did_not_do() {
     assert_eq!(config.resources, base.resources);
     assert_eq!(config.prompts, base.prompts);
     assert_eq!(config.policy.shell.env, base.policy.shell.env);
-    assert_eq!(config.policy.network, base.policy.network);
+    // It took nothing away and added nothing, and what was said is a wall.
+    let said = NetworkPolicyConfig {
+        is_set: true,
+        ..base.policy.network
+    };
+    assert_eq!(config.policy.network, said);
     assert_eq!(config.sessions, base.sessions);
     assert_eq!(config.runtime, base.runtime);
 

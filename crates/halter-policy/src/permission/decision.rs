@@ -58,6 +58,9 @@ pub enum DecidedBy {
     Shell(&'static str),
     /// The file lies beyond roots that nobody has set.
     BeyondRoots,
+    /// The network is off, and nobody has set anything about it. The text is
+    /// the rule.
+    Network(&'static str),
     /// The mode.
     Mode(PermissionMode),
 }
@@ -77,7 +80,7 @@ impl DecidedBy {
             },
             Self::Hook => HOOK_ASKS,
             Self::RequiresApproval => REQUIRES_APPROVAL,
-            Self::Shell(rule) => rule,
+            Self::Shell(rule) | Self::Network(rule) => rule,
             Self::BeyondRoots => BEYOND_ROOTS,
             Self::Mode(_) => "permission_mode",
         }
@@ -92,7 +95,7 @@ impl DecidedBy {
                 RuleEffect::Deny => Some("permissions.deny"),
             },
             Self::Hook => None,
-            Self::RequiresApproval | Self::Shell(_) | Self::BeyondRoots => {
+            Self::RequiresApproval | Self::Shell(_) | Self::BeyondRoots | Self::Network(_) => {
                 Some("permissions.allow")
             }
             Self::Mode(_) => Some("permissions.mode"),

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::paths::resolved;
 use super::tree::CompiledRule;
 use super::{PathPattern, RuleAnchors, SourcedRule};
+use crate::network::DomainPattern;
 use crate::shell;
 
 /// What an example says.
@@ -84,7 +85,7 @@ fn covers(rule: &SourcedRule, example: &str, anchors: &RuleAnchors) -> Result<bo
             let spelled = anchors.spelled(Path::new(example));
             pattern.covers(&spelled, &resolved(&spelled))
         }
-        RuleSubject::Domain(pattern) => CompiledRule::domain_covers(pattern, example),
+        RuleSubject::Domain(pattern) => DomainPattern::new(pattern).covers_text(example),
         RuleSubject::Argument { name, value, .. } => {
             let given = example
                 .strip_prefix(name)

@@ -18,6 +18,10 @@
 //! | `full_access` | runs | runs | runs | is asked |
 //! | `allow` | runs | runs | runs | is denied: nobody is asked |
 //!
+//! A host that nobody has set anything about is asked about in every mode that
+//! asks, unless an allow rule covers it, and denied in the others: the network
+//! is off.
+//!
 //! Before the tree stands the policy the user has set: what that denies, no
 //! rule, hook, mode or answer brings back.
 
@@ -43,6 +47,7 @@ pub use tree::{CoveringRule, PermissionTree};
 
 pub(crate) use decision::BEYOND_ROOTS;
 pub(crate) use paths::{PathPattern, RuleAnchors, resolved};
+pub(crate) use tree::SoftLimits;
 
 /// The mode and the rules of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

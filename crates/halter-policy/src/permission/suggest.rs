@@ -4,6 +4,7 @@ use halter_protocol::{PermissionRule, RuleEffect};
 
 use super::command::quoted_line;
 use super::reading::TRANSPARENT;
+use crate::network::Destination;
 use crate::shell::{CommandPart, check_variable};
 
 /// Programs that run whatever text they are given: an open rule for one of
@@ -176,6 +177,12 @@ fn for_path(tool: &str, path: &str) -> Option<String> {
         Some(_) => format!("{tool}(/{path})"),
         None => format!("{tool}(./{})", path.trim_start_matches("./")),
     })
+}
+
+/// An allow rule for a host, on every port.
+pub(super) fn for_host(host: &str) -> Option<String> {
+    let host = Destination::parse(host).ok()?.host;
+    checked(format!("WebFetch(domain:{host})"))
 }
 
 /// An allow rule for a tool.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
 use halter_protocol::{
-    Action, CallToJudge, HookOpinion, PermissionMode, RuleEffect, RuleSource, RuleSubject,
+    CallToJudge, HookOpinion, PermissionMode, RuleEffect, RuleSource, RuleSubject,
 };
 
 use super::command::{self, is_destructive};
@@ -18,6 +18,7 @@ use super::paths::RuleAnchors;
 use super::reading::only_reads;
 use super::{Permissions, SourcedRule, suggest};
 use crate::error::PolicyError;
+use crate::network::HostRefusal;
 use crate::policy::BeyondRoots;
 use crate::settings::ProgramList;
 use crate::shell::ShellDecision;
@@ -42,6 +43,17 @@ struct SessionRules {
     /// All of them, also those that cannot be used.
     texts: Vec<String>,
     rules: Vec<CompiledRule>,
+}
+
+/// What a call would touch beyond limits that nobody has set: a person, a rule
+/// or the mode decides.
+pub(crate) struct SoftLimits<'a> {
+    /// What the shell judge says about its commands, if it runs any.
+    pub(crate) shell: Option<&'a ShellDecision>,
+    /// Files outside of the roots.
+    pub(crate) files: &'a [BeyondRoots],
+    /// Hosts, while the network is off.
+    pub(crate) hosts: &'a [HostRefusal],
 }
 
 impl PermissionTree {
@@ -107,17 +119,11 @@ impl PermissionTree {
         CompiledRule::compile(rule, &self.anchors).map_err(|error| error.to_string())
     }
 
-    /// Decides about a call that the policy lets through. `shell` is what the
-    /// shell judge says about its commands, if it runs any; `beyond` are files
-    /// outside of roots that nobody has set.
+    /// Decides about a call that the policy lets through, but for limits that
+    /// nobody has set.
     #[must_use]
-    pub(crate) fn decide(
-        &self,
-        call: &CallToJudge,
-        shell: Option<&ShellDecision>,
-        beyond: &[BeyondRoots],
-    ) -> Decision {
-        let asks = matches!(shell, Some(ShellDecision::Ask(_)));
+    pub(crate) fn decide(&self, call: &CallToJudge, limits: &SoftLimits<'_>) -> Decision {
+        let asks = matches!(limits.shell, Some(ShellDecision::Ask(_)));
         let request = ResolvedCall::take(self, call, asks);
         if let Some((rule, fragment)) = self.closing(&request, RuleEffect::Deny) {
             let why = format!("{} forbids this", rule.described());
@@ -136,7 +142,10 @@ impl PermissionTree {
             let why = format!("{} wants a person to decide", rule.described());
             return self.asked(DecidedBy::Rule(rule.clone()), why, fragment, None);
         }
-        self.by_allow_and_mode(&request, shell, beyond)
+        if let Some(question) = self.hosts_ask(limits.hosts) {
+            return question;
+        }
+        self.by_allow_and_mode(&request, limits.shell, limits.files)
     }
 
     fn has_patterns(&self) -> bool {
@@ -283,14 +292,7 @@ impl PermissionTree {
             }),
             RuleSubject::Read(_) => self.closed_path(rule, request, |_| true),
             RuleSubject::Edit(_) => self.closed_path(rule, request, |change| change),
-            RuleSubject::Domain(pattern) => {
-                request.subject.actions.iter().find_map(|it| match it {
-                    Action::Reach { host } if CompiledRule::domain_covers(pattern, host) => {
-                        Some(Some(host.clone()))
-                    }
-                    _ => None,
-                })
-            }
+            RuleSubject::Domain(_) => rule.reached(&request.subject.actions).map(Some),
             RuleSubject::Argument { tool, name, value } => {
                 let given = call.arguments.get(name)?;
                 let fits = tool.matches(call.name.as_str());

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use halter_policy::permission::{DecidedBy, Verdict};
 use halter_policy::shell::ShellDecision;
 use halter_policy::{
-    Permissions, PolicySettings, Precondition, SoftRoots, SourcedRule, StandardPolicy, ToolPolicy,
+    NetworkSwitch, Permissions, PolicySettings, Precondition, SoftRoots, SourcedRule,
+    StandardPolicy, ToolPolicy,
 };
 use halter_protocol::{Action, CallToJudge, PermissionMode, RuleEffect, RuleSource, ToolCall};
 
@@ -225,4 +226,92 @@ fn a_session_rule_that_cannot_be_used_is_said_once_and_allows_nothing() {
     assert!(session.policy.hold_session_rules(&rules).is_empty());
     let more = [&rules[..], &["Bash(npm:*)".to_owned()]].concat();
     assert!(session.policy.hold_session_rules(&more).is_empty());
+}
+
+fn reach(host: &str) -> CallToJudge {
+    call(Action::Reach { host: host.into() })
+}
+
+#[test]
+fn a_host_that_nobody_has_set_anything_about_is_asked_about_and_opened_to_that_call() {
+    use PermissionMode::{Allow, FullAccess, Prompt, ReadOnly, WorkspaceWrite};
+    let session = Session::new();
+    for (mode, verdict) in [
+        (ReadOnly, Verdict::Deny),
+        (Prompt, Verdict::Ask),
+        (WorkspaceWrite, Verdict::Ask),
+        (FullAccess, Verdict::Ask),
+        (Allow, Verdict::Deny),
+    ] {
+        let policy = soft(&session, mode, &[]);
+        let decision = policy.decide_call(&reach("docs.example:443")).unwrap();
+        assert_eq!(decision.verdict, verdict, "{mode}");
+        assert_eq!(decision.by, DecidedBy::Network("network.off"), "{mode}");
+        let denied = policy.decide_call(&reach("169.254.169.254")).unwrap_err();
+        assert_eq!(denied.rule, "network.metadata", "{mode}");
+        let denied = policy.decide_call(&reach("a b")).unwrap_err();
+        assert_eq!(denied.rule, "network.invalid_host", "{mode}");
+    }
+    let policy = soft(&session, WorkspaceWrite, &[]);
+    let asked = policy.decide_call(&reach("Docs.example.:443")).unwrap();
+    assert_eq!(asked.fragment.as_deref(), Some("docs.example:443"));
+    let rule = asked.always.unwrap();
+    assert_eq!(rule, "WebFetch(domain:docs.example)");
+    for (allow, verdict) in [(rule.as_str(), Verdict::Allow), ("fetch", Verdict::Ask)] {
+        let policy = soft(&session, WorkspaceWrite, &[allow]);
+        let decision = policy.decide_call(&reach("docs.example")).unwrap();
+        assert_eq!(decision.verdict, verdict, "{allow}");
+    }
+    assert_eq!(
+        policy.check_host("docs.example").unwrap_err().rule(),
+        "network.off"
+    );
+    let opened = policy
+        .for_judged_call(&reach("docs.example").actions)
+        .unwrap();
+    opened.check_host("docs.example:443").unwrap();
+    assert!(opened.check_host("other.example").is_err());
+    assert!(policy.check_host("docs.example").is_err());
+}
+
+#[test]
+fn a_list_of_hosts_that_was_set_is_a_wall() {
+    let session = Session::with(
+        |_| PolicySettings {
+            network: NetworkSwitch::On,
+            allowed_hosts: vec!["docs.example".into()],
+            permissions: Permissions {
+                mode: PermissionMode::FullAccess,
+                rules: vec![
+                    SourcedRule::new(
+                        RuleEffect::Allow,
+                        "WebFetch(domain:other.example)",
+                        RuleSource::User,
+                    )
+                    .unwrap(),
+                ],
+                home: None,
+            },
+            ..PolicySettings::default()
+        },
+        |_| {},
+    );
+    let decided = session.policy.decide_call(&reach("docs.example")).unwrap();
+    assert_eq!(decided.verdict, Verdict::Allow);
+    assert!(
+        session
+            .policy
+            .for_judged_call(&reach("docs.example").actions)
+            .is_none()
+    );
+    let denied = session
+        .policy
+        .decide_call(&reach("other.example"))
+        .unwrap_err();
+    assert_eq!(denied.rule, "network.host");
+    assert_eq!(
+        denied.remedy.as_deref(),
+        Some("policy.network.allowed_hosts")
+    );
+    assert_eq!(denied.fragment.as_deref(), Some("other.example"));
 }

@@ -14,7 +14,7 @@ use halter_testkit::{
     EventsExt, Gate, Harness, HarnessBuilder, JudgedBy, Reply, ScriptedTool, collect, render,
     within,
 };
-use halter_tools::policy::{RuleStore, RuleStoreError};
+use halter_tools::policy::{NetworkSwitch, RuleStore, RuleStoreError};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -107,20 +107,24 @@ async fn a_custom_tool_is_judged_before_it_starts() {
         .build();
     let harness = Harness::scripted(calls(&["fetch"]))
         .tool(fetch.clone())
+        .services(|services| services.policy.network = NetworkSwitch::On)
         .start();
     let events = harness.ask("get it").await;
     let error = events.only_result().as_ref().unwrap_err().clone();
     assert_eq!(error.code, ToolErrorCode::PolicyDenied);
     assert_eq!(
         error.message,
-        "cannot reach 'files.example': it is not among the allowed hosts (there are none)"
+        "cannot reach 'files.example': policy.network.allowed_hosts does not list it"
     );
     assert!(fetch.calls().is_empty());
     assert!(!events.kinds().contains(&"tool_execution_started"));
 
     let harness = Harness::scripted(calls(&["fetch"]))
         .tool(fetch.clone())
-        .services(|services| services.policy.allowed_hosts = vec!["files.example".into()])
+        .services(|services| {
+            services.policy.network = NetworkSwitch::On;
+            services.policy.allowed_hosts = vec!["files.example".into()];
+        })
         .start();
     harness.ask("get it").await;
     assert_eq!(fetch.calls().len(), 1);

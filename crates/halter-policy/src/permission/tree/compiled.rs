@@ -1,10 +1,11 @@
 //! A rule ready to be held against calls.
 
-use halter_protocol::RuleSubject;
 use halter_protocol::permission::wildcard_matches;
+use halter_protocol::{Action, RuleSubject};
 use serde_json::Value;
 
 use crate::error::PolicyError;
+use crate::network::DomainPattern;
 use crate::permission::{PathPattern, RuleAnchors, SourcedRule, command};
 
 /// A rule ready to be held against calls.
@@ -12,6 +13,7 @@ use crate::permission::{PathPattern, RuleAnchors, SourcedRule, command};
 pub(in crate::permission) struct CompiledRule {
     pub(super) rule: SourcedRule,
     pub(super) paths: Option<PathPattern>,
+    pub(super) domain: Option<DomainPattern>,
     /// The rule's own command destroys something.
     pub(super) names_destruction: bool,
 }
@@ -24,6 +26,10 @@ impl CompiledRule {
             }
             _ => None,
         };
+        let domain = match rule.rule.subject() {
+            RuleSubject::Domain(host) => Some(DomainPattern::new(host)),
+            _ => None,
+        };
         let names_destruction = match rule.rule.subject() {
             RuleSubject::Command(pattern) => command::names_destruction(pattern),
             _ => false,
@@ -31,25 +37,18 @@ impl CompiledRule {
         Ok(Self {
             rule,
             paths,
+            domain,
             names_destruction,
         })
     }
 
-    pub(in crate::permission) fn domain_covers(pattern: &str, host: &str) -> bool {
-        let host = host.trim_end_matches('.').to_lowercase();
-        let (mut left, mut right) = (pattern.rsplit('.'), host.rsplit('.'));
-        if let Some(parent) = pattern.strip_prefix("*.") {
-            let below = host.strip_suffix(parent);
-            return below.is_some_and(|it| it.len() > 1 && it.ends_with('.'));
-        }
-        // A star does not reach over a dot.
-        loop {
-            match (left.next(), right.next()) {
-                (None, None) => return true,
-                (Some(label), Some(given)) if wildcard_matches(label, given) => {}
-                _ => return false,
-            }
-        }
+    /// The host that a call reaches and the rule covers.
+    pub(super) fn reached(&self, actions: &[Action]) -> Option<String> {
+        let domain = self.domain.as_ref()?;
+        actions.iter().find_map(|action| match action {
+            Action::Reach { host } => domain.covers_text(host).then(|| host.clone()),
+            _ => None,
+        })
     }
 
     pub(in crate::permission) fn argument_fits(pattern: &str, value: &Value) -> bool {

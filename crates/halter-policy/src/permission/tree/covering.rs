@@ -58,6 +58,7 @@ fn opened_part(rule: &CompiledRule, request: &ResolvedCall<'_>) -> Option<Option
         }
         RuleSubject::Read(_) => path(false),
         RuleSubject::Edit(_) => path(true),
+        RuleSubject::Domain(_) => rule.reached(&request.subject.actions).map(Some),
         _ => None,
     }
 }

@@ -5,6 +5,7 @@ use halter_protocol::{PermissionMode, RuleSubject};
 use super::request::{ResolvedCall, TouchedPath};
 use super::{CompiledRule, PermissionTree};
 use crate::error::Access;
+use crate::network::HostRefusal;
 use crate::permission::command::{self, is_destructive};
 use crate::permission::decision::{DecidedBy, Decision};
 use crate::permission::reading::{TRANSPARENT, only_reads};
@@ -38,6 +39,23 @@ impl PermissionTree {
             false => format!("{} (it leads to '{}')", asked.message, asked.real.display()),
         };
         Some(self.asked(DecidedBy::BeyondRoots, why, Some(shown), always))
+    }
+
+    /// A question about a host, while nobody has set anything about the
+    /// network, that no rule names.
+    pub(super) fn hosts_ask(&self, hosts: &[HostRefusal]) -> Option<Decision> {
+        let covered = |it: &HostRefusal| {
+            let covers = |rule: &CompiledRule| {
+                let domain = rule.domain.as_ref();
+                domain.is_some_and(|domain| domain.covers_text(&it.host))
+            };
+            self.any_allow(covers).is_some()
+        };
+        let asked = hosts.iter().find(|it| !covered(it))?;
+        let by = DecidedBy::Network(asked.rule);
+        let why = format!("it would reach '{}': {}", asked.host, asked.reason);
+        let always = suggest::for_host(&asked.host);
+        Some(self.asked(by, why, Some(asked.host.clone()), always))
     }
 
     /// A question about a command that neither the list nor a rule covers.
