@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -10,6 +11,8 @@ use crate::error::ExecError;
 use crate::exit::{ExitStatus, ResourceUsage};
 use crate::output::{CapturedOutput, OutputSink, Pump};
 use crate::process::{Command, Process};
+use crate::sandbox::Sandbox;
+use crate::streams::ProcessStreams;
 use crate::tree::TreeControl;
 
 /// A command that was started, however it ended.
@@ -83,7 +86,31 @@ pub async fn run(
     sink: &dyn OutputSink,
 ) -> Result<CommandOutcome, ExecError> {
     spec.stdin.check_given()?;
-    let (mut process, streams) = Process::spawn(&spec)?;
+    let started = Process::spawn(&spec)?;
+    run_process(spec, started, cancel, sink).await
+}
+
+/// The same in a sandbox that exists, in place of that of `spec`.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_in(
+    spec: Command,
+    sandbox: Arc<Sandbox>,
+    cancel: &CancellationToken,
+    sink: &dyn OutputSink,
+) -> Result<CommandOutcome, ExecError> {
+    spec.stdin.check_given()?;
+    let started = Process::spawn_in(&spec, sandbox)?;
+    run_process(spec, started, cancel, sink).await
+}
+
+async fn run_process(
+    spec: Command,
+    (mut process, streams): (Process, ProcessStreams),
+    cancel: &CancellationToken,
+    sink: &dyn OutputSink,
+) -> Result<CommandOutcome, ExecError> {
     let mut pump = Pump::new(
         streams.stdout,
         streams.stderr,

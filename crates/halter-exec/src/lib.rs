@@ -48,8 +48,9 @@ pub use output::{
 };
 pub use process::{Command, Process, Stdin};
 pub use sandbox::{
-    FileAccess, FileRule, IsolationLevel, LevelState, LimitHits, LimitKind, LimitMechanism,
-    LimitReport, ResourceLimits, SandboxSpec, isolation_ladder,
+    Containment, ContainmentRung, FileAccess, FileRule, IsolationLevel, LevelState, LimitHits,
+    LimitKind, LimitMechanism, LimitReport, MissingRung, NetworkAccess, ResourceLimits,
+    SandboxSpec, isolation_ladder, probe_containment,
 };
 pub use shell::{PersistentShell, ShellCommand, ShellConfig};
 pub use spawn::find_program;

@@ -43,6 +43,9 @@ pub const MAX_RECORD_BYTES: usize = 64 * 1024;
 /// it the system's counting is coarser than the share.
 pub const MIN_CPU_MILLIS: u32 = 10;
 
+/// Entries beside hidden paths that file rules can list one by one.
+pub const MAX_LISTED_ENTRIES: usize = 20_000;
+
 /// Time between TERM and KILL unless the caller asks for another grace.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -221,6 +222,24 @@ impl Process {
     /// # Errors
     /// If the program could not be started.
     pub fn spawn(spec: &Command) -> Result<(Self, ProcessStreams), ExecError> {
+        Self::spawn_by(spec, None)
+    }
+
+    /// The same in a sandbox that exists, in place of that of `spec`.
+    ///
+    /// # Errors
+    /// If the program could not be started.
+    pub fn spawn_in(
+        spec: &Command,
+        sandbox: Arc<Sandbox>,
+    ) -> Result<(Self, ProcessStreams), ExecError> {
+        Self::spawn_by(spec, Some(sandbox))
+    }
+
+    fn spawn_by(
+        spec: &Command,
+        sandbox: Option<Arc<Sandbox>>,
+    ) -> Result<(Self, ProcessStreams), ExecError> {
         spec.stdin.check()?;
         let (child, ours, terminal) = streams::make(spec)
             .map_err(|source| ExecError::io("making the process's streams", source))?;
@@ -232,26 +251,25 @@ impl Process {
             fds: child.descriptors(),
             terminal: child.terminal(),
         };
-        let mut process = if spec.sandbox == SandboxSpec::default() {
-            Self::start(&request)?
+        let mut process = if let Some(shared) = sandbox {
+            Self::start_in(&request, Some(OwnSandbox::Shared(shared)))?
+        } else if spec.sandbox == SandboxSpec::default() {
+            Self::start_in(&request, None)?
         } else {
             let sandbox = Sandbox::establish(spec.sandbox.clone(), &sys::numbered_name())?;
-            Self::start_in(&request, Some(OwnSandbox(sandbox)))?
+            Self::start_in(&request, Some(OwnSandbox::Alone(Box::new(sandbox))))?
         };
         process.terminal = terminal;
         Ok((process, ours))
     }
 
-    pub(crate) fn start(request: &SpawnRequest<'_>) -> Result<Self, ExecError> {
-        Self::start_in(request, None)
-    }
-
-    fn start_in(
+    pub(crate) fn start_in(
         request: &SpawnRequest<'_>,
         sandbox: Option<OwnSandbox>,
     ) -> Result<Self, ExecError> {
         let started = Instant::now();
-        let (launched, tracking) = spawn::spawn(request, sandbox.as_ref().map(|own| &own.0))?;
+        let (launched, tracking) =
+            spawn::spawn(request, sandbox.as_ref().map(OwnSandbox::sandbox))?;
         let pid = launched.pid;
         let tree = ProcessTree::new(pid, tracking, sandbox);
         match sys::watch_process(launched.pidfd) {

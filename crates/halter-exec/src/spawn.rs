@@ -36,13 +36,13 @@ pub(crate) struct SpawnRequest<'a> {
 
 /// Starts the process in the strongest tree tracking this host really grants, in
 /// the sandbox if there is one.
-pub(crate) fn spawn(
-    request: &SpawnRequest<'_>,
-    sandbox: Option<&Sandbox>,
+pub(crate) fn spawn<'a>(
+    request: &SpawnRequest<'a>,
+    sandbox: Option<&'a Sandbox>,
 ) -> Result<(Launched, TreeTracking), ExecError> {
-    let (mut plan, slots) = plan(request);
+    let (mut plan, mut slots) = plan(request);
     if let Some(sandbox) = sandbox {
-        sandbox.confine(&mut plan);
+        sandbox.contain(&mut plan, &mut slots);
     }
     let root = plan.root.as_deref();
     plan.program = find_program_in(root, request.program, request.environment, &plan.cwd)?;

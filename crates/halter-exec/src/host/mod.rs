@@ -17,10 +17,11 @@
 pub mod os_bytes;
 pub mod system;
 
+pub use crate::command::run_in;
 pub use crate::input::{Delivery, InputError, InputSpool, InputTarget};
 pub use crate::launch::{
-    DescriptorMapping, LaunchFailure, LaunchPlan, LaunchStep, Launched, MAX_TARGET_FD, Resource,
-    Rlimit, launch,
+    DescriptorMapping, LaunchContainment, LaunchFailure, LaunchPlan, LaunchStep, Launched,
+    MAX_TARGET_FD, Resource, Rlimit, SystemCalls, launch,
 };
 pub use crate::sandbox::Sandbox;
 pub use crate::shell::{

@@ -36,6 +36,12 @@ pub enum LaunchStep {
     FileRules = 10,
     /// Executing the program.
     Exec = 11,
+    /// Entering the sandbox's name spaces.
+    Namespaces = 12,
+    /// Giving up capabilities.
+    Capabilities = 13,
+    /// Restricting its system calls.
+    SystemCalls = 14,
 }
 
 impl LaunchStep {
@@ -55,6 +61,9 @@ impl LaunchStep {
             Self::NoNewPrivileges => "giving up new privileges",
             Self::FileRules => "restricting its access to files",
             Self::Exec => "executing the program",
+            Self::Namespaces => "entering the sandbox's name spaces",
+            Self::Capabilities => "giving up capabilities",
+            Self::SystemCalls => "restricting its system calls",
         }
     }
 }
@@ -138,6 +147,16 @@ impl LaunchFailure {
                 level: "no_new_privileges",
                 reason: source.to_string(),
             },
+            (LaunchStep::Namespaces, _) => ExecError::SandboxUnavailable {
+                level: "namespaces",
+                reason: format!("its first process cannot be joined: {source}"),
+            },
+            (LaunchStep::Capabilities | LaunchStep::SystemCalls, _) => {
+                ExecError::SandboxUnavailable {
+                    level: "seccomp",
+                    reason: format!("{} failed: {source}", self.step.describe()),
+                }
+            }
             (LaunchStep::FileRules, _) => ExecError::SandboxUnavailable {
                 level: "landlock",
                 reason: file_rule_reason(plan, entry, &source),

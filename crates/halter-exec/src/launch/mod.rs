@@ -65,6 +65,47 @@ pub struct LaunchPlan {
     /// The only files it may touch by name, if restricted; paths are as the
     /// child sees them. Implies [`no_new_privileges`](Self::no_new_privileges).
     pub file_rules: Option<Vec<FileRule>>,
+    /// What else contains it. Not sent to other programs: the name spaces are
+    /// this one's.
+    #[serde(skip)]
+    pub containment: LaunchContainment,
+}
+
+/// What contains a process besides its file rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct LaunchContainment {
+    /// The slot of a handle of the process whose name spaces it is born in,
+    /// and which these are, as `setns` takes them.
+    pub namespaces: Option<(u16, i32)>,
+    /// The system calls it is left with; `None` for all. Implies
+    /// [`no_new_privileges`](LaunchPlan::no_new_privileges) and no
+    /// capabilities.
+    pub system_calls: Option<SystemCalls>,
+    /// The only files, or files below directories, that it may execute.
+    pub executables: Option<Vec<PathBuf>>,
+    /// Whether abstract sockets and signals reach only processes that are
+    /// contained with it, where the kernel can do that.
+    pub scoped: bool,
+}
+
+/// What a process may ask of the kernel beyond ordinary work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SystemCalls {
+    /// Whether it may make internet sockets.
+    pub internet: bool,
+    /// Whether it is kept from executing what is in memory only.
+    pub no_memory_programs: bool,
+}
+
+impl Default for SystemCalls {
+    fn default() -> Self {
+        Self {
+            internet: true,
+            no_memory_programs: false,
+        }
+    }
 }
 
 impl LaunchPlan {
@@ -203,6 +244,19 @@ fn child_plan<'a>(
     let root = plan.root.as_ref().map(|root| text(root.as_os_str()));
     let rules = plan.file_rules.as_ref();
     let ruleset = rules.map(|rules| sys::file_ruleset(rules, plan.root.as_deref(), &plan.cwd));
+    let contained = &plan.containment;
+    let confined = contained.executables.is_some() || contained.scoped;
+    let exec_ruleset =
+        confined.then(|| sys::execute_ruleset(contained.executables.as_deref(), contained.scoped));
+    let filters = match &contained.system_calls {
+        Some(calls) => sys::system_call_filters(calls)
+            .map_err(|error| LaunchFailure::of(LaunchStep::SystemCalls, 0, &error))?,
+        None => Vec::new(),
+    };
+    let namespaces = match contained.namespaces {
+        Some((handle, kinds)) => Some((slot(handle)?, kinds)),
+        None => None,
+    };
     let arguments = plan.arguments.iter().map(|word| text(word));
     Ok(ChildPlan {
         path: text(plan.program.as_os_str())?,
@@ -215,8 +269,15 @@ fn child_plan<'a>(
         cgroup: cgroup.transpose().map_err(refused(0))?,
         limit_groups,
         rlimits: plan.rlimits.clone(),
-        no_new_privileges: plan.no_new_privileges || plan.file_rules.is_some(),
+        no_new_privileges: plan.no_new_privileges
+            || plan.file_rules.is_some()
+            || confined
+            || contained.system_calls.is_some(),
         ruleset: ruleset.transpose()?,
+        exec_ruleset: exec_ruleset.transpose()?,
+        drop_capabilities: contained.system_calls.is_some(),
+        filters,
+        namespaces,
     })
 }
 

@@ -38,4 +38,6 @@ pub enum FileAccess {
     Write,
     /// All of these.
     All,
+    /// Listing directories.
+    List,
 }

@@ -1,5 +1,6 @@
 //! Which levels of isolation this host grants to this program.
 
+use super::{Containment, ContainmentRung, probe_containment};
 use super::{LimitKind, LimitMechanism, LimitReport, ResourceLimits, Sandbox, SandboxSpec};
 use crate::error::ExecError;
 use crate::sys;
@@ -69,6 +70,12 @@ pub fn isolation_ladder() -> Vec<IsolationLevel> {
     levels.extend(kinds.map(|kind| IsolationLevel {
         name: kind.level(),
         state: limit(kind),
+    }));
+    let rungs = [ContainmentRung::Namespaces, ContainmentRung::Landlock];
+    levels.extend(rungs.map(|rung| {
+        let found = probe_containment(&Containment::new(rung));
+        let found = found.map(|()| rung.mechanism().to_owned());
+        IsolationLevel::new(rung.name(), found.map_err(|missing| missing.to_string()))
     }));
     levels
 }

@@ -3,16 +3,24 @@
 //! A level that was asked for and cannot be had is an error before anything
 //! is started; nothing is weakened in silence.
 
+mod contained;
+mod containment;
 mod file_rules;
 mod ladder;
+mod probe;
 mod resources;
 
+use std::net::TcpListener;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
+pub use containment::{Containment, ContainmentRung, MissingRung, NetworkAccess};
 pub use file_rules::{FileAccess, FileRule};
 pub use ladder::{IsolationLevel, LevelState, isolation_ladder};
+pub use probe::probe_containment;
 pub use resources::{LimitHits, LimitKind, LimitMechanism, LimitReport, ResourceLimits};
 
+use self::contained::Contained;
 use crate::error::ExecError;
 use crate::launch::LaunchPlan;
 use crate::sys::LimitGroups;
@@ -33,6 +41,8 @@ pub struct SandboxSpec {
     /// Whether it can never gain privileges by executing a file. File rules
     /// imply it.
     pub no_new_privileges: bool,
+    /// What it is kept from reaching; `None` for nothing.
+    pub containment: Option<Containment>,
 }
 
 /// A sandbox whose limits are in place, ready for processes.
@@ -40,6 +50,7 @@ pub struct SandboxSpec {
 pub struct Sandbox {
     spec: SandboxSpec,
     groups: LimitGroups,
+    contained: Option<Contained>,
 }
 
 impl Sandbox {
@@ -60,8 +71,25 @@ impl Sandbox {
             ));
         }
         spec.limits.check()?;
+        if spec.containment.is_some() && (spec.root.is_some() || spec.file_rules.is_some()) {
+            return Err(ExecError::invalid(
+                "the sandbox",
+                "containment has a root and file rules of its own",
+            ));
+        }
+        let contained = match &spec.containment {
+            Some(containment) => {
+                let made = Contained::establish(containment);
+                Some(made.map_err(|missing| missing.at(containment.rung))?)
+            }
+            None => None,
+        };
         let groups = LimitGroups::establish(&spec.limits, name)?;
-        Ok(Self { spec, groups })
+        Ok(Self {
+            spec,
+            groups,
+            contained,
+        })
     }
 
     /// Has the process of this plan begin its life in the sandbox. Its own
@@ -83,6 +111,35 @@ impl Sandbox {
         if plan.cgroup.is_none() {
             plan.cgroup = self.groups.tree_parent().map(Path::to_owned);
         }
+    }
+
+    /// The same, and hands the plan what it takes to be contained: a handle
+    /// for a slot of its own. A plan for another program cannot be contained.
+    pub(crate) fn contain<'a>(&'a self, plan: &mut LaunchPlan, slots: &mut Vec<BorrowedFd<'a>>) {
+        self.confine(plan);
+        if let Some(contained) = &self.contained {
+            let slot = u16::try_from(slots.len()).unwrap_or(u16::MAX);
+            contained.confine(plan, slot);
+            slots.extend(contained.handle());
+        }
+    }
+
+    /// The socket that listens on the loopback interface of
+    /// [`NetworkAccess::Proxy`], for whoever serves the processes inside. Each
+    /// call returns a handle of the same socket.
+    ///
+    /// # Errors
+    /// If there are no more descriptors to be had.
+    pub fn proxy_listener(&self) -> Result<Option<TcpListener>, ExecError> {
+        let listener = self.contained.as_ref().and_then(Contained::listener);
+        listener
+            .map(TcpListener::try_clone)
+            .transpose()
+            .map_err(|source| ExecError::io("taking the proxy's socket", source))
+    }
+
+    pub(crate) fn exchange(&self) -> Option<(BorrowedFd<'_>, &Path)> {
+        self.contained.as_ref().map(Contained::exchange)
     }
 
     /// What it was made from.

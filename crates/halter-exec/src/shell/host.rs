@@ -70,12 +70,19 @@ pub trait ShellHost: Send {
     /// # Errors
     /// If it is missing, not a directory, or out of reach.
     fn directory(&self, path: &Path) -> io::Result<Option<DirectoryIdentity>> {
+        DirectoryIdentity::of(path).map(Some)
+    }
+}
+
+impl DirectoryIdentity {
+    /// That of the directory that this program finds under this name.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
         let found = std::fs::metadata(path)?;
         if found.is_dir() {
-            Ok(Some(DirectoryIdentity {
+            Ok(Self {
                 device: found.dev(),
                 inode: found.ino(),
-            }))
+            })
         } else {
             Err(io::ErrorKind::NotADirectory.into())
         }

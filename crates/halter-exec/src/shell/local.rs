@@ -4,28 +4,37 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::host::{EarlierProcesses, SharedFile, ShellFiles, ShellHost, ShellLaunch, ShellProcess};
+use super::exchange::{Exchange, ExchangeName};
+use super::host::{
+    DirectoryIdentity, EarlierProcesses, SharedFile, ShellFiles, ShellHost, ShellLaunch,
+    ShellProcess,
+};
 use crate::error::ExecError;
 use crate::exit::ExitStatus;
 use crate::output::{Drained, OutputPipe};
 use crate::process::Process;
+use crate::sandbox::Sandbox;
 use crate::spawn::SpawnRequest;
 use crate::sys::{self, Handover, Signal};
-use crate::tree::{Spared, TreeControl};
+use crate::tree::{OwnSandbox, Spared, TreeControl};
 
 /// Starts shells as children of this program, and hands things over as
 /// files and pipes that the shell opens by name.
 #[derive(Debug, Default)]
 pub struct LocalHost {
+    /// What the shells are in, if they are.
+    sandbox: Option<Arc<Sandbox>>,
+    exchange: Option<Exchange>,
     /// Shells that ended while something they started still runs: their
     /// uncollected number is what the session is known by.
     retired: Vec<Process>,
     /// The names of the files shared with shells.
-    names: Vec<Handover>,
+    names: Vec<HandedName>,
 }
 
 impl LocalHost {
@@ -33,6 +42,48 @@ impl LocalHost {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A host whose shells are in this sandbox.
+    ///
+    /// # Errors
+    /// If there are no more descriptors to be had.
+    pub fn in_sandbox(sandbox: Arc<Sandbox>) -> Result<Self, ExecError> {
+        let exchange = Exchange::of(&sandbox)
+            .map_err(|source| ExecError::io("reaching into the sandbox", source))?;
+        Ok(Self {
+            sandbox: Some(sandbox),
+            exchange,
+            ..Self::default()
+        })
+    }
+
+    /// A file with this content that a shell can open by name.
+    pub(super) fn hand_file(&self, content: &[u8]) -> io::Result<(File, HandedName)> {
+        match &self.exchange {
+            Some(exchange) => {
+                let (file, name) = exchange.file(content)?;
+                Ok((file, HandedName::InSandbox(name)))
+            }
+            None => {
+                let (file, name) = Handover::file(content)?;
+                Ok((file, HandedName::Here(name)))
+            }
+        }
+    }
+
+    /// A pipe, read end first, whose write end a shell can open by name.
+    pub(super) fn hand_pipe(&self) -> io::Result<(OwnedFd, OwnedFd, HandedName)> {
+        match &self.exchange {
+            Some(exchange) => {
+                let (read, write, name) = exchange.pipe()?;
+                Ok((read, write, HandedName::InSandbox(name)))
+            }
+            None => {
+                let (read, write, name) = Handover::pipe()?;
+                Ok((read, write, HandedName::Here(name)))
+            }
+        }
     }
 
     /// Collects ended shells that nothing is left of.
@@ -52,10 +103,11 @@ impl ShellHost for LocalHost {
     type Process = LocalShell;
 
     async fn files(&mut self) -> Result<ShellFiles, ExecError> {
+        let mut names = Vec::new();
         let mut file = || -> io::Result<SharedFile> {
-            let (file, name) = Handover::file(b"")?;
+            let (file, name) = self.hand_file(b"")?;
             let shared = SharedFile::new(file, name.path().to_owned());
-            self.names.push(name);
+            names.push(name);
             Ok(shared)
         };
         let mut files = || -> io::Result<ShellFiles> {
@@ -65,7 +117,9 @@ impl ShellHost for LocalHost {
                 exit: file()?,
             })
         };
-        files().map_err(|source| ExecError::io("preparing the shell's state", source))
+        let files = files();
+        self.names.extend(names);
+        files.map_err(|source| ExecError::io("preparing the shell's state", source))
     }
 
     async fn launch(&mut self, launch: &ShellLaunch<'_>) -> Result<LocalShell, ExecError> {
@@ -77,7 +131,7 @@ impl ShellHost for LocalHost {
             .write(true)
             .open("/dev/null")
             .map_err(failed)?;
-        let process = Process::start(&SpawnRequest {
+        let request = SpawnRequest {
             program: launch.program.as_os_str(),
             args: launch.arguments,
             environment: launch.environment,
@@ -89,7 +143,8 @@ impl ShellHost for LocalHost {
                 (answers.as_fd(), ShellLaunch::RECORD_FD),
             ],
             terminal: None,
-        })?;
+        };
+        let process = Process::start_in(&request, self.sandbox.clone().map(OwnSandbox::Shared))?;
         Ok(LocalShell {
             process,
             control,
@@ -101,6 +156,14 @@ impl ShellHost for LocalHost {
     fn retire(&mut self, shell: LocalShell) {
         self.retired.push(shell.process);
         self.tidy();
+    }
+
+    fn directory(&self, path: &Path) -> io::Result<Option<DirectoryIdentity>> {
+        match DirectoryIdentity::of(path) {
+            // The sandbox has directories of its own.
+            Err(_) if self.exchange.is_some() => Ok(None),
+            found => found.map(Some),
+        }
     }
 
     async fn end(&mut self, mut shell: LocalShell) {
@@ -224,11 +287,11 @@ fn spared(earlier: &EarlierProcesses) -> Spared {
 #[derive(Debug)]
 pub(super) struct HandedOver {
     _handle: OwnedFd,
-    name: Handover,
+    name: HandedName,
 }
 
 impl HandedOver {
-    pub(super) fn new(handle: impl Into<OwnedFd>, name: Handover) -> Self {
+    pub(super) fn new(handle: impl Into<OwnedFd>, name: HandedName) -> Self {
         Self {
             _handle: handle.into(),
             name,
@@ -237,5 +300,21 @@ impl HandedOver {
 
     pub(super) fn path(&self) -> &Path {
         self.name.path()
+    }
+}
+
+/// The name of something that was handed over. Lasts as long as this.
+#[derive(Debug)]
+pub(super) enum HandedName {
+    Here(Handover),
+    InSandbox(ExchangeName),
+}
+
+impl HandedName {
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::Here(name) => name.path(),
+            Self::InSandbox(name) => name.path(),
+        }
     }
 }

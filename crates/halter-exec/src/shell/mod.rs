@@ -12,6 +12,7 @@
 mod config;
 mod dialect;
 mod driver;
+mod exchange;
 mod host;
 mod interrupt;
 mod live;

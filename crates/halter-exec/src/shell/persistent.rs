@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::task::JoinSet;
@@ -15,7 +16,7 @@ use crate::command::{CommandOutcome, Stop, first_stop};
 use crate::error::ExecError;
 use crate::output::{OutputPipe, OutputSink, Pump};
 use crate::process::Stdin;
-use crate::sys::Handover;
+use crate::sandbox::Sandbox;
 use crate::tree::TreeControl;
 
 /// A shell whose state survives from command to command. The process is
@@ -37,6 +38,18 @@ impl PersistentShell {
             driver: ShellDriver::new(LocalHost::new(), config),
             background: JoinSet::new(),
         }
+    }
+
+    /// A shell in this sandbox, together with whatever else is in it.
+    ///
+    /// # Errors
+    /// If there are no more descriptors to be had.
+    pub fn in_sandbox(config: ShellConfig, sandbox: Arc<Sandbox>) -> Result<Self, ExecError> {
+        let host = LocalHost::in_sandbox(sandbox)?;
+        Ok(Self {
+            driver: ShellDriver::new(host, config),
+            background: JoinSet::new(),
+        })
     }
 
     /// Where the next command runs.
@@ -74,7 +87,7 @@ impl PersistentShell {
     ) -> Result<CommandOutcome, ExecError> {
         command.stdin.check_given()?;
         self.tidy();
-        let (mut pump, streams) = Streams::make(&command, sink)
+        let (mut pump, streams) = Streams::make(&command, sink, self.driver.host())
             .map_err(|source| ExecError::io("making the command's streams", source))?;
         let started = Instant::now();
         let guard = Guard(&mut self.driver);
@@ -168,13 +181,14 @@ impl Streams {
     fn make<'sink>(
         command: &ShellCommand,
         sink: &'sink dyn OutputSink,
+        host: &LocalHost,
     ) -> io::Result<(Pump<'sink>, Self)> {
         let stdin = match &command.stdin {
             Stdin::Null | Stdin::Streamed => None,
-            Stdin::Bytes(bytes) => Some(Handover::file(bytes)?),
+            Stdin::Bytes(bytes) => Some(host.hand_file(bytes)?),
         };
-        let (our_stdout, stdout, stdout_name) = Handover::pipe()?;
-        let (our_stderr, stderr, stderr_name) = Handover::pipe()?;
+        let (our_stdout, stdout, stdout_name) = host.hand_pipe()?;
+        let (our_stderr, stderr, stderr_name) = host.hand_pipe()?;
         let pump = Pump::new(
             OutputPipe::new(our_stdout)?,
             OutputPipe::new(our_stderr)?,

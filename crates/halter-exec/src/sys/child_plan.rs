@@ -4,6 +4,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 
+use super::SystemCallFilter;
 use crate::launch::{Resource, Rlimit};
 
 /// Everything the child does, in C strings and handles made beforehand.
@@ -25,6 +26,12 @@ pub(crate) struct ChildPlan<'a> {
     pub no_new_privileges: bool,
     /// A Landlock ruleset.
     pub ruleset: Option<OwnedFd>,
+    /// Another one, about what may be executed.
+    pub exec_ruleset: Option<OwnedFd>,
+    pub drop_capabilities: bool,
+    pub filters: Vec<SystemCallFilter>,
+    /// A process whose name spaces it is born in, and which these are.
+    pub namespaces: Option<(BorrowedFd<'a>, c_int)>,
 }
 
 /// Strings as `exec` takes them. Valid as long as they are.

@@ -9,7 +9,7 @@ mod walk;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use held::HeldTree;
@@ -150,13 +150,34 @@ pub(crate) struct ProcessTree {
     found: Mutex<HashSet<(i32, u64)>>,
 }
 
-/// A sandbox made for one tree, removed with it.
+/// The sandbox of a tree.
 #[derive(Debug)]
-pub(crate) struct OwnSandbox(pub Sandbox);
+pub(crate) enum OwnSandbox {
+    /// Made for this tree, removed with it.
+    Alone(Box<Sandbox>),
+    /// Of several trees, removed by whoever made it.
+    Shared(Arc<Sandbox>),
+}
+
+impl OwnSandbox {
+    pub(crate) fn sandbox(&self) -> &Sandbox {
+        match self {
+            Self::Alone(sandbox) => sandbox,
+            Self::Shared(sandbox) => sandbox,
+        }
+    }
+
+    fn remove(&self) -> Result<(), ExecError> {
+        match self {
+            Self::Alone(sandbox) => sandbox.remove(),
+            Self::Shared(_) => Ok(()),
+        }
+    }
+}
 
 impl Drop for OwnSandbox {
     fn drop(&mut self) {
-        if let Err(error) = self.0.remove() {
+        if let Err(error) = self.remove() {
             tracing::debug!(%error, "sandbox not removed");
         }
     }
@@ -209,7 +230,8 @@ impl ProcessTree {
     }
 
     pub(crate) fn limits(&self) -> &[LimitReport] {
-        self.sandbox.as_ref().map_or(&[], |own| own.0.limits())
+        let sandbox = self.sandbox.as_ref();
+        sandbox.map_or(&[], |own| own.sandbox().limits())
     }
 
     pub(crate) fn control(&self) -> TreeControl {
@@ -344,7 +366,7 @@ impl ProcessTree {
             TreeTracking::Lent(_) | TreeTracking::Walk { .. } => true,
         };
         let sandbox = self.sandbox.as_ref();
-        released && sandbox.is_none_or(|own| own.0.remove().is_ok())
+        released && sandbox.is_none_or(|own| own.remove().is_ok())
     }
 }
 

@@ -10,6 +10,7 @@
 
 #[cfg(all(target_os = "linux", not(halter_portable)))]
 mod cgroups;
+mod contained;
 // Hundreds of commands, each with a look at `ps` there.
 #[cfg(all(target_os = "linux", not(halter_portable)))]
 mod differential;

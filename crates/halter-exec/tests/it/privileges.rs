@@ -4,12 +4,16 @@
 use std::process::Command;
 
 fn holds_under(options: &[&str]) {
+    let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(base.path(), everybody).unwrap();
     let setpriv = |program: &std::ffi::OsStr, args: &[&str]| {
         Command::new("setpriv")
             .args(options)
             .arg(program)
             .args(args)
             .env("TMPDIR", "/tmp")
+            .env("HALTER_TEST_BASE", base.path())
             .current_dir("/")
             .output()
     };
@@ -19,7 +23,11 @@ fn holds_under(options: &[&str]) {
     if !reachable.is_ok_and(|output| output.status.success()) {
         return;
     }
-    let output = setpriv(own.as_os_str(), &["sandbox::", "run::", "launch::"]).unwrap();
+    let output = setpriv(
+        own.as_os_str(),
+        &["sandbox::", "contained::", "run::", "launch::"],
+    )
+    .unwrap();
     assert!(
         output.status.success(),
         "{}",

@@ -364,6 +364,8 @@ fn the_ladder_has_every_level_once_and_a_reason_for_what_is_missing() {
             "limit_processes",
             "limit_cpu",
             "limit_cpu_time",
+            "namespaces",
+            "landlock_and_seccomp",
         ]
     );
     for level in ladder {

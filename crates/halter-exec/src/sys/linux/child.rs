@@ -1,9 +1,12 @@
 //! The child's life between clone and exec, on memory it shares with the
 //! sleeping parent: no allocation, no locks, no panics.
 
+use std::convert::Infallible;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
+use super::namespaces::give_up_capabilities;
+use super::seccomp::SystemCallFilter;
 use crate::launch::{LaunchStep, MAX_TARGET_FD};
 
 /// The plan as the child sees it: raw pointers into memory that the parent,
@@ -28,8 +31,18 @@ pub(super) struct RawPlan {
     pub limits: *const RawLimit,
     pub limits_len: usize,
     pub no_new_privileges: bool,
-    /// A Landlock ruleset, or -1.
-    pub ruleset: c_int,
+    /// Landlock rulesets, each -1 for none.
+    pub rulesets: [c_int; 2],
+    pub drop_capabilities: bool,
+    pub filters: *const SystemCallFilter,
+    pub filters_len: usize,
+    /// A process whose name spaces it is born in, or -1, and which these are.
+    pub namespaces: c_int,
+    pub namespace_kinds: c_int,
+    /// For the process that is born there, while the first one sleeps.
+    pub inner_stack: *mut c_void,
+    /// Its number, as the parent sees it.
+    pub inner_pid: c_int,
     pub failed_step: Option<LaunchStep>,
     pub failed_entry: usize,
     pub failed_errno: c_int,
@@ -51,7 +64,21 @@ pub(super) extern "C" fn child_main(plan: *mut c_void) -> c_int {
     let plan = unsafe { &mut *plan.cast::<RawPlan>() };
     // SAFETY: every pointer in the plan is to live, NUL-terminated data of
     // the sleeping parent.
-    let Err((step, entry)) = unsafe { child_steps(plan) };
+    let failed = unsafe { first_steps(plan) };
+    fail(plan, failed)
+}
+
+/// The second half of the child's life, where it was born in name spaces of
+/// others.
+extern "C" fn inner_main(plan: *mut c_void) -> c_int {
+    // SAFETY: as in `child_main`; the first process sleeps, too.
+    let plan = unsafe { &mut *plan.cast::<RawPlan>() };
+    // SAFETY: as in `child_main`.
+    let Err(failed) = unsafe { last_steps(plan) };
+    fail(plan, failed)
+}
+
+fn fail(plan: &mut RawPlan, (step, entry): Failed) -> ! {
     plan.failed_errno = errno();
     plan.failed_step = Some(step);
     plan.failed_entry = entry;
@@ -75,8 +102,21 @@ fn check(result: c_int, step: LaunchStep, entry: usize) -> Result<c_int, Failed>
     }
 }
 
-/// Async-signal-safe calls only.
-unsafe fn child_steps(plan: &mut RawPlan) -> Result<std::convert::Infallible, Failed> {
+/// Returns what failed. Async-signal-safe calls only.
+unsafe fn first_steps(plan: &mut RawPlan) -> Failed {
+    // SAFETY: as for the functions that are called.
+    let done = unsafe {
+        match enter_groups(plan) {
+            Ok(()) if plan.namespaces >= 0 => be_born_elsewhere(plan),
+            Ok(()) => last_steps(plan),
+            Err(failed) => Err(failed),
+        }
+    };
+    let Err(failed) = done;
+    failed
+}
+
+unsafe fn enter_groups(plan: &RawPlan) -> Result<(), Failed> {
     // SAFETY: plain system calls on the plan's valid pointers and numbers.
     unsafe {
         if plan.cgroup_procs >= 0 {
@@ -86,6 +126,30 @@ unsafe fn child_steps(plan: &mut RawPlan) -> Result<std::convert::Infallible, Fa
             let procs = *plan.joins.add(index);
             check(enter(procs), LaunchStep::ControlGroup, index + 1)?;
         }
+    }
+    Ok(())
+}
+
+/// A PID namespace takes in children only: this process enters the name spaces,
+/// makes one more child of its own parent, and is done.
+unsafe fn be_born_elsewhere(plan: &mut RawPlan) -> Result<Infallible, Failed> {
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::SIGCHLD;
+    // SAFETY: the child runs on a stack of its own, on memory of the sleeping
+    // parent, while this process sleeps as well.
+    unsafe {
+        let entered = libc::setns(plan.namespaces, plan.namespace_kinds);
+        check(entered, LaunchStep::Namespaces, 0)?;
+        let stack = plan.inner_stack;
+        let pid = libc::clone(inner_main, stack, flags, ptr::from_mut(plan).cast());
+        plan.inner_pid = check(pid, LaunchStep::Clone, 0)?;
+        libc::_exit(0)
+    }
+}
+
+/// Async-signal-safe calls only.
+unsafe fn last_steps(plan: &mut RawPlan) -> Result<Infallible, Failed> {
+    // SAFETY: plain system calls on the plan's valid pointers and numbers.
+    unsafe {
         check(libc::setsid(), LaunchStep::Session, 0)?;
         if plan.terminal >= 0 {
             let taken = libc::ioctl(plan.terminal, libc::TIOCSCTTY, 0);
@@ -103,6 +167,9 @@ unsafe fn child_steps(plan: &mut RawPlan) -> Result<std::convert::Infallible, Fa
             check(set, LaunchStep::Limits, index)?;
         }
         reset_signals();
+        // Last: the steps before may need what these refuse.
+        let filters = std::slice::from_raw_parts(plan.filters, plan.filters_len);
+        check(install_filters(filters), LaunchStep::SystemCalls, 0)?;
         libc::execve(plan.path, plan.argv, plan.envp);
     }
     Err((LaunchStep::Exec, 0))
@@ -120,17 +187,45 @@ unsafe fn enter(procs: c_int) -> c_int {
 unsafe fn confine(plan: &RawPlan) -> Result<(), Failed> {
     // SAFETY: system calls that take numbers only.
     unsafe {
+        if plan.drop_capabilities {
+            check(give_up_capabilities(), LaunchStep::Capabilities, 0)?;
+        }
         if plan.no_new_privileges {
             let set = libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
             check(set, LaunchStep::NoNewPrivileges, 0)?;
         }
-        if plan.ruleset >= 0
-            && libc::syscall(libc::SYS_landlock_restrict_self, plan.ruleset, 0) != 0
-        {
-            return Err((LaunchStep::FileRules, 0));
+        for ruleset in plan.rulesets {
+            if ruleset >= 0 && libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0) != 0 {
+                return Err((LaunchStep::FileRules, 0));
+            }
         }
     }
     Ok(())
+}
+
+/// Installs filters of system calls; 0 or -1 with `errno`.
+pub(super) unsafe fn install_filters(filters: &[SystemCallFilter]) -> c_int {
+    for filter in filters {
+        let Ok(len) = u16::try_from(filter.len()) else {
+            return -1;
+        };
+        let program = libc::sock_fprog {
+            len,
+            filter: filter.as_ptr().cast_mut().cast(),
+        };
+        // SAFETY: the program is as long as it says, and outlives the call.
+        let set = unsafe {
+            libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            )
+        };
+        if set < 0 {
+            return -1;
+        }
+    }
+    0
 }
 
 /// The first descriptor that is not a standard stream.
@@ -177,7 +272,7 @@ unsafe fn set_limit(limit: &RawLimit) -> c_int {
 
 /// Descriptors opened elsewhere in the program without the close-on-exec flag
 /// must not reach the child either.
-unsafe fn close_on_exec_from(first: c_int) {
+pub(super) unsafe fn close_on_exec_from(first: c_int) {
     // SAFETY: flags on our own copy of the descriptor table.
     unsafe {
         let done = libc::syscall(
@@ -205,7 +300,7 @@ unsafe fn close_on_exec_from(first: c_int) {
 
 /// Exec keeps ignored signals ignored (Rust programs ignore SIGPIPE, which
 /// would break `yes | head`) and keeps the mask: both start fresh.
-unsafe fn reset_signals() {
+pub(super) unsafe fn reset_signals() {
     let empty = 0_u64;
     // SAFETY: masks are 64 bits wide.
     unsafe {

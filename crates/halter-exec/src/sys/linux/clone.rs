@@ -40,6 +40,9 @@ fn spawn_by(
         .collect();
     let joins = plan.limit_groups.iter().map(AsRawFd::as_raw_fd);
     let joins: Vec<c_int> = joins.collect();
+    let inner_stack = plan.namespaces.map(|_| ChildStack::new()).transpose();
+    let inner_stack =
+        inner_stack.map_err(|error| LaunchFailure::of(LaunchStep::Clone, 0, &error))?;
     let mut raw = RawPlan {
         path: plan.path.as_ptr(),
         argv: argv.as_ptr(),
@@ -55,19 +58,40 @@ fn spawn_by(
         limits: limits.as_ptr(),
         limits_len: limits.len(),
         no_new_privileges: plan.no_new_privileges,
-        ruleset: plan.ruleset.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+        rulesets: [&plan.ruleset, &plan.exec_ruleset]
+            .map(|ruleset| ruleset.as_ref().map_or(-1, AsRawFd::as_raw_fd)),
+        drop_capabilities: plan.drop_capabilities,
+        filters: plan.filters.as_ptr(),
+        filters_len: plan.filters.len(),
+        namespaces: plan.namespaces.map_or(-1, |(handle, _)| handle.as_raw_fd()),
+        namespace_kinds: plan.namespaces.map_or(0, |(_, kinds)| kinds),
+        inner_stack: inner_stack
+            .as_ref()
+            .map_or(ptr::null_mut(), ChildStack::top),
+        inner_pid: -1,
         failed_step: None,
         failed_entry: 0,
         failed_errno: 0,
     };
     let Born { pid, handle } = clone(&mut raw, plan.cgroup.as_ref())?;
+    let mut handle = PidFd::from(handle);
+    let mut pid = pid;
+    if plan.namespaces.is_some() {
+        // It has entered the name spaces and ended; its sibling is the child.
+        collect_failed(pid);
+        pid = raw.inner_pid;
+        if raw.failed_step.is_none() {
+            // The number is its own until it is collected, by us alone.
+            handle = PidFd::open(pid)
+                .map_err(|error| LaunchFailure::of(LaunchStep::Clone, 0, &error))?;
+        }
+    }
     match raw.failed_step {
-        None => Ok(Launched {
-            pid,
-            pidfd: PidFd::from(handle),
-        }),
+        None => Ok(Launched { pid, pidfd: handle }),
         Some(step) => {
-            collect_failed(pid);
+            if pid > 0 {
+                collect_failed(pid);
+            }
             let error = io::Error::from_raw_os_error(raw.failed_errno);
             Err(LaunchFailure::of(step, raw.failed_entry, &error))
         }
@@ -142,6 +166,10 @@ mod tests {
             rlimits: Vec::new(),
             no_new_privileges: false,
             ruleset: None,
+            exec_ruleset: None,
+            drop_capabilities: false,
+            filters: Vec::new(),
+            namespaces: None,
         }
     }
 

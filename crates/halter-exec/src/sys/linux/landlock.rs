@@ -4,11 +4,11 @@
 use std::error::Error;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, RulesetError,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 
@@ -45,6 +45,41 @@ pub(crate) fn file_ruleset(
     fd.ok_or(LaunchFailure::new(LaunchStep::FileRules, libc::ENOSYS))
 }
 
+/// A ruleset that allows these files, and those below these directories, to be
+/// executed and no others, and keeps abstract sockets and signals inside where
+/// the kernel knows how. What does not exist is left out.
+pub(crate) fn execute_ruleset(
+    executables: Option<&[PathBuf]>,
+    scoped: bool,
+) -> Result<OwnedFd, LaunchFailure> {
+    let failed =
+        |error: &RulesetError| LaunchFailure::of(LaunchStep::FileRules, 0, &io_error(error));
+    let mut ruleset = Ruleset::default();
+    if executables.is_some() {
+        ruleset = ruleset
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::Execute)
+            .map_err(|error| failed(&error))?;
+    }
+    if scoped {
+        ruleset = ruleset
+            .set_compatibility(CompatLevel::BestEffort)
+            .scope(Scope::AbstractUnixSocket | Scope::Signal)
+            .map_err(|error| failed(&error))?;
+    }
+    let mut ruleset = ruleset.create().map_err(|error| failed(&error))?;
+    for path in executables.unwrap_or_default() {
+        let Ok(place) = open_place(None, path) else {
+            continue;
+        };
+        ruleset = ruleset
+            .add_rule(PathBeneath::new(place, AccessFs::Execute))
+            .map_err(|error| failed(&error))?;
+    }
+    let fd: Option<OwnedFd> = ruleset.into();
+    fd.ok_or(LaunchFailure::new(LaunchStep::FileRules, libc::ENOSYS))
+}
+
 fn empty_ruleset() -> Result<RulesetCreated, RulesetError> {
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -60,6 +95,7 @@ fn rights(access: FileAccess) -> BitFlags<AccessFs> {
         FileAccess::Execute => read | AccessFs::Execute,
         FileAccess::Write => all & !BitFlags::from(AccessFs::Execute),
         FileAccess::All => all,
+        FileAccess::List => AccessFs::ReadDir.into(),
     }
 }
 

@@ -22,17 +22,21 @@ pub(crate) fn tree_mechanism() -> Result<String, String> {
 }
 
 pub(crate) fn chroot_mechanism() -> Result<String, String> {
-    let status = fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
-    let mask = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0);
-    if mask >> CAP_SYS_CHROOT & 1 == 1 {
+    if effective_capabilities() >> CAP_SYS_CHROOT & 1 == 1 {
         Ok("chroot".to_owned())
     } else {
         Err("this program lacks the capability CAP_SYS_CHROOT".to_owned())
     }
+}
+
+/// The capabilities of this program, as a mask.
+pub(super) fn effective_capabilities() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 pub(crate) fn privileges_mechanism() -> Result<String, String> {

@@ -3,13 +3,14 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::net::TcpListener;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::launch::{LaunchFailure, LaunchStep};
-use crate::sandbox::FileRule;
+use crate::launch::{LaunchFailure, LaunchStep, SystemCalls};
+use crate::sandbox::{Containment, FileRule, MissingRung};
 use crate::sys::Signal;
 
 /// A control group. This system has none: [`own`](Self::own),
@@ -156,6 +157,35 @@ impl PidNamespace {
     }
 }
 
+/// Name spaces for a tree of processes. This system has none.
+#[derive(Debug)]
+pub(crate) struct Namespaces(Infallible);
+
+impl Namespaces {
+    pub(crate) fn make(_: &Containment) -> Result<Self, MissingRung> {
+        Err(MissingRung::new("this system has no name spaces"))
+    }
+
+    pub(crate) fn handle(&self) -> (BorrowedFd<'_>, i32) {
+        match self.0 {}
+    }
+
+    pub(crate) fn exchange(&self) -> (BorrowedFd<'_>, &'static Path) {
+        match self.0 {}
+    }
+
+    pub(crate) fn listener(&self) -> Option<&TcpListener> {
+        match self.0 {}
+    }
+}
+
+/// A filter of system calls. This system has none.
+pub(crate) type SystemCallFilter = Infallible;
+
+pub(crate) fn system_call_filters(_: &SystemCalls) -> io::Result<Vec<SystemCallFilter>> {
+    Err(io::Error::from_raw_os_error(libc::ENOSYS))
+}
+
 /// A name that no other sandbox made by a living program has.
 pub(crate) fn numbered_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -180,6 +210,10 @@ pub(crate) fn file_ruleset(
     _: Option<&Path>,
     _: &Path,
 ) -> Result<OwnedFd, LaunchFailure> {
+    Err(unsupported(LaunchStep::FileRules))
+}
+
+pub(crate) fn execute_ruleset(_: Option<&[PathBuf]>, _: bool) -> Result<OwnedFd, LaunchFailure> {
     Err(unsupported(LaunchStep::FileRules))
 }
 

@@ -83,6 +83,10 @@ fn refuse_what_is_absent(plan: &ChildPlan<'_>) -> Result<(), LaunchFailure> {
         (plan.cgroup.is_some(), LaunchStep::ControlGroup),
         (!plan.limit_groups.is_empty(), LaunchStep::ControlGroup),
         (plan.ruleset.is_some(), LaunchStep::FileRules),
+        (plan.exec_ruleset.is_some(), LaunchStep::FileRules),
+        (plan.drop_capabilities, LaunchStep::Capabilities),
+        (!plan.filters.is_empty(), LaunchStep::SystemCalls),
+        (plan.namespaces.is_some(), LaunchStep::Namespaces),
         (plan.no_new_privileges, LaunchStep::NoNewPrivileges),
     ];
     match refused.into_iter().find(|(asked, _)| *asked) {

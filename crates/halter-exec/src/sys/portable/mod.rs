@@ -16,8 +16,9 @@ pub(crate) mod process_table;
 
 pub use absent::{Cgroup, OwnGroup, PidNamespace};
 pub(crate) use absent::{
-    chroot_mechanism, file_rules_mechanism, file_ruleset, numbered_name, open_cgroup,
-    open_limit_group, open_place, privileges_mechanism, tree_mechanism,
+    Namespaces, SystemCallFilter, chroot_mechanism, execute_ruleset, file_rules_mechanism,
+    file_ruleset, numbered_name, open_cgroup, open_limit_group, open_place, privileges_mechanism,
+    system_call_filters, tree_mechanism,
 };
 pub(crate) use bytes::{
     memory_file, open_terminal, punch_hole, read_cached, send_file, splice, splice_terminal,

@@ -1,0 +1,224 @@
+//! Containment that is in place: name spaces that wait for processes, or rules
+//! that each process is given.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use super::{Containment, ContainmentRung, FileAccess, FileRule, MissingRung, NetworkAccess};
+use crate::launch::{LaunchPlan, SystemCalls};
+use crate::limits::MAX_LISTED_ENTRIES;
+use crate::sys::{self, Namespaces};
+
+/// Where a directory in memory can be made outside.
+const MEMORY: [&str; 2] = ["/dev/shm", "/tmp"];
+/// Devices that everybody may use.
+const DEVICES: [&str; 8] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+];
+/// Not fresh on this rung, and still what programs write to.
+const SHARED: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+
+#[derive(Debug)]
+enum Mechanism {
+    Namespaces(Box<Namespaces>),
+    Landlock {
+        rules: Vec<FileRule>,
+        exchange: PrivateDirectory,
+    },
+}
+
+/// What keeps a [`Containment`], for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Contained {
+    containment: Containment,
+    mechanism: Mechanism,
+}
+
+impl Contained {
+    pub(crate) fn establish(containment: &Containment) -> Result<Self, MissingRung> {
+        let mechanism = match containment.rung {
+            ContainmentRung::Namespaces => {
+                Mechanism::Namespaces(Box::new(Namespaces::make(containment)?))
+            }
+            ContainmentRung::Landlock => {
+                if let NetworkAccess::Proxy { .. } = containment.network {
+                    return Err(MissingRung::new(
+                        "connections to single hosts take a network namespace",
+                    ));
+                }
+                if let Err(reason) = sys::file_rules_mechanism() {
+                    let mut missing = MissingRung::new(reason);
+                    missing.fix = Some(
+                        "Linux 6.2 or newer, with `landlock` in the list of the kernel's `lsm=` \
+                         option"
+                            .to_owned(),
+                    );
+                    return Err(missing);
+                }
+                let exchange = PrivateDirectory::make()
+                    .map_err(|error| MissingRung::of("making a private directory", &error))?;
+                let rules = file_rules(containment, &exchange.path)
+                    .map_err(|error| MissingRung::of("listing what may be read", &error))?;
+                Mechanism::Landlock { rules, exchange }
+            }
+        };
+        Ok(Self {
+            containment: containment.clone(),
+            mechanism,
+        })
+    }
+
+    /// Has the process of this plan be contained. The slot is of the handle
+    /// that [`handle`](Self::handle) returns.
+    pub(crate) fn confine(&self, plan: &mut LaunchPlan, slot: u16) {
+        let listed = self.containment.executables.is_some();
+        plan.containment.system_calls = Some(SystemCalls {
+            internet: matches!(self.mechanism, Mechanism::Namespaces(_))
+                || self.containment.network != NetworkAccess::None,
+            no_memory_programs: listed,
+        });
+        plan.containment
+            .executables
+            .clone_from(&self.containment.executables);
+        match &self.mechanism {
+            Mechanism::Namespaces(namespaces) => {
+                let (_, kinds) = namespaces.handle();
+                plan.containment.namespaces = Some((slot, kinds));
+                plan.containment.scoped = self.containment.network == NetworkAccess::Host;
+            }
+            Mechanism::Landlock { rules, .. } => {
+                plan.file_rules = Some(rules.clone());
+                plan.containment.scoped = true;
+            }
+        }
+    }
+
+    /// What the plan's slot is for.
+    pub(crate) fn handle(&self) -> Option<BorrowedFd<'_>> {
+        match &self.mechanism {
+            Mechanism::Namespaces(namespaces) => Some(namespaces.handle().0),
+            Mechanism::Landlock { .. } => None,
+        }
+    }
+
+    /// The directory that this program and the processes inside both reach:
+    /// a handle of it, and its name inside.
+    pub(crate) fn exchange(&self) -> (BorrowedFd<'_>, &Path) {
+        match &self.mechanism {
+            Mechanism::Namespaces(namespaces) => namespaces.exchange(),
+            Mechanism::Landlock { exchange, .. } => (exchange.handle.as_fd(), &exchange.path),
+        }
+    }
+
+    pub(crate) fn listener(&self) -> Option<&TcpListener> {
+        match &self.mechanism {
+            Mechanism::Namespaces(namespaces) => namespaces.listener(),
+            Mechanism::Landlock { .. } => None,
+        }
+    }
+}
+
+/// A directory that only this user can open, removed with what is in it.
+#[derive(Debug)]
+struct PrivateDirectory {
+    path: PathBuf,
+    handle: OwnedFd,
+}
+
+impl PrivateDirectory {
+    fn make() -> io::Result<Self> {
+        let name = crate::nonce::random().map_err(io::Error::other)?;
+        let mut refused = io::Error::from(io::ErrorKind::NotFound);
+        for parent in MEMORY {
+            let path = Path::new(parent).join(format!("halter-{name}"));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {
+                    let handle = fs::File::open(&path)?.into();
+                    return Ok(Self { path, handle });
+                }
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+}
+
+impl Drop for PrivateDirectory {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "a private directory stays");
+        }
+    }
+}
+
+/// Everything readable but what is hidden, nothing writable but what is
+/// listed. Rules only allow, so what lies beside a hidden path is listed entry
+/// by entry.
+fn file_rules(containment: &Containment, exchange: &Path) -> io::Result<Vec<FileRule>> {
+    let mut hidden: BTreeSet<PathBuf> = containment
+        .hidden
+        .iter()
+        .filter_map(|path| path.canonicalize().ok())
+        .collect();
+    hidden.insert(PathBuf::from("/dev"));
+    let mut rules = vec![FileRule::new("/", FileAccess::List)];
+    allow_beside(Path::new("/"), &hidden, &mut rules)?;
+    for path in &containment.writable {
+        rules.push(FileRule::new(path.canonicalize()?, FileAccess::All));
+    }
+    for path in SHARED {
+        if Path::new(path).is_dir() {
+            rules.push(FileRule::new(path, FileAccess::All));
+        }
+    }
+    for path in DEVICES {
+        if Path::new(path).exists() {
+            rules.push(FileRule::new(path, FileAccess::Write));
+        }
+    }
+    rules.push(FileRule::new(exchange, FileAccess::Write));
+    Ok(rules)
+}
+
+fn allow_beside(
+    directory: &Path,
+    hidden: &BTreeSet<PathBuf>,
+    rules: &mut Vec<FileRule>,
+) -> io::Result<()> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        // What this program cannot list, its children cannot read.
+        Err(_) => return Ok(()),
+    };
+    for entry in entries {
+        let Ok(path) = entry.map(|entry| entry.path()) else {
+            continue;
+        };
+        if hidden.contains(&path) || path.is_symlink() || !path.exists() {
+            continue;
+        }
+        if hidden.iter().any(|one| one.starts_with(&path)) {
+            allow_beside(&path, hidden, rules)?;
+            continue;
+        }
+        if rules.len() >= MAX_LISTED_ENTRIES {
+            return Err(io::Error::other(format!(
+                "there are more than {MAX_LISTED_ENTRIES} files beside those to hide; hide fewer"
+            )));
+        }
+        rules.push(FileRule::new(path, FileAccess::Execute));
+    }
+    Ok(())
+}
