@@ -14,6 +14,7 @@
 //! | [`session`], [`scratch`], [`path_locks`] | what lives between calls |
 //! | [`catalog`] | the built-in tools, and names kept for later ones |
 //! | [`exec`] | the place where commands run |
+//! | [`network`] | connections to other hosts, and the proxy for commands |
 //! | [`environment`] | what commands may see of the environment |
 //! | [`limits`] | every bound |
 //! | [`policy`] | `halter-policy`, re-exported |
@@ -63,6 +64,7 @@ pub mod context;
 pub mod environment;
 pub mod exec;
 pub mod limits;
+pub mod network;
 pub mod path_locks;
 pub mod runtime;
 pub mod scratch;

@@ -92,3 +92,30 @@ pub const SHOWN_VALUE_CHARS: usize = 80;
 /// How long a change is compared with what is there, for a person to read,
 /// before the comparison gets coarser.
 pub const DIFF_TIME: Duration = Duration::from_millis(200);
+
+/// How long the addresses of one host are looked up.
+pub const RESOLVE_TIME: Duration = Duration::from_secs(10);
+
+/// Addresses of one host that are tried.
+pub const CONNECT_ADDRESSES: usize = 16;
+
+/// How long one address may take to answer.
+pub const CONNECT_TIME: Duration = Duration::from_secs(20);
+
+/// Connections of commands that one proxy serves at once; others wait.
+pub const PROXY_CONNECTIONS: usize = 128;
+
+/// Bytes of the head of one request to a proxy.
+pub const PROXY_HEAD_BYTES: usize = 64 * 1024;
+
+/// How long a client of a proxy may take to say what it wants.
+pub const PROXY_HEAD_TIME: Duration = Duration::from_secs(15);
+
+/// How long nothing may move on a connection through a proxy.
+pub const PROXY_IDLE_TIME: Duration = Duration::from_secs(300);
+
+/// Bytes that a proxy copies at once, for each direction of a connection.
+pub const PROXY_COPY_BYTES: usize = 128 * 1024;
+
+/// Refusals that a proxy keeps for the result of a command; the oldest go.
+pub const PROXY_REFUSALS: usize = 32;

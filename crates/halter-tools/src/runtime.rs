@@ -1,6 +1,7 @@
 //! The registry of tools, and the one way a call reaches its tool.
 
 use crate::context::{ToolContext, cancelled};
+use crate::network::ConnectError;
 use crate::tool::Tool;
 use crate::validate::ArgumentCheck;
 use futures::FutureExt;
@@ -188,9 +189,10 @@ fn explain(error: anyhow::Error, is_cancelled: bool) -> ToolError {
     };
     let message = told(&error);
     let is_denial = |cause: &(dyn std::error::Error + 'static)| {
-        cause
-            .downcast_ref::<PolicyError>()
-            .is_some_and(PolicyError::is_denial)
+        let refused = cause.downcast_ref::<ConnectError>();
+        let denied = cause.downcast_ref::<PolicyError>();
+        denied.is_some_and(PolicyError::is_denial)
+            || refused.is_some_and(|it| matches!(it, ConnectError::Refused(_)))
     };
     if error.chain().any(is_out_of_descriptors) {
         return ToolError::new(ToolErrorCode::OutOfDescriptors, message);

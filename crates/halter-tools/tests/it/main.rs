@@ -17,6 +17,7 @@ mod edit;
 mod exec;
 mod glob;
 mod grep;
+mod network;
 mod policy;
 mod process;
 mod read;

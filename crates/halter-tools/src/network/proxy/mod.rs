@@ -1,0 +1,187 @@
+//! The proxy through which the commands of a session reach allowed hosts.
+//!
+//! One port speaks HTTP (`CONNECT` for anything, absolute addresses for plain
+//! HTTP) and SOCKS5 (`CONNECT`, with names). Every connection is checked by
+//! itself. A refusal is answered with what was refused, by which rule and what
+//! to set, and kept for the result of the command.
+
+mod http;
+mod socks;
+mod tunnel;
+
+use super::connect::{ConnectError, Connector};
+use crate::limits::{PROXY_CONNECTIONS, PROXY_HEAD_TIME, PROXY_REFUSALS};
+use halter_policy::{Destination, HostRefusal, NetworkPolicy};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+/// How long nothing is accepted after accepting failed, as it does without
+/// descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A proxy that runs until it is dropped, with all its connections.
+#[derive(Debug)]
+pub struct FilteringProxy {
+    refusals: ProxyRefusals,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl FilteringProxy {
+    /// Serves a listening socket. Takes a tokio runtime.
+    ///
+    /// # Errors
+    /// If the socket cannot be used.
+    pub fn start(listener: std::net::TcpListener, connector: Connector) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let refusals = ProxyRefusals::default();
+        let way = Way {
+            connector,
+            refusals: refusals.clone(),
+        };
+        let task = tokio::spawn(accept(listener, way));
+        Ok(Self {
+            refusals,
+            _task: AbortOnDropHandle::new(task),
+        })
+    }
+
+    /// What was refused and not yet taken.
+    #[must_use]
+    pub fn refusals(&self) -> &ProxyRefusals {
+        &self.refusals
+    }
+}
+
+/// Accepts connections, no more at once than the limit: others wait.
+async fn accept(listener: TcpListener, way: Way) {
+    let places = Arc::new(Semaphore::new(PROXY_CONNECTIONS));
+    let mut served = JoinSet::new();
+    loop {
+        while served.try_join_next().is_some() {}
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                served.spawn(serve(stream, way.clone(), place));
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Serves one connection. Its failures concern its two ends only.
+async fn serve(stream: TcpStream, way: Way, _place: OwnedSemaphorePermit) {
+    let mut first = [0];
+    let Ok(Ok(1)) = timeout(PROXY_HEAD_TIME, stream.peek(&mut first)).await else {
+        return;
+    };
+    stream.set_nodelay(true).ok();
+    match first {
+        [socks::VERSION] => socks::serve(stream, &way).await.unwrap_or_default(),
+        _ => http::serve(stream, way).await,
+    }
+}
+
+/// The way out of the proxy.
+#[derive(Debug, Clone)]
+struct Way {
+    connector: Connector,
+    refusals: ProxyRefusals,
+}
+
+impl Way {
+    async fn connect(&self, destination: &Destination) -> Result<TcpStream, ConnectError> {
+        let connected = self.connector.connect(destination).await;
+        match &connected {
+            Ok(stream) => stream.set_nodelay(true).unwrap_or_default(),
+            Err(ConnectError::Refused(refusal)) => self.refusals.push(refusal.clone()),
+            Err(_) => {}
+        }
+        connected
+    }
+}
+
+/// What a proxy refused, each host and rule once, newest last. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct ProxyRefusals(Arc<Mutex<VecDeque<HostRefusal>>>);
+
+impl ProxyRefusals {
+    fn push(&self, refusal: HostRefusal) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.contains(&refusal) {
+            return;
+        }
+        if kept.len() == PROXY_REFUSALS {
+            kept.pop_front();
+        }
+        kept.push_back(refusal);
+    }
+
+    /// Takes all of them.
+    #[must_use]
+    pub fn take(&self) -> Vec<HostRefusal> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.drain(..).collect()
+    }
+}
+
+/// The variables that have commands use a proxy on a port of their loopback
+/// interface. Servers that commands start themselves are reached without it,
+/// unless services outside may be: the two have the same names.
+#[must_use]
+pub fn proxy_environment(port: u16, policy: &NetworkPolicy) -> Vec<(String, String)> {
+    let address = format!("http://127.0.0.1:{port}");
+    let direct = match policy.reaches_loopback() {
+        true => "",
+        false => "localhost,127.0.0.1,::1",
+    };
+    // Also for `ALL_PROXY` the scheme that every client knows: some refuse to
+    // start when they are told to speak SOCKS.
+    let values = [
+        ("HTTP_PROXY", address.as_str()),
+        ("HTTPS_PROXY", &address),
+        ("ALL_PROXY", &address),
+        ("NO_PROXY", direct),
+    ];
+    let both = |(name, value): (&str, &str)| {
+        [
+            (name.to_owned(), value.to_owned()),
+            (name.to_lowercase(), value.to_owned()),
+        ]
+    };
+    values.into_iter().flat_map(both).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_refusals_are_kept_each_once() {
+        let refusals = ProxyRefusals::default();
+        let refusal = |number: usize| HostRefusal {
+            host: format!("{number}.test"),
+            rule: "network.host",
+            reason: String::new(),
+            remedy: None,
+            may_ask: false,
+        };
+        for number in 0..=PROXY_REFUSALS {
+            refusals.push(refusal(number));
+            refusals.push(refusal(number));
+        }
+        let kept = refusals.take();
+        assert_eq!(kept.len(), PROXY_REFUSALS);
+        assert_eq!(kept.first(), Some(&refusal(1)));
+        assert!(refusals.take().is_empty());
+    }
+}
