@@ -73,6 +73,8 @@ pub struct ProviderRuntimeConfig {
     pub headers: IndexMap<String, SecretString>,
     /// Sampling temperature, if configured.
     pub temperature: Option<f64>,
+    /// Whether the service compacts conversations itself, if configured.
+    pub native_compaction: Option<bool>,
 }
 
 /// Headers that stand in for a key.
@@ -116,6 +118,7 @@ pub fn resolve_provider_runtime_config(
             .map(|(name, value)| (name.clone(), SecretString::from(value.clone())))
             .collect(),
         temperature: table.temperature,
+        native_compaction: table.native_compaction,
     }))
 }
 

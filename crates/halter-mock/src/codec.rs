@@ -22,6 +22,8 @@ pub(crate) struct ModelRequest<'a> {
     pub dialect: Dialect,
     /// Whether the tokens are to be counted only.
     pub counting: bool,
+    /// Whether the conversation is to be compacted, by the address.
+    pub compacting: bool,
     /// Whether the path asks for a stream.
     pub path_streams: bool,
     /// Whether names that the service does not know, and signatures that it did
@@ -193,6 +195,11 @@ pub(crate) trait Codec: Sync {
     /// An error in the middle of a stream.
     fn error_frame(&self, problem: &Problem, request: &ModelRequest<'_>, request_id: &str)
     -> Frame;
+    /// The conversation of a request in a smaller form, if that is what it asks
+    /// for.
+    fn compaction(&self, _request: &ModelRequest<'_>, _input_tokens: u64) -> Option<Value> {
+        None
+    }
     /// The number of tokens of a request.
     fn token_count(&self, tokens: u64) -> Value {
         json!({"object": "response.input_tokens", "input_tokens": tokens})
@@ -228,6 +235,7 @@ pub fn check_body(wire: MockWire, model: &str, body: &Value) -> Result<(), Strin
         path_model: Some(model),
         dialect: Dialect::Vendor,
         counting: false,
+        compacting: false,
         path_streams: false,
         strict: false,
         body: &body,

@@ -191,13 +191,14 @@ impl RequestHandler<'_> {
             path_model: self.route.path_model.as_deref(),
             dialect: self.route.dialect,
             counting: *operation == Operation::CountTokens,
+            compacting: *operation == Operation::Compact,
             path_streams: self.route.path_streams,
             strict: self.shared.strict,
             body: &body,
         };
         self.authenticate(&request)?;
         match operation {
-            Operation::Generate => self.generate(&request),
+            Operation::Generate | Operation::Compact => self.generate(&request),
             Operation::CountTokens => {
                 self.codec.check(&request)?;
                 self.check_model(&self.codec.conversation(&request).model)?;
@@ -259,6 +260,11 @@ impl RequestHandler<'_> {
         }
         let conversation = self.codec.conversation(request);
         self.check_model(&conversation.model)?;
+        let input = media::input_tokens(request.body, self.arrived.body.len());
+        // No scenario has a say: what is compacted is what was sent.
+        if let Some(compaction) = self.codec.compaction(request, input) {
+            return Ok(self.plain(&compaction));
+        }
         let default = self.shared.default_scenario.as_deref();
         let mut selection =
             select(&conversation, &self.shared.library, default).map_err(Problem::invalid)?;
@@ -290,7 +296,6 @@ impl RequestHandler<'_> {
         }
         self.fail_first(&mut selection);
         let raw = String::from_utf8_lossy(&self.arrived.body);
-        let input = media::input_tokens(request.body, self.arrived.body.len());
         let answer = ModelAnswer::compose(&selection, &conversation, &raw, input);
         if self.route.wire == MockWire::Responses && selection.step.fault.is_none() {
             self.keep_response(request, &answer);

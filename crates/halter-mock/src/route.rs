@@ -3,7 +3,7 @@
 //! | address | is |
 //! |---|---|
 //! | `POST /v1/messages`, `/v1/messages/count_tokens` | Anthropic |
-//! | `POST /v1/responses`, `/v1/responses/input_tokens`, `GET /v1/responses/{id}` | Responses |
+//! | `POST /v1/responses`, `/v1/responses/compact`, `/v1/responses/input_tokens`, `GET /v1/responses/{id}` | Responses |
 //! | `POST /v1/chat/completions` | Chat |
 //! | `POST /v1beta/models/{m}:generateContent`, `:streamGenerateContent?alt=sse`, `:countTokens` | Gemini; also under `/v1` |
 //! | `GET /v1/models[/{id}]` | Anthropic with an `anthropic-version` header, Gemini with `x-goog-api-key`, else Chat |
@@ -22,6 +22,8 @@ use std::collections::BTreeMap;
 pub(crate) enum Operation {
     /// An answer of the model.
     Generate,
+    /// The conversation in a smaller form.
+    Compact,
     /// The number of tokens.
     CountTokens,
     /// A response that was stored.
@@ -99,6 +101,7 @@ pub(crate) fn route(method: &str, path: &str, headers: &BTreeMap<String, String>
         ["v1", "messages", "count_tokens"] => (MockWire::Anthropic, Operation::CountTokens),
         ["v1", "responses"] => (MockWire::Responses, Operation::Generate),
         ["v1", "responses", "input_tokens"] => (MockWire::Responses, Operation::CountTokens),
+        ["v1", "responses", "compact"] => (MockWire::Responses, Operation::Compact),
         ["v1", "responses", id] => (
             MockWire::Responses,
             Operation::GetResponse((*id).to_owned()),
@@ -148,7 +151,10 @@ fn gemini(mut found: Route, method: &str, rest: &str) -> Route {
 
 fn fits(method: &str, operation: &Operation) -> bool {
     let wanted = match operation {
-        Operation::Generate | Operation::CountTokens | Operation::OpenGate(_) => "POST",
+        Operation::Generate
+        | Operation::Compact
+        | Operation::CountTokens
+        | Operation::OpenGate(_) => "POST",
         Operation::GetResponse(_)
         | Operation::ListModels
         | Operation::GetModel(_)

@@ -27,6 +27,9 @@ pub struct ProviderCapabilities {
     pub context_window: Option<u32>,
     /// Tokens of one answer, where that is known.
     pub output_limit: Option<u32>,
+    /// The service compacts conversations itself, in a form that only the model
+    /// that was asked for it reads again.
+    pub native_compaction: bool,
 }
 
 impl ProviderCapabilities {
@@ -46,6 +49,13 @@ impl ProviderCapabilities {
     #[must_use]
     pub fn with_media(mut self, media: MediaLimits) -> Self {
         self.media = media;
+        self
+    }
+
+    /// The service compacts conversations itself.
+    #[must_use]
+    pub fn with_native_compaction(mut self) -> Self {
+        self.native_compaction = true;
         self
     }
 

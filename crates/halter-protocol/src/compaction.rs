@@ -44,6 +44,8 @@ open_enum! {
         Outputs = "outputs",
         /// Older messages became a summary.
         Summary = "summary",
+        /// The model's service compacted older messages into a form of its own.
+        Native = "native",
         /// The way of the embedding program.
         Custom = "custom",
     }

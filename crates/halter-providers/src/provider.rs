@@ -63,6 +63,20 @@ pub struct ProviderRequest {
     /// What the answer must look like once the model needs no more tools: JSON
     /// text, or a call of [`FINAL_TOOL`](halter_protocol::FINAL_TOOL).
     pub response_schema: Option<ResponseSchema>,
+    /// What is asked for.
+    pub purpose: RequestPurpose,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RequestPurpose {
+    /// What the model says next.
+    #[default]
+    Answer,
+    /// The conversation in a smaller form, which only the same model reads. Its
+    /// parts go back in place of the messages, as they came. Of providers with
+    /// [`native_compaction`](ProviderCapabilities::native_compaction) only.
+    Compaction,
 }
 
 /// The error of a provider as it came, or one of another kind in its words.

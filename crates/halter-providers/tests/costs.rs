@@ -85,6 +85,7 @@ fn request(model: &str) -> ProviderRequest {
             .collect(),
         tools: Arc::from([tool("read"), tool("write")]),
         response_schema: None,
+        purpose: halter_providers::RequestPurpose::default(),
     }
 }
 

@@ -41,7 +41,7 @@ pub use approvals::{ApprovalHandler, Approvals};
 pub use clock::{Clock, SystemClock};
 pub use context::{
     Compaction, CompactionRequest, ContextManager, ContextPlan, ContextReport, ContextRequest,
-    ContextSettings, StandardContext,
+    ContextSettings, NativeCompactor, NativeContext, StandardContext,
 };
 pub use engine::structured::check_response_schema;
 pub use error::{HalterError, store_failure};

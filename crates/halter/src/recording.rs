@@ -4,6 +4,7 @@
 use crate::error::config_failure;
 use halter_config::{ConfigError, HarnessConfig, ModelConfig, ProviderConfig, known_service};
 use halter_providers::cassette::{self, Cassette, CassetteError};
+use halter_providers::wire::is_compacting_vendor;
 use halter_runtime::HalterError;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -38,6 +39,10 @@ pub(crate) fn made_with(config: &HarnessConfig) -> Option<Value> {
         wire: table.wire,
         dialect: table.dialect,
         temperature: table.temperature,
+        // The address is not recorded, and what it would say of this is.
+        native_compaction: table
+            .native_compaction
+            .or_else(|| is_compacting_vendor(address).then_some(true)),
         routing: table.routing,
         ..ProviderConfig::default()
     };
@@ -67,6 +72,7 @@ pub(crate) fn use_recorded(config: &mut HarnessConfig, cassette: &Cassette) -> a
         table.wire = service.wire;
         table.dialect = service.dialect;
         table.temperature = service.temperature;
+        table.native_compaction = service.native_compaction;
         table.routing = service.routing;
     }
     config.models.default = Some(model);

@@ -351,6 +351,7 @@ fn endpoint(reached: &ProviderRuntimeConfig, routing: Option<&OpenRouterRouting>
         .map(|(name, value)| (name.clone(), value.expose_secret().to_owned().into()))
         .collect();
     endpoint.temperature = reached.temperature.map(|value| value as f32);
+    endpoint.native_compaction = reached.native_compaction;
     endpoint.extra_members = routing
         .and_then(|routing| serde_json::to_string(routing).ok())
         .map(|routing| format!("\"provider\":{routing}"));

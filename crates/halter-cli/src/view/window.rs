@@ -26,13 +26,17 @@ pub fn compacted(compaction: &ContextCompaction) -> String {
             let messages = counted(compaction.messages_cut, "message", "messages");
             format!("{messages} became a summary")
         }
+        CompactionTier::Native => {
+            let messages = counted(compaction.messages_cut, "message", "messages");
+            format!("the model's service made {messages} smaller")
+        }
         _ => counted(compaction.messages_cut, "message is", "messages are") + " no longer sent",
     };
     let before = thousands(compaction.tokens_before);
     let after = thousands(compaction.tokens_after);
     let cost = match compaction.usage.is_zero() {
         true => String::new(),
-        false => format!("; the summary took {}", used(&compaction.usage)),
+        false => format!("; it took {}", used(&compaction.usage)),
     };
     let shortcoming = match &compaction.summary_error {
         Some(error) => format!("; no model wrote it: {error}"),
@@ -112,6 +116,11 @@ mod tests {
             compacted(&compaction(CompactionTier::Outputs)),
             "context compacted, 160.4k to 61.0k tokens: 1 long text can be read again when needed"
         );
+        assert_eq!(
+            compacted(&compaction(CompactionTier::Native)),
+            "context compacted, 160.4k to 61.0k tokens: the model's service made 12 messages \
+             smaller"
+        );
         let mut summary = compaction(CompactionTier::Summary);
         summary.reason = CompactionReason::Overflow;
         summary.usage = Usage::from(UsageBuckets {
@@ -123,7 +132,7 @@ mod tests {
         assert_eq!(
             compacted(&summary),
             "the model refused the conversation as too long; context compacted, 160.4k to 61.0k \
-             tokens: 12 messages became a summary; the summary took 5.0k tokens in, 40 out; no \
+             tokens: 12 messages became a summary; it took 5.0k tokens in, 40 out; no \
              model wrote it: the model wrote nothing"
         );
     }

@@ -174,6 +174,9 @@ pub struct ProviderConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: Option<f64>,
+    /// Whether the service compacts long conversations itself; absent: only at the vendor's own address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub native_compaction: Option<bool>,
     /// A PEM file with authorities to trust besides the system's; absent: `SSL_CERT_FILE`.
     #[serde(
         skip_serializing_if = "Option::is_none",
@@ -239,6 +242,7 @@ impl fmt::Debug for ProviderConfig {
             .field("api_key", &self.api_key.as_ref().map(|_| REDACTED))
             .field("headers", &redacted_headers(&self.headers))
             .field("temperature", &self.temperature)
+            .field("native_compaction", &self.native_compaction)
             .field("ca_file", &self.ca_file)
             .field("routing", &self.routing)
             .field("resilience", &self.resilience)

@@ -1,6 +1,7 @@
 //! Anthropic Messages.
 
 mod check;
+mod compaction;
 mod encode;
 
 use crate::codec::{Codec, Frame, ModelRequest, Place, Problem};
@@ -25,6 +26,11 @@ impl Codec for Anthropic {
 
     fn check(&self, request: &ModelRequest<'_>) -> Result<(), Problem> {
         check::check(request)
+    }
+
+    fn compaction(&self, request: &ModelRequest<'_>, input_tokens: u64) -> Option<Value> {
+        let asked = fields::present(request.body, "compaction").is_some();
+        asked.then(|| compaction::compacted(request.body, input_tokens))
     }
 
     fn conversation(&self, request: &ModelRequest<'_>) -> Conversation {

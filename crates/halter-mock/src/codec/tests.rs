@@ -75,6 +75,7 @@ fn exercise(wire: MockWire, body: &Value) {
         path_model: Some("m"),
         dialect: Dialect::Vendor,
         counting: false,
+        compacting: false,
         path_streams: true,
         strict: true,
         body: &codec(wire).normalize(body.clone()),

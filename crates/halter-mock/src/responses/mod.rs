@@ -1,6 +1,7 @@
 //! OpenAI Responses.
 
 mod check;
+mod compaction;
 mod encode;
 
 use crate::codec::{Codec, Frame, ModelRequest, Place, Problem};
@@ -16,6 +17,11 @@ pub(crate) struct Responses;
 impl Codec for Responses {
     fn check(&self, request: &ModelRequest<'_>) -> Result<(), Problem> {
         check::check(request)
+    }
+
+    fn compaction(&self, request: &ModelRequest<'_>, input_tokens: u64) -> Option<Value> {
+        let asked = request.compacting;
+        asked.then(|| compaction::compacted(request.body, input_tokens))
     }
 
     fn conversation(&self, request: &ModelRequest<'_>) -> Conversation {

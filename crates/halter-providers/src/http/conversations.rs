@@ -2,7 +2,7 @@
 //! only what is new in it.
 
 use crate::limits::{KEPT_CONVERSATION_BYTES, KEPT_CONVERSATIONS};
-use crate::provider::ProviderRequest;
+use crate::provider::{ProviderRequest, RequestPurpose};
 use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings, Wire};
 use halter_protocol::{ProviderError, ResolvedModel, SessionId, Transcript};
 use std::collections::VecDeque;
@@ -21,6 +21,17 @@ pub(super) struct Encoded {
     pub encoder: SharedEncoder,
     /// True if nothing of the conversation was encoded before.
     pub fresh: bool,
+    /// A header that the service wants with it.
+    pub beta: Option<(&'static str, &'static str)>,
+}
+
+/// How a conversation is encoded.
+#[derive(Clone, Copy)]
+pub(super) struct Encoding<'a> {
+    pub wire: &'a dyn Wire,
+    pub images: ImageInput,
+    /// Whether the service takes its own compactions.
+    pub compacts: bool,
 }
 
 /// The conversations of a provider, the one used last at the back.
@@ -44,22 +55,13 @@ impl Conversations {
     /// Encodes a request, as far as it was not encoded before.
     pub fn encode(
         &self,
-        wire: &dyn Wire,
+        encoding: Encoding<'_>,
         request: &ProviderRequest,
         settings: &RequestSettings,
-        images: ImageInput,
     ) -> Result<Encoded, ProviderError> {
-        let known = self.take(request, images);
+        let known = self.take(request, encoding.images);
         let fresh = known.is_none();
-        let mut conversation = known.unwrap_or_else(|| Conversation {
-            session: request.session_id.clone(),
-            model: request.model.clone(),
-            encoder: Arc::new(Mutex::new(wire.encoder(&request.model, images))),
-            images,
-            unsaid: Unsaid::default(),
-            messages: Transcript::default(),
-            bytes: 0,
-        });
+        let mut conversation = known.unwrap_or_else(|| Conversation::new(encoding, request));
         let body = conversation.grow(request, settings)?;
         let encoder = conversation.encoder.clone();
         let unsaid = conversation.unsaid.clone();
@@ -70,6 +72,7 @@ impl Conversations {
             unsaid,
             encoder,
             fresh,
+            beta: body.beta,
         })
     }
 
@@ -105,6 +108,22 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Conversation {
+    fn new(encoding: Encoding<'_>, request: &ProviderRequest) -> Self {
+        let mut encoder = encoding.wire.encoder(&request.model, encoding.images);
+        if encoding.compacts {
+            encoder.allow_native_compaction();
+        }
+        Self {
+            session: request.session_id.clone(),
+            model: request.model.clone(),
+            encoder: Arc::new(Mutex::new(encoder)),
+            images: encoding.images,
+            unsaid: Unsaid::default(),
+            messages: Transcript::default(),
+            bytes: 0,
+        }
+    }
+
     fn goes_on_with(&self, request: &ProviderRequest) -> bool {
         self.session == request.session_id
             && self.model == request.model
@@ -122,7 +141,10 @@ impl Conversation {
             encoder.push(&message);
         }
         self.messages = request.messages.clone();
-        let body = encoder.body(settings)?;
+        let body = match request.purpose {
+            RequestPurpose::Answer => encoder.body(settings)?,
+            RequestPurpose::Compaction => encoder.compaction_body(settings)?,
+        };
         self.bytes = body.json.len();
         Ok(body)
     }
@@ -192,6 +214,7 @@ mod tests {
                 // Pages that nobody touches cost nothing.
                 json: vec![0; self.0],
                 warnings: Vec::new(),
+                beta: None,
             })
         }
     }
@@ -205,13 +228,17 @@ mod tests {
             messages: Transcript::default(),
             tools: Arc::from([]),
             response_schema: None,
+            purpose: crate::provider::RequestPurpose::default(),
         };
         conversations
             .encode(
-                &Sized(bytes),
+                Encoding {
+                    wire: &Sized(bytes),
+                    images: ImageInput::Taken,
+                    compacts: false,
+                },
                 &request,
                 &RequestSettings::default(),
-                ImageInput::Taken,
             )
             .unwrap()
             .fresh

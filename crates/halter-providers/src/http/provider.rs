@@ -1,6 +1,6 @@
 //! A model service over HTTP.
 
-use super::conversations::{Conversations, Encoded, Unsaid, lock};
+use super::conversations::{Conversations, Encoded, Encoding, Unsaid, lock};
 use super::response_stream::{Answering, answer};
 use super::transport::{
     HttpMethod, HttpRequest, HttpResponse, ResponseHeaders, Transport, TransportError,
@@ -8,10 +8,13 @@ use super::transport::{
 use crate::catalog::{Catalog, ListedModel, read_models};
 use crate::layers::RateLimiter;
 use crate::limits::{DOCUMENT_BYTES, ERROR_BODY_BYTES, ERROR_BODY_SECS};
-use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
+use crate::provider::{
+    EventStream, Provider, ProviderCapabilities, ProviderRequest, RequestPurpose,
+};
 use crate::secrets::Secrets;
 use crate::wire::{
     ErrorResponse, ImageInput, OutputWay, RefusedSetting, RequestSettings, WantedOutput, Wire,
+    address,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -43,6 +46,9 @@ pub struct Endpoint {
     /// Further members of every body, as JSON text of an object without its
     /// braces: OpenRouter's routing.
     pub extra_members: Option<String>,
+    /// Whether the service compacts conversations itself, where the wire has
+    /// it; absent: if it is the vendor's own.
+    pub native_compaction: Option<bool>,
 }
 
 impl Endpoint {
@@ -80,6 +86,7 @@ impl fmt::Debug for Endpoint {
             .field("headers", &headers)
             .field("temperature", &self.temperature)
             .field("extra_members", &self.extra_members)
+            .field("native_compaction", &self.native_compaction)
             .finish()
     }
 }
@@ -167,6 +174,13 @@ impl HttpProvider {
         mut request: ProviderRequest,
         cancel: CancellationToken,
     ) -> Result<EventStream, ProviderError> {
+        if request.purpose == RequestPurpose::Compaction && !self.compacts(&request.model) {
+            return Err(ProviderError::new(
+                "the service is not known to compact conversations",
+                ProviderErrorKind::Fatal,
+            )
+            .with_hint("set providers.<name>.native_compaction if it does"));
+        }
         let mut learned = false;
         let ask = async {
             self.ask_for_window(&request.model).await;
@@ -177,14 +191,14 @@ impl HttpProvider {
             let dropped = self.drop_refused(&mut request);
             let schema = request.response_schema.as_ref();
             let asked = schema.map(|_| self.catalog.output_way(&request.model));
-            let encoded = self.encode(&request, &dropped)?;
+            let mut encoded = self.encode(&request, &dropped)?;
             if encoded.fresh || learned {
                 let warnings = dropped
                     .iter()
                     .filter_map(|setting| warn(*setting, &request.model));
                 add_new(&encoded.unsaid, warnings);
             }
-            let post = self.post(&request.model, encoded.json);
+            let post = self.post(&request, &mut encoded);
             let response = or_cancelled(&cancel, async { Ok(self.transport.send(post).await?) });
             let response = response.await?;
             self.report_rates(&request.model, &response.headers);
@@ -279,17 +293,41 @@ impl HttpProvider {
             true => ImageInput::LeftOut,
             false => ImageInput::Taken,
         };
-        self.conversations
-            .encode(self.wire.as_ref(), request, &settings, images)
+        let encoding = Encoding {
+            wire: self.wire.as_ref(),
+            images,
+            compacts: self.compacts(&request.model),
+        };
+        self.conversations.encode(encoding, request, &settings)
     }
 
-    fn post(&self, model: &ResolvedModel, json: Vec<u8>) -> HttpRequest {
+    fn post(&self, request: &ProviderRequest, encoded: &mut Encoded) -> HttpRequest {
+        let (base_url, model) = (&self.endpoint.base_url, &request.model);
+        let mut headers = self.headers();
+        if let Some((name, value)) = encoded.beta {
+            match headers.iter_mut().find(|(known, _)| known == name) {
+                Some((_, known)) => *known = format!("{known},{value}"),
+                None => headers.push((name.to_owned(), value.to_owned())),
+            }
+        }
         HttpRequest {
             method: HttpMethod::Post,
-            url: self.wire.url(&self.endpoint.base_url, model),
-            headers: self.headers(),
-            body: Bytes::from(json),
+            url: match request.purpose {
+                RequestPurpose::Answer => self.wire.url(base_url, model),
+                RequestPurpose::Compaction => self.wire.compaction_url(base_url, model),
+            },
+            headers,
+            body: Bytes::from(std::mem::take(&mut encoded.json)),
         }
+    }
+
+    /// Whether the service compacts conversations with a model.
+    fn compacts(&self, model: &ResolvedModel) -> bool {
+        let Some(host) = self.wire.compacting_host() else {
+            return false;
+        };
+        let is_vendor = || address::is_at(&self.endpoint.base_url, host);
+        self.endpoint.native_compaction.unwrap_or_else(is_vendor) && self.wire.compacts(model)
     }
 
     pub(super) fn base_url(&self) -> &str {
@@ -382,6 +420,7 @@ impl Provider for HttpProvider {
         let facts = self.catalog.facts(model);
         capabilities.context_window = Some(facts.context_window.value);
         capabilities.output_limit = facts.output_limit.map(|known| known.value);
+        capabilities.native_compaction = self.compacts(model);
         capabilities
     }
 

@@ -15,6 +15,14 @@ pub(super) fn versioned(base_url: &str, version: &str) -> String {
     }
 }
 
+/// True if an address is one of a host, reached safely.
+pub(crate) fn is_at(base_url: &str, host: &str) -> bool {
+    let rest = base_url.strip_prefix("https://").unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let authority = authority.strip_suffix(":443").unwrap_or(authority);
+    authority.eq_ignore_ascii_case(host)
+}
+
 /// A name as a segment of a path; slashes stay.
 pub(super) fn path_segment(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
@@ -42,6 +50,23 @@ mod tests {
             ("http://[::1]:80/vast", "http://[::1]:80/vast/v1"),
         ] {
             assert_eq!(versioned(base, "v1"), expected);
+        }
+    }
+
+    #[test]
+    fn only_the_vendors_own_address_is_the_vendors() {
+        let is = |base| is_at(base, "api.openai.com");
+        assert!(is("https://api.openai.com") && is("https://API.openai.com:443/v1/"));
+        for other in [
+            "http://api.openai.com",
+            "https://api.openai.com.example.org/v1",
+            "https://example.org/api.openai.com",
+            "https://api.openai.com@example.org",
+            "https://api.openai.com:8443",
+            "https://eu.api.openai.com",
+            "",
+        ] {
+            assert!(!is(other), "{other}");
         }
     }
 

@@ -11,7 +11,7 @@
 //!   normalized ones. What it does not know it ignores; a stream that ends
 //!   before the wire's own end is an error, never a short answer.
 
-mod address;
+pub(crate) mod address;
 pub mod anthropic;
 mod attachment;
 mod body;
@@ -28,11 +28,19 @@ mod strict;
 mod structured;
 
 use halter_protocol::{
-    AssembledPrompt, MediaLimits, Message, ProviderError, ResolvedModel, ResponseSchema,
-    StreamEvent, ToolName, ToolSpec,
+    AssembledPrompt, MediaLimits, Message, ProviderError, ProviderErrorKind, ResolvedModel,
+    ResponseSchema, StreamEvent, ToolName, ToolSpec,
 };
 use std::sync::Arc;
 use std::time::Duration;
+
+/// True if an address is that of a vendor whose service compacts conversations
+/// itself.
+pub fn is_compacting_vendor(base_url: &str) -> bool {
+    let wires: [&dyn Wire; 2] = [&anthropic::Anthropic::new(), &responses::ResponsesWire];
+    let hosts = wires.iter().filter_map(|wire| wire.compacting_host());
+    hosts.into_iter().any(|host| address::is_at(base_url, host))
+}
 
 /// A model wire.
 pub trait Wire: Send + Sync + 'static {
@@ -77,6 +85,23 @@ pub trait Wire: Send + Sync + 'static {
         None
     }
 
+    /// The host of the vendor whose service compacts conversations itself; other
+    /// servers that speak the wire may not.
+    fn compacting_host(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether the vendor's service does that with conversations of a model.
+    fn compacts(&self, model: &ResolvedModel) -> bool {
+        let _ = model;
+        self.compacting_host().is_some()
+    }
+
+    /// Where a conversation is posted to be compacted.
+    fn compaction_url(&self, base_url: &str, model: &ResolvedModel) -> String {
+        self.url(base_url, model)
+    }
+
     /// True if people run the server themselves, with a window of their choice.
     fn is_self_hosted(&self) -> bool {
         false
@@ -95,6 +120,22 @@ pub trait ConversationEncoder: Send {
     /// Writes the body of a request about everything taken so far. `messages`
     /// come last in it.
     fn body(&mut self, settings: &RequestSettings) -> Result<EncodedBody, ProviderError>;
+
+    /// Sends compactions that the service made in its own form. Without this
+    /// they are sent in words.
+    fn allow_native_compaction(&mut self) {}
+
+    /// Writes the body of a request to compact everything taken so far.
+    fn compaction_body(
+        &mut self,
+        settings: &RequestSettings,
+    ) -> Result<EncodedBody, ProviderError> {
+        let _ = settings;
+        Err(ProviderError::new(
+            "this wire has no compaction of its own",
+            ProviderErrorKind::Fatal,
+        ))
+    }
 
     /// The tool that the wire calls `sent`, where that is not its own name: an
     /// alias, or a name spelled anew because the service does not take it.
@@ -157,6 +198,8 @@ pub struct EncodedBody {
     pub json: Vec<u8>,
     /// What was left out and why, for the user.
     pub warnings: Vec<String>,
+    /// A header that the service wants with it; values that it has already stay.
+    pub beta: Option<(&'static str, &'static str)>,
 }
 
 /// Turns the events of one response into normalized ones.

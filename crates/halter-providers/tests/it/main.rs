@@ -10,6 +10,7 @@
 mod anthropic;
 mod cassette;
 mod chat;
+mod compaction;
 mod conformance;
 mod damage;
 mod fake;

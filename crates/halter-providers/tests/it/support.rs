@@ -82,6 +82,7 @@ pub fn request(messages: impl IntoIterator<Item = Message>) -> ProviderRequest {
         messages: messages.into_iter().collect::<Transcript>(),
         tools: Arc::from([]),
         response_schema: None,
+        purpose: halter_providers::RequestPurpose::default(),
     }
 }
 

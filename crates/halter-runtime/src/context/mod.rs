@@ -3,26 +3,30 @@
 //!
 //! The log keeps everything. A session's transcript is what the next request
 //! holds; a compaction replaces it by a smaller one, in an event that says so.
-//! The standard form, [`StandardContext`], has two tiers: older tool outputs
-//! become references that the model can read again, and, where that is not
-//! enough, older messages become a summary.
+//! The standard form, [`StandardContext`], has three tiers: older tool outputs
+//! become references that the model can read again; where that is not enough,
+//! the model's service compacts older messages, if it does such a thing; and
+//! where it does not, or that did not help, they become a summary.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `size` | how many tokens a request has, and how many it may have |
 //! | `standard` | the standard form |
+//! | `native` | compaction by the model's own service |
 //! | `cut` | which messages stay as they are |
 //! | `reference` | long texts as references, and how they are found again |
 //! | `rendering` | a conversation as text, within a bound |
 //! | `summary` | what a model is asked for, and what stands for old messages |
 
 mod cut;
+mod native;
 pub(crate) mod reference;
 mod rendering;
 mod size;
 mod standard;
 mod summary;
 
+pub use native::{NativeCompactor, NativeContext};
 pub use size::{ContextFill, ContextSize, size};
 pub use standard::{ContextSettings, StandardContext};
 pub use summary::DEFAULT_COMPACTION_PROMPT;
@@ -136,6 +140,8 @@ pub struct CompactionRequest {
     pub processes: Vec<String>,
     /// Writes summaries.
     pub summarizer: Arc<dyn Summarizer>,
+    /// Has the model's service compact, where that does.
+    pub native: Option<Arc<dyn NativeCompactor>>,
     /// The id of a message that stands for others.
     pub message_id: MessageId,
     /// The time of it.

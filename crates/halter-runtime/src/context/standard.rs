@@ -5,13 +5,11 @@ use super::reference::{shrunk_result, shrunk_user};
 use super::size::{estimate, overhead, scale};
 use super::{
     Compaction, CompactionRequest, ContextManager, ContextPlan, ContextRequest, ContextSize,
-    Summary, size, summary,
+    Summary, native, size, summary,
 };
 use crate::limits::{LEAST_SUMMARISED_TOKENS, RETAINED_USER_BYTES, SHRINKABLE_OUTPUT_TOKENS};
 use async_trait::async_trait;
-use halter_protocol::{
-    CompactionReason, CompactionTier, Message, MessageId, SessionState, Transcript,
-};
+use halter_protocol::{CompactionReason, CompactionTier, Message, SessionState, Transcript};
 use halter_providers::tokens::{of_bytes, of_message};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,8 +24,8 @@ pub struct ContextSettings {
     pub target: Option<u64>,
 }
 
-/// Older tool outputs become references; where that is not enough, older
-/// messages become a summary. The newest turns, or at least the newest step,
+/// Older tool outputs become references; where that is not enough, the model's
+/// service compacts older messages, or else they become a summary. The newest turns, or at least the newest step,
 /// stay as they are, and so does what the user wanted first.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StandardContext {
@@ -64,25 +62,30 @@ impl ContextManager for StandardContext {
         if let Some(compaction) = shrink_outputs(&request, &budget) {
             return Some(compaction);
         }
+        if let Some(compaction) = native::compact(&request, &budget).await {
+            return Some(compaction);
+        }
         summarize(&request, &budget).await
     }
 }
 
 /// How much there is and how much there may be. A service counts tokens of
 /// everything; parts of it are estimated, and compared as such.
-struct Budget {
+pub(super) struct Budget {
     /// Tokens of the request, as counted.
-    tokens: u64,
+    pub tokens: u64,
     /// Tokens of what is no message.
     overhead: u64,
     /// Estimated tokens of the messages.
-    estimated: u64,
+    pub estimated: u64,
     /// What the messages should come to, estimated.
     target: u64,
     /// What they may come to, estimated.
-    limit: u64,
+    pub limit: u64,
     /// What stays as it is, estimated.
-    keep: u64,
+    pub keep: u64,
+    /// What the model's service made of old messages is most of it.
+    pub native_is_too_large: bool,
 }
 
 impl Budget {
@@ -104,6 +107,7 @@ impl Budget {
         let counted = tokens.saturating_sub(overhead).max(estimated / 4);
         let messages_of = |tokens: u64| scale(estimated, tokens, counted);
         Self {
+            native_is_too_large: native::is_too_large(request, limit),
             tokens,
             overhead,
             estimated,
@@ -115,22 +119,26 @@ impl Budget {
 
     /// Tokens of a request with these messages, as a service would count them.
     /// A service that counts far more than estimated counted something else.
-    fn after(&self, messages: &Transcript) -> u64 {
+    pub fn after(&self, messages: &Transcript) -> u64 {
         let counted = self.tokens.saturating_sub(self.overhead);
         let counted = counted.clamp(self.estimated / 4, self.estimated.saturating_mul(4));
         self.overhead + scale(estimate(messages), counted, self.estimated)
     }
 
     /// The compaction, if it gains a twentieth of the messages at least.
-    fn gained(&self, compaction: Compaction) -> Option<Compaction> {
+    pub fn gained(&self, compaction: Compaction) -> Option<Compaction> {
         let left = estimate(&compaction.messages);
-        (left.saturating_mul(20) <= self.estimated.saturating_mul(19)).then_some(compaction)
+        let gains = left.saturating_mul(20) <= self.estimated.saturating_mul(19);
+        (gains || self.native_is_too_large).then_some(compaction)
     }
 }
 
 /// Turns older outputs into references, the oldest first, until the context is
 /// as small as it should be. None if it does not get there.
 fn shrink_outputs(request: &CompactionRequest, budget: &Budget) -> Option<Compaction> {
+    if budget.native_is_too_large {
+        return None;
+    }
     let Cut { old, tail } = Cut::new(&request.state.messages, budget.keep);
     let mut left = budget.estimated;
     let mut outputs_cut = 0;
@@ -187,7 +195,8 @@ async fn summarize(request: &CompactionRequest, budget: &Budget) -> Option<Compa
     }
     // A summary that is longer than what it stands for is not worth its price.
     let spared = tokens(&old).saturating_sub(tokens(&head));
-    let is_worth_it = spared >= LEAST_SUMMARISED_TOKENS.max(budget.estimated / 20);
+    let is_worth_it =
+        budget.native_is_too_large || spared >= LEAST_SUMMARISED_TOKENS.max(budget.estimated / 20);
     if !is_worth_it && outputs_cut == 0 {
         return None;
     }
@@ -244,9 +253,6 @@ async fn write(request: &CompactionRequest, old: &[Arc<Message>]) -> Result<Summ
 /// users said first and, as far as there is room, last. Long texts are
 /// shortened.
 fn retained(old: &[Arc<Message>], state: &SessionState, budget: &Budget) -> Vec<Arc<Message>> {
-    // Also that one is gone: the prompt may still have it.
-    let told = state.instructions.values();
-    let in_force: HashSet<&MessageId> = told.map(|it| &it.message_id).collect();
     let said = |message: &Message| {
         matches!(message, Message::User(_)) && !summary::stands_for_others(message)
     };
@@ -266,10 +272,17 @@ fn retained(old: &[Arc<Message>], state: &SessionState, budget: &Budget) -> Vec<
         kept.insert(*place);
     }
     let stays = |(place, message): &(usize, &Arc<Message>)| {
-        kept.contains(place) || in_force.contains(message.id())
+        kept.contains(place) || in_force(message, state)
     };
     let staying = old.iter().enumerate().filter(stays);
     staying.map(|(_, message)| shortened(message)).collect()
+}
+
+/// True for instructions that hold, also that some are gone: the prompt may
+/// still have them.
+pub(super) fn in_force(message: &Message, state: &SessionState) -> bool {
+    let mut told = state.instructions.values();
+    told.any(|it| it.message_id == *message.id())
 }
 
 fn shortened(message: &Arc<Message>) -> Arc<Message> {

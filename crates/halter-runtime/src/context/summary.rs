@@ -10,7 +10,7 @@ use crate::limits::{
     SUMMARY_OUTPUT_TOKENS,
 };
 use halter_protocol::encoding::escape_path;
-use halter_protocol::{Message, SessionState, TaskStatus, UserMessage, UserPart};
+use halter_protocol::{AssistantPart, Message, SessionState, TaskStatus, UserMessage, UserPart};
 use std::sync::Arc;
 
 /// What a model that summarises is told.
@@ -46,12 +46,22 @@ const OUTPUTS: (&str, &str) = ("<outputs>\n", "\n</outputs>");
 
 /// True for a message that stands for others.
 pub(super) fn stands_for_others(message: &Message) -> bool {
+    text_of(message).is_some_and(|text| text.starts_with(HEADING))
+}
+
+/// The text of a message that may stand for others. A model service's own form
+/// of old messages has it in its first part.
+fn text_of(message: &Message) -> Option<&str> {
     match message {
         Message::User(user) => match user.parts.as_slice() {
-            [UserPart::Text { text }] => text.starts_with(HEADING),
-            _ => false,
+            [UserPart::Text { text }] => Some(text),
+            _ => None,
         },
-        _ => false,
+        Message::Assistant(assistant) => match assistant.parts.first() {
+            Some(AssistantPart::Text { text, .. }) => Some(text),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -91,23 +101,45 @@ pub(super) fn mechanical(old: &[Arc<Message>]) -> String {
 
 /// The message that stands for `old`.
 pub(super) fn message(request: &CompactionRequest, old: &[Arc<Message>], text: &str) -> Message {
-    let mut sections = vec![
-        HEADING.to_owned(),
-        wrapped(SUMMARY, &clipped(text.trim(), SUMMARY_BYTES)),
-    ];
-    sections.extend(tasks(&request.state));
-    sections.extend(files(&request.state));
-    sections.extend(list("Left running by commands", &request.processes));
-    sections.extend(environment(&request.state));
-    sections.extend(references(old));
-    sections.push("</context-summary>".to_owned());
     Message::User(UserMessage {
         id: request.message_id.clone(),
         created_at: request.at,
         parts: vec![UserPart::Text {
-            text: sections.join("\n\n"),
+            text: self::text(request, old, text),
         }],
     })
+}
+
+/// What it says.
+pub(super) fn text(request: &CompactionRequest, old: &[Arc<Message>], text: &str) -> String {
+    let mut sections = vec![
+        HEADING.to_owned(),
+        wrapped(SUMMARY, &clipped(text.trim(), SUMMARY_BYTES)),
+    ];
+    sections.extend(known(request, old));
+    sections.push("</context-summary>".to_owned());
+    sections.join("\n\n")
+}
+
+/// What a model is told beside a form of old messages that its service made.
+pub(super) fn note(request: &CompactionRequest, old: &[Arc<Message>]) -> String {
+    let mut sections = vec![
+        "The conversation was shortened to fit the context window. This still holds.".to_owned(),
+    ];
+    sections.extend(known(request, old));
+    sections.join("\n\n")
+}
+
+/// What the session knows by itself.
+fn known(request: &CompactionRequest, old: &[Arc<Message>]) -> Vec<String> {
+    let sections = [
+        tasks(&request.state),
+        files(&request.state),
+        list("Left running by commands", &request.processes),
+        environment(&request.state),
+        references(old),
+    ];
+    sections.into_iter().flatten().collect()
 }
 
 /// The summary that a compaction left, to show.
@@ -132,11 +164,7 @@ fn wrapped((start, end): (&str, &str), text: &str) -> String {
 /// A section of the newest message that stands for others.
 fn earlier(messages: &[Arc<Message>], (start, end): (&str, &str)) -> Option<String> {
     let found = messages.iter().rev().find(|it| stands_for_others(it))?;
-    let Message::User(user) = found.as_ref() else {
-        return None;
-    };
-    let text = user.plain_text();
-    let (_, after) = text.split_once(start)?;
+    let (_, after) = text_of(found)?.split_once(start)?;
     let (section, _) = after.split_once(end)?;
     Some(section.to_owned())
 }

@@ -1,5 +1,8 @@
 //! What a model sees before and after each tier.
 
+#[path = "native_tests.rs"]
+mod native_tests;
+
 use super::samples::{call, result, said, user};
 use super::*;
 use crate::context::{ContextFill, Summarizer};
@@ -101,6 +104,7 @@ fn request(messages: Transcript, window: u32, writer: &Arc<Writer>) -> Compactio
         instructions: None,
         processes: vec!["- 77 npm run dev".to_owned()],
         summarizer: writer.clone(),
+        native: None,
         message_id: "msg_summary".into(),
         at: Timestamp::UNIX_EPOCH,
     }

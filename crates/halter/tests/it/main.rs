@@ -14,6 +14,7 @@ mod builder;
 mod commands;
 mod consumers;
 mod examples;
+mod native;
 #[cfg(feature = "sqlite")]
 mod own_files;
 mod prefix;

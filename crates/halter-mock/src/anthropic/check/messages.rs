@@ -2,6 +2,7 @@
 //! thinking blocks returned as they were.
 
 use super::{STRICT_VERSION, required};
+use crate::anthropic::compaction;
 use crate::codec::{ModelRequest, Problem};
 use crate::fields;
 use crate::limits::{MAX_IMAGE_CHARS, MAX_MESSAGES};
@@ -35,7 +36,7 @@ pub(super) fn check(request: &ModelRequest<'_>, version: &str) -> Result<(), Pro
         )));
     }
     let model = fields::text(body, "model").unwrap_or_default();
-    check_roles(messages, model)?;
+    check_roles(messages, model, may_end_in_answer(body))?;
     for (index, message) in messages.iter().enumerate() {
         check_content(index, message, Asked { version, model })?;
         check_thinking_blocks(index, message, request)?;
@@ -48,12 +49,19 @@ fn role(message: &Value) -> &str {
     fields::text(message, "role").unwrap_or_default()
 }
 
-fn check_roles(messages: &[Value], model: &str) -> Result<(), Problem> {
+/// A conversation that is to be compacted need not want an answer.
+fn may_end_in_answer(body: &Value) -> bool {
+    fields::present(body, "compaction").is_some()
+}
+
+fn check_roles(messages: &[Value], model: &str, ends_in_answer: bool) -> Result<(), Problem> {
+    let opens_compacted = compaction::opens(messages);
     for (index, message) in messages.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|at| messages.get(at));
         let after = messages.get(index + 1).map(role);
         match (role(message), before) {
             ("user", _) | ("assistant", Some(_)) => {}
+            ("assistant", None) if opens_compacted => {}
             ("assistant" | "system", None) => {
                 return Err(Problem::invalid(
                     "messages: first message must use the \"user\" role",
@@ -81,7 +89,7 @@ fn check_roles(messages: &[Value], model: &str) -> Result<(), Problem> {
     let prefilled = messages
         .last()
         .is_some_and(|last| role(last) == "assistant" && !is_paused(last));
-    if prefilled && !model.contains("-4-5") {
+    if prefilled && !ends_in_answer && !model.contains("-4-5") {
         return Err(Problem::invalid(
             "This model does not support assistant message prefill. The conversation must end with a user message.",
         ));

@@ -63,6 +63,7 @@ pub(super) fn check(request: &ModelRequest<'_>) -> Result<(), Problem> {
     check_output_config(body)?;
     check_system(body)?;
     tools::check(body)?;
+    super::compaction::check(request)?;
     messages::check(request, version)?;
     cache::check(body)
 }

@@ -4,7 +4,7 @@ use crate::codec::{ModelRequest, Problem};
 use crate::fields;
 use crate::media;
 use crate::openai::{bad_value, check_file, check_image_url, missing, no_images};
-use crate::responses::is_model_made;
+use crate::responses::{compaction, is_model_made};
 use crate::signing;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -18,7 +18,11 @@ pub(super) fn check(
         return Err(missing("input"));
     }
     for (index, item) in input.iter().enumerate() {
-        check_item(item, &format!("input[{index}]"), model)?;
+        let at = format!("input[{index}]");
+        check_item(item, &at, model)?;
+        if fields::kind(item) == "compaction" {
+            compaction::check_item(item, &at, model, request.strict)?;
+        }
         if fields::kind(item) == "reasoning" {
             check_reasoning(item, input.get(index + 1), request, model)?;
         }

@@ -24,6 +24,9 @@ const MIN_OUTPUT_TOKENS: u64 = 16;
 pub(super) fn check(request: &ModelRequest<'_>) -> Result<(), Problem> {
     check_content_type(request)?;
     let body = request.body;
+    if request.compacting {
+        super::compaction::check(request)?;
+    }
     if let Some(field) = fields::object(body)?
         .keys()
         .find(|field| request.strict && !fields::is_word(field, FIELDS))

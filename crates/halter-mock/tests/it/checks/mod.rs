@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod chat;
+mod compaction;
 mod gemini;
 mod media;
 mod responses;

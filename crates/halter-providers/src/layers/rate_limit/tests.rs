@@ -26,6 +26,7 @@ fn request(per_minute: u32, tokens: usize) -> ProviderRequest {
             .collect(),
         tools: Arc::from([]),
         response_schema: None,
+        purpose: crate::provider::RequestPurpose::default(),
     }
 }
 

@@ -43,6 +43,13 @@
 //! cannot be said so (free-form objects, recursion, `allOf` and the like), and
 //! for other models, the answer is asked for with a tool.
 //!
+//! # Compaction
+//!
+//! A request with `compaction` and the beta [`COMPACTION_BETA`] is answered
+//! with one signed block that holds a summary. It goes back byte for byte as
+//! the first block of the conversation, and the beta with it. Other models
+//! read the summary as text.
+//!
 //! # Reasoning
 //!
 //! Without a configured level nothing is sent and the model's default holds,
@@ -86,6 +93,9 @@ const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
 
 /// The version of the service's interface that requests ask for.
 pub const API_VERSION: &str = "2026-10-21";
+
+/// The beta of compactions, as requests for one and with one name it.
+pub const COMPACTION_BETA: &str = "compact-2026-09-04";
 
 /// The Anthropic Messages wire.
 ///
@@ -131,6 +141,14 @@ impl Wire for Anthropic {
 
     fn url(&self, base_url: &str, _model: &ResolvedModel) -> String {
         format!("{}/messages", versioned(base_url, "v1"))
+    }
+
+    fn compacting_host(&self) -> Option<&'static str> {
+        Some("api.anthropic.com")
+    }
+
+    fn compacts(&self, model: &ResolvedModel) -> bool {
+        model::ModelTraits::of(&model.model).compacts
     }
 
     fn headers(&self, api_key: Option<&str>) -> Vec<(String, String)> {

@@ -15,6 +15,8 @@ pub(super) struct ModelTraits {
     pub signs_thinking: bool,
     /// True if answers can be kept to a schema.
     pub takes_output_schema: bool,
+    /// True if its service compacts conversations with it.
+    pub compacts: bool,
     /// True if it shows its thinking only when told to.
     hides_thinking: bool,
     default_max_tokens: u32,
@@ -64,6 +66,7 @@ impl ModelTraits {
                 thinking: Thinking::Budget,
                 signs_thinking: false,
                 takes_output_schema: false,
+                compacts: false,
                 hides_thinking: false,
                 default_max_tokens: 8_192,
             };
@@ -72,6 +75,7 @@ impl ModelTraits {
             thinking: name.thinking(),
             signs_thinking: true,
             takes_output_schema: name.takes_output_schema(),
+            compacts: name.compacts(),
             hides_thinking: name.hides_thinking(),
             default_max_tokens: name.default_max_tokens(),
         }
@@ -271,6 +275,11 @@ impl<'a> ClaudeName<'a> {
             || matches!(self.version, None | Some((5.., _) | (4, 5..)))
     }
 
+    fn compacts(&self) -> bool {
+        matches!(self.line, "fable" | "mythos")
+            || matches!(self.version, None | Some((5.., _) | (4, 6..)))
+    }
+
     /// Room for reasoning and an answer, within what each generation allows.
     fn default_max_tokens(&self) -> u32 {
         match (self.line, self.version) {
@@ -405,6 +414,13 @@ mod tests {
         for name in ["claude-opus-4-1", "claude-3-7-sonnet-latest", "other"] {
             assert!(!takes(name), "{name}");
         }
+    }
+
+    #[test]
+    fn conversations_are_compacted_from_4_6_on() {
+        let compacts = |name: &str| ModelTraits::of(name).compacts;
+        assert!(compacts("claude-opus-4-6") && compacts("claude-mythos-5"));
+        assert!(!compacts("claude-haiku-4-5") && !compacts("other"));
     }
 
     #[test]

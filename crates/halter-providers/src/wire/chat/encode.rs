@@ -277,6 +277,7 @@ impl ConversationEncoder for ChatEncoder {
         Ok(EncodedBody {
             json: body.finish(),
             warnings: self.warnings.take_new(),
+            beta: None,
         })
     }
 

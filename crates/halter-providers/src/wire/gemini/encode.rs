@@ -403,6 +403,7 @@ impl ConversationEncoder for GeminiEncoder {
         Ok(EncodedBody {
             json: body.finish(),
             warnings: self.warnings.take_new(),
+            beta: None,
         })
     }
 

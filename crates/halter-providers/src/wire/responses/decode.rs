@@ -10,6 +10,7 @@ use super::KEY_VARIABLE;
 use super::events::{
     DeltaEvent, Item, ItemEvent, Kind, MessageItem, ReasoningItem, Response, ResponseEvent,
 };
+use super::items::is_compaction_item;
 use super::open_item::{ItemKind, OpenItem};
 use super::usage::usage;
 use crate::limits::RESPONSES_OUTPUT_ITEMS;
@@ -47,8 +48,12 @@ impl Decoder for ResponsesDecoder {
         let kind = match event.name {
             "" | "message" => {
                 let head: Kind = parse(data)?;
-                if head.kind.is_none() && head.object.as_deref() == Some("response") {
-                    return self.whole_response(parse(data)?, out);
+                match (&head.kind, head.object.as_deref()) {
+                    (None, Some("response")) => return self.whole_response(parse(data)?, out),
+                    (None, Some("response.compaction")) => {
+                        return self.compaction(&parse(data)?, out);
+                    }
+                    _ => {}
                 }
                 written = head.kind;
                 written.as_deref().unwrap_or("")
@@ -298,6 +303,33 @@ impl ResponsesDecoder {
                 status.unwrap_or("no status")
             ))),
         }
+    }
+
+    /// A compacted conversation: its items go back as they are, those that
+    /// look like a call included.
+    fn compaction(
+        &mut self,
+        response: &Response<'_>,
+        out: &mut Vec<StreamEvent>,
+    ) -> Result<(), ProviderError> {
+        self.start(response.id.clone(), out);
+        let items = response.output.iter().flatten();
+        if !items.clone().any(|item| is_compaction_item(item.get())) {
+            return Err(unreadable("a compaction without a compaction item"));
+        }
+        for (index, item) in (0u64..).zip(items) {
+            let place = self.open(index, ItemKind::Other, out)?;
+            if let Some(open) = self.items.get_mut(place) {
+                let opaque = OpaquePart {
+                    wire: super::NAME.to_owned(),
+                    data: item.get().into(),
+                };
+                open.finish(Some(opaque), out);
+            }
+        }
+        self.report_usage(response, out);
+        self.finish(StopReason::EndTurn, out);
+        Ok(())
     }
 
     fn completed(

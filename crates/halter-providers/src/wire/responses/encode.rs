@@ -5,7 +5,7 @@
 //! instructions and tools first, so sessions of one configuration share
 //! everything up to it in the service's cache.
 
-use super::items::{Content, InputItem, InputPart, Output, Replay, replay_of};
+use super::items::{Content, InputItem, InputPart, Output, Replay, is_compaction_item, replay_of};
 use super::tools::FunctionTool;
 use crate::limits::{RESPONSES_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
 use crate::wire::attachment::Intake;
@@ -39,6 +39,8 @@ pub(super) struct ResponsesEncoder {
     names: ToolNames,
     call_ids: CallIds,
     warnings: Warnings,
+    /// Whether compactions of the service go back to it.
+    takes_compactions: bool,
 }
 
 #[derive(Serialize)]
@@ -73,6 +75,7 @@ impl ResponsesEncoder {
             names: ToolNames::new(model.provider_kind.clone(), WIRE_TOOL_NAME_BYTES),
             call_ids: CallIds::new(RESPONSES_CALL_ID_BYTES),
             warnings: Warnings::default(),
+            takes_compactions: false,
         }
     }
 
@@ -105,7 +108,8 @@ impl ResponsesEncoder {
     }
 
     fn push_assistant(&mut self, message: &AssistantMessage) {
-        let own = is_own(message, &self.model);
+        let own =
+            is_own(message, &self.model) && (self.takes_compactions || !is_compaction(message));
         let mut kept: Vec<Option<Replay>> = message
             .parts
             .iter()
@@ -234,6 +238,31 @@ impl ConversationEncoder for ResponsesEncoder {
         }
     }
 
+    fn allow_native_compaction(&mut self) {
+        self.takes_compactions = true;
+    }
+
+    fn compaction_body(
+        &mut self,
+        settings: &RequestSettings,
+    ) -> Result<EncodedBody, ProviderError> {
+        let mut body = ObjectWriter::with_capacity(SETTINGS_BYTES + self.input.bytes().len());
+        body.member("model", &self.model.model);
+        if let Some(key) = &settings.prompt_cache_key {
+            body.member("prompt_cache_key", key);
+        }
+        if let Some(instructions) = &self.instructions {
+            body.member_text("instructions", instructions);
+        }
+        // The opening is sent with every request, so it need not be compacted.
+        body.array("input", &[&self.input]);
+        Ok(EncodedBody {
+            json: body.finish(),
+            warnings: self.warnings.take_new(),
+            beta: None,
+        })
+    }
+
     fn body(&mut self, settings: &RequestSettings) -> Result<EncodedBody, ProviderError> {
         let instructions = self.instructions.as_ref().map_or(0, Vec::len);
         let mut body = ObjectWriter::with_capacity(
@@ -260,12 +289,25 @@ impl ConversationEncoder for ResponsesEncoder {
         Ok(EncodedBody {
             json: body.finish(),
             warnings: self.warnings.take_new(),
+            beta: None,
         })
     }
 
     fn tool_name(&self, sent: &str) -> Option<ToolName> {
         self.names.own(sent).cloned()
     }
+}
+
+/// True for what stands for messages that the service compacted: it has words
+/// for others. An item of the kind in an answer has none and goes back with it.
+fn is_compaction(message: &AssistantMessage) -> bool {
+    let opaque = message.parts.iter().filter_map(|part| match part {
+        AssistantPart::Text { opaque, .. } => opaque.as_ref(),
+        _ => None,
+    });
+    opaque
+        .filter(|opaque| opaque.wire == super::NAME)
+        .any(|opaque| is_compaction_item(&opaque.data))
 }
 
 /// False for families known not to reason, which refuse to be asked for

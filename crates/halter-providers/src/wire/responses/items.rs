@@ -155,3 +155,13 @@ pub(super) fn replay_of(item: &str) -> Option<Replay> {
         Replay::Never
     })
 }
+
+/// True for what stands for items that the service compacted.
+pub(super) fn is_compaction_item(item: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+    }
+    serde_json::from_str::<Head<'_>>(item).is_ok_and(|head| head.kind == "compaction")
+}

@@ -13,6 +13,8 @@
 //! - Images (PNG, JPEG, WebP, GIF), PDFs and text documents go along in user
 //!   messages and in the output of calls, which is then a list of parts; for
 //!   other types the model reads a line that says what was left out.
+//! - A conversation is compacted by `/responses/compact`. Its output, an
+//!   encrypted item and what the service keeps beside it, goes back as it came.
 
 mod decode;
 mod encode;
@@ -50,6 +52,14 @@ impl Wire for ResponsesWire {
 
     fn url(&self, base_url: &str, _model: &ResolvedModel) -> String {
         format!("{}/responses", address::versioned(base_url, "v1"))
+    }
+
+    fn compacting_host(&self) -> Option<&'static str> {
+        Some("api.openai.com")
+    }
+
+    fn compaction_url(&self, base_url: &str, model: &ResolvedModel) -> String {
+        format!("{}/compact", self.url(base_url, model))
     }
 
     fn models_url(&self, base_url: &str) -> Option<String> {

@@ -1,10 +1,12 @@
 //! Making a session's context smaller: what the context manager is given, and
 //! what becomes of what it returns.
 
+use super::native_compaction::ServiceCompactor;
 use super::{Owner, Running};
 use crate::context::reference::one_line;
 use crate::context::{
-    CompactionRequest, ContextPlan, ContextReport, ContextRequest, Summarizer, Summary, compacted,
+    CompactionRequest, ContextPlan, ContextReport, ContextRequest, NativeCompactor, Summarizer,
+    Summary, compacted,
 };
 use crate::engine::answer::Answer;
 use crate::engine::{EffectId, Input};
@@ -20,7 +22,7 @@ use halter_protocol::{
     ReplayMeta, ResolvedModel, SessionId, Transcript, TurnId, UserMessage, UserPart,
 };
 use halter_providers::catalog::DEFAULT_CONTEXT_WINDOW;
-use halter_providers::{Provider, ProviderRequest, ServedModel};
+use halter_providers::{Provider, ProviderRequest, RequestPurpose, ServedModel};
 use halter_tools::ExecSession;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -100,10 +102,27 @@ impl Owner {
             .turn_id
             .unwrap_or_else(|| TurnId::mint(self.services.ids.as_ref(), at));
         let writer = self.writer_of_summaries(&(model.clone(), provider.clone()));
+        let capabilities = provider.model_capabilities(&model);
+        let native = capabilities.native_compaction.then(|| {
+            Arc::new(ServiceCompactor {
+                provider: provider.clone(),
+                request: ProviderRequest {
+                    session_id: self.blueprint.session_id.clone(),
+                    turn_id: turn_id.clone(),
+                    model: model.clone(),
+                    prompt: self.prompt.clone(),
+                    messages: Transcript::default(),
+                    tools: self.tools.specs.clone(),
+                    response_schema: None,
+                    purpose: RequestPurpose::Compaction,
+                },
+                cancel: cancel.clone(),
+            }) as Arc<dyn NativeCompactor>
+        });
         let summarizer = ModelSummarizer::new(writer, &self.blueprint.session_id, turn_id, &cancel);
         let mut request = CompactionRequest {
             blueprint: self.blueprint.clone(),
-            capabilities: provider.model_capabilities(&model),
+            capabilities,
             model,
             state: self.engine.state().clone(),
             prompt: self.prompt.clone(),
@@ -112,6 +131,7 @@ impl Owner {
             instructions: asked.instructions,
             processes: Vec::new(),
             summarizer: Arc::new(summarizer),
+            native,
             message_id: asked.message_id,
             at,
         };
@@ -232,6 +252,7 @@ impl Summarizer for ModelSummarizer {
             messages: Transcript::from_iter([Message::User(message)]),
             tools: Arc::new([]),
             response_schema: None,
+            purpose: RequestPurpose::Answer,
         };
         let asked = tokio::time::timeout(SUMMARY_DEADLINE, self.ask(request));
         let answer = asked.await.unwrap_or_else(|_| {

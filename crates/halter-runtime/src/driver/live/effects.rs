@@ -19,7 +19,7 @@ use halter_protocol::{
     ResponseSchema, SessionBlueprint, ToolCall, ToolError, ToolErrorCode, Transcript, TurnError,
     TurnId,
 };
-use halter_providers::{Provider, ProviderRequest};
+use halter_providers::{Provider, ProviderRequest, RequestPurpose};
 use halter_tools::ToolContext;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -262,6 +262,7 @@ impl Owner {
                     messages: asked.messages,
                     tools: self.tools.specs.clone(),
                     response_schema: asked.response_schema,
+                    purpose: RequestPurpose::Answer,
                 };
                 if !provider.capabilities().structured_output {
                     self.final_tools.replace_schema(&mut request);

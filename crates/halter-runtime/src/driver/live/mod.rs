@@ -11,6 +11,7 @@ mod effects;
 mod final_tools;
 mod instructions;
 mod judging;
+mod native_compaction;
 mod toolbox;
 
 pub(crate) use effects::assemble;

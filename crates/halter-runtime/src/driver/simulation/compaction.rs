@@ -101,6 +101,7 @@ impl Simulation {
             instructions: None,
             processes: Vec::new(),
             summarizer: Arc::new(writing),
+            native: None,
             message_id,
             at: self.timestamp(),
         };

@@ -33,6 +33,8 @@ enum Kind {
     },
     /// Reasoning that is not shown.
     Sealed,
+    /// A summary of the conversation.
+    Compaction,
     /// A block without a neutral form.
     Kept,
 }
@@ -58,6 +60,7 @@ impl OpenBlock {
             "text" => Kind::Text,
             "thinking" => Kind::Thinking,
             "redacted_thinking" => Kind::Sealed,
+            "compaction" => Kind::Compaction,
             "tool_use" => Kind::Call {
                 id: ToolCallId(
                     text("id")
@@ -71,6 +74,7 @@ impl OpenBlock {
         let grown = match kind {
             Kind::Text => text("text"),
             Kind::Thinking => text("thinking"),
+            Kind::Compaction => text("content"),
             _ => None,
         };
         Some(Self {
@@ -98,7 +102,7 @@ impl OpenBlock {
     pub fn start(&self, out: &mut Vec<StreamEvent>) {
         let id = self.id.clone();
         out.push(match &self.kind {
-            Kind::Text | Kind::Kept => StreamEvent::TextStart { id },
+            Kind::Text | Kind::Compaction | Kind::Kept => StreamEvent::TextStart { id },
             Kind::Thinking | Kind::Sealed => StreamEvent::ThinkingStart { id },
             Kind::Call {
                 id: tool_call_id,
@@ -149,7 +153,7 @@ impl OpenBlock {
     fn grown_event(&self, delta: String) -> Option<StreamEvent> {
         let id = self.id.clone();
         match self.kind {
-            Kind::Text => Some(StreamEvent::TextDelta { id, delta }),
+            Kind::Text | Kind::Compaction => Some(StreamEvent::TextDelta { id, delta }),
             Kind::Thinking => Some(StreamEvent::ThinkingDelta { id, delta }),
             Kind::Call { .. } => Some(StreamEvent::ToolArgsDelta { id, delta }),
             Kind::Sealed | Kind::Kept => None,
@@ -230,6 +234,9 @@ impl OpenBlock {
                 self.rewritten()
             }
             _ if self.incomplete => None,
+            // One without a summary stands for nothing.
+            Kind::Compaction if self.grown.is_empty() => None,
+            Kind::Compaction => Some(self.whole.get().to_owned()),
             _ if self.grown.is_empty() => Some(self.whole.get().to_owned()),
             _ => {
                 let input = RawValue::from_string(std::mem::take(&mut self.grown)).ok()?;

@@ -12,6 +12,9 @@ pub(super) struct UsageCounter {
     cache_write: u64,
     output: u64,
     thinking: u64,
+    /// What compactions used, which is in none of the others: input, cache
+    /// reads, cache writes, output.
+    compactions: [u64; 4],
 }
 
 impl UsageCounter {
@@ -41,18 +44,40 @@ impl UsageCounter {
                 said_anything = true;
             }
         }
+        if let Some(iterations) = update.get("iterations").and_then(Value::as_array) {
+            said_anything = true;
+            self.compactions = compactions(iterations);
+        }
         said_anything.then(|| self.usage())
     }
 
     fn usage(&self) -> Usage {
         // Output contains the reasoning.
         let reasoning = self.thinking.min(self.output);
+        let [input, cache_read, cache_write, output] = self.compactions;
         Usage::from(UsageBuckets {
-            uncached_input: self.input,
-            cache_read: self.cache_read,
-            cache_write: self.cache_write,
-            output: self.output - reasoning,
+            uncached_input: self.input.saturating_add(input),
+            cache_read: self.cache_read.saturating_add(cache_read),
+            cache_write: self.cache_write.saturating_add(cache_write),
+            output: (self.output - reasoning).saturating_add(output),
             reasoning,
         })
     }
+}
+
+fn compactions(iterations: &[Value]) -> [u64; 4] {
+    let names = [
+        "input_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+        "output_tokens",
+    ];
+    let compactions = || {
+        let kind = |it: &&Value| it.get("type").is_some_and(|kind| kind == "compaction");
+        iterations.iter().filter(kind)
+    };
+    names.map(|name| {
+        let counts = compactions().filter_map(|it| it.get(name).and_then(Value::as_u64));
+        counts.fold(0, u64::saturating_add)
+    })
 }

@@ -15,6 +15,8 @@ use std::borrow::Cow;
 pub(super) enum Block<'a> {
     /// Reasoning as the model wrote it.
     Thinking(&'a str),
+    /// A summary of what came before, as the service wrote it.
+    Compaction(&'a str),
     /// Another block as the model wrote it, without a meaning of its own here.
     Kept(&'a str),
     /// Text as the model wrote it, with citations.
@@ -37,13 +39,14 @@ pub(super) fn blocks<'a>(
     message: &'a AssistantMessage,
     model: &str,
     traits: ModelTraits,
+    takes_compaction: bool,
     ids: &mut CallIds,
 ) -> Vec<Block<'a>> {
     let same_model = message.replay_meta.model.as_deref() == Some(model);
     let mut blocks: Vec<Block<'a>> = message
         .parts
         .iter()
-        .filter_map(|part| block(part, same_model, traits, ids))
+        .filter_map(|part| block(part, same_model, traits, takes_compaction, ids))
         .collect();
     // A pause is resumed by sending the answer back unchanged.
     let paused = message
@@ -62,6 +65,7 @@ fn block<'a>(
     part: &'a AssistantPart,
     same_model: bool,
     traits: ModelTraits,
+    takes_compaction: bool,
     ids: &mut CallIds,
 ) -> Option<Block<'a>> {
     let raw = part
@@ -70,6 +74,10 @@ fn block<'a>(
         .and_then(RawBlock::read);
     match part {
         AssistantPart::Text { text, .. } => match raw {
+            Some(raw) if raw.kind == "compaction" && takes_compaction => {
+                Some(Block::Compaction(raw.json))
+            }
+            Some(raw) if raw.kind == "compaction" => Some(Block::Text(text)),
             Some(raw) if raw.kind != "text" => Some(Block::Kept(raw.json)),
             _ if text.trim().is_empty() => None,
             Some(raw) => Some(Block::RawText(raw.json)),
@@ -105,10 +113,17 @@ impl Block<'_> {
         matches!(self, Self::Thinking(_))
     }
 
+    pub fn is_compaction(&self) -> bool {
+        matches!(self, Self::Compaction(_))
+    }
+
     /// The service refuses marks on reasoning; whether it takes them on blocks
     /// that are merely kept is not known.
     pub fn markable(&self) -> bool {
-        !matches!(self, Self::Thinking(_) | Self::Kept(_))
+        !matches!(
+            self,
+            Self::Thinking(_) | Self::Kept(_) | Self::Compaction(_)
+        )
     }
 
     /// The call, if it is one.
@@ -123,6 +138,7 @@ impl Block<'_> {
         match self {
             Self::Thinking(json)
             | Self::Kept(json)
+            | Self::Compaction(json)
             | Self::RawText(json)
             | Self::RawCall { json, .. } => put(out, json),
             Self::Text(text) => put_text_block(out, text),

@@ -9,8 +9,10 @@ mod log;
 mod prefix;
 mod user;
 
+use self::assistant::Block;
 use self::log::{MessageLog, Role, put};
 use self::prefix::Prefix;
+use super::COMPACTION_BETA;
 use super::limits::{CACHE_LOOKBACK_BLOCKS, CALL_ID_BYTES, TOOL_NAME_BYTES};
 use super::model::{ModelTraits, ReasoningMembers, Thinking};
 use crate::wire::attachment::Intake;
@@ -49,6 +51,18 @@ pub(super) struct MessagesEncoder {
     /// Why no body can be written, if the conversation cannot be sent.
     fault: Option<ProviderError>,
     warnings: Warnings,
+    compactions: Compactions,
+}
+
+/// What becomes of a compaction that the service made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compactions {
+    /// It is sent as text.
+    InWords,
+    /// It is sent as it came.
+    Taken,
+    /// It was sent so, and the service must be told with each request.
+    Sent,
 }
 
 /// The `output_config` of a request.
@@ -101,6 +115,7 @@ impl MessagesEncoder {
             turn: TurnMarks::default(),
             fault: None,
             warnings,
+            compactions: Compactions::InWords,
         }
     }
 
@@ -121,9 +136,19 @@ impl MessagesEncoder {
     }
 
     fn assistant(&mut self, message: &AssistantMessage) {
-        let blocks = assistant::blocks(message, &self.model, self.traits, &mut self.ids);
+        let opens = self.log.last_role().is_none();
+        let takes_compaction = opens && self.compactions == Compactions::Taken;
+        let blocks = assistant::blocks(
+            message,
+            &self.model,
+            self.traits,
+            takes_compaction,
+            &mut self.ids,
+        );
         let answered = self.log.block_count();
-        if !blocks.is_empty() && self.log.last_role().is_none() {
+        if blocks.first().is_some_and(Block::is_compaction) {
+            self.compactions = Compactions::Sent;
+        } else if !blocks.is_empty() && opens {
             user::push_text(&mut self.log, user::OPENING);
         }
         let starts_thinking = blocks.first().is_some_and(|block| block.is_thinking());
@@ -220,11 +245,15 @@ impl MessagesEncoder {
         &mut self,
         settings: &RequestSettings,
         asked: &Asked,
+        wanted: Wanted,
         body: &mut ObjectWriter,
     ) -> Result<(), ProviderError> {
         body.member("model", &self.model);
         body.member("max_tokens", &self.max_tokens);
-        body.member("stream", &true);
+        body.member("stream", &(wanted == Wanted::Answer));
+        if wanted == Wanted::Compaction {
+            body.member_text("compaction", br#"{"type":"summarize"}"#);
+        }
         let mut config = OutputConfig {
             effort: None,
             format: asked.schema.as_ref().map(|schema| OutputFormat {
@@ -267,14 +296,51 @@ impl ConversationEncoder for MessagesEncoder {
         self.take(message);
     }
 
+    fn allow_native_compaction(&mut self) {
+        self.compactions = Compactions::Taken;
+    }
+
+    fn compaction_body(
+        &mut self,
+        settings: &RequestSettings,
+    ) -> Result<EncodedBody, ProviderError> {
+        // The service refuses to keep a summary to a schema.
+        let settings = RequestSettings {
+            output: None,
+            ..settings.clone()
+        };
+        self.write_body(&settings, Wanted::Compaction)
+    }
+
     fn body(&mut self, settings: &RequestSettings) -> Result<EncodedBody, ProviderError> {
+        self.write_body(settings, Wanted::Answer)
+    }
+
+    fn tool_name(&self, sent: &str) -> Option<ToolName> {
+        self.names.own(sent).cloned()
+    }
+}
+
+/// What a body asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Answer,
+    Compaction,
+}
+
+impl MessagesEncoder {
+    fn write_body(
+        &mut self,
+        settings: &RequestSettings,
+        wanted: Wanted,
+    ) -> Result<EncodedBody, ProviderError> {
         self.check()?;
         let capacity = self.log.len() + self.prefix.len() + BODY_HEAD_BYTES;
         let mut body = ObjectWriter::with_capacity(capacity);
         let asked = Asked::of(settings, |schema| {
             closed(schema).filter(|_| self.traits.takes_output_schema)
         });
-        self.write_settings(settings, &asked, &mut body)?;
+        self.write_settings(settings, &asked, wanted, &mut body)?;
         self.prefix.write(&mut body, asked.tool.as_ref());
         let mut json = body.finish();
         // The messages are copied to their place, not through another buffer.
@@ -285,11 +351,9 @@ impl ConversationEncoder for MessagesEncoder {
         Ok(EncodedBody {
             json,
             warnings: self.warnings.take_new(),
+            beta: (wanted == Wanted::Compaction || self.compactions == Compactions::Sent)
+                .then_some(("anthropic-beta", COMPACTION_BETA)),
         })
-    }
-
-    fn tool_name(&self, sent: &str) -> Option<ToolName> {
-        self.names.own(sent).cloned()
     }
 }
 
