@@ -46,8 +46,9 @@ const CHECK_PATH_HELP: &str = "\
 A line of standard input is an object with op (read, write, delete, list), path, cwd,
 and where wanted session_cwd, read_roots, write_roots, max_read_bytes. Relative roots
 start at session_cwd, which is cwd if absent; the roots given are all there are, and
-[] is none. A line of output is {\"decision\":\"allow\"} or
-{\"decision\":\"deny\",\"rule\",\"fragment\",\"message\"}, in the same order.";
+[] is none, as is the other kind of roots if only one is given. A line of output is
+{\"decision\":\"allow\"} or {\"decision\":\"deny\",\"rule\",\"fragment\",\"message\"}, in the
+same order.";
 
 /// Paths to judge.
 #[derive(Debug, Args)]

@@ -70,6 +70,18 @@ fn each_path_is_judged_by_the_roots_of_its_line_and_nothing_is_touched() {
             json!({"op": "write", "path": "a.txt", "read_roots": ["."], "write_roots": []}),
             Some("not_in_root"),
         ),
+        (
+            json!({"op": "read", "path": "a.txt", "read_roots": []}),
+            Some("not_in_root"),
+        ),
+        (
+            json!({"op": "write", "path": "a.txt", "read_roots": ["."]}),
+            Some("not_in_root"),
+        ),
+        (
+            json!({"op": "read", "path": "a.txt", "write_roots": ["sub"]}),
+            Some("not_in_root"),
+        ),
         (json!({"op": "write", "path": "new/deep/file"}), None),
         (
             json!({"op": "write", "path": "/tmp/halter-check-path"}),

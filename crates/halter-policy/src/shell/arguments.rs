@@ -3,20 +3,21 @@
 use super::CommandRefusal;
 use super::argument::Argument;
 use super::programs::Programs;
+use super::variables;
 
 /// The options of a program that are refused.
 pub(super) struct Options {
     /// Long options, with their dashes; abbreviations are refused as well.
-    long: &'static [&'static str],
+    pub(super) long: &'static [&'static str],
     /// Letters of short options, also in a cluster such as `-xvI`.
-    short: &'static str,
+    pub(super) short: &'static str,
     /// Letters that take a value, which ends a cluster.
-    valued: &'static str,
+    pub(super) valued: &'static str,
     /// Words refused by how they start, for programs with their own habits.
-    starts: &'static [&'static str],
+    pub(super) starts: &'static [&'static str],
 }
 
-const NOTHING: Options = Options {
+pub(super) const NOTHING: Options = Options {
     long: &[],
     short: "",
     valued: "",
@@ -113,6 +114,12 @@ const HG: Options = Options {
     short: "e",
     ..NOTHING
 };
+const MAKE: Options = Options {
+    long: &["--eval"],
+    short: "E",
+    valued: "CfIjlOoW",
+    ..NOTHING
+};
 const SVN: Options = Options {
     long: &[
         "--diff-cmd",
@@ -183,7 +190,8 @@ pub(super) fn may_abbreviate(word: &str, long: &str) -> bool {
 pub(super) fn runs_another(fragment: &str) -> CommandRefusal {
     CommandRefusal::new(
         fragment,
-        "this option runs another program or writes a file, so it is not accepted",
+        "this runs another program or writes a file, so it is not accepted; leave it out, or run \
+         that program itself",
     )
 }
 
@@ -282,48 +290,97 @@ fn refuse_remote(words: &[Argument]) -> Result<(), CommandRefusal> {
 /// A target runs what the project says, which listing `make` accepts; a
 /// variable would let the command say it.
 pub(super) fn check_make(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
-    const MAKE: Options = Options {
-        long: &["--eval"],
-        short: "E",
-        valued: "CfIjlOoW",
-        ..NOTHING
-    };
     MAKE.check(words)?;
-    let from_input = |text: &str| text.ends_with("-f-") || text == "-" || text.starts_with("/dev/");
-    if let Some(word) = words.iter().find(|word| from_input(&word.text)) {
-        return Err(runs_another(&word.text));
+    if let Some(word) = words.iter().find(|word| reads_input(&word.text)) {
+        return Err(CommandRefusal::new(
+            &word.text,
+            "rules that make reads from its input cannot be checked; write them into a file",
+        ));
     }
-    let sets = |word: &&Argument| word.text.contains('=') || (word.open && !word.plain);
+    let sets = |word: &&Argument| {
+        (word.text.contains('=') && !sets_number(word)) || (word.open && !word.plain)
+    };
     match words.iter().find(sets) {
         None => Ok(()),
         Some(word) => Err(CommandRefusal::new(
             &word.text,
-            "variables on make's command line can change what it runs",
+            "variables on make's command line can change what it runs, unless they are numbers; \
+             set them in the makefile",
         )),
     }
 }
 
-/// A script of the project is what listing the package manager accepts; a
-/// command line for a shell is not.
-pub(super) fn check_npm(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
-    const ANY: Options = Options {
-        long: &["--call", "--script-shell", "--shell"],
-        ..NOTHING
+/// `-f -`, also in a cluster of options, and files that are the input.
+fn reads_input(text: &str) -> bool {
+    let cluster = text.strip_prefix('-').filter(|it| !it.starts_with('-'));
+    let valued = cluster.and_then(|it| it.find(|letter| MAKE.valued.contains(letter)));
+    let value = cluster
+        .zip(valued)
+        .and_then(|(cluster, at)| cluster.get(at..));
+    let file = value.and_then(|it| it.strip_prefix('f')).unwrap_or(text);
+    file == "-" || is_stream(file)
+}
+
+/// `V=1`, which names no program.
+fn sets_number(word: &Argument) -> bool {
+    let Some((name, value)) = word.text.split_once('=') else {
+        return false;
     };
-    const EXEC: Options = Options {
-        short: "c",
-        valued: "pw",
-        ..NOTHING
-    };
-    ANY.check(words)?;
-    let runs_script = words
-        .iter()
-        .find(|word| !word.text.starts_with('-'))
-        .is_some_and(|first| {
-            ["run", "run-script", "test", "t", "start"].contains(&first.text.as_str())
-        });
-    if runs_script {
-        return Ok(());
+    let number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    word.is_literal() && number && variables::refuse(name).is_none()
+}
+
+/// Whether a path leads to the devices or to `/proc`, whose files may be what a
+/// program reads from a pipe.
+pub(super) fn is_stream(path: &str) -> bool {
+    let mut above = path.starts_with('/');
+    let mut parts = Vec::new();
+    for part in path.split('/').filter(|part| !["", "."].contains(part)) {
+        if part == ".." {
+            // Where a relative path starts is not known.
+            above |= parts.pop().is_none();
+        } else {
+            parts.push(part);
+        }
     }
-    EXEC.check(words)
+    above
+        && parts
+            .first()
+            .is_some_and(|first| ["dev", "proc"].contains(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_stream, reads_input};
+
+    #[test]
+    fn input_is_known_however_it_is_named() {
+        for text in [
+            "-",
+            "-f-",
+            "-sf-",
+            "-kf/dev/stdin",
+            "/dev/fd/0",
+            "//dev/./stdin",
+            "/proc/self/fd/0",
+            "../../dev/stdin",
+            "/x/../dev/stdin",
+            "/dev",
+        ] {
+            assert!(reads_input(text), "{text}");
+        }
+        for text in [
+            "all",
+            "-j4",
+            "-fbuild.mk",
+            "dev/x.mk",
+            "./dev",
+            "-C",
+            "--file",
+            "/devel/x",
+        ] {
+            assert!(!reads_input(text), "{text}");
+        }
+        assert!(!is_stream(""));
+    }
 }

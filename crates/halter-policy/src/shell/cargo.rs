@@ -7,10 +7,9 @@ use super::arguments::may_abbreviate;
 use super::programs::Programs;
 
 pub(super) fn check(programs: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
-    if let Some(word) = words
-        .iter()
-        .find(|word| may_abbreviate(&word.text, "--config"))
-    {
+    // Behind `--` are the options of the program that cargo has built.
+    let mut own = words.iter().take_while(|word| word.text != "--");
+    if let Some(word) = own.find(|word| may_abbreviate(&word.text, "--config")) {
         return Err(CommandRefusal::new(
             &word.text,
             "cargo's configuration can name programs to run; put it into the project's own file",

@@ -10,7 +10,13 @@ pub(super) fn check(programs: Programs<'_>, words: &[Argument]) -> Result<(), Co
     for (index, word) in words.iter().enumerate() {
         let after = words.get(index + 1..).unwrap_or_default();
         match word.text.as_str() {
-            "-exec" | "-execdir" | "-ok" | "-okdir" => check_inner(programs, word, after)?,
+            "-exec" | "-ok" => check_inner(programs, word, after)?,
+            "-execdir" | "-okdir" => {
+                let start = programs.recorded();
+                let outcome = check_inner(programs, word, after);
+                programs.record_elsewhere(start);
+                outcome?;
+            }
             "-delete" if programs.lists("rm") => {}
             "-delete" => {
                 return Err(CommandRefusal::new(

@@ -21,6 +21,7 @@ pub(super) fn check(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRe
             "-c" if rest.as_slice().first().is_some_and(is_harmless) => {
                 rest.next();
             }
+            "--help" if words.len() == 1 => return Ok(()),
             text if QUIET_OPTIONS.contains(&text) => {}
             text if text.starts_with('-') => {
                 return Err(CommandRefusal::new(
@@ -74,6 +75,13 @@ pub(super) fn takes_any_operand(arguments: &[Argument]) -> bool {
 
 fn check_subcommand(subcommand: &str, arguments: &[Argument]) -> Result<(), CommandRefusal> {
     let texts = || arguments.iter().map(|word| word.text.as_str());
+    // The configuration can name the program that shows it.
+    if texts().next() == Some("--help") {
+        return Err(CommandRefusal::new(
+            "--help",
+            "this starts a program that shows manuals; use `-h` for the options",
+        ));
+    }
     if let Some(text) = texts().find(|text| runs_or_writes(subcommand, text)) {
         return Err(runs_another(text));
     }
@@ -146,7 +154,7 @@ fn runs_or_writes(subcommand: &str, text: &str) -> bool {
         "rebase" => "x",
         "grep" => "O",
         "clone" => "uc",
-        "archive" | "format-patch" => "o",
+        "archive" => "o",
         _ => "",
     };
     let cluster = text.strip_prefix('-').unwrap_or_default();
@@ -175,7 +183,6 @@ const QUIET_OPTIONS: &[&str] = &[
     "--icase-pathspecs",
     "--version",
     "-v",
-    "--help",
     "-h",
 ];
 

@@ -40,6 +40,8 @@ const NAMED: &[(&str, &str, &str)] = &[
     ("trailer", "command", "true"),
     ("trailer", "cmd", "true"),
     ("core", "alternaterefscommand", "true"),
+    ("gpg", "defaultkeycommand", "true"),
+    ("tar", "command", "cat"),
     ("interactive", "difffilter", "cat"),
 ];
 
@@ -268,6 +270,11 @@ mod tests {
             ("[diff]\n\texternal = evil\n", vec!["diff.external"]),
             ("[Diff] External=evil", vec!["diff.external"]),
             ("[filter \"a b\"]\nclean = x", vec!["filter.a b.clean"]),
+            (
+                "[gpg \"ssh\"]\ndefaultKeyCommand = x",
+                vec!["gpg.ssh.defaultkeycommand"],
+            ),
+            ("[tar \"x\"]\ncommand = x", vec!["tar.x.command"]),
             (
                 "[filter \"q\\\"q\"]\n  smudge=x",
                 vec!["filter.q\"q.smudge"],

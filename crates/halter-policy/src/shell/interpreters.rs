@@ -4,7 +4,7 @@
 
 use super::CommandRefusal;
 use super::argument::Argument;
-use super::arguments::runs_another;
+use super::arguments::{is_stream, runs_another};
 use super::programs::Programs;
 
 /// Options that only ask for information.
@@ -15,7 +15,10 @@ pub(super) fn check_python(
     words: &[Argument],
 ) -> Result<(), CommandRefusal> {
     const FLAGS: [&str; 8] = ["-u", "-B", "-s", "-S", "-E", "-I", "-O", "-OO"];
-    const MODULES: [&str; 14] = [
+    const MODULES: [&str; 17] = [
+        "venv",
+        "ensurepip",
+        "py_compile",
         "pytest",
         "unittest",
         "mypy",
@@ -90,7 +93,7 @@ fn check_python_code(code: &Argument) -> Result<(), CommandRefusal> {
         .split(|next: char| !(next.is_alphanumeric() || next == '_'));
     let found = names
         .into_iter()
-        .find(|name| STARTS_PROGRAMS.contains(name) || name.starts_with("__"));
+        .find(|name| STARTS_PROGRAMS.contains(name) || reaches_inside(name));
     match found {
         _ if !code.is_literal() => Err(CommandRefusal::new(
             &code.raw,
@@ -102,6 +105,12 @@ fn check_python_code(code: &Argument) -> Result<(), CommandRefusal> {
         )),
         None => Ok(()),
     }
+}
+
+/// Whether a name leads to what Python keeps inside, such as `__import__`.
+fn reaches_inside(name: &str) -> bool {
+    const TOLD: [&str; 4] = ["__version__", "__file__", "__name__", "__doc__"];
+    name.starts_with("__") && !TOLD.contains(&name)
 }
 
 pub(super) fn check_other(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
@@ -128,12 +137,11 @@ fn check_script(first: Option<&Argument>, words: &[Argument]) -> Result<(), Comm
     };
     let text = word.text.as_str();
     let is_file = (word.open || !text.is_empty()) && !text.starts_with('-');
-    let is_stream = text.starts_with("/dev/") || text.starts_with("/proc/");
     let asks = words.len() == 1 && ASKS.contains(&text);
     let others = words.get(1..).unwrap_or_default();
     let tests = text == "--test" && others.iter().all(|word| !word.text.starts_with('-'));
     let named = word.is_literal() || (word.open && !word.many && !word.could_be_option());
-    if asks || tests || (is_file && !is_stream && named) {
+    if asks || tests || (is_file && !is_stream(text) && named) {
         return Ok(());
     }
     Err(CommandRefusal::new(
@@ -141,105 +149,4 @@ fn check_script(first: Option<&Argument>, words: &[Argument]) -> Result<(), Comm
         "code or options given to an interpreter cannot be checked; \
          write a script file and run that",
     ))
-}
-
-/// awk can run programs and write files from its own text, so only text that
-/// plainly does neither is accepted.
-pub(super) fn check_awk(_: Programs<'_>, words: &[Argument]) -> Result<(), CommandRefusal> {
-    let mut rest = words.iter();
-    while let Some(word) = rest.next() {
-        let text = word.text.as_str();
-        if text == "-F" || text == "-v" {
-            rest.next();
-            continue;
-        }
-        let attached = text.starts_with("-F") || text.starts_with("-v");
-        if !attached && text.starts_with('-') {
-            return Err(runs_another(text));
-        }
-        if !attached {
-            if !word.is_literal() {
-                return Err(CommandRefusal::new(
-                    &word.raw,
-                    "an awk program must be literal; pass values with `-v name=value`",
-                ));
-            }
-            return check_awk_text(text);
-        }
-    }
-    Ok(())
-}
-
-fn check_awk_text(text: &str) -> Result<(), CommandRefusal> {
-    let refuse = |part: &str| {
-        Err(CommandRefusal::new(
-            part,
-            "in an awk program this could run another program or write a file; \
-             compare outside of `print`, and keep strings and patterns simple",
-        ))
-    };
-    for part in ["system", "getline", "@"] {
-        if text.contains(part) {
-            return refuse(part);
-        }
-    }
-    let Some(code) = without_literals(text) else {
-        return refuse(text);
-    };
-    if code.replace("||", "").contains('|') {
-        return refuse("|");
-    }
-    // `>` compares, but behind `print` it writes.
-    let writes =
-        |statement: &str| statement.contains("print") && statement.replace(">=", "").contains('>');
-    match code.split([';', '{', '}', '\n']).find(|it| writes(it)) {
-        Some(statement) => refuse(statement.trim()),
-        None => Ok(()),
-    }
-}
-
-/// The program with its strings and patterns taken out; `None` if one is not
-/// closed or could be read in two ways.
-fn without_literals(text: &str) -> Option<String> {
-    let mut code = String::new();
-    let mut rest = text.chars();
-    while let Some(next) = rest.next() {
-        // Behind a value a slash divides.
-        let last = code.trim_end().chars().next_back();
-        let divides = last.is_some_and(|it| it.is_alphanumeric() || "_)]$\"".contains(it));
-        match next {
-            '"' => {
-                skip_literal(&mut rest, '"')?;
-                code.push('"');
-            }
-            '/' if !divides => {
-                skip_literal(&mut rest, '/')?;
-                code.push('"');
-            }
-            '\\' | '#' | '`' => return None,
-            next => code.push(next),
-        }
-    }
-    Some(code)
-}
-
-fn skip_literal(rest: &mut std::str::Chars<'_>, end: char) -> Option<()> {
-    loop {
-        match rest.next()? {
-            '\\' => {
-                rest.next()?;
-            }
-            '\n' => return None,
-            // A slash in brackets ends the pattern in some versions.
-            '[' if end == '/' => loop {
-                match rest.next()? {
-                    ']' => break,
-                    '/' | '\\' | '\n' => return None,
-                    _ => {}
-                }
-            },
-            next if next == end => return Some(()),
-            _ => {}
-        }
-    }
 }

@@ -3,8 +3,8 @@
 use super::argument::Argument;
 use super::programs::Programs;
 use super::{
-    CommandRefusal, arguments, builtin_options, cargo, find, git, interpreters, sed, shells,
-    wrappers,
+    CommandRefusal, arguments, awk, builtin_options, cargo, find, git, interpreters,
+    package_managers, sed, shells, wrappers,
 };
 
 /// What is known of a program that can run others, or change what runs.
@@ -52,8 +52,9 @@ pub(super) fn known(program: &str) -> Option<KnownProgram> {
         "perl" | "ruby" | "node" | "nodejs" | "php" | "lua" | "luajit" | "Rscript" | "tclsh"
         | "osascript" => interpreters::check_other,
         "bun" | "deno" => interpreters::check_toolkit,
-        "awk" | "mawk" | "nawk" => interpreters::check_awk,
-        "npm" | "npx" | "pnpm" | "yarn" => arguments::check_npm,
+        "awk" | "mawk" | "nawk" => awk::check,
+        "npm" | "npx" => package_managers::check_npm,
+        "pnpm" | "yarn" => package_managers::check_other,
         "command" => wrappers::check_command,
         "rustup" => |programs, words| wrappers::check_runner(programs, words, &["run"]),
         "bundle" | "mise" | "asdf" | "direnv" => {

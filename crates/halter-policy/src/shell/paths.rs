@@ -37,9 +37,9 @@ impl<'w> Uses<'w> {
     fn of(mut self, program: &str) -> Vec<PathUse> {
         match program {
             "cat" | "tac" | "wc" | "nl" | "rev" | "stat" | "md5sum" | "sha1sum" | "sha256sum"
-            | "sha512sum" | "cksum" | "xxd" | "od" | "hexdump" | "strings" | "base64" | "diff"
-            | "cmp" | "comm" | "paste" | "join" | "column" | "fold" | "fmt" | "expand"
-            | "readlink" | "bat" | "less" | "more" | "zcat" | "xzcat" | "bzcat" => {
+            | "sha512sum" | "cksum" | "od" | "hexdump" | "strings" | "base64" | "diff" | "cmp"
+            | "comm" | "paste" | "join" | "column" | "fold" | "fmt" | "expand" | "readlink"
+            | "bat" | "less" | "more" | "zcat" | "xzcat" | "bzcat" => {
                 self.readers("");
             }
             "file" => {
@@ -49,10 +49,14 @@ impl<'w> Uses<'w> {
             "date" => self.options(&[("-f", Read), ("--file", Read)]),
             "head" | "tail" => self.readers("nc"),
             "cut" => self.readers("dfbc"),
-            "uniq" => self.readers("fsw"),
+            "uniq" => self.reader_and_writer("fsw"),
+            "xxd" => self.reader_and_writer("clgso"),
             "sort" => self.readers("ktSoT"),
             "ls" | "tree" | "du" | "dir" => {
                 self.options(&[("--files0-from", Read), ("--exclude-from", Read)]);
+                if program == "tree" {
+                    self.options(&[("-o", Write)]);
+                }
                 self.all(List, "IwTLP");
             }
             "cd" if self.operands("").is_empty() => {
@@ -195,6 +199,13 @@ impl<'w> Uses<'w> {
             self.options(&[("-o", Write), ("-T", Write)]);
         }
         self.all(Read, valued);
+    }
+
+    /// A file that is read, then one that is written.
+    fn reader_and_writer(&mut self, valued: &str) {
+        for (index, word) in self.operands(valued).into_iter().enumerate() {
+            self.add(word, if index == 0 { Read } else { Write });
+        }
     }
 
     fn searchers(&mut self, valued: &str) {

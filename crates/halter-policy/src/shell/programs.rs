@@ -152,6 +152,18 @@ impl<'a> Programs<'a> {
         self.findings.borrow_mut().functions.push(start..end);
     }
 
+    /// The commands noted since run in directories that are found, so what
+    /// they name could be anywhere; what is inserted for `{}` is there.
+    pub(super) fn record_elsewhere(self, start: usize) {
+        let mut findings = self.findings.borrow_mut();
+        for part in findings.parts.get_mut(start..).unwrap_or_default() {
+            let elsewhere = |used: &PathUse| !used.path.text.contains("{}");
+            if part.paths.iter().any(elsewhere) {
+                part.directories.clear();
+            }
+        }
+    }
+
     /// Whether the line has changed its directory so far.
     pub(super) fn moves(self) -> bool {
         self.findings.borrow().moves

@@ -158,9 +158,10 @@ impl SedScript<'_> {
                 self.skip(|next| next.is_ascii_digit() || next == ' ');
                 Some(())
             }
-            // A label, or nothing.
+            // A label, or nothing. A space ends it, and a command may follow.
             'b' | 't' | 'T' | ':' => {
-                self.skip(|next| next.is_ascii_alphanumeric() || next == ' ' || next == '_');
+                self.skip(|next| next == ' ');
+                self.skip(|next| next.is_ascii_alphanumeric() || next == '_');
                 Some(())
             }
             // Text up to the end of the script; a further line of it would be

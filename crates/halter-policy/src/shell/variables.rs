@@ -180,7 +180,8 @@ pub(super) fn refuse(name: &str) -> Option<&'static str> {
             .iter()
             .any(|suffix| upper.ends_with(suffix));
     decisive.then_some(
-        "this variable decides which program or code runs, so it cannot be set from a command",
+        "this variable decides which program or code runs, so it cannot be set from a command; \
+         leave it out",
     )
 }
 

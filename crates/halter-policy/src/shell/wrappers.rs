@@ -56,7 +56,7 @@ impl Wrapper {
             Some(_) => Ok(after),
             None => Err(CommandRefusal::new(
                 text,
-                "this option is not understood here, so what would run is unclear",
+                "this option is not understood here, so what would run is unclear; leave it out",
             )),
         }
     }
@@ -78,13 +78,20 @@ pub(super) fn check_runner(
     if runs.contains(&text) {
         return programs.check_inner(words.get(1..).unwrap_or_default());
     }
-    let hidden = words.iter().find(|word| runs.contains(&word.text.as_str()));
-    match hidden {
-        Some(word) if text.starts_with('-') => Err(CommandRefusal::new(
+    match text.starts_with('-') {
+        true => refuse_hidden(words, runs),
+        false => Ok(()),
+    }
+}
+
+/// Fails if one of the subcommands may stand behind options.
+pub(super) fn refuse_hidden(words: &[Argument], runs: &[&str]) -> Result<(), CommandRefusal> {
+    match words.iter().find(|word| runs.contains(&word.text.as_str())) {
+        None => Ok(()),
+        Some(word) => Err(CommandRefusal::new(
             &word.text,
-            "what this runs is unclear after other options; put it first",
+            "what this runs is unclear after other words; put it first",
         )),
-        Some(_) | None => Ok(()),
     }
 }
 
@@ -152,6 +159,15 @@ pub(super) fn check_nice(programs: Programs<'_>, words: &[Argument]) -> Result<(
         flags: &[],
         valued: &["-n", "--adjustment"],
         operands: 0,
+    };
+    // The old form: `nice -10 make`.
+    let number = |word: &&Argument| {
+        let digits = word.text.strip_prefix('-').unwrap_or_default();
+        word.is_literal() && !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit())
+    };
+    let words = match words.split_first() {
+        Some((_, rest)) if words.first().filter(number).is_some() => rest,
+        _ => words,
     };
     programs.check_inner(NICE.inner(words)?)
 }

@@ -172,3 +172,33 @@ fn files_that_arguments_name_are_found() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+#[test]
+fn readers_that_write_their_second_file_are_known() {
+    use PathAccess::{Read, Write};
+    let expected = |program: &str| {
+        let uses = paths(&format!("{program} in out"));
+        assert_eq!(
+            uses,
+            [("in".to_owned(), Read), ("out".to_owned(), Write)],
+            "{program}"
+        );
+    };
+    expected("uniq -c -f 2");
+    expected("xxd -r -p -s 4");
+    let tree = paths("tree -o out src");
+    assert!(tree.contains(&("out".to_owned(), Write)), "{tree:?}");
+}
+
+#[test]
+fn where_find_runs_a_command_is_not_known_with_execdir() {
+    let directories = |command: &str| {
+        let parts = read(command);
+        parts.last().map(|part| part.directories.clone())
+    };
+    let known = Some(vec![String::new()]);
+    assert_eq!(directories("find a -exec cat ../x \\;"), known);
+    assert_eq!(directories("find a -execdir cat {} \\;"), known);
+    assert_eq!(directories("find a -execdir cat ../x \\;"), Some(vec![]));
+    assert_eq!(directories("find a -okdir cat x {} \\;"), Some(vec![]));
+}

@@ -59,19 +59,23 @@ fn answer(line: &[u8]) -> Result<Value, String> {
 
 fn judge(line: &PathLine) -> Result<(), PolicyError> {
     let defaults = PolicySettings::default();
+    // The roots given are all there are: of one kind only, there is none of
+    // the other.
+    let given = line.read_roots.is_some() || line.write_roots.is_some();
+    let write_roots = match given {
+        true => line.write_roots.clone().unwrap_or_default(),
+        false => defaults.allowed_write_roots.clone(),
+    };
     let settings = PolicySettings {
         allowed_read_roots: line.read_roots.clone().unwrap_or_default(),
-        allowed_write_roots: line
-            .write_roots
-            .clone()
-            .unwrap_or(defaults.allowed_write_roots.clone()),
+        allowed_write_roots: write_roots,
         max_read_bytes: line.max_read_bytes.unwrap_or(defaults.max_read_bytes),
         ..defaults
     };
     let max_read_bytes = settings.max_read_bytes;
     let scope = SessionScope {
         working_dir: line.session_cwd.clone().unwrap_or_else(|| line.cwd.clone()),
-        only_given_roots: line.read_roots.is_some(),
+        only_given_roots: given,
         ..SessionScope::default()
     };
     let policy = StandardPolicy::bind(settings, scope)?;
