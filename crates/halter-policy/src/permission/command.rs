@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use halter_protocol::permission::CommandPattern;
 
+use super::reading::git_words;
 use crate::shell::{CommandPart, ShellDecision, ShellJudge};
 
 /// Whether a rule of the shell judge is about a form that destroys something.
@@ -24,6 +25,15 @@ pub(super) fn closes(pattern: &CommandPattern, part: &CommandPart) -> bool {
     let line = part.line();
     if pattern.matches(&line) {
         return true;
+    }
+    // `git -C . push` is a push as well.
+    let name = part.program().and_then(|it| it.rsplit('/').next());
+    if name == Some("git") {
+        let words = git_words(&part.words).iter().map(|it| it.text.as_str());
+        let plain: Vec<&str> = std::iter::once("git").chain(words).collect();
+        if pattern.matches(&plain.join(" ")) {
+            return true;
+        }
     }
     // `/bin/rm` is an `rm` as well.
     let (program, rest) = line.split_once(' ').unwrap_or((line.as_str(), ""));
@@ -110,10 +120,13 @@ mod tests {
             "git 'push' origin",
             "g\\it push",
             "/usr/bin/git push -f",
+            "git -C . push",
+            "git --no-pager -c user.name=x push origin",
+            "/usr/bin/git -C sub push",
         ] {
             assert!(closes(&push, &part(command)), "{command}");
         }
-        for command in ["git pull", "gitpush", "echo git push"] {
+        for command in ["git pull", "git -C push pull", "gitpush", "echo git push"] {
             assert!(!closes(&push, &part(command)), "{command}");
         }
     }

@@ -14,11 +14,15 @@ const INTERPRETERS: &[&str] = &[
     "awk",
     "bash",
     "bun",
+    "bunx",
     "busybox",
+    "clj",
+    "clojure",
     "csh",
     "dash",
     "deno",
     "doas",
+    "elixir",
     "env",
     "expect",
     "fish",
@@ -26,28 +30,41 @@ const INTERPRETERS: &[&str] = &[
     "gawk",
     "gdb",
     "ghci",
+    "groovy",
+    "guile",
+    "iex",
+    "ipython",
     "irb",
+    "jshell",
     "julia",
     "ksh",
     "lua",
     "luajit",
     "mawk",
     "nawk",
+    "nix-shell",
     "node",
     "nodejs",
     "nsenter",
+    "nu",
+    "octave",
     "osascript",
     "parallel",
     "perl",
     "php",
     "pwsh",
+    "pypy",
     "python",
     "python2",
     "python3",
     "R",
+    "racket",
     "rlwrap",
     "Rscript",
     "ruby",
+    "runghc",
+    "sbcl",
+    "scala",
     "script",
     "setsid",
     "sh",
@@ -56,10 +73,15 @@ const INTERPRETERS: &[&str] = &[
     "strace",
     "su",
     "sudo",
+    "swift",
     "tclsh",
     "tcsh",
+    "ts-node",
+    "tsx",
     "unshare",
+    "uvx",
     "watch",
+    "xonsh",
     "zsh",
 ];
 
@@ -115,16 +137,21 @@ pub(super) fn for_part(part: &CommandPart) -> Option<String> {
     {
         return None;
     }
-    let name = program.rsplit('/').next().unwrap_or(program);
-    let interprets = INTERPRETERS.contains(&name) || name.starts_with("python");
-    let specifier = if interprets {
+    let specifier = if interprets(program) {
         exact(part)?
     } else if WITH_SUBCOMMANDS.contains(&program) {
-        subcommand(part)
+        subcommand(part)?
     } else {
         format!("{program}:*")
     };
     checked(format!("Bash({specifier})"))
+}
+
+/// Whether a program runs the text it is given, in whatever version.
+fn interprets(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let plain = name.trim_end_matches(|last: char| last.is_ascii_digit() || ".-".contains(last));
+    [name, plain].iter().any(|it| INTERPRETERS.contains(it)) || name.starts_with("python")
 }
 
 /// The command itself, of an interpreter that is given a file and no code.
@@ -134,7 +161,8 @@ fn exact(part: &CommandPart) -> Option<String> {
     (plain && !part.line().contains('*')).then(|| quoted_line(part))
 }
 
-fn subcommand(part: &CommandPart) -> String {
+/// A rule for a subcommand; none if that is to run an interpreter.
+fn subcommand(part: &CommandPart) -> Option<String> {
     let mut words = Vec::new();
     for word in &part.words {
         let option = word.text.starts_with('-');
@@ -146,11 +174,16 @@ fn subcommand(part: &CommandPart) -> String {
             break;
         }
     }
+    if words.iter().skip(1).any(|word| interprets(word)) {
+        return None;
+    }
     let words = words.join(" ");
-    // Without a subcommand the open rule would cover all of them.
-    match words.contains(' ') {
-        true => format!("{words}:*"),
-        false => quoted_line(part),
+    // Without a subcommand, and where it only says that something is run, the
+    // open rule would cover all of them.
+    let runs = |word: &str| words.ends_with(&format!(" {word}"));
+    match words.contains(' ') && !DEEPER.iter().any(|word| runs(word)) {
+        true => Some(format!("{words}:*")),
+        false => Some(quoted_line(part)),
     }
 }
 
@@ -230,6 +263,12 @@ mod tests {
             "ssh host ls",
             "awk '{print}' x",
             "perl -ne 1",
+            "perl5.36 x.pl",
+            "tsx x.ts",
+            "uv run python -c 1",
+            "npm exec sh",
+            "npm exec -- sh",
+            "pnpm exec -c ls",
         ] {
             let part = parts(command).unwrap().parts.remove(0);
             let rule = for_part(&part);
