@@ -204,6 +204,17 @@ pub enum SessionEventPayload {
         /// The call and how it ended.
         outcome: ToolExecutionOutcome,
     },
+    /// The network policy refused a connection of a running call.
+    NetworkRefused {
+        /// The call.
+        call_id: ToolCallId,
+        /// The host, with its port where that is known.
+        host: String,
+        /// The rule; stable, for programs to match on.
+        rule: String,
+        /// Why, and what to set.
+        message: String,
+    },
     /// A call runs only if a person says so.
     ApprovalRequested(Arc<ApprovalRequest>),
     /// It is decided, once.
@@ -328,6 +339,7 @@ impl SessionEventPayload {
             Self::HookStarted { .. } => "hook_started",
             Self::HookCompleted { .. } => "hook_completed",
             Self::Notification { .. } => "notification",
+            Self::NetworkRefused { .. } => "network_refused",
             Self::TurnInterrupted { .. } => "turn_interrupted",
             Self::ContextCompacted(_) => "context_compacted",
             Self::CacheBreak { .. } => "cache_break",

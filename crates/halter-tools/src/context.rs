@@ -1,9 +1,10 @@
 //! What a tool is given to run one call.
 
+use crate::network::{ConnectError, Connector};
 use crate::path_locks::PathLockMap;
 use crate::session::ToolSessionStore;
 use async_trait::async_trait;
-use halter_policy::ToolPolicy;
+use halter_policy::{Destination, HostRefusal, ToolPolicy};
 use halter_protocol::limits::FILE_VIEWS;
 use halter_protocol::{
     MemoryChange, Message, ResourceSnapshot, SessionId, SessionMemory, ToolCallId, ToolError,
@@ -11,6 +12,7 @@ use halter_protocol::{
 };
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 /// The surroundings of one call. Cheap to clone.
@@ -58,6 +60,31 @@ impl ToolContext {
     /// call.
     pub fn remember(&self, change: MemoryChange) {
         self.remembered.push(change);
+    }
+
+    /// Connects to a host that the policy lets through, at an address that was
+    /// checked. Whoever is redirected connects anew. A refusal is in the log.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    pub async fn connect(&self, destination: &Destination) -> Result<TcpStream, ConnectError> {
+        let resolver = Arc::clone(self.tool_sessions.resolver());
+        let connector = Connector::with_resolver(self.policy.network(), resolver);
+        let connected = connector.connect(destination).await;
+        if let Err(ConnectError::Refused(refusal)) = &connected {
+            self.report_refusal(refusal);
+        }
+        connected
+    }
+
+    /// Has the log say that the network policy refused a connection of the
+    /// call.
+    pub fn report_refusal(&self, refusal: &HostRefusal) {
+        self.emit.emit(ToolRuntimeEvent::NetworkRefused {
+            host: refusal.host.clone(),
+            rule: refusal.rule.to_owned(),
+            message: refusal.message(),
+        });
     }
 
     /// Sends a piece of live output on its way to the consumers of the turn.
@@ -146,6 +173,15 @@ pub enum ToolRuntimeEvent {
         tool_name: ToolName,
         /// The next piece of text.
         chunk: String,
+    },
+    /// The network policy refused a connection of the call.
+    NetworkRefused {
+        /// The host, with its port where that is known.
+        host: String,
+        /// The rule; stable, for programs to match on.
+        rule: String,
+        /// Why, and what to set.
+        message: String,
     },
 }
 

@@ -1,6 +1,7 @@
 //! What tools keep between the calls of one session.
 
 use crate::exec::{ExecBackend, ExecSession, LocalExec, OpenExec};
+use crate::network::{HostResolver, SystemResolver};
 use crate::scratch::ScratchDir;
 use async_trait::async_trait;
 use std::any::{Any, TypeId};
@@ -23,6 +24,7 @@ pub struct ToolSessionStore {
     scratch: Arc<ScratchDir>,
     base_environment: Arc<BTreeMap<OsString, OsString>>,
     exec: Arc<dyn ExecBackend>,
+    resolver: Arc<dyn HostResolver>,
     states: Mutex<States>,
 }
 
@@ -46,6 +48,7 @@ impl ToolSessionStore {
             scratch: Arc::new(scratch),
             base_environment: Arc::default(),
             exec: Arc::new(LocalExec),
+            resolver: Arc::new(SystemResolver),
             states: Mutex::default(),
         }
     }
@@ -75,6 +78,19 @@ impl ToolSessionStore {
     /// session there: [`ToolContext::exec`](crate::ToolContext::exec).
     pub fn exec_backend(&self) -> &Arc<dyn ExecBackend> {
         &self.exec
+    }
+
+    /// Sets who looks up names of hosts for this session; without it, the
+    /// system.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: Arc<dyn HostResolver>) -> Self {
+        self.resolver = resolver;
+        self
+    }
+
+    /// Who looks up names of hosts for this session.
+    pub fn resolver(&self) -> &Arc<dyn HostResolver> {
+        &self.resolver
     }
 
     /// The session's private directory.

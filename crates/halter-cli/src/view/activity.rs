@@ -95,7 +95,9 @@ impl Activity {
             Payload::ToolOutput { chunk, .. } => self.aside(chunk),
             Payload::ToolExecutionCompleted { outcome } => self.call_ended(outcome),
             Payload::MessageItem { message } => self.message(message),
-            Payload::Warning { message } => self.messages.warning(message),
+            Payload::Warning { message } | Payload::NetworkRefused { message, .. } => {
+                self.messages.warning(message);
+            }
             Payload::ContextCompacted(compaction) => self.messages.note(&compacted(compaction)),
             Payload::Notification { notification } => self.messages.note(&notification.message),
             Payload::TurnInterrupted { .. } => self.phase = "stopping",

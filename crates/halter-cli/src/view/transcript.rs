@@ -20,7 +20,8 @@ pub fn transcript_lines(event: &SessionEvent) -> String {
         SessionEventPayload::ContextCompacted(compaction) => {
             format!("[{}]\n", compacted(compaction))
         }
-        SessionEventPayload::Warning { message } => format!("warning: {message}\n"),
+        SessionEventPayload::Warning { message }
+        | SessionEventPayload::NetworkRefused { message, .. } => format!("warning: {message}\n"),
         SessionEventPayload::TurnFailed { error, .. } => {
             format!("error[{}]: {}\n", error.code, error.message)
         }

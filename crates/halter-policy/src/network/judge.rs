@@ -41,6 +41,14 @@ pub struct HostRefusal {
     pub may_ask: bool,
 }
 
+impl HostRefusal {
+    /// The refusal as a sentence, with what to set.
+    #[must_use]
+    pub fn message(&self) -> String {
+        format!("cannot reach '{}': {}", self.host, self.reason)
+    }
+}
+
 impl From<HostRefusal> for PolicyError {
     fn from(refusal: HostRefusal) -> Self {
         Self::HostDenied {

@@ -347,6 +347,14 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
         }),
         Just(P::SessionResumed),
         text().prop_map(|message| P::Warning { message }),
+        (text(), text(), text(), text()).prop_map(|(call, host, rule, message)| {
+            P::NetworkRefused {
+                call_id: call.into(),
+                host,
+                rule,
+                message,
+            }
+        }),
         (turn(), of(json_schema())).prop_map(|(turn_id, schema)| P::TurnStarted {
             turn_id,
             response_schema: schema.map(ResponseSchema::new),

@@ -6,8 +6,8 @@ use halter_protocol::{
     CompactionReason, ContextCompaction, EnvironmentSnapshot, HookRunSummary, InstructionFile,
     MediaLimits, MemoryChange, MessageId, ModelId, NotificationItem, PendingEvent, PolicyVerdict,
     ProviderError, ReplayMeta, ResolvedBy, ResponseSchema, Revision, SessionBlueprint,
-    SessionEventPayload, StreamEvent, ToolCall, ToolError, ToolResult, ToolSpec, Transcript, Turn,
-    TurnError, TurnId, UserMessage,
+    SessionEventPayload, StreamEvent, ToolCall, ToolCallId, ToolError, ToolResult, ToolSpec,
+    Transcript, Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,17 @@ pub enum Input {
     /// The user should know something.
     Warn {
         /// What.
+        message: String,
+    },
+    /// The network policy refused a connection of a running call.
+    NetworkRefused {
+        /// The call.
+        call_id: ToolCallId,
+        /// The host, with its port where that is known.
+        host: String,
+        /// The rule.
+        rule: String,
+        /// Why, and what to set.
         message: String,
     },
     /// The answer to [`Effect::PrepareTurn`].

@@ -217,6 +217,17 @@ impl Engine {
             Input::Start { warnings } => self.start(warnings),
             Input::Resume => self.resume(),
             Input::Warn { message } => self.record(SessionEventPayload::Warning { message }),
+            Input::NetworkRefused {
+                call_id,
+                host,
+                rule,
+                message,
+            } => self.record(SessionEventPayload::NetworkRefused {
+                call_id,
+                host,
+                rule,
+                message,
+            }),
             Input::Prepared { id, preparation } => self.prepared(id, preparation),
             Input::ContextPlanned { id, too_large } => self.context_planned(id, too_large),
             Input::Compacted { id, compaction } => self.compacted(id, compaction),

@@ -180,12 +180,13 @@ impl Engine {
 }
 
 /// Whether an event must survive a crash before anything follows from it. The
-/// runs of hooks and warnings may share the next commit.
+/// runs of hooks, warnings and refusals may share the next commit.
 fn needs_durability(payload: &SessionEventPayload) -> bool {
     !matches!(
         payload,
         SessionEventPayload::HookStarted { .. }
             | SessionEventPayload::HookCompleted { .. }
             | SessionEventPayload::Warning { .. }
+            | SessionEventPayload::NetworkRefused { .. }
     )
 }

@@ -14,7 +14,7 @@ use halter_testkit::{
     EventsExt, Gate, Harness, HarnessBuilder, JudgedBy, Reply, ScriptedTool, collect, render,
     within,
 };
-use halter_tools::policy::{NetworkSwitch, RuleStore, RuleStoreError};
+use halter_tools::policy::{Destination, NetworkSwitch, RuleStore, RuleStoreError};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -128,6 +128,32 @@ async fn a_custom_tool_is_judged_before_it_starts() {
         .start();
     harness.ask("get it").await;
     assert_eq!(fetch.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn what_the_network_policy_refuses_while_a_call_runs_is_in_the_log() {
+    let fetch = ScriptedTool::new("fetch")
+        .runs(|context, _| async move {
+            let host = Destination::parse("10.0.0.1:80").map_err(anyhow::Error::msg)?;
+            context.connect(&host).await?;
+            Ok(ToolResult::Empty)
+        })
+        .build();
+    let harness = Harness::scripted(calls(&["fetch"]))
+        .tool(fetch)
+        .services(|services| {
+            services.policy.network = NetworkSwitch::On;
+            services.policy.allowed_hosts = vec!["*".into()];
+        })
+        .start();
+    let events = harness.ask("get it").await;
+    let refused = events.iter().find_map(|event| match &event.payload {
+        SessionEventPayload::NetworkRefused { host, rule, .. } => Some((&**host, &**rule)),
+        _ => None,
+    });
+    assert_eq!(refused, Some(("10.0.0.1:80", "network.private")));
+    let error = events.only_result().as_ref().unwrap_err();
+    assert_eq!(error.code, ToolErrorCode::PolicyDenied);
 }
 
 #[tokio::test]

@@ -98,6 +98,7 @@ fn details(payload: &SessionEventPayload, names: &mut Names) -> String {
             "{}: {}",
             notification.notification_type, notification.message
         ),
+        SessionEventPayload::NetworkRefused { host, rule, .. } => format!("{host} {rule}"),
         SessionEventPayload::TurnInterrupted { turn_id, reason } => {
             format!("{}: {reason}", names.turn(turn_id))
         }

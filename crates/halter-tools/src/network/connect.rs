@@ -21,7 +21,7 @@ pub struct Connector {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The policy refuses the host, or an address it leads to.
-    #[error("cannot reach '{}': {}", .0.host, .0.reason)]
+    #[error("{}", .0.message())]
     Refused(HostRefusal),
     /// Nobody said which port.
     #[error("cannot reach '{host}': no port is named; write it after the host, as in {host}:443")]

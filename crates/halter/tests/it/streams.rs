@@ -92,6 +92,7 @@ streams!(
     resume_with_changes,
     answer_ends,
     out_of_descriptors,
+    network_refused,
 );
 
 #[tokio::test]

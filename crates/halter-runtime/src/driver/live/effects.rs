@@ -2,7 +2,7 @@
 
 use super::compaction;
 use super::final_tools::FinalTools;
-use super::toolbox::Surroundings;
+use super::toolbox::{RefusalSink, Surroundings};
 use super::{Append, Owner, Running};
 use crate::approvals::Approvals;
 use crate::engine::{Effect, EffectId, Input, Preparation};
@@ -369,7 +369,7 @@ impl Owner {
     ) -> Option<Input> {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
-        let context = match self.judged_context(&call, cancel).await {
+        let mut context = match self.judged_context(&call, cancel).await {
             Ok(context) => context,
             Err(error) => {
                 return Some(Input::ToolFinished {
@@ -384,6 +384,11 @@ impl Owner {
         let reached = self.reached_by(&call);
         let tools = self.tools.clone();
         let sender = running.outcome_sender.clone();
+        context.emit = Arc::new(RefusalSink {
+            call_id: call.id.clone(),
+            sender: sender.clone(),
+            output: context.emit,
+        });
         // A task of its own: a tool that panics takes nothing with it.
         let tool = tokio::spawn(async move { tools.tools.execute(&call, context).await });
         running.aborts.insert(id, tool.abort_handle());

@@ -2,6 +2,7 @@
 
 use crate::bounds::narrowed;
 use crate::context::reference::LoggedMessages;
+use crate::engine::Input;
 use crate::hub::SessionEvents;
 use crate::limits::TOOL_OUTPUT_CHUNK_BYTES;
 use crate::services::{Resources, RuntimeServices};
@@ -16,6 +17,7 @@ use halter_tools::{
 };
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 /// The tools' side of a session.
@@ -179,6 +181,33 @@ impl ToolEventSink for OutputSink {
                     chunk: piece.to_owned(),
                 });
         }
+    }
+}
+
+/// Sends what the network policy refused to the log, all else to subscribers.
+pub(super) struct RefusalSink {
+    pub(super) call_id: ToolCallId,
+    pub(super) sender: UnboundedSender<Input>,
+    pub(super) output: Arc<dyn ToolEventSink>,
+}
+
+impl ToolEventSink for RefusalSink {
+    fn emit(&self, event: ToolRuntimeEvent) {
+        let ToolRuntimeEvent::NetworkRefused {
+            host,
+            rule,
+            message,
+        } = event
+        else {
+            return self.output.emit(event);
+        };
+        // Nobody listens any more once the session is put away.
+        let _ = self.sender.send(Input::NetworkRefused {
+            call_id: self.call_id.clone(),
+            host,
+            rule,
+            message,
+        });
     }
 }
 

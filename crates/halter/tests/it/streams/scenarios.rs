@@ -10,6 +10,7 @@ use halter_protocol::{
 };
 use halter_runtime::{Resources, SessionStream};
 use halter_testkit::{Gate, Harness, HarnessBuilder, Reply, ScriptedTool, png};
+use halter_tools::policy::Destination;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -631,5 +632,21 @@ pub async fn out_of_descriptors() -> Recorded {
     let harness = harness(Harness::scripted([call]).tool(open));
     let session = session(&harness, "out_of_descriptors").await;
     say(&harness, &session, 1, "open it").await;
+    recorded(&harness, &session).await
+}
+
+/// A call whose connections the network policy refused.
+pub async fn network_refused() -> Recorded {
+    let fetch = ScriptedTool::new("fetch")
+        .runs(|context, _| async move {
+            let host = Destination::parse("files.example:443").map_err(anyhow::Error::msg)?;
+            context.connect(&host).await?;
+            Ok(ToolResult::Empty)
+        })
+        .build();
+    let call = Reply::new().tool_call("fetch", json!({}));
+    let harness = harness(Harness::scripted([call]).tool(fetch));
+    let session = session(&harness, "network_refused").await;
+    say(&harness, &session, 1, "get it").await;
     recorded(&harness, &session).await
 }
