@@ -89,17 +89,7 @@ impl<'w> Uses<'w> {
             "tar" | "bsdtar" => self.tar(),
             "zip" => self.zip(),
             "unzip" => self.unzip(),
-            "curl" => self.options(&[
-                ("-o", Write),
-                ("--output", Write),
-                ("-T", Read),
-                ("--upload-file", Read),
-                ("-K", Read),
-                ("--config", Read),
-                ("--netrc-file", Read),
-                ("-b", Read),
-                ("-c", Write),
-            ]),
+            "curl" => self.curl(),
             "wget" => self.options(&[
                 ("-O", Write),
                 ("--output-document", Write),
@@ -215,6 +205,20 @@ impl<'w> Uses<'w> {
             ("--ignore-file", Read),
             ("--exclude-from", Read),
         ]);
+        let words = self.words;
+        for word in words {
+            // `-f` with its file, also behind other letters.
+            let cluster = word
+                .text
+                .strip_prefix('-')
+                .filter(|it| !it.starts_with('-'));
+            let at = cluster.and_then(|it| it.find(|letter| valued.contains(letter)));
+            let value = cluster.zip(at).and_then(|(it, at)| it.get(at..));
+            let file = value.and_then(|it| it.strip_prefix('f'));
+            if let Some(file) = file.filter(|it| !it.is_empty()) {
+                self.add_text(word, file, Read);
+            }
+        }
         let has = |short: char, long: &str| {
             self.words.iter().any(|word| {
                 let text = word.text.as_str();
@@ -362,6 +366,44 @@ impl<'w> Uses<'w> {
     fn zip(&mut self) {
         for (index, word) in self.operands("bnti").into_iter().enumerate() {
             self.add(word, if index == 0 { Write } else { Read });
+        }
+    }
+
+    fn curl(&mut self) {
+        self.options(&[
+            ("-o", Write),
+            ("--output", Write),
+            ("-T", Read),
+            ("--upload-file", Read),
+            ("-K", Read),
+            ("--config", Read),
+            ("--netrc-file", Read),
+            ("-b", Read),
+            ("-c", Write),
+        ]);
+        // `@file` and `name=@file` are sent.
+        let words = self.words;
+        for word in words {
+            let value = word.text.strip_prefix("-d").unwrap_or(&word.text);
+            let sent = value.strip_prefix('@').or_else(|| {
+                let (_, file) = value.split_once("=@").or(value.split_once("=<"))?;
+                Some(file.split(';').next().unwrap_or(file))
+            });
+            if let Some(file) = sent
+                && word.text.ends_with(file)
+            {
+                self.add_text(word, file, Read);
+            } else if let Some(file) = sent {
+                // Its type follows.
+                let mut path = KnownPath::default();
+                path.push(file);
+                let named = Argument {
+                    text: file.to_owned(),
+                    path,
+                    ..word.clone()
+                };
+                self.add(&named, Read);
+            }
         }
     }
 

@@ -191,6 +191,31 @@ fn readers_that_write_their_second_file_are_known() {
 }
 
 #[test]
+fn files_in_values_of_options_are_known() {
+    use PathAccess::{Read, Write};
+    for (command, path, access) in [
+        ("curl -d @a http://x", "a", Read),
+        ("curl -d@a http://x", "a", Read),
+        ("curl --data-binary @a http://x", "a", Read),
+        ("curl --json=@a http://x", "a", Read),
+        ("curl -F f=@a http://x", "a", Read),
+        ("curl -F 'f=@a;type=text/plain' http://x", "a", Read),
+        ("grep -fa x", "a", Read),
+        ("rg -nfa x", "a", Read),
+        ("git blame --contents a f", "a", Read),
+        ("git bundle create a HEAD", "a", Write),
+        ("git bundle verify a", "a", Read),
+    ] {
+        let found = paths(command);
+        assert!(
+            found.contains(&(path.to_owned(), access)),
+            "{command}: {found:?}"
+        );
+    }
+    assert_eq!(paths("curl -u a@b http://c@d/?e=f"), []);
+}
+
+#[test]
 fn where_find_runs_a_command_is_not_known_with_execdir() {
     let directories = |command: &str| {
         let parts = read(command);

@@ -38,6 +38,7 @@ pub(super) fn paths(uses: &mut Uses<'_>) {
         ("--separate-git-dir", Write),
         ("--pathspec-from-file", Read),
         ("--file", Read),
+        ("--contents", Read),
     ]);
     match subcommand.text.as_str() {
         "diff" if no_index => uses.all(Read, "USGlOIo"),
@@ -59,7 +60,13 @@ pub(super) fn paths(uses: &mut Uses<'_>) {
                 uses.add(target, Write);
             }
         }
-        "archive" | "format-patch" | "bundle" => uses.options(&[("-o", Write)]),
+        "archive" | "format-patch" => uses.options(&[("-o", Write)]),
+        "bundle" => {
+            let creates = rest.first().is_some_and(|word| word.text == "create");
+            if let Some(file) = uses.operands("").get(1) {
+                uses.add(file, if creates { Write } else { Read });
+            }
+        }
         "config" => uses.options(&[("-f", Write), ("--file", Write)]),
         "commit" | "tag" | "notes" | "merge" => uses.options(&[("-F", Read)]),
         _ => {}
