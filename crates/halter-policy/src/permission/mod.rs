@@ -43,6 +43,7 @@ use halter_protocol::{
 pub use decision::{DecidedBy, Decision, Verdict};
 pub use examples::{Example, ExampleError, check_example};
 pub use store::{RuleStore, RuleStoreError};
+pub use suggest::opens_every_command;
 pub use tree::{CoveringRule, PermissionTree};
 
 pub(crate) use decision::BEYOND_ROOTS;

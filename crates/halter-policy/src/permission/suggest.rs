@@ -1,6 +1,6 @@
 //! The rule that is offered to somebody who is tired of a question.
 
-use halter_protocol::{PermissionRule, RuleEffect};
+use halter_protocol::{PermissionRule, RuleEffect, RuleSubject};
 
 use super::command::quoted_line;
 use super::reading::TRANSPARENT;
@@ -84,6 +84,9 @@ const INTERPRETERS: &[&str] = &[
     "xonsh",
     "zsh",
 ];
+
+/// The tool that runs commands.
+const SHELL: &str = "shell";
 
 /// Programs that run text as code, whatever it is.
 const CODE_RUNNERS: &[&str] = &[".", "eval", "exec", "source"];
@@ -223,6 +226,27 @@ pub(super) fn for_tool(name: &str) -> Option<String> {
     checked(name.to_owned())
 }
 
+/// Whether an allow rule opens every command: it names none, or one that runs
+/// whatever it is given. Nobody is offered such a rule, and an answer to a
+/// question does not make one.
+#[must_use]
+pub fn opens_every_command(rule: &PermissionRule) -> bool {
+    let pattern = match rule.subject() {
+        RuleSubject::Tool(tool) => return tool.matches(SHELL),
+        RuleSubject::Argument { tool, value, .. } => {
+            return tool.matches(SHELL) && value.starts_with('*');
+        }
+        RuleSubject::Command(pattern) => pattern,
+        _ => return false,
+    };
+    let mut words = pattern.words.split_whitespace();
+    let Some(program) = words.find(|word| !TRANSPARENT.contains(word)) else {
+        return true;
+    };
+    let open = pattern.prefix || pattern.words.contains('*');
+    program.contains('*') || CODE_RUNNERS.contains(&program) || (open && interprets(program))
+}
+
 fn checked(rule: String) -> Option<String> {
     PermissionRule::parse(&rule, RuleEffect::Allow).ok()?;
     Some(rule)
@@ -246,6 +270,32 @@ mod tests {
         ] {
             let part = parts(command).unwrap().parts.remove(0);
             assert_eq!(for_part(&part).as_deref(), rule, "{command}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_opens_every_command_is_known() {
+        for (rule, opens) in [
+            ("Bash", true),
+            ("shell", true),
+            ("Bash(*)", true),
+            ("Bash(:*)", true),
+            ("Bash(* status)", true),
+            ("Bash(bash:*)", true),
+            ("Bash(python3.12 *)", true),
+            ("Bash(sudo:*)", true),
+            ("Bash(nohup sh:*)", true),
+            ("Bash(eval x)", true),
+            ("Bash(python3 tests/run.py)", false),
+            ("Bash(git:*)", false),
+            ("Bash(npm run *)", false),
+            ("Read(./**)", false),
+            ("Edit", false),
+            ("mcp__server__tool", false),
+        ] {
+            let parsed = PermissionRule::parse(rule, RuleEffect::Allow);
+            let found = parsed.is_ok_and(|rule| opens_every_command(&rule));
+            assert_eq!(found, opens, "{rule}");
         }
     }
 

@@ -607,6 +607,10 @@ async fn what_is_approved_for_good_is_saved_as_the_rule_that_was_chosen() {
             .resolve_approval(&id, always().with_rule("send("))
             .await;
         assert_eq!(code(&wrong.unwrap_err()), "rule_invalid");
+        let wide = session
+            .resolve_approval(&id, always().with_rule("Bash(*)"))
+            .await;
+        assert_eq!(code(&wide.unwrap_err()), "rule_too_wide");
         let narrow = always().with_rule("Bash(send one)");
         session.resolve_approval(&id, narrow).await.unwrap();
         let events = collect(turn).await;

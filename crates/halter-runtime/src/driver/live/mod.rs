@@ -40,6 +40,7 @@ use halter_protocol::{
     UserMessage,
 };
 use halter_session::{LogWriter, SessionLog, StoreError};
+use halter_tools::policy::permission::opens_every_command;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -555,10 +556,15 @@ fn check_answer(
             .with_hint(format!("choose one of {}", choices.join(", "))));
     }
     if let Some(rule) = &answer.rule {
-        PermissionRule::parse(rule, RuleEffect::Allow).map_err(|error| {
+        let rule = PermissionRule::parse(rule, RuleEffect::Allow).map_err(|error| {
             let message = format!("'{rule}' is no permission rule: {}", error.problem);
             HalterError::new("rule_invalid", message).with_hint(error.hint())
         })?;
+        if opens_every_command(&rule) {
+            let message = format!("'{}' would allow every command", rule.text());
+            let hint = "name a program, or write the rule into `permissions.allow` by hand";
+            return Err(HalterError::new("rule_too_wide", message).with_hint(hint));
+        }
     }
     Ok(())
 }
