@@ -279,7 +279,6 @@ mod tests {
             ("Bash", true),
             ("shell", true),
             ("Bash(*)", true),
-            ("Bash(:*)", true),
             ("Bash(* status)", true),
             ("Bash(bash:*)", true),
             ("Bash(python3.12 *)", true),
