@@ -4,7 +4,8 @@ use crate::failure::Failure;
 use crate::terminal::safe_line;
 use crate::view::used;
 use halter_protocol::{
-    ModelId, ProviderKind, ReplayMeta, ResolvedModel, SessionEventPayload, SessionId, Usage,
+    BudgetLeft, BudgetScope, ModelId, ProviderKind, ReplayMeta, ResolvedModel, SessionEventPayload,
+    SessionId, Usage,
 };
 use halter_providers::catalog::Catalog;
 use halter_session::limits::MAX_READ_EVENTS;
@@ -15,6 +16,8 @@ use indexmap::IndexMap;
 #[derive(Default)]
 pub struct Account {
     by_model: IndexMap<String, (ReplayMeta, Usage)>,
+    /// How the limits of the session stood last.
+    limits: Vec<BudgetLeft>,
 }
 
 impl Account {
@@ -46,6 +49,18 @@ impl Account {
             SessionEventPayload::ContextCompacted(compaction) => {
                 (&compaction.usage, &compaction.answered_by)
             }
+            SessionEventPayload::BudgetCharged { limits, .. } => {
+                let limits = limits.iter().filter(|it| it.scope == BudgetScope::Session);
+                self.limits = limits.cloned().collect();
+                return;
+            }
+            SessionEventPayload::BudgetChanged { budget } => {
+                for known in &mut self.limits {
+                    let limit = budget.session.limit(&known.resource);
+                    known.limit = limit.unwrap_or(known.limit);
+                }
+                return;
+            }
             _ => return,
         };
         if !usage.is_zero() {
@@ -74,6 +89,15 @@ impl Account {
             );
         }
         lines.extend(self.cached(&whole, catalog));
+        for limit in &self.limits {
+            let amount = |amount| limit.resource.amount(amount);
+            let (spent, most, left) = (
+                amount(limit.spent),
+                amount(limit.limit),
+                amount(limit.left()),
+            );
+            lines.push(format!("budget     {spent} of {most} spent, {left} left"));
+        }
         lines
     }
 

@@ -14,6 +14,8 @@ pub enum Exit {
     Denied,
     /// Credentials are missing or were refused.
     Authentication,
+    /// A budget is used up.
+    BudgetExceeded,
     /// The model service cannot be reached, or is overloaded.
     ProviderUnavailable,
     /// The time given ran out.
@@ -52,6 +54,7 @@ impl Exit {
             Self::Usage => 2,
             Self::Denied => 3,
             Self::Authentication => 4,
+            Self::BudgetExceeded => 5,
             Self::ProviderUnavailable => 6,
             Self::TimedOut => 124,
             Self::Signal(signal) => 128 + signal.number(),
@@ -64,10 +67,12 @@ impl Exit {
         match code {
             "config_missing_api_key" | "provider_authentication" => Self::Authentication,
             "provider_unavailable" | "provider_rate_limited" => Self::ProviderUnavailable,
+            "budget_exceeded" => Self::BudgetExceeded,
             "policy_denied" | "hook_blocked" => Self::Denied,
             "cancelled" => Self::Signal(StopSignal::Interrupt),
             "timed_out" => Self::TimedOut,
             "usage"
+            | "budget_needs_price"
             | "invalid_configuration"
             | "invalid_response_schema"
             | "provider_not_built"
@@ -95,7 +100,7 @@ Exit codes of halter
     2  the arguments or the configuration are wrong
     3  policy or a hook refused it
     4  authentication: a key is missing or was refused
-    5  reserved for exhausted budgets
+    5  a budget is used up: --budget-usd and its like, or [budget]
     6  the model service is unavailable or overloaded, after retries
   124  the time given with --timeout ran out
   129  SIGHUP: the running turn had 10 seconds to finish
@@ -120,6 +125,7 @@ mod tests {
             (Exit::Usage, 2),
             (Exit::Denied, 3),
             (Exit::Authentication, 4),
+            (Exit::BudgetExceeded, 5),
             (Exit::ProviderUnavailable, 6),
             (Exit::TimedOut, 124),
             (Exit::Signal(StopSignal::Hangup), 129),

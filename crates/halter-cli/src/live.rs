@@ -8,7 +8,7 @@ use crate::limits::SHUTDOWN_WAIT;
 use crate::signals::Stops;
 use halter::{Approvals, Halter, HalterError, HalterSession, SessionInit};
 use halter_config::ModelChoice;
-use halter_protocol::{ModelId, ModelRole, SessionId};
+use halter_protocol::{Budget, ModelId, ModelRole, SessionId};
 use halter_runtime::SessionStream;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -22,6 +22,8 @@ pub struct Wanted {
     pub model: Option<String>,
     /// How many model calls a turn may make.
     pub max_turns: Option<NonZeroU32>,
+    /// What the session may spend.
+    pub budget: Budget,
     /// The recording to make or to answer from.
     pub recording: Option<Recording>,
     /// Permissions of the command line.
@@ -95,7 +97,7 @@ impl Live {
         let mut init = SessionInit {
             max_turns: wanted.max_turns.map(NonZeroU32::get),
             default_model: wanted.model.as_deref().map(ModelId::from),
-            ..SessionInit::default()
+            ..SessionInit::default().with_budget(wanted.budget)
         };
         if context.globals.cwd.is_some() {
             init.working_dir = ".".into();
@@ -129,6 +131,14 @@ impl Live {
             Err(error) => return Err(error.into()),
         };
         let session = harness.runtime().resume(id).await?.ok_or_else(missing)?;
+        if !wanted.budget.is_unlimited() {
+            let stored = harness.runtime().read_session(id).await?;
+            let stored = stored.ok_or_else(missing)?;
+            let own = stored.state().budget;
+            let mut budget = own.unwrap_or(stored.blueprint().budget);
+            budget.session = wanted.budget.or(budget.session);
+            session.set_budget(budget).await?;
+        }
         let events = session.subscribe_after(head);
         Self::listen(context, harness, session, events)
     }

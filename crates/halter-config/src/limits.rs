@@ -37,3 +37,6 @@ pub const MAX_PROVIDER_NAME_BYTES: usize = 64;
 
 /// The highest price of a million tokens, in US dollars.
 pub const MAX_PRICE_DOLLARS: f64 = 1_000_000.0;
+
+/// The largest budget, in US dollars.
+pub const MAX_BUDGET_DOLLARS: f64 = 1_000_000_000.0;

@@ -37,6 +37,8 @@ pub(crate) fn narrow(spec: &KeySpec, base: Option<&Value>, asked: &Value) -> Nar
         Narrow::Never => Narrowing::Refuse("it is ignored".to_owned()),
         Narrow::Only(word) => only(word, asked),
         Narrow::Lower => lower(base, asked),
+        Narrow::LowerOrLimit if base.is_none() => Narrowing::Take(asked.clone()),
+        Narrow::LowerOrLimit => lower(base, asked),
         Narrow::FewerEmptyIsAll => fewer_empty_is_all(list(base), list(Some(asked))),
         Narrow::FewerStarIsAll => fewer_star_is_all(list(base), list(Some(asked))),
         Narrow::FewerRoots => fewer_roots(list(base), list(Some(asked))),
@@ -82,7 +84,7 @@ fn only(word: &str, asked: &Value) -> Narrowing {
 }
 
 fn lower(base: Option<&Value>, asked: &Value) -> Narrowing {
-    match (base.and_then(Value::as_u64), asked.as_u64()) {
+    match (base.and_then(Value::as_f64), asked.as_f64()) {
         (Some(base), Some(asked_number)) if asked_number < base => Narrowing::Take(asked.clone()),
         (Some(base), _) => Narrowing::Refuse(format!("it may only lower the limit of {base}")),
         (None, _) => Narrowing::Refuse("it is ignored".to_owned()),
@@ -275,6 +277,19 @@ mod tests {
         assert_eq!(taken(key, json!(100), json!(99)), Some(json!(99)));
         assert_eq!(judge(key, json!(100), json!(100)), Narrowing::Nothing);
         assert_eq!(taken(key, json!(100), json!(101)), None);
+        for key in [
+            "budget.usd",
+            "budget.turn.tokens",
+            "budget.harness.wall_secs",
+        ] {
+            assert_eq!(taken(key, json!(null), json!(5)), Some(json!(5)));
+            assert_eq!(taken(key, json!(5), json!(4)), Some(json!(4)));
+            assert_eq!(taken(key, json!(5), json!(6)), None);
+        }
+        assert_eq!(
+            taken("budget.usd", json!(0.5), json!(0.4)),
+            Some(json!(0.4))
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::limits::{
     MANY_IMAGES_SIDE_PIXELS,
 };
 use crate::media::{MediaFormat, MediaProblem, essence, pixels};
+use crate::usage::Prices;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -30,6 +31,8 @@ pub struct ProviderCapabilities {
     /// The service compacts conversations itself, in a form that only the model
     /// that was asked for it reads again.
     pub native_compaction: bool,
+    /// What tokens cost, where that is known.
+    pub prices: Option<Prices>,
 }
 
 impl ProviderCapabilities {
@@ -63,6 +66,13 @@ impl ProviderCapabilities {
     #[must_use]
     pub fn with_context_window(mut self, tokens: u32) -> Self {
         self.context_window = Some(tokens);
+        self
+    }
+
+    /// Charges these prices.
+    #[must_use]
+    pub fn with_prices(mut self, prices: Prices) -> Self {
+        self.prices = Some(prices);
         self
     }
 }

@@ -3,12 +3,13 @@
 //! An event is an envelope (`session_id`, `sequence`, `delivery`, `at`) around
 //! a payload tagged by `kind`. Lossless events are committed to the log before
 //! anyone sees them and their sequence numbers have no gaps. Best-effort events
-//! (deltas, tool output, `lagged`) are never stored and repeat the last
+//! (deltas, tool output, `compaction_started`, `lagged`) are never stored and repeat the last
 //! committed sequence. The first event of any stream also has
 //! `schema_version`. Kinds this version does not know are kept as they are.
 
 use crate::approval::{ApprovalChoice, ApprovalRequest, ResolvedBy};
-use crate::compaction::ContextCompaction;
+use crate::budget::{BudgetLeft, SessionBudget, Spending};
+use crate::compaction::{CompactionReason, ContextCompaction};
 use crate::encoding::escaped_path;
 use crate::hook::HookRunSummary;
 use crate::ids::{ApprovalId, ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId};
@@ -137,7 +138,7 @@ impl PendingEvent {
 ///
 /// | kind | delivery |
 /// |---|---|
-/// | `delta_item`, `thinking_delta`, `tool_output`, `lagged` | best effort |
+/// | `delta_item`, `thinking_delta`, `tool_output`, `compaction_started`, `lagged` | best effort |
 /// | every other | lossless |
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", remote = "Self")]
@@ -255,6 +256,27 @@ pub enum SessionEventPayload {
         /// Who asked and why.
         reason: String,
     },
+    /// Something was spent. Only where something has a limit.
+    BudgetCharged {
+        /// What.
+        charge: Spending,
+        /// How the limits of the turn and the session stand now.
+        limits: Vec<BudgetLeft>,
+    },
+    /// Four fifths of a limit are spent; the model is told, too.
+    BudgetWarning(BudgetLeft),
+    /// A call was refused because of a limit; the turn ends.
+    BudgetExceeded(BudgetLeft),
+    /// The session has another budget from here on.
+    BudgetChanged {
+        /// The budget.
+        budget: SessionBudget,
+    },
+    /// The context is about to be made smaller, which may take a while.
+    CompactionStarted {
+        /// Why.
+        reason: CompactionReason,
+    },
     /// The model sees less of the session from here on.
     ContextCompacted(Arc<ContextCompaction>),
     /// The next request does not extend the cached prefix of the last one.
@@ -341,6 +363,11 @@ impl SessionEventPayload {
             Self::Notification { .. } => "notification",
             Self::NetworkRefused { .. } => "network_refused",
             Self::TurnInterrupted { .. } => "turn_interrupted",
+            Self::BudgetCharged { .. } => "budget_charged",
+            Self::BudgetWarning(_) => "budget_warning",
+            Self::BudgetExceeded(_) => "budget_exceeded",
+            Self::BudgetChanged { .. } => "budget_changed",
+            Self::CompactionStarted { .. } => "compaction_started",
             Self::ContextCompacted(_) => "context_compacted",
             Self::CacheBreak { .. } => "cache_break",
             Self::TurnCompleted { .. } => "turn_completed",
@@ -357,6 +384,7 @@ impl SessionEventPayload {
             Self::DeltaItem { .. }
             | Self::ThinkingDelta { .. }
             | Self::ToolOutput { .. }
+            | Self::CompactionStarted { .. }
             | Self::Lagged { .. } => Delivery::BestEffort,
             _ => Delivery::Lossless,
         }

@@ -55,6 +55,10 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
         SessionEventPayload::HookCompleted { run } if answered(&run.status) => {
             state.fired_hook_ids.insert(run.hook_id.clone());
         }
+        SessionEventPayload::BudgetCharged { charge, .. } => {
+            state.spent = state.spent.plus(*charge);
+        }
+        SessionEventPayload::BudgetChanged { budget } => state.budget = Some(*budget),
         SessionEventPayload::ContextCompacted(compaction) => apply_compaction(state, compaction),
         SessionEventPayload::CacheBreak {
             snapshot_revision,

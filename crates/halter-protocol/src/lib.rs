@@ -24,6 +24,7 @@
 //! | [`tool`] | tool specs, calls, results and errors |
 //! | [`response`] | schemas of structured answers |
 //! | [`stream`] | what a model provider emits while it answers |
+//! | [`budget`] | what may be spent, and what was |
 //! | [`bounds`] | what a session may use of what its harness has |
 //! | [`session`] | blueprint and folded state of a session |
 //! | [`fold`] | events to state |
@@ -36,6 +37,7 @@
 pub mod action;
 pub mod approval;
 pub mod bounds;
+pub mod budget;
 pub mod capability;
 pub mod compaction;
 pub mod content;
@@ -66,6 +68,7 @@ pub mod usage;
 pub use action::{Action, CallToJudge, HookOpinion, Objection, PolicyVerdict};
 pub use approval::{ApprovalAnswer, ApprovalChoice, ApprovalRequest, AskedBy, ResolvedBy};
 pub use bounds::SessionBounds;
+pub use budget::{Budget, BudgetLeft, BudgetResource, BudgetScope, SessionBudget, Spending};
 pub use capability::{MediaLimits, ProviderCapabilities};
 pub use compaction::{CompactionReason, CompactionTier, ContextCompaction, WindowPart};
 pub use content::ContentPart;
@@ -105,7 +108,7 @@ pub use tool::{
 };
 pub use transcript::Transcript;
 pub use turn::Turn;
-pub use usage::{Cost, Usage, UsageBuckets};
+pub use usage::{Cost, Prices, Usage, UsageBuckets};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

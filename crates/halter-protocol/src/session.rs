@@ -3,6 +3,7 @@
 
 use crate::approval::ApprovalRequest;
 use crate::bounds::SessionBounds;
+use crate::budget::{SessionBudget, Spending};
 use crate::encoding::escaped_path;
 use crate::ids::{ApprovalId, MessageId, ModelId, Revision, SessionId, ToolCallId, TurnId};
 use crate::memory::SessionMemory;
@@ -53,6 +54,9 @@ pub struct SessionBlueprint {
     /// What it may use of what its harness has.
     #[serde(default, skip_serializing_if = "SessionBounds::is_unbounded")]
     pub bounds: SessionBounds,
+    /// What it may spend, beside what its harness says.
+    #[serde(default, skip_serializing_if = "SessionBudget::is_unlimited")]
+    pub budget: SessionBudget,
 }
 
 /// The environment of a session as found when it started. Never updated: what
@@ -144,6 +148,12 @@ pub struct SessionState {
     /// What ended turns used, by provider and model.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub usage_by_model: IndexMap<String, Usage>,
+    /// What was charged to budgets.
+    #[serde(default, skip_serializing_if = "Spending::is_zero")]
+    pub spent: Spending,
+    /// The budget, if it was changed since the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<SessionBudget>,
     /// Approvals that were requested and not resolved, oldest first.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub open_approvals: IndexMap<ApprovalId, Arc<ApprovalRequest>>,

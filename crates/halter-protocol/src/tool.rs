@@ -165,6 +165,8 @@ open_enum! {
         HookBlocked = "hook_blocked",
         /// The process or the system has no descriptor left: the turn ends.
         OutOfDescriptors = "out_of_descriptors",
+        /// A budget has no room for the call.
+        BudgetExceeded = "budget_exceeded",
         /// The turn was cancelled before or while it ran.
         Cancelled = "cancelled",
         /// Its deadline passed.

@@ -1,6 +1,8 @@
 //! How a session starts.
 
-use halter_protocol::{ModelId, PermissionMode, SessionBounds, SessionId, ToolName};
+use halter_protocol::{
+    Budget, ModelId, PermissionMode, SessionBounds, SessionBudget, SessionId, ToolName,
+};
 use halter_tools::Tool;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,6 +26,8 @@ pub struct SessionInit {
     pub default_model: Option<ModelId>,
     /// What it may use of what the harness has.
     pub bounds: SessionBounds,
+    /// What it may spend; what it leaves open is as the harness says.
+    pub budget: SessionBudget,
     /// Tools of the harness it does not have.
     pub removed_tools: Vec<ToolName>,
     /// Tools of its own.
@@ -55,6 +59,21 @@ impl SessionInit {
     #[must_use]
     pub fn with_default_model(mut self, model: impl Into<ModelId>) -> Self {
         self.default_model = Some(model.into());
+        self
+    }
+
+    /// Limits what the session may spend in all its turns, with the sessions it
+    /// starts.
+    #[must_use]
+    pub fn with_budget(mut self, budget: Budget) -> Self {
+        self.budget.session = budget;
+        self
+    }
+
+    /// Limits what each turn of the session may spend.
+    #[must_use]
+    pub fn with_turn_budget(mut self, budget: Budget) -> Self {
+        self.budget.turn = budget;
         self
     }
 

@@ -13,6 +13,7 @@
 //! | [`engine`] | the turn machine, without I/O |
 //! | [`driver`] | what runs the engine: live, and simulated |
 //! | [`hub`] | subscribers as cursors over the log and its live tail |
+//! | [`budget`] | what may be spent, and what was |
 //! | [`context`] | what of a session a model sees |
 //! | [`prompt`] | guidance, skills, instruction files, environment |
 //! | [`services`] | what sessions share, all of it replaceable |
@@ -20,6 +21,7 @@
 
 mod approvals;
 mod bounds;
+pub mod budget;
 pub mod clock;
 pub mod context;
 pub mod driver;
@@ -38,6 +40,7 @@ mod streams;
 mod toolset;
 
 pub use approvals::{ApprovalHandler, Approvals};
+pub use budget::{HarnessBudget, SharedLedger};
 pub use clock::{Clock, SystemClock};
 pub use context::{
     Compaction, CompactionRequest, ContextManager, ContextPlan, ContextReport, ContextRequest,

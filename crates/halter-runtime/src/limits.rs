@@ -112,3 +112,20 @@ pub const REMEMBERED_OUTPUT_BYTES: usize = 800;
 
 /// Running processes that a model is reminded of after a summary.
 pub const REMEMBERED_PROCESSES: usize = 20;
+
+/// The shortest answer that a model is asked for when a budget runs out, in
+/// tokens.
+pub const LEAST_OUTPUT_TOKENS: u64 = 1_024;
+
+/// What an answer may have, in tokens, where nobody knows the model's limit and
+/// a budget has to reserve something for it.
+pub const ASSUMED_OUTPUT_TOKENS: u64 = 32_768;
+
+/// The part of a limit at which it is said that it comes near, in percent.
+pub const BUDGET_WARNING_PERCENT: u64 = 80;
+
+/// Tokens in a prompt cache below which a miss is not worth a word.
+pub const CACHE_PROMISE_TOKENS: u64 = 1_024;
+
+/// How long services keep a prompt that nobody asks with again, about.
+pub const PROMPT_CACHE_LIFE: Duration = Duration::from_secs(300);

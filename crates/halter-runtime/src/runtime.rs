@@ -1,7 +1,8 @@
 //! All sessions of a process.
 
+use crate::budget::price_missing;
 use crate::context::{ContextReport, ContextRequest};
-use crate::driver::live::{Owner, assemble};
+use crate::driver::live::{Owner, assemble, has_price};
 use crate::engine::Input;
 use crate::error::{HalterError, store_failure};
 use crate::hub::{HubSession, SessionEvents};
@@ -14,7 +15,8 @@ use crate::services::{Resources, RuntimeServices};
 use crate::session::{SessionCore, SessionHandle, shutting_down};
 use crate::toolset::Toolset;
 use halter_protocol::{
-    ModelId, ModelRole, SessionBlueprint, SessionBounds, SessionId, Timestamp, ToolName,
+    ModelId, ModelRole, SessionBlueprint, SessionBounds, SessionBudget, SessionId, Timestamp,
+    ToolName,
 };
 use halter_resources::instructions::FoundInstructions;
 use halter_session::{PageRequest, SessionLog, SessionPage, StoreError, StoredState, TraceStart};
@@ -313,6 +315,34 @@ impl SessionRuntime {
             .map_err(|error| HalterError::new(error.code(), error.to_string()))
     }
 
+    /// Under a limit of money, the price of the session's model must be known,
+    /// and that of the model that writes its summaries.
+    fn check_prices(
+        &self,
+        own: &SessionBudget,
+        default: &ModelId,
+        bounds: &SessionBounds,
+    ) -> Result<(), HalterError> {
+        if !self.services.ledger.budget().of_session(*own).limit_money() {
+            return Ok(());
+        }
+        let small = ModelId::from(ModelRole::Small.as_str());
+        let may_use = |model: &ModelId| match &bounds.models {
+            Some(models) => models.contains(model),
+            None => true,
+        };
+        let small = self
+            .services
+            .models
+            .registered(&small)
+            .filter(|_| may_use(&small));
+        let default = self.services.models.resolve(default).ok();
+        match default.into_iter().chain(small).find(|it| !has_price(it)) {
+            Some((model, _)) => Err(price_missing(&model)),
+            None => Ok(()),
+        }
+    }
+
     async fn blueprint(
         &self,
         init: SessionInit,
@@ -339,6 +369,7 @@ impl SessionRuntime {
         {
             return Err(model_outside(&default_model).into());
         }
+        self.check_prices(&init.budget, &default_model, &bounds)?;
         let system_prompt = self.services.guidance(&init);
         let environment = self.look_around(&working_dir, at).await?;
         let mut blueprint = SessionBlueprint {
@@ -356,6 +387,7 @@ impl SessionRuntime {
             tools_revision: Some(tools.revision.clone()),
             max_turns: init.max_turns,
             bounds,
+            budget: init.budget,
         };
         if let Some(instructions) = SessionInstructions::of(&self.services, &blueprint) {
             // The first turn says what is amiss with them.

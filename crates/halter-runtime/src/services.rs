@@ -1,6 +1,7 @@
 //! What sessions of a runtime share.
 
 use crate::approvals::Approvals;
+use crate::budget::SharedLedger;
 use crate::clock::{Clock, SystemClock};
 use crate::context::{ContextManager, StandardContext};
 use crate::hub::{HubFactory, StandardHubs};
@@ -50,6 +51,8 @@ pub struct RuntimeServices {
     pub instructions: Option<InstructionSettings>,
     /// Decides what of a transcript requests hold.
     pub context_manager: Arc<dyn ContextManager>,
+    /// What sessions may spend, and what they have spent.
+    pub ledger: SharedLedger,
     /// Looks at a session's surroundings.
     pub probe: EnvironmentProbe,
     /// Where private scratch directories of sessions are made.
@@ -102,6 +105,7 @@ impl RuntimeServices {
             prompt_assembler: Arc::new(StandardPromptAssembler),
             instructions: None,
             context_manager: Arc::new(StandardContext::default()),
+            ledger: SharedLedger::default(),
             probe: EnvironmentProbe::default(),
             scratch_root: scratch_root.into(),
             exec: Arc::new(LocalExec),

@@ -13,7 +13,7 @@ use crate::streams::{SessionStream, TurnStream};
 use futures::FutureExt;
 use halter_protocol::{
     ApprovalAnswer, ApprovalId, ContextCompaction, MediaLimits, NotificationItem, SessionBlueprint,
-    SessionEvent, SessionId, Turn, TurnId, UserMessage,
+    SessionBudget, SessionEvent, SessionId, Turn, TurnId, UserMessage,
 };
 use halter_session::{StoreError, export_session_trace};
 use std::panic::AssertUnwindSafe;
@@ -346,6 +346,15 @@ impl SessionHandle {
             .core
             .ask(|reply| SessionCommand::Context { reply })
             .await??)
+    }
+
+    /// Gives the session another budget, in place of the one it has. What was
+    /// spent stays spent.
+    pub async fn set_budget(&self, budget: SessionBudget) -> anyhow::Result<()> {
+        self.core
+            .ask(|reply| SessionCommand::SetBudget { budget, reply })
+            .await?
+            .map_err(store_failure)
     }
 
     /// Makes the context of the session smaller, now or, while a turn runs, at

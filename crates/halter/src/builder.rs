@@ -12,7 +12,7 @@ use halter_config::{
     check_tool_names,
 };
 use halter_hooks::{Hook, Hooks, RegisteredHookPriority};
-use halter_protocol::{PluginId, ProviderName, ResourceSnapshot};
+use halter_protocol::{PluginId, ProviderName, ResourceSnapshot, SessionBudget};
 use halter_providers::Provider;
 use halter_providers::cassette::Cassette;
 use halter_providers::layers::RateLimiter;
@@ -21,8 +21,8 @@ use halter_resources::{LoadedPlugin, LoadedSkill};
 use halter_runtime::prompt::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 use halter_runtime::{
     ApprovalHandler, Approvals, ContextManager, ContextSettings, EnvironmentProbe, HalterError,
-    InstructionSettings, PromptAssembler, PromptSettings, ResourceCell, RuntimeServices,
-    SessionRuntime, StandardContext,
+    HarnessBudget, InstructionSettings, PromptAssembler, PromptSettings, ResourceCell,
+    RuntimeServices, SessionRuntime, SharedLedger, StandardContext,
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
 use halter_tools::policy::{
@@ -66,6 +66,7 @@ pub struct HalterBuilder {
     chooses_model: bool,
     prompt_assembler: Option<Arc<dyn PromptAssembler>>,
     context_manager: Option<Arc<dyn ContextManager>>,
+    ledger: Option<SharedLedger>,
     exec: Option<Arc<dyn ExecBackend>>,
     approvals: Approvals,
     rule_store: Option<Arc<dyn RuleStore>>,
@@ -202,6 +203,13 @@ impl HalterBuilder {
     /// another one.
     pub fn with_replay(mut self, file: impl Into<PathBuf>) -> Self {
         self.services.cassette = Some(Cassette::Replay(file.into()));
+        self
+    }
+
+    /// Has sessions spend from this ledger, whatever the configuration says.
+    /// Several harnesses that are given one share its budget.
+    pub fn with_ledger(mut self, ledger: SharedLedger) -> Self {
+        self.ledger = Some(ledger);
         self
     }
 
@@ -353,6 +361,9 @@ impl HalterBuilder {
         if let Some(assembler) = self.prompt_assembler {
             services.prompt_assembler = assembler;
         }
+        services.ledger = self
+            .ledger
+            .unwrap_or_else(|| SharedLedger::new(budget(&config)));
         let context = ContextSettings {
             threshold: config.context.compaction_threshold,
             target: config.context.pre_compaction_target,
@@ -536,6 +547,16 @@ fn policy(config: &HarnessConfig, permissions: Permissions) -> PolicySettings {
             .map(|it| (it.host.clone(), it.port))
             .collect(),
         permissions,
+    }
+}
+
+fn budget(config: &HarnessConfig) -> HarnessBudget {
+    HarnessBudget {
+        session: SessionBudget {
+            session: config.budget.session().into(),
+            turn: config.budget.turn.into(),
+        },
+        harness: config.budget.harness.into(),
     }
 }
 

@@ -1,11 +1,13 @@
 //! The command line: what can be asked, and how.
 
+mod budget;
 mod manage;
 mod mock;
 mod permissions;
 mod policy;
 mod run;
 
+pub use budget::BudgetArgs;
 pub use manage::{ConfigCommand, InitArgs, ModelsArgs, SessionsCommand, ToolsCommand, TrustArgs};
 pub use mock::{MockCommand, MockServeArgs};
 pub use permissions::PermissionArgs;

@@ -1,6 +1,6 @@
 //! The arguments of `run` and `chat`.
 
-use super::PermissionArgs;
+use super::{BudgetArgs, PermissionArgs};
 use clap::{Args, ValueEnum};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
@@ -24,6 +24,7 @@ Examples:
   halter run --output-schema answer.json \"How many tests are there?\"
   halter run --attach screen.png \"What is wrong on this page?\"
   halter run --session ses_… \"Now fix the first one\"
+  halter run --budget-usd 2 \"Fix the failing tests\"
   halter run --model ollama/qwen3 --record run.jsonl \"Say hello\"
 
 What is piped in follows the task in the message; without a task it is the task.
@@ -74,6 +75,8 @@ pub struct TurnOptions {
     /// reached and no key is needed
     #[arg(long, value_name = "FILE", env = "HALTER_REPLAY")]
     pub replay: Option<PathBuf>,
+    #[command(flatten)]
+    pub budget: BudgetArgs,
     #[command(flatten)]
     pub permissions: PermissionArgs,
 }
@@ -203,6 +206,7 @@ mod tests {
                 record: None,
                 force: false,
                 replay: None,
+                budget: BudgetArgs::default(),
                 permissions: PermissionArgs::default(),
             },
             approvals: None,

@@ -46,6 +46,7 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         session: arguments.session,
         model: arguments.turns.model.clone(),
         max_turns: arguments.turns.max_turns,
+        budget: arguments.turns.budget.budget(),
         recording: arguments.turns.recording(),
         permissions: arguments.turns.permissions.clone(),
         approvals: Approver::person().approvals(),

@@ -10,7 +10,8 @@ use crate::output::{Messages, Verbosity};
 use halter::HalterError;
 use halter::providers::{RateLimiter, RateWait};
 use halter_protocol::{
-    Message, SessionEvent, SessionEventPayload, SessionId, ToolCallId, ToolExecutionOutcome, Usage,
+    BudgetLeft, Message, SessionEvent, SessionEventPayload, SessionId, ToolCallId,
+    ToolExecutionOutcome, Usage,
 };
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ pub struct Activity {
     phase: &'static str,
     running: Vec<RunningCall>,
     used: Usage,
+    /// How the limits of the turn and its session stand, where there are any.
+    limits: Vec<BudgetLeft>,
     frame: usize,
     /// Thinking and tool output whose line is not complete yet.
     partial: String,
@@ -66,6 +69,7 @@ impl Activity {
             phase: "starting",
             running: Vec::new(),
             used: Usage::default(),
+            limits: Vec::new(),
             frame: 0,
             partial: String::new(),
         }
@@ -98,7 +102,17 @@ impl Activity {
             Payload::Warning { message } | Payload::NetworkRefused { message, .. } => {
                 self.messages.warning(message);
             }
-            Payload::ContextCompacted(compaction) => self.messages.note(&compacted(compaction)),
+            Payload::CompactionStarted { .. } => self.compaction_started(),
+            Payload::ContextCompacted(compaction) => {
+                self.phase = "waiting for the model";
+                self.messages.note(&compacted(compaction));
+            }
+            Payload::BudgetCharged { limits, .. } => self.limits.clone_from(limits),
+            Payload::BudgetWarning(limit) => {
+                let left = limit.resource.amount(limit.left());
+                self.messages
+                    .warning(&format!("budget: {limit} spent, {left} left"));
+            }
             Payload::Notification { notification } => self.messages.note(&notification.message),
             Payload::TurnInterrupted { .. } => self.phase = "stopping",
             Payload::ApprovalRequested(_) => self.phase = "waiting for your answer",
@@ -141,7 +155,20 @@ impl Activity {
         }
         let input = thousands(self.used.input_tokens);
         let output = thousands(self.used.output_tokens);
-        format!("{input} tokens in, {output} out · {doing}")
+        let left = match tightest(&self.limits) {
+            Some(limit) => format!(", {} left", limit.resource.amount(limit.left())),
+            None => String::new(),
+        };
+        format!("{input} tokens in, {output} out{left} · {doing}")
+    }
+
+    /// A summary may take a while. Outside of a turn there is no line that
+    /// shows progress.
+    fn compaction_started(&mut self) {
+        self.phase = "making the context smaller";
+        if !self.live {
+            self.messages.note("making the context smaller");
+        }
     }
 
     fn rate_wait(&self) -> Option<RateWait> {
@@ -235,6 +262,12 @@ impl Activity {
     }
 }
 
+/// The limit of which the least is left, by its share.
+fn tightest(limits: &[BudgetLeft]) -> Option<&BudgetLeft> {
+    let share = |it: &&BudgetLeft| u128::from(it.left()) * 1_000_000 / u128::from(it.limit.max(1));
+    limits.iter().min_by_key(share)
+}
+
 /// Takes the lines that are complete, or too long to wait for.
 fn complete_lines(partial: &mut String) -> Option<String> {
     let end = match partial.rfind('\n') {
@@ -264,6 +297,7 @@ fn seconds(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use halter_protocol::{BudgetResource, BudgetScope};
 
     #[test]
     fn a_line_waits_for_its_end_unless_it_gets_too_long() {
@@ -275,6 +309,22 @@ mod tests {
         partial.push('x');
         let shown = complete_lines(&mut partial).unwrap();
         assert_eq!((shown.len(), partial.len()), (MAX_PARTIAL_BYTES + 1, 0));
+    }
+
+    #[test]
+    fn the_tightest_limit_is_shown() {
+        let limit = |resource, spent, limit| BudgetLeft {
+            scope: BudgetScope::Session,
+            resource,
+            spent,
+            limit,
+        };
+        let limits = [
+            limit(BudgetResource::Tokens, 10, 100),
+            limit(BudgetResource::Cost, 900_000_000, 1_000_000_000),
+        ];
+        assert_eq!(tightest(&limits), limits.last());
+        assert_eq!(tightest(&[]), None);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub fn transcript_lines(event: &SessionEvent) -> String {
         SessionEventPayload::ContextCompacted(compaction) => {
             format!("[{}]\n", compacted(compaction))
         }
+        SessionEventPayload::BudgetWarning(limit) => format!("[budget: {limit} spent]\n"),
         SessionEventPayload::Warning { message }
         | SessionEventPayload::NetworkRefused { message, .. } => format!("warning: {message}\n"),
         SessionEventPayload::TurnFailed { error, .. } => {

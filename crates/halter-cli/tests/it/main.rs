@@ -13,6 +13,7 @@
 mod approvals;
 mod attach;
 mod bad_input;
+mod budget;
 mod cassettes;
 mod check_path;
 mod compaction;

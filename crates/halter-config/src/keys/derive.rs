@@ -32,7 +32,10 @@ fn walk(root: &Value, node: &Value, pattern: &str, found: &mut Vec<KeySpec>) {
         }
         return;
     }
-    let narrow = NARROW.iter().find(|(key, _)| *key == pattern);
+    let narrow = NARROW.iter().find(|(key, _)| match key.strip_suffix('*') {
+        Some(table) => pattern.starts_with(table),
+        None => *key == pattern,
+    });
     let later = LATER.iter().find(|(start, _)| pattern.starts_with(start));
     found.push(KeySpec {
         pattern: pattern.to_owned(),

@@ -33,7 +33,8 @@ pub use resilience::{
     TimeoutsOverride,
 };
 pub use sections::{
-    ContextConfig, PromptsConfig, ResourceRoots, ResourcesConfig, SystemPromptPreset, ToolsConfig,
+    BudgetConfig, BudgetLimits, ContextConfig, PromptsConfig, ResourceRoots, ResourcesConfig,
+    SystemPromptPreset, ToolsConfig,
 };
 pub use sessions::{
     RuntimeConfig, SessionBackend, SessionDurability, SessionsConfig, SubagentEventForwarding,
@@ -60,6 +61,8 @@ pub struct HarnessConfig {
     pub prompts: PromptsConfig,
     /// When a long conversation is compacted.
     pub context: ContextConfig,
+    /// What a session may spend.
+    pub budget: BudgetConfig,
     /// Which built-in tools the model sees.
     pub tools: ToolsConfig,
     /// What tools may read, write, run and reach.
@@ -87,6 +90,7 @@ impl Default for HarnessConfig {
             resources: ResourcesConfig::default(),
             prompts: PromptsConfig::default(),
             context: ContextConfig::default(),
+            budget: BudgetConfig::default(),
             tools: ToolsConfig::default(),
             policy: PolicyConfig::default(),
             permissions: PermissionsConfig::default(),

@@ -1,4 +1,4 @@
-//! `[resources]`, `[prompts]`, `[context]` and `[tools]`.
+//! `[resources]`, `[prompts]`, `[context]`, `[budget]` and `[tools]`.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::path_text;
+use crate::limits::MAX_BUDGET_DOLLARS;
+use halter_protocol::Budget;
 
 /// Where skills and plugins are found, and whether instruction files are read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -80,10 +82,113 @@ pub struct ContextConfig {
     pub pre_compaction_target: Option<u64>,
 }
 
+/// What a session may spend in all its turns; absent: without a limit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetConfig {
+    /// US dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = MAX_BUDGET_DOLLARS))]
+    pub usd: Option<f64>,
+    /// Tokens of requests, cached ones included, and of answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Requests to models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_calls: Option<u64>,
+    /// Calls of tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u64>,
+    /// Seconds that turns take; waiting for a person does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_secs: Option<u64>,
+    /// What each turn may spend.
+    pub turn: BudgetLimits,
+    /// What all sessions together may spend while the program runs.
+    pub harness: BudgetLimits,
+}
+
+impl BudgetConfig {
+    /// What the session itself may spend.
+    pub fn session(&self) -> BudgetLimits {
+        BudgetLimits {
+            usd: self.usd,
+            tokens: self.tokens,
+            model_calls: self.model_calls,
+            tool_calls: self.tool_calls,
+            wall_secs: self.wall_secs,
+        }
+    }
+}
+
+/// What may be spent; absent: without a limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetLimits {
+    /// US dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = MAX_BUDGET_DOLLARS))]
+    pub usd: Option<f64>,
+    /// Tokens of requests, cached ones included, and of answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Requests to models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_calls: Option<u64>,
+    /// Calls of tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u64>,
+    /// Seconds that turns take; waiting for a person does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_secs: Option<u64>,
+}
+
+impl From<BudgetLimits> for Budget {
+    /// Dollars become billionths here, once; nothing is added up as a float.
+    fn from(limits: BudgetLimits) -> Self {
+        let billionths = |usd: f64| (usd * 1e9).round() as u64;
+        Self {
+            tokens: limits.tokens,
+            cost: limits.usd.map(billionths),
+            model_calls: limits.model_calls,
+            tool_calls: limits.tool_calls,
+            wall_ms: limits.wall_secs.map(|secs| secs.saturating_mul(1_000)),
+        }
+    }
+}
+
 /// Which built-in tools the model sees.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolsConfig {
     /// Names of the tools; empty: all that are compiled in.
     pub enabled: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::check;
+    use crate::keys::{KeyPath, spec};
+    use serde_json::json;
+
+    #[test]
+    fn dollars_become_billionths_and_have_an_end() {
+        let limits = BudgetLimits {
+            usd: Some(0.1),
+            wall_secs: Some(2),
+            ..BudgetLimits::default()
+        };
+        let budget = Budget::from(limits);
+        assert_eq!(
+            (budget.cost, budget.wall_ms),
+            (Some(100_000_000), Some(2_000))
+        );
+        for key in ["budget.usd", "budget.turn.usd", "budget.harness.usd"] {
+            let kind = &spec(&KeyPath::plain(key)).unwrap().kind;
+            assert!(check(kind, &json!(MAX_BUDGET_DOLLARS)).is_ok(), "{key}");
+            assert!(check(kind, &json!(MAX_BUDGET_DOLLARS + 1.0)).is_err());
+            assert!(check(kind, &json!(-0.1)).is_err());
+        }
+    }
 }

@@ -1,14 +1,14 @@
 //! Any event, for property tests.
 
 use halter_protocol::{
-    Action, ApprovalChoice, ApprovalRequest, AskedBy, AssistantMessage, AssistantPart,
-    CacheBreakReason, CompactionReason, CompactionTier, ContentPart, ContextCompaction, DeltaItem,
-    EnvironmentSnapshot, GitSnapshot, HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus,
-    HookRunSummary, InstructionFile, MemoryChange, Message, NotificationItem, Objection,
-    OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema, SessionEvent, SessionEventPayload,
-    StopReason, SystemMessage, Task, TaskStatus, Timestamp, ToolCall, ToolError, ToolErrorCode,
-    ToolExecutionOutcome, ToolMessage, ToolResult, TurnError, Usage, UsageBuckets, UserMessage,
-    WindowPart,
+    Action, ApprovalChoice, ApprovalRequest, AskedBy, AssistantMessage, AssistantPart, Budget,
+    BudgetLeft, BudgetResource, BudgetScope, CacheBreakReason, CompactionReason, CompactionTier,
+    ContentPart, ContextCompaction, DeltaItem, EnvironmentSnapshot, GitSnapshot, HookEntryKind,
+    HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary, InstructionFile, MemoryChange,
+    Message, NotificationItem, Objection, OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema,
+    SessionBudget, SessionEvent, SessionEventPayload, Spending, StopReason, SystemMessage, Task,
+    TaskStatus, Timestamp, ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage,
+    ToolResult, TurnError, Usage, UsageBuckets, UserMessage, WindowPart,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -310,6 +310,48 @@ fn choice() -> impl Strategy<Value = ApprovalChoice> {
     text().prop_map(|choice| ApprovalChoice::from(choice.as_str()))
 }
 
+fn spending() -> impl Strategy<Value = Spending> {
+    (
+        any::<u32>(),
+        any::<u32>(),
+        any::<u8>(),
+        any::<u8>(),
+        any::<u32>(),
+    )
+        .prop_map(
+            |(tokens, cost, model_calls, tool_calls, wall_ms)| Spending {
+                tokens: tokens.into(),
+                cost: cost.into(),
+                model_calls: model_calls.into(),
+                tool_calls: tool_calls.into(),
+                wall_ms: wall_ms.into(),
+            },
+        )
+}
+
+fn budget() -> impl Strategy<Value = Budget> {
+    (of(any::<u64>()), of(any::<u64>()), of(any::<u64>())).prop_map(|(tokens, cost, tool_calls)| {
+        Budget {
+            tokens,
+            cost,
+            model_calls: tokens,
+            tool_calls,
+            wall_ms: cost,
+        }
+    })
+}
+
+fn limit() -> impl Strategy<Value = BudgetLeft> {
+    (text(), text(), any::<u64>(), any::<u64>()).prop_map(|(scope, resource, spent, limit)| {
+        BudgetLeft {
+            scope: BudgetScope::from(scope.as_str()),
+            resource: BudgetResource::from(resource.as_str()),
+            spent,
+            limit,
+        }
+    })
+}
+
 /// Any payload of a kind this version knows.
 fn compaction() -> impl Strategy<Value = ContextCompaction> {
     let part = prop_oneof![
@@ -390,6 +432,16 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
             },
         }),
         (turn(), text()).prop_map(|(turn_id, reason)| P::TurnInterrupted { turn_id, reason }),
+        (spending(), proptest::collection::vec(limit(), 0..3))
+            .prop_map(|(charge, limits)| P::BudgetCharged { charge, limits }),
+        limit().prop_map(P::BudgetWarning),
+        limit().prop_map(P::BudgetExceeded),
+        (budget(), budget()).prop_map(|(session, turn)| P::BudgetChanged {
+            budget: SessionBudget { session, turn },
+        }),
+        text().prop_map(|reason| P::CompactionStarted {
+            reason: CompactionReason::from(reason.as_str()),
+        }),
         compaction().prop_map(|compaction| P::ContextCompacted(Arc::new(compaction))),
         (text(), of(text()), of(text())).prop_map(|(reason, resources, tools)| P::CacheBreak {
             reason: CacheBreakReason::from(reason.as_str()),

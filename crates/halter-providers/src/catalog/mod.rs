@@ -8,12 +8,10 @@
 
 mod model_list;
 pub mod overflow;
-mod price;
 mod table;
 
-pub use halter_protocol::Cost;
+pub use halter_protocol::{Cost, Prices};
 pub use model_list::{ListedModel, read_models};
-pub use price::Prices;
 pub use table::TABLE_DATE;
 
 use crate::limits::CATALOG_MODELS;

@@ -12,7 +12,7 @@ use crate::playback::play;
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use async_trait::async_trait;
 use futures::StreamExt as _;
-use halter_protocol::{Message, ProviderError, ProviderErrorKind, Transcript};
+use halter_protocol::{Message, Prices, ProviderError, ProviderErrorKind, Transcript};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
@@ -45,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 pub struct FakeProvider {
     answers: Answers,
     checks_pairing: bool,
+    prices: Option<Prices>,
     record: Mutex<Record>,
 }
 
@@ -88,6 +89,12 @@ impl FakeProvider {
         self
     }
 
+    /// Charges these prices for its tokens.
+    pub fn with_prices(mut self, prices: Prices) -> Self {
+        self.prices = Some(prices);
+        self
+    }
+
     /// The requests so far, oldest first; of very many, the newest
     /// [`RECORDED_REQUESTS`].
     pub fn requests(&self) -> Vec<ProviderRequest> {
@@ -111,6 +118,7 @@ impl FakeProvider {
         Self {
             answers,
             checks_pairing: true,
+            prices: None,
             record: Mutex::default(),
         }
     }
@@ -158,7 +166,9 @@ impl Default for FakeProvider {
 #[async_trait]
 impl Provider for FakeProvider {
     fn capabilities(&self) -> ProviderCapabilities {
-        ProviderCapabilities::new()
+        let mut capabilities = ProviderCapabilities::new();
+        capabilities.prices = self.prices;
+        capabilities
     }
 
     async fn stream(

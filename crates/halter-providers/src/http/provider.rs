@@ -421,6 +421,7 @@ impl Provider for HttpProvider {
         capabilities.context_window = Some(facts.context_window.value);
         capabilities.output_limit = facts.output_limit.map(|known| known.value);
         capabilities.native_compaction = self.compacts(model);
+        capabilities.prices = facts.prices.map(|known| known.value);
         capabilities
     }
 

@@ -28,7 +28,7 @@ use crate::playback::{Cue, play};
 use crate::provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use crate::tokens;
 use async_trait::async_trait;
-use halter_protocol::{StopReason, StreamEvent, Usage, UsageBuckets};
+use halter_protocol::{Prices, StopReason, StreamEvent, Usage, UsageBuckets};
 use tokio_util::sync::CancellationToken;
 use turn::CurrentTurn;
 
@@ -46,7 +46,7 @@ impl OfflineProvider {
 #[async_trait]
 impl Provider for OfflineProvider {
     fn capabilities(&self) -> ProviderCapabilities {
-        ProviderCapabilities::new()
+        ProviderCapabilities::new().with_prices(Prices::default())
     }
 
     async fn stream(

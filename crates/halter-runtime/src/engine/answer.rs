@@ -3,6 +3,7 @@
 use halter_protocol::{
     AssistantPart, BlockId, OpaquePart, StopReason, StreamEvent, ToolCallId, ToolName, Usage,
 };
+use halter_providers::tokens::of_bytes;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -109,6 +110,15 @@ impl Answer {
     /// What the call used, as far as the provider said.
     pub fn usage(&self) -> Option<Usage> {
         self.usage
+    }
+
+    /// What was said so far, in tokens, estimated.
+    pub fn tokens(&self) -> u64 {
+        let bytes = |block: &Block| match &block.body {
+            Body::Text(text) | Body::Thinking(text) => text.len(),
+            Body::ToolCall { arguments, .. } => arguments.len(),
+        };
+        of_bytes(self.blocks.iter().map(bytes).sum())
     }
 
     /// Why the model stopped; none if the stream was cut off.

@@ -83,6 +83,7 @@ impl Engine {
     /// The service refused the conversation as too long: it is compacted and
     /// sent once more.
     pub(super) fn overflowed(&mut self, error: &ProviderError) {
+        self.release_call();
         let Some(turn) = &mut self.turn else { return };
         // The refused call does not count.
         turn.model_calls = turn.model_calls.saturating_sub(1);
@@ -116,6 +117,10 @@ impl Engine {
 
     fn compact(&mut self, reason: &CompactionReason, instructions: Option<String>) -> EffectId {
         let id = self.next_effect();
+        self.effects
+            .push(Effect::Publish(SessionEventPayload::CompactionStarted {
+                reason: reason.clone(),
+            }));
         let turn = self.turn.as_ref();
         let own = &self.facts.blueprint.default_model;
         let model = turn.map(|turn| &turn.model).or(self.last_model.as_ref());

@@ -1,13 +1,14 @@
 //! What the engine is told, and what it wants done.
 
+use crate::budget::{Granted, HarnessBudget, Shortage};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
     Action, ApprovalAnswer, ApprovalId, ApprovalRequest, CacheBreakReason, CallToJudge,
     CompactionReason, ContextCompaction, EnvironmentSnapshot, HookRunSummary, InstructionFile,
     MediaLimits, MemoryChange, MessageId, ModelId, NotificationItem, PendingEvent, PolicyVerdict,
     ProviderError, ReplayMeta, ResolvedBy, ResponseSchema, Revision, SessionBlueprint,
-    SessionEventPayload, StreamEvent, ToolCall, ToolCallId, ToolError, ToolResult, ToolSpec,
-    Transcript, Turn, TurnError, TurnId, UserMessage,
+    SessionBudget, SessionEventPayload, Spending, StreamEvent, ToolCall, ToolCallId, ToolError,
+    ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,9 @@ pub struct SessionFacts {
     pub hooked: BTreeSet<HookEventName>,
     /// True if there is a place where permission rules are kept.
     pub saves_rules: bool,
+    /// What sessions of the harness may spend.
+    #[serde(default)]
+    pub budget: HarnessBudget,
     /// What the ids of messages follow from; another one in every process that
     /// takes the session up.
     pub id_seed: u64,
@@ -56,6 +60,14 @@ pub enum Input {
     Compact {
         /// What they want kept.
         instructions: Option<String>,
+    },
+    /// Somebody gives the session another budget.
+    SetBudget(SessionBudget),
+    /// Something was spent outside of the turn's own calls, and the ledger
+    /// knows it: a summary.
+    Spent {
+        /// What.
+        charge: Spending,
     },
     /// The session shall end.
     Shutdown {
@@ -105,6 +117,20 @@ pub enum Input {
         id: EffectId,
         /// What the context is to be; none if nothing can be gained.
         compaction: Option<Arc<ContextCompaction>>,
+    },
+    /// The answer to [`Effect::ReserveModelCall`].
+    ModelCallReserved {
+        /// The effect.
+        id: EffectId,
+        /// What the call may use, or the limit it does not fit into.
+        granted: Result<Granted, Shortage>,
+    },
+    /// The answer to [`Effect::ReserveToolCall`].
+    ToolCallReserved {
+        /// The effect.
+        id: EffectId,
+        /// The limit it does not fit into.
+        granted: Result<(), Shortage>,
     },
     /// The model said something.
     Model {
@@ -285,6 +311,37 @@ pub enum Effect {
         /// Why it was given up.
         problem: Option<TurnError>,
     },
+    /// Reserve the worst case of a model call.
+    ReserveModelCall {
+        /// Names the effect, and the reservation.
+        id: EffectId,
+        /// The turn.
+        turn_id: TurnId,
+        /// The model.
+        model: ModelId,
+        /// What was spent and is not charged yet.
+        unbilled: Spending,
+    },
+    /// Reserve a tool call.
+    ReserveToolCall {
+        /// Names the effect, and the reservation.
+        id: EffectId,
+        /// The turn.
+        turn_id: TurnId,
+        /// What was spent and is not charged yet.
+        unbilled: Spending,
+    },
+    /// Charge what was spent.
+    Charge {
+        /// The effect that reserved it; what it reserved returns.
+        reservation: Option<EffectId>,
+        /// The turn, if one is live.
+        turn_id: Option<TurnId>,
+        /// What was spent; nothing, if a reservation was not used.
+        charge: Spending,
+    },
+    /// The limits of the session are others.
+    SetBudget(SessionBudget),
     /// Ask the model.
     CallModel {
         /// Names the effect.
@@ -297,6 +354,9 @@ pub enum Effect {
         messages: Transcript,
         /// What the last answer of the turn must look like.
         response_schema: Option<ResponseSchema>,
+        /// The most that the answer may have, in tokens, if a budget allows no
+        /// more.
+        output_limit: Option<u32>,
     },
     /// Stop listening to the model.
     CancelModel {

@@ -12,6 +12,8 @@
 //! | [`answer`] | how streamed blocks become the parts of a message |
 //! | [`guard`] | when a model repeats itself |
 //! | `compaction` | when and how a context is made smaller |
+//! | `budget` | what calls are charged, and when a limit ends a turn |
+//! | `cache` | whether the prompt cache held what it promised |
 //! | `media` | which images and documents may join a session |
 //! | [`traits`] | how calls of a tool are scheduled |
 //! | `opening` | how a turn opens |
@@ -23,6 +25,8 @@
 //! | [`repair`] | how a session interrupted by a crash becomes usable |
 
 pub mod answer;
+mod budget;
+mod cache;
 mod compaction;
 pub mod guard;
 mod input;
@@ -43,8 +47,8 @@ use crate::limits::QUEUED_TURNS;
 use compaction::{Compacting, CompactionWish};
 use halter_hooks::{HookEventName, HookPoint, SessionStartSource};
 use halter_protocol::{
-    MessageId, ModelId, ResponseSchema, SeededIds, SessionEventPayload, SessionState, Timestamp,
-    Turn, TurnId,
+    BudgetResource, MessageId, ModelId, ResponseSchema, SeededIds, SessionEventPayload,
+    SessionState, Spending, Timestamp, Turn, TurnId,
 };
 use lifecycle::Shutdown;
 use media::MediaLedger;
@@ -75,6 +79,12 @@ pub struct Engine {
     compaction: Option<Compacting>,
     /// Somebody wants that at the next point where it can be done.
     compaction_wish: Option<CompactionWish>,
+    /// It was said that the next request does not extend the last one.
+    cut_announced: bool,
+    /// What the session has spent, what is under way to the log included.
+    spent: Spending,
+    /// The limits of the harness that the model was told to be near.
+    told_of_harness: Vec<BudgetResource>,
     /// Permission rules that hold for the session, those under way to the log
     /// included.
     approved_rules: Vec<String>,
@@ -116,6 +126,9 @@ impl Engine {
             last_schema: state.response_schema.clone(),
             media: MediaLedger::of(&state),
             approved_rules: state.approved_rules.clone(),
+            cut_announced: false,
+            spent: state.spent,
+            told_of_harness: Vec::new(),
             state,
             words: Vec::new(),
             notification_hooks: HashSet::new(),
@@ -213,6 +226,8 @@ impl Engine {
             Input::Cancel { turn_id, reason } => self.cancel(turn_id.as_ref(), &reason),
             Input::Notify(notification) => self.notify(notification),
             Input::Compact { instructions } => self.wish_compaction(instructions),
+            Input::SetBudget(budget) => self.set_budget(budget),
+            Input::Spent { charge } => self.spent_elsewhere(charge),
             Input::Shutdown { reason } => self.begin_shutdown(reason),
             Input::Start { warnings } => self.start(warnings),
             Input::Resume => self.resume(),
@@ -231,6 +246,8 @@ impl Engine {
             Input::Prepared { id, preparation } => self.prepared(id, preparation),
             Input::ContextPlanned { id, too_large } => self.context_planned(id, too_large),
             Input::Compacted { id, compaction } => self.compacted(id, compaction),
+            Input::ModelCallReserved { id, granted } => self.model_call_reserved(id, granted),
+            Input::ToolCallReserved { id, granted } => self.tool_call_reserved(id, granted),
             Input::Model { id, event } => self.model_said(id, event),
             Input::ModelEnded { id, error } => self.model_ended(id, error),
             Input::CallChecked { id, check } => self.call_checked(id, check),

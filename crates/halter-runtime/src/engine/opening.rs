@@ -1,5 +1,6 @@
 //! How a turn opens: what it needs is looked at, hooks run, its prompt joins.
 
+use super::budget::TurnAccount;
 use super::guard::RepeatGuard;
 use super::structured::ResponseContract;
 use super::traits::ToolTraits;
@@ -43,6 +44,8 @@ impl Engine {
             compacted: false,
             overflow: None,
             told_of_full_context: false,
+            told_of_cache: false,
+            account: TurnAccount::opened(self.at),
         });
     }
 

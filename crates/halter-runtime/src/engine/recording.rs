@@ -43,6 +43,7 @@ impl Engine {
     /// Adds an event to the batch of this input.
     pub(super) fn record(&mut self, payload: SessionEventPayload) {
         self.batch.durable |= needs_durability(&payload);
+        self.cut_announced |= matches!(payload, SessionEventPayload::CacheBreak { .. });
         self.record_buffered(payload);
     }
 
@@ -154,6 +155,7 @@ impl Engine {
         for id in std::mem::take(&mut self.notification_hooks) {
             self.effects.push(Effect::CancelHooks { id });
         }
+        self.release_call();
         if let Some(turn) = self.turn.take() {
             let abandoned = turn.abandon();
             self.effects.extend(abandoned);

@@ -1,5 +1,6 @@
 //! How a turn goes on and ends.
 
+use super::budget::{CallGrant, TurnAccount};
 use super::guard::RepeatGuard;
 use super::recording::Then;
 use super::step::Step;
@@ -42,6 +43,9 @@ pub(super) struct LiveTurn {
     pub overflow: Option<TurnError>,
     /// The user knows that nothing can be cut from the context.
     pub told_of_full_context: bool,
+    /// The user knows that the prompt cache missed.
+    pub told_of_cache: bool,
+    pub account: TurnAccount,
 }
 
 /// Where a turn stands.
@@ -59,6 +63,8 @@ pub(super) enum Phase {
     Planning(EffectId),
     /// The context is being made smaller.
     Compacting,
+    /// Room in the budgets is reserved.
+    Reserving(EffectId),
     /// The model answers and its tools run.
     Step(Box<Step>),
     /// Stop hooks run.
@@ -139,6 +145,7 @@ impl LiveTurn {
             | Phase::SafePoint
             | Phase::Planning(_)
             | Phase::Compacting
+            | Phase::Reserving(_)
             | Phase::Closing => Vec::new(),
         }
     }
@@ -246,8 +253,18 @@ impl Engine {
         }
     }
 
+    /// Asks the model, if the budgets have room for it.
     pub(super) fn call_model(&mut self) {
+        match self.budgets().any() {
+            true => self.reserve_model_call(),
+            false => self.send_request(None),
+        }
+    }
+
+    /// Asks the model.
+    pub(super) fn send_request(&mut self, grant: Option<CallGrant>) {
         let id = self.next_effect();
+        let output_limit = grant.as_ref().and_then(|it| it.granted.output_limit);
         let messages = self.state.messages.clone();
         if let Some(turn) = &mut self.turn {
             turn.model_calls += 1;
@@ -259,13 +276,14 @@ impl Engine {
                 .contract
                 .as_ref()
                 .map(|contract| contract.schema().clone());
-            turn.phase = Phase::Step(Box::new(Step::new(id)));
+            turn.phase = Phase::Step(Box::new(Step::new(id, grant)));
             self.effects.push(Effect::CallModel {
                 id,
                 turn_id: turn.id.clone(),
                 model: turn.model.clone(),
                 messages,
                 response_schema,
+                output_limit,
             });
         }
     }
@@ -376,6 +394,7 @@ impl Engine {
     /// Records the terminal event. Messages that still wait join the transcript
     /// first, so that the next turn's model sees them.
     pub(super) fn finish_turn(&mut self, ending: Ending) {
+        self.charge_time();
         self.record_waiting_messages();
         let Some(turn) = &mut self.turn else { return };
         turn.phase = Phase::Closing;

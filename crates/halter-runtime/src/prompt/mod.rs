@@ -160,6 +160,7 @@ mod tests {
             tools_revision: None,
             max_turns: None,
             bounds: Default::default(),
+            budget: Default::default(),
         }
     }
 

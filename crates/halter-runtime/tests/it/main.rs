@@ -13,6 +13,7 @@
 mod answers;
 mod approvals;
 mod bounds;
+mod budgets;
 mod cancel;
 mod commit;
 mod compaction;

@@ -25,6 +25,9 @@ fn ten_thousand_random_schedules_keep_every_promise() {
         }
         total.crashes += report.crashes;
         total.missed += report.missed;
+        total.refused_calls += report.refused_calls;
+        total.budget_warnings += report.budget_warnings;
+        total.lowered_limits += report.lowered_limits;
         total.answered_wishes += report.answered_wishes;
         total.broken_compactions += report.broken_compactions;
         for (tier, count) in report.compactions {
@@ -33,6 +36,7 @@ fn ten_thousand_random_schedules_keep_every_promise() {
     }
     println!("{total:?} {endings:?}");
     for how in [
+        "budget_exceeded",
         "completed",
         "cancelled",
         "context_overflow",
@@ -60,6 +64,8 @@ fn ten_thousand_random_schedules_keep_every_promise() {
         assert!(count > 100, "{count} compactions of tier {tier}");
     }
     assert!(total.answered_wishes > 1_000 && total.broken_compactions > 100);
+    assert!(total.refused_calls > 500 && total.budget_warnings > 500);
+    assert!(total.lowered_limits > 100);
     assert!(total.approvals > 1_000);
     assert!(total.tools_run > 10_000 && total.crashes > 1_000 && total.missed > 1_000);
 }

@@ -27,6 +27,7 @@ pub fn blueprint(id: &str) -> SessionBlueprint {
         tools_revision: None,
         max_turns: None,
         bounds: Default::default(),
+        budget: Default::default(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! there: that is how the golden streams of `halter-protocol` were made.
 
 mod approvals;
+mod budget;
 mod compaction;
 mod instructions;
 mod scenarios;
@@ -94,6 +95,16 @@ streams!(
     out_of_descriptors,
     network_refused,
 );
+
+#[tokio::test]
+async fn budget_stream() {
+    check("budget", &budget::budget().await);
+}
+
+#[tokio::test]
+async fn native_compaction_stream() {
+    check("native_compaction", &compaction::native_compaction().await);
+}
 
 #[tokio::test]
 async fn compaction_stream() {

@@ -1,6 +1,7 @@
 //! Making a session's context smaller: what the context manager is given, and
 //! what becomes of what it returns.
 
+use super::budget::{SummaryAccount, worst_case};
 use super::native_compaction::ServiceCompactor;
 use super::{Owner, Running};
 use crate::context::reference::one_line;
@@ -22,6 +23,7 @@ use halter_protocol::{
     ReplayMeta, ResolvedModel, SessionId, Transcript, TurnId, UserMessage, UserPart,
 };
 use halter_providers::catalog::DEFAULT_CONTEXT_WINDOW;
+use halter_providers::tokens::of_bytes;
 use halter_providers::{Provider, ProviderRequest, RequestPurpose, ServedModel};
 use halter_tools::ExecSession;
 use std::panic::AssertUnwindSafe;
@@ -64,7 +66,7 @@ impl Owner {
         Ok(self.with_context(&served, |request| ContextReport::new(manager, request)))
     }
 
-    fn with_context<T>(
+    pub(super) fn with_context<T>(
         &self,
         (model, provider): &ServedModel,
         look: impl FnOnce(ContextRequest<'_>) -> T,
@@ -98,6 +100,7 @@ impl Owner {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
         let at = self.services.clock.now();
+        let account = self.summary_account(asked.turn_id.as_ref(), running);
         let turn_id = asked
             .turn_id
             .unwrap_or_else(|| TurnId::mint(self.services.ids.as_ref(), at));
@@ -117,9 +120,12 @@ impl Owner {
                     purpose: RequestPurpose::Compaction,
                 },
                 cancel: cancel.clone(),
+                account: account.clone(),
             }) as Arc<dyn NativeCompactor>
         });
-        let summarizer = ModelSummarizer::new(writer, &self.blueprint.session_id, turn_id, &cancel);
+        let session_id = &self.blueprint.session_id;
+        let mut summarizer = ModelSummarizer::new(writer, session_id, turn_id, &cancel);
+        summarizer.account = account;
         let mut request = CompactionRequest {
             blueprint: self.blueprint.clone(),
             capabilities,
@@ -189,6 +195,7 @@ struct ModelSummarizer {
     session_id: SessionId,
     turn_id: TurnId,
     cancel: CancellationToken,
+    account: Option<SummaryAccount>,
 }
 
 impl ModelSummarizer {
@@ -210,6 +217,7 @@ impl ModelSummarizer {
             session_id: SessionId(format!("{session_id}-summary")),
             turn_id,
             cancel: cancel.clone(),
+            account: None,
         }
     }
 
@@ -240,6 +248,14 @@ impl Summarizer for ModelSummarizer {
             let message = "the offline model writes no summaries";
             return Err(ProviderError::new(message, ProviderErrorKind::Fatal));
         }
+        let mut model = self.model.clone();
+        let served = (model.clone(), self.provider.clone());
+        let worst = worst_case(&served, of_bytes(prompt.len() + text.len()));
+        let account = self.account.as_ref();
+        let mut paid = account.map(|account| account.reserve(worst)).transpose()?;
+        if let Some(limit) = paid.as_ref().and_then(|paid| paid.output_limit()) {
+            model.max_output_tokens = Some(limit);
+        }
         let message = UserMessage {
             parts: vec![UserPart::Text { text }],
             ..UserMessage::text("")
@@ -247,7 +263,7 @@ impl Summarizer for ModelSummarizer {
         let request = ProviderRequest {
             session_id: self.session_id.clone(),
             turn_id: self.turn_id.clone(),
-            model: self.model.clone(),
+            model,
             prompt: AssembledPrompt::new([PromptSegment::new(PromptSegmentKind::System, prompt)]),
             messages: Transcript::from_iter([Message::User(message)]),
             tools: Arc::new([]),
@@ -261,6 +277,9 @@ impl Summarizer for ModelSummarizer {
             Err(ProviderError::new(message, ProviderErrorKind::Transient))
         })?;
         let usage = answer.usage().unwrap_or_default();
+        if let Some(paid) = &mut paid {
+            paid.used(usage);
+        }
         let parts = answer.into_parts();
         let text = parts.into_iter().filter_map(|part| match part {
             AssistantPart::Text { text, .. } => Some(text),

@@ -66,17 +66,36 @@ impl Owner {
                     let _ = waiter.send(outcome.clone());
                 }
             }
+            Effect::ReserveModelCall {
+                id,
+                turn_id,
+                model,
+                unbilled,
+            } => return Some(self.reserve_model_call(id, &turn_id, &model, unbilled)),
+            Effect::ReserveToolCall {
+                id,
+                turn_id,
+                unbilled,
+            } => return Some(self.reserve_tool_call(id, &turn_id, unbilled)),
+            Effect::Charge {
+                reservation,
+                turn_id,
+                charge,
+            } => self.charge(reservation, turn_id.as_ref(), charge),
+            Effect::SetBudget(budget) => self.seat.set_budget(budget),
             Effect::CallModel {
                 id,
                 turn_id,
                 model,
                 messages,
                 response_schema,
+                output_limit,
             } => {
                 let asked = Asked {
                     turn_id,
                     messages,
                     response_schema,
+                    output_limit,
                 };
                 self.call_model(id, &model, asked, running);
             }
@@ -174,11 +193,16 @@ impl Owner {
             let told = TurnError::new(error.code(), error.to_string());
             return Err(told.with_hint(error.hint().unwrap_or_default()));
         }
-        let (resolved, provider) = self
+        let served = self
             .services
             .models
             .resolve(model)
             .map_err(|error| TurnError::new(error.code(), error.to_string()))?;
+        self.check_price(&served).map_err(|error| {
+            let told = TurnError::new(error.code(), error.to_string());
+            told.with_hint(error.hint().unwrap_or_default())
+        })?;
+        let (resolved, provider) = served;
         preparation.answered_by = ReplayMeta {
             provider_name: Some(resolved.provider.clone()),
             model: Some(resolved.model.clone()),
@@ -253,7 +277,10 @@ impl Owner {
         running.cancels.insert(id, cancel.clone());
         let sender = running.model_sender.clone();
         match self.services.models.resolve(model) {
-            Ok((resolved, provider)) => {
+            Ok((mut resolved, provider)) => {
+                if let Some(limit) = asked.output_limit {
+                    resolved.max_output_tokens = Some(limit);
+                }
                 let mut request = ProviderRequest {
                     session_id: self.blueprint.session_id.clone(),
                     turn_id: asked.turn_id,
@@ -451,6 +478,7 @@ pub(super) struct Asked {
     turn_id: TurnId,
     messages: Transcript,
     response_schema: Option<ResponseSchema>,
+    output_limit: Option<u32>,
 }
 
 /// Where in a session's life hooks run.

@@ -6,6 +6,7 @@
 //! an idle session has no task.
 
 mod appends;
+mod budget;
 mod compaction;
 mod effects;
 mod final_tools;
@@ -14,9 +15,11 @@ mod judging;
 mod native_compaction;
 mod toolbox;
 
+pub(crate) use budget::has_price;
 pub(crate) use effects::assemble;
 pub(crate) use toolbox::Toolbox;
 
+use crate::budget::{LedgerSeat, ReservationId};
 use crate::context::ContextReport;
 use crate::engine::{Effect, EffectId, Engine, Input, SessionFacts};
 use crate::error::HalterError;
@@ -36,8 +39,8 @@ use futures::future::BoxFuture;
 use halter_hooks::SessionHooks;
 use halter_protocol::{
     ApprovalAnswer, ApprovalId, AssembledPrompt, ContextCompaction, ContextMark, NotificationItem,
-    PermissionRule, ResolvedBy, RuleEffect, SessionBlueprint, SessionState, Turn, TurnId,
-    UserMessage,
+    PermissionRule, ResolvedBy, RuleEffect, SessionBlueprint, SessionBudget, SessionState, Turn,
+    TurnId, UserMessage,
 };
 use halter_session::{LogWriter, SessionLog, StoreError};
 use halter_tools::policy::permission::opens_every_command;
@@ -83,6 +86,10 @@ pub(crate) enum SessionCommand {
     Context {
         reply: oneshot::Sender<Result<ContextReport, HalterError>>,
     },
+    SetBudget {
+        budget: SessionBudget,
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
     SetOwnTools {
         tools: OwnTools,
     },
@@ -110,6 +117,10 @@ pub(crate) struct Owner {
     instructions: Option<Arc<SessionInstructions>>,
     shutdown_waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
     compaction_waiters: Vec<CompactionReply>,
+    /// Its account in the ledger.
+    seat: LedgerSeat,
+    /// What is reserved for calls under way.
+    reservations: HashMap<EffectId, ReservationId>,
     /// How large the context was when that was last asked.
     counted: Option<ContextMark>,
     /// The prompt is not the one the last process used, and nobody has said so
@@ -221,8 +232,15 @@ impl Owner {
             tools: tools.specs.clone(),
             hooked: effects::hooked_events(&resources.hooks),
             saves_rules: services.rule_store.is_some(),
+            budget: *services.ledger.budget(),
             id_seed: id_seed(&services),
         };
+        let seat = services.ledger.seat(
+            &blueprint.session_id,
+            blueprint.parent_session_id.as_ref(),
+            state.budget.unwrap_or(blueprint.budget),
+            state.spent,
+        );
         let prompt = effects::assemble(&services, &blueprint, &resources);
         let instructions = SessionInstructions::of(&services, &blueprint);
         Self {
@@ -241,6 +259,8 @@ impl Owner {
             hooks: Arc::new(SessionHooks::new()),
             shutdown_waiters: Vec::new(),
             compaction_waiters: Vec::new(),
+            seat,
+            reservations: HashMap::new(),
             counted: None,
             cut: false,
             other_tools: false,
@@ -432,6 +452,12 @@ impl Owner {
                 }
             }
             SessionCommand::Context { reply } => drop(reply.send(self.context_report())),
+            SessionCommand::SetBudget { budget, reply } => {
+                match self.feed(Input::SetBudget(budget), running).await {
+                    Some(append) => running.append_waiters.push((append, reply)),
+                    None => drop(reply.send(Ok(()))),
+                }
+            }
             SessionCommand::SetOwnTools { tools } => self.own_tools = Some(tools),
             SessionCommand::Shutdown { reason, reply } => {
                 self.shutdown_waiters.push(reply);

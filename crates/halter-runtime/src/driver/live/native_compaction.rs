@@ -1,5 +1,6 @@
 //! Has the service of the session's own model compact messages.
 
+use super::budget::{SummaryAccount, worst_case};
 use crate::context::{NativeCompactor, NativeContext};
 use crate::engine::answer::Answer;
 use crate::limits::SUMMARY_DEADLINE;
@@ -8,6 +9,7 @@ use futures::StreamExt;
 use halter_protocol::{
     AssistantPart, OpaquePart, ProviderError, ProviderErrorKind, ReplayMeta, Transcript,
 };
+use halter_providers::tokens::{of_message, of_prompt, of_tools};
 use halter_providers::{Provider, ProviderRequest};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -19,21 +21,35 @@ pub(super) struct ServiceCompactor {
     /// The request, but for its messages.
     pub request: ProviderRequest,
     pub cancel: CancellationToken,
+    /// Who pays, if anything has a limit.
+    pub account: Option<SummaryAccount>,
 }
 
 #[async_trait]
 impl NativeCompactor for ServiceCompactor {
     async fn compact(&self, messages: Transcript) -> Result<NativeContext, ProviderError> {
-        let request = ProviderRequest {
+        let mut request = ProviderRequest {
             messages,
             ..self.request.clone()
         };
+        let served = (request.model.clone(), self.provider.clone());
+        let messages: u64 = request.messages.iter().map(|it| of_message(it)).sum();
+        let input = messages + of_prompt(&request.prompt) + of_tools(&request.tools);
+        let worst = worst_case(&served, input);
+        let account = self.account.as_ref();
+        let mut paid = account.map(|it| it.reserve(worst)).transpose()?;
+        if let Some(limit) = paid.as_ref().and_then(|paid| paid.output_limit()) {
+            request.model.max_output_tokens = Some(limit);
+        }
         let asked = tokio::time::timeout(SUMMARY_DEADLINE, self.ask(request));
         let answer = asked.await.unwrap_or_else(|_| {
             let seconds = SUMMARY_DEADLINE.as_secs();
             Err(failed(&format!("nothing came within {seconds} s")))
         })?;
         let usage = answer.usage().unwrap_or_default();
+        if let Some(paid) = &mut paid {
+            paid.used(usage);
+        }
         if answer.stop_reason().is_none() {
             return Err(failed("its answer was cut off"));
         }

@@ -91,6 +91,11 @@ impl Simulation {
             let instructions = self.dice.chance(50).then(|| "the numbers".to_owned());
             self.schedule_at(when, What::Input(Input::Compact { instructions }));
         }
+        if self.dice.chance(10) {
+            let when = self.dice.below(at + 600);
+            let budget = super::budget::session(&mut self.dice);
+            self.schedule_at(when, What::Input(Input::SetBudget(budget)));
+        }
         if self.schedule.crashes && self.dice.chance(25) {
             let when = self.dice.below(at + 600);
             self.schedule_at(when, What::Crash);

@@ -164,6 +164,7 @@ impl Simulation {
                 *self.report.compactions.entry(tier).or_default() += 1;
             }
         }
+        self.check_books()?;
         self.check_resolutions()?;
         self.check_turns()
     }

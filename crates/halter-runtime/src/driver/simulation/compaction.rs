@@ -68,6 +68,9 @@ impl Simulation {
             _ => self.compaction(model, reason, message_id),
         };
         let delay = self.dice.below(120);
+        if let Some(usage) = compaction.as_ref().map(|it| it.usage) {
+            self.pay_summary(&usage, delay);
+        }
         self.schedule_in(
             delay,
             What::Outcome(id, Input::Compacted { id, compaction }),

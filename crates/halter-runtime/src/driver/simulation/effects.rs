@@ -43,10 +43,20 @@ impl Simulation {
                 }
                 self.report.answered_wishes += 1;
             }
-            Effect::CallModel { id, messages, .. } => {
+            Effect::ReserveModelCall { .. }
+            | Effect::ReserveToolCall { .. }
+            | Effect::Charge { .. }
+            | Effect::SetBudget(_) => self.keep_books(effect)?,
+            Effect::CallModel {
+                id,
+                messages,
+                output_limit,
+                ..
+            } => {
                 self.check_request(&messages)?;
+                self.report.lowered_limits += usize::from(output_limit.is_some());
                 let mut delay = 0;
-                for input in world::answer(&mut self.dice, id, self.mood) {
+                for input in world::answer(&mut self.dice, id, self.mood, output_limit) {
                     delay += self.dice.below(30);
                     self.schedule_in(delay, What::Outcome(id, input));
                 }

@@ -8,6 +8,7 @@
 //! engine are checked.
 
 mod agenda;
+mod budget;
 mod checks;
 mod compaction;
 mod dice;
@@ -21,6 +22,7 @@ pub use recording::{Recorded, Recording, record};
 use crate::engine::{EffectId, Engine, Input};
 use crate::hub::{Cursor, EventRing, Next};
 use agenda::{Due, What};
+use budget::Books;
 use dice::Dice;
 use halter_protocol::{
     Delivery, SessionEvent, SessionEventPayload, SessionState, Timestamp, TurnId, fold,
@@ -78,6 +80,12 @@ pub struct Report {
     pub answered_wishes: usize,
     /// Compactions that a crash, a cancel or a failing store broke off.
     pub broken_compactions: usize,
+    /// Calls that a budget refused.
+    pub refused_calls: usize,
+    /// Limits that models were told to be near.
+    pub budget_warnings: usize,
+    /// Requests whose output limit a budget lowered.
+    pub lowered_limits: usize,
     /// Crashes survived.
     pub crashes: usize,
     /// Best-effort events a slow subscriber missed.
@@ -106,6 +114,8 @@ struct Simulation {
     subscriber: Subscriber,
     dead: HashSet<EffectId>,
     running: HashMap<EffectId, &'static str>,
+    books: Books,
+    store_failed: bool,
     /// Compactions that have not ended.
     compacting: HashSet<EffectId>,
     submitted: Vec<TurnId>,
@@ -130,6 +140,7 @@ impl Simulation {
     fn new(schedule: &Schedule) -> Self {
         let mut dice = Dice::new(schedule.seed);
         let facts = world::facts(&mut dice);
+        let books = Books::open(&facts, &SessionState::default());
         let mut ring = EventRing::new(0, TINY_RING);
         let subscriber = Subscriber {
             cursor: ring.subscribe(0),
@@ -159,6 +170,8 @@ impl Simulation {
             subscriber,
             dead: HashSet::new(),
             running: HashMap::new(),
+            books,
+            store_failed: false,
             compacting: HashSet::new(),
             submitted: Vec::new(),
             lost: HashSet::new(),
@@ -273,6 +286,7 @@ impl Simulation {
             return Ok(());
         };
         let id = *id;
+        self.store_failed = true;
         self.appends.clear();
         let error = halter_protocol::TurnError::new("store_failed", "the disk is full");
         self.feed(Input::StoreFailed { id, error })
@@ -299,9 +313,11 @@ impl Simulation {
             .collect();
         self.lost.extend(submitted_before);
         let state = halter_protocol::fold::fold_events(self.log.iter().map(|e| &e.payload));
-        let facts = world::facts(&mut self.dice);
+        let mut facts = world::facts(&mut self.dice);
+        facts.budget = self.books.harness();
         let recording = Recording::start(&facts, &state);
         self.recorded.push((recording, Vec::new()));
+        self.books = Books::open(&facts, &state);
         self.engine = Engine::with_state(facts, state);
         // Effect numbers start over in the new process; what the old one
         // called dead says nothing about the new ones.

@@ -1,7 +1,7 @@
 //! The models, tools and hooks of the simulated world.
 
-use super::LONGEST_TOOL_RUN;
 use super::dice::Dice;
+use super::{LONGEST_TOOL_RUN, budget};
 use crate::engine::{CallFacts, EffectId, Input, SessionFacts, SystemNote};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
 use halter_protocol::{
@@ -34,6 +34,7 @@ pub(super) fn facts(dice: &mut Dice) -> SessionFacts {
         tools: TOOLS.iter().map(spec).collect(),
         hooked: events.filter(|_| hooked && dice.chance(50)).collect(),
         saves_rules: dice.chance(50),
+        budget: budget::harness(dice),
         id_seed: dice.below(u64::MAX),
     }
 }
@@ -52,6 +53,7 @@ pub(super) fn blueprint(dice: &mut Dice) -> SessionBlueprint {
         tools_revision: None,
         max_turns: dice.chance(50).then(|| 1 + dice.below(6) as u32),
         bounds: Default::default(),
+        budget: Default::default(),
     }
 }
 
@@ -168,8 +170,8 @@ pub(super) enum Mood {
     Stuck,
 }
 
-/// What a model says, event by event.
-pub(super) fn answer(dice: &mut Dice, id: EffectId, mood: Mood) -> Vec<Input> {
+/// What a model says, event by event, in no more than `most` tokens.
+pub(super) fn answer(dice: &mut Dice, id: EffectId, mood: Mood, most: Option<u32>) -> Vec<Input> {
     let mut events = vec![StreamEvent::MessageStart { id: "msg".into() }];
     if dice.chance(30) {
         events.extend(thinking(dice));
@@ -192,7 +194,7 @@ pub(super) fn answer(dice: &mut Dice, id: EffectId, mood: Mood) -> Vec<Input> {
     events.push(StreamEvent::UsageUpdate {
         usage: Usage::from(UsageBuckets {
             uncached_input: dice.below(1000),
-            output: dice.below(100),
+            output: dice.below(u64::from(most.unwrap_or(100)).min(100)),
             ..UsageBuckets::default()
         }),
     });

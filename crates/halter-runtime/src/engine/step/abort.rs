@@ -31,6 +31,26 @@ impl Engine {
         self.finish_step_if_settled();
     }
 
+    /// Starts no further call of the step; those that run may finish.
+    pub(super) fn start_no_more(&mut self, ending: Ending) {
+        let Some(step) = self.step() else { return };
+        step.ending.get_or_insert(ending);
+        let stream = step.stream.take();
+        if let Some(id) = stream {
+            self.effects.push(Effect::CancelModel { id });
+            self.record_answer(Some(StopReason::Interrupted));
+        }
+        let count = self.step().map_or(0, |step| step.calls.len());
+        for index in 0..count {
+            let runs = |slot: &CallSlot| {
+                matches!(slot.stage, Stage::Running { .. } | Stage::PostHooks { .. })
+            };
+            if self.slot(index).is_some_and(|slot| !runs(slot)) {
+                self.abort_call(index);
+            }
+        }
+    }
+
     /// Breaks a call off; true if it still runs.
     fn abort_call(&mut self, index: usize) -> bool {
         let Some(slot) = self.slot(index) else {
@@ -51,7 +71,11 @@ impl Engine {
                 self.settle_call(index, Err(not_run()));
                 false
             }
-            Stage::Waiting | Stage::Checking { .. } | Stage::Judging { .. } | Stage::Starting => {
+            Stage::Waiting
+            | Stage::Checking { .. }
+            | Stage::Judging { .. }
+            | Stage::Reserving(_)
+            | Stage::Starting => {
                 self.settle_call(index, Err(not_run()));
                 false
             }

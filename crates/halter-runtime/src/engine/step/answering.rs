@@ -83,6 +83,12 @@ impl Engine {
         if error.kind == ProviderErrorKind::ContextOverflow && self.may_send_less() {
             return self.overflowed(&error);
         }
+        if let Some(step) = self.step()
+            && step.answer.is_empty()
+            && let Some(grant) = &mut step.grant
+        {
+            grant.came_to_nothing = true;
+        }
         let refused_again = error.kind == ProviderErrorKind::ContextOverflow
             && self
                 .turn
@@ -158,12 +164,14 @@ impl Engine {
         let Some(step) = turn.step_mut() else {
             return Vec::new();
         };
+        let grant = step.take_grant();
         let answer = std::mem::take(&mut step.answer);
         let usage = answer.usage();
         if let Some(usage) = &usage {
             turn.usage.saturating_accumulate(usage);
         }
         let parts = answer.into_parts();
+        self.check_cache(usage.as_ref());
         if !parts.is_empty() {
             let message = AssistantMessage {
                 id: self.mint_message(),
@@ -175,6 +183,7 @@ impl Engine {
             };
             self.record_message(Message::Assistant(message));
         }
+        self.charge_call(grant, usage);
         parts
     }
 

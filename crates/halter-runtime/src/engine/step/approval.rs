@@ -67,7 +67,7 @@ impl Engine {
             (Ok(PolicyVerdict::Allow), Some(objection)) => {
                 self.request_approval(index, AskedBy::Hook, objection, diff);
             }
-            (Ok(PolicyVerdict::Allow), None) => self.commit_start(index),
+            (Ok(PolicyVerdict::Allow), None) => self.admit_start(index),
         }
         self.finish_step_if_settled();
     }
@@ -122,7 +122,7 @@ impl Engine {
         }
         let spares = verdict.permission == PermissionDecision::Allow;
         match spares && request.objection.rule == REQUIRES_APPROVAL {
-            true => self.commit_start(index),
+            true => self.admit_start(index),
             false => self.put_off_request(index, request),
         }
     }
@@ -178,6 +178,10 @@ impl Engine {
             *progress = AskProgress::Open(id);
             let request = request.clone();
             self.effects.push(Effect::Ask { id, request });
+            let at = self.at;
+            if let Some(turn) = &mut self.turn {
+                turn.account.waits(at);
+            }
         }
     }
 
@@ -204,6 +208,7 @@ impl Engine {
             matches!(&slot.stage, Stage::Asking { request, progress: AskProgress::Open(_) }
                 if request.approval_id == *approval_id)
         };
+        let at = self.at;
         let Some(index) = self.position(open) else {
             return;
         };
@@ -216,6 +221,9 @@ impl Engine {
         else {
             return;
         };
+        if let Some(turn) = &mut self.turn {
+            turn.account.goes_on(at);
+        }
         self.effects.push(Effect::Withdraw { id });
         let choice = offered(&request, answer.choice);
         let rule = match choice {
@@ -235,7 +243,7 @@ impl Engine {
             let denied = not_approved(&request, &by, answer.reason.as_deref());
             self.refuse_call(index, denied);
         } else {
-            self.commit_start(index);
+            self.admit_start(index);
         }
         if let Some(rule) = rule {
             if choice == ApprovalChoice::Always {
@@ -292,7 +300,7 @@ impl Engine {
         self.set_stage(index, Stage::PostHooks { id, result });
     }
 
-    fn position(&mut self, wanted: impl Fn(&CallSlot) -> bool) -> Option<usize> {
+    pub(super) fn position(&mut self, wanted: impl Fn(&CallSlot) -> bool) -> Option<usize> {
         self.step()
             .and_then(|step| step.calls.iter().position(wanted))
     }

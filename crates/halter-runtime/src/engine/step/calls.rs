@@ -6,6 +6,7 @@ use super::super::traits::malformed_arguments;
 use super::super::turn::{Ending, hook_stopped};
 use super::super::{CallFacts, Effect, EffectId, Engine, SystemNote};
 use super::{CallSlot, Stage};
+use crate::budget::{Shortage, exceeded};
 use crate::limits::{TOOL_CALLS_PER_ANSWER, TOOL_DEADLINE};
 use halter_hooks::payload::tool_result;
 use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
@@ -86,7 +87,45 @@ impl Engine {
         self.finish_step_if_settled();
     }
 
-    pub(super) fn commit_start(&mut self, index: usize) {
+    /// Lets an allowed call run, if the budgets have room for it.
+    pub(super) fn admit_start(&mut self, index: usize) {
+        if !self.budgets().limit_tools() {
+            return self.commit_start(index);
+        }
+        if let Some(id) = self.reserve_tool_call() {
+            self.set_stage(index, Stage::Reserving(id));
+        }
+    }
+
+    pub(in crate::engine) fn tool_call_reserved(
+        &mut self,
+        id: EffectId,
+        granted: Result<(), Shortage>,
+    ) {
+        let reserving = |slot: &CallSlot| matches!(slot.stage, Stage::Reserving(it) if it == id);
+        let found = self.position(reserving);
+        match (found, granted) {
+            (None, Ok(())) => self.release(id),
+            (None, Err(_)) => {}
+            (Some(index), Ok(())) => {
+                self.charge_tool_call(id);
+                self.commit_start(index);
+            }
+            (Some(index), Err(shortage)) => {
+                let error = exceeded(&shortage);
+                let message = format!("not run: {}", error.message);
+                self.settle_call(
+                    index,
+                    Err(ToolError::new(ToolErrorCode::BudgetExceeded, message)),
+                );
+                self.record(SessionEventPayload::BudgetExceeded(shortage.limit));
+                self.start_no_more(Ending::failed(error));
+            }
+        }
+        self.finish_step_if_settled();
+    }
+
+    fn commit_start(&mut self, index: usize) {
         let Some(slot) = self.slot(index) else { return };
         slot.stage = Stage::Starting;
         let (call, mutating) = (slot.call.clone(), slot.traits.capabilities.mutating);

@@ -15,6 +15,7 @@ mod calls;
 pub(super) use calls::tool_message;
 
 use super::answer::Answer;
+use super::budget::CallGrant;
 use super::traits::ToolTraits;
 use super::turn::Ending;
 use super::{Effect, EffectId, Engine};
@@ -29,6 +30,8 @@ use std::sync::Arc;
 pub(in crate::engine) struct Step {
     /// The model call, while it streams.
     stream: Option<EffectId>,
+    /// What was reserved for it.
+    grant: Option<CallGrant>,
     answer: Answer,
     calls: Vec<CallSlot>,
     /// How the turn ends once the calls are settled; none if it goes on.
@@ -79,6 +82,8 @@ enum Stage {
         request: Arc<ApprovalRequest>,
         progress: AskProgress,
     },
+    /// Room in the budgets is reserved.
+    Reserving(EffectId),
     /// Its start is being committed.
     Starting,
     Running {
@@ -104,9 +109,10 @@ enum AskProgress {
 }
 
 impl Step {
-    pub fn new(stream: EffectId) -> Self {
+    pub fn new(stream: EffectId, grant: Option<CallGrant>) -> Self {
         Self {
             stream: Some(stream),
+            grant,
             answer: Answer::default(),
             calls: Vec::new(),
             ending: None,
@@ -134,6 +140,13 @@ impl Step {
             _ => None,
         });
         stream.into_iter().chain(calls).collect()
+    }
+
+    /// What was reserved for the model call, and what was seen of its answer, in
+    /// tokens.
+    pub fn take_grant(&mut self) -> Option<(CallGrant, u64)> {
+        let grant = self.grant.take()?;
+        Some((grant, self.answer.tokens()))
     }
 
     fn settled(&self) -> bool {

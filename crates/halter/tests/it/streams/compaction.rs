@@ -100,3 +100,37 @@ pub async fn compaction() -> Recorded {
     assert_eq!(compacted.tier, CompactionTier::Custom);
     recorded(&harness, &session).await
 }
+
+/// Stands for a service that compacts conversations itself.
+struct ByTheService;
+
+#[async_trait]
+impl ContextManager for ByTheService {
+    fn plan(&self, _: ContextRequest<'_>) -> ContextPlan {
+        ContextPlan::Send
+    }
+
+    async fn compact(&self, request: CompactionRequest) -> Option<Compaction> {
+        let messages = request.state.messages.iter();
+        Some(Compaction {
+            tier: CompactionTier::Native,
+            messages: messages.skip(1).cloned().collect(),
+            outputs_cut: 0,
+            tokens_before: 90_000,
+            tokens_after: 4_000,
+            summary: None,
+            summary_error: None,
+        })
+    }
+}
+
+pub async fn native_compaction() -> Recorded {
+    let builder = Harness::scripted(["It is long."]);
+    let harness = harness(builder.services(|services| {
+        services.context_manager = Arc::new(ByTheService);
+    }));
+    let session = session(&harness, "native_compaction").await;
+    say(&harness, &session, 1, "Look far").await;
+    session.compact(None).await.unwrap().unwrap();
+    recorded(&harness, &session).await
+}

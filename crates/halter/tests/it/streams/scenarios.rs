@@ -57,7 +57,7 @@ pub(super) async fn say(harness: &Harness, session: &HalterSession, number: u32,
     harness.clock().advance(Duration::from_millis(1500));
 }
 
-async fn read(events: SessionStream) -> Vec<SessionEvent> {
+pub(super) async fn read(events: SessionStream) -> Vec<SessionEvent> {
     events.map(|event| event.unwrap()).collect().await
 }
 
