@@ -22,6 +22,8 @@ pub enum Exit {
     TimedOut,
     /// A signal ended it.
     Signal(StopSignal),
+    /// The program that it ran for the caller ended so.
+    Program(u8),
 }
 
 /// A signal that asks the program to stop.
@@ -58,6 +60,7 @@ impl Exit {
             Self::ProviderUnavailable => 6,
             Self::TimedOut => 124,
             Self::Signal(signal) => 128 + signal.number(),
+            Self::Program(code) => code,
         }
     }
 
@@ -106,6 +109,8 @@ Exit codes of halter
   129  SIGHUP: the running turn had 10 seconds to finish
   130  Ctrl-C (SIGINT): the running turn was cancelled
   143  SIGTERM: the running turn had 10 seconds to finish
+
+`halter sandbox -- COMMAND` ends as the command does.
 
 Errors have a stable code of their own, such as config_unknown_key. It is in
 brackets behind `error` on standard error. In the JSON modes and with --json,

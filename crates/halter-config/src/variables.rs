@@ -35,6 +35,7 @@ enum Form {
 
 const OVERRIDES: &[(&str, &str, Form)] = &[
     ("HALTER_SESSION_BACKEND", "sessions.backend", Form::Word),
+    ("HALTER_POLICY_SANDBOX", "policy.sandbox", Form::Word),
     (
         "HALTER_POLICY_SHELL_ENABLED",
         "policy.shell.enabled",

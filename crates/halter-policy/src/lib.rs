@@ -21,6 +21,7 @@ pub mod limits;
 pub mod network;
 pub mod permission;
 pub mod policy;
+mod sandbox;
 pub mod settings;
 pub mod shell;
 mod shell_files;
@@ -34,6 +35,7 @@ pub use error::{Access, PolicyError, is_out_of_descriptors};
 pub use network::{Destination, Host, HostRefusal, NetworkPolicy};
 pub use permission::{PermissionTree, Permissions, RuleStore, RuleStoreError, SourcedRule};
 pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};
+pub use sandbox::{SandboxBounds, SandboxMode};
 pub use settings::{NetworkSwitch, PolicySettings, ProgramList, SessionScope, SoftRoots};
 pub use shell::ShellJudge;
 

@@ -77,3 +77,10 @@ pub const MAX_LABEL_BYTES: usize = 63;
 
 /// Bytes of an offending shell fragment quoted in an error.
 pub const MAX_FRAGMENT_BYTES: usize = 200;
+
+/// Entries below one root that are searched for sensitive files when a sandbox
+/// is made.
+pub const SANDBOX_WALK_ENTRIES: usize = 20_000;
+
+/// Directories below a root that this search descends.
+pub const SANDBOX_WALK_DEPTH: usize = 6;

@@ -10,6 +10,7 @@ use crate::judge;
 use crate::limits::MAX_HOST_BYTES;
 use crate::network::{Destination, HostRefusal, NetworkPolicy};
 use crate::permission::{Decision, PermissionTree, SoftLimits};
+use crate::sandbox::{self, SandboxBounds};
 use crate::settings::{PolicySettings, SessionScope};
 use crate::shell::{self, ShellDecision, ShellJudge};
 use crate::shell_files::NamedFiles;
@@ -93,6 +94,13 @@ pub trait ToolPolicy: Send + Sync + Debug {
     }
     /// The most time one shell command may get, in seconds.
     fn shell_timeout_secs(&self) -> u64;
+
+    /// What the kernel should enforce for the session's commands, of a user with
+    /// this home directory. Looks at the disk. Of a policy that does not say,
+    /// nothing.
+    fn sandbox(&self, _home: Option<&Path>) -> SandboxBounds {
+        SandboxBounds::default()
+    }
 }
 
 /// The policy that [`PolicySettings`] describe, bound to one session.
@@ -381,6 +389,10 @@ impl ToolPolicy for StandardPolicy {
 
     fn network(&self) -> NetworkPolicy {
         self.network.clone()
+    }
+
+    fn sandbox(&self, home: Option<&Path>) -> SandboxBounds {
+        sandbox::bounds(&self.settings, &self.scope, &self.door, home)
     }
 
     fn door(&self) -> &FileDoor {

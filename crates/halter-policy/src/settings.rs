@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::error::Access;
 use crate::permission::Permissions;
+use crate::sandbox::SandboxMode;
 
 /// The policy as a user configures it: data, without any opinion of its own.
 ///
@@ -53,6 +54,8 @@ pub struct PolicySettings {
     /// Services of this machine that may be reached, if the network is on:
     /// `localhost` or a loopback address, and a port; absent: every port.
     pub allowed_loopback: Vec<(String, Option<u16>)>,
+    /// Whether commands run in a sandbox.
+    pub sandbox: SandboxMode,
     /// What is asked and what never happens, inside of all this.
     pub permissions: Permissions,
 }
@@ -71,6 +74,7 @@ impl Default for PolicySettings {
             network: NetworkSwitch::Unset,
             allowed_hosts: Vec::new(),
             allowed_loopback: Vec::new(),
+            sandbox: SandboxMode::default(),
             permissions: Permissions::default(),
         }
     }

@@ -8,8 +8,8 @@ use crate::recording;
 use crate::resources::{CompiledResources, ResourceCompiler};
 use crate::services::{ServiceSettings, Services};
 use halter_config::{
-    Environment, HarnessConfig, ModelChoice, SessionBackend, SessionDurability, SystemPromptPreset,
-    check_tool_names,
+    Environment, HarnessConfig, ModelChoice, SandboxChoice, SessionBackend, SessionDurability,
+    SystemPromptPreset, check_tool_names,
 };
 use halter_hooks::{Hook, Hooks, RegisteredHookPriority};
 use halter_protocol::{PluginId, ProviderName, ResourceSnapshot, SessionBudget};
@@ -26,7 +26,7 @@ use halter_runtime::{
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
 use halter_tools::policy::{
-    NetworkSwitch, Permissions, PolicySettings, ProgramList, RuleStore, SoftRoots,
+    NetworkSwitch, Permissions, PolicySettings, ProgramList, RuleStore, SandboxMode, SoftRoots,
 };
 use halter_tools::{
     ExecBackend, Tool, ToolRuntime, builtin_tools, command_environment, planned_tools,
@@ -534,6 +534,11 @@ fn policy(config: &HarnessConfig, permissions: Permissions) -> PolicySettings {
             false => ProgramList::Set(policy.shell.allow.clone()),
         },
         shell_timeout_secs: policy.shell.timeout_secs,
+        sandbox: match policy.sandbox {
+            SandboxChoice::Prefer => SandboxMode::Prefer,
+            SandboxChoice::Require => SandboxMode::Require,
+            _ => SandboxMode::Off,
+        },
         network: match policy.network.enabled {
             true => NetworkSwitch::On,
             false if policy.network.is_default() => NetworkSwitch::Unset,

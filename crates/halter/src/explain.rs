@@ -3,9 +3,16 @@
 use crate::harness::Halter;
 use halter_protocol::{Action, CallToJudge, Objection, PermissionMode, ToolCall};
 use halter_runtime::HalterError;
+use halter_tools::exec::{
+    AttachedProgram, Environment, SandboxStatus, SessionSandbox, probe_sandbox,
+};
 use halter_tools::policy::permission::{CoveringRule, Decision};
-use halter_tools::policy::{SessionScope, StandardPolicy, ToolPolicy};
-use std::path::Path;
+use halter_tools::policy::{
+    PolicySettings, SandboxBounds, SandboxMode, SessionScope, StandardPolicy, ToolPolicy,
+};
+use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 
 /// What would become of a call, and why. No hook takes part.
 #[derive(Debug, Clone)]
@@ -23,7 +30,94 @@ pub struct CallExplanation {
     pub decision: Option<Decision>,
 }
 
+/// What the sandbox of a session would be asked to hold, and the variables its
+/// commands would see.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SandboxPlan {
+    /// What the configuration asks for.
+    pub wanted: SandboxMode,
+    /// What it would hold.
+    pub bounds: SandboxBounds,
+    /// The variables of its commands.
+    pub environment: Environment,
+}
+
+impl SandboxPlan {
+    /// Tries every kind of sandbox out. Blocking.
+    #[must_use]
+    pub fn status(&self) -> SandboxStatus {
+        let mut bounds = self.bounds.clone();
+        bounds.mode = self.wanted;
+        probe_sandbox(&bounds, &self.environment)
+    }
+
+    /// Starts a program in the sandbox on these standard streams, whatever
+    /// programs the policy lists. Blocking.
+    ///
+    /// # Errors
+    /// The sandbox cannot be had and is required, or the program cannot be
+    /// started.
+    pub fn start(
+        mut self,
+        words: &[OsString],
+        working_dir: &Path,
+        streams: [BorrowedFd<'_>; 3],
+    ) -> Result<(SandboxStatus, AttachedProgram), HalterError> {
+        let name = format!("halter-command-{}", std::process::id());
+        self.bounds.programs = None;
+        let sandbox = SessionSandbox::establish(&self.bounds, &self.environment, &name)
+            .map_err(|error| HalterError::new(error.code(), error.to_string()))?;
+        let status = sandbox.status().clone();
+        let started = sandbox
+            .start_attached(words, &self.environment, working_dir, streams)
+            .map_err(|error| HalterError::new(error.code(), error.to_string()))?;
+        Ok((status, started))
+    }
+}
+
 impl Halter {
+    /// The sandbox of a session that works in a directory, which must be
+    /// absolute; where the configuration wants none, what it would be if it was
+    /// preferred. Blocking: directories are searched for files to hide.
+    ///
+    /// # Errors
+    /// The policy cannot be used in that directory.
+    pub fn sandbox_plan(&self, working_dir: &Path) -> Result<SandboxPlan, HalterError> {
+        let services = self.runtime().services();
+        let mut settings = services.policy.clone();
+        let wanted = settings.sandbox;
+        if wanted == SandboxMode::Off {
+            settings.sandbox = SandboxMode::Prefer;
+        }
+        let policy = self.policy_in(settings, working_dir)?;
+        let variables = services.base_environment.iter();
+        let environment: Environment = variables
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let home = environment.get("HOME").map(PathBuf::from);
+        Ok(SandboxPlan {
+            wanted,
+            bounds: policy.sandbox(home.as_deref()),
+            environment,
+        })
+    }
+
+    fn policy_in(
+        &self,
+        settings: PolicySettings,
+        working_dir: &Path,
+    ) -> Result<StandardPolicy, HalterError> {
+        let services = self.runtime().services();
+        let scope = SessionScope {
+            working_dir: working_dir.to_path_buf(),
+            protected: services.protected_paths.clone(),
+            ..SessionScope::default()
+        };
+        StandardPolicy::bind(settings, scope)
+            .map_err(|error| HalterError::new("invalid_configuration", error.to_string()))
+    }
+
     /// Explains what would become of a call in a session that works in a
     /// directory, which must be absolute. Nothing runs. Blocking: directories
     /// are resolved.
@@ -40,13 +134,7 @@ impl Halter {
         let unfit = |error: halter_protocol::ToolError| HalterError::new("usage", error.message);
         services.tools.validate(call).map_err(unfit)?;
         let actions = services.tools.actions(call).map_err(unfit)?;
-        let scope = SessionScope {
-            working_dir: working_dir.to_path_buf(),
-            protected: services.protected_paths.clone(),
-            ..SessionScope::default()
-        };
-        let policy = StandardPolicy::bind(services.policy.clone(), scope)
-            .map_err(|error| HalterError::new("invalid_configuration", error.to_string()))?;
+        let policy = self.policy_in(services.policy.clone(), working_dir)?;
         let mut judged = CallToJudge::new(call.clone(), actions);
         if let Some(spec) = services.tools.spec(call.name.as_str()) {
             judged.capabilities = spec.capabilities;

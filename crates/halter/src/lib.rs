@@ -75,7 +75,7 @@ pub mod session;
 
 pub use builder::HalterBuilder;
 pub use error::config_failure;
-pub use explain::CallExplanation;
+pub use explain::{CallExplanation, SandboxPlan};
 pub use halter_resources::instructions::{
     FoundInstructions, InstructionOrigin, LoadedInstructions,
 };
@@ -84,6 +84,7 @@ pub use halter_runtime::{
     ApprovalHandler, Approvals, HalterError, HalterSession, SessionInit, SessionStream,
     ShutdownReport, TurnStream,
 };
+pub use halter_tools::exec::{AttachedProgram, RungStatus, SandboxStatus};
 pub use harness::Halter;
 pub use local::LocalServer;
 pub use permissions::ConfigRules;

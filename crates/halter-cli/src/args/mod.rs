@@ -11,7 +11,7 @@ pub use budget::BudgetArgs;
 pub use manage::{ConfigCommand, InitArgs, ModelsArgs, SessionsCommand, ToolsCommand, TrustArgs};
 pub use mock::{MockCommand, MockServeArgs};
 pub use permissions::PermissionArgs;
-pub use policy::{CheckArgs, DoctorArgs, ExplainArgs, PolicyCommand};
+pub use policy::{CheckArgs, DoctorArgs, ExplainArgs, PolicyCommand, SandboxArgs, SandboxCommand};
 pub use run::{ApprovalSource, ChatArgs, Force, OutputMode, Recording, RunArgs, RunOptions};
 
 use crate::terminal::ColorChoice;
@@ -122,6 +122,8 @@ pub enum CliCommand {
     Validate(JsonArg),
     /// Show what an agent may do here, and what it would ask about
     Doctor(DoctorArgs),
+    /// Run a command in the sandbox that an agent's commands get, or show which that is
+    Sandbox(SandboxArgs),
     /// Show instruction files, skills and plugins
     Resources(JsonArg),
     /// Show the configuration or its schema

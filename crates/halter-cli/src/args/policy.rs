@@ -42,6 +42,24 @@ pub struct DoctorArgs {
     pub json: JsonArg,
 }
 
+/// A command to run in the sandbox, or a question about it.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct SandboxArgs {
+    #[command(subcommand)]
+    pub command: Option<SandboxCommand>,
+    /// The command and its arguments, after `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    pub words: Vec<std::ffi::OsString>,
+}
+
+/// What to show of the sandbox.
+#[derive(Debug, Subcommand)]
+pub enum SandboxCommand {
+    /// Try every kind of sandbox out, and say what would help where one is missing
+    Status(JsonArg),
+}
+
 const CHECK_PATH_HELP: &str = "\
 A line of standard input is an object with op (read, write, delete, list), path, cwd,
 and where wanted session_cwd, read_roots, write_roots, max_read_bytes. Relative roots

@@ -6,12 +6,13 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::harness::{self, Loaded};
 use halter::Halter;
+use halter::SandboxStatus;
 use halter_config::LoopbackAllow;
 use halter_policy::permission::Verdict;
 use halter_protocol::RuleEffect;
 use serde_json::{Value, json};
 
-use super::policy::explain::{NO_SANDBOX, call, directory, policy_harness, reason, verdict};
+use super::policy::explain::{call, directory, policy_harness, reason, verdict};
 
 /// Shows mode, rules, roots, programs and what would be asked about.
 pub async fn doctor(context: &mut Context, arguments: DoctorArgs) -> Result<Exit, Failure> {
@@ -23,6 +24,7 @@ pub async fn doctor(context: &mut Context, arguments: DoctorArgs) -> Result<Exit
         settings: settings(&loaded),
         rules: rules(&loaded),
         samples: samples(context, &harness)?,
+        sandbox: super::sandbox::status(context).await?,
         warnings: harness::warnings(&loaded.config),
     };
     match arguments.json.json {
@@ -42,6 +44,7 @@ struct Findings {
     /// Effect, rule, where it comes from.
     rules: Vec<(&'static str, String, String)>,
     samples: Vec<Sample>,
+    sandbox: SandboxStatus,
     warnings: Vec<String>,
 }
 
@@ -197,7 +200,7 @@ impl Findings {
         for (name, value, origin) in &self.settings {
             lines.push(format!("{name:<12} {}  ({origin})", plain(value)));
         }
-        lines.push(format!("{:<12} {NO_SANDBOX}", "sandbox"));
+        lines.extend(super::sandbox::lines(&self.sandbox));
         lines.push(String::new());
         lines.push("rules, what denies first".to_owned());
         for (effect, rule, origin) in &self.rules {
@@ -247,7 +250,7 @@ impl Findings {
             .collect();
         json!({
             "settings": settings,
-            "sandbox": "none",
+            "sandbox": self.sandbox,
             "rules": rules,
             "calls": samples,
             "warnings": self.warnings,

@@ -10,6 +10,7 @@ mod models;
 mod policy;
 mod resources;
 mod run;
+mod sandbox;
 mod sessions;
 mod tools;
 mod trust;
@@ -34,6 +35,7 @@ pub async fn perform(context: &mut Context, command: CliCommand) -> Result<Exit,
         CliCommand::Resources(json) => resources::resources(context, json).await,
         CliCommand::Config(command) => config::config(context, command).await,
         CliCommand::Doctor(arguments) => doctor::doctor(context, arguments).await,
+        CliCommand::Sandbox(arguments) => sandbox::sandbox(context, arguments).await,
         CliCommand::Policy(command) => policy::policy(context, command).await,
         CliCommand::Mock(command) => mock::mock(context, command).await,
         CliCommand::Completions { shell } => documents::completions(context, shell),

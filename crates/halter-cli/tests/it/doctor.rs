@@ -65,7 +65,7 @@ fn a_call_is_explained_without_running_it() {
         "runs `git push`",
         "lets it through",
         "the ask rule `Bash(git push:*)`",
-        "sandbox   none yet",
+        "sandbox   none: a command runs with the rights",
         "decision  ask",
     ] {
         assert!(

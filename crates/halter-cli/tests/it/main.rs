@@ -32,6 +32,7 @@ mod permissions;
 mod place;
 mod policy_check;
 mod run;
+mod sandbox;
 mod scenarios;
 mod screen;
 mod sessions;

@@ -176,6 +176,7 @@ const NARROW: &[(&str, Narrow)] = &[
     ("policy.max_read_bytes", Narrow::Lower),
     ("policy.max_subagent_depth", Narrow::Lower),
     ("policy.max_concurrent_subagents", Narrow::Lower),
+    ("policy.sandbox", Narrow::Only("require")),
     ("policy.shell.enabled", Narrow::Only("false")),
     ("policy.shell.allow", Narrow::FewerStarIsAll),
     ("policy.shell.timeout_secs", Narrow::Lower),

@@ -22,7 +22,8 @@ pub use models::{
 };
 pub use permissions::{PermissionsConfig, RuleConfig};
 pub use policy::{
-    LoopbackAllow, NetworkPolicyConfig, PolicyConfig, ShellEnvConfig, ShellPolicyConfig,
+    LoopbackAllow, NetworkPolicyConfig, PolicyConfig, SandboxChoice, ShellEnvConfig,
+    ShellPolicyConfig,
 };
 pub use providers::{
     ChatDialect, ModelOverride, ModelPrices, OpenRouterRouting, ProviderConfig, ProviderWire,

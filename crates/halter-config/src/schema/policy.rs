@@ -30,6 +30,8 @@ pub struct PolicyConfig {
     /// How many subagents may run at once.
     #[schemars(range(min = 1))]
     pub max_concurrent_subagents: u32,
+    /// Whether the kernel holds commands to this policy.
+    pub sandbox: SandboxChoice,
     /// What the shell may run.
     pub shell: ShellPolicyConfig,
     /// What tools and the commands they run may reach.
@@ -64,12 +66,29 @@ impl Default for PolicyConfig {
             max_read_bytes: 1_048_576,
             max_subagent_depth: 3,
             max_concurrent_subagents: 8,
+            sandbox: SandboxChoice::default(),
             shell: ShellPolicyConfig::default(),
             network: NetworkPolicyConfig::default(),
             write_roots_are_set: false,
             read_roots_are_set: false,
         }
     }
+}
+
+/// Whether the kernel holds commands to the policy: they write only to the write roots, `/tmp` and
+/// the caches of their tools, read no sensitive file, execute only programs of a list that is set,
+/// and reach the network only if it is on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SandboxChoice {
+    /// No: they run with the user's rights.
+    #[default]
+    Off,
+    /// As far as this machine can; a result says what is missing.
+    Prefer,
+    /// Wholly, or they do not run.
+    Require,
 }
 
 /// What the shell may run.

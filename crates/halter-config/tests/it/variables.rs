@@ -210,6 +210,6 @@ async fn a_variable_nobody_reads_is_a_warning() {
 #[test]
 fn every_variable_is_listed() {
     let names: Vec<&str> = override_variables().map(|(name, _)| name).collect();
-    assert_eq!(names.len(), 9);
+    assert_eq!(names.len(), 10);
     assert!(names.contains(&"HALTER_MODEL"));
 }

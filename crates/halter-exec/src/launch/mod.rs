@@ -78,6 +78,9 @@ pub struct LaunchContainment {
     /// The slot of a handle of the process whose name spaces it is born in,
     /// and which these are, as `setns` takes them.
     pub namespaces: Option<(u16, i32)>,
+    /// Further [file rules](LaunchPlan::file_rules), about files that may be
+    /// gone by then.
+    pub optional_file_rules: Vec<FileRule>,
     /// The system calls it is left with; `None` for all. Implies
     /// [`no_new_privileges`](LaunchPlan::no_new_privileges) and no
     /// capabilities.
@@ -243,7 +246,10 @@ fn child_plan<'a>(
     }
     let root = plan.root.as_ref().map(|root| text(root.as_os_str()));
     let rules = plan.file_rules.as_ref();
-    let ruleset = rules.map(|rules| sys::file_ruleset(rules, plan.root.as_deref(), &plan.cwd));
+    let ruleset = rules.map(|rules| {
+        let optional = &plan.containment.optional_file_rules;
+        sys::file_ruleset(rules, optional, plan.root.as_deref(), &plan.cwd)
+    });
     let contained = &plan.containment;
     let confined = contained.executables.is_some() || contained.scoped;
     let exec_ruleset =

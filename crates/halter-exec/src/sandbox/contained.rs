@@ -35,6 +35,8 @@ enum Mechanism {
     Namespaces(Box<Namespaces>),
     Landlock {
         rules: Vec<FileRule>,
+        /// What lies beside hidden paths.
+        beside: Vec<FileRule>,
         exchange: PrivateDirectory,
     },
 }
@@ -69,9 +71,12 @@ impl Contained {
                 }
                 let exchange = PrivateDirectory::make()
                     .map_err(|error| MissingRung::of("making a private directory", &error))?;
-                let rules = file_rules(containment, &exchange.path)
-                    .map_err(|error| MissingRung::of("listing what may be read", &error))?;
-                Mechanism::Landlock { rules, exchange }
+                let failed = |error: io::Error| MissingRung::of("listing what may be read", &error);
+                Mechanism::Landlock {
+                    rules: file_rules(containment, &exchange.path).map_err(failed)?,
+                    beside: rules_beside(&containment.hidden).map_err(failed)?,
+                    exchange,
+                }
             }
         };
         Ok(Self {
@@ -98,8 +103,9 @@ impl Contained {
                 plan.containment.namespaces = Some((slot, kinds));
                 plan.containment.scoped = self.containment.network == NetworkAccess::Host;
             }
-            Mechanism::Landlock { rules, .. } => {
+            Mechanism::Landlock { rules, beside, .. } => {
                 plan.file_rules = Some(rules.clone());
+                plan.containment.optional_file_rules.clone_from(beside);
                 plan.containment.scoped = true;
             }
         }
@@ -163,18 +169,9 @@ impl Drop for PrivateDirectory {
     }
 }
 
-/// Everything readable but what is hidden, nothing writable but what is
-/// listed. Rules only allow, so what lies beside a hidden path is listed entry
-/// by entry.
+/// Nothing writable but what is listed.
 fn file_rules(containment: &Containment, exchange: &Path) -> io::Result<Vec<FileRule>> {
-    let mut hidden: BTreeSet<PathBuf> = containment
-        .hidden
-        .iter()
-        .filter_map(|path| path.canonicalize().ok())
-        .collect();
-    hidden.insert(PathBuf::from("/dev"));
     let mut rules = vec![FileRule::new("/", FileAccess::List)];
-    allow_beside(Path::new("/"), &hidden, &mut rules)?;
     for path in &containment.writable {
         rules.push(FileRule::new(path.canonicalize()?, FileAccess::All));
     }
@@ -189,6 +186,19 @@ fn file_rules(containment: &Containment, exchange: &Path) -> io::Result<Vec<File
         }
     }
     rules.push(FileRule::new(exchange, FileAccess::Write));
+    Ok(rules)
+}
+
+/// Everything readable but what is hidden. Rules only allow, so what lies beside
+/// a hidden path is listed entry by entry.
+fn rules_beside(hidden: &[PathBuf]) -> io::Result<Vec<FileRule>> {
+    let mut hidden: BTreeSet<PathBuf> = hidden
+        .iter()
+        .filter_map(|path| path.canonicalize().ok())
+        .collect();
+    hidden.insert(PathBuf::from("/dev"));
+    let mut rules = Vec::new();
+    allow_beside(Path::new("/"), &hidden, &mut rules)?;
     Ok(rules)
 }
 
@@ -221,4 +231,23 @@ fn allow_beside(
         rules.push(FileRule::new(path, FileAccess::Execute));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_entries_are_listed_than_the_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap();
+        fs::write(path.join("beside"), "").unwrap();
+        fs::write(path.join("hidden"), "").unwrap();
+        let hidden = BTreeSet::from([path.join("hidden")]);
+        let mut rules = vec![FileRule::new("/", FileAccess::List); MAX_LISTED_ENTRIES - 1];
+        allow_beside(&path, &hidden, &mut rules).unwrap();
+        assert_eq!(rules.last().unwrap().path, path.join("beside"));
+        let refused = allow_beside(&path, &hidden, &mut rules).unwrap_err();
+        assert!(refused.to_string().contains("hide fewer"), "{refused}");
+    }
 }

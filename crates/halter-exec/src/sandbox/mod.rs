@@ -22,7 +22,7 @@ pub use resources::{LimitHits, LimitKind, LimitMechanism, LimitReport, ResourceL
 
 use self::contained::Contained;
 use crate::error::ExecError;
-use crate::launch::LaunchPlan;
+use crate::launch::{LaunchPlan, Launched, launch};
 use crate::sys::LimitGroups;
 
 /// A sandbox as data. The default confines nothing.
@@ -122,6 +122,21 @@ impl Sandbox {
             contained.confine(plan, slot);
             slots.extend(contained.handle());
         }
+    }
+
+    /// Starts the process of this plan in the sandbox, contained as well.
+    ///
+    /// # Errors
+    /// What was missing, by name; nothing is left of the process then.
+    pub fn launch(
+        &self,
+        plan: &LaunchPlan,
+        slots: &[BorrowedFd<'_>],
+    ) -> Result<Launched, ExecError> {
+        let (mut plan, mut slots) = (plan.clone(), slots.to_vec());
+        self.contain(&mut plan, &mut slots);
+        let program = plan.program.display().to_string();
+        launch(&plan, &slots).map_err(|failure| failure.explain(&plan, &program))
     }
 
     /// The socket that listens on the loopback interface of

@@ -214,6 +214,12 @@ impl FileDoor {
         self.admit(path, Access::Write).map(drop)
     }
 
+    /// Whether nothing may be read at this absolute path, roots or not.
+    #[must_use]
+    pub fn is_closed(&self, path: &Path) -> bool {
+        self.guard.check(path, Access::Read).is_err()
+    }
+
     /// The absolute path that was refused only because it lies beyond the
     /// roots, and what was wanted there.
     pub(crate) fn outside_roots(&self, refusal: &PolicyError) -> Option<(PathBuf, Access)> {

@@ -1,8 +1,8 @@
 //! Commands as children of this process, by `halter-exec`.
 
 use super::{
-    ExecBackend, ExecCommand, ExecSession, ExecSessionSpec, FinishedCommand, FinishedOutput,
-    OutputBounds, SessionProcesses, TextListener,
+    Environment, ExecBackend, ExecCommand, ExecSession, ExecSessionSpec, FinishedCommand,
+    FinishedOutput, OutputBounds, SessionProcesses, SessionSandbox, TextListener,
 };
 use crate::builtin::blocking;
 use crate::context::cancelled;
@@ -13,7 +13,7 @@ use halter_exec::{
     CapturedOutput, KillOutcome, OutputChunk, OutputLimits, OutputStream, PersistentShell,
     ShellCommand, ShellConfig, Signal, SpoolSettings, Utf8Decoder, kill_tree, list_descendants,
 };
-use halter_policy::PolicyError;
+use halter_policy::{PolicyError, SandboxBounds};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,11 +27,16 @@ pub struct LocalExec;
 impl ExecBackend for LocalExec {
     fn open(&self, spec: ExecSessionSpec) -> Arc<dyn ExecSession> {
         let directory = Mutex::new(spec.working_dir.clone());
-        let config = ShellConfig::new(spec.environment, spec.working_dir.clone());
         Arc::new(LocalSession {
-            working_dir: spec.working_dir,
             directory,
-            shell: AsyncMutex::new(Some(PersistentShell::new(config))),
+            shell: AsyncMutex::new(Some(SessionShell {
+                shell: None,
+                sandbox: None,
+                environment: spec.environment,
+                working_dir: spec.working_dir.clone(),
+                bounds: spec.sandbox,
+            })),
+            working_dir: spec.working_dir,
             closing: CancellationToken::new(),
             scratch: spec.scratch,
             bounds: spec.output,
@@ -45,12 +50,56 @@ struct LocalSession {
     /// Where the shell was when it was last looked at.
     directory: Mutex<PathBuf>,
     /// `None` once the session is closed.
-    shell: AsyncMutex<Option<PersistentShell>>,
+    shell: AsyncMutex<Option<SessionShell>>,
     closing: CancellationToken,
     scratch: Arc<ScratchDir>,
     bounds: OutputBounds,
     /// Files of kept output, oldest first.
     kept: Mutex<VecDeque<PathBuf>>,
+}
+
+/// The session's shell, made with its sandbox by the first command.
+struct SessionShell {
+    // Dropped in this order: the shell lies within the sandbox.
+    shell: Option<PersistentShell>,
+    sandbox: Option<SessionSandbox>,
+    environment: Environment,
+    working_dir: PathBuf,
+    bounds: SandboxBounds,
+}
+
+impl SessionShell {
+    async fn open(
+        &mut self,
+        scratch: &ScratchDir,
+    ) -> anyhow::Result<(&mut PersistentShell, &mut SessionSandbox)> {
+        if self.shell.is_none() {
+            let environment = self.environment.clone();
+            let config = ShellConfig::new(environment.clone(), self.working_dir.clone());
+            let mut bounds = self.bounds.clone();
+            // Made by now; the policy may have been asked before.
+            if !bounds.writable.iter().any(|path| path == scratch.path()) {
+                bounds.writable.push(scratch.path().to_owned());
+            }
+            let name = format!("halter-{}", scratch_name(scratch));
+            let sandbox =
+                blocking(move || Ok(SessionSandbox::establish(&bounds, &environment, &name)?));
+            let sandbox = sandbox.await?;
+            let shell = match sandbox.sandbox() {
+                Some(inside) => PersistentShell::in_sandbox(config, Arc::clone(inside))?,
+                None => PersistentShell::new(config),
+            };
+            self.sandbox = Some(sandbox);
+            self.shell = Some(shell);
+        }
+        let (shell, sandbox) = (self.shell.as_mut(), self.sandbox.as_mut());
+        shell.zip(sandbox).context("the shell is gone")
+    }
+}
+
+fn scratch_name(scratch: &ScratchDir) -> String {
+    let name = scratch.path().file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 #[async_trait]
@@ -67,9 +116,10 @@ impl ExecSession for LocalSession {
             () = cancel.cancelled() => return Err(cancelled().into()),
             shell = self.shell.lock() => shell,
         };
-        let Some(shell) = shell.as_mut() else {
+        let Some(session_shell) = shell.as_mut() else {
             bail!(crate::ToolSessionClosed);
         };
+        let (shell, sandbox) = session_shell.open(&self.scratch).await?;
         let mut request = ShellCommand::new(command.text);
         request.cwd = command.cwd;
         request.environment = command.environment;
@@ -89,14 +139,17 @@ impl ExecSession for LocalSession {
             }
         }?;
         live.finish();
-        Ok(FinishedCommand {
+        let mut finished = FinishedCommand {
             status: outcome.status,
             stdout: self.keep(outcome.stdout),
             stderr: self.keep(outcome.stderr),
             timed_out: outcome.timed_out,
             cancelled: outcome.cancelled,
             shell_restarted: outcome.shell_restarted,
-        })
+            sandbox_note: None,
+        };
+        finished.sandbox_note = sandbox.note(&finished);
+        Ok(finished)
     }
 
     fn directory(&self) -> Option<PathBuf> {
@@ -105,7 +158,8 @@ impl ExecSession for LocalSession {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let shell = self.shell.try_lock();
-        if let Some(shell) = shell.as_ref().ok().and_then(|shell| shell.as_ref()) {
+        let shell = shell.as_ref().ok().and_then(|shell| shell.as_ref());
+        if let Some(shell) = shell.and_then(|session| session.shell.as_ref()) {
             shell.cwd().clone_into(&mut last);
         }
         let same = |left: &Path, right: &Path| {
@@ -146,7 +200,9 @@ impl ExecSession for LocalSession {
 
     async fn close(&self) {
         self.closing.cancel();
-        if let Some(shell) = self.shell.lock().await.take() {
+        if let Some(mut session) = self.shell.lock().await.take()
+            && let Some(shell) = session.shell.take()
+        {
             shell.close().await;
         }
     }
@@ -155,7 +211,7 @@ impl ExecSession for LocalSession {
 impl LocalSession {
     /// The shell's process number, unless none is running or a command is.
     fn shell_pid(&self) -> Option<i32> {
-        self.shell.try_lock().ok()?.as_ref()?.pid()
+        self.shell.try_lock().ok()?.as_ref()?.shell.as_ref()?.pid()
     }
 
     async fn output_limits(&self) -> anyhow::Result<OutputLimits> {

@@ -13,6 +13,7 @@
 //! to look at or signal processes that its session did not start.
 
 mod local;
+mod sandbox;
 
 use crate::context::ToolContext;
 use crate::limits::{SHELL_KEPT_FILE_BYTES, SHELL_KEPT_FILES, SHELL_RESULT_BYTES};
@@ -20,8 +21,12 @@ use crate::scratch::ScratchDir;
 use crate::session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
 use async_trait::async_trait;
 pub use halter_exec::{Environment, ExitStatus, KillOutcome, ProcessInfo, SignalResult};
+use halter_policy::SandboxBounds;
 use halter_policy::shell::git_environment;
 pub use local::LocalExec;
+pub use sandbox::{
+    AttachedProgram, RungStatus, SandboxRequired, SandboxStatus, SessionSandbox, probe_sandbox,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +96,8 @@ pub struct ExecSessionSpec {
     pub scratch: Arc<ScratchDir>,
     /// How much output is returned and kept.
     pub output: OutputBounds,
+    /// What the kernel should enforce for its commands.
+    pub sandbox: SandboxBounds,
 }
 
 impl ExecSessionSpec {
@@ -105,6 +112,7 @@ impl ExecSessionSpec {
             environment,
             scratch,
             output: OutputBounds::default(),
+            sandbox: SandboxBounds::default(),
         }
     }
 }
@@ -173,6 +181,9 @@ pub struct FinishedCommand {
     /// The shell was restarted: variables, functions or the directory
     /// may be those of an earlier command.
     pub shell_restarted: bool,
+    /// What there is to say about the sandbox it ran in, or about having none
+    /// where one was wanted.
+    pub sandbox_note: Option<String>,
 }
 
 /// One stream of a finished command.
@@ -233,7 +244,9 @@ impl ToolContext {
             // `cd src` goes to the directory of that name here, or nowhere.
             environment.remove("CDPATH");
             let scratch = Arc::clone(store.scratch());
-            let spec = ExecSessionSpec::new(self.working_dir.clone(), environment, scratch);
+            let home = environment.get("HOME").map(PathBuf::from);
+            let mut spec = ExecSessionSpec::new(self.working_dir.clone(), environment, scratch);
+            spec.sandbox = self.policy.sandbox(home.as_deref());
             OpenExec(store.exec_backend().open(spec))
         })?;
         Ok(Arc::clone(&opened.0))

@@ -63,6 +63,7 @@ impl ExecSession for PaperExec {
             timed_out: false,
             cancelled: false,
             shell_restarted: false,
+            sandbox_note: None,
         })
     }
 

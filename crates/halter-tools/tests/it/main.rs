@@ -22,6 +22,7 @@ mod policy;
 mod process;
 mod read;
 mod read_media;
+mod sandbox;
 mod session;
 mod shell;
 mod specs;

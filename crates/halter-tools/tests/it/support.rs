@@ -81,8 +81,33 @@ impl Workspace {
         Self::with_exec(settings, Arc::new(LocalExec))
     }
 
+    /// A session with the programs and the home directory of whoever runs this.
+    pub fn with_user_environment(settings: PolicySettings) -> Self {
+        let names = ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME"];
+        let variables = names.iter().filter_map(|name| {
+            let value = std::env::var_os(name)?;
+            Some((OsString::from(name), value))
+        });
+        Self::with_environment(settings, Arc::new(LocalExec), variables.collect())
+    }
+
     /// A session whose commands run in the given place.
     pub fn with_exec(settings: PolicySettings, exec: Arc<dyn ExecBackend>) -> Self {
+        let environment = BTreeMap::from(
+            [
+                ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+                ("LANG", "C.UTF-8"),
+            ]
+            .map(|(name, value)| (OsString::from(name), OsString::from(value))),
+        );
+        Self::with_environment(settings, exec, environment)
+    }
+
+    fn with_environment(
+        settings: PolicySettings,
+        exec: Arc<dyn ExecBackend>,
+        environment: BTreeMap<OsString, OsString>,
+    ) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let directory = temp.path().join("work");
         std::fs::create_dir(&directory).unwrap();
@@ -94,13 +119,6 @@ impl Workspace {
         };
         let shell_timeout_secs = settings.shell_timeout_secs;
         let policy = StandardPolicy::bind(settings, scope).unwrap();
-        let environment = BTreeMap::from(
-            [
-                ("PATH", "/usr/local/bin:/usr/bin:/bin"),
-                ("LANG", "C.UTF-8"),
-            ]
-            .map(|(name, value)| (OsString::from(name), OsString::from(value))),
-        );
         let store = ToolSessionStore::new(scratch)
             .with_base_environment(Arc::new(environment))
             .with_exec(exec);

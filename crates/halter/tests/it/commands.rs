@@ -138,6 +138,7 @@ impl ExecSession for EchoingExec {
             timed_out: false,
             cancelled: false,
             shell_restarted: false,
+            sandbox_note: None,
         })
     }
 

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, usage};
 use crate::harness::{self, Models, Store};
+use halter::SandboxStatus;
 use halter::providers::OfflineProvider;
 use halter::{CallExplanation, CompiledResources, Halter};
 use halter_config::Origin;
@@ -13,9 +14,6 @@ use halter_protocol::{Action, ToolCall};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// What is true of every call until commands run in a sandbox.
-pub const NO_SANDBOX: &str = "none yet: a command runs with the rights of halter itself";
 
 /// Explains what would become of a call.
 pub async fn explain(context: &mut Context, arguments: ExplainArgs) -> Result<Exit, Failure> {
@@ -31,13 +29,17 @@ pub async fn explain(context: &mut Context, arguments: ExplainArgs) -> Result<Ex
     let harness = policy_harness(context, &loaded).await?;
     let call = call(&arguments.tool, input);
     let explanation = harness.explain_call(&call, &directory(context)?)?;
+    let plan = harness.sandbox_plan(&directory(context)?)?;
+    let sandbox = tokio::task::spawn_blocking(move || plan.status());
+    let sandbox = sandbox.await.map_err(std::io::Error::other)?;
+    let sandbox = in_a_word(&sandbox);
     let mode_origin = loaded.config.origin("permissions.mode");
     match arguments.json.json {
         true => context
             .data
-            .json(&as_json(&call, &explanation, &mode_origin))?,
+            .json(&as_json(&call, &explanation, &mode_origin, sandbox))?,
         false => {
-            for line in as_lines(&call, &explanation, &mode_origin) {
+            for line in as_lines(&call, &explanation, &mode_origin, sandbox) {
                 context.data.line(&line)?;
             }
         }
@@ -90,6 +92,11 @@ pub fn reason(explanation: &CallExplanation) -> &str {
     }
 }
 
+/// The rung that commands run on.
+fn in_a_word(status: &SandboxStatus) -> &'static str {
+    status.active.unwrap_or("none")
+}
+
 fn touched(action: &Action) -> String {
     match action {
         Action::Run {
@@ -105,7 +112,12 @@ fn touched(action: &Action) -> String {
     }
 }
 
-fn as_lines(call: &ToolCall, explained: &CallExplanation, mode: &Origin) -> Vec<String> {
+fn as_lines(
+    call: &ToolCall,
+    explained: &CallExplanation,
+    mode: &Origin,
+    sandbox: &str,
+) -> Vec<String> {
     let mut lines = vec![format!("call      {} {}", call.name, call.arguments)];
     for action in &explained.actions {
         lines.push(format!("touches   {}", touched(action)));
@@ -128,7 +140,10 @@ fn as_lines(call: &ToolCall, explained: &CallExplanation, mode: &Origin) -> Vec<
         lines.push("rule      none covers it".to_owned());
     }
     lines.push(format!("mode      {} ({mode})", explained.mode));
-    lines.push(format!("sandbox   {NO_SANDBOX}"));
+    lines.push(match sandbox {
+        "none" => "sandbox   none: a command runs with the rights of halter itself".to_owned(),
+        rung => format!("sandbox   {rung}"),
+    });
     let why = reason(explained);
     lines.push(format!("decision  {}: {why}", verdict(explained).as_str()));
     let always = explained
@@ -139,7 +154,7 @@ fn as_lines(call: &ToolCall, explained: &CallExplanation, mode: &Origin) -> Vec<
     lines
 }
 
-fn as_json(call: &ToolCall, explained: &CallExplanation, mode: &Origin) -> Value {
+fn as_json(call: &ToolCall, explained: &CallExplanation, mode: &Origin, sandbox: &str) -> Value {
     let rules: Vec<Value> = explained
         .rules
         .iter()
@@ -161,7 +176,7 @@ fn as_json(call: &ToolCall, explained: &CallExplanation, mode: &Origin) -> Value
         "policy": explained.denied,
         "rules": rules,
         "mode": {"value": explained.mode, "origin": mode.to_string()},
-        "sandbox": "none",
+        "sandbox": sandbox,
         "decision": verdict(explained).as_str(),
         "decided_by": decision.map(|it| it.by.code()),
         "message": reason(explained),

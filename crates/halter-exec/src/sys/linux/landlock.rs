@@ -20,18 +20,22 @@ use crate::sandbox::{FileAccess, FileRule};
 const NEEDED: ABI = ABI::V3;
 
 /// A ruleset that allows what the rules say and nothing else. Paths are those
-/// of a process with this root and working directory.
+/// of a process with this root and working directory; of the optional ones some
+/// may be gone.
 pub(crate) fn file_ruleset(
     rules: &[FileRule],
+    optional: &[FileRule],
     root: Option<&Path>,
     cwd: &Path,
 ) -> Result<OwnedFd, LaunchFailure> {
     let failed = |entry, error: &io::Error| LaunchFailure::of(LaunchStep::FileRules, entry, error);
     let mut ruleset = empty_ruleset().map_err(|error| failed(0, &io_error(&error)))?;
-    for (index, rule) in rules.iter().enumerate() {
+    for (index, rule) in rules.iter().chain(optional).enumerate() {
         let entry = index + 1;
-        let place =
-            open_place(root, &cwd.join(&rule.path)).map_err(|error| failed(entry, &error))?;
+        let place = match open_place(root, &cwd.join(&rule.path)) {
+            Err(_) if index >= rules.len() => continue,
+            place => place.map_err(|error| failed(entry, &error))?,
+        };
         let mut access = rights(rule.access);
         let found = fstat(&place).map_err(|error| failed(entry, &error.into()))?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
@@ -54,7 +58,12 @@ pub(crate) fn execute_ruleset(
 ) -> Result<OwnedFd, LaunchFailure> {
     let failed =
         |error: &RulesetError| LaunchFailure::of(LaunchStep::FileRules, 0, &io_error(error));
-    let mut ruleset = Ruleset::default();
+    // A ruleset that does not speak of moving files between directories forbids
+    // it.
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::Refer)
+        .map_err(|error| failed(&error))?;
     if executables.is_some() {
         ruleset = ruleset
             .set_compatibility(CompatLevel::HardRequirement)
@@ -67,7 +76,13 @@ pub(crate) fn execute_ruleset(
             .scope(Scope::AbstractUnixSocket | Scope::Signal)
             .map_err(|error| failed(&error))?;
     }
-    let mut ruleset = ruleset.create().map_err(|error| failed(&error))?;
+    let root = open_place(None, Path::new("/"))
+        .map_err(|error| LaunchFailure::of(LaunchStep::FileRules, 0, &error))?;
+    let mut ruleset = ruleset
+        .set_compatibility(CompatLevel::BestEffort)
+        .create()
+        .and_then(|ruleset| ruleset.add_rule(PathBeneath::new(root, AccessFs::Refer)))
+        .map_err(|error| failed(&error))?;
     for path in executables.unwrap_or_default() {
         let Ok(place) = open_place(None, path) else {
             continue;

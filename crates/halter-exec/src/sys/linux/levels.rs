@@ -44,7 +44,7 @@ pub(crate) fn privileges_mechanism() -> Result<String, String> {
 }
 
 pub(crate) fn file_rules_mechanism() -> Result<String, String> {
-    match file_ruleset(&[], None, "/".as_ref()) {
+    match file_ruleset(&[], &[], None, "/".as_ref()) {
         Ok(_) => Ok("landlock".to_owned()),
         Err(failure) => Err(format!(
             "this kernel does not restrict files (needs Landlock ABI 3): {}",

@@ -207,6 +207,7 @@ pub(crate) fn open_limit_group(_: &Path) -> io::Result<OwnedFd> {
 
 pub(crate) fn file_ruleset(
     _: &[FileRule],
+    _: &[FileRule],
     _: Option<&Path>,
     _: &Path,
 ) -> Result<OwnedFd, LaunchFailure> {

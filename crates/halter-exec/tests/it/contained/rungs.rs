@@ -61,6 +61,10 @@ async fn only_listed_programs_execute() {
         "/bin/cp",
         "/bin/chmod",
         "/bin/cat",
+        "/bin/mkdir",
+        "/bin/rm",
+        "/bin/mv",
+        "/bin/ln",
         "/lib64/ld-linux-x86-64.so.2",
     ];
     if !listed.iter().all(|path| Path::new(path).exists()) {
@@ -75,12 +79,14 @@ async fn only_listed_programs_execute() {
         let text = "cat /dev/null && echo listed; /bin/ls 2>&- || echo unlisted; \
                     cp /bin/ls own; ./own 2>&- || echo written; \
                     cp /bin/true target/built && target/built && echo built; \
+                    rm -rf target/[ab]; mkdir target/a target/b; : > target/a/f; mv target/a/f target/b/f && \
+                    ln target/b/f target/a/f && echo moved; \
                     exec 2>&-; /lib64/ld-linux-x86-64.so.2 ./own >/dev/null || echo loaded";
         let done = outcome(containment, &work, text).await.unwrap();
         let expected = match rung {
-            ContainmentRung::Namespaces => "listed\nunlisted\nwritten\nbuilt\nloaded\n",
+            ContainmentRung::Namespaces => "listed\nunlisted\nwritten\nbuilt\nmoved\nloaded\n",
             // A loader that is given a program reads it; no rule is about that.
-            _ => "listed\nunlisted\nwritten\nbuilt\n",
+            _ => "listed\nunlisted\nwritten\nbuilt\nmoved\n",
         };
         let errors = done.stderr.to_text();
         assert_eq!(done.stdout.to_text(), expected, "{rung:?}: {errors}");

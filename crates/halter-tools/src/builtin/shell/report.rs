@@ -24,6 +24,9 @@ pub(super) fn result(finished: FinishedCommand, timeout: &Timeout) -> ToolResult
                     those of an earlier command";
         result.insert("note".into(), note.into());
     }
+    if let Some(note) = finished.sandbox_note {
+        result.insert("sandbox_note".into(), note.into());
+    }
     ToolResult::json(Value::Object(result))
 }
 

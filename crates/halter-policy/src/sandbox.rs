@@ -1,0 +1,244 @@
+//! What the kernel should enforce of a session's policy, as data: whoever runs
+//! commands turns it into a sandbox.
+
+use std::path::{Path, PathBuf};
+
+use crate::door::FileDoor;
+use crate::limits::{SANDBOX_WALK_DEPTH, SANDBOX_WALK_ENTRIES};
+use crate::settings::{NetworkSwitch, PolicySettings, ProgramList, SessionScope};
+
+/// Whether commands run in a sandbox.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SandboxMode {
+    /// They run with the user's rights.
+    #[default]
+    Off,
+    /// In the strongest sandbox this machine grants; a result says which.
+    Prefer,
+    /// In one that holds all that is asked of it, or not at all.
+    Require,
+}
+
+/// What a sandbox is asked to hold. Paths are absolute and exist, except
+/// protected ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SandboxBounds {
+    /// Whether there is one.
+    pub mode: SandboxMode,
+    /// Directories that commands may change.
+    pub writable: Vec<PathBuf>,
+    /// Files and directories that commands cannot read.
+    pub hidden: Vec<PathBuf>,
+    /// Files and directories below the writable ones that commands cannot
+    /// change or make.
+    pub protected: Vec<PathBuf>,
+    /// The only programs that execute, by name or path, if the user set a list.
+    pub programs: Option<Vec<String>>,
+    /// Whether commands reach the network.
+    pub network: bool,
+}
+
+/// Files below a writable directory that programs of the user act on: git runs
+/// what these name, editors and agents start servers and tasks from theirs.
+const PROTECTED_IN_GIT: &[&str] = &["hooks", "config"];
+const PROTECTED_DIRECTORIES: &[&str] = &[
+    ".halter", ".claude", ".codex", ".cursor", ".vscode", ".idea", ".zed",
+];
+/// Protected where they are; no file of this name is put in place of an absent
+/// one, which would be taken for it.
+const PROTECTED_FILES: &[&str] = &["halter.toml", ".mcp.json"];
+
+/// Directories that are not searched for sensitive files: large, and made by
+/// tools.
+const NOT_SEARCHED: &[&str] = &[".git", "node_modules", "target", ".venv"];
+
+pub(crate) fn bounds(
+    settings: &PolicySettings,
+    scope: &SessionScope,
+    door: &FileDoor,
+    home: Option<&Path>,
+) -> SandboxBounds {
+    if settings.sandbox == SandboxMode::Off {
+        return SandboxBounds::default();
+    }
+    let roots = settings.allowed_write_roots.iter();
+    let roots: Vec<PathBuf> = roots
+        .filter_map(|root| door.working_dir().join(root).canonicalize().ok())
+        .filter(|root| root.is_dir())
+        .collect();
+    let mut hidden = Vec::new();
+    for root in &roots {
+        let mut left = SANDBOX_WALK_ENTRIES;
+        find_closed(root, door, SANDBOX_WALK_DEPTH, &mut left, &mut hidden);
+    }
+    if let Some(home) = home {
+        let mut left = SANDBOX_WALK_ENTRIES;
+        find_closed(home, door, 0, &mut left, &mut hidden);
+        let deeper = patterns(settings).filter(|pattern| pattern.components().count() > 1);
+        let deeper = deeper.map(|pattern| home.join(pattern));
+        hidden.extend(deeper.filter(|path| path.exists() && door.is_closed(path)));
+    }
+    let own = scope.protected.iter().filter(|path| path.exists());
+    hidden.extend(own.cloned());
+    let absolute = patterns(settings).filter(|pattern| pattern.is_absolute());
+    let absolute = absolute.filter(|path| path.exists() && door.is_closed(path));
+    hidden.extend(absolute.map(Path::to_owned));
+    hidden.sort();
+    hidden.dedup();
+    let mut protected: Vec<PathBuf> = roots
+        .iter()
+        .flat_map(|root| protected_in(root, settings.sandbox))
+        .collect();
+    // Nothing is lost by hiding what lies in a hidden place.
+    protected.retain(|path| !hidden.iter().any(|place| path.starts_with(place)));
+    let mut writable = roots;
+    writable.extend(
+        scope
+            .scratch_dir
+            .iter()
+            .filter(|path| path.exists())
+            .cloned(),
+    );
+    SandboxBounds {
+        mode: settings.sandbox,
+        writable,
+        hidden,
+        protected,
+        programs: match &settings.allowed_shell_commands {
+            ProgramList::Default => None,
+            ProgramList::Set(names) if names.iter().any(|name| name == "*") => None,
+            ProgramList::Set(names) => Some(names.clone()),
+        },
+        network: settings.network == NetworkSwitch::On,
+    }
+}
+
+/// The patterns in force. Those with wildcards name no file.
+fn patterns(settings: &PolicySettings) -> impl Iterator<Item = &Path> {
+    let given = settings.sensitive_path_patterns.as_ref();
+    let builtin = given.is_none().then_some(crate::BUILTIN_SENSITIVE_PATTERNS);
+    let given = given.into_iter().flatten().map(String::as_str);
+    given
+        .chain(builtin.into_iter().flatten().copied())
+        .map(Path::new)
+}
+
+/// A directory without `.git` may become a repository, unless all that is
+/// asked for must hold.
+fn protected_in(root: &Path, mode: SandboxMode) -> Vec<PathBuf> {
+    let git = root.join(".git");
+    let directories = PROTECTED_DIRECTORIES.iter().map(|name| root.join(name));
+    let files = PROTECTED_FILES.iter().map(|name| root.join(name));
+    let mut protected: Vec<PathBuf> = directories
+        .chain(files.filter(|file| file.exists()))
+        .collect();
+    if git.is_dir() || mode == SandboxMode::Require {
+        protected.extend(PROTECTED_IN_GIT.iter().map(|name| git.join(name)));
+    } else if git.exists() {
+        protected.push(git);
+    }
+    protected
+}
+
+fn find_closed(
+    directory: &Path,
+    door: &FileDoor,
+    depth: usize,
+    left: &mut usize,
+    found: &mut Vec<PathBuf>,
+) {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let Some(rest) = left.checked_sub(1) else {
+            return;
+        };
+        *left = rest;
+        let path = entry.path();
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let searched = NOT_SEARCHED.iter().all(|name| entry.file_name() != *name);
+        if door.is_closed(&path) {
+            found.push(path);
+        } else if is_directory && searched && depth > 0 {
+            find_closed(&path, door, depth - 1, left, found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{StandardPolicy, ToolPolicy};
+
+    fn bounds_in(root: &Path, mode: SandboxMode) -> SandboxBounds {
+        let settings = PolicySettings {
+            sandbox: mode,
+            ..PolicySettings::default()
+        };
+        let scope = SessionScope {
+            working_dir: root.to_owned(),
+            ..SessionScope::default()
+        };
+        StandardPolicy::bind(settings, scope).unwrap().sandbox(None)
+    }
+
+    fn hidden_below(root: &Path) -> Vec<PathBuf> {
+        let mut hidden = bounds_in(root, SandboxMode::Prefer).hidden;
+        hidden.retain(|path| path.starts_with(root));
+        hidden
+    }
+
+    #[test]
+    fn sensitive_files_are_hidden_as_deep_and_as_many_as_the_limits_say() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let mut deep = root.clone();
+        for _ in 0..SANDBOX_WALK_DEPTH {
+            deep.push("d");
+        }
+        std::fs::create_dir_all(deep.join("d")).unwrap();
+        std::fs::write(deep.join(".env"), "").unwrap();
+        std::fs::write(deep.join("d/.env"), "").unwrap();
+        assert_eq!(hidden_below(&root), [deep.join(".env")]);
+        let many = root.join("many");
+        std::fs::create_dir(&many).unwrap();
+        let policy = StandardPolicy::bind(
+            PolicySettings::default(),
+            SessionScope {
+                working_dir: root.clone(),
+                ..SessionScope::default()
+            },
+        );
+        let policy = policy.unwrap();
+        std::fs::write(many.join(".env"), "").unwrap();
+        let mut found = Vec::new();
+        for (mut left, expected) in [(0, 0), (1, 1), (SANDBOX_WALK_ENTRIES, 1)] {
+            found.clear();
+            find_closed(&many, policy.door(), 0, &mut left, &mut found);
+            assert_eq!(found.len(), expected);
+        }
+    }
+
+    #[test]
+    fn git_and_the_settings_of_editors_are_protected() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let protects = |mode, name: &str| {
+            let bounds = bounds_in(&root, mode);
+            assert_eq!(bounds.writable, std::slice::from_ref(&root));
+            bounds.protected.contains(&root.join(name))
+        };
+        assert!(protects(SandboxMode::Prefer, ".vscode"));
+        assert!(!protects(SandboxMode::Prefer, "halter.toml"));
+        // It may become a repository, unless all has to hold.
+        assert!(!protects(SandboxMode::Prefer, ".git/hooks"));
+        assert!(protects(SandboxMode::Require, ".git/hooks"));
+        std::fs::create_dir(root.join(".git")).unwrap();
+        std::fs::write(root.join("halter.toml"), "").unwrap();
+        assert!(protects(SandboxMode::Prefer, ".git/hooks"));
+        assert!(protects(SandboxMode::Prefer, ".git/config"));
+        assert!(protects(SandboxMode::Prefer, "halter.toml"));
+        assert_eq!(bounds_in(&root, SandboxMode::Off), SandboxBounds::default());
+    }
+}

@@ -1,0 +1,268 @@
+//! From what a policy asks for to a sandbox that holds it, and what to say
+//! about it.
+
+mod attached;
+mod note;
+mod tool_sets;
+mod watch;
+
+pub use attached::AttachedProgram;
+use halter_exec::host::Sandbox;
+use halter_exec::{
+    Containment, ContainmentRung, Environment, ExecError, NetworkAccess, SandboxSpec,
+    probe_containment,
+};
+use halter_policy::{SandboxBounds, SandboxMode};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use watch::ProtectedPaths;
+
+/// The rungs, strongest first.
+const RUNGS: [ContainmentRung; 2] = [ContainmentRung::Namespaces, ContainmentRung::Landlock];
+
+/// Whether a session's commands are in a sandbox, which, and why not a better
+/// one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SandboxStatus {
+    /// What the setting `policy.sandbox` asks for.
+    pub requested: &'static str,
+    /// The rung that is in use; absent: none.
+    pub active: Option<&'static str>,
+    /// What that rung does not hold of what was asked.
+    pub not_held: Vec<String>,
+    /// Each rung that was tried, strongest first.
+    pub rungs: Vec<RungStatus>,
+}
+
+/// Whether one rung can hold what was asked here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RungStatus {
+    /// Its name.
+    pub name: &'static str,
+    /// What keeps it.
+    pub mechanism: &'static str,
+    /// Whether it was tried and works.
+    pub supported: bool,
+    /// Why not.
+    pub reason: Option<String>,
+    /// What would help: a setting, a package, a version of the kernel.
+    pub fix: Option<String>,
+}
+
+/// No sandbox holds what the policy requires, so nothing runs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "policy.sandbox = \"require\", and no sandbox of this machine holds what is asked: {reasons}; \
+     see `halter sandbox status`, or set policy.sandbox to \"prefer\""
+)]
+pub struct SandboxRequired {
+    reasons: String,
+}
+
+impl SandboxRequired {
+    /// The stable name of this error.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        "sandbox_required"
+    }
+}
+
+/// A session's sandbox, or the knowledge that it has none.
+#[derive(Debug)]
+pub struct SessionSandbox {
+    sandbox: Option<Arc<Sandbox>>,
+    status: SandboxStatus,
+    protected: Option<ProtectedPaths>,
+}
+
+impl SessionSandbox {
+    /// Puts in place the strongest sandbox that this machine grants for these
+    /// bounds. Blocks for some milliseconds.
+    ///
+    /// # Errors
+    /// If the bounds require what cannot be had.
+    pub fn establish(
+        bounds: &SandboxBounds,
+        environment: &Environment,
+        name: &str,
+    ) -> Result<Self, SandboxRequired> {
+        let mut status = SandboxStatus {
+            requested: mode_name(bounds.mode),
+            active: None,
+            not_held: Vec::new(),
+            rungs: Vec::new(),
+        };
+        let mut session = Self {
+            sandbox: None,
+            protected: None,
+            status: status.clone(),
+        };
+        if bounds.mode == SandboxMode::Off {
+            return Ok(session);
+        }
+        for rung in RUNGS {
+            let missing = not_held(rung, bounds);
+            if bounds.mode == SandboxMode::Require && !missing.is_empty() {
+                let reason = format!("it does not hold: {}", missing.join(", "));
+                status.rungs.push(RungStatus::missing(rung, reason));
+                continue;
+            }
+            let spec = SandboxSpec {
+                containment: Some(containment(rung, bounds, environment)),
+                ..SandboxSpec::default()
+            };
+            match Sandbox::establish(spec, name) {
+                Ok(sandbox) => {
+                    status.rungs.push(RungStatus::supported(rung));
+                    status.active = Some(rung.name());
+                    status.not_held = missing;
+                    session.sandbox = Some(Arc::new(sandbox));
+                    session.protected = (rung != ContainmentRung::Namespaces)
+                        .then(|| ProtectedPaths::look(&bounds.protected));
+                    break;
+                }
+                Err(error) => status.rungs.push(RungStatus::failed(rung, &error)),
+            }
+        }
+        if session.sandbox.is_none() && bounds.mode == SandboxMode::Require {
+            let reasons = status.rungs.iter().filter_map(|rung| {
+                let reason = rung.reason.as_ref()?;
+                Some(format!("{}: {reason}", rung.name))
+            });
+            return Err(SandboxRequired {
+                reasons: reasons.collect::<Vec<_>>().join("; "),
+            });
+        }
+        session.status = status;
+        Ok(session)
+    }
+
+    /// What commands are started in.
+    #[must_use]
+    pub fn sandbox(&self) -> Option<&Arc<Sandbox>> {
+        self.sandbox.as_ref()
+    }
+
+    /// What there is to say about it.
+    #[must_use]
+    pub fn status(&self) -> &SandboxStatus {
+        &self.status
+    }
+
+    /// Protected paths that have changed since the last look, on a rung that
+    /// cannot keep them from it.
+    pub(crate) fn changed_paths(&mut self) -> Vec<PathBuf> {
+        let protected = self.protected.as_mut();
+        protected.map_or_else(Vec::new, ProtectedPaths::changed)
+    }
+}
+
+impl RungStatus {
+    fn supported(rung: ContainmentRung) -> Self {
+        Self {
+            name: rung.name(),
+            mechanism: rung.mechanism(),
+            supported: true,
+            reason: None,
+            fix: None,
+        }
+    }
+
+    fn missing(rung: ContainmentRung, reason: String) -> Self {
+        Self {
+            supported: false,
+            reason: Some(reason),
+            ..Self::supported(rung)
+        }
+    }
+
+    fn failed(rung: ContainmentRung, error: &ExecError) -> Self {
+        Self::missing(rung, error.to_string())
+    }
+}
+
+/// Every rung, tried out with what is asked of it.
+#[must_use]
+pub fn probe_sandbox(bounds: &SandboxBounds, environment: &Environment) -> SandboxStatus {
+    let rungs: Vec<RungStatus> = RUNGS
+        .into_iter()
+        .map(
+            |rung| match probe_containment(&containment(rung, bounds, environment)) {
+                Ok(()) => RungStatus::supported(rung),
+                Err(missing) => RungStatus {
+                    fix: missing.fix,
+                    ..RungStatus::missing(rung, missing.reason)
+                },
+            },
+        )
+        .collect();
+    let holds = |rung: &ContainmentRung| {
+        let works = rungs
+            .iter()
+            .any(|one| one.name == rung.name() && one.supported);
+        works && (bounds.mode != SandboxMode::Require || not_held(*rung, bounds).is_empty())
+    };
+    let active = RUNGS.into_iter().find(holds);
+    let active = active.filter(|_| bounds.mode != SandboxMode::Off);
+    SandboxStatus {
+        requested: mode_name(bounds.mode),
+        active: active.map(ContainmentRung::name),
+        not_held: active.map_or_else(Vec::new, |rung| not_held(rung, bounds)),
+        rungs,
+    }
+}
+
+fn mode_name(mode: SandboxMode) -> &'static str {
+    match mode {
+        SandboxMode::Off => "off",
+        SandboxMode::Prefer => "prefer",
+        SandboxMode::Require => "require",
+    }
+}
+
+fn containment(
+    rung: ContainmentRung,
+    bounds: &SandboxBounds,
+    environment: &Environment,
+) -> Containment {
+    let programs = bounds.programs.as_deref();
+    let tools = tool_sets::tools(programs, environment, &bounds.writable);
+    let mut containment = Containment::new(rung);
+    containment.writable = bounds.writable.clone();
+    containment.writable.extend(tools.caches);
+    containment.hidden = bounds.hidden.clone();
+    containment.protected = bounds.protected.clone();
+    containment.executables = tools.executables;
+    containment.network = match bounds.network {
+        true => NetworkAccess::Host,
+        false => NetworkAccess::None,
+    };
+    containment
+}
+
+/// What a rung cannot hold of these bounds, in words.
+fn not_held(rung: ContainmentRung, bounds: &SandboxBounds) -> Vec<String> {
+    let mut missing = Vec::new();
+    if rung != ContainmentRung::Namespaces {
+        if !bounds.protected.is_empty() {
+            missing.push(
+                "protected paths below writable directories (changes are reported after each \
+                 command)"
+                    .to_owned(),
+            );
+        }
+        let inside = |path: &PathBuf| bounds.writable.iter().any(|root| path.starts_with(root));
+        if bounds.hidden.iter().any(inside) {
+            missing.push("unreadable files below writable directories".to_owned());
+        }
+        missing.push("a fresh `/tmp`".to_owned());
+        missing.push("sockets of other programs in the file system".to_owned());
+    }
+    if bounds.network {
+        missing.push("the list of hosts, for programs (the network is the host's)".to_owned());
+    }
+    missing
+}

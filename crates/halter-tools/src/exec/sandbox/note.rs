@@ -1,0 +1,92 @@
+//! What a command is told about its sandbox.
+
+use super::{SandboxStatus, SessionSandbox};
+use crate::exec::FinishedCommand;
+use halter_protocol::encoding::escape_path;
+use std::path::PathBuf;
+
+/// Words by which programs report what the kernel refused, and what that is.
+const SIGNS: &[(&str, &str)] = &[
+    (
+        "Read-only file system",
+        "only the workspace, `/tmp` and caches of tools can be written",
+    ),
+    (
+        "EROFS",
+        "only the workspace, `/tmp` and caches of tools can be written",
+    ),
+    (
+        "Permission denied",
+        "sensitive files cannot be read, unlisted programs not executed",
+    ),
+    (
+        "Operation not permitted",
+        "mounts, name spaces, tracing and raw sockets are refused",
+    ),
+    ("Network is unreachable", "the network is off"),
+    ("Could not resolve host", "the network is off"),
+    ("Temporary failure in name resolution", "the network is off"),
+    ("ENOTFOUND", "the network is off"),
+    ("EAI_AGAIN", "the network is off"),
+];
+
+/// Characters of a program's message that are repeated.
+const LINE_CHARS: usize = 200;
+
+impl SessionSandbox {
+    /// What is worth saying after a command: what was refused, what changed
+    /// that should not have, and that there is no sandbox where one was wanted.
+    pub(crate) fn note(&mut self, finished: &FinishedCommand) -> Option<String> {
+        let changed = self.changed_paths();
+        note(&self.status, finished, &changed)
+    }
+}
+
+fn note(status: &SandboxStatus, finished: &FinishedCommand, changed: &[PathBuf]) -> Option<String> {
+    let mut parts = Vec::new();
+    match status.active {
+        None if status.requested == "off" => return None,
+        None => {
+            let reasons = status
+                .rungs
+                .iter()
+                .filter_map(|rung| rung.reason.as_deref());
+            let reasons: Vec<&str> = reasons.collect();
+            parts.push(format!(
+                "no sandbox: commands run with the user's rights ({})",
+                reasons.join("; ")
+            ));
+        }
+        Some(rung) => {
+            if let Some((line, rule)) = refusal(finished) {
+                parts.push(format!(
+                    "this ran in a sandbox ({rung}), which may have refused it: {line}: {rule}"
+                ));
+            }
+            if !status.not_held.is_empty() && rung != "namespaces" {
+                let missing = status.not_held.join(", ");
+                parts.push(format!("the sandbox ({rung}) does not hold: {missing}"));
+            }
+        }
+    }
+    if !changed.is_empty() {
+        let changed: Vec<String> = changed.iter().map(|path| escape_path(path)).collect();
+        parts.push(format!(
+            "protected files were changed by this command: {}",
+            changed.join(", ")
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+fn refusal(finished: &FinishedCommand) -> Option<(String, &'static str)> {
+    if finished.status.success() {
+        return None;
+    }
+    let output = [&finished.stderr.text, &finished.stdout.text];
+    SIGNS.iter().find_map(|(sign, rule)| {
+        let mut lines = output.iter().flat_map(|text| text.lines());
+        let line = lines.find(|line| line.contains(sign))?;
+        Some((line.chars().take(LINE_CHARS).collect(), *rule))
+    })
+}

@@ -1,0 +1,207 @@
+//! Commands in the sandbox that the policy asks for.
+
+use crate::support::Workspace;
+use halter_exec::Environment;
+use halter_tools::exec::{SessionSandbox, probe_sandbox};
+use halter_tools::policy::{SandboxBounds, SandboxMode};
+use halter_tools::{PolicySettings, StandardPolicy, ToolPolicy};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::path::Path;
+
+fn settings(mode: SandboxMode, programs: &[&str]) -> PolicySettings {
+    let programs: Vec<String> = programs.iter().map(|name| (*name).to_owned()).collect();
+    PolicySettings {
+        sandbox: mode,
+        allowed_shell_commands: programs.into(),
+        ..PolicySettings::default()
+    }
+}
+
+fn works(rung: &str) -> bool {
+    let bounds = SandboxBounds::default();
+    let status = probe_sandbox(&bounds, &Environment::new());
+    let found = status.rungs.iter().find(|one| one.name == rung).unwrap();
+    if !found.supported {
+        println!("skipped: needs {rung}: {:?}", found.reason);
+    }
+    found.supported
+}
+
+async fn sh(workspace: &Workspace, command: &str) -> Value {
+    workspace.ok("shell", json!({"command": command})).await
+}
+
+#[tokio::test]
+async fn a_command_changes_its_workspace_and_nothing_else() {
+    if !works("namespaces") {
+        return;
+    }
+    let workspace = Workspace::with_settings(settings(SandboxMode::Prefer, &["*"]));
+    workspace.put(".git/config", "[core]\n");
+    workspace.put("plain", "text");
+    workspace.put(".env", "KEY=secret");
+    // Names that the judge cannot read, so that the kernel has to refuse.
+    let run = async |command: &str| sh(&workspace, command).await;
+    let wrote = run("echo x > new && cat new plain").await;
+    assert_eq!(wrote["stdout"], "x\ntext", "{wrote}");
+    assert_eq!(wrote.get("sandbox_note"), None);
+    let away = run("python3 -c 'open(\"/etc/halter-escaped\", \"w\")'; echo $?").await;
+    assert_ne!(away["stdout"], "0\n", "{away}");
+    for escape in [
+        "python3 -c 'open(\".git/con\" + \"fig\", \"a\").write(\"x\")'",
+        "python3 -c 'import os; os.mkdir(\".vsc\" + \"ode/x\")'",
+        "python3 -c 'print(open(\".e\" + \"nv\").read())'",
+        "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 5)'",
+    ] {
+        let refused = run(escape).await;
+        assert_ne!(refused["exit_code"], 0, "{escape}: {refused}");
+        assert!(!refused["stdout"].as_str().unwrap().contains("secret"));
+        let note = refused["sandbox_note"].as_str().unwrap_or_default();
+        assert!(note.contains("sandbox (namespaces)"), "{escape}: {refused}");
+    }
+    let kept = std::fs::read_to_string(workspace.dir().join(".git/config"));
+    assert_eq!(kept.unwrap(), "[core]\n");
+    workspace.store.close().await;
+    assert!(!workspace.dir().join(".vscode").exists());
+}
+
+#[tokio::test]
+async fn only_listed_programs_and_their_sets_execute() {
+    if !works("namespaces") || !works("landlock_and_seccomp") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let policy = StandardPolicy::bind(
+        settings(SandboxMode::Prefer, &["cp", "cat"]),
+        halter_tools::SessionScope {
+            working_dir: directory.path().to_owned(),
+            ..halter_tools::SessionScope::default()
+        },
+    );
+    let bounds = policy.unwrap().sandbox(None);
+    // Past the judge: only the kernel is asked.
+    let script = "cp /bin/ls own; cat /dev/null && echo listed; /bin/ls; ./own; ls; \
+                  perl -e 'print 1'; true";
+    let said = run_directly(&bounds, &["bash", "-c", script], directory.path());
+    assert_eq!(said, (0, "listed\n".to_owned()));
+}
+
+/// The exit code of a program in a sandbox for these bounds, and what it said.
+fn run_directly(bounds: &SandboxBounds, words: &[&str], cwd: &Path) -> (i32, String) {
+    let path = "/usr/local/bin:/usr/bin:/bin";
+    let environment = Environment::new().with("PATH", path);
+    let name = format!("halter-direct-{}", std::process::id());
+    let sandbox = SessionSandbox::establish(bounds, &environment, &name).unwrap();
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let output = tempfile::tempfile().unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let errors = tempfile::tempfile().unwrap();
+    let streams = [&null, &output, &errors].map(std::os::fd::AsFd::as_fd);
+    let program = sandbox.start_attached(&words, &environment, cwd, streams);
+    let status = program.unwrap().wait().unwrap();
+    let mut said = String::new();
+    let mut output = output;
+    std::io::Seek::rewind(&mut output).unwrap();
+    std::io::Read::read_to_string(&mut output, &mut said).unwrap();
+    (status.shell_code(), said)
+}
+
+#[tokio::test]
+async fn a_sandbox_that_cannot_hold_what_is_required_refuses() {
+    let directory = tempfile::tempdir().unwrap();
+    let bounds = SandboxBounds {
+        mode: SandboxMode::Require,
+        writable: vec![directory.path().to_owned()],
+        // Hosts cannot be told apart without a proxy.
+        network: true,
+        ..SandboxBounds::default()
+    };
+    let refused = SessionSandbox::establish(&bounds, &Environment::new(), "halter-required");
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), "sandbox_required");
+    assert!(refused.to_string().contains("namespaces: "), "{refused}");
+
+    let gone = SandboxBounds {
+        mode: SandboxMode::Prefer,
+        writable: vec!["/no/such/workspace".into()],
+        ..SandboxBounds::default()
+    };
+    let none = SessionSandbox::establish(&gone, &Environment::new(), "halter-gone").unwrap();
+    assert!(none.sandbox().is_none());
+    let status = none.status();
+    assert_eq!((status.requested, status.active), ("prefer", None));
+    assert!(
+        status.rungs.iter().all(|rung| rung.reason.is_some()),
+        "{status:?}"
+    );
+}
+
+#[tokio::test]
+async fn toolchains_work_inside() {
+    if !works("namespaces") {
+        return;
+    }
+    let project = [
+        (
+            "dep/Cargo.toml",
+            "[package]\nname='dep'\nversion='0.1.0'\nedition='2021'\n",
+        ),
+        ("dep/src/lib.rs", "pub fn one() -> u8 { 1 }\n"),
+        (
+            "Cargo.toml",
+            "[package]\nname='top'\nversion='0.1.0'\nedition='2021'\n[dependencies]\ndep={path='dep'}\n",
+        ),
+        (
+            "src/main.rs",
+            "fn main() { println!(\"{}\", dep::one()) }\n#[test]\nfn t() {}\n",
+        ),
+        ("q/package.json", "{\"name\":\"q\",\"version\":\"1.0.0\"}"),
+        (
+            "p/package.json",
+            "{\"name\":\"p\",\"version\":\"1.0.0\",\"scripts\":{\"test\":\"node -e 1\"}}",
+        ),
+        ("Makefile", "all:\n\t@echo made\n"),
+        ("test_it.py", "def test_it(): assert True\n"),
+    ];
+    for programs in [
+        &["*"][..],
+        &["cargo", "npm", "git", "make", "python3", "cd", "echo"],
+    ] {
+        let workspace = Workspace::with_user_environment(settings(SandboxMode::Prefer, programs));
+        for (name, text) in project {
+            workspace.put(name, text);
+        }
+        for (program, command) in [
+            ("cargo", "cargo run --offline -q"),
+            ("cargo", "cargo test --offline -q"),
+            (
+                "npm",
+                "cd p && npm install --offline --no-audit --no-fund ../q && npm test && cd ..",
+            ),
+            (
+                "git",
+                "git init -q . && git add q && git -c user.name=n -c user.email=e commit -qm x",
+            ),
+            ("make", "make"),
+            ("python3", "python3 test_it.py"),
+        ] {
+            if !has(program) {
+                println!("skipped: needs {program}");
+                continue;
+            }
+            let done = sh(&workspace, command).await;
+            assert_eq!(done["exit_code"], 0, "{programs:?} {command}: {done}");
+        }
+        workspace.store.close().await;
+    }
+}
+
+/// Whether the first program of this name is itself, not a script that looks
+/// for it with programs of its own.
+fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|directory| directory.join(program));
+    let found = places.find(|place| place.exists());
+    found.is_some_and(|place| !place.to_string_lossy().contains("shims"))
+}
