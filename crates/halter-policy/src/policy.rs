@@ -392,7 +392,10 @@ impl ToolPolicy for StandardPolicy {
     }
 
     fn sandbox(&self, home: Option<&Path>) -> SandboxBounds {
-        sandbox::bounds(&self.settings, &self.scope, &self.door, home)
+        let mut bounds = sandbox::bounds(&self.settings, &self.scope, &self.door, home);
+        // What rules open counts, and an empty list opens nothing.
+        bounds.network = !self.network.is_closed();
+        bounds
     }
 
     fn door(&self) -> &FileDoor {

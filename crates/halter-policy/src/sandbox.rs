@@ -34,7 +34,7 @@ pub struct SandboxBounds {
     pub protected: Vec<PathBuf>,
     /// The only programs that execute, by name or path, if the user set a list.
     pub programs: Option<Vec<String>>,
-    /// Whether commands reach the network.
+    /// Whether commands reach any host at all; which, the network policy says.
     pub network: bool,
 }
 

@@ -4,11 +4,12 @@ use crate::harness::Halter;
 use halter_protocol::{Action, CallToJudge, Objection, PermissionMode, ToolCall};
 use halter_runtime::HalterError;
 use halter_tools::exec::{
-    AttachedProgram, Environment, SandboxStatus, SessionSandbox, probe_sandbox,
+    AttachedProgram, Environment, ExecError, SandboxStatus, SessionSandbox, probe_sandbox,
 };
 use halter_tools::policy::permission::{CoveringRule, Decision};
 use halter_tools::policy::{
-    PolicySettings, SandboxBounds, SandboxMode, SessionScope, StandardPolicy, ToolPolicy,
+    NetworkPolicy, PolicySettings, SandboxBounds, SandboxMode, SessionScope, StandardPolicy,
+    ToolPolicy,
 };
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
@@ -41,6 +42,8 @@ pub struct SandboxPlan {
     pub bounds: SandboxBounds,
     /// The variables of its commands.
     pub environment: Environment,
+    /// What they reach.
+    pub network: NetworkPolicy,
 }
 
 impl SandboxPlan {
@@ -53,7 +56,7 @@ impl SandboxPlan {
     }
 
     /// Starts a program in the sandbox on these standard streams, whatever
-    /// programs the policy lists. Blocking.
+    /// programs the policy lists. Blocking; takes a tokio runtime.
     ///
     /// # Errors
     /// The sandbox cannot be had and is required, or the program cannot be
@@ -70,8 +73,11 @@ impl SandboxPlan {
             .map_err(|error| HalterError::new(error.code(), error.to_string()))?;
         let status = sandbox.status().clone();
         let started = sandbox
-            .start_attached(words, &self.environment, working_dir, streams)
-            .map_err(|error| HalterError::new(error.code(), error.to_string()))?;
+            .start_attached(words, &self.environment, working_dir, streams, self.network)
+            .map_err(|error| {
+                let code = error.downcast_ref::<ExecError>().map(ExecError::code);
+                HalterError::new(code.unwrap_or("sandbox_failed"), format!("{error:#}"))
+            })?;
         Ok((status, started))
     }
 }
@@ -99,6 +105,7 @@ impl Halter {
         Ok(SandboxPlan {
             wanted,
             bounds: policy.sandbox(home.as_deref()),
+            network: policy.network(),
             environment,
         })
     }

@@ -2,6 +2,8 @@
 
 use crate::place::Place;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 
 fn works(place: &Place) -> bool {
     let status = place
@@ -74,4 +76,47 @@ fn status_and_doctor_say_what_is_asked_and_what_is_active() {
     let call = r#"{"command":"ls"}"#;
     let explained = place.halter(["policy", "explain", "shell", call]);
     assert!(explained.expect(0).stdout.contains("sandbox   namespaces"));
+}
+
+/// A server on the loopback interface outside, which greets everybody.
+fn greeter() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\ngreeted");
+        }
+    });
+    port
+}
+
+#[test]
+fn a_command_reaches_what_is_named_and_nothing_while_the_network_is_off() {
+    let place = Place::new();
+    if !works(&place) {
+        return;
+    }
+    let (port, other) = (greeter(), greeter());
+    let fetch = |port: u16| {
+        let script = "import sys, urllib.request as r; \
+                      print(r.urlopen(sys.argv[1], timeout=20).read().decode())";
+        let address = format!("http://localhost:{port}/");
+        place.halter(["sandbox", "--", "python3", "-c", script, &address])
+    };
+    let off = fetch(port).expect(1).stderr.clone();
+    assert!(off.contains("Connection refused"), "{off}");
+    let config = place.home().join(".config/halter");
+    fs::create_dir_all(&config).unwrap();
+    let setting = format!(
+        "version = 1\n[policy.network]\nenabled = true\n\
+         allowed_loopback = [{{ host = \"localhost\", port = {port} }}]\n"
+    );
+    fs::write(config.join("halter.toml"), setting).unwrap();
+    assert_eq!(fetch(port).expect(0).stdout, "greeted\n");
+    let refused = fetch(other).expect(1).stderr.clone();
+    assert!(refused.contains("403"), "{refused}");
+    let direct = format!("import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)");
+    let around = place.halter(["sandbox", "--", "python3", "-c", &direct]);
+    assert!(around.expect(1).stderr.contains("Connection refused"));
 }

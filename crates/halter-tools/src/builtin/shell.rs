@@ -89,6 +89,9 @@ impl TypedTool for ShellTool {
         command.environment = environment;
         let output = |text: &str| context.emit_output(Self::NAME, text);
         let finished = session.run(command, &context.cancel, &output).await?;
+        for refusal in &finished.refused_hosts {
+            context.report_refusal(refusal);
+        }
         Ok(report::result(finished, &timeout))
     }
 }

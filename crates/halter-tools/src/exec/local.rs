@@ -6,6 +6,7 @@ use super::{
 };
 use crate::builtin::blocking;
 use crate::context::cancelled;
+use crate::network::{FilteringProxy, HostResolver};
 use crate::scratch::ScratchDir;
 use anyhow::{Context as _, bail};
 use async_trait::async_trait;
@@ -13,7 +14,7 @@ use halter_exec::{
     CapturedOutput, KillOutcome, OutputChunk, OutputLimits, OutputStream, PersistentShell,
     ShellCommand, ShellConfig, Signal, SpoolSettings, Utf8Decoder, kill_tree, list_descendants,
 };
-use halter_policy::{PolicyError, SandboxBounds};
+use halter_policy::{NetworkPolicy, PolicyError, SandboxBounds};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +36,9 @@ impl ExecBackend for LocalExec {
                 environment: spec.environment,
                 working_dir: spec.working_dir.clone(),
                 bounds: spec.sandbox,
+                network: spec.network,
+                resolver: spec.resolver,
+                proxy: None,
             })),
             working_dir: spec.working_dir,
             closing: CancellationToken::new(),
@@ -66,6 +70,9 @@ struct SessionShell {
     environment: Environment,
     working_dir: PathBuf,
     bounds: SandboxBounds,
+    network: NetworkPolicy,
+    resolver: Arc<dyn HostResolver>,
+    proxy: Option<FilteringProxy>,
 }
 
 impl SessionShell {
@@ -75,7 +82,6 @@ impl SessionShell {
     ) -> anyhow::Result<(&mut PersistentShell, &mut SessionSandbox)> {
         if self.shell.is_none() {
             let environment = self.environment.clone();
-            let config = ShellConfig::new(environment.clone(), self.working_dir.clone());
             let mut bounds = self.bounds.clone();
             // Made by now; the policy may have been asked before.
             if !bounds.writable.iter().any(|path| path == scratch.path()) {
@@ -85,6 +91,14 @@ impl SessionShell {
             let sandbox =
                 blocking(move || Ok(SessionSandbox::establish(&bounds, &environment, &name)?));
             let sandbox = sandbox.await?;
+            let mut environment = self.environment.clone();
+            let network = self.network.clone();
+            let served = sandbox.serve_network(network, Arc::clone(&self.resolver))?;
+            if let Some(served) = served {
+                environment.extend(served.variables);
+                self.proxy = Some(served.proxy);
+            }
+            let config = ShellConfig::new(environment, self.working_dir.clone());
             let shell = match sandbox.sandbox() {
                 Some(inside) => PersistentShell::in_sandbox(config, Arc::clone(inside))?,
                 None => PersistentShell::new(config),
@@ -119,6 +133,8 @@ impl ExecSession for LocalSession {
         let Some(session_shell) = shell.as_mut() else {
             bail!(crate::ToolSessionClosed);
         };
+        session_shell.open(&self.scratch).await?;
+        let refusals = session_shell.proxy.as_ref().map(|it| it.refusals().clone());
         let (shell, sandbox) = session_shell.open(&self.scratch).await?;
         let mut request = ShellCommand::new(command.text);
         request.cwd = command.cwd;
@@ -147,6 +163,7 @@ impl ExecSession for LocalSession {
             cancelled: outcome.cancelled,
             shell_restarted: outcome.shell_restarted,
             sandbox_note: None,
+            refused_hosts: refusals.map(|it| it.take()).unwrap_or_default(),
         };
         finished.sandbox_note = sandbox.note(&finished);
         Ok(finished)

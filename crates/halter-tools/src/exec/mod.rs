@@ -17,15 +17,17 @@ mod sandbox;
 
 use crate::context::ToolContext;
 use crate::limits::{SHELL_KEPT_FILE_BYTES, SHELL_KEPT_FILES, SHELL_RESULT_BYTES};
+use crate::network::{HostResolver, SystemResolver};
 use crate::scratch::ScratchDir;
 use crate::session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
 use async_trait::async_trait;
-pub use halter_exec::{Environment, ExitStatus, KillOutcome, ProcessInfo, SignalResult};
-use halter_policy::SandboxBounds;
+pub use halter_exec::{Environment, ExecError, ExitStatus, KillOutcome, ProcessInfo, SignalResult};
 use halter_policy::shell::git_environment;
+use halter_policy::{HostRefusal, NetworkPolicy, SandboxBounds};
 pub use local::LocalExec;
 pub use sandbox::{
-    AttachedProgram, RungStatus, SandboxRequired, SandboxStatus, SessionSandbox, probe_sandbox,
+    AttachedProgram, RungStatus, SandboxRequired, SandboxStatus, ServedNetwork, SessionSandbox,
+    probe_sandbox,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,6 +100,10 @@ pub struct ExecSessionSpec {
     pub output: OutputBounds,
     /// What the kernel should enforce for its commands.
     pub sandbox: SandboxBounds,
+    /// What its commands reach in a sandbox that can hold that.
+    pub network: NetworkPolicy,
+    /// Who looks up the hosts they reach.
+    pub resolver: Arc<dyn HostResolver>,
 }
 
 impl ExecSessionSpec {
@@ -113,6 +119,8 @@ impl ExecSessionSpec {
             scratch,
             output: OutputBounds::default(),
             sandbox: SandboxBounds::default(),
+            network: NetworkPolicy::closed(),
+            resolver: Arc::new(SystemResolver),
         }
     }
 }
@@ -184,6 +192,8 @@ pub struct FinishedCommand {
     /// What there is to say about the sandbox it ran in, or about having none
     /// where one was wanted.
     pub sandbox_note: Option<String>,
+    /// Hosts that it did not reach because the network policy refused.
+    pub refused_hosts: Vec<HostRefusal>,
 }
 
 /// One stream of a finished command.
@@ -247,6 +257,8 @@ impl ToolContext {
             let home = environment.get("HOME").map(PathBuf::from);
             let mut spec = ExecSessionSpec::new(self.working_dir.clone(), environment, scratch);
             spec.sandbox = self.policy.sandbox(home.as_deref());
+            spec.network = self.policy.network().for_session();
+            spec.resolver = Arc::clone(store.resolver());
             OpenExec(store.exec_backend().open(spec))
         })?;
         Ok(Arc::clone(&opened.0))

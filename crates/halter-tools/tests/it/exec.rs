@@ -64,6 +64,7 @@ impl ExecSession for PaperExec {
             cancelled: false,
             shell_restarted: false,
             sandbox_note: None,
+            refused_hosts: Vec::new(),
         })
     }
 

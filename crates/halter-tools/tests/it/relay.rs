@@ -32,7 +32,7 @@ enum Request {
 
 enum Event {
     Output(String),
-    Finished(anyhow::Result<FinishedCommand>),
+    Finished(Box<anyhow::Result<FinishedCommand>>),
 }
 
 impl ExecBackend for RelayedExec {
@@ -73,7 +73,7 @@ async fn serve(spec: ExecSessionSpec, mut inbox: mpsc::UnboundedReceiver<Request
                             run.await
                         }
                     };
-                    let _ = events.send(Event::Finished(finished));
+                    let _ = events.send(Event::Finished(Box::new(finished)));
                 }
                 Request::Processes(root, reply) => {
                     let _ = reply.send(session.processes(root).await);
@@ -110,7 +110,7 @@ impl ExecSession for RelayedSession {
             tokio::select! {
                 event = arriving.recv() => match event {
                     Some(Event::Output(text)) => output(&text),
-                    Some(Event::Finished(finished)) => return finished,
+                    Some(Event::Finished(finished)) => return *finished,
                     None => anyhow::bail!("the place is gone"),
                 },
                 () = cancel.cancelled(), if cancelled_here.is_some() => {

@@ -3,11 +3,15 @@
 use crate::support::Workspace;
 use halter_exec::Environment;
 use halter_tools::exec::{SessionSandbox, probe_sandbox};
-use halter_tools::policy::{SandboxBounds, SandboxMode};
+use halter_tools::network::HostResolver;
+use halter_tools::policy::{NetworkPolicy, NetworkSwitch, SandboxBounds, SandboxMode};
 use halter_tools::{PolicySettings, StandardPolicy, ToolPolicy};
 use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
 
 fn settings(mode: SandboxMode, programs: &[&str]) -> PolicySettings {
     let programs: Vec<String> = programs.iter().map(|name| (*name).to_owned()).collect();
@@ -98,7 +102,8 @@ fn run_directly(bounds: &SandboxBounds, words: &[&str], cwd: &Path) -> (i32, Str
     let null = std::fs::File::open("/dev/null").unwrap();
     let errors = tempfile::tempfile().unwrap();
     let streams = [&null, &output, &errors].map(std::os::fd::AsFd::as_fd);
-    let program = sandbox.start_attached(&words, &environment, cwd, streams);
+    let program =
+        sandbox.start_attached(&words, &environment, cwd, streams, NetworkPolicy::closed());
     let status = program.unwrap().wait().unwrap();
     let mut said = String::new();
     let mut output = output;
@@ -109,12 +114,9 @@ fn run_directly(bounds: &SandboxBounds, words: &[&str], cwd: &Path) -> (i32, Str
 
 #[tokio::test]
 async fn a_sandbox_that_cannot_hold_what_is_required_refuses() {
-    let directory = tempfile::tempdir().unwrap();
     let bounds = SandboxBounds {
         mode: SandboxMode::Require,
-        writable: vec![directory.path().to_owned()],
-        // Hosts cannot be told apart without a proxy.
-        network: true,
+        writable: vec!["/no/such/workspace".into()],
         ..SandboxBounds::default()
     };
     let refused = SessionSandbox::establish(&bounds, &Environment::new(), "halter-required");
@@ -204,4 +206,78 @@ fn has(program: &str) -> bool {
     let mut places = std::env::split_paths(&path).map(|directory| directory.join(program));
     let found = places.find(|place| place.exists());
     found.is_some_and(|place| !place.to_string_lossy().contains("shims"))
+}
+
+/// Answers for one name.
+#[derive(Debug)]
+struct OneName(&'static str);
+
+#[async_trait::async_trait]
+impl HostResolver for OneName {
+    async fn resolve(&self, name: &str) -> std::io::Result<Vec<IpAddr>> {
+        match name == self.0 {
+            true => Ok(vec![Ipv4Addr::LOCALHOST.into()]),
+            false => Err(std::io::Error::other("no such name")),
+        }
+    }
+}
+
+/// A server on the loopback interface outside, which greets everybody.
+fn greeter() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\ngreeted");
+        }
+    });
+    port
+}
+
+const FETCH: &str = "python3 -c 'import sys, urllib.request as r; \
+                     print(r.urlopen(sys.argv[1], timeout=20).read().decode())'";
+
+#[tokio::test]
+async fn a_command_reaches_what_is_allowed_by_the_proxy_and_nothing_else() {
+    if !works("namespaces") {
+        return;
+    }
+    let (port, other) = (greeter(), greeter());
+    let mut workspace = Workspace::with_settings(PolicySettings {
+        network: NetworkSwitch::On,
+        allowed_hosts: vec!["files.test".into()],
+        allowed_loopback: vec![("127.0.0.1".into(), Some(port))],
+        ..settings(SandboxMode::Require, &["*"])
+    });
+    workspace.resolve_by(Arc::new(OneName("files.test")));
+    for host in ["files.test", "127.0.0.1"] {
+        let reached = sh(&workspace, &format!("{FETCH} http://{host}:{port}/")).await;
+        assert_eq!(reached["stdout"], "greeted\n", "{reached}");
+        assert_eq!(reached.get("network_refused"), None, "{reached}");
+    }
+    for (host, rule) in [
+        (format!("files.test:{other}"), "network.loopback"),
+        (format!("127.0.0.1:{other}"), "network.loopback"),
+        ("other.test:80".to_owned(), "network.host"),
+        ("169.254.169.254:80".to_owned(), "network.metadata"),
+    ] {
+        let refused = sh(&workspace, &format!("{FETCH} http://{host}/")).await;
+        assert_ne!(refused["exit_code"], 0, "{host}: {refused}");
+        let told = refused["network_refused"][0].as_str().unwrap();
+        assert!(told.contains(&host) && told.contains(rule), "{refused}");
+    }
+    // Around the proxy there is nothing.
+    for around in [
+        format!("python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)'"),
+        format!(
+            "env -u http_proxy -u HTTP_PROXY -u all_proxy -u ALL_PROXY \
+                 curl -s --noproxy \"*\" http://127.0.0.1:{port}/"
+        ),
+        "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 5)'".to_owned(),
+        "git ls-remote https://other.test/x".to_owned(),
+    ] {
+        let refused = sh(&workspace, &around).await;
+        assert_ne!(refused["exit_code"], 0, "{around}: {refused}");
+    }
 }

@@ -3,6 +3,7 @@
 use halter_protocol::{
     ResourceSnapshot, SessionMemory, ToolCall, ToolError, ToolErrorCode, ToolResult,
 };
+use halter_tools::network::HostResolver;
 use halter_tools::policy::{FileDoor, PolicyError};
 use halter_tools::{
     ExecBackend, LocalExec, MemoryChanges, NoEarlierMessages, PathLockMap, PolicySettings,
@@ -73,6 +74,18 @@ impl Output {
 }
 
 impl Workspace {
+    /// Has another look up hosts, before the first call.
+    pub fn resolve_by(&mut self, resolver: Arc<dyn HostResolver>) {
+        let store = Arc::get_mut(&mut self.store).unwrap();
+        let scratch = ScratchDir::new(store.scratch().path());
+        let environment = Arc::clone(store.base_environment());
+        let exec = Arc::clone(store.exec_backend());
+        *store = ToolSessionStore::new(scratch)
+            .with_base_environment(environment)
+            .with_exec(exec)
+            .with_resolver(resolver);
+    }
+
     pub fn new() -> Self {
         Self::with_settings(PolicySettings::default())
     }

@@ -139,6 +139,7 @@ impl ExecSession for EchoingExec {
             cancelled: false,
             shell_restarted: false,
             sandbox_note: None,
+            refused_hosts: Vec::new(),
         })
     }
 

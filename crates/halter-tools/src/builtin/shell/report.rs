@@ -24,6 +24,13 @@ pub(super) fn result(finished: FinishedCommand, timeout: &Timeout) -> ToolResult
                     those of an earlier command";
         result.insert("note".into(), note.into());
     }
+    if !finished.refused_hosts.is_empty() {
+        let refused = finished.refused_hosts.iter();
+        let refused: Vec<String> = refused
+            .map(|it| format!("{} (rule {})", it.message(), it.rule))
+            .collect();
+        result.insert("network_refused".into(), refused.into());
+    }
     if let Some(note) = finished.sandbox_note {
         result.insert("sandbox_note".into(), note.into());
     }

@@ -1,11 +1,14 @@
 //! A program in a sandbox that has the streams of whoever started it.
 
-use super::SessionSandbox;
+use super::{ServedNetwork, SessionSandbox};
+use crate::network::{FilteringProxy, SystemResolver};
 use halter_exec::host::{LaunchPlan, PidFd, launch};
-use halter_exec::{Environment, ExecError, ExitStatus, Signal, find_program};
+use halter_exec::{Environment, ExitStatus, Signal, find_program};
+use halter_policy::NetworkPolicy;
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a waiting thread looks up.
@@ -18,12 +21,14 @@ pub struct AttachedProgram {
     // Dropped in this order: the process lies within the sandbox.
     process: PidFd,
     ended: bool,
+    _proxy: Option<FilteringProxy>,
     _sandbox: SessionSandbox,
 }
 
 impl SessionSandbox {
     /// Starts a program in the sandbox, or with the user's rights if there is
-    /// none, on these standard streams.
+    /// none, on these standard streams. It reaches what the policy says, by a
+    /// proxy that takes a tokio runtime.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -33,12 +38,19 @@ impl SessionSandbox {
         environment: &Environment,
         cwd: &Path,
         streams: [BorrowedFd<'_>; 3],
-    ) -> Result<AttachedProgram, ExecError> {
+        network: NetworkPolicy,
+    ) -> anyhow::Result<AttachedProgram> {
+        let mut environment = environment.clone();
+        let served = self.serve_network(network, Arc::new(SystemResolver))?;
+        let proxy = served.map(|ServedNetwork { proxy, variables }| {
+            environment.extend(variables);
+            proxy
+        });
         let name = words.first().map(OsString::as_os_str).unwrap_or_default();
-        let program = find_program(name, environment, cwd)?;
+        let program = find_program(name, &environment, cwd)?;
         let mut plan = LaunchPlan::new(&program, cwd).standard_streams();
         plan.arguments = words.to_vec();
-        plan.environment = environment.clone();
+        plan.environment = environment;
         let launched = match self.sandbox() {
             Some(sandbox) => sandbox.launch(&plan, &streams)?,
             None => launch(&plan, &streams)
@@ -47,6 +59,7 @@ impl SessionSandbox {
         Ok(AttachedProgram {
             process: launched.pidfd,
             ended: false,
+            _proxy: proxy,
             _sandbox: self,
         })
     }

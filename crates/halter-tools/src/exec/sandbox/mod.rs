@@ -6,17 +6,22 @@ mod note;
 mod tool_sets;
 mod watch;
 
+use crate::network::{Connector, FilteringProxy, HostResolver, proxy_environment};
 pub use attached::AttachedProgram;
 use halter_exec::host::Sandbox;
 use halter_exec::{
     Containment, ContainmentRung, Environment, ExecError, NetworkAccess, SandboxSpec,
     probe_containment,
 };
-use halter_policy::{SandboxBounds, SandboxMode};
+use halter_policy::{NetworkPolicy, SandboxBounds, SandboxMode};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use watch::ProtectedPaths;
+
+/// The port of the proxy on the loopback interface of a sandbox, which has no
+/// other services.
+const PROXY_PORT: u16 = 3128;
 
 /// The rungs, strongest first.
 const RUNGS: [ContainmentRung; 2] = [ContainmentRung::Namespaces, ContainmentRung::Landlock];
@@ -76,6 +81,15 @@ pub struct SessionSandbox {
     sandbox: Option<Arc<Sandbox>>,
     status: SandboxStatus,
     protected: Option<ProtectedPaths>,
+}
+
+/// The way of the processes in a sandbox to the hosts they may reach.
+#[derive(Debug)]
+pub struct ServedNetwork {
+    /// Serves them until it is dropped.
+    pub proxy: FilteringProxy,
+    /// The variables that have programs use it.
+    pub variables: Vec<(String, String)>,
 }
 
 impl SessionSandbox {
@@ -150,6 +164,32 @@ impl SessionSandbox {
     #[must_use]
     pub fn status(&self) -> &SandboxStatus {
         &self.status
+    }
+
+    /// Connects the processes inside to the hosts that may be reached, as long
+    /// as what is returned is kept; absent where there is nothing to connect.
+    /// Takes a tokio runtime.
+    ///
+    /// # Errors
+    /// If the socket inside cannot be used.
+    pub fn serve_network(
+        &self,
+        policy: NetworkPolicy,
+        resolver: Arc<dyn HostResolver>,
+    ) -> anyhow::Result<Option<ServedNetwork>> {
+        let listener = match &self.sandbox {
+            Some(sandbox) => sandbox.proxy_listener()?,
+            None => None,
+        };
+        let Some(listener) = listener else {
+            return Ok(None);
+        };
+        let variables = proxy_environment(PROXY_PORT, &policy);
+        let connector = Connector::with_resolver(policy, resolver);
+        Ok(Some(ServedNetwork {
+            proxy: FilteringProxy::start(listener, connector)?,
+            variables,
+        }))
     }
 
     /// Protected paths that have changed since the last look, on a rung that
@@ -236,9 +276,10 @@ fn containment(
     containment.hidden = bounds.hidden.clone();
     containment.protected = bounds.protected.clone();
     containment.executables = tools.executables;
-    containment.network = match bounds.network {
-        true => NetworkAccess::Host,
-        false => NetworkAccess::None,
+    containment.network = match (bounds.network, rung) {
+        (true, ContainmentRung::Namespaces) => NetworkAccess::Proxy { port: PROXY_PORT },
+        (true, _) => NetworkAccess::Host,
+        (false, _) => NetworkAccess::None,
     };
     containment
 }
@@ -261,7 +302,7 @@ fn not_held(rung: ContainmentRung, bounds: &SandboxBounds) -> Vec<String> {
         missing.push("a fresh `/tmp`".to_owned());
         missing.push("sockets of other programs in the file system".to_owned());
     }
-    if bounds.network {
+    if bounds.network && rung != ContainmentRung::Namespaces {
         missing.push("the list of hosts, for programs (the network is the host's)".to_owned());
     }
     missing
