@@ -165,6 +165,7 @@ impl Engine {
             return Vec::new();
         };
         let grant = step.take_grant();
+        let is_cut_off = stop_reason == Some(StopReason::Interrupted);
         let answer = std::mem::take(&mut step.answer);
         let usage = answer.usage();
         if let Some(usage) = &usage {
@@ -183,6 +184,12 @@ impl Engine {
             };
             self.record_message(Message::Assistant(message));
         }
+        // What a complete answer used is what its service says, if it does.
+        let seen = |tokens: u64| match (&usage, is_cut_off) {
+            (Some(usage), false) if usage.context_tokens() > 0 => 0,
+            _ => tokens,
+        };
+        let grant = grant.map(|(call, tokens)| (call, seen(tokens)));
         self.charge_call(grant, usage);
         parts
     }
