@@ -92,8 +92,9 @@ fn executed(commands: &[String]) -> BTreeSet<String> {
     driver += "wait\n";
     fs::write(base.join("driver"), driver).unwrap();
     let log = base.join("log");
-    let status = Command::new("timeout")
+    let status = walled(base)
         .args([
+            "timeout",
             "-s",
             "KILL",
             "300",
@@ -126,6 +127,28 @@ fn executed(commands: &[String]) -> BTreeSet<String> {
         .into_iter()
         .filter(|name| !allowed.contains(name.as_str()))
         .collect()
+}
+
+/// Starts a program for which, where that may be done, nothing but `base` can be
+/// written: programs are judged here, and not where they write.
+fn walled(base: &Path) -> Command {
+    let wall = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro /";
+    let unshare = |script: &str| {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", script, "sh"])
+            .arg(base);
+        command
+    };
+    let possible = unshare(wall).output().is_ok_and(|it| it.status.success());
+    match possible {
+        true => unshare(&format!("{wall} && shift && exec \"$@\"")),
+        false => {
+            let mut command = Command::new("env");
+            command.arg("--");
+            command
+        }
+    }
 }
 
 /// The names of the programs that a log shows to have been executed. What could

@@ -6,7 +6,7 @@
 //! text of its own for other models.
 
 use super::cut::Cut;
-use super::standard::{Budget, in_force};
+use super::standard::{RoomPlan, in_force};
 use super::{Compaction, CompactionRequest, Summary, summary};
 use crate::limits::LEAST_SUMMARISED_TOKENS;
 use async_trait::async_trait;
@@ -42,15 +42,15 @@ pub struct NativeContext {
 
 /// Has the service compact old messages. None if it cannot, if that is not
 /// worth it, or if the last time did not help.
-pub(super) async fn compact(request: &CompactionRequest, budget: &Budget) -> Option<Compaction> {
+pub(super) async fn compact(request: &CompactionRequest, plan: &RoomPlan) -> Option<Compaction> {
     let native = request.native.as_ref()?;
     // A wish of the user reaches only a summary of our own.
-    if request.instructions.is_some() || budget.native_is_too_large {
+    if request.instructions.is_some() || plan.native_is_too_large {
         return None;
     }
-    let Cut { old, tail } = Cut::new(&request.state.messages, budget.keep);
+    let Cut { old, tail } = Cut::new(&request.state.messages, plan.keep);
     let spared: u64 = old.iter().map(|it| of_message(it)).sum();
-    if spared < LEAST_SUMMARISED_TOKENS.max(budget.estimated / 20) {
+    if spared < LEAST_SUMMARISED_TOKENS.max(plan.estimated / 20) {
         return None;
     }
     let compacted = match native.compact(old.iter().cloned().collect()).await {
@@ -72,11 +72,11 @@ pub(super) async fn compact(request: &CompactionRequest, budget: &Budget) -> Opt
         .chain(staying)
         .chain([Arc::new(note)])
         .collect();
-    budget.gained(Compaction {
+    plan.gained(Compaction {
         tier: CompactionTier::Native,
         outputs_cut: 0,
-        tokens_before: budget.tokens,
-        tokens_after: budget.after(&messages),
+        tokens_before: plan.tokens,
+        tokens_after: plan.after(&messages),
         messages,
         summary: Some(Summary {
             text: compacted.text,

@@ -58,20 +58,20 @@ impl ContextManager for StandardContext {
     }
 
     async fn compact(&self, request: CompactionRequest) -> Option<Compaction> {
-        let budget = Budget::new(&request, &self.settings);
-        if let Some(compaction) = shrink_outputs(&request, &budget) {
+        let plan = RoomPlan::new(&request, &self.settings);
+        if let Some(compaction) = shrink_outputs(&request, &plan) {
             return Some(compaction);
         }
-        if let Some(compaction) = native::compact(&request, &budget).await {
+        if let Some(compaction) = native::compact(&request, &plan).await {
             return Some(compaction);
         }
-        summarize(&request, &budget).await
+        summarize(&request, &plan).await
     }
 }
 
 /// How much there is and how much there may be. A service counts tokens of
 /// everything; parts of it are estimated, and compared as such.
-pub(super) struct Budget {
+pub(super) struct RoomPlan {
     /// Tokens of the request, as counted.
     pub tokens: u64,
     /// Tokens of what is no message.
@@ -88,7 +88,7 @@ pub(super) struct Budget {
     pub native_is_too_large: bool,
 }
 
-impl Budget {
+impl RoomPlan {
     fn new(request: &CompactionRequest, settings: &ContextSettings) -> Self {
         let context = request.context();
         let ContextSize { tokens, limit, .. } = size(&context, settings);
@@ -135,16 +135,16 @@ impl Budget {
 
 /// Turns older outputs into references, the oldest first, until the context is
 /// as small as it should be. None if it does not get there.
-fn shrink_outputs(request: &CompactionRequest, budget: &Budget) -> Option<Compaction> {
-    if budget.native_is_too_large {
+fn shrink_outputs(request: &CompactionRequest, plan: &RoomPlan) -> Option<Compaction> {
+    if plan.native_is_too_large {
         return None;
     }
-    let Cut { old, tail } = Cut::new(&request.state.messages, budget.keep);
-    let mut left = budget.estimated;
+    let Cut { old, tail } = Cut::new(&request.state.messages, plan.keep);
+    let mut left = plan.estimated;
     let mut outputs_cut = 0;
     let mut messages = Transcript::default();
     for message in old {
-        if left > budget.target
+        if left > plan.target
             && let Some((shrunk, saved)) = shrunk(&message)
         {
             left = left.saturating_sub(saved);
@@ -155,15 +155,15 @@ fn shrink_outputs(request: &CompactionRequest, budget: &Budget) -> Option<Compac
         }
     }
     tail.into_iter().for_each(|message| messages.push(message));
-    if outputs_cut == 0 || left > budget.target {
+    if outputs_cut == 0 || left > plan.target {
         return None;
     }
-    budget.gained(Compaction {
+    plan.gained(Compaction {
         tier: CompactionTier::Outputs,
-        tokens_after: budget.after(&messages),
+        tokens_after: plan.after(&messages),
         messages,
         outputs_cut,
-        tokens_before: budget.tokens,
+        tokens_before: plan.tokens,
         summary: None,
         summary_error: None,
     })
@@ -184,19 +184,19 @@ fn shrunk(message: &Message) -> Option<(Message, u64)> {
 }
 
 /// Lets a summary stand for older messages.
-async fn summarize(request: &CompactionRequest, budget: &Budget) -> Option<Compaction> {
-    let Cut { old, mut tail } = Cut::new(&request.state.messages, budget.keep);
+async fn summarize(request: &CompactionRequest, plan: &RoomPlan) -> Option<Compaction> {
+    let Cut { old, mut tail } = Cut::new(&request.state.messages, plan.keep);
     let mut outputs_cut = 0;
-    let mut head = retained(&old, &request.state, budget);
+    let mut head = retained(&old, &request.state, plan);
     // Even the newest step may be too much for the window.
     let tokens = |messages: &[Arc<Message>]| messages.iter().map(|it| of_message(it)).sum::<u64>();
-    if tokens(&head) + tokens(&tail) > budget.limit {
+    if tokens(&head) + tokens(&tail) > plan.limit {
         outputs_cut = shrink_tail(&mut tail);
     }
     // A summary that is longer than what it stands for is not worth its price.
     let spared = tokens(&old).saturating_sub(tokens(&head));
     let is_worth_it =
-        budget.native_is_too_large || spared >= LEAST_SUMMARISED_TOKENS.max(budget.estimated / 20);
+        plan.native_is_too_large || spared >= LEAST_SUMMARISED_TOKENS.max(plan.estimated / 20);
     if !is_worth_it && outputs_cut == 0 {
         return None;
     }
@@ -224,15 +224,15 @@ async fn summarize(request: &CompactionRequest, budget: &Budget) -> Option<Compa
         head.push(Arc::new(summary::message(request, &old, &text)));
     }
     let messages: Transcript = head.into_iter().chain(tail).collect();
-    let tokens_after = budget.after(&messages);
-    budget.gained(Compaction {
+    let tokens_after = plan.after(&messages);
+    plan.gained(Compaction {
         tier: match is_worth_it {
             true => CompactionTier::Summary,
             false => CompactionTier::Outputs,
         },
         messages,
         outputs_cut,
-        tokens_before: budget.tokens,
+        tokens_before: plan.tokens,
         tokens_after,
         summary: written,
         summary_error,
@@ -252,11 +252,11 @@ async fn write(request: &CompactionRequest, old: &[Arc<Message>]) -> Result<Summ
 /// What stays of old messages, in its order: instructions in force, and what
 /// users said first and, as far as there is room, last. Long texts are
 /// shortened.
-fn retained(old: &[Arc<Message>], state: &SessionState, budget: &Budget) -> Vec<Arc<Message>> {
+fn retained(old: &[Arc<Message>], state: &SessionState, plan: &RoomPlan) -> Vec<Arc<Message>> {
     let said = |message: &Message| {
         matches!(message, Message::User(_)) && !summary::stands_for_others(message)
     };
-    let mut room = (budget.keep / 4).max(of_bytes(RETAINED_USER_BYTES));
+    let mut room = (plan.keep / 4).max(of_bytes(RETAINED_USER_BYTES));
     let places = old.iter().enumerate();
     let users: Vec<usize> = places
         .filter(|(_, message)| said(message))
