@@ -107,5 +107,6 @@ fn blueprint() -> SessionBlueprint {
         tools_revision: None,
         max_turns: None,
         bounds: Default::default(),
+        budget: Default::default(),
     }
 }
