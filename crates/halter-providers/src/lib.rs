@@ -56,7 +56,9 @@ pub use fake::{FakeProvider, Gate, Reply};
 pub use final_tool::final_tool;
 pub use offline::OfflineProvider;
 pub use pairing::{PairingError, check_pairing};
-pub use provider::{EventStream, Provider, ProviderCapabilities, ProviderRequest, RequestPurpose};
+pub use provider::{
+    AttemptBudget, EventStream, Provider, ProviderCapabilities, ProviderRequest, RequestPurpose,
+};
 pub use registry::{ModelRegistry, ModelResolver, RegistryError, ServedModel};
 
 #[cfg(doctest)]

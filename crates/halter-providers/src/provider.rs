@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use halter_protocol::{
     AssembledPrompt, ProviderError, ProviderErrorKind, ResolvedModel, ResponseSchema, SessionId,
-    StreamEvent, ToolSpec, Transcript, TurnId,
+    StreamEvent, ToolSpec, Transcript, TurnId, Usage,
 };
+use std::fmt;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -65,6 +66,15 @@ pub struct ProviderRequest {
     pub response_schema: Option<ResponseSchema>,
     /// What is asked for.
     pub purpose: RequestPurpose,
+    /// Who pays for attempts that fail; nobody where nothing has a limit.
+    pub attempts: Option<Arc<dyn AttemptBudget>>,
+}
+
+/// Pays for the attempts at one request.
+pub trait AttemptBudget: fmt::Debug + Send + Sync {
+    /// Whether the request may be sent once more, after failed attempts that
+    /// used so much together.
+    fn allows_another(&self, lost: &Usage) -> bool;
 }
 
 /// What a request asks for.

@@ -86,6 +86,7 @@ fn request(model: &str) -> ProviderRequest {
         tools: Arc::from([tool("read"), tool("write")]),
         response_schema: None,
         purpose: halter_providers::RequestPurpose::default(),
+        attempts: None,
     }
 }
 

@@ -229,6 +229,7 @@ mod tests {
             tools: Arc::from([]),
             response_schema: None,
             purpose: crate::provider::RequestPurpose::default(),
+            attempts: None,
         };
         conversations
             .encode(

@@ -88,7 +88,8 @@ impl Jitter for SystemJitter {
 /// shown: text, reasoning or a call. Errors that stay (a spent budget, a wrong
 /// key, a conversation that is too long) end the request at once. A pause is
 /// announced as a warning. Tokens that failed attempts used are added to the
-/// usage of the answer.
+/// usage of the answer; where somebody [pays](ProviderRequest::attempts) for
+/// them, they are asked before the next attempt.
 pub struct Retry {
     inner: Arc<dyn Provider>,
     policy: RetryPolicy,
@@ -305,6 +306,10 @@ impl Run {
     /// How long to wait for the next attempt; none if there is none.
     fn pause_after(&self, error: &ProviderError) -> Option<Duration> {
         if !error.retryable() || self.attempt >= self.policy.max_attempts {
+            return None;
+        }
+        let attempts = self.request.attempts.as_ref();
+        if !self.lost.is_zero() && attempts.is_some_and(|it| !it.allows_another(&self.lost)) {
             return None;
         }
         let fraction = self.jitter.fraction();

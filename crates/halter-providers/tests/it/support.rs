@@ -83,6 +83,7 @@ pub fn request(messages: impl IntoIterator<Item = Message>) -> ProviderRequest {
         tools: Arc::from([]),
         response_schema: None,
         purpose: halter_providers::RequestPurpose::default(),
+        attempts: None,
     }
 }
 

@@ -78,6 +78,8 @@ struct Account {
 struct Reservation {
     account: AccountId,
     amount: Spending,
+    /// What of it is for attempts that failed.
+    lost: Spending,
 }
 
 impl Ledger {
@@ -179,12 +181,42 @@ impl Ledger {
             Reservation {
                 account: id,
                 amount: reserved,
+                lost: Spending::default(),
             },
         );
         Ok(Grant {
             reservation,
             output_tokens,
         })
+    }
+
+    /// Reserves more for a call whose failed attempts used `lost` together, so
+    /// that another one has its worst case before it again. False if that does
+    /// not fit.
+    pub fn extend(&mut self, reservation: ReservationId, lost: Spending) -> bool {
+        let Some(known) = self.reservations.get(&reservation) else {
+            return true;
+        };
+        let (account, more) = (known.account, lost.minus(known.lost));
+        let chain = self.chain(account);
+        let accounts = chain.iter().filter_map(|id| self.accounts.get(id));
+        let none = Spending::default();
+        if accounts
+            .map(|it| it.shortage(more, none))
+            .any(|it| it.is_some())
+        {
+            return false;
+        }
+        for id in chain {
+            if let Some(account) = self.accounts.get_mut(&id) {
+                account.reserved = account.reserved.plus(more);
+            }
+        }
+        if let Some(known) = self.reservations.get_mut(&reservation) {
+            known.amount = known.amount.plus(more);
+            known.lost = known.lost.plus(more);
+        }
+        true
     }
 
     /// Charges what a call used, and lets what was reserved for it return.

@@ -84,6 +84,10 @@ impl SharedLedger {
         self.lock().ledger.reserve(account, worst, unbilled)
     }
 
+    pub(crate) fn extend(&self, reservation: ReservationId, lost: Spending) -> bool {
+        self.lock().ledger.extend(reservation, lost)
+    }
+
     pub(crate) fn settle(&self, reservation: ReservationId, spent: Spending) {
         self.lock().ledger.settle(reservation, spent);
     }

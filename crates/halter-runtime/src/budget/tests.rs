@@ -30,8 +30,11 @@ enum Step {
     /// A session asks to make a call.
     Reserve { session: usize, worst: WorstCase },
     /// The call of that number ends; it used so many percent of what was
-    /// reserved for each of its attempts.
+    /// reserved for it.
     Settle { call: usize, percent: u64 },
+    /// An attempt of the call of that number failed after it used so many
+    /// percent of what is reserved for an attempt, and is repeated if that fits.
+    Retry { call: usize, percent: u64 },
     /// The call of that number is cancelled before it used anything.
     Cancel { call: usize },
     /// The process dies: what was settled is in the log, and all accounts are
@@ -64,6 +67,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..8_usize, limits()).prop_map(|(parent, limits)| Step::Open { parent, limits }),
         6 => (0..8_usize, worst()).prop_map(|(session, worst)| Step::Reserve { session, worst }),
         5 => (0..8_usize, 0..=100_u64).prop_map(|(call, percent)| Step::Settle { call, percent }),
+        3 => (0..8_usize, 0..=100_u64).prop_map(|(call, percent)| Step::Retry { call, percent }),
         2 => (0..8_usize).prop_map(|call| Step::Cancel { call }),
         1 => Just(Step::Crash),
     ]
@@ -73,8 +77,17 @@ fn step() -> impl Strategy<Value = Step> {
 struct Tree {
     ledger: Ledger,
     sessions: Vec<Session>,
-    calls: Vec<(usize, Grant, Spending)>,
+    calls: Vec<Call>,
     harness: Spending,
+}
+
+struct Call {
+    session: usize,
+    grant: Grant,
+    /// What is reserved for an attempt.
+    attempt: Spending,
+    /// What failed attempts used.
+    lost: Spending,
 }
 
 struct Session {
@@ -136,7 +149,12 @@ impl Tree {
                     prop_assert!(grant.output_tokens >= output_tokens.min(LEAST_OUTPUT_TOKENS));
                 }
                 let reserved = self.ledger.reserved(account).minus(before);
-                self.calls.push((session, grant, reserved));
+                self.calls.push(Call {
+                    session,
+                    grant,
+                    attempt: reserved,
+                    lost: Spending::default(),
+                });
             }
         }
         Ok(())
@@ -146,8 +164,13 @@ impl Tree {
         if call >= self.calls.len() {
             return;
         }
-        let (session, grant, reserved) = self.calls.remove(call);
-        let spent = spent(reserved);
+        let Call {
+            session,
+            grant,
+            attempt,
+            lost,
+        } = self.calls.remove(call);
+        let spent = spent(attempt).plus(lost);
         self.ledger.settle(grant.reservation, spent);
         self.harness = self.harness.plus(spent);
         self.sessions[session].own = self.sessions[session].own.plus(spent);
@@ -155,6 +178,22 @@ impl Tree {
         while let Some(number) = above {
             self.sessions[number].logged = self.sessions[number].logged.plus(spent);
             above = self.sessions[number].parent;
+        }
+    }
+
+    fn retry(&mut self, number: usize, percent: u64) {
+        let Some(call) = self.calls.get_mut(number) else {
+            return;
+        };
+        let failed = Spending {
+            model_calls: 0,
+            tool_calls: 0,
+            ..part(call.attempt, percent)
+        };
+        let lost = call.lost.plus(failed);
+        match self.ledger.extend(call.grant.reservation, lost) {
+            true => call.lost = lost,
+            false => self.settle(number, |_| failed),
         }
     }
 
@@ -186,14 +225,15 @@ impl Tree {
     /// what sessions spent adds up to the last billionth.
     fn check(&self) -> Result<(), TestCaseError> {
         let mut reserved: BTreeMap<AccountId, Spending> = BTreeMap::new();
-        for (session, _, amount) in &self.calls {
-            let mut above = Some(*session);
+        for call in &self.calls {
+            let mut above = Some(call.session);
+            let amount = call.attempt.plus(call.lost);
             let harness = reserved.entry(Ledger::HARNESS).or_default();
-            *harness = harness.plus(*amount);
+            *harness = harness.plus(amount);
             while let Some(number) = above {
                 let session = &self.sessions[number];
                 let sum = reserved.entry(session.account).or_default();
-                *sum = sum.plus(*amount);
+                *sum = sum.plus(amount);
                 above = session.parent;
             }
         }
@@ -232,6 +272,7 @@ proptest! {
                 Step::Open { .. } => {}
                 Step::Reserve { session, worst } => tree.reserve(session, worst)?,
                 Step::Settle { call, percent } => tree.settle(call, |all| part(all, percent)),
+                Step::Retry { call, percent } => tree.retry(call, percent),
                 Step::Cancel { call } => tree.settle(call, |_| Spending::default()),
                 Step::Crash => tree.crash(),
             }

@@ -11,7 +11,7 @@ use halter_runtime::limits::ASSUMED_OUTPUT_TOKENS;
 use halter_runtime::{Approvals, HarnessBudget, SessionInit, SharedLedger};
 use halter_testkit::{EventsExt, Gate, Harness, HarnessBuilder, Reply, ScriptedTool};
 use serde_json::json;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const PRICES: Prices = Prices {
@@ -125,6 +125,29 @@ async fn a_turn_ends_at_the_limit_after_a_warning_that_the_model_sees() {
     let events = harness.run(&session, "go on").await;
     assert_eq!(failure(&events).code, "budget_exceeded");
     assert_eq!(harness.requests().len(), before);
+}
+
+#[tokio::test]
+async fn attempts_that_fail_are_paid_from_what_is_left() {
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    let heard = answers.clone();
+    let harness = Harness::answering(move |request: &ProviderRequest| {
+        let paid = request.attempts.as_ref();
+        let after = |tokens| paid.map(|it| it.allows_another(&usage(tokens, 0)));
+        let said = [after(100), after(200), after(90_000), after(1_000)];
+        heard.lock().unwrap().push(said);
+        Reply::new().text("done").usage(usage(1_000, 1))
+    })
+    .start();
+    let limited = SessionInit::default().with_budget(tokens(50_000));
+    for (init, expected) in [
+        (SessionInit::default(), [None; 4]),
+        (limited, [Some(true), Some(true), Some(false), Some(true)]),
+    ] {
+        let session = harness.session_with(init).await;
+        harness.run(&session, "go").await;
+        assert_eq!(answers.lock().unwrap().pop(), Some(expected));
+    }
 }
 
 #[tokio::test]

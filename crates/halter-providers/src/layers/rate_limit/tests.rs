@@ -27,6 +27,7 @@ fn request(per_minute: u32, tokens: usize) -> ProviderRequest {
         tools: Arc::from([]),
         response_schema: None,
         purpose: crate::provider::RequestPurpose::default(),
+        attempts: None,
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::{hello, tokens};
 use crate::support::{answer, outline};
-use halter_protocol::{ProviderError, ProviderErrorKind, StreamEvent, ToolCallId};
+use halter_protocol::{ProviderError, ProviderErrorKind, StreamEvent, ToolCallId, Usage};
 use halter_providers::layers::{Jitter, Retry, RetryPolicy, SystemJitter};
-use halter_providers::{FakeProvider, Provider as _, Reply};
+use halter_providers::{AttemptBudget, FakeProvider, Provider as _, ProviderRequest, Reply};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -266,6 +266,42 @@ async fn what_failed_attempts_used_is_counted() {
     let outcome = run(vec![failed(); 9]).await;
     let end = &outcome.lines[outcome.lines.len() - 2..];
     assert_eq!(end, ["usage 500/0", "error transient: x"]);
+}
+
+/// Pays for failed attempts up to so many tokens.
+#[derive(Debug)]
+struct Purse(u64);
+
+impl AttemptBudget for Purse {
+    fn allows_another(&self, lost: &Usage) -> bool {
+        lost.context_tokens() <= self.0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_attempts_used_must_be_paid_for() {
+    use futures::StreamExt as _;
+    let used = || {
+        Reply::new()
+            .usage(tokens(100, 0))
+            .then_error(ProviderErrorKind::Transient, "x")
+    };
+    let free = || Reply::error(ProviderErrorKind::Transient, "x");
+    for (purse, replies, requests) in [
+        (250, vec![used(), used(), used(), ok()], 3),
+        (300, vec![used(), used(), used(), ok()], 4),
+        (0, vec![free(), free(), ok()], 3),
+    ] {
+        let fake = Arc::new(FakeProvider::scripted(replies));
+        let retry = Retry::new(fake.clone(), policy()).with_jitter(Arc::new(Fixed(0.5)));
+        let request = ProviderRequest {
+            attempts: Some(Arc::new(Purse(purse))),
+            ..hello()
+        };
+        let stream = retry.stream(request, CancellationToken::new()).await;
+        let _items: Vec<_> = stream.unwrap().collect().await;
+        assert_eq!(fake.request_count(), requests, "{purse}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

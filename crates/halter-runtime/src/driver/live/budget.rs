@@ -11,7 +11,8 @@ use crate::limits::ASSUMED_OUTPUT_TOKENS;
 use halter_protocol::{
     BudgetLeft, ModelId, ProviderError, ProviderErrorKind, Spending, TurnId, Usage,
 };
-use halter_providers::ServedModel;
+use halter_providers::{AttemptBudget, ServedModel};
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 impl Owner {
@@ -43,7 +44,13 @@ impl Owner {
         let worst = worst_case(served, input_tokens);
         let grant = self.seat.reserve(Some(turn_id), worst, unbilled)?;
         self.reservations.insert(id, grant.reservation);
-        Ok(granted(&grant, worst, self.seat.harness_standing()))
+        let granted = granted(&grant, worst, self.seat.harness_standing());
+        self.paid_attempts = Some(PaidAttempts {
+            ledger: self.services.ledger.clone(),
+            reservation: grant.reservation,
+            granted: granted.clone(),
+        });
+        Ok(granted)
     }
 
     pub(super) fn reserve_tool_call(
@@ -138,6 +145,25 @@ pub(super) fn granted(grant: &Grant, worst: WorstCase, harness: Vec<BudgetLeft>)
     }
 }
 
+/// Pays for the attempts at a call from what is reserved for it.
+#[derive(Debug)]
+pub(super) struct PaidAttempts {
+    ledger: SharedLedger,
+    reservation: ReservationId,
+    granted: Granted,
+}
+
+impl AttemptBudget for PaidAttempts {
+    fn allows_another(&self, lost: &Usage) -> bool {
+        let lost = Spending {
+            // They are one call, whoever repeats it.
+            model_calls: 0,
+            ..self.granted.charge(Some(*lost), 0)
+        };
+        self.ledger.extend(self.reservation, lost)
+    }
+}
+
 /// The account that a summary is charged to, or a compaction by the service.
 #[derive(Clone)]
 pub(super) struct SummaryAccount {
@@ -178,6 +204,15 @@ impl PaidCall<'_> {
     /// The output limit of the request, if it has to be lower than usual.
     pub fn output_limit(&self) -> Option<u32> {
         self.granted.output_limit
+    }
+
+    /// Pays for further attempts.
+    pub fn attempts(&self) -> Arc<dyn AttemptBudget> {
+        Arc::new(PaidAttempts {
+            ledger: self.account.ledger.clone(),
+            reservation: self.reservation,
+            granted: self.granted.clone(),
+        })
     }
 
     /// The service said what it used.

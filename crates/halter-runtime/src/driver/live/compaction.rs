@@ -118,6 +118,7 @@ impl Owner {
                     tools: self.tools.specs.clone(),
                     response_schema: None,
                     purpose: RequestPurpose::Compaction,
+                    attempts: None,
                 },
                 cancel: cancel.clone(),
                 account: account.clone(),
@@ -269,6 +270,7 @@ impl Summarizer for ModelSummarizer {
             tools: Arc::new([]),
             response_schema: None,
             purpose: RequestPurpose::Answer,
+            attempts: paid.as_ref().map(|paid| paid.attempts()),
         };
         let asked = tokio::time::timeout(SUMMARY_DEADLINE, self.ask(request));
         let answer = asked.await.unwrap_or_else(|_| {

@@ -290,6 +290,7 @@ impl Owner {
                     tools: self.tools.specs.clone(),
                     response_schema: asked.response_schema,
                     purpose: RequestPurpose::Answer,
+                    attempts: self.paid_attempts.take().map(|it| Arc::new(it) as _),
                 };
                 if !provider.capabilities().structured_output {
                     self.final_tools.replace_schema(&mut request);

@@ -33,6 +33,7 @@ use crate::services::{Resources, RuntimeServices};
 use crate::session::SessionCore;
 use crate::toolset::Toolset;
 use appends::{Append, Appended, Appends};
+use budget::PaidAttempts;
 use final_tools::FinalTools;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -121,6 +122,8 @@ pub(crate) struct Owner {
     seat: LedgerSeat,
     /// What is reserved for calls under way.
     reservations: HashMap<EffectId, ReservationId>,
+    /// Who pays for attempts at the next model call.
+    paid_attempts: Option<PaidAttempts>,
     /// How large the context was when that was last asked.
     counted: Option<ContextMark>,
     /// The prompt is not the one the last process used, and nobody has said so
@@ -261,6 +264,7 @@ impl Owner {
             compaction_waiters: Vec::new(),
             seat,
             reservations: HashMap::new(),
+            paid_attempts: None,
             counted: None,
             cut: false,
             other_tools: false,

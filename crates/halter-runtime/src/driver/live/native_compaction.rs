@@ -41,6 +41,7 @@ impl NativeCompactor for ServiceCompactor {
         if let Some(limit) = paid.as_ref().and_then(|paid| paid.output_limit()) {
             request.model.max_output_tokens = Some(limit);
         }
+        request.attempts = paid.as_ref().map(|paid| paid.attempts());
         let asked = tokio::time::timeout(SUMMARY_DEADLINE, self.ask(request));
         let answer = asked.await.unwrap_or_else(|_| {
             let seconds = SUMMARY_DEADLINE.as_secs();
