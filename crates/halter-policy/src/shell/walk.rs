@@ -236,7 +236,10 @@ impl Walk<'_> {
                 let before = state.clone();
                 for arm in arms {
                     for pattern in &arm.patterns {
+                        // An earlier one may have matched.
+                        let unmatched = state.clone();
                         self.word(pattern, state)?;
+                        state.join(&unmatched);
                     }
                     // `;&` goes on into the next arm.
                     self.script(&arm.body, state)?;

@@ -37,14 +37,23 @@ impl Walk<'_> {
         }
     }
 
+    /// What follows the name of a parameter is expanded only where its value
+    /// calls for it.
     pub(super) fn parameter(
         self,
         parameter: &Parameter,
         state: &mut State,
     ) -> Result<(), CommandRefusal> {
+        let before = state.clone();
         if let Some(index) = &parameter.index {
             self.index(index, state)?;
         }
+        self.operation(parameter, state)?;
+        state.join(&before);
+        Ok(())
+    }
+
+    fn operation(self, parameter: &Parameter, state: &mut State) -> Result<(), CommandRefusal> {
         match &parameter.operation {
             Operation::None | Operation::Length | Operation::Keys => Ok(()),
             Operation::Alternative(word) | Operation::Suffix(word) => self.word(word, state),
@@ -155,7 +164,10 @@ impl Walk<'_> {
         match test {
             Test::And(left, right) | Test::Or(left, right) => {
                 self.test(left, state)?;
-                self.test(right, state)
+                let before = state.clone();
+                self.test(right, state)?;
+                state.join(&before);
+                Ok(())
             }
             Test::Not(inner) | Test::Parenthesized(inner) => self.test(inner, state),
             Test::Word(word) => self.word(word, state),
