@@ -127,6 +127,7 @@ pub(super) struct State {
     /// with the next.
     pub(super) may_abort: bool,
     pub(super) in_function: bool,
+    pub(super) in_substitution: bool,
 }
 
 /// Numbers that the shell itself keeps, and that no command can set.
@@ -156,6 +157,7 @@ impl State {
             functions: self.functions.clone(),
             directories: self.directories.clone(),
             in_function: true,
+            in_substitution: self.in_substitution,
             ..Self::default()
         }
     }

@@ -339,9 +339,19 @@ impl Walk<'_> {
         }
         match &assignment.value {
             Assigned::Scalar(value) => self.word(value, state),
-            Assigned::Array(elements) => elements
-                .iter()
-                .try_for_each(|element| self.word(element, state)),
+            Assigned::Array(elements) => elements.iter().try_for_each(|element| {
+                // Bash 5.2 reads a substitution twice, and loses these on the
+                // way.
+                if state.in_substitution && element.raw.contains('\\') {
+                    return Err(CommandRefusal::of(
+                        "shell.expansion",
+                        &element.raw,
+                        "a backslash in a list within a substitution means different things to \
+                         different shells; quote it with '…'",
+                    ));
+                }
+                self.word(element, state)
+            }),
         }
     }
 

@@ -30,7 +30,9 @@ impl Walk<'_> {
                 .try_for_each(|alternative| self.pieces(alternative, state)),
             Piece::Parameter { parameter, .. } => self.parameter(parameter, state),
             Piece::Substitution { script, .. } | Piece::Process { script, .. } => {
-                self.apart(script, state)
+                let mut inside = state.clone();
+                inside.in_substitution = true;
+                self.script(script, &mut inside)
             }
             Piece::Arithmetic(expression) => self.expanded(expression, state),
             Piece::Array(assignment) => self.assigned(assignment, state),
