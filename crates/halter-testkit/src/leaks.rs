@@ -140,6 +140,7 @@ fn describe(pid: i32) -> Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read as _, Write as _};
     use std::process::{Command, Stdio};
 
     #[test]
@@ -148,9 +149,13 @@ mod tests {
         let mut child = Command::new("cat")
             .env("HALTER_TESTKIT_MARK", &mark)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        // Its environment is in place when it answers, and not before.
+        let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        input.write_all(b"x").unwrap();
+        output.read_exact(&mut [0]).unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         assert!(descendants().iter().any(|process| process.pid == pid));
         let marked = processes_with("HALTER_TESTKIT_MARK", &mark);
