@@ -363,10 +363,24 @@ impl Holder {
             // One that is gone already has killed everything in it.
             let _ = namespace.kill();
         }
+        let own = getpid().as_raw_nonzero().get();
+        // The numbers that `/proc` has in a namespace mean others out here.
+        let sees_descendants = self.namespace.is_none();
+        let kill_trees = || {
+            let descendants = sees_descendants.then(|| halter_exec::list_descendants(own));
+            for process in descendants.and_then(Result::ok).unwrap_or_default() {
+                if process.ppid == own {
+                    // One that has ended meanwhile is collected next.
+                    let _ = halter_exec::kill_tree(process.pid, Signal::KILL);
+                }
+            }
+        };
+        // Trees before groups: a child that made a session of its own is found
+        // by its parent, as long as that lives.
+        kill_trees();
         for leader in self.table.running().filter_map(Pid::from_raw) {
             let _ = kill_process_group(leader, rustix::process::Signal::KILL);
         }
-        let own = getpid().as_raw_nonzero().get();
         let begun = Instant::now();
         let all_gone = || loop {
             match reap_any() {
@@ -376,16 +390,8 @@ impl Holder {
                 Err(_) => return true,
             }
         };
-        // The numbers that `/proc` has in a namespace mean others out here.
-        let sees_descendants = self.namespace.is_none();
         let kill = || {
-            let descendants = sees_descendants.then(|| halter_exec::list_descendants(own));
-            for process in descendants.and_then(Result::ok).unwrap_or_default() {
-                if process.ppid == own {
-                    // One that has ended meanwhile is collected next.
-                    let _ = halter_exec::kill_tree(process.pid, Signal::KILL);
-                }
-            }
+            kill_trees();
             std::thread::sleep(Duration::from_millis(2));
         };
         kill_until(all_gone, kill, || begun.elapsed());
