@@ -374,15 +374,15 @@ impl ToolPolicy for StandardPolicy {
         if opened.is_empty() && !hosts.iter().any(closed) {
             return None;
         }
-        let (mut settings, mut scope) = (self.settings.clone(), self.scope.clone());
+        let mut scope = self.scope.clone();
         scope.parents_judged = true;
         for (directory, access) in opened {
             match access {
                 Access::Read => scope.extra_read_roots.push(directory),
-                Access::Write => settings.allowed_write_roots.push(directory),
+                Access::Write => scope.extra_write_roots.push(directory),
             }
         }
-        let mut policy = Self::bind(settings, scope).ok()?;
+        let mut policy = Self::bind(self.settings.clone(), scope).ok()?;
         policy.network = policy.network.opened_for(hosts);
         Some(Arc::new(policy))
     }
@@ -393,8 +393,9 @@ impl ToolPolicy for StandardPolicy {
 
     fn sandbox(&self, home: Option<&Path>) -> SandboxBounds {
         let mut bounds = sandbox::bounds(&self.settings, &self.scope, &self.door, home);
-        // What rules open counts, and an empty list opens nothing.
-        bounds.network = !self.network.is_closed();
+        // What rules open counts, and an empty list opens nothing. What one call
+        // may reach is not for the commands of the whole session.
+        bounds.network = !self.network.clone().for_session().is_closed();
         bounds
     }
 

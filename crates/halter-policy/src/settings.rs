@@ -153,6 +153,8 @@ pub struct SessionScope {
     pub scratch_dir: Option<PathBuf>,
     /// Directories the session may read but not write, such as skill roots.
     pub extra_read_roots: Vec<PathBuf>,
+    /// Directories that one call may write besides the session's own roots.
+    pub extra_write_roots: Vec<PathBuf>,
     /// The roots of the settings are all there are: an empty list of read
     /// roots means none, not the session's directory.
     pub only_given_roots: bool,

@@ -14,21 +14,21 @@ use crate::sys;
 
 /// The directory of a sandbox.
 #[derive(Debug, Clone)]
-pub(super) struct Exchange {
+pub(super) struct SandboxExchange {
     directory: Arc<OwnedFd>,
     /// Its name inside.
     path: PathBuf,
 }
 
-/// A name in an [`Exchange`], removed when this is dropped.
+/// A name in an [`SandboxExchange`], removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct ExchangeName {
-    exchange: Exchange,
+    exchange: SandboxExchange,
     name: String,
     path: PathBuf,
 }
 
-impl Exchange {
+impl SandboxExchange {
     /// That of the sandbox, if it has one.
     pub(super) fn of(sandbox: &Sandbox) -> io::Result<Option<Self>> {
         let Some((directory, path)) = sandbox.exchange() else {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::exchange::{Exchange, ExchangeName};
+use super::exchange::{ExchangeName, SandboxExchange};
 use super::host::{
     DirectoryIdentity, EarlierProcesses, SharedFile, ShellFiles, ShellHost, ShellLaunch,
     ShellProcess,
@@ -29,7 +29,7 @@ use crate::tree::{OwnSandbox, Spared, TreeControl};
 pub struct LocalHost {
     /// What the shells are in, if they are.
     sandbox: Option<Arc<Sandbox>>,
-    exchange: Option<Exchange>,
+    exchange: Option<SandboxExchange>,
     /// Shells that ended while something they started still runs: their
     /// uncollected number is what the session is known by.
     retired: Vec<Process>,
@@ -49,7 +49,7 @@ impl LocalHost {
     /// # Errors
     /// If there are no more descriptors to be had.
     pub fn in_sandbox(sandbox: Arc<Sandbox>) -> Result<Self, ExecError> {
-        let exchange = Exchange::of(&sandbox)
+        let exchange = SandboxExchange::of(&sandbox)
             .map_err(|source| ExecError::io("reaching into the sandbox", source))?;
         Ok(Self {
             sandbox: Some(sandbox),

@@ -84,6 +84,7 @@ impl SessionRoots {
         let writable = settings
             .allowed_write_roots
             .iter()
+            .chain(&scope.extra_write_roots)
             .chain(&scope.scratch_dir);
         let readable = read_roots.iter().chain(&scope.extra_read_roots);
         let mut roots = Self {

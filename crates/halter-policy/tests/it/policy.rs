@@ -6,7 +6,7 @@ use std::sync::Arc;
 use halter_policy::permission::{DecidedBy, Verdict};
 use halter_policy::shell::ShellDecision;
 use halter_policy::{
-    NetworkSwitch, Permissions, PolicySettings, Precondition, SoftRoots, SourcedRule,
+    NetworkSwitch, Permissions, PolicySettings, Precondition, SandboxMode, SoftRoots, SourcedRule,
     StandardPolicy, ToolPolicy,
 };
 use halter_protocol::{Action, CallToJudge, PermissionMode, RuleEffect, RuleSource, ToolCall};
@@ -76,6 +76,7 @@ fn write(path: PathBuf) -> CallToJudge {
 fn soft(session: &Session, mode: PermissionMode, allow: &[&str]) -> StandardPolicy {
     let rule = |text: &&str| SourcedRule::new(RuleEffect::Allow, text, RuleSource::User).unwrap();
     session.bind(PolicySettings {
+        sandbox: SandboxMode::Prefer,
         soft_roots: SoftRoots {
             read: true,
             write: true,
@@ -190,6 +191,8 @@ fn a_call_that_was_judged_reaches_what_it_was_judged_about_and_nothing_else() {
     assert!(policy.for_judged_call(&judged.actions).is_none());
     policy.decide_call(&judged).unwrap();
     let wider = policy.for_judged_call(&judged.actions).unwrap();
+    // The session's commands get no wider sandbox by it.
+    assert_eq!(wider.sandbox(None), policy.sandbox(None));
     let ticket = wider.door().prepare_write(&file).unwrap();
     ticket.commit(b"text", Precondition::None).unwrap();
     assert_eq!(

@@ -61,7 +61,7 @@ pub struct Shortage {
 #[derive(Debug, Clone)]
 pub struct Ledger {
     accounts: BTreeMap<AccountId, Account>,
-    reservations: BTreeMap<ReservationId, Reservation>,
+    reservations: BTreeMap<ReservationId, ReservedAmount>,
     next: u64,
 }
 
@@ -75,7 +75,7 @@ struct Account {
 }
 
 #[derive(Debug, Clone)]
-struct Reservation {
+struct ReservedAmount {
     account: AccountId,
     amount: Spending,
     /// What of it is for attempts that failed.
@@ -178,7 +178,7 @@ impl Ledger {
         let reservation = ReservationId(self.number());
         self.reservations.insert(
             reservation,
-            Reservation {
+            ReservedAmount {
                 account: id,
                 amount: reserved,
                 lost: Spending::default(),

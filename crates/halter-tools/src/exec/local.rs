@@ -76,10 +76,7 @@ struct SessionShell {
 }
 
 impl SessionShell {
-    async fn open(
-        &mut self,
-        scratch: &ScratchDir,
-    ) -> anyhow::Result<(&mut PersistentShell, &mut SessionSandbox)> {
+    async fn open(&mut self, scratch: &ScratchDir) -> anyhow::Result<OpenShell<'_>> {
         if self.shell.is_none() {
             let environment = self.environment.clone();
             let mut bounds = self.bounds.clone();
@@ -106,9 +103,19 @@ impl SessionShell {
             self.sandbox = Some(sandbox);
             self.shell = Some(shell);
         }
-        let (shell, sandbox) = (self.shell.as_mut(), self.sandbox.as_mut());
-        shell.zip(sandbox).context("the shell is gone")
+        Ok(OpenShell {
+            shell: self.shell.as_mut().context("the shell is gone")?,
+            sandbox: self.sandbox.as_mut().context("the sandbox is gone")?,
+            proxy: self.proxy.as_ref(),
+        })
     }
+}
+
+/// A shell that was made, and what it lies in.
+struct OpenShell<'a> {
+    shell: &'a mut PersistentShell,
+    sandbox: &'a mut SessionSandbox,
+    proxy: Option<&'a FilteringProxy>,
 }
 
 fn scratch_name(scratch: &ScratchDir) -> String {
@@ -133,9 +140,11 @@ impl ExecSession for LocalSession {
         let Some(session_shell) = shell.as_mut() else {
             bail!(crate::ToolSessionClosed);
         };
-        session_shell.open(&self.scratch).await?;
-        let refusals = session_shell.proxy.as_ref().map(|it| it.refusals().clone());
-        let (shell, sandbox) = session_shell.open(&self.scratch).await?;
+        let OpenShell {
+            shell,
+            sandbox,
+            proxy,
+        } = session_shell.open(&self.scratch).await?;
         let mut request = ShellCommand::new(command.text);
         request.cwd = command.cwd;
         request.environment = command.environment;
@@ -163,7 +172,7 @@ impl ExecSession for LocalSession {
             cancelled: outcome.cancelled,
             shell_restarted: outcome.shell_restarted,
             sandbox_note: None,
-            refused_hosts: refusals.map(|it| it.take()).unwrap_or_default(),
+            refused_hosts: proxy.map_or_else(Vec::new, |it| it.refusals().take()),
         };
         finished.sandbox_note = sandbox.note(&finished);
         Ok(finished)

@@ -33,7 +33,7 @@ pub struct PidNamespace {
 
 /// What was being done when it failed.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum NamespaceStep {
     MountNamespace,
     SetApart,
     PidNamespace,
@@ -42,7 +42,7 @@ enum Step {
 }
 
 /// The step that failed, and the system's error number.
-type Failed = (Step, c_int);
+type Failed = (NamespaceStep, c_int);
 
 impl PidNamespace {
     /// Has every process that this program starts from now on be born in a
@@ -117,7 +117,7 @@ impl PidNamespace {
             )
         };
         if first < 0 {
-            return Err(explained((Step::FirstProcess, errno())));
+            return Err(explained((NamespaceStep::FirstProcess, errno())));
         }
         // SAFETY: the kernel has just made this descriptor for us alone.
         let handle = PidFd::from(unsafe { OwnedFd::from_raw_fd(pidfd) });
@@ -131,7 +131,7 @@ impl PidNamespace {
             return Ok(Self { first, handle });
         }
         let exit = handle.reap()?.and_then(|exit| exit.status.code);
-        Err(explained((Step::Mount, exit.unwrap_or(libc::EIO))))
+        Err(explained((NamespaceStep::Mount, exit.unwrap_or(libc::EIO))))
     }
 
     /// The number of its first process, as this program sees it. The
@@ -155,17 +155,17 @@ impl PidNamespace {
 fn separate(mounts: &[ProcMount]) -> Result<(), Failed> {
     // SAFETY: takes flags; acts on the calling process alone.
     let unshare = |flags| unsafe { libc::unshare(flags) };
-    check(unshare(libc::CLONE_NEWNS), Step::MountNamespace)?;
+    check(unshare(libc::CLONE_NEWNS), NamespaceStep::MountNamespace)?;
     for mount in mounts {
-        check(mount.set_apart(), Step::SetApart)?;
+        check(mount.set_apart(), NamespaceStep::SetApart)?;
     }
-    check(unshare(libc::CLONE_NEWPID), Step::PidNamespace)
+    check(unshare(libc::CLONE_NEWPID), NamespaceStep::PidNamespace)
 }
 
 /// Makes all of them or none. Async-signal-safe.
 fn make_mounts(mounts: &[ProcMount]) -> Result<(), Failed> {
     for (made, mount) in mounts.iter().enumerate() {
-        if let Err(failed) = check(mount.make(), Step::Mount) {
+        if let Err(failed) = check(mount.make(), NamespaceStep::Mount) {
             mounts.iter().take(made).for_each(ProcMount::unmake);
             return Err(failed);
         }
@@ -173,7 +173,7 @@ fn make_mounts(mounts: &[ProcMount]) -> Result<(), Failed> {
     Ok(())
 }
 
-fn check(result: c_int, step: Step) -> Result<(), Failed> {
+fn check(result: c_int, step: NamespaceStep) -> Result<(), Failed> {
     if result < 0 {
         Err((step, errno()))
     } else {
@@ -188,11 +188,11 @@ fn errno() -> c_int {
 
 fn explained((step, errno): Failed) -> io::Error {
     let doing = match step {
-        Step::MountNamespace => "making a mount namespace",
-        Step::SetApart => "setting `/proc` apart from other mount namespaces",
-        Step::PidNamespace => "making a PID namespace",
-        Step::FirstProcess => "starting the first process of a PID namespace",
-        Step::Mount => "mounting `/proc` for a PID namespace",
+        NamespaceStep::MountNamespace => "making a mount namespace",
+        NamespaceStep::SetApart => "setting `/proc` apart from other mount namespaces",
+        NamespaceStep::PidNamespace => "making a PID namespace",
+        NamespaceStep::FirstProcess => "starting the first process of a PID namespace",
+        NamespaceStep::Mount => "mounting `/proc` for a PID namespace",
     };
     let needs = match errno {
         libc::EPERM => "; it takes the capability CAP_SYS_ADMIN",
@@ -258,7 +258,7 @@ extern "C" fn try_outside(trial: *mut c_void) -> c_int {
         // SAFETY: as for this process itself.
         let made = unsafe { run_to_end(try_inside, found.inner_stack, same) };
         if made.is_err() {
-            found.result = Err((Step::FirstProcess, errno()));
+            found.result = Err((NamespaceStep::FirstProcess, errno()));
         }
     }
     // SAFETY: ends this process at once, running no exit handlers.

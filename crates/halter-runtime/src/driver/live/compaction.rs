@@ -31,7 +31,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// What a compaction is about.
-pub(super) struct Asked {
+pub(super) struct AskedCompaction {
     pub turn_id: Option<TurnId>,
     pub model: ModelId,
     pub reason: CompactionReason,
@@ -86,7 +86,7 @@ impl Owner {
     pub(super) fn compact(
         &mut self,
         id: EffectId,
-        asked: Asked,
+        asked: AskedCompaction,
         running: &mut Running,
     ) -> Option<Input> {
         let nothing = Input::Compacted {
@@ -306,10 +306,10 @@ mod tests {
     };
 
     /// A place with so many processes; none answers.
-    struct Place(Option<usize>);
+    struct ListedProcesses(Option<usize>);
 
     #[async_trait]
-    impl ExecSession for Place {
+    impl ExecSession for ListedProcesses {
         async fn run(
             &self,
             _: ExecCommand,
@@ -348,11 +348,11 @@ mod tests {
     async fn what_runs_is_listed_within_bounds() {
         let listed = |place| processes(Some(Arc::new(place) as Arc<dyn ExecSession>));
         assert_eq!(processes(None).await, Vec::<String>::new());
-        assert_eq!(listed(Place(Some(1))).await, ["- 2 sleep 2"]);
-        let many = listed(Place(Some(REMEMBERED_PROCESSES + 1))).await;
+        assert_eq!(listed(ListedProcesses(Some(1))).await, ["- 2 sleep 2"]);
+        let many = listed(ListedProcesses(Some(REMEMBERED_PROCESSES + 1))).await;
         assert_eq!(many.len(), REMEMBERED_PROCESSES);
         let started = tokio::time::Instant::now();
-        assert!(listed(Place(None)).await.is_empty());
+        assert!(listed(ListedProcesses(None)).await.is_empty());
         assert_eq!(started.elapsed(), PROCESS_LIST_DEADLINE);
     }
 }

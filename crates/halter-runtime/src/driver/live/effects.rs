@@ -48,7 +48,7 @@ impl Owner {
                 instructions,
                 message_id,
             } => {
-                let asked = compaction::Asked {
+                let asked = compaction::AskedCompaction {
                     turn_id,
                     model,
                     reason,
@@ -91,7 +91,7 @@ impl Owner {
                 response_schema,
                 output_limit,
             } => {
-                let asked = Asked {
+                let asked = AskedModel {
                     turn_id,
                     messages,
                     response_schema,
@@ -272,7 +272,13 @@ impl Owner {
 
     // --- the model -------------------------------------------------------
 
-    fn call_model(&mut self, id: EffectId, model: &ModelId, asked: Asked, running: &mut Running) {
+    fn call_model(
+        &mut self,
+        id: EffectId,
+        model: &ModelId,
+        asked: AskedModel,
+        running: &mut Running,
+    ) {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
         let sender = running.model_sender.clone();
@@ -475,7 +481,7 @@ impl Owner {
 }
 
 /// What the model is asked.
-pub(super) struct Asked {
+pub(super) struct AskedModel {
     turn_id: TurnId,
     messages: Transcript,
     response_schema: Option<ResponseSchema>,

@@ -19,14 +19,14 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-type AnswerBody = BoxBody<Bytes, hyper::Error>;
-type Answer = Response<AnswerBody>;
+type ProxyBody = BoxBody<Bytes, hyper::Error>;
+type ProxyAnswer = Response<ProxyBody>;
 
 /// A connection that a client is about to be handed over to.
-type Handover = Arc<Mutex<Option<(OnUpgrade, TcpStream)>>>;
+type PendingTunnel = Arc<Mutex<Option<(OnUpgrade, TcpStream)>>>;
 
 pub(super) async fn serve(stream: TcpStream, way: Way) {
-    let handover = Handover::default();
+    let handover = PendingTunnel::default();
     let service = service_fn(|request| {
         let (way, handover) = (way.clone(), Arc::clone(&handover));
         async move { Ok::<_, Infallible>(answer(request, &way, &handover).await) }
@@ -62,7 +62,11 @@ async fn hand_over(upgrade: OnUpgrade, mut outside: TcpStream) {
     }
 }
 
-async fn answer(mut request: Request<Incoming>, way: &Way, handover: &Handover) -> Answer {
+async fn answer(
+    mut request: Request<Incoming>,
+    way: &Way,
+    handover: &PendingTunnel,
+) -> ProxyAnswer {
     if request.method() == Method::CONNECT {
         let Some(destination) = named(request.uri()).filter(|it| it.port.is_some()) else {
             return told(StatusCode::BAD_REQUEST, "CONNECT names a host and a port");
@@ -119,7 +123,7 @@ async fn forward(
     mut request: Request<Incoming>,
     destination: &Destination,
     outside: TcpStream,
-) -> Answer {
+) -> ProxyAnswer {
     let path = request.uri().path_and_query().map_or("/", |it| it.as_str());
     let (Ok(path), Ok(host)) = (path.parse(), host_header(destination)) else {
         return told(StatusCode::BAD_REQUEST, "the address cannot be passed on");
@@ -188,7 +192,7 @@ fn leave_out_hops(headers: &mut HeaderMap) {
     }
 }
 
-fn failed(error: &ConnectError) -> Answer {
+fn failed(error: &ConnectError) -> ProxyAnswer {
     match error {
         ConnectError::Refused(refusal) => {
             let text = format!("{error} (rule {})", refusal.rule);
@@ -199,7 +203,7 @@ fn failed(error: &ConnectError) -> Answer {
     }
 }
 
-fn told(status: StatusCode, text: &str) -> Answer {
+fn told(status: StatusCode, text: &str) -> ProxyAnswer {
     let text = Full::new(Bytes::from(format!("halter: {text}\n")));
     let mut answer = Response::new(text.map_err(|never| match never {}).boxed());
     *answer.status_mut() = status;

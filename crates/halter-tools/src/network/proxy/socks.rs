@@ -17,7 +17,7 @@ const CONNECT: u8 = 1;
 
 /// What a request is answered with.
 #[derive(Clone, Copy)]
-enum Reply {
+enum SocksReply {
     Connected = 0,
     NotAllowed = 2,
     HostUnreachable = 4,
@@ -37,7 +37,7 @@ pub(super) async fn serve(mut stream: TcpStream, way: &Way) -> io::Result<()> {
     };
     match outcome {
         Ok(outside) => {
-            answer(&mut stream, Reply::Connected).await?;
+            answer(&mut stream, SocksReply::Connected).await?;
             tunnel::run(stream, outside).await
         }
         Err(reply) => {
@@ -49,7 +49,7 @@ pub(super) async fn serve(mut stream: TcpStream, way: &Way) -> io::Result<()> {
 
 /// Reads a request; absent: the client speaks no method of ours, and has been
 /// told.
-async fn request(stream: &mut TcpStream) -> io::Result<Option<Result<Destination, Reply>>> {
+async fn request(stream: &mut TcpStream) -> io::Result<Option<Result<Destination, SocksReply>>> {
     let [_version, methods] = bytes(stream).await?;
     let mut offered = vec![0; methods.into()];
     stream.read_exact(&mut offered).await?;
@@ -72,16 +72,16 @@ async fn request(stream: &mut TcpStream) -> io::Result<Option<Result<Destination
             let mut name = vec![0; length.into()];
             stream.read_exact(&mut name).await?;
             let name = String::from_utf8(name).unwrap_or_default();
-            Host::parse(&name).map_err(|_| Reply::HostUnreachable)
+            Host::parse(&name).map_err(|_| SocksReply::HostUnreachable)
         }
-        _ => return Ok(Some(Err(Reply::AddressNotSupported))),
+        _ => return Ok(Some(Err(SocksReply::AddressNotSupported))),
     };
     let port = u16::from_be_bytes(bytes(stream).await?);
     if (version, command) != (VERSION, CONNECT) {
-        return Ok(Some(Err(Reply::NotSupported)));
+        return Ok(Some(Err(SocksReply::NotSupported)));
     }
     if port == 0 {
-        return Ok(Some(Err(Reply::HostUnreachable)));
+        return Ok(Some(Err(SocksReply::HostUnreachable)));
     }
     Ok(Some(host.map(|host| Destination {
         host,
@@ -95,20 +95,20 @@ async fn bytes<const COUNT: usize>(stream: &mut TcpStream) -> io::Result<[u8; CO
     Ok(read)
 }
 
-fn reply_to(error: &ConnectError) -> Reply {
+fn reply_to(error: &ConnectError) -> SocksReply {
     match error {
-        ConnectError::Refused(_) => Reply::NotAllowed,
+        ConnectError::Refused(_) => SocksReply::NotAllowed,
         ConnectError::Unreachable { source, .. }
             if source.kind() == io::ErrorKind::ConnectionRefused =>
         {
-            Reply::Refused
+            SocksReply::Refused
         }
-        _ => Reply::HostUnreachable,
+        _ => SocksReply::HostUnreachable,
     }
 }
 
 /// The address that it is bound to is nobody's business.
-async fn answer(stream: &mut TcpStream, reply: Reply) -> io::Result<()> {
+async fn answer(stream: &mut TcpStream, reply: SocksReply) -> io::Result<()> {
     stream
         .write_all(&[VERSION, reply as u8, 0, 1, 0, 0, 0, 0, 0, 0])
         .await

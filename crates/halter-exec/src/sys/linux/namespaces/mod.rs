@@ -119,7 +119,7 @@ fn first_program() -> Result<CString, MissingRung> {
         .map_err(|_| MissingRung::new("the path of `cat` contains a NUL byte"))
 }
 
-struct Made {
+struct MadeNamespaces {
     first: PidFd,
     kinds: c_int,
     keep: OwnedFd,
@@ -132,7 +132,7 @@ fn begin(
     mounts: &MountPlan,
     program: &CStr,
     filters: &[super::seccomp::SystemCallFilter],
-) -> Result<Made, MissingRung> {
+) -> Result<MadeNamespaces, MissingRung> {
     let failed = |error: io::Error| MissingRung::of("preparing name spaces", &error);
     let privileged = effective_capabilities() >> CAP_SYS_ADMIN & 1 == 1;
     let mut kinds = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC;
@@ -199,7 +199,7 @@ fn begin(
     let exchange = handles
         .next()
         .ok_or_else(|| MissingRung::new("the first process of the sandbox handed nothing over"))?;
-    Ok(Made {
+    Ok(MadeNamespaces {
         first,
         kinds,
         keep,
