@@ -7,6 +7,7 @@
 
 mod appends;
 mod budget;
+mod commands;
 mod compaction;
 mod effects;
 mod final_tools;
@@ -16,19 +17,16 @@ mod native_compaction;
 mod toolbox;
 
 pub(crate) use budget::has_price;
+pub(crate) use commands::{CompactionReply, SessionCommand, command_queue, session_closed};
 pub(crate) use effects::assemble;
 pub(crate) use toolbox::Toolbox;
 
 use crate::budget::{LedgerSeat, ReservationId};
-use crate::context::ContextReport;
 use crate::engine::{Effect, EffectId, Engine, Input, SessionFacts};
-use crate::error::HalterError;
 use crate::hub::SessionEvents;
 use crate::init::OwnTools;
 use crate::instructions::SessionInstructions;
-use crate::limits::{
-    MODEL_QUEUE_EVENTS, QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX, WAITING_APPENDS,
-};
+use crate::limits::{MODEL_QUEUE_EVENTS, WAITING_APPENDS};
 use crate::services::{Resources, RuntimeServices};
 use crate::session::SessionCore;
 use crate::toolset::Toolset;
@@ -38,67 +36,14 @@ use final_tools::FinalTools;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use halter_hooks::SessionHooks;
-use halter_protocol::{
-    ApprovalAnswer, ApprovalId, AssembledPrompt, ContextCompaction, ContextMark, NotificationItem,
-    PermissionRule, ResolvedBy, RuleEffect, SessionBlueprint, SessionBudget, SessionState, Turn,
-    TurnId, UserMessage,
-};
+use halter_protocol::{AssembledPrompt, ContextMark, SessionBlueprint, SessionState};
 use halter_session::{LogWriter, SessionLog, StoreError};
-use halter_tools::policy::permission::opens_every_command;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
-
-/// Tells whoever asked for a compaction what it came to.
-pub(crate) type CompactionReply =
-    oneshot::Sender<Result<Option<Arc<ContextCompaction>>, HalterError>>;
-
-/// What a handle asks of a session.
-pub(crate) enum SessionCommand {
-    Submit {
-        turn: Box<Turn>,
-        reply: oneshot::Sender<Result<(), HalterError>>,
-    },
-    Steer {
-        message: UserMessage,
-        reply: oneshot::Sender<Result<(), HalterError>>,
-    },
-    Cancel {
-        turn_id: Option<TurnId>,
-        reason: String,
-        reply: oneshot::Sender<bool>,
-    },
-    Resolve {
-        approval_id: ApprovalId,
-        answer: ApprovalAnswer,
-        reply: oneshot::Sender<Result<(), HalterError>>,
-    },
-    Notify {
-        notification: NotificationItem,
-        reply: oneshot::Sender<Result<(), StoreError>>,
-    },
-    Compact {
-        instructions: Option<String>,
-        reply: CompactionReply,
-    },
-    Context {
-        reply: oneshot::Sender<Result<ContextReport, HalterError>>,
-    },
-    SetBudget {
-        budget: SessionBudget,
-        reply: oneshot::Sender<Result<(), StoreError>>,
-    },
-    SetOwnTools {
-        tools: OwnTools,
-    },
-    Shutdown {
-        reason: String,
-        reply: oneshot::Sender<Result<(), StoreError>>,
-    },
-}
 
 /// The one who may change a session.
 pub(crate) struct Owner {
@@ -392,87 +337,6 @@ impl Owner {
         }
     }
 
-    async fn obey(&mut self, command: SessionCommand, running: &mut Running) {
-        match command {
-            SessionCommand::Submit { turn, reply } => {
-                if self.engine.accepts_turn() {
-                    let _ = reply.send(Ok(()));
-                    self.hub.turn_accepted();
-                    self.feed(Input::Submit(*turn), running).await;
-                } else {
-                    let _ = reply.send(Err(refused_turn(&self.engine)));
-                }
-            }
-            SessionCommand::Steer { message, reply } => {
-                if self.engine.accepts_steer() {
-                    let _ = reply.send(Ok(()));
-                    self.feed(Input::Steer(message), running).await;
-                } else {
-                    let _ = reply.send(Err(refused_steer(&self.engine)));
-                }
-            }
-            SessionCommand::Cancel {
-                turn_id,
-                reason,
-                reply,
-            } => {
-                let found = self.engine.has_turn(turn_id.as_ref());
-                self.feed(Input::Cancel { turn_id, reason }, running).await;
-                let _ = reply.send(found);
-            }
-            SessionCommand::Resolve {
-                approval_id,
-                answer,
-                reply,
-            } => {
-                let checked = check_answer(&self.engine, &approval_id, &answer);
-                if checked.is_ok() {
-                    let by = ResolvedBy::User;
-                    let input = Input::Answered {
-                        approval_id,
-                        answer,
-                        by,
-                    };
-                    self.feed(input, running).await;
-                }
-                let _ = reply.send(checked);
-            }
-            SessionCommand::Notify {
-                notification,
-                reply,
-            } => match self.feed(Input::Notify(notification), running).await {
-                Some(append) => running.append_waiters.push((append, reply)),
-                None => drop(reply.send(Ok(()))),
-            },
-            SessionCommand::Compact {
-                instructions,
-                reply,
-            } => {
-                if self.engine.accepts_compaction() {
-                    self.compaction_waiters.push(reply);
-                    self.feed(Input::Compact { instructions }, running).await;
-                } else {
-                    let _ = reply.send(Err(session_closing()));
-                }
-            }
-            SessionCommand::Context { reply } => drop(reply.send(self.context_report())),
-            SessionCommand::SetBudget { budget, reply } => {
-                match self.feed(Input::SetBudget(budget), running).await {
-                    Some(append) => running.append_waiters.push((append, reply)),
-                    None => drop(reply.send(Ok(()))),
-                }
-            }
-            SessionCommand::SetOwnTools { tools } => self.own_tools = Some(tools),
-            SessionCommand::Shutdown { reason, reply } => {
-                self.shutdown_waiters.push(reply);
-                if !self.engine.is_shutting_down() {
-                    self.tell_of_trace(running).await;
-                }
-                self.feed(Input::Shutdown { reason }, running).await;
-            }
-        }
-    }
-
     /// How the last append went.
     fn last_append(&self) -> Result<(), StoreError> {
         self.appends.error.clone().map_or(Ok(()), Err)
@@ -534,82 +398,4 @@ fn id_seed(services: &RuntimeServices) -> u64 {
 enum Rest {
     Woken(Box<Owner>, SessionCommand),
     Asleep,
-}
-
-fn refused_turn(engine: &Engine) -> HalterError {
-    if engine.is_closed() {
-        session_closed()
-    } else if engine.is_shutting_down() {
-        session_closing()
-    } else {
-        HalterError::new(
-            "too_many_turns",
-            format!("{QUEUED_TURNS} turns already wait in this session"),
-        )
-        .with_hint("wait for a turn to end, or use another session")
-    }
-}
-
-fn refused_steer(engine: &Engine) -> HalterError {
-    if engine.is_shutting_down() {
-        session_closing()
-    } else if engine.steers_are_full() {
-        HalterError::new(
-            "too_many_steers",
-            format!("{QUEUED_STEERS} messages already wait to join the turn"),
-        )
-        .with_hint("wait until the model has seen them")
-    } else {
-        HalterError::new(
-            "no_live_turn",
-            "no turn is running that the message could join",
-        )
-        .with_hint("submit it as a turn of its own")
-    }
-}
-
-/// Whether an answer fits a request that is open.
-fn check_answer(
-    engine: &Engine,
-    approval_id: &ApprovalId,
-    answer: &ApprovalAnswer,
-) -> Result<(), HalterError> {
-    let Some(request) = engine.open_approval(approval_id) else {
-        let message = format!("no approval '{approval_id}' is open");
-        return Err(HalterError::new("approval_not_open", message)
-            .with_hint("it is unknown, or was resolved already; approval_resolved says how"));
-    };
-    if !request.choices.contains(&answer.choice) {
-        let choices: Vec<&str> = request.choices.iter().map(|it| it.as_str()).collect();
-        let message = format!("'{}' cannot be chosen for this approval", answer.choice);
-        return Err(HalterError::new("choice_not_offered", message)
-            .with_hint(format!("choose one of {}", choices.join(", "))));
-    }
-    if let Some(rule) = &answer.rule {
-        let rule = PermissionRule::parse(rule, RuleEffect::Allow).map_err(|error| {
-            let message = format!("'{rule}' is no permission rule: {}", error.problem);
-            HalterError::new("rule_invalid", message).with_hint(error.hint())
-        })?;
-        if opens_every_command(&rule) {
-            let message = format!("'{}' would allow every command", rule.text());
-            let hint = "name a program, or write the rule into `permissions.allow` by hand";
-            return Err(HalterError::new("rule_too_wide", message).with_hint(hint));
-        }
-    }
-    Ok(())
-}
-
-fn session_closing() -> HalterError {
-    HalterError::new("session_closing", "the session is being shut down")
-        .with_hint("resume it when it has ended, or start a new one")
-}
-
-pub(crate) fn session_closed() -> HalterError {
-    HalterError::new("session_closed", "the session has been shut down")
-        .with_hint("resume it, or start a new one")
-}
-
-/// How many commands a session takes before it says that it is busy.
-pub(crate) fn command_queue() -> (mpsc::Sender<SessionCommand>, mpsc::Receiver<SessionCommand>) {
-    mpsc::channel(SESSION_INBOX)
 }
