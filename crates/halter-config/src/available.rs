@@ -6,22 +6,37 @@ use crate::load::LoadedConfig;
 use crate::origin::Origin;
 use crate::schema::HarnessConfig;
 
-/// Checks that every name in `tools.enabled` is a tool that can be used, one of `available`.
-/// Those in `planned` are known and not built yet.
+/// The tools that `tools.enabled` may name, and those that it may not.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownTools<'a> {
+    /// Tools that can be used.
+    pub available: &'a [&'a str],
+    /// Tools that this build leaves out, each with the cargo feature that
+    /// brings it.
+    pub left_out: &'a [(&'a str, &'a str)],
+    /// Tools that this version does not have.
+    pub planned: &'a [&'a str],
+}
+
+/// Checks that every name in `tools.enabled` is a tool that can be used.
 ///
 /// # Errors
 ///
-/// An unknown name with a suggestion, or a tool that is not built yet.
-pub fn check_tool_names(
-    config: &HarnessConfig,
-    available: &[&str],
-    planned: &[&str],
-) -> Result<(), ConfigError> {
-    let is_missing = |name: &&String| !available.contains(&name.as_str());
+/// An unknown name with a suggestion, a tool whose cargo feature is off, or one that is not
+/// built yet.
+pub fn check_tool_names(config: &HarnessConfig, known: KnownTools<'_>) -> Result<(), ConfigError> {
+    let is_missing = |name: &&String| !known.available.contains(&name.as_str());
     let Some(name) = config.tools.enabled.iter().find(is_missing) else {
         return Ok(());
     };
-    Err(match planned.contains(&name.as_str()) {
+    if let Some((_, feature)) = known.left_out.iter().find(|(left_out, _)| left_out == name) {
+        return Err(ConfigError::refused(
+            "config_tool_feature_disabled",
+            format!("tools.enabled: tool '{name}' is not compiled in"),
+            format!("build with the cargo feature `{feature}`, or take it out of the list"),
+        ));
+    }
+    Err(match known.planned.contains(&name.as_str()) {
         true => ConfigError::refused(
             "config_tool_not_built_yet",
             format!("tools.enabled: tool '{name}' is not built yet in this version"),
@@ -30,7 +45,7 @@ pub fn check_tool_names(
         false => ConfigError::refused(
             "config_unknown_tool",
             format!("tools.enabled: unknown tool '{name}'"),
-            suggestion(name, "tools", &[available, planned].concat()),
+            suggestion(name, "tools", &[known.available, known.planned].concat()),
         ),
     })
 }

@@ -36,7 +36,7 @@ mod trust;
 mod variables;
 mod warning;
 
-pub use available::{InertKey, check_tool_names, inert_keys};
+pub use available::{InertKey, KnownTools, check_tool_names, inert_keys};
 pub use choice::ModelChoice;
 pub use credentials::{
     ProviderRuntimeConfig, REDACTED, SecretString, resolve_credentials,

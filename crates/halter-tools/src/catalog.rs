@@ -1,27 +1,41 @@
-//! The built-in tools, and the names kept for those that are not built yet.
+//! The built-in tools, and the names of those that are left out or not built yet.
 
 use crate::builtin;
 use crate::tool::Tool;
 use std::sync::Arc;
 
-/// The built-in tools, in the order models see them: `read`, `glob`, `grep`,
-/// `write`, `edit`, `shell`, `process`, `task`.
+/// The built-in tools of this build, in the order models see them.
 pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
     builtin::all()
+}
+
+/// A built-in tool that this build leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeftOutTool {
+    /// The name a model would call it by.
+    pub name: &'static str,
+    /// The cargo feature that brings it.
+    pub feature: &'static str,
+}
+
+/// The built-in tools whose cargo feature is off.
+pub fn left_out_tools() -> Vec<LeftOutTool> {
+    let optional = [
+        (cfg!(feature = "ast-tools"), "ast_grep", "ast-tools"),
+        (cfg!(feature = "browser-tools"), "browser", "browser-tools"),
+        (cfg!(feature = "image-tools"), "image", "image-tools"),
+        (cfg!(feature = "profiling"), "profile", "profiling"),
+        (cfg!(feature = "pty"), "pty", "pty"),
+    ];
+    optional
+        .into_iter()
+        .filter(|(compiled, ..)| !compiled)
+        .map(|(_, name, feature)| LeftOutTool { name, feature })
+        .collect()
 }
 
 /// Names of tools that belong to parts of the harness this version does not
 /// have, so that a configuration that asks for one gets a fitting answer.
 pub fn planned_tools() -> &'static [&'static str] {
-    &[
-        "spawn_agent",
-        "send_input",
-        "wait_agent",
-        "close_agent",
-        "pty",
-        "ast_grep",
-        "image",
-        "browser",
-        "profile",
-    ]
+    &["spawn_agent", "send_input", "wait_agent", "close_agent"]
 }

@@ -12,7 +12,8 @@
 //! | [`context`] | what a call is given |
 //! | [`runtime`] | the registry and the dispatch of calls |
 //! | [`session`], [`scratch`], [`path_locks`] | what lives between calls |
-//! | [`catalog`] | the built-in tools, and names kept for later ones |
+//! | [`catalog`] | the built-in tools, and names of others |
+//! | [`availability`] | tools that are of no use where they are |
 //! | [`exec`] | the place where commands run |
 //! | [`network`] | connections to other hosts, and the proxy for commands |
 //! | [`environment`] | what commands may see of the environment |
@@ -58,6 +59,7 @@
 //! );
 //! ```
 
+pub mod availability;
 mod builtin;
 pub mod catalog;
 pub mod context;
@@ -74,7 +76,8 @@ pub mod tool;
 pub mod typed;
 mod validate;
 
-pub use catalog::{builtin_tools, planned_tools};
+pub use availability::{HarnessFacts, UnavailableTool};
+pub use catalog::{LeftOutTool, builtin_tools, left_out_tools, planned_tools};
 pub use context::{
     EARLIER_MESSAGE, EarlierMessages, MemoryChanges, NoEarlierMessages, NoopToolEventSink,
     ToolContext, ToolEventSink, ToolRuntimeEvent,

@@ -1,5 +1,6 @@
 //! The registry of tools, and the one way a call reaches its tool.
 
+use crate::availability::{HarnessFacts, UnavailableTool};
 use crate::context::{ToolContext, cancelled};
 use crate::network::ConnectError;
 use crate::tool::Tool;
@@ -103,6 +104,21 @@ impl ToolRuntime {
         let mut kept = self.clone();
         kept.tools.retain(|name, _| keep(name));
         kept
+    }
+
+    /// Takes out the tools that are of no use in a harness.
+    pub fn take_unavailable(&mut self, harness: &HarnessFacts<'_>) -> Vec<UnavailableTool> {
+        let mut taken = Vec::new();
+        self.tools.retain(|_, entry| {
+            let asked = AssertUnwindSafe(|| entry.tool.unavailable(harness));
+            let reason = std::panic::catch_unwind(asked)
+                .unwrap_or_else(|panic| Some(format!("it panicked: {}", panic_text(&*panic))));
+            let Some(reason) = reason else { return true };
+            let spec = ToolSpec::clone(&entry.spec);
+            taken.push(UnavailableTool { spec, reason });
+            false
+        });
+        taken
     }
 
     /// Checks that the call names a tool and that its arguments fit the tool's

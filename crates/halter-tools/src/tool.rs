@@ -1,5 +1,6 @@
 //! The trait every tool implements.
 
+use crate::availability::HarnessFacts;
 use crate::context::ToolContext;
 use async_trait::async_trait;
 use halter_protocol::{Action, ToolResult, ToolSpec};
@@ -32,6 +33,13 @@ pub trait Tool: Send + Sync {
     /// What the call would change, as a unified diff, for a person who decides
     /// about it. Nothing by default, and where no text changes.
     async fn diff(&self, _context: ToolContext, _input: &Value) -> Option<String> {
+        None
+    }
+
+    /// Why the tool is of no use in a harness, for a person to read: a program
+    /// that is missing, a service nobody configured. Models are then neither
+    /// told of it nor may call it. Asked once, when the harness is built.
+    fn unavailable(&self, _harness: &HarnessFacts<'_>) -> Option<String> {
         None
     }
 

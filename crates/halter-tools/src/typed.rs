@@ -1,5 +1,6 @@
 //! Tools whose input is a struct.
 
+use crate::availability::HarnessFacts;
 use crate::context::ToolContext;
 use crate::tool::Tool;
 use async_trait::async_trait;
@@ -54,6 +55,11 @@ pub trait TypedTool: Send + Sync + 'static {
         None
     }
 
+    /// Why the tool is of no use in a harness. See [`Tool::unavailable`].
+    fn unavailable(&self, _harness: &HarnessFacts<'_>) -> Option<String> {
+        None
+    }
+
     /// True if repeating this call is how one waits.
     fn is_polling(&self, _input: &Value) -> bool {
         false
@@ -100,6 +106,10 @@ impl<T: TypedTool> Tool for TypedAdapter<T> {
     async fn diff(&self, context: ToolContext, input: &Value) -> Option<String> {
         let input = serde_json::from_value(input.clone()).ok()?;
         self.0.diff(context, input).await
+    }
+
+    fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
+        self.0.unavailable(harness)
     }
 
     fn is_polling(&self, input: &Value) -> bool {

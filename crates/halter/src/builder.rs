@@ -8,8 +8,8 @@ use crate::recording;
 use crate::resources::{CompiledResources, ResourceCompiler};
 use crate::services::{ServiceSettings, Services};
 use halter_config::{
-    Environment, HarnessConfig, ModelChoice, SandboxChoice, SessionBackend, SessionDurability,
-    SystemPromptPreset, check_tool_names,
+    Environment, HarnessConfig, KnownTools, ModelChoice, SandboxChoice, SessionBackend,
+    SessionDurability, SystemPromptPreset, check_tool_names,
 };
 use halter_hooks::{Hook, Hooks, RegisteredHookPriority};
 use halter_protocol::{PluginId, ProviderName, ResourceSnapshot, SessionBudget};
@@ -29,7 +29,8 @@ use halter_tools::policy::{
     NetworkSwitch, Permissions, PolicySettings, ProgramList, RuleStore, SandboxMode, SoftRoots,
 };
 use halter_tools::{
-    ExecBackend, Tool, ToolRuntime, builtin_tools, command_environment, planned_tools,
+    ExecBackend, HarnessFacts, Tool, ToolRuntime, builtin_tools, command_environment,
+    left_out_tools, planned_tools,
 };
 use jiff::tz::TimeZone;
 use std::path::PathBuf;
@@ -335,7 +336,7 @@ impl HalterBuilder {
         let permissions = permissions(&config, &environment)?;
         let tools = tools(&config, self.tools)?;
         // A tool that a rule denies as a whole is no use to a model.
-        services.tools = tools.only(|name| !permissions.denies_tool(name.as_str()));
+        let mut tools = tools.only(|name| !permissions.denies_tool(name.as_str()));
         services.durability = durability(&config);
         services.policy = policy(&config, permissions);
         services.protected_paths = absolute(protected)?;
@@ -354,6 +355,12 @@ impl HalterBuilder {
         };
         services.resources = ResourceCell::new(resources.with_hooks(&sdk_hooks)?);
         services.approvals = self.approvals;
+        let unavailable_tools = tools.take_unavailable(&HarnessFacts {
+            policy: &services.policy,
+            environment: &services.base_environment,
+            attended: !matches!(services.approvals, Approvals::Unattended),
+        });
+        services.tools = tools;
         services.rule_store = self.rule_store;
         if let Some(exec) = self.exec {
             services.exec = exec;
@@ -377,6 +384,7 @@ impl HalterBuilder {
             model_choice,
             model_services,
             catalog,
+            unavailable_tools: unavailable_tools.into(),
             sdk_hooks: Arc::new(sdk_hooks),
             store_owner,
         })
@@ -448,7 +456,16 @@ fn tools(config: &HarnessConfig, custom: Vec<Arc<dyn Tool>>) -> anyhow::Result<T
         .chain(&custom_names)
         .map(|name| name.as_str())
         .collect();
-    check_tool_names(config, &available, planned_tools()).map_err(config_failure)?;
+    let left_out: Vec<_> = left_out_tools()
+        .into_iter()
+        .map(|tool| (tool.name, tool.feature))
+        .collect();
+    let known = KnownTools {
+        available: &available,
+        left_out: &left_out,
+        planned: planned_tools(),
+    };
+    check_tool_names(config, known).map_err(config_failure)?;
     let mut tools = built_in.clone_filtered(&config.tools.enabled);
     for tool in custom {
         tools.register(tool);

@@ -15,6 +15,7 @@ use halter_resources::instructions::FoundInstructions;
 use halter_runtime::limits::END_DEADLINE;
 use halter_runtime::{HalterError, HalterSession, SessionInit, SessionRuntime, ShutdownReport};
 use halter_session::SessionStore;
+use halter_tools::UnavailableTool;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub struct Halter {
     pub(crate) model_choice: ModelChoice,
     pub(crate) model_services: Arc<Services>,
     pub(crate) catalog: Catalog,
+    pub(crate) unavailable_tools: Arc<[UnavailableTool]>,
     /// Hooks of the embedding program, which outlive replaced resources.
     pub(crate) sdk_hooks: Arc<Hooks>,
     pub(crate) store_owner: StoreOwner,
@@ -137,6 +139,12 @@ impl Halter {
     /// The tools that models are told of.
     pub fn tools(&self) -> Arc<[ToolSpec]> {
         self.runtime.services().toolset().specs.clone()
+    }
+
+    /// The tools that are compiled and enabled and of no use here, and why:
+    /// models are not told of them.
+    pub fn unavailable_tools(&self) -> &[UnavailableTool] {
+        &self.unavailable_tools
     }
 
     /// The model of an id: a role such as `default`, or `provider/model`.

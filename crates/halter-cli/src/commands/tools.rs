@@ -14,8 +14,9 @@ use crate::view::{Activity, Steps, View};
 use halter::providers::{FakeProvider, OfflineProvider, Reply};
 use halter_protocol::{
     ContentPart, SessionEvent, SessionEventPayload, ToolErrorCode, ToolExecutionOutcome,
-    ToolResult, Turn,
+    ToolResult, ToolSpec, Turn,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
@@ -44,24 +45,50 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
     )
     .await?;
     let specs = harness.tools();
+    let offered = specs.iter().map(|spec| ListedTool {
+        spec,
+        unavailable: None,
+    });
+    let others = harness.unavailable_tools().iter().map(|tool| ListedTool {
+        spec: &tool.spec,
+        unavailable: Some(&tool.reason),
+    });
+    let listed: Vec<ListedTool<'_>> = offered.chain(others).collect();
     if arguments.json {
-        context.data.json(&specs)?;
+        context.data.json(&listed)?;
         return Ok(Exit::Success);
     }
-    let width = specs
-        .iter()
-        .map(|spec| spec.name.as_str().len())
-        .max()
-        .unwrap_or(0);
+    let names = listed.iter().map(|tool| tool.spec.name.as_str().len());
+    let width = names.max().unwrap_or(0);
     let columns = context.data.is_terminal().then(columns);
-    for spec in specs.iter() {
-        let about = spec.description.lines().next().unwrap_or_default();
-        let about = about.split_inclusive(". ").next().unwrap_or(about).trim();
-        let line = format!("{:<width$}  {about}", spec.name.as_str());
+    for tool in &listed {
+        let line = format!("{:<width$}  {}", tool.spec.name.as_str(), tool.about());
         let line = fitted(&line, columns.unwrap_or(usize::MAX));
         context.data.line(&line)?;
     }
     Ok(Exit::Success)
+}
+
+/// A tool as `tools list` shows it.
+#[derive(Serialize)]
+struct ListedTool<'a> {
+    #[serde(flatten)]
+    spec: &'a ToolSpec,
+    /// Why models are not told of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unavailable: Option<&'a str>,
+}
+
+impl ListedTool<'_> {
+    /// The first sentence about it, after what stands in its way.
+    fn about(&self) -> String {
+        let about = self.spec.description.lines().next().unwrap_or_default();
+        let about = about.split_inclusive(". ").next().unwrap_or(about).trim();
+        match self.unavailable {
+            Some(reason) => format!("[unavailable: {reason}] {about}"),
+            None => about.to_owned(),
+        }
+    }
 }
 
 /// Calls a tool the way a model would: through a session, its policy and its

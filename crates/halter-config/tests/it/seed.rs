@@ -2,8 +2,8 @@
 //! troubleshooting list that concern configuration.
 
 use halter_config::{
-    ConfiguredProvider, HarnessConfig, ModelConfig, ModelsConfig, ProviderConfig, ProvidersConfig,
-    SessionBackend, check_tool_names, inert_keys, load_path, resolve_credentials,
+    ConfiguredProvider, HarnessConfig, KnownTools, ModelConfig, ModelsConfig, ProviderConfig,
+    ProvidersConfig, SessionBackend, check_tool_names, inert_keys, load_path, resolve_credentials,
 };
 use halter_protocol::{ModelRole, ReasoningEffort};
 
@@ -227,12 +227,18 @@ fn troubleshooting_tool_not_available() {
     let text_for = |name: &str| {
         let mut config = HarnessConfig::default();
         config.tools.enabled = vec!["read".to_owned(), name.to_owned()];
-        let error = check_tool_names(&config, &["read", "pty"], &["spawn_agent"]);
+        let known = KnownTools {
+            available: &["read", "shell"],
+            left_out: &[("pty", "pty")],
+            planned: &["spawn_agent"],
+        };
+        let error = check_tool_names(&config, known);
         error.unwrap_err().to_string()
     };
     assert!(text_for("raed").contains("did you mean `read`?"));
-    assert!(text_for("weather_report").contains("known tools: read, pty, spawn_agent"));
+    assert!(text_for("weather_report").contains("known tools: read, shell, spawn_agent"));
     assert!(text_for("spawn_agent").contains("not built yet"));
+    assert!(text_for("pty").contains("not compiled in: build with the cargo feature `pty`"));
 }
 
 #[tokio::test]

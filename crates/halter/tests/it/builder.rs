@@ -4,15 +4,17 @@ use crate::support::{
     Fixed, bare, directory, halter_error, no_keys, offline_harness, one_turn, outcomes, refused,
     run_turn, session_in, warnings,
 };
+use async_trait::async_trait;
 use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
 use halter::session::InMemorySessionStore;
-use halter::{CompiledResources, LoadedSkill};
+use halter::{Approvals, CompiledResources, LoadedSkill};
 use halter_config::{ConfiguredProvider, ModelConfig, SessionBackend};
 use halter_hooks::{Hook, HookEventName, HookResponse, HookWarning, Hooks, RegisteredHookPriority};
-use halter_protocol::{ModelRole, ToolErrorCode};
+use halter_protocol::{ModelRole, ToolErrorCode, ToolResult, ToolSpec};
 use halter_session::PageRequest;
-use serde_json::json;
+use halter_tools::{HarnessFacts, Tool, ToolContext};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A model that calls one tool and is done. The arguments are those of `task`;
@@ -255,6 +257,66 @@ async fn a_tool_that_is_not_enabled_cannot_be_called() {
     let error = outcomes[0].result.as_ref().unwrap_err();
     assert_eq!(error.code, ToolErrorCode::UnknownTool);
     assert_eq!(model.requests()[0].tools.len(), 1);
+}
+
+#[tokio::test]
+async fn a_tool_of_no_use_here_is_neither_sent_nor_found() {
+    struct Telephone;
+
+    #[async_trait]
+    impl Tool for Telephone {
+        fn spec(&self) -> ToolSpec {
+            let like = Fixed {
+                name: "telephone",
+                answer: "",
+            };
+            like.spec()
+        }
+
+        async fn execute(&self, _: ToolContext, _: Value) -> anyhow::Result<ToolResult> {
+            panic!("nobody may call it");
+        }
+
+        fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
+            let reason = "nobody would hear it ring".to_owned();
+            (!harness.attended).then_some(reason)
+        }
+    }
+
+    let directory = directory(&[]);
+    let model = calls("telephone");
+    let built = |approvals| {
+        bare()
+            .with_tool(Arc::new(Telephone))
+            .with_provider(model.clone())
+            .with_approvals(approvals)
+            .build()
+    };
+    let harness = built(Approvals::Unattended).await.unwrap();
+    let [telephone] = harness.unavailable_tools() else {
+        panic!("{:?}", harness.unavailable_tools());
+    };
+    assert_eq!(telephone.spec.name.as_str(), "telephone");
+    assert_eq!(telephone.reason, "nobody would hear it ring");
+    let outcomes = outcomes(&one_turn(&harness, directory.path(), "go").await);
+    let error = outcomes[0].result.as_ref().unwrap_err();
+    assert_eq!(error.code, ToolErrorCode::UnknownTool);
+    let request = &model.requests()[0];
+    assert!(
+        request
+            .tools
+            .iter()
+            .all(|it| it.name.as_str() != "telephone")
+    );
+
+    let attended = built(Approvals::Attended).await.unwrap();
+    assert!(attended.unavailable_tools().is_empty());
+    assert!(
+        attended
+            .tools()
+            .iter()
+            .any(|it| it.name.as_str() == "telephone")
+    );
 }
 
 /// One role goes to a provider of one's own, without a key; the others as

@@ -9,6 +9,7 @@ use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
 use halter_config::{ConfiguredProvider, ModelConfig, SessionBackend};
 use halter_protocol::ToolErrorCode;
+use halter_tools::left_out_tools;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -111,6 +112,23 @@ async fn a_tool_of_a_later_version() {
         "tools.enabled: tool 'spawn_agent' is not built yet in this version: \
          take it out of the list"
     );
+}
+
+/// A build with all features leaves nothing out.
+#[tokio::test]
+async fn a_tool_whose_feature_is_off() {
+    for tool in left_out_tools() {
+        let mut config = offline_config();
+        config.tools.enabled = vec![tool.name.to_owned()];
+        let error = refused(build(config).await);
+        assert_eq!(error.code(), "config_tool_feature_disabled");
+        let expected = format!(
+            "tools.enabled: tool '{}' is not compiled in: build with the cargo feature `{}`, \
+             or take it out of the list",
+            tool.name, tool.feature
+        );
+        assert_eq!(told(&error), expected);
+    }
 }
 
 #[tokio::test]
