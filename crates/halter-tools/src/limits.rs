@@ -74,6 +74,18 @@ pub const SHELL_DEFAULT_TIMEOUT_SECS: u64 = 120;
 /// Variables that one `shell` call may set.
 pub const SHELL_ENV_VARS: usize = 64;
 
+/// Bytes of a file that `image` opens.
+pub const IMAGE_FILE_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Pixels of an image that `image` decodes, and of one that it makes.
+pub const IMAGE_PIXELS: u64 = 50_000_000;
+
+/// Bytes that a decoded image may take.
+pub const IMAGE_DECODED_BYTES: u64 = 4 * IMAGE_PIXELS;
+
+/// Pixels of each side of an image that `image` makes.
+pub const IMAGE_RESULT_SIDE_PIXELS: u32 = 8_000;
+
 /// Processes that `process` lists at most.
 pub const PROCESS_LISTED: usize = 1_000;
 

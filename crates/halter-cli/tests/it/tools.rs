@@ -82,7 +82,7 @@ fn the_tools_the_model_is_offered_are_listed() {
     assert_eq!(
         names,
         [
-            "read", "glob", "grep", "write", "edit", "shell", "process", "task"
+            "read", "glob", "grep", "write", "edit", "shell", "process", "task", "image"
         ]
     );
     let mut command = place.command(["tools", "list", "--json"]);

@@ -1,4 +1,4 @@
-//! Changing one file: what `write` and `edit` have in common.
+//! Changing one file: what the tools that write files have in common.
 
 use super::file_views::{file_seen, last_seen};
 use super::support::{blocking, shown, spelled};
@@ -29,13 +29,14 @@ impl FileChange {
     /// Puts the content in place and remembers it as seen. Returns its hash.
     pub(super) fn commit(
         self,
-        content: &str,
+        content: impl AsRef<[u8]>,
         precondition: Precondition,
     ) -> anyhow::Result<(Written, String)> {
+        let content = content.as_ref();
         check_size(content.len())?;
         let resolved = self.ticket.resolved().to_owned();
-        let written = self.ticket.commit(content.as_bytes(), precondition)?;
-        let sha256 = ContentHash::hex_of(content.as_bytes());
+        let written = self.ticket.commit(content, precondition)?;
+        let sha256 = ContentHash::hex_of(content);
         self.context.remember(file_seen(&resolved, &sha256));
         Ok((written, sha256))
     }

@@ -5,6 +5,8 @@ mod edit;
 mod file_views;
 mod glob;
 mod grep;
+#[cfg(feature = "image-tools")]
+mod image;
 mod process;
 mod read;
 mod shell;
@@ -29,5 +31,7 @@ pub(crate) fn all() -> Vec<Arc<dyn Tool>> {
         typed(shell::ShellTool),
         typed(process::ProcessTool),
         typed(task::TaskTool),
+        #[cfg(feature = "image-tools")]
+        typed(image::ImageTool),
     ]
 }

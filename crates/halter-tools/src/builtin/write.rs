@@ -52,7 +52,7 @@ impl TypedTool for WriteTool {
 
 fn write(file: FileChange, content: &str) -> anyhow::Result<Value> {
     let path = file.path.clone();
-    let precondition = precondition(&file)?;
+    let precondition = unless_changed(&file)?;
     let (written, sha256) = file.commit(content, precondition)?;
     Ok(json!({
         "path": path,
@@ -64,7 +64,7 @@ fn write(file: FileChange, content: &str) -> anyhow::Result<Value> {
 
 /// A file this session has seen is replaced only while it is as seen. One that
 /// is gone may be created again.
-fn precondition(file: &FileChange) -> anyhow::Result<Precondition> {
+pub(super) fn unless_changed(file: &FileChange) -> anyhow::Result<Precondition> {
     let Some(seen) = &file.seen else {
         return Ok(Precondition::None);
     };

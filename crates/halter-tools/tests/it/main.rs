@@ -17,6 +17,8 @@ mod edit;
 mod exec;
 mod glob;
 mod grep;
+#[cfg(feature = "image-tools")]
+mod image;
 mod network;
 mod policy;
 mod process;

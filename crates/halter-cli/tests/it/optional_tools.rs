@@ -1,0 +1,31 @@
+//! The tools that are built in by cargo features.
+
+use crate::place::Place;
+use crate::tool_turn::tool_turn;
+use halter_testkit::png;
+use serde_json::json;
+
+#[test]
+fn an_image_is_cut_for_a_person_and_for_a_model() {
+    let place = Place::new();
+    std::fs::write(place.work().join("picture.png"), png(64, 48)).unwrap();
+    let cut = json!({
+        "action": "crop", "path": "picture.png", "x": 4, "width": 10, "height": 6,
+    });
+    let ran = place.halter(["tools", "call", "image", &cut.to_string()]);
+    let parts = ran.expect(0).json();
+    assert_eq!(parts[1]["media_type"], "image/png");
+    let facts = parts[0]["text"].as_str().unwrap();
+    assert!(facts.contains(r#""width":10,"height":6"#), "{facts}");
+
+    let turn = tool_turn(&place, "", "image", &cut);
+    assert_eq!(turn.ran.expect(0).stdout.trim_end(), "Done.");
+    assert!(turn.told.contains("\"image/png\""), "{}", turn.told);
+
+    let outside = json!({
+        "action": "convert", "path": "picture.png", "output_path": "../picture.gif",
+    });
+    let refused = place.halter(["tools", "call", "image", &outside.to_string()]);
+    assert_eq!(refused.expect(3).json()["error"]["code"], "policy_denied");
+    assert!(!place.root().join("picture.gif").exists());
+}
