@@ -87,6 +87,9 @@ pub struct Command {
     /// The size of the terminal it runs in; `None` for pipes. A terminal has
     /// one output, which arrives as standard output.
     pub terminal: Option<TerminalSize>,
+    /// Whether standard error is the same pipe as standard output, so that
+    /// what comes first is read first.
+    pub joined_output: bool,
     /// How long it may run, counted from its start; `None` for as long as it
     /// likes.
     pub deadline: Option<Duration>,
@@ -109,6 +112,7 @@ impl Command {
             cwd: cwd.into(),
             stdin: Stdin::Null,
             terminal: None,
+            joined_output: false,
             deadline: None,
             grace: DEFAULT_GRACE,
             output: OutputLimits::default(),
@@ -148,6 +152,13 @@ impl Command {
     #[must_use]
     pub fn terminal(mut self, size: TerminalSize) -> Self {
         self.terminal = Some(size);
+        self
+    }
+
+    /// With both output streams in one, which arrives as standard output.
+    #[must_use]
+    pub fn joined_output(mut self) -> Self {
+        self.joined_output = true;
         self
     }
 

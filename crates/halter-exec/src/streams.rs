@@ -20,7 +20,8 @@ pub struct ProcessStreams {
     pub stdin: Option<InputSpool>,
     /// What it writes to standard output, or to its terminal.
     pub stdout: OutputPipe,
-    /// What it writes to standard error, unless it has a terminal.
+    /// What it writes to standard error, unless that is joined to standard
+    /// output, as a terminal does.
     pub stderr: Option<OutputPipe>,
 }
 
@@ -59,11 +60,11 @@ impl ChildStreams {
 pub(crate) fn make(spec: &Command) -> io::Result<(ChildStreams, ProcessStreams, Option<Terminal>)> {
     match spec.terminal {
         Some(size) => in_terminal(&spec.stdin, size),
-        None => by_pipes(&spec.stdin).map(|(child, ours)| (child, ours, None)),
+        None => by_pipes(&spec.stdin, spec.joined_output).map(|(child, ours)| (child, ours, None)),
     }
 }
 
-fn by_pipes(stdin: &Stdin) -> io::Result<(ChildStreams, ProcessStreams)> {
+fn by_pipes(stdin: &Stdin, joined: bool) -> io::Result<(ChildStreams, ProcessStreams)> {
     let (stdin, our_stdin) = match stdin {
         Stdin::Null => (File::open("/dev/null")?.into(), None),
         Stdin::Bytes(_) | Stdin::Streamed => {
@@ -72,7 +73,13 @@ fn by_pipes(stdin: &Stdin) -> io::Result<(ChildStreams, ProcessStreams)> {
         }
     };
     let (our_stdout, stdout) = sys::pipe()?;
-    let (our_stderr, stderr) = sys::pipe()?;
+    let (our_stderr, stderr) = match joined {
+        true => (None, stdout.try_clone()?),
+        false => {
+            let (read, write) = sys::pipe()?;
+            (Some(OutputPipe::new(read)?), write)
+        }
+    };
     let child = ChildStreams::Pipes {
         stdin,
         stdout,
@@ -81,7 +88,7 @@ fn by_pipes(stdin: &Stdin) -> io::Result<(ChildStreams, ProcessStreams)> {
     let ours = ProcessStreams {
         stdin: our_stdin,
         stdout: OutputPipe::new(our_stdout)?,
-        stderr: Some(OutputPipe::new(our_stderr)?),
+        stderr: our_stderr,
     };
     Ok((child, ours))
 }

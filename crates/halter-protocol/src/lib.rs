@@ -85,7 +85,7 @@ pub use ids::{
 };
 pub use jiff::Timestamp;
 pub use media::{MediaFormat, MediaProblem};
-pub use memory::{MemoryChange, SessionMemory, Task, TaskStatus};
+pub use memory::{BackgroundJob, MemoryChange, SessionMemory, Task, TaskStatus};
 pub use message::{
     AssistantMessage, AssistantPart, Message, OpaquePart, ReplayMeta, StopReason, SystemMessage,
     ToolMessage, UserMessage, UserPart,

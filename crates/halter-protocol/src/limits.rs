@@ -40,6 +40,12 @@ pub const INSTRUCTION_FILES: usize = 128;
 /// Permission rules that hold for one session because a person said so.
 pub const SESSION_RULES: usize = 256;
 
+/// Background jobs that a session remembers. The oldest is forgotten first.
+pub const JOBS: usize = 64;
+
+/// Bytes of the command of a background job that a session remembers.
+pub const JOB_COMMAND_BYTES: usize = 500;
+
 /// Tasks that a session holds.
 pub const TASKS: usize = 500;
 

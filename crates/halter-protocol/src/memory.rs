@@ -1,9 +1,10 @@
-//! What the model must not forget: tasks, and files as it last saw them.
+//! What the model must not forget: tasks, files as it last saw them, and
+//! background jobs.
 //!
 //! Tools hand changes back with their results; the fold applies them. Clones
 //! share everything, so a call gets the memory as of its start for free.
 
-use crate::limits::{FILE_VIEWS, TASKS};
+use crate::limits::{FILE_VIEWS, JOBS, TASKS};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,10 @@ pub struct SessionMemory {
     /// escaped path, oldest first.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub file_views: IndexMap<Arc<str>, Arc<str>>,
+    /// Background jobs as they were last looked at, oldest first. None
+    /// outlives the process that started it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<Arc<BackgroundJob>>,
 }
 
 /// A step of the work.
@@ -46,6 +51,20 @@ pub enum TaskStatus {
     Completed,
 }
 
+/// A command that runs in the background, or did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BackgroundJob {
+    /// Its number in the session, from 1.
+    pub number: u64,
+    /// The command line, maybe shortened.
+    pub command: String,
+    /// Whether it was running when it was last looked at.
+    pub running: bool,
+    /// What it ended with, as a shell reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+}
+
 /// A change of what a session remembers, handed back with a call's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -63,12 +82,17 @@ pub enum MemoryChange {
         /// The hash of its content.
         sha256: String,
     },
+    /// A background job is new, or has ended.
+    Job {
+        /// The job as it is now.
+        job: BackgroundJob,
+    },
 }
 
 impl SessionMemory {
     /// True if there is nothing to remember.
     pub fn is_empty(&self) -> bool {
-        self.tasks.is_empty() && self.file_views.is_empty()
+        self.tasks.is_empty() && self.file_views.is_empty() && self.jobs.is_empty()
     }
 
     /// The hash of a file as the session last knew it.
@@ -76,8 +100,8 @@ impl SessionMemory {
         self.file_views.get(escaped_path).map(|hash| &**hash)
     }
 
-    /// Applies a change. Above [`FILE_VIEWS`] the oldest view is forgotten;
-    /// above [`TASKS`] a new task is not kept.
+    /// Applies a change. Above [`FILE_VIEWS`] the oldest view is forgotten,
+    /// above [`JOBS`] the oldest job; above [`TASKS`] a new task is not kept.
     pub fn apply(&mut self, change: &MemoryChange) {
         match change {
             MemoryChange::Task { task } => {
@@ -97,6 +121,17 @@ impl SessionMemory {
                 }
                 self.file_views
                     .insert(path.as_str().into(), sha256.as_str().into());
+            }
+            MemoryChange::Job { job } => {
+                let job = Arc::new(job.clone());
+                match self.jobs.iter_mut().find(|it| it.number == job.number) {
+                    Some(known) => *known = job,
+                    None => {
+                        self.jobs.push(job);
+                        let excess = self.jobs.len().saturating_sub(JOBS);
+                        self.jobs.drain(..excess);
+                    }
+                }
             }
         }
     }
@@ -145,5 +180,25 @@ mod tests {
         memory.apply(&task(TASKS, TaskStatus::Completed));
         let last = memory.tasks.last().unwrap();
         assert_eq!(last.status, TaskStatus::Completed);
+    }
+
+    #[test]
+    fn the_oldest_job_is_forgotten_first() {
+        let mut memory = SessionMemory::default();
+        let job = |number: usize, running| MemoryChange::Job {
+            job: BackgroundJob {
+                number: number as u64,
+                command: "c".into(),
+                running,
+                exit_code: None,
+            },
+        };
+        for number in 1..=JOBS + 1 {
+            memory.apply(&job(number, true));
+        }
+        memory.apply(&job(2, false));
+        let numbers: Vec<u64> = memory.jobs.iter().map(|it| it.number).collect();
+        assert_eq!(numbers, (2..=JOBS as u64 + 1).collect::<Vec<_>>());
+        assert!(!memory.jobs[0].running && memory.jobs[1].running);
     }
 }

@@ -86,6 +86,26 @@ pub const IMAGE_DECODED_BYTES: u64 = 4 * IMAGE_PIXELS;
 /// Pixels of each side of an image that `image` makes.
 pub const IMAGE_RESULT_SIDE_PIXELS: u32 = 8_000;
 
+/// Background jobs of a session that run at once.
+pub const JOBS_RUNNING: usize = 16;
+
+/// Background jobs of a session whose output is kept; of those that have
+/// ended, the oldest goes.
+pub const JOBS_KEPT: usize = 32;
+
+/// Bytes of the output of a background job that are kept in memory: half from
+/// the start, half from the end.
+pub const JOB_KEPT_BYTES: usize = 2 * 1024 * 1024;
+
+/// Bytes of the output of a background job that one result holds.
+pub const JOB_RESULT_BYTES: usize = 32 * 1024;
+
+/// How long `process` waits at most for news of a background job.
+pub const JOB_POLL_WAIT: Duration = Duration::from_secs(30);
+
+/// How long a background job prints nothing before its news are shown.
+pub const JOB_SETTLE_TIME: Duration = Duration::from_millis(200);
+
 /// Processes that `process` lists at most.
 pub const PROCESS_LISTED: usize = 1_000;
 

@@ -36,6 +36,7 @@ played! {
     moves::write_file_denied on WIRES;
     moves::multi_tool_turn_roundtrip on WIRES;
     moves::bash_stdout_roundtrip on WIRES;
+    moves::background_job on WIRES;
     moves::bash_permission_prompt_approved on WIRES;
     moves::bash_permission_prompt_denied on WIRES;
     moves::token_cost_reporting on WIRES;

@@ -35,6 +35,24 @@ fn a_tool_is_called_under_policy_without_a_model() {
 }
 
 #[test]
+fn a_background_job_answers_at_once_and_ends_with_its_session() {
+    let place = Place::new();
+    let call = r#"{"command":"tail -f notes.txt","background":true}"#;
+    place.write("notes.txt", "x\n");
+    let started = self::call(&place, "shell", call);
+    let started = started.expect(0).json();
+    assert_eq!(started["job_id"], "job_1");
+    assert_eq!(started["state"], "running");
+    let pid = started["pid"].as_i64().unwrap();
+    // It was collected before the command ended.
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+
+    let none = self::call(&place, "process", r#"{"action":"poll","job_id":"job_1"}"#);
+    let message = none.expect(1).json()["error"]["message"].to_string();
+    assert!(message.contains("there is no job 'job_1'"), "{message}");
+}
+
+#[test]
 fn a_call_works_in_the_directory_that_is_named() {
     let place = Place::new();
     place.write("deep/er/notes.txt", "here\n");

@@ -46,6 +46,13 @@ async fn output_status_and_streams_come_back_separately() {
 }
 
 #[tokio::test]
+async fn joined_streams_come_in_the_order_they_were_written() {
+    let outcome = run_to_end(sh("echo 1; echo 2 >&2; echo 3; echo 4 >&2").joined_output()).await;
+    assert_eq!(outcome.stdout.to_text(), "1\n2\n3\n4\n");
+    assert_eq!(outcome.stderr.to_text(), "");
+}
+
+#[tokio::test]
 async fn death_by_signal_is_told_from_an_exit_code() {
     let outcome = run_to_end(sh("kill -USR1 $$; sleep 60")).await;
     assert_eq!(outcome.status.code, None);

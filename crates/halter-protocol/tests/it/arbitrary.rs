@@ -1,14 +1,15 @@
 //! Any event, for property tests.
 
 use halter_protocol::{
-    Action, ApprovalChoice, ApprovalRequest, AskedBy, AssistantMessage, AssistantPart, Budget,
-    BudgetLeft, BudgetResource, BudgetScope, CacheBreakReason, CompactionReason, CompactionTier,
-    ContentPart, ContextCompaction, DeltaItem, EnvironmentSnapshot, GitSnapshot, HookEntryKind,
-    HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary, InstructionFile, MemoryChange,
-    Message, NotificationItem, Objection, OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema,
-    SessionBudget, SessionEvent, SessionEventPayload, Spending, StopReason, SystemMessage, Task,
-    TaskStatus, Timestamp, ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage,
-    ToolResult, TurnError, Usage, UsageBuckets, UserMessage, WindowPart,
+    Action, ApprovalChoice, ApprovalRequest, AskedBy, AssistantMessage, AssistantPart,
+    BackgroundJob, Budget, BudgetLeft, BudgetResource, BudgetScope, CacheBreakReason,
+    CompactionReason, CompactionTier, ContentPart, ContextCompaction, DeltaItem,
+    EnvironmentSnapshot, GitSnapshot, HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus,
+    HookRunSummary, InstructionFile, MemoryChange, Message, NotificationItem, Objection,
+    OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema, SessionBudget, SessionEvent,
+    SessionEventPayload, Spending, StopReason, SystemMessage, Task, TaskStatus, Timestamp,
+    ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError,
+    Usage, UsageBuckets, UserMessage, WindowPart,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -262,6 +263,20 @@ fn memory_change() -> impl Strategy<Value = MemoryChange> {
             }
         ),
         (text(), text()).prop_map(|(path, sha256)| MemoryChange::FileSeen { path, sha256 }),
+        (
+            any::<u64>(),
+            text(),
+            any::<bool>(),
+            proptest::option::of(any::<i32>())
+        )
+            .prop_map(|(number, command, running, exit_code)| MemoryChange::Job {
+                job: BackgroundJob {
+                    number,
+                    command,
+                    running,
+                    exit_code,
+                },
+            }),
     ]
 }
 

@@ -3,6 +3,7 @@
 //! One message stands for everything that was cut: the summary, then what the
 //! session knows by itself and must not forget, rendered anew each time.
 
+use super::reference::one_line;
 use super::rendering::{BRIEF, FULL, clipped, outputs, render};
 use super::{CompactionRequest, Summary};
 use crate::limits::{
@@ -135,6 +136,7 @@ fn known(request: &CompactionRequest, old: &[Arc<Message>]) -> Vec<String> {
     let sections = [
         tasks(&request.state),
         files(&request.state),
+        jobs(&request.state),
         list("Left running by commands", &request.processes),
         environment(&request.state),
         references(old),
@@ -201,6 +203,14 @@ fn files(state: &SessionState) -> Option<String> {
     let newest = state.memory.file_views.keys().rev().take(REMEMBERED_FILES);
     let lines: Vec<String> = newest.map(|path| format!("- {path}")).collect();
     list("Files seen lately, newest first", &lines)
+}
+
+fn jobs(state: &SessionState) -> Option<String> {
+    let running = state.memory.jobs.iter().filter(|job| job.running);
+    let lines: Vec<String> = running
+        .map(|job| format!("- job_{}: {}", job.number, one_line(&job.command, 200)))
+        .collect();
+    list("Background jobs when last looked at, for `process`", &lines)
 }
 
 fn environment(state: &SessionState) -> Option<String> {

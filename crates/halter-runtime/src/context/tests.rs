@@ -7,9 +7,9 @@ use super::samples::{call, result, said, user};
 use super::*;
 use crate::context::{ContextFill, Summarizer};
 use halter_protocol::{
-    AssistantMessage, ProviderCapabilities, ProviderError, ProviderErrorKind, ProviderKind,
-    ReplayMeta, ResolvedModel, SessionBlueprint, SessionMemory, SessionState, SystemMessage, Task,
-    TaskStatus, Timestamp, ToldInstructions, Usage, UsageBuckets, UserMessage,
+    AssistantMessage, BackgroundJob, ProviderCapabilities, ProviderError, ProviderErrorKind,
+    ProviderKind, ReplayMeta, ResolvedModel, SessionBlueprint, SessionMemory, SessionState,
+    SystemMessage, Task, TaskStatus, Timestamp, ToldInstructions, Usage, UsageBuckets, UserMessage,
 };
 use halter_providers::check_pairing;
 use std::sync::Mutex;
@@ -88,6 +88,15 @@ fn request(messages: Transcript, window: u32, writer: &Arc<Writer>) -> Compactio
         file_views: [("/src/main.rs".into(), "hash".into())]
             .into_iter()
             .collect(),
+        jobs: [(1, false), (2, true)]
+            .map(|(number, running)| BackgroundJob {
+                number,
+                command: "npm run dev".to_owned(),
+                running,
+                exit_code: None,
+            })
+            .map(Arc::new)
+            .to_vec(),
     };
     CompactionRequest {
         blueprint: Arc::new(blueprint()),
@@ -208,6 +217,9 @@ Tasks:
 
 Files seen lately, newest first:
 - /src/main.rs
+
+Background jobs when last looked at, for `process`:
+- job_2: npm run dev
 
 Left running by commands:
 - 77 npm run dev

@@ -7,6 +7,7 @@ mod glob;
 mod grep;
 #[cfg(feature = "image-tools")]
 mod image;
+mod jobs;
 mod process;
 mod read;
 mod shell;

@@ -2,15 +2,19 @@
 
 mod report;
 
+use super::jobs::Jobs;
 use super::support::{blocking, path_in, spelled};
 use crate::context::ToolContext;
-use crate::exec::{Environment, ExecCommand};
-use crate::limits::{SHELL_COMMAND_CHARS, SHELL_DEFAULT_TIMEOUT_SECS, SHELL_ENV_VARS};
+use crate::exec::{BackgroundCommand, Environment, ExecCommand};
+use crate::limits::{
+    JOB_KEPT_BYTES, SHELL_COMMAND_CHARS, SHELL_DEFAULT_TIMEOUT_SECS, SHELL_ENV_VARS,
+};
 use crate::typed::TypedTool;
 use async_trait::async_trait;
 use halter_policy::shell::repository_environment;
 use halter_policy::{PolicyError, ToolPolicy};
 use halter_protocol::{Action, ToolCapabilities, ToolResult};
+pub(super) use report::signal_of;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -47,6 +51,10 @@ pub(crate) struct ShellInput {
     /// upper bound.
     #[schemars(range(min = 1))]
     timeout_ms: Option<u64>,
+    /// Start it in a shell of its own and answer at once with a `job_id` for
+    /// `process`. It ends with the session, or by `timeout_ms` if that is given.
+    #[serde(default)]
+    background: bool,
 }
 
 pub(crate) struct ShellTool;
@@ -83,6 +91,14 @@ impl TypedTool for ShellTool {
         let cwd = directory(&context, input.cwd).await?;
         let start = cwd.clone().or_else(|| session.directory());
         environment.extend(checked_command(&context, input.command.clone(), start).await?);
+        if input.background {
+            let mut command = BackgroundCommand::new(input.command, JOB_KEPT_BYTES);
+            command.cwd = cwd;
+            command.environment = environment;
+            command.deadline = input.timeout_ms.map(Duration::from_millis);
+            let started = Jobs::of(&context)?.start(&context, command).await?;
+            return Ok(ToolResult::json(started));
+        }
         let timeout = Timeout::new(&context, input.timeout_ms);
         let mut command = ExecCommand::new(input.command, timeout.deadline);
         command.cwd = cwd;

@@ -1,8 +1,11 @@
 //! Commands as children of this process, by `halter-exec`.
 
+mod background;
+
 use super::{
-    Environment, ExecBackend, ExecCommand, ExecSession, ExecSessionSpec, FinishedCommand,
-    FinishedOutput, OutputBounds, SessionProcesses, SessionSandbox, TextListener,
+    BackgroundCommand, Environment, ExecBackend, ExecCommand, ExecSession, ExecSessionSpec,
+    FinishedCommand, FinishedOutput, OutputBounds, SessionProcesses, SessionSandbox,
+    StartedCommand, TextListener,
 };
 use crate::builtin::blocking;
 use crate::context::cancelled;
@@ -10,9 +13,11 @@ use crate::network::{FilteringProxy, HostResolver};
 use crate::scratch::ScratchDir;
 use anyhow::{Context as _, bail};
 use async_trait::async_trait;
+use background::BackgroundCommands;
 use halter_exec::{
-    CapturedOutput, KillOutcome, OutputChunk, OutputLimits, OutputStream, PersistentShell,
-    ShellCommand, ShellConfig, Signal, SpoolSettings, Utf8Decoder, kill_tree, list_descendants,
+    CapturedOutput, ExecError, KillOutcome, OutputChunk, OutputLimits, OutputStream,
+    PersistentShell, ProcessInfo, ShellCommand, ShellConfig, Signal, SpoolSettings, Utf8Decoder,
+    kill_tree, list_descendants,
 };
 use halter_policy::{NetworkPolicy, PolicyError, SandboxBounds};
 use std::collections::VecDeque;
@@ -45,6 +50,7 @@ impl ExecBackend for LocalExec {
             scratch: spec.scratch,
             bounds: spec.output,
             kept: Mutex::default(),
+            background: BackgroundCommands::default(),
         })
     }
 }
@@ -60,6 +66,13 @@ struct LocalSession {
     bounds: OutputBounds,
     /// Files of kept output, oldest first.
     kept: Mutex<VecDeque<PathBuf>>,
+    background: BackgroundCommands,
+}
+
+impl Drop for LocalSession {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
 }
 
 /// The session's shell, made with its sandbox by the first command.
@@ -88,14 +101,13 @@ impl SessionShell {
             let sandbox =
                 blocking(move || Ok(SessionSandbox::establish(&bounds, &environment, &name)?));
             let sandbox = sandbox.await?;
-            let mut environment = self.environment.clone();
             let network = self.network.clone();
             let served = sandbox.serve_network(network, Arc::clone(&self.resolver))?;
             if let Some(served) = served {
-                environment.extend(served.variables);
+                self.environment.extend(served.variables);
                 self.proxy = Some(served.proxy);
             }
-            let config = ShellConfig::new(environment, self.working_dir.clone());
+            let config = ShellConfig::new(self.environment.clone(), self.working_dir.clone());
             let shell = match sandbox.sandbox() {
                 Some(inside) => PersistentShell::in_sandbox(config, Arc::clone(inside))?,
                 None => PersistentShell::new(config),
@@ -178,6 +190,10 @@ impl ExecSession for LocalSession {
         Ok(finished)
     }
 
+    async fn start(&self, command: BackgroundCommand) -> anyhow::Result<StartedCommand> {
+        self.start_command(command).await
+    }
+
     fn directory(&self) -> Option<PathBuf> {
         let mut last = self
             .directory
@@ -195,30 +211,30 @@ impl ExecSession for LocalSession {
     }
 
     async fn processes(&self, root: Option<i32>) -> anyhow::Result<SessionProcesses> {
-        let Some(shell) = self.shell_pid() else {
-            return match root {
-                Some(pid) => Err(PolicyError::ProcessOutsideTree { pid }.into()),
-                None => Ok(SessionProcesses::default()),
-            };
-        };
-        blocking(move || {
-            let root = root.unwrap_or(shell);
-            check_member(root, shell)?;
-            Ok(SessionProcesses {
-                root: Some(root),
-                descendants: list_descendants(root)?,
-            })
+        let shell = self.shell_pid();
+        let commands = self.background.pids();
+        blocking(move || match root {
+            Some(root) => {
+                check_member(root, shell.into_iter().chain(commands))?;
+                Ok(SessionProcesses {
+                    root: Some(root),
+                    descendants: list_descendants(root)?,
+                })
+            }
+            None => Ok(SessionProcesses {
+                root: shell,
+                descendants: all_processes(shell, &commands)?,
+            }),
         })
         .await
     }
 
     async fn signal_tree(&self, root: i32, signal: i32) -> anyhow::Result<Vec<KillOutcome>> {
         let signal = Signal::new(signal)?;
-        let Some(shell) = self.shell_pid() else {
-            bail!(PolicyError::ProcessOutsideTree { pid: root });
-        };
+        let roots = self.shell_pid().into_iter().chain(self.background.pids());
+        let roots: Vec<i32> = roots.collect();
         blocking(move || {
-            check_member(root, shell)?;
+            check_member(root, roots)?;
             Ok(kill_tree(root, signal)?)
         })
         .await
@@ -226,6 +242,7 @@ impl ExecSession for LocalSession {
 
     async fn close(&self) {
         self.closing.cancel();
+        self.background.ended().await;
         if let Some(mut session) = self.shell.lock().await.take()
             && let Some(shell) = session.shell.take()
         {
@@ -240,16 +257,20 @@ impl LocalSession {
         self.shell.try_lock().ok()?.as_ref()?.shell.as_ref()?.pid()
     }
 
-    async fn output_limits(&self) -> anyhow::Result<OutputLimits> {
+    async fn make_scratch(&self) -> anyhow::Result<PathBuf> {
         let scratch = Arc::clone(&self.scratch);
-        let directory = blocking(move || {
+        blocking(move || {
             let made = scratch.create().with_context(|| {
                 let path = scratch.path().display();
                 format!("cannot make the session's scratch directory '{path}'")
             })?;
             Ok(made.to_owned())
         })
-        .await?;
+        .await
+    }
+
+    async fn output_limits(&self) -> anyhow::Result<OutputLimits> {
+        let directory = self.make_scratch().await?;
         Ok(OutputLimits {
             memory_bytes: self.bounds.result_bytes,
             spool: Some(SpoolSettings {
@@ -300,15 +321,36 @@ impl LocalSession {
     }
 }
 
-/// Refuses a process that is neither the session's shell nor below it.
-fn check_member(pid: i32, shell: i32) -> anyhow::Result<()> {
-    let is_member = pid == shell
-        || list_descendants(shell)?
-            .iter()
-            .any(|process| process.pid == pid);
-    match is_member {
-        true => Ok(()),
-        false => bail!(PolicyError::ProcessOutsideTree { pid }),
+/// Refuses a process that is none of these and not below one.
+fn check_member(pid: i32, roots: impl IntoIterator<Item = i32>) -> anyhow::Result<()> {
+    for root in roots {
+        if pid == root || below(root)?.iter().any(|process| process.pid == pid) {
+            return Ok(());
+        }
+    }
+    bail!(PolicyError::ProcessOutsideTree { pid })
+}
+
+/// What is below the shell, and the background commands with what is below
+/// them.
+fn all_processes(shell: Option<i32>, commands: &[i32]) -> Result<Vec<ProcessInfo>, ExecError> {
+    let mut all = shell.map_or_else(|| Ok(Vec::new()), below)?;
+    if !commands.is_empty() {
+        let own = below(i32::try_from(std::process::id()).unwrap_or_default())?;
+        let leaders = own.into_iter().filter(|it| commands.contains(&it.pid));
+        all.extend(leaders);
+    }
+    for command in commands {
+        all.extend(below(*command)?);
+    }
+    Ok(all)
+}
+
+/// What is below a process; nothing, if that has ended.
+fn below(root: i32) -> Result<Vec<ProcessInfo>, ExecError> {
+    match list_descendants(root) {
+        Err(ExecError::NoSuchProcess { .. }) => Ok(Vec::new()),
+        listed => listed,
     }
 }
 

@@ -12,6 +12,7 @@
 //! The place decides nothing about permission, with one exception: it refuses
 //! to look at or signal processes that its session did not start.
 
+mod background;
 mod local;
 mod sandbox;
 
@@ -21,7 +22,13 @@ use crate::network::{HostResolver, SystemResolver};
 use crate::scratch::ScratchDir;
 use crate::session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
 use async_trait::async_trait;
-pub use halter_exec::{Environment, ExecError, ExitStatus, KillOutcome, ProcessInfo, SignalResult};
+pub use background::{
+    BackgroundCommand, BackgroundEnd, BackgroundProgress, OutputPiece, RunningCommand,
+    StartedCommand,
+};
+pub use halter_exec::{
+    Environment, ExecError, ExitStatus, KillOutcome, ProcessInfo, SignalResult, TerminalSize,
+};
 use halter_policy::shell::git_environment;
 use halter_policy::{HostRefusal, NetworkPolicy, SandboxBounds};
 pub use local::LocalExec;
@@ -61,6 +68,15 @@ pub trait ExecSession: Send + Sync {
         output: &TextListener<'_>,
     ) -> anyhow::Result<FinishedCommand>;
 
+    /// Starts a command line in a shell of its own, beside the session's, and
+    /// does not wait for it. It runs until it ends or the session does.
+    ///
+    /// # Errors
+    /// If it cannot be started, or the place has no such commands.
+    async fn start(&self, _command: BackgroundCommand) -> anyhow::Result<StartedCommand> {
+        anyhow::bail!("commands cannot run in the background here; run it without")
+    }
+
     /// Where the next command runs; absent: where the session started. Files
     /// that a command names are judged from there, so a place whose shell is
     /// kept between commands has to say it.
@@ -68,11 +84,13 @@ pub trait ExecSession: Send + Sync {
         None
     }
 
-    /// The processes below `root`, or below the session's shell.
+    /// The processes below `root`, or all that the session's shell and its
+    /// background commands have started.
     ///
     /// # Errors
     /// [`PolicyError::ProcessOutsideTree`](crate::PolicyError::ProcessOutsideTree)
-    /// if `root` is not the session's shell or below it.
+    /// if `root` is neither the session's shell or a background command, nor below
+    /// one.
     async fn processes(&self, root: Option<i32>) -> anyhow::Result<SessionProcesses>;
 
     /// Sends a signal to a process of the session and everything below it.

@@ -19,6 +19,7 @@ mod glob;
 mod grep;
 #[cfg(feature = "image-tools")]
 mod image;
+mod jobs;
 mod network;
 mod policy;
 mod process;

@@ -22,7 +22,7 @@ fn settings(mode: SandboxMode, programs: &[&str]) -> PolicySettings {
     }
 }
 
-fn works(rung: &str) -> bool {
+pub fn works(rung: &str) -> bool {
     let bounds = SandboxBounds::default();
     let status = probe_sandbox(&bounds, &Environment::new());
     let found = status.rungs.iter().find(|one| one.name == rung).unwrap();

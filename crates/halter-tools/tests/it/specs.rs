@@ -102,8 +102,8 @@ async fn arguments_that_do_not_fit_never_reach_a_tool() {
         ),
         (
             "process",
-            json!({"action": "kill"}),
-            "`action`: \"kill\" is not one of",
+            json!({"action": "stop"}),
+            "`action`: \"stop\" is not one of",
         ),
         (
             "task",

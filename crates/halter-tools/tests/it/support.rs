@@ -86,6 +86,19 @@ impl Workspace {
             .with_resolver(resolver);
     }
 
+    /// The same session as another process finds it: it remembers what is in
+    /// the log, and nothing runs.
+    pub async fn resume(&mut self) {
+        self.store.close().await;
+        let scratch = ScratchDir::new(self.store.scratch().path());
+        let environment = Arc::clone(self.store.base_environment());
+        let exec = Arc::clone(self.store.exec_backend());
+        let store = ToolSessionStore::new(scratch)
+            .with_base_environment(environment)
+            .with_exec(exec);
+        self.store = Arc::new(store);
+    }
+
     pub fn new() -> Self {
         Self::with_settings(PolicySettings::default())
     }

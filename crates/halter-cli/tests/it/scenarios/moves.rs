@@ -87,6 +87,14 @@ pub fn bash_stdout_roundtrip(stage: &Stage) {
     stage.assert_untouched();
 }
 
+pub fn background_job(stage: &Stage) {
+    let played = stage.play("background_job");
+    assert_eq!(played.completed(), "The job said: alpha from a job");
+    assert_eq!(played.tools(), ok(&["shell", "process"]));
+    stage.requests("background_job", &[0, 1, 2]);
+    stage.assert_untouched();
+}
+
 /// Runs a scenario at a terminal and answers the question.
 fn asked(stage: &Stage, scenario: &str, answer: &str) -> String {
     // The built-in list of programs, which asks about what is not on it.

@@ -73,7 +73,7 @@ pub(super) fn timeout_note(timeout: &Timeout, timed_out: bool) -> Option<String>
 }
 
 /// The signal a command died of. Inside a shell that is a code above 128.
-fn signal_of(status: ExitStatus) -> Option<&'static str> {
+pub(in crate::builtin) fn signal_of(status: ExitStatus) -> Option<&'static str> {
     let number = status
         .signal
         .or_else(|| status.code.and_then(|code| code.checked_sub(128)))?;

@@ -1,0 +1,475 @@
+//! Background commands as children of this process.
+
+use super::LocalSession;
+use crate::exec::{
+    BackgroundCommand, BackgroundEnd, BackgroundProgress, Environment, ExitStatus, FinishedCommand,
+    FinishedOutput, OutputPiece, RunningCommand, StartedCommand, TerminalSize,
+};
+use anyhow::{Context as _, anyhow, bail};
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use futures::future::{Fuse, FusedFuture as _};
+use halter_exec::host::InputSpool;
+use halter_exec::limits::DEFAULT_GRACE;
+use halter_exec::{
+    Command, ExecError, OutputPipe, Process, ProcessStreams, Signal, Stdin, find_program,
+};
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+/// How long output is still awaited once everything a command started is gone:
+/// what could hold a stream open then is beyond our reach.
+const LAST_OUTPUT_TIME: Duration = Duration::from_secs(5);
+
+/// Requests to one command that may wait.
+const WAITING_REQUESTS: usize = 8;
+
+/// The background commands of a session that still run.
+#[derive(Debug, Default)]
+pub(super) struct BackgroundCommands(Mutex<Vec<Weak<CommandState>>>);
+
+impl BackgroundCommands {
+    fn add(&self, state: &Arc<CommandState>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(state));
+    }
+
+    fn running(&self) -> Vec<Arc<CommandState>> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.iter().filter_map(Weak::upgrade);
+        known.filter(|state| !state.has_ended()).collect()
+    }
+
+    pub(super) fn pids(&self) -> Vec<i32> {
+        self.running().iter().map(|state| state.pid).collect()
+    }
+
+    /// Waits until all have ended, after they were told to.
+    pub(super) async fn ended(&self) {
+        for state in self.running() {
+            state.wait(|progress| progress.end.is_some()).await;
+        }
+    }
+}
+
+/// What is known of one command, by whoever looks at it and by the task that
+/// runs it.
+#[derive(Debug)]
+struct CommandState {
+    pid: i32,
+    output: Mutex<KeptOutput>,
+    /// Gone once the input has ended.
+    input: Mutex<Option<Arc<InputSpool>>>,
+    progress: watch::Sender<BackgroundProgress>,
+}
+
+impl CommandState {
+    fn has_ended(&self) -> bool {
+        self.progress.borrow().end.is_some()
+    }
+
+    async fn wait(&self, fits: impl Fn(&BackgroundProgress) -> bool) -> BackgroundProgress {
+        let mut progress = self.progress.subscribe();
+        // The sender is ours, so the channel cannot be closed.
+        match progress.wait_for(|progress| fits(progress)).await {
+            Ok(found) => *found,
+            Err(_) => BackgroundProgress::default(),
+        }
+    }
+
+    fn take_output(&self, bytes: &[u8]) {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.push(bytes);
+        let printed = output.total;
+        drop(output);
+        self.progress.send_modify(|it| it.printed = printed);
+    }
+
+    fn take_input(&self) -> Option<Arc<InputSpool>> {
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        input.take()
+    }
+
+    fn open_input(&self) -> Option<Arc<InputSpool>> {
+        let input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        input.clone()
+    }
+}
+
+impl LocalSession {
+    pub(super) async fn start_command(
+        &self,
+        command: BackgroundCommand,
+    ) -> anyhow::Result<StartedCommand> {
+        self.make_scratch().await?;
+        let mut shell = self.shell.lock().await;
+        let Some(session) = shell.as_mut() else {
+            bail!(crate::ToolSessionClosed);
+        };
+        let opened = session.open(&self.scratch).await?;
+        let directory = match command.cwd.clone() {
+            Some(directory) => directory,
+            None => opened.shell.cwd().to_owned(),
+        };
+        let sandbox = opened.sandbox.sandbox().cloned();
+        let sandbox_note = opened.sandbox.note(&not_finished());
+        let spec = planned(&command, session.environment.clone(), directory)?;
+        let (process, streams) = match sandbox {
+            Some(sandbox) => Process::spawn_in(&spec, sandbox)?,
+            None => Process::spawn(&spec)?,
+        };
+        let running = self.watch(process, streams, &command)?;
+        Ok(StartedCommand {
+            command: Arc::new(running),
+            sandbox_note,
+        })
+    }
+
+    /// Hands a process to a task of its own.
+    fn watch(
+        &self,
+        process: Process,
+        streams: ProcessStreams,
+        command: &BackgroundCommand,
+    ) -> anyhow::Result<LocalCommand> {
+        let input = streams.stdin.context("a command without input")?;
+        let state = Arc::new(CommandState {
+            pid: process.pid(),
+            output: Mutex::new(KeptOutput::new(command.kept_bytes)),
+            input: Mutex::new(Some(Arc::new(input))),
+            progress: watch::Sender::default(),
+        });
+        self.background.add(&state);
+        let (requests, inbox) = mpsc::channel(WAITING_REQUESTS);
+        let stop = self.closing.child_token();
+        let supervisor = Supervisor {
+            state: Arc::clone(&state),
+            inbox,
+            stop: stop.clone(),
+            deadline: command.deadline,
+        };
+        tokio::spawn(supervisor.run(process, streams.stdout));
+        Ok(LocalCommand {
+            state,
+            requests,
+            stop,
+        })
+    }
+}
+
+/// A command of which nothing is known yet, to ask what holds for all.
+fn not_finished() -> FinishedCommand {
+    FinishedCommand {
+        status: ExitStatus {
+            code: Some(0),
+            signal: None,
+        },
+        stdout: FinishedOutput::default(),
+        stderr: FinishedOutput::default(),
+        timed_out: false,
+        cancelled: false,
+        shell_restarted: false,
+        sandbox_note: None,
+        refused_hosts: Vec::new(),
+    }
+}
+
+/// The command for a shell that reads no files when it starts: the language
+/// that the policy has judged.
+fn planned(
+    command: &BackgroundCommand,
+    mut environment: Environment,
+    directory: PathBuf,
+) -> Result<Command, ExecError> {
+    let own = command.environment.iter();
+    environment.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let find = |name: &str| find_program(OsStr::new(name), &environment, &directory);
+    let (shell, options): (_, &[&str]) = match find("bash") {
+        Ok(bash) => (bash, &["--noprofile", "--norc", "-c"]),
+        Err(_) => (find("sh")?, &["-c"]),
+    };
+    let mut spec = Command::new(shell, directory)
+        .args(options.iter().copied())
+        .args([command.text.as_str()])
+        .environment(environment)
+        .joined_output();
+    spec.stdin = Stdin::Streamed;
+    spec.terminal = command.terminal;
+    Ok(spec)
+}
+
+/// A background command. Dropping it ends it.
+struct LocalCommand {
+    state: Arc<CommandState>,
+    requests: mpsc::Sender<Request>,
+    stop: CancellationToken,
+}
+
+impl Drop for LocalCommand {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// What only the owner of the process can do.
+enum Request {
+    Signal(Signal),
+    Resize(TerminalSize, oneshot::Sender<Result<(), ExecError>>),
+}
+
+#[async_trait]
+impl RunningCommand for LocalCommand {
+    fn pid(&self) -> Option<i32> {
+        (!self.state.has_ended()).then_some(self.state.pid)
+    }
+
+    fn progress(&self) -> BackgroundProgress {
+        *self.state.progress.borrow()
+    }
+
+    async fn printed_more_than(&self, bytes: u64) -> BackgroundProgress {
+        let more = |it: &BackgroundProgress| it.printed > bytes || it.end.is_some();
+        self.state.wait(more).await
+    }
+
+    async fn read(&self, offset: u64, most: usize) -> anyhow::Result<OutputPiece> {
+        let output = self.state.output.lock();
+        let output = output.unwrap_or_else(PoisonError::into_inner);
+        Ok(output.piece(offset, most))
+    }
+
+    async fn write(&self, input: &[u8]) -> anyhow::Result<()> {
+        let Some(open) = self.state.open_input() else {
+            bail!(no_more_input());
+        };
+        open.accept(None, input)?;
+        Ok(())
+    }
+
+    async fn end_input(&self) {
+        if let Some(open) = self.state.take_input() {
+            open.end();
+        }
+    }
+
+    async fn resize(&self, size: TerminalSize) -> anyhow::Result<()> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request::Resize(size, reply);
+        self.requests.send(request).await.map_err(|_| has_ended())?;
+        Ok(answer.await.map_err(|_| has_ended())??)
+    }
+
+    async fn signal(&self, signal: i32) -> anyhow::Result<()> {
+        let request = Request::Signal(Signal::new(signal)?);
+        self.requests.send(request).await.map_err(|_| has_ended())
+    }
+
+    async fn stop(&self) {
+        self.stop.cancel();
+        self.state.wait(|progress| progress.end.is_some()).await;
+    }
+}
+
+fn has_ended() -> anyhow::Error {
+    anyhow!("the command has ended")
+}
+
+fn no_more_input() -> anyhow::Error {
+    anyhow!("the command's input has ended: it takes no more")
+}
+
+/// Runs one command to its end.
+struct Supervisor {
+    state: Arc<CommandState>,
+    inbox: mpsc::Receiver<Request>,
+    stop: CancellationToken,
+    deadline: Option<Duration>,
+}
+
+impl Supervisor {
+    async fn run(mut self, mut process: Process, stdout: OutputPipe) {
+        let mut streams = pin!(streams(Arc::clone(&self.state), stdout).fuse());
+        let timed_out = beside(streams.as_mut(), self.until_over(&process)).await;
+        let waited = beside(streams.as_mut(), process.wait()).await;
+        if !streams.is_terminated()
+            && tokio::time::timeout(LAST_OUTPUT_TIME, streams)
+                .await
+                .is_err()
+        {
+            tracing::debug!(
+                pid = self.state.pid,
+                "output of an ended command stays open"
+            );
+        }
+        drop(self.state.take_input());
+        let end = BackgroundEnd {
+            status: waited.ok().map(|(status, _)| status),
+            timed_out,
+        };
+        self.state.progress.send_modify(|it| it.end = Some(end));
+    }
+
+    /// Returns when the process has ended, by itself or because it had to; and
+    /// whether that was for its deadline.
+    async fn until_over(&mut self, process: &Process) -> bool {
+        let deadline = self.deadline;
+        let mut late = pin!(async move {
+            match deadline {
+                Some(deadline) => tokio::time::sleep(deadline).await,
+                None => std::future::pending().await,
+            }
+        });
+        let mut inbox_open = true;
+        let timed_out = loop {
+            tokio::select! {
+                biased;
+                () = process.exited() => return false,
+                () = self.stop.cancelled() => break false,
+                () = &mut late => break true,
+                request = self.inbox.recv(), if inbox_open => match request {
+                    Some(Request::Signal(signal)) => process.signal_tree(signal),
+                    Some(Request::Resize(size, reply)) => {
+                        let _ = reply.send(process.resize(size));
+                    }
+                    None => inbox_open = false,
+                },
+            }
+        };
+        process.terminate(DEFAULT_GRACE).await;
+        timed_out
+    }
+}
+
+/// Takes the output and gives the input, until nobody writes any more.
+async fn streams(state: Arc<CommandState>, mut stdout: OutputPipe) {
+    let input = state.open_input();
+    let mut feeding = pin!(async move {
+        if let Some(input) = input
+            && let Err(error) = input.pump().await
+        {
+            tracing::debug!(%error, "input of a command not delivered");
+        }
+    });
+    let mut fed = false;
+    loop {
+        tokio::select! {
+            read = stdout.read() => match read {
+                Ok(Some(bytes)) => state.take_output(&bytes),
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "output of a command not read");
+                    return;
+                }
+            },
+            () = &mut feeding, if !fed => fed = true,
+        }
+    }
+}
+
+/// Does the work while the streams go on.
+async fn beside<T>(
+    mut streams: Pin<&mut Fuse<impl Future<Output = ()>>>,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            // Once over, it is pending for good.
+            () = &mut streams => {}
+        }
+    }
+}
+
+/// The start and the end of what a command printed.
+#[derive(Debug)]
+struct KeptOutput {
+    head: Vec<u8>,
+    head_limit: usize,
+    tail: VecDeque<u8>,
+    tail_limit: usize,
+    total: u64,
+}
+
+impl KeptOutput {
+    fn new(bytes: usize) -> Self {
+        let tail_limit = bytes / 2;
+        Self {
+            head: Vec::new(),
+            head_limit: bytes - tail_limit,
+            tail: VecDeque::new(),
+            tail_limit,
+            total: 0,
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let room = self.head_limit - self.head.len();
+        let (head, rest) = bytes.split_at(room.min(bytes.len()));
+        self.head.extend_from_slice(head);
+        let kept = rest.len().saturating_sub(self.tail_limit);
+        let kept = rest.get(kept..).unwrap_or_default();
+        let excess = (self.tail.len() + kept.len()).saturating_sub(self.tail_limit);
+        self.tail.drain(..excess);
+        self.tail.extend(kept);
+    }
+
+    /// What is kept from an offset on, or after it if nothing of that is. A
+    /// piece ends where bytes are missing.
+    fn piece(&self, offset: u64, most: usize) -> OutputPiece {
+        let place = usize::try_from(offset).unwrap_or(usize::MAX);
+        if let Some(rest) = self.head.get(place..).filter(|rest| !rest.is_empty()) {
+            let bytes = rest.get(..most).unwrap_or(rest).to_vec();
+            return OutputPiece { offset, bytes };
+        }
+        let tail_start = self.total - self.tail.len() as u64;
+        let offset = offset.clamp(tail_start, self.total);
+        let skipped = usize::try_from(offset - tail_start).unwrap_or(usize::MAX);
+        let bytes = self.tail.iter().skip(skipped).take(most).copied().collect();
+        OutputPiece { offset, bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(offset: u64, bytes: &str) -> OutputPiece {
+        let bytes = bytes.as_bytes().to_vec();
+        OutputPiece { offset, bytes }
+    }
+
+    #[test]
+    fn the_start_and_the_end_of_what_was_printed_are_kept() {
+        for split in 0..=10 {
+            let mut kept = KeptOutput::new(8);
+            let (left, right) = "0123456789".split_at(split);
+            kept.push(left.as_bytes());
+            kept.push(right.as_bytes());
+            assert_eq!(kept.piece(0, 100), piece(0, "0123"), "{split}");
+            assert_eq!(kept.piece(2, 1), piece(2, "2"), "{split}");
+            assert_eq!(kept.piece(4, 100), piece(6, "6789"), "{split}");
+            assert_eq!(kept.piece(8, 1), piece(8, "8"), "{split}");
+            assert_eq!(kept.piece(10, 100), piece(10, ""), "{split}");
+            assert_eq!(kept.piece(u64::MAX, 100), piece(10, ""), "{split}");
+        }
+    }
+
+    #[test]
+    fn what_fits_is_kept_whole() {
+        let mut kept = KeptOutput::new(8);
+        kept.push(b"01234567");
+        assert_eq!(kept.piece(0, 100), piece(0, "0123"));
+        assert_eq!(kept.piece(4, 100), piece(4, "4567"));
+    }
+}
