@@ -2,11 +2,18 @@
 
 use crate::builtin;
 use crate::tool::Tool;
+use crate::web::WebSettings;
 use std::sync::Arc;
 
-/// The built-in tools of this build, in the order models see them.
+/// The built-in tools of this build, in the order models see them. Those for
+/// the web are not set up: see [`builtin_tools_with`].
 pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
-    builtin::all()
+    builtin_tools_with(&WebSettings::default())
+}
+
+/// The built-in tools, with those for the web set up.
+pub fn builtin_tools_with(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
+    builtin::all(web)
 }
 
 /// A built-in tool that this build leaves out.

@@ -16,6 +16,7 @@
 //! | [`availability`] | tools that are of no use where they are |
 //! | [`exec`] | the place where commands run |
 //! | [`network`] | connections to other hosts, and the proxy for commands |
+//! | [`web`] | how the tools for the web are set up |
 //! | [`environment`] | what commands may see of the environment |
 //! | [`limits`] | every bound |
 //! | [`policy`] | `halter-policy`, re-exported |
@@ -75,9 +76,10 @@ mod suggest;
 pub mod tool;
 pub mod typed;
 mod validate;
+pub mod web;
 
 pub use availability::{HarnessFacts, UnavailableTool};
-pub use catalog::{LeftOutTool, builtin_tools, left_out_tools, planned_tools};
+pub use catalog::{LeftOutTool, builtin_tools, builtin_tools_with, left_out_tools, planned_tools};
 pub use context::{
     EARLIER_MESSAGE, EarlierMessages, MemoryChanges, NoEarlierMessages, NoopToolEventSink,
     ToolContext, ToolEventSink, ToolRuntimeEvent,
@@ -95,6 +97,7 @@ pub use session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
 pub use tool::Tool;
 pub use typed::{TypedTool, typed};
 pub use validate::{InvalidSchema, SchemaCheck};
+pub use web::WebSettings;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

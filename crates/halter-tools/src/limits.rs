@@ -151,3 +151,37 @@ pub const PROXY_COPY_BYTES: usize = 128 * 1024;
 
 /// Refusals that a proxy keeps for the result of a command; the oldest go.
 pub const PROXY_REFUSALS: usize = 32;
+
+/// Characters of an address that a tool for the web takes.
+pub const WEB_ADDRESS_CHARS: usize = 4_000;
+
+/// Bytes of the head of an answer.
+pub const WEB_HEAD_BYTES: usize = 128 * 1024;
+
+/// Bytes of an answer that are read, after decompression: the largest document
+/// that model services take.
+pub const WEB_BODY_BYTES: usize = halter_protocol::limits::DOCUMENT_BYTES;
+
+/// Bytes of an answer that are read as text.
+pub const WEB_TEXT_BYTES: usize = 2 * 1024 * 1024;
+
+/// Bytes of text that one `web_fetch` returns.
+pub const WEB_RESULT_BYTES: usize = 32 * 1024;
+
+/// Bytes that an error repeats of what a server said.
+pub const WEB_ERROR_BYTES: usize = 1_000;
+
+/// Redirects that `web_fetch` follows.
+pub const WEB_REDIRECTS: usize = 10;
+
+/// Seconds that a `web_fetch` may take when no `timeout_secs` is given.
+pub const WEB_FETCH_SECS: u64 = 30;
+
+/// Seconds that a `web_fetch` may take at most.
+pub const WEB_FETCH_MAX_SECS: u64 = 300;
+
+/// Levels of a page that is converted; one with more comes as plain text.
+pub const WEB_PAGE_DEPTH: usize = 256;
+
+/// Nodes of a page that is converted; one with more comes as plain text.
+pub const WEB_PAGE_NODES: usize = 100_000;

@@ -6,7 +6,7 @@ use crate::models::{InjectedProviders, registry};
 use crate::permissions::permissions;
 use crate::recording;
 use crate::resources::{CompiledResources, ResourceCompiler};
-use crate::services::{ServiceSettings, Services};
+use crate::services::{ServiceSettings, Services, certificates};
 use halter_config::{
     Environment, HarnessConfig, KnownTools, ModelChoice, SandboxChoice, SessionBackend,
     SessionDurability, SystemPromptPreset, check_tool_names,
@@ -15,6 +15,7 @@ use halter_hooks::{Hook, Hooks, RegisteredHookPriority};
 use halter_protocol::{PluginId, ProviderName, ResourceSnapshot, SessionBudget};
 use halter_providers::Provider;
 use halter_providers::cassette::Cassette;
+use halter_providers::http::tls_with_roots;
 use halter_providers::layers::RateLimiter;
 use halter_providers::resilience::{ProviderErrorClassifier, ResiliencePolicy};
 use halter_resources::{LoadedPlugin, LoadedSkill};
@@ -29,8 +30,8 @@ use halter_tools::policy::{
     NetworkSwitch, Permissions, PolicySettings, ProgramList, RuleStore, SandboxMode, SoftRoots,
 };
 use halter_tools::{
-    ExecBackend, HarnessFacts, Tool, ToolRuntime, builtin_tools, command_environment,
-    left_out_tools, planned_tools,
+    ExecBackend, HarnessFacts, Tool, ToolRuntime, WebSettings, builtin_tools_with,
+    command_environment, left_out_tools, planned_tools,
 };
 use jiff::tz::TimeZone;
 use std::path::PathBuf;
@@ -334,7 +335,7 @@ impl HalterBuilder {
         let scratch_root = self.scratch_root.unwrap_or_else(std::env::temp_dir);
         let mut services = RuntimeServices::new(models, store, scratch_root);
         let permissions = permissions(&config, &environment)?;
-        let tools = tools(&config, self.tools)?;
+        let tools = tools(&config, &web_settings(&environment), self.tools)?;
         // A tool that a rule denies as a whole is no use to a model.
         let mut tools = tools.only(|name| !permissions.denies_tool(name.as_str()));
         services.durability = durability(&config);
@@ -448,8 +449,12 @@ fn registered(hooks: Vec<(PluginId, RegisteredHookPriority, Hook)>) -> anyhow::R
 
 /// Built-ins that are enabled, then the embedder's own, which are never
 /// filtered and replace by name.
-fn tools(config: &HarnessConfig, custom: Vec<Arc<dyn Tool>>) -> anyhow::Result<ToolRuntime> {
-    let built_in = ToolRuntime::with_tools(builtin_tools());
+fn tools(
+    config: &HarnessConfig,
+    web: &WebSettings,
+    custom: Vec<Arc<dyn Tool>>,
+) -> anyhow::Result<ToolRuntime> {
+    let built_in = ToolRuntime::with_tools(builtin_tools_with(web));
     let custom_names: Vec<_> = custom.iter().map(|tool| tool.spec().name).collect();
     let available: Vec<&str> = built_in
         .names()
@@ -471,6 +476,12 @@ fn tools(config: &HarnessConfig, custom: Vec<Arc<dyn Tool>>) -> anyhow::Result<T
         tools.register(tool);
     }
     Ok(tools)
+}
+
+/// Tools for the web trust whom model services are trusted by.
+fn web_settings(environment: &Environment) -> WebSettings {
+    let file = certificates(environment);
+    WebSettings::new().with_tls(Arc::new(move || Ok(tls_with_roots(file.as_deref())?)))
 }
 
 async fn open_store(

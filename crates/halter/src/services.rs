@@ -398,7 +398,7 @@ fn prices(prices: &ModelPrices) -> Prices {
 }
 
 /// The authorities that the usual variable names, besides the system's.
-fn certificates(environment: &Environment) -> Option<PathBuf> {
+pub(crate) fn certificates(environment: &Environment) -> Option<PathBuf> {
     let file = environment.get("SSL_CERT_FILE")?;
     (!file.is_empty()).then(|| file.into())
 }

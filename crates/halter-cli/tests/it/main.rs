@@ -41,3 +41,4 @@ mod signals;
 mod terminal;
 mod tool_turn;
 mod tools;
+mod web;

@@ -100,7 +100,16 @@ fn the_tools_the_model_is_offered_are_listed() {
     assert_eq!(
         names,
         [
-            "read", "glob", "grep", "write", "edit", "shell", "process", "task", "image"
+            "read",
+            "glob",
+            "grep",
+            "write",
+            "edit",
+            "shell",
+            "process",
+            "task",
+            "image",
+            "web_fetch"
         ]
     );
     let mut command = place.command(["tools", "list", "--json"]);

@@ -19,6 +19,7 @@ mod window;
 pub use client::{ClientSettings, NetworkTransport, ProxySettings};
 pub use deadlines::Deadlines;
 pub use provider::{Endpoint, HttpProvider};
+pub use tls::with_roots as tls_with_roots;
 pub use transport::{
     BodyStream, HttpMethod, HttpRequest, HttpResponse, ResponseHeaders, Transport, TransportError,
 };

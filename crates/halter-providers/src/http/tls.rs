@@ -25,7 +25,10 @@ pub(super) fn without_roots() -> Result<ClientConfig, TransportError> {
 
 /// TLS that trusts the system's authorities, or Mozilla's where the system
 /// has none, and those of a file. Reads files; call it where that may block.
-pub(super) fn with_roots(ca_file: Option<&Path>) -> Result<ClientConfig, TransportError> {
+///
+/// # Errors
+/// If the file cannot be used.
+pub fn with_roots(ca_file: Option<&Path>) -> Result<ClientConfig, TransportError> {
     let mut roots = RootCertStore::empty();
     for bundle in SYSTEM_BUNDLES {
         let certificates = certificates_in(Path::new(bundle)).unwrap_or_default();

@@ -14,15 +14,17 @@ mod shell;
 mod support;
 mod task;
 mod walk;
+mod web_fetch;
 mod write;
 
 use crate::tool::Tool;
 use crate::typed::typed;
+use crate::web::WebSettings;
 use std::sync::Arc;
 pub(crate) use support::blocking;
 
 /// All of them, in the order models see them.
-pub(crate) fn all() -> Vec<Arc<dyn Tool>> {
+pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
     vec![
         typed(read::ReadTool),
         typed(glob::GlobTool),
@@ -34,5 +36,6 @@ pub(crate) fn all() -> Vec<Arc<dyn Tool>> {
         typed(task::TaskTool),
         #[cfg(feature = "image-tools")]
         typed(image::ImageTool),
+        typed(web_fetch::WebFetchTool::new(web)),
     ]
 }

@@ -104,14 +104,14 @@ async fn an_unknown_tool_gets_a_suggestion_and_is_never_mapped() {
     assert_eq!(
         message,
         "there is no tool 'Raed'; did you mean 'read'? \
-         Available: read, glob, grep, write, edit, shell, process, task"
+         Available: read, glob, grep, write, edit, shell, process, task, web_fetch"
     );
     let message = workspace
         .error("Read", json!({"path": "a"}), ToolErrorCode::UnknownTool)
         .await;
     assert!(message.contains("did you mean 'read'?"), "{message}");
     let message = workspace
-        .error("web_search", json!({}), ToolErrorCode::UnknownTool)
+        .error("telephone", json!({}), ToolErrorCode::UnknownTool)
         .await;
     assert!(!message.contains("did you mean"), "{message}");
 

@@ -31,4 +31,6 @@ mod shell;
 mod specs;
 mod task;
 mod typed;
+mod web_fetch;
+mod web_server;
 mod write;

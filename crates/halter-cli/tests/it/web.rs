@@ -1,0 +1,141 @@
+//! The tools for the web, through the whole binary, against servers on
+//! loopback.
+
+use crate::place::{Place, finish};
+use crate::tool_turn::tool_turn;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+/// A server that answers every request with the same, for as long as the test
+/// runs.
+struct PageServer {
+    address: SocketAddr,
+}
+
+impl PageServer {
+    fn start(tls: Option<ServerConfig>, kind: &str, body: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let tls = tls.map(Arc::new);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                match &tls {
+                    None => respond(stream, &answer),
+                    Some(config) => {
+                        let connection = ServerConnection::new(Arc::clone(config)).unwrap();
+                        respond(StreamOwned::new(connection, stream), &answer);
+                    }
+                }
+            }
+        });
+        Self { address }
+    }
+
+    /// Settings that let tools reach it and nothing else.
+    fn settings(&self) -> String {
+        let port = self.address.port();
+        format!(
+            "[policy.network]\nenabled = true\n\
+             allowed_loopback = [{{ host = \"127.0.0.1\", port = {port} }}]\n"
+        )
+    }
+}
+
+/// Answers once. A client that leaves early is no concern of the test.
+fn respond(stream: impl Read + Write, answer: &str) {
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    while stream.read_line(&mut line).is_ok_and(|read| read > 2) {
+        line.clear();
+    }
+    let stream = stream.get_mut();
+    stream.write_all(answer.as_bytes()).ok();
+    stream.flush().ok();
+}
+
+fn certificates(name: &str) -> PathBuf {
+    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    own.join("../halter-providers/tests/fixtures/tls")
+        .join(name)
+}
+
+fn secure() -> ServerConfig {
+    let certificate = CertificateDer::from_pem_file(certificates("server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(certificates("server.key")).unwrap();
+    let provider = rustls::crypto::ring::default_provider();
+    ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap()
+}
+
+const PAGE: &str = "<title>Hours</title><h1>Open</h1><p>From <b>nine</b>.";
+
+#[test]
+fn a_page_is_fetched_by_a_call_and_by_a_model() {
+    let server = PageServer::start(None, "text/html", PAGE);
+    let place = Place::new();
+    let config = place.write("own.toml", &format!("version = 1\n{}", server.settings()));
+    let input = format!(r#"{{"url":"http://{}/"}}"#, server.address);
+    let config = config.to_str().unwrap();
+    let fetched = place.halter(["--config", config, "tools", "call", "web_fetch", &input]);
+    let fetched = fetched.expect(0).json();
+    assert_eq!(fetched["title"], "Hours");
+    assert_eq!(fetched["content"], "# Open\n\nFrom **nine**.");
+
+    let input = serde_json::json!({ "url": format!("http://{}/", server.address) });
+    let turn = tool_turn(&place, &server.settings(), "web_fetch", &input);
+    turn.ran.expect(0);
+    assert!(turn.told.contains("From **nine**."), "{}", turn.told);
+}
+
+#[test]
+fn https_trusts_whom_the_usual_variable_names() {
+    let server = PageServer::start(Some(secure()), "text/html", PAGE);
+    let place = Place::new();
+    place.write("own.toml", &format!("version = 1\n{}", server.settings()));
+    let input = format!(r#"{{"url":"https://{}/"}}"#, server.address);
+    let arguments = ["--config", "own.toml", "tools", "call", "web_fetch", &input];
+    let mut command = place.command(arguments);
+    command.env("SSL_CERT_FILE", certificates("ca.pem"));
+    let fetched = finish(command.spawn().unwrap());
+    assert_eq!(fetched.expect(0).json()["title"], "Hours");
+    let refused = place.halter(arguments).expect(1).json();
+    let message = refused["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("no secure connection"), "{message}");
+}
+
+#[test]
+fn without_a_network_it_is_listed_with_the_reason() {
+    let place = Place::new();
+    let listed = place.halter(["tools", "list"]);
+    let line = listed
+        .expect(0)
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("web_fetch"));
+    let line = line.unwrap_or_else(|| panic!("{}", listed.stdout));
+    assert!(line.contains("[unavailable: the network is off"), "{line}");
+    let mut command = place.command(["tools", "list", "--json"]);
+    command
+        .env("HALTER_POLICY_NETWORK_ENABLED", "true")
+        .env("HALTER_POLICY_ALLOWED_HOSTS", "example.com");
+    let listed = finish(command.spawn().unwrap()).expect(0).json();
+    let all = listed.as_array().unwrap();
+    let fetch = all.iter().find(|tool| tool["name"] == "web_fetch").unwrap();
+    assert!(fetch["unavailable"].is_null(), "{fetch}");
+}
