@@ -1,7 +1,8 @@
 # Attempts to get out of containment, one per line: a name, a tab, a script.
 # An attempt that works prints ESCAPED. $WORK may be written to; $OUT may not,
 # $OUT/secret is hidden, $WORK/.git/config and .git/hooks are protected, as are
-# .absent/file and .editor, which are not there. `call N args` makes a system call.
+# .absent/file and .editor, which are not there. `call N args` makes a system call, which must be
+# refused as such: that it fails because of its arguments is not enough.
 write-beside-the-workspace	echo x > $OUT/new && echo ESCAPED
 write-an-existing-file	echo x >> $OUT/file && echo ESCAPED
 truncate-a-file	truncate -s 0 $OUT/file && echo ESCAPED
@@ -15,9 +16,9 @@ hard-link-in	touch $WORK/h && ln $WORK/h $OUT/h && echo ESCAPED
 change-mode	chmod 777 $OUT/file && echo ESCAPED
 change-owner	chown 1:1 $OUT/file && echo ESCAPED
 change-times	touch -d 2001-01-01 $OUT/file && echo ESCAPED
-change-attributes	setfattr -n user.x -v y $OUT/file && echo ESCAPED
+change-attributes	call 188 $OUT/file user.x y 1 0
 make-a-device	mknod $WORK/disk b 8 0 && echo ESCAPED
-make-a-memory-device	mknod $WORK/mem c 1 1 && cat $WORK/mem && echo ESCAPED
+make-a-memory-device	mknod $WORK/mem c 1 1 && head -c 1 $WORK/mem && echo ESCAPED
 write-etc	echo x >> /etc/passwd && echo ESCAPED
 write-usr	touch /usr/bin/halter-escaped && echo ESCAPED
 write-home	touch ~/.halter-escaped && echo ESCAPED
@@ -27,8 +28,7 @@ write-sys	echo 1 > /sys/kernel/mm/ksm/run && echo ESCAPED
 write-core-pattern	echo '|/bin/true' > /proc/sys/kernel/core_pattern && echo ESCAPED
 write-sysctl	echo 1 > /proc/sys/kernel/sysrq && echo ESCAPED
 write-sysrq	echo h > /proc/sysrq-trigger && echo ESCAPED
-write-cgroup	mkdir /sys/fs/cgroup/unified/halter-escaped /sys/fs/cgroup/halter-escaped && echo ESCAPED
-write-uid-map	echo '0 0 1' > /proc/self/uid_map && echo ESCAPED
+write-cgroup	for all in /sys/fs/cgroup /sys/fs/cgroup/unified; do mkdir $all/halter-escaped && echo ESCAPED; done
 read-hidden	cat $OUT/secret/key && echo ESCAPED
 list-hidden	ls $OUT/secret/ && echo ESCAPED
 open-up-hidden	chmod 755 $OUT/secret && cat $OUT/secret/key && echo ESCAPED
@@ -36,7 +36,7 @@ read-hidden-by-link	ln -sf $OUT/secret/key $WORK/k && cat $WORK/k && echo ESCAPE
 read-hidden-by-proc	cat /proc/self/root$OUT/secret/key && echo ESCAPED
 read-hidden-by-cwd	cd $OUT/secret && cat key && echo ESCAPED
 read-disk	dd if=/dev/vda of=/dev/null bs=1 count=1 || dd if=/dev/sda of=/dev/null bs=1 count=1 && echo ESCAPED
-read-kernel-log	cat /dev/kmsg && echo ESCAPED
+read-kernel-log	dd if=/dev/kmsg of=/dev/null bs=8192 count=1 && echo ESCAPED
 read-kernel-log-by-call	call 103 3 0 0
 change-git-config	echo x >> $WORK/.git/config && echo ESCAPED
 replace-git-config	echo x > $WORK/c && mv -f $WORK/c $WORK/.git/config && echo ESCAPED
@@ -93,16 +93,16 @@ outer-loopback	perl -e 'use Socket; socket(S, PF_INET, SOCK_STREAM, 0); connect(
 metadata-address	perl -e 'use Socket; socket(S, PF_INET, SOCK_STREAM, 0); connect(S, sockaddr_in(80, inet_aton("169.254.169.254"))) && print "ESCAPED"'
 send-a-datagram	perl -e 'use Socket; socket(S, PF_INET, SOCK_DGRAM, 0); send(S, "x", 0, sockaddr_in(53, inet_aton("192.0.2.1"))) && print "ESCAPED"'
 add-an-address	ip addr add 192.0.2.1/24 dev lo && echo ESCAPED
-outer-pipe	[ -p /proc/$OUTER_PID/fd/0 ] && echo ESCAPED
-terminal-input	perl -e 'ioctl(STDIN, 0x5412, "x") && print "ESCAPED"'
-terminal-input-wide	perl -e 'my $x = "x"; syscall(16, 0, 0x100005412, $x) == 0 && print "ESCAPED"'
+outer-descriptors	ls /proc/$OUTER_PID/fd && echo ESCAPED
+terminal-input	call 16 0 0x5412 x
+terminal-input-wide	call 16 0 0x100005412 x
 outer-terminals	ls /dev/pts | grep -q '^[0-9]' && echo ESCAPED
 setuid-program	[ -n "$(find /usr/bin -perm -4000 -exec true {} + -quit)" ] && su -c true </dev/null && echo ESCAPED
 gain-capability	grep -q 'CapEff:.*[1-9a-f]' /proc/self/status && echo ESCAPED
 new-privileges	grep -q 'NoNewPrivs:.*0' /proc/self/status && echo ESCAPED
 raise-priority	nice -n -5 true 2>&1 | grep -q cannot || echo ESCAPED
 raise-limit	ulimit -Hn 99999999 && echo ESCAPED
-seek-shared-memory	[ -e /dev/shm/$ABSTRACT ] && echo ESCAPED
-system-v-memory	ipcs -m | grep -q 0x && echo ESCAPED
+leave-shared-memory	echo x > /dev/shm/$ABSTRACT
+same-ipc-namespace	[ "$(readlink /proc/self/ns/ipc)" = "$OUTER_IPC" ] && echo ESCAPED
 outer-temporary-files	[ -e $SEEN ] && echo ESCAPED
 32-bit-call	perl -e 'syscall(0x40000000 + 101, 0, 0, 0, 0) == 0 && print "ESCAPED"'
