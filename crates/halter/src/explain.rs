@@ -55,8 +55,9 @@ impl SandboxPlan {
         probe_sandbox(&bounds, &self.environment)
     }
 
-    /// Starts a program in the sandbox on these standard streams, whatever
-    /// programs the policy lists. Blocking; takes a tokio runtime.
+    /// Starts a program in the sandbox on these standard streams. Where the
+    /// policy has a list of programs it need not be on it, and what it starts
+    /// must be. Blocking; takes a tokio runtime.
     ///
     /// # Errors
     /// The sandbox cannot be had and is required, or the program cannot be
@@ -68,7 +69,9 @@ impl SandboxPlan {
         streams: [BorrowedFd<'_>; 3],
     ) -> Result<(SandboxStatus, AttachedProgram), HalterError> {
         let name = format!("halter-command-{}", std::process::id());
-        self.bounds.programs = None;
+        if let (Some(programs), Some(program)) = (&mut self.bounds.programs, words.first()) {
+            programs.push(program.to_string_lossy().into_owned());
+        }
         let sandbox = SessionSandbox::establish(&self.bounds, &self.environment, &name)
             .map_err(|error| HalterError::new(error.code(), error.to_string()))?;
         let status = sandbox.status().clone();

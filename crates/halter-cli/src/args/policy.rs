@@ -79,7 +79,8 @@ pub struct CheckPathArgs {
 /// A command line to judge, or many.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// The programs that are allowed, separated by commas; `*` allows all
+    /// The programs that are allowed, separated by commas, instead of those of the
+    /// configuration; `*` allows all
     #[arg(
         long,
         value_name = "PROGRAMS",

@@ -46,13 +46,14 @@ pub async fn perform(context: &mut Context, command: CliCommand) -> Result<Exit,
 
 /// True if the command needs no configuration, session or timer.
 pub fn is_plain(command: &CliCommand) -> bool {
-    matches!(
-        command,
+    match command {
+        CliCommand::Policy(PolicyCommand::Check(check)) => check.jsonl || check.allow.is_some(),
         CliCommand::Completions { .. }
-            | CliCommand::Man { .. }
-            | CliCommand::Help { .. }
-            | CliCommand::Policy(PolicyCommand::Check(_) | PolicyCommand::CheckPath(_))
-            | CliCommand::Config(crate::args::ConfigCommand::Schema)
-            | CliCommand::Mock(crate::args::MockCommand::Scenarios(_))
-    )
+        | CliCommand::Man { .. }
+        | CliCommand::Help { .. }
+        | CliCommand::Policy(PolicyCommand::CheckPath(_))
+        | CliCommand::Config(crate::args::ConfigCommand::Schema)
+        | CliCommand::Mock(crate::args::MockCommand::Scenarios(_)) => true,
+        _ => false,
+    }
 }

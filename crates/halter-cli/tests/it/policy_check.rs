@@ -26,6 +26,20 @@ fn one_command_is_judged_by_the_list_of_the_line() {
 }
 
 #[test]
+fn without_a_list_on_the_line_the_configuration_has_it() {
+    let place = Place::new();
+    let check = |command: &str| place.halter(["policy", "check", "--", command]);
+    assert_eq!(check("wc x").expect(0).stdout, "allow\n");
+    place.write(
+        "halter.toml",
+        "version = 1\n[policy.shell]\nallow = [\"ls\"]\n",
+    );
+    let said = check("wc x").expect(3).stdout.clone();
+    assert!(said.starts_with("deny [shell.unlisted] `wc`: "), "{said}");
+    assert_eq!(check("ls x").expect(0).stdout, "allow\n");
+}
+
+#[test]
 fn lines_are_answered_in_order_and_bad_ones_with_an_error() {
     let place = Place::new();
     place.write("a.txt", "a");

@@ -45,6 +45,24 @@ fn a_command_runs_in_the_sandbox_and_ends_as_it_does() {
 }
 
 #[test]
+fn what_a_command_starts_must_be_listed() {
+    let place = Place::new();
+    if !works(&place) {
+        return;
+    }
+    let list = "version = 1\n[policy.shell]\nallow = [\"ls\"]\n";
+    let list = place.write("listed.toml", list);
+    let config = ["--config".as_ref(), list.as_os_str()];
+    let run = |script: &str| {
+        let words = ["sandbox", "--", "bash", "-c", script].map(std::ffi::OsStr::new);
+        place.halter(config.into_iter().chain(words))
+    };
+    assert_eq!(run("ls -d /").expect(0).stdout, "/\n");
+    let refused = run("touch made; ! [ -e made ]").expect(0).stderr.clone();
+    assert!(refused.contains("Permission denied"), "{refused}");
+}
+
+#[test]
 fn status_and_doctor_say_what_is_asked_and_what_is_active() {
     let place = Place::new();
     if !works(&place) {

@@ -4,6 +4,7 @@ use crate::args::CheckArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, usage};
+use crate::harness;
 use halter_policy::shell::ShellDecision;
 use halter_policy::{
     PolicyError, PolicySettings, ProgramList, SessionScope, ShellJudge, StandardPolicy,
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Judges the command line of the arguments, or those on standard input.
-pub fn check(context: &mut Context, arguments: CheckArgs) -> Result<Exit, Failure> {
+pub async fn check(context: &mut Context, arguments: CheckArgs) -> Result<Exit, Failure> {
     if arguments.jsonl {
         return super::each_line(context, answer);
     }
@@ -23,7 +24,11 @@ pub fn check(context: &mut Context, arguments: CheckArgs) -> Result<Exit, Failur
             "give it as an argument",
         ));
     };
-    let decision = ShellJudge::new(list(arguments.allow)).decide(&command);
+    let allowed = match arguments.allow {
+        Some(names) => ProgramList::Set(names.into_iter().filter(|it| !it.is_empty()).collect()),
+        None => configured(context).await?,
+    };
+    let decision = ShellJudge::new(allowed).decide(&command);
     match &decision {
         ShellDecision::Allow => context.data.line("allow")?,
         ShellDecision::Ask(why) | ShellDecision::Deny(why) => {
@@ -40,9 +45,14 @@ pub fn check(context: &mut Context, arguments: CheckArgs) -> Result<Exit, Failur
     })
 }
 
-fn list(allow: Option<Vec<String>>) -> ProgramList {
-    let named = |names: Vec<String>| names.into_iter().filter(|name| !name.is_empty()).collect();
-    allow.map_or(ProgramList::Default, |names| ProgramList::Set(named(names)))
+/// The list of the configuration.
+async fn configured(context: &Context) -> Result<ProgramList, Failure> {
+    let loaded = harness::load_silently(context).await?;
+    let shell = &loaded.config.config.policy.shell;
+    Ok(match shell.allow_is_default() {
+        true => ProgramList::Default,
+        false => ProgramList::Set(shell.allow.clone()),
+    })
 }
 
 /// One line of standard input. Paths are judged only where the line says what

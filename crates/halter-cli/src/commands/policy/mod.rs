@@ -15,7 +15,7 @@ use std::io::BufRead;
 /// Asks the policy.
 pub async fn policy(context: &mut Context, command: PolicyCommand) -> Result<Exit, Failure> {
     match command {
-        PolicyCommand::Check(arguments) => check::check(context, arguments),
+        PolicyCommand::Check(arguments) => check::check(context, arguments).await,
         PolicyCommand::CheckPath(_) => check_path::check_path(context),
         PolicyCommand::Explain(arguments) => explain::explain(context, arguments).await,
     }

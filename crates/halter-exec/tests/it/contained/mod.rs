@@ -127,7 +127,10 @@ async fn no_attempt_to_escape_succeeds() {
         .with("HOME", place.path("outside"))
         .with("OUTER_PID", std::process::id().to_string())
         .with("OUTER_PORT", port.to_string())
-        .with("OUTER_IPC", std::fs::read_link("/proc/self/ns/ipc").unwrap())
+        .with(
+            "OUTER_IPC",
+            std::fs::read_link("/proc/self/ns/ipc").unwrap(),
+        )
         .with("SEEN", seen.path())
         .with("ABSTRACT", &name);
     let sandbox = Sandbox::establish(spec(containment), &name).unwrap();
