@@ -196,6 +196,16 @@ pub enum PolicyError {
         /// The file.
         path: PathBuf,
     },
+    /// A directory holds more than is deleted at once.
+    #[error(
+        "too much to delete at once (counted as far as '{}'); delete its directories one by one, \
+         or with a program",
+        path.display()
+    )]
+    TreeTooLarge {
+        /// The first name too many.
+        path: PathBuf,
+    },
     /// `policy.shell.enabled` is off.
     #[error("the shell is turned off; set policy.shell.enabled = true to allow it")]
     ShellDisabled,
@@ -289,6 +299,7 @@ impl PolicyError {
             Self::ReadTooLarge { .. } => "read_too_large",
             Self::Changed { .. } => "changed",
             Self::AlreadyExists { .. } => "already_exists",
+            Self::TreeTooLarge { .. } => "tree_too_large",
             Self::ShellDisabled => "shell_disabled",
             Self::ShellCommandRejected { .. } => "shell_command_rejected",
             Self::HostDenied { .. } => "host_denied",
@@ -326,6 +337,7 @@ impl PolicyError {
             | Self::RuleDenied { .. }
             | Self::ProcessOutsideTree { .. } => true,
             Self::InvalidPath { .. }
+            | Self::TreeTooLarge { .. }
             | Self::InvalidHost { .. }
             | Self::InvalidRule { .. }
             | Self::NonexistentRoot { .. }

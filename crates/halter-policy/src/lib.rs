@@ -28,8 +28,8 @@ mod shell_files;
 
 pub use door::{
     BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS, DeleteTicket, DirHandle,
-    DirectoryEntry, FileDoor, Listing, Precondition, ReadHandle, RenameTicket, WriteTicket,
-    Written,
+    DirectoryEntry, FileDoor, Listing, Precondition, ReadHandle, RenameTicket, SetAside,
+    WriteTicket, Written,
 };
 pub use error::{Access, PolicyError, is_out_of_descriptors};
 pub use network::{Destination, Host, HostRefusal, NetworkPolicy};

@@ -84,3 +84,6 @@ pub const SANDBOX_WALK_ENTRIES: usize = 20_000;
 
 /// Directories below a root that this search descends.
 pub const SANDBOX_WALK_DEPTH: usize = 6;
+
+/// Directories within each other that are deleted at once: each is held open.
+pub const MAX_DELETE_DEPTH: usize = 100;

@@ -50,6 +50,16 @@ pub const WRITE_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of a file that `edit` accepts.
 pub const EDIT_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Files that one call changes at most.
+pub const CHANGED_FILES: usize = 200;
+
+/// Bytes of text, before and after, that a call which changes several files
+/// holds at once.
+pub const CHANGED_TOTAL_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes of a patch that `apply_patch` accepts.
+pub const PATCH_BYTES: usize = 4 * 1024 * 1024;
+
 /// Line numbers that a refused `edit` lists.
 pub const EDIT_LISTED_LINES: usize = 20;
 

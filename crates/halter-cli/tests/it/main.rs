@@ -22,6 +22,7 @@ mod disk;
 mod doctor;
 mod documents;
 mod exits;
+mod file_tools;
 mod instructions;
 #[path = "../../src/limits.rs"]
 #[allow(dead_code, reason = "each limit is used where it is tested")]

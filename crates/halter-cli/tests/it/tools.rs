@@ -108,6 +108,7 @@ fn the_tools_the_model_is_offered_are_listed() {
             "shell",
             "process",
             "task",
+            "apply_patch",
             "image",
             "web_fetch"
         ]

@@ -8,6 +8,7 @@
 //!
 //! All of it is blocking I/O: async callers run it on a blocking thread.
 
+mod aside;
 mod guard;
 mod kernel;
 mod place;
@@ -25,6 +26,7 @@ use crate::error::{Access, PolicyError};
 use crate::permission::resolved;
 use crate::settings::{PolicySettings, SessionScope};
 
+pub use aside::SetAside;
 use guard::ClosedPaths;
 use place::NamePlace;
 pub use place::{DeleteTicket, RenameTicket};
@@ -130,7 +132,8 @@ impl FileDoor {
     /// protected, missing, a special file, or a link that leads out of the
     /// write roots.
     pub fn prepare_delete(&self, path: &Path) -> Result<DeleteTicket, PolicyError> {
-        self.name_place(path).map(DeleteTicket::issue)
+        let place = self.name_place(path)?;
+        Ok(DeleteTicket::issue(place, Arc::clone(&self.guard)))
     }
 
     /// Decides what a rename would move where, without changing anything yet.

@@ -1,7 +1,7 @@
 //! Deleting, renaming and creating directories: operations on a name, not on
 //! what a file holds.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,9 +11,11 @@ use rustix::io::Errno;
 
 use crate::error::{Access, PolicyError};
 
+use super::aside::{SetAside, TreeCheck, rename_to_free};
+use super::guard::ClosedPaths;
 use super::kernel;
 use super::walk::EntryPlace;
-use super::write::Parents;
+use super::write::{Parents, at_free_name, temporary_name};
 
 /// A name in a directory that is held open, and what it stood for when it was
 /// looked at. A link stands for itself.
@@ -78,11 +80,62 @@ impl NamePlace {
 #[derive(Debug)]
 pub struct DeleteTicket {
     place: NamePlace,
+    guard: Arc<ClosedPaths>,
 }
 
 impl DeleteTicket {
-    pub(super) fn issue(place: NamePlace) -> Self {
-        Self { place }
+    pub(super) fn issue(place: NamePlace, guard: Arc<ClosedPaths>) -> Self {
+        Self { place, guard }
+    }
+
+    /// What has the name is a directory.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        self.place.is_directory()
+    }
+
+    /// Counts what a directory holds, all the way down; at most `max` names.
+    ///
+    /// # Errors
+    /// There are more, one may not be changed, or the names of a directory in
+    /// it may not.
+    pub fn check_tree(&self, max: usize) -> Result<usize, PolicyError> {
+        let mut check = TreeCheck {
+            guard: &self.guard,
+            left: max,
+            depth: 0,
+        };
+        let place = &self.place;
+        if self.is_directory() {
+            check.enter(place.directory.as_fd(), &place.name, &place.path)?;
+        }
+        Ok(max - check.left)
+    }
+
+    /// Takes it from its name in one step, a directory with all it holds, so
+    /// that it can still come back.
+    ///
+    /// # Errors
+    /// Something else has taken the name, or the system refuses. Then nothing
+    /// has changed.
+    pub fn set_aside(self) -> Result<SetAside, PolicyError> {
+        let place = self.place;
+        place.check_still()?;
+        let is_directory = place.is_directory();
+        let take = |aside: &OsStr| rename_to_free(&place.directory, &place.name, aside);
+        let (aside, ()) = at_free_name(temporary_name, take).map_err(|error| match error {
+            Errno::NOENT => PolicyError::Changed {
+                path: place.path.clone(),
+            },
+            error => PolicyError::io("delete", &place.path, error),
+        })?;
+        Ok(SetAside {
+            directory: place.directory,
+            name: place.name,
+            path: place.path,
+            aside: Some(aside),
+            is_directory,
+        })
     }
 
     /// Where it is; its directory is free of links.

@@ -73,6 +73,17 @@ impl WriteTicket {
         &self.resolved
     }
 
+    /// The directories that writing would create, outermost first.
+    #[must_use]
+    pub fn new_directories(&self) -> Vec<PathBuf> {
+        let mut path = self.place.directory_path.clone();
+        let deeper = |name| {
+            path.push(name);
+            path.clone()
+        };
+        self.place.missing.iter().map(deeper).collect()
+    }
+
     /// The file as it is now, if there is one.
     ///
     /// # Errors
@@ -372,7 +383,7 @@ impl Drop for Temporary<'_> {
 }
 
 /// Creates something at the first of the names that is free.
-fn at_free_name<T>(
+pub(super) fn at_free_name<T>(
     mut next: impl FnMut() -> OsString,
     create: impl Fn(&OsStr) -> rustix::io::Result<T>,
 ) -> rustix::io::Result<(OsString, T)> {
@@ -387,7 +398,7 @@ fn at_free_name<T>(
 }
 
 /// A name no other write of this process uses.
-fn temporary_name() -> OsString {
+pub(super) fn temporary_name() -> OsString {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     OsString::from(format!(".halter-tmp-{}-{number}", process::id()))

@@ -6,8 +6,8 @@ use super::{
 use crate::limits::MAX_RULE_BYTES;
 
 /// Tools whose paths are covered by the rules of another.
-const COVERED_BY_EDIT: [&str; 2] = ["write", "notebookedit"];
-const COVERED_BY_READ: [&str; 3] = ["glob", "grep", "ls"];
+const COVERED_BY_EDIT: [&str; 4] = ["write", "notebookedit", "delete", "rename"];
+const COVERED_BY_READ: [&str; 4] = ["glob", "grep", "ls", "list"];
 
 /// A rule that is being read.
 pub(super) struct RuleReader<'a> {

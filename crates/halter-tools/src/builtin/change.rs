@@ -69,9 +69,18 @@ pub(super) async fn change_file(
 
 /// Waits for the file a path leads to and holds it.
 async fn lock_file(context: &ToolContext, target: PathBuf) -> anyhow::Result<PathLockGuard> {
+    let resolved = resolve_file(context, target).await?;
+    lock_path(context, resolved).await
+}
+
+/// Where the file is or would be, free of links.
+pub(super) async fn resolve_file(
+    context: &ToolContext,
+    target: PathBuf,
+) -> anyhow::Result<PathBuf> {
     let policy = Arc::clone(&context.policy);
     let scratch = Arc::clone(context.tool_sessions.scratch());
-    let resolved = blocking(move || {
+    blocking(move || {
         // The scratch directory has a mode of its own, so it is made by its
         // owner, not as some missing parent.
         if target.starts_with(scratch.path()) {
@@ -80,7 +89,14 @@ async fn lock_file(context: &ToolContext, target: PathBuf) -> anyhow::Result<Pat
         let ticket = policy.door().prepare_write(&target)?;
         Ok(ticket.resolved().to_owned())
     })
-    .await?;
+    .await
+}
+
+/// Waits for a resolved path and holds it.
+pub(super) async fn lock_path(
+    context: &ToolContext,
+    resolved: PathBuf,
+) -> anyhow::Result<PathLockGuard> {
     tokio::select! {
         biased;
         () = context.cancel.cancelled() => Err(cancelled().into()),
@@ -107,16 +123,22 @@ pub(super) async fn diff_file(
             return Ok(None);
         };
         let name = shown(door, ticket.resolved());
-        Ok(unified_diff(&name, &before, &after))
+        Ok(unified_diff(&name, &name, &before, &after))
     });
     diff.await.ok().flatten()
 }
 
-fn unified_diff(name: &str, before: &str, after: &str) -> Option<String> {
+/// What changes between two texts; none if nothing does.
+pub(super) fn unified_diff(
+    old_name: &str,
+    new_name: &str,
+    before: &str,
+    after: &str,
+) -> Option<String> {
     let diff = TextDiff::configure()
         .timeout(DIFF_TIME)
         .diff_lines(before, after);
-    let text = diff.unified_diff().header(name, name).to_string();
+    let text = diff.unified_diff().header(old_name, new_name).to_string();
     (!text.is_empty()).then_some(text)
 }
 
@@ -136,10 +158,10 @@ mod tests {
     fn a_change_is_shown_with_its_surroundings() {
         let before = "1\n2\n3\n4\n5\n6\n";
         assert_eq!(
-            unified_diff("a.txt", before, &before.replace('5', "five")).unwrap(),
+            unified_diff("a.txt", "a.txt", before, &before.replace('5', "five")).unwrap(),
             "--- a.txt\n+++ a.txt\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6\n"
         );
-        assert_eq!(unified_diff("a.txt", before, before), None);
+        assert_eq!(unified_diff("a.txt", "a.txt", before, before), None);
     }
 
     /// However large and different two texts are, the comparison ends.
@@ -150,7 +172,7 @@ mod tests {
         };
         let (before, after) = (lines(0), lines(1_000_000));
         let started = Instant::now();
-        assert!(unified_diff("a", &before, &after).is_some());
+        assert!(unified_diff("a", "a", &before, &after).is_some());
         assert!(
             started.elapsed() < DIFF_TIME * 25,
             "{:?}",

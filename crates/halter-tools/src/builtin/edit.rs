@@ -1,15 +1,13 @@
 //! `edit`: replaces text in a file, or says exactly why it does not.
 
-mod find;
-
 use super::change::{FileChange, change_file, diff_file};
+use super::find_text::{FileText, line_list, nearest_lines};
 use super::support::{CHANGES, path_in};
 use crate::context::ToolContext;
 use crate::limits::EDIT_FILE_BYTES;
 use crate::typed::TypedTool;
 use anyhow::{anyhow, bail};
 use async_trait::async_trait;
-use find::{FileText, line_list, nearest_lines};
 use halter_policy::{PolicyError, Precondition};
 use halter_protocol::{Action, ContentHash, ToolCapabilities, ToolResult};
 use schemars::JsonSchema;

@@ -1,8 +1,11 @@
 //! The built-in tools.
 
+mod apply_patch;
 mod change;
 mod edit;
+mod file_set;
 mod file_views;
+mod find_text;
 mod glob;
 mod grep;
 #[cfg(feature = "image-tools")]
@@ -34,6 +37,7 @@ pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
         typed(shell::ShellTool),
         typed(process::ProcessTool),
         typed(task::TaskTool),
+        typed(apply_patch::ApplyPatchTool),
         #[cfg(feature = "image-tools")]
         typed(image::ImageTool),
         typed(web_fetch::WebFetchTool::new(web)),

@@ -12,6 +12,7 @@ mod bounds;
 mod relay;
 mod support;
 
+mod apply_patch;
 mod dispatch;
 mod edit;
 mod exec;

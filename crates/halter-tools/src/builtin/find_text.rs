@@ -1,6 +1,6 @@
 //! Finding and replacing text whatever its line endings are.
 
-use super::super::support::text_head;
+use super::support::text_head;
 use crate::limits::EDIT_LISTED_LINES;
 use std::borrow::Cow;
 use std::ops::Range;
