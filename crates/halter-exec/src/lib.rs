@@ -52,7 +52,7 @@ pub use sandbox::{
     LimitKind, LimitMechanism, LimitReport, MissingRung, NetworkAccess, ResourceLimits,
     SandboxSpec, isolation_ladder, probe_containment,
 };
-pub use shell::{PersistentShell, ShellCommand, ShellConfig};
+pub use shell::{PersistentShell, SavedShell, ShellCommand, ShellConfig};
 pub use spawn::find_program;
 pub use streams::ProcessStreams;
 pub use sys::{Signal, SignalError};

@@ -1,5 +1,6 @@
 //! The one object tools ask before they touch anything.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,11 +10,11 @@ use crate::error::{Access, PolicyError};
 use crate::judge;
 use crate::limits::MAX_HOST_BYTES;
 use crate::network::{Destination, HostRefusal, NetworkPolicy};
-use crate::permission::{Decision, PermissionTree, SoftLimits};
-use crate::sandbox::{self, SandboxBounds};
+use crate::permission::{Decision, LEAVES_SANDBOX, PermissionTree, SoftLimits};
+use crate::sandbox::{self, SandboxBounds, SandboxMode};
 use crate::settings::{PolicySettings, SessionScope};
 use crate::shell::{self, ShellDecision, ShellJudge};
-use crate::shell_files::NamedFiles;
+use crate::shell_files::{ChangedBeyond, NamedFiles};
 use halter_protocol::{Action, CallToJudge, Objection, PolicyVerdict};
 
 /// What a session's tools may do. Every method that fails denies.
@@ -95,6 +96,13 @@ pub trait ToolPolicy: Send + Sync + Debug {
     /// The most time one shell command may get, in seconds.
     fn shell_timeout_secs(&self) -> u64;
 
+    /// What the kernel should enforce for the command of this one call, where
+    /// it was let through to more than the session's commands are. Looks at
+    /// the disk.
+    fn sandbox_for_call(&self, _home: Option<&Path>) -> Option<SandboxBounds> {
+        None
+    }
+
     /// What the kernel should enforce for the session's commands, of a user with
     /// this home directory. Looks at the disk. Of a policy that does not say,
     /// nothing.
@@ -174,13 +182,24 @@ impl StandardPolicy {
     /// names, for a shell in this directory; absent, in the session's.
     #[must_use]
     pub fn decide_shell_command(&self, command: &str, directory: Option<&Path>) -> ShellDecision {
+        self.examine_shell_command(command, directory).0
+    }
+
+    /// The decision, and the files beyond soft roots that the line changes.
+    fn examine_shell_command(
+        &self,
+        command: &str,
+        directory: Option<&Path>,
+    ) -> (ShellDecision, Vec<ChangedBeyond>) {
         let files = NamedFiles {
             door: &self.door,
             home: self.settings.permissions.home.as_deref(),
             start: directory.unwrap_or(Path::new("")),
             soft_roots: self.settings.soft_roots,
+            changed_beyond: RefCell::default(),
         };
-        self.judge.examine(command, |parts| files.check(parts))
+        let decision = self.judge.examine(command, |parts| files.check(parts));
+        (decision, files.changed_beyond.into_inner())
     }
 
     /// Decides about a call: first the policy, which nothing passes, then the
@@ -192,12 +211,16 @@ impl StandardPolicy {
         let mut shell = None;
         let mut beyond = Vec::new();
         let mut unset_hosts = Vec::new();
+        let mut changed_beyond = Vec::new();
+        let mut leaves_sandbox = false;
         for action in &call.actions {
             match action {
                 Action::Run { command, directory } => {
                     self.check_shell_enabled()
                         .map_err(|it| Box::new(it.objection()))?;
-                    match self.decide_shell_command(command, directory.as_deref()) {
+                    let examined = self.examine_shell_command(command, directory.as_deref());
+                    changed_beyond.extend(examined.1.into_iter().map(|it| it.file));
+                    match examined.0 {
                         ShellDecision::Deny(refusal) => return Err(Box::new(refusal.objection())),
                         ShellDecision::Ask(refusal) => {
                             shell.get_or_insert(ShellDecision::Ask(refusal));
@@ -205,6 +228,7 @@ impl StandardPolicy {
                         ShellDecision::Allow => {}
                     }
                 }
+                Action::LeaveSandbox => leaves_sandbox = self.may_leave_sandbox()?,
                 // Rules about hosts are the tree's, which also asks.
                 Action::Reach { host } => match self.judge_host(host) {
                     Ok(()) => {}
@@ -221,12 +245,28 @@ impl StandardPolicy {
             }
         }
         self.remember(&beyond);
+        self.remember(&changed_beyond);
         let limits = SoftLimits {
             shell: shell.as_ref(),
             files: &beyond,
             hosts: &unset_hosts,
+            leaves_sandbox,
         };
         Ok(self.tree.decide(call, &limits))
+    }
+
+    /// Whether there is a sandbox that a command could leave.
+    fn may_leave_sandbox(&self) -> Result<bool, Box<Objection>> {
+        match self.settings.sandbox {
+            SandboxMode::Off => Ok(false),
+            SandboxMode::Prefer => Ok(true),
+            SandboxMode::Require => {
+                let message = "policy.sandbox = \"require\": no command runs outside the sandbox";
+                let mut objection = Objection::new(LEAVES_SANDBOX, message);
+                objection.remedy = Some("policy.sandbox".to_owned());
+                Err(Box::new(objection))
+            }
+        }
     }
 
     fn judge_host(&self, host: &str) -> Result<(), HostRefusal> {
@@ -279,6 +319,17 @@ impl StandardPolicy {
                 let around = path.parent().map(Path::to_path_buf);
                 opened.extend(whole.then_some(path).or(around).map(|it| (it, access)));
             }
+        }
+        let commands = actions.iter().filter_map(|action| match action {
+            // Without a file that was judged, a line is not taken apart again.
+            Action::Run { command, directory } if !known.is_empty() => Some((command, directory)),
+            _ => None,
+        });
+        for (command, directory) in commands {
+            let (_, changed) = self.examine_shell_command(command, directory.as_deref());
+            let judged = changed.iter().filter(|it| known.contains(&it.file));
+            let directories = judged.filter_map(ChangedBeyond::directory);
+            opened.extend(directories.map(|it| (it.to_owned(), Access::Write)));
         }
         opened
     }
@@ -389,6 +440,16 @@ impl ToolPolicy for StandardPolicy {
 
     fn network(&self) -> NetworkPolicy {
         self.network.clone()
+    }
+
+    fn sandbox_for_call(&self, home: Option<&Path>) -> Option<SandboxBounds> {
+        let more = &self.scope.extra_write_roots;
+        if self.settings.sandbox == SandboxMode::Off || more.is_empty() {
+            return None;
+        }
+        let mut bounds = self.sandbox(home);
+        sandbox::open(&mut bounds, more, &self.door);
+        Some(bounds)
     }
 
     fn sandbox(&self, home: Option<&Path>) -> SandboxBounds {

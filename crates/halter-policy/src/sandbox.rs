@@ -113,6 +113,32 @@ pub(crate) fn bounds(
     }
 }
 
+/// Opens more directories to one command. What lies there is hidden and
+/// protected as elsewhere, but nothing is put there to keep a place.
+pub(crate) fn open(bounds: &mut SandboxBounds, more: &[PathBuf], door: &FileDoor) {
+    for root in more.iter().filter_map(|root| root.canonicalize().ok()) {
+        let mut left = SANDBOX_WALK_ENTRIES;
+        find_closed(
+            &root,
+            door,
+            SANDBOX_WALK_DEPTH,
+            &mut left,
+            &mut bounds.hidden,
+        );
+        let protected = protected_in(&root, bounds.mode).into_iter();
+        bounds
+            .protected
+            .extend(protected.filter(|path| path.exists() || path.starts_with(root.join(".git"))));
+        bounds.writable.push(root);
+    }
+    bounds.hidden.sort();
+    bounds.hidden.dedup();
+    let hidden = &bounds.hidden;
+    bounds
+        .protected
+        .retain(|path| !hidden.iter().any(|place| path.starts_with(place)));
+}
+
 /// The patterns in force. Those with wildcards name no file.
 fn patterns(settings: &PolicySettings) -> impl Iterator<Item = &Path> {
     let given = settings.sensitive_path_patterns.as_ref();

@@ -48,6 +48,8 @@ pub enum Action {
         /// where that is known.
         host: String,
     },
+    /// Run outside the sandbox that the session's commands are in.
+    LeaveSandbox,
     /// Ask the user something.
     Ask,
     /// Something else.

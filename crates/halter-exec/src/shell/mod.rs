@@ -19,6 +19,7 @@ mod live;
 mod local;
 mod persistent;
 mod record;
+mod saved;
 mod snapshot;
 mod state;
 mod traps;
@@ -32,4 +33,5 @@ pub use host::{
 };
 pub use local::{LocalHost, LocalShell};
 pub use persistent::PersistentShell;
+pub use saved::SavedShell;
 pub use state::ShellState;

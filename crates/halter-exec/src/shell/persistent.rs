@@ -12,6 +12,7 @@ use super::config::{ShellCommand, ShellConfig};
 use super::driver::{CommandText, ShellDriver};
 use super::host::{CommandStreams, ShellProcess};
 use super::local::{HandedOver, LocalHost};
+use super::saved::SavedShell;
 use crate::command::{CommandOutcome, Stop, first_stop};
 use crate::error::ExecError;
 use crate::output::{OutputPipe, OutputSink, Pump};
@@ -135,6 +136,24 @@ impl PersistentShell {
             shell_restarted: ended.shell_restarted,
             tree_control: ended.tree_control,
         })
+    }
+
+    /// The state of the shell, for another to go on with; `None` before its
+    /// first command.
+    ///
+    /// # Errors
+    /// If a shell that ended meanwhile cannot be followed by another.
+    pub async fn save(&mut self) -> Result<Option<SavedShell>, ExecError> {
+        self.driver.save().await
+    }
+
+    /// Has the next command meet a new shell with this state. The present one
+    /// ends; what it has in the background goes on, but is no job of the next.
+    ///
+    /// # Errors
+    /// If the state cannot be kept.
+    pub async fn restore(&mut self, saved: SavedShell) -> Result<(), ExecError> {
+        self.driver.restore(saved).await
     }
 
     /// Ends the shell: it may leave by itself for a moment (its EXIT trap

@@ -19,6 +19,14 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
+    pub(super) fn of(cwd: PathBuf, script: Vec<u8>) -> Self {
+        Self {
+            tag: String::new(),
+            cwd,
+            script,
+        }
+    }
+
     /// The directory, a NUL, the script, and a last line that tells that this
     /// is all.
     fn parse(mut content: Vec<u8>) -> Option<Self> {
@@ -43,7 +51,7 @@ impl Snapshot {
         Self::parse(file.read(MAX_SNAPSHOT_BYTES).ok()??)
     }
 
-    fn write(&self, file: &SharedFile, tag: u64) -> io::Result<()> {
+    pub(super) fn write(&self, file: &SharedFile, tag: u64) -> io::Result<()> {
         let mut content = self.cwd.clone().into_os_string().into_vec();
         content.push(0);
         content.extend_from_slice(&self.script);
@@ -51,7 +59,7 @@ impl Snapshot {
         file.write(&content)
     }
 
-    fn turn(&self) -> Option<u64> {
+    pub(super) fn turn(&self) -> Option<u64> {
         self.tag.parse().ok()
     }
 }
@@ -72,7 +80,7 @@ impl Snapshots {
         &self.files.mailbox
     }
 
-    fn turn_file(&self, turn: u64) -> &SharedFile {
+    pub(super) fn turn_file(&self, turn: u64) -> &SharedFile {
         let [even, odd] = &self.files.turns;
         if turn.is_multiple_of(2) { even } else { odd }
     }

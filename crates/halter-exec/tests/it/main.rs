@@ -26,6 +26,7 @@ mod sandbox;
 mod shell;
 mod shell_edges;
 mod shell_host;
+mod shell_saved;
 mod spool;
 mod support;
 mod terminal;

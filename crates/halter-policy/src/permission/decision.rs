@@ -61,12 +61,17 @@ pub enum DecidedBy {
     /// The network is off, and nobody has set anything about it. The text is
     /// the rule.
     Network(&'static str),
+    /// The command would run outside the sandbox.
+    LeavesSandbox,
     /// The mode.
     Mode(PermissionMode),
 }
 
 /// The rule of a question about a file beyond the roots.
 pub(crate) const BEYOND_ROOTS: &str = "not_in_root";
+
+/// The rule of a question about a command outside the sandbox.
+pub(crate) const LEAVES_SANDBOX: &str = "leaves_sandbox";
 
 impl DecidedBy {
     /// A stable name, for programs to match on.
@@ -82,6 +87,7 @@ impl DecidedBy {
             Self::RequiresApproval => REQUIRES_APPROVAL,
             Self::Shell(rule) | Self::Network(rule) => rule,
             Self::BeyondRoots => BEYOND_ROOTS,
+            Self::LeavesSandbox => LEAVES_SANDBOX,
             Self::Mode(_) => "permission_mode",
         }
     }
@@ -95,6 +101,7 @@ impl DecidedBy {
                 RuleEffect::Deny => Some("permissions.deny"),
             },
             Self::Hook => None,
+            Self::LeavesSandbox => Some("policy.sandbox"),
             Self::RequiresApproval | Self::Shell(_) | Self::BeyondRoots | Self::Network(_) => {
                 Some("permissions.allow")
             }

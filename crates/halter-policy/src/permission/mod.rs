@@ -22,6 +22,9 @@
 //! asks, unless an allow rule covers it, and denied in the others: the network
 //! is off.
 //!
+//! A command that would run outside the sandbox is asked about in every mode
+//! that asks, whatever a rule allows, and denied in the others.
+//!
 //! Before the tree stands the policy the user has set: what that denies, no
 //! rule, hook, mode or answer brings back.
 
@@ -46,7 +49,7 @@ pub use store::{RuleStore, RuleStoreError};
 pub use suggest::opens_every_command;
 pub use tree::{CoveringRule, PermissionTree};
 
-pub(crate) use decision::BEYOND_ROOTS;
+pub(crate) use decision::{BEYOND_ROOTS, LEAVES_SANDBOX};
 pub(crate) use paths::{PathPattern, RuleAnchors, resolved};
 pub(crate) use tree::SoftLimits;
 

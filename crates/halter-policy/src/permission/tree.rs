@@ -54,6 +54,8 @@ pub(crate) struct SoftLimits<'a> {
     pub(crate) files: &'a [BeyondRoots],
     /// Hosts, while the network is off.
     pub(crate) hosts: &'a [HostRefusal],
+    /// Whether it would run outside the sandbox.
+    pub(crate) leaves_sandbox: bool,
 }
 
 impl PermissionTree {
@@ -141,6 +143,10 @@ impl PermissionTree {
         if let Some((rule, fragment)) = self.closing(&request, RuleEffect::Ask) {
             let why = format!("{} wants a person to decide", rule.described());
             return self.asked(DecidedBy::Rule(rule.clone()), why, fragment, None);
+        }
+        if limits.leaves_sandbox {
+            let why = "it would run outside the sandbox, with all rights of the user";
+            return self.asked(DecidedBy::LeavesSandbox, why.to_owned(), None, None);
         }
         if let Some(question) = self.hosts_ask(limits.hosts) {
             return question;

@@ -5,14 +5,14 @@
 
 mod pattern;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::{Component, Path, PathBuf};
 
 use crate::door::FileDoor;
-use crate::error::PolicyError;
+use crate::error::{Access, PolicyError};
 use crate::limits::{MAX_NAMED_FILES, MAX_PATTERN_LINKS, MAX_PATTERN_NAMES};
 use crate::permission::{BEYOND_ROOTS, resolved};
-use crate::policy::beyond_message;
+use crate::policy::{BeyondRoots, beyond_message};
 use crate::settings::SoftRoots;
 use crate::shell::{
     CommandPart, PartWord, PathAccess, ShellDecision, ShellRefusal, Spelling, with_home,
@@ -40,6 +40,26 @@ pub(crate) struct NamedFiles<'a> {
     /// session's, which is the empty one.
     pub(crate) start: &'a Path,
     pub(crate) soft_roots: SoftRoots,
+    /// Files beyond these roots that the line was found to change.
+    pub(crate) changed_beyond: RefCell<Vec<ChangedBeyond>>,
+}
+
+/// A file beyond roots that nobody has set, which a command line changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ChangedBeyond {
+    pub(crate) file: BeyondRoots,
+    /// Whether the file itself goes away, so that its directory changes.
+    pub(crate) goes: bool,
+}
+
+impl ChangedBeyond {
+    /// The directory that has to be open for that; never the root of all.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        let real = self.file.real.as_path();
+        let from = if self.goes { real.parent()? } else { real };
+        let directory = from.ancestors().find(|it| it.is_dir())?;
+        directory.parent().map(|_| directory)
+    }
 }
 
 /// What may still be looked at for one line.
@@ -178,14 +198,14 @@ impl NamedFiles<'_> {
         let found = matching
             .files(base, pattern)
             .map_err(|reason| match reason {
-                NoMatches::Closed(error) => self.refused(&error, word),
+                NoMatches::Closed(error) => self.refused(&error, access, word),
                 NoMatches::TooMany => too_many(),
             })?;
         let mut links = 0;
         for file in found {
             if file.is_plain() {
                 admitted(self.door, &file.path, access)
-                    .map_err(|error| self.refused(&error, word))?;
+                    .map_err(|error| self.refused(&error, access, word))?;
                 continue;
             }
             links += 1;
@@ -201,20 +221,23 @@ impl NamedFiles<'_> {
     fn judge_name(&self, name: &str, access: PathAccess, word: &PartWord) -> Objected {
         let name = name.rsplit("../").next().unwrap_or(name);
         match admitted(self.door, Path::new(name), access) {
-            Err(error @ PolicyError::SensitivePathDenied { .. }) => Err(self.refused(&error, word)),
+            Err(error @ PolicyError::SensitivePathDenied { .. }) => {
+                Err(self.refused(&error, access, word))
+            }
             _ => Ok(()),
         }
     }
 
     /// The path as spelled, and where its links lead.
     fn judge(&self, path: &Path, access: PathAccess, word: &PartWord) -> Objected {
-        opened(self.door, path, access).or_else(|error| self.objection(&error, word))?;
+        opened(self.door, path, access).or_else(|error| self.objection(&error, access, word))?;
         // The shell takes `..` for the parent of its name, programs for that of
         // the place a link leads to.
         if path.components().any(|part| part == Component::ParentDir) {
             let whole = self.door.working_dir().join(path);
             let real = resolved(&whole);
-            opened(self.door, &real, access).or_else(|error| self.objection(&error, word))?;
+            opened(self.door, &real, access)
+                .or_else(|error| self.objection(&error, access, word))?;
         }
         Ok(())
     }
@@ -223,22 +246,37 @@ impl NamedFiles<'_> {
 impl NamedFiles<'_> {
     /// A file that is missing, or that the system keeps closed, is the
     /// program's to report.
-    fn objection(&self, error: &PolicyError, word: &PartWord) -> Objected {
+    fn objection(&self, error: &PolicyError, access: PathAccess, word: &PartWord) -> Objected {
         match error.is_denial() {
-            true => Err(self.refused(error, word)),
+            true => Err(self.refused(error, access, word)),
             false => Ok(()),
         }
     }
 
     /// Beyond roots that nobody has set, a person is asked.
-    fn refused(&self, error: &PolicyError, word: &PartWord) -> ShellDecision {
+    fn refused(&self, error: &PolicyError, named: PathAccess, word: &PartWord) -> ShellDecision {
         let denied = |error: &PolicyError| {
             ShellDecision::Deny(refusal(error.rule(), word, error.to_string()))
         };
         match self.door.outside_roots(error) {
             Some((path, access)) if self.soft_roots.include(access) => {
                 match self.door.beyond_roots(&path, access) {
-                    Ok(_) => ask(BEYOND_ROOTS, word, &beyond_message(&path, access)),
+                    Ok(real) => {
+                        let message = beyond_message(&path, access);
+                        let question = ask(BEYOND_ROOTS, word, &message);
+                        if access == Access::Write {
+                            let goes = named == PathAccess::Delete;
+                            let file = BeyondRoots {
+                                path,
+                                access,
+                                real,
+                                message,
+                            };
+                            let changed = ChangedBeyond { file, goes };
+                            self.changed_beyond.borrow_mut().push(changed);
+                        }
+                        question
+                    }
                     Err(closed) => denied(&closed),
                 }
             }

@@ -278,6 +278,95 @@ fn a_host_that_nobody_has_set_anything_about_is_asked_about_and_opened_to_that_c
 }
 
 #[test]
+fn a_command_that_would_leave_the_sandbox_is_asked_about_whatever_a_rule_allows() {
+    use PermissionMode::{Allow, FullAccess, Prompt, ReadOnly, WorkspaceWrite};
+    let session = Session::new();
+    let leaving = call(Action::LeaveSandbox);
+    for (mode, verdict) in [
+        (ReadOnly, Verdict::Deny),
+        (Prompt, Verdict::Ask),
+        (WorkspaceWrite, Verdict::Ask),
+        (FullAccess, Verdict::Ask),
+        (Allow, Verdict::Deny),
+    ] {
+        let policy = soft(&session, mode, &["write"]);
+        let decision = policy.decide_call(&leaving).unwrap();
+        assert_eq!(decision.verdict, verdict, "{mode}");
+        assert_eq!(decision.by.code(), "leaves_sandbox", "{mode}");
+        assert_eq!(decision.always, None, "{mode}");
+    }
+    let with = |sandbox| {
+        session.bind(PolicySettings {
+            sandbox,
+            ..PolicySettings::default()
+        })
+    };
+    let denied = with(SandboxMode::Require).decide_call(&leaving);
+    assert_eq!(
+        denied.unwrap_err().remedy.as_deref(),
+        Some("policy.sandbox")
+    );
+    let none = with(SandboxMode::Off).decide_call(&leaving).unwrap();
+    assert_eq!(none.verdict, Verdict::Allow);
+}
+
+#[test]
+fn a_command_finds_open_what_it_was_judged_to_change_and_no_more() {
+    let session = Session::new();
+    std::fs::create_dir_all(session.outside("there/sub")).unwrap();
+    std::fs::write(session.outside("there/file"), "").unwrap();
+    let policy = || soft(&session, PermissionMode::WorkspaceWrite, &[]);
+    let run = |command: String| {
+        call(Action::Run {
+            command,
+            directory: None,
+        })
+    };
+    let writable = |policy: &StandardPolicy, command: &CallToJudge| {
+        let wider = policy.for_judged_call(&command.actions)?;
+        let session = policy.sandbox(None).writable;
+        let mut writable = wider.sandbox_for_call(None)?.writable;
+        writable.retain(|path| !session.contains(path));
+        Some(writable)
+    };
+    let there = session.outside("there");
+    for (command, opened) in [
+        ("touch @/new", ""),
+        ("touch @/file", ""),
+        ("mkdir -p @/a/b/c", ""),
+        ("cp x @/sub", "sub"),
+        ("rm -r @/sub", ""),
+        ("echo x > @/sub/y", "sub"),
+    ] {
+        let policy = policy();
+        let command = run(command.replace('@', there.to_str().unwrap()));
+        assert_eq!(writable(&policy, &command), None, "before: {command:?}");
+        let decided = policy.decide_call(&command).unwrap();
+        assert_eq!(decided.verdict, Verdict::Ask, "{command:?}");
+        let opened = there.join(opened).canonicalize().unwrap();
+        assert_eq!(
+            writable(&policy, &command),
+            Some(vec![opened]),
+            "{command:?}"
+        );
+    }
+    let policy = policy();
+    for command in ["cat @/file", "touch inside"] {
+        let command = run(command.replace('@', there.to_str().unwrap()));
+        policy.decide_call(&command).unwrap();
+        assert_eq!(writable(&policy, &command), None, "{command:?}");
+    }
+    // What a link leads to now is not what was judged.
+    let link = session.outside("link");
+    std::os::unix::fs::symlink(session.outside("there/sub"), &link).unwrap();
+    let command = run(format!("touch {}/x", link.display()));
+    policy.decide_call(&command).unwrap();
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(session.outside("."), &link).unwrap();
+    assert_eq!(writable(&policy, &command), None);
+}
+
+#[test]
 fn a_list_of_hosts_that_was_set_is_a_wall() {
     let session = Session::with(
         |_| PolicySettings {

@@ -287,6 +287,7 @@ fn action() -> impl Strategy<Value = Action> {
         path().prop_map(|path| Action::Read { path }),
         path().prop_map(|path| Action::Write { path }),
         text().prop_map(|host| Action::Reach { host }),
+        Just(Action::LeaveSandbox),
         Just(Action::Ask),
         any::<bool>().prop_map(|mutating| Action::Other { mutating }),
     ]

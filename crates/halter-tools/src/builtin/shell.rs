@@ -5,7 +5,7 @@ mod report;
 use super::jobs::Jobs;
 use super::support::{blocking, path_in, spelled};
 use crate::context::ToolContext;
-use crate::exec::{BackgroundCommand, Environment, ExecCommand};
+use crate::exec::{BackgroundCommand, Environment, ExecCommand, ExecPlace};
 use crate::limits::{
     JOB_KEPT_BYTES, SHELL_COMMAND_CHARS, SHELL_DEFAULT_TIMEOUT_SECS, SHELL_ENV_VARS,
 };
@@ -19,7 +19,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,7 +56,13 @@ pub(crate) struct ShellInput {
     /// `process`. It ends with the session, or by `timeout_ms` if that is given.
     #[serde(default)]
     background: bool,
+    /// Ask the user to let this run outside the sandbox, which refused it.
+    #[serde(default)]
+    outside_sandbox: bool,
 }
+
+/// The argument by which a command is asked to leave the sandbox.
+const OUTSIDE: &str = "outside_sandbox";
 
 pub(crate) struct ShellTool;
 
@@ -81,7 +88,9 @@ impl TypedTool for ShellTool {
             directory: directory.clone(),
         });
         let look = directory.map(|path| Action::Read { path });
-        run.into_iter().chain(look).collect()
+        let leaves = input.get(OUTSIDE).and_then(Value::as_bool) == Some(true);
+        let leave = leaves.then_some(Action::LeaveSandbox);
+        run.into_iter().chain(look).chain(leave).collect()
     }
 
     async fn run(&self, context: ToolContext, input: ShellInput) -> anyhow::Result<ToolResult> {
@@ -91,10 +100,15 @@ impl TypedTool for ShellTool {
         let cwd = directory(&context, input.cwd).await?;
         let start = cwd.clone().or_else(|| session.directory());
         environment.extend(checked_command(&context, input.command.clone(), start).await?);
+        let place = match input.outside_sandbox {
+            true => ExecPlace::Outside,
+            false => place(&context).await?,
+        };
         if input.background {
             let mut command = BackgroundCommand::new(input.command, JOB_KEPT_BYTES);
             command.cwd = cwd;
             command.environment = environment;
+            command.place = place;
             command.deadline = input.timeout_ms.map(Duration::from_millis);
             let started = Jobs::of(&context)?.start(&context, command).await?;
             return Ok(ToolResult::json(started));
@@ -103,6 +117,7 @@ impl TypedTool for ShellTool {
         let mut command = ExecCommand::new(input.command, timeout.deadline);
         command.cwd = cwd;
         command.environment = environment;
+        command.place = place;
         let output = |text: &str| context.emit_output(Self::NAME, text);
         let finished = session.run(command, &context.cancel, &output).await?;
         for refusal in &finished.refused_hosts {
@@ -143,6 +158,18 @@ async fn checked_command(
         policy.check_shell_command_in(&command, start.as_deref())?;
         let start = start.unwrap_or(working_dir);
         Ok(repository_environment(&command, &start))
+    })
+    .await
+}
+
+/// Where a command runs that stays in a sandbox.
+async fn place(context: &ToolContext) -> anyhow::Result<ExecPlace> {
+    let policy = Arc::clone(&context.policy);
+    let environment = Arc::clone(context.tool_sessions.base_environment());
+    blocking(move || {
+        let home = environment.get(OsStr::new("HOME")).map(Path::new);
+        let bounds = policy.sandbox_for_call(home);
+        Ok(bounds.map_or(ExecPlace::Session, |it| ExecPlace::Opened(Box::new(it))))
     })
     .await
 }

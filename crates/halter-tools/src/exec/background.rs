@@ -1,7 +1,7 @@
 //! Commands that run beside the session's shell: what they are given, how far
 //! they have come, and what they printed.
 
-use super::{Environment, ExitStatus, TerminalSize};
+use super::{Environment, ExecPlace, ExitStatus, TerminalSize};
 use async_trait::async_trait;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub struct BackgroundCommand {
     /// Bytes of its output that are kept: half from the start, half from the
     /// end.
     pub kept_bytes: usize,
+    /// Where it runs, if the session has a sandbox.
+    pub place: ExecPlace,
 }
 
 impl BackgroundCommand {
@@ -37,6 +39,7 @@ impl BackgroundCommand {
             deadline: None,
             terminal: None,
             kept_bytes,
+            place: ExecPlace::Session,
         }
     }
 }

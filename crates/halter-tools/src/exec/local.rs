@@ -1,11 +1,12 @@
 //! Commands as children of this process, by `halter-exec`.
 
 mod background;
+mod side;
 
 use super::{
-    BackgroundCommand, Environment, ExecBackend, ExecCommand, ExecSession, ExecSessionSpec,
-    FinishedCommand, FinishedOutput, OutputBounds, SessionProcesses, SessionSandbox,
-    StartedCommand, TextListener,
+    BackgroundCommand, Environment, ExecBackend, ExecCommand, ExecPlace, ExecSession,
+    ExecSessionSpec, FinishedCommand, FinishedOutput, OutputBounds, SessionProcesses,
+    SessionSandbox, StartedCommand, TextListener,
 };
 use crate::builtin::blocking;
 use crate::context::cancelled;
@@ -20,6 +21,7 @@ use halter_exec::{
     kill_tree, list_descendants,
 };
 use halter_policy::{NetworkPolicy, PolicyError, SandboxBounds};
+use side::{OUTSIDE_NOTE, PlacedShell, SideShell};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,14 +38,13 @@ impl ExecBackend for LocalExec {
         Arc::new(LocalSession {
             directory,
             shell: AsyncMutex::new(Some(SessionShell {
-                shell: None,
-                sandbox: None,
+                main: None,
+                side: None,
                 environment: spec.environment,
                 working_dir: spec.working_dir.clone(),
                 bounds: spec.sandbox,
                 network: spec.network,
                 resolver: spec.resolver,
-                proxy: None,
             })),
             working_dir: spec.working_dir,
             closing: CancellationToken::new(),
@@ -75,50 +76,56 @@ impl Drop for LocalSession {
     }
 }
 
-/// The session's shell, made with its sandbox by the first command.
+/// The session's shell, made with its sandbox by the first command, and the
+/// second one, made by the first that runs elsewhere.
 struct SessionShell {
-    // Dropped in this order: the shell lies within the sandbox.
-    shell: Option<PersistentShell>,
-    sandbox: Option<SessionSandbox>,
+    main: Option<PlacedShell>,
+    side: Option<SideShell>,
     environment: Environment,
     working_dir: PathBuf,
     bounds: SandboxBounds,
     network: NetworkPolicy,
     resolver: Arc<dyn HostResolver>,
-    proxy: Option<FilteringProxy>,
 }
 
 impl SessionShell {
     async fn open(&mut self, scratch: &ScratchDir) -> anyhow::Result<OpenShell<'_>> {
-        if self.shell.is_none() {
-            let environment = self.environment.clone();
-            let mut bounds = self.bounds.clone();
-            // Made by now; the policy may have been asked before.
-            if !bounds.writable.iter().any(|path| path == scratch.path()) {
-                bounds.writable.push(scratch.path().to_owned());
-            }
-            let name = format!("halter-{}", scratch_name(scratch));
-            let sandbox =
-                blocking(move || Ok(SessionSandbox::establish(&bounds, &environment, &name)?));
-            let sandbox = sandbox.await?;
-            let network = self.network.clone();
-            let served = sandbox.serve_network(network, Arc::clone(&self.resolver))?;
-            if let Some(served) = served {
-                self.environment.extend(served.variables);
-                self.proxy = Some(served.proxy);
-            }
-            let config = ShellConfig::new(self.environment.clone(), self.working_dir.clone());
-            let shell = match sandbox.sandbox() {
-                Some(inside) => PersistentShell::in_sandbox(config, Arc::clone(inside))?,
-                None => PersistentShell::new(config),
-            };
-            self.sandbox = Some(sandbox);
-            self.shell = Some(shell);
+        if self.main.is_none() {
+            self.bounds = with_scratch(std::mem::take(&mut self.bounds), scratch);
+            self.main = Some(self.make(self.bounds.clone(), scratch).await?);
         }
-        Ok(OpenShell {
-            shell: self.shell.as_mut().context("the shell is gone")?,
-            sandbox: self.sandbox.as_mut().context("the sandbox is gone")?,
-            proxy: self.proxy.as_ref(),
+        Ok(OpenShell::of(
+            self.main.as_mut().context("the shell is gone")?,
+        ))
+    }
+
+    /// A shell in a sandbox of these bounds.
+    async fn make(
+        &self,
+        bounds: SandboxBounds,
+        scratch: &ScratchDir,
+    ) -> anyhow::Result<PlacedShell> {
+        let mut environment = self.environment.clone();
+        let name = format!("halter-{}", scratch_name(scratch));
+        let known = environment.clone();
+        let sandbox = blocking(move || Ok(SessionSandbox::establish(&bounds, &known, &name)?));
+        let sandbox = sandbox.await?;
+        let served = sandbox.serve_network(self.network.clone(), Arc::clone(&self.resolver))?;
+        let (proxy, variables) = match served {
+            Some(served) => (Some(served.proxy), served.variables),
+            None => (None, Vec::new()),
+        };
+        environment.extend(variables.iter().cloned());
+        let config = ShellConfig::new(environment, self.working_dir.clone());
+        let shell = match sandbox.sandbox() {
+            Some(inside) => PersistentShell::in_sandbox(config, Arc::clone(inside))?,
+            None => PersistentShell::new(config),
+        };
+        Ok(PlacedShell {
+            shell,
+            sandbox,
+            proxy,
+            variables,
         })
     }
 }
@@ -128,6 +135,24 @@ struct OpenShell<'a> {
     shell: &'a mut PersistentShell,
     sandbox: &'a mut SessionSandbox,
     proxy: Option<&'a FilteringProxy>,
+}
+
+impl<'a> OpenShell<'a> {
+    fn of(placed: &'a mut PlacedShell) -> Self {
+        Self {
+            shell: &mut placed.shell,
+            sandbox: &mut placed.sandbox,
+            proxy: placed.proxy.as_ref(),
+        }
+    }
+}
+
+/// The directory was made by now; the policy may have been asked before.
+fn with_scratch(mut bounds: SandboxBounds, scratch: &ScratchDir) -> SandboxBounds {
+    if !bounds.writable.iter().any(|path| path == scratch.path()) {
+        bounds.writable.push(scratch.path().to_owned());
+    }
+    bounds
 }
 
 fn scratch_name(scratch: &ScratchDir) -> String {
@@ -156,7 +181,7 @@ impl ExecSession for LocalSession {
             shell,
             sandbox,
             proxy,
-        } = session_shell.open(&self.scratch).await?;
+        } = session_shell.open_at(&command.place, &self.scratch).await?;
         let mut request = ShellCommand::new(command.text);
         request.cwd = command.cwd;
         request.environment = command.environment;
@@ -165,16 +190,18 @@ impl ExecSession for LocalSession {
         let live = LiveText::new(output);
         let sink = |chunk: OutputChunk| live.push(&chunk);
         let stop = cancel.child_token();
-        let running = shell.run(request, &stop, &sink);
-        tokio::pin!(running);
-        let outcome = tokio::select! {
-            biased;
-            outcome = &mut running => outcome,
-            () = self.closing.cancelled() => {
-                stop.cancel();
-                running.await
-            }
-        }?;
+        let outcome = {
+            let running = shell.run(request, &stop, &sink);
+            tokio::pin!(running);
+            tokio::select! {
+                biased;
+                outcome = &mut running => outcome,
+                () = self.closing.cancelled() => {
+                    stop.cancel();
+                    running.await
+                }
+            }?
+        };
         live.finish();
         let mut finished = FinishedCommand {
             status: outcome.status,
@@ -187,6 +214,16 @@ impl ExecSession for LocalSession {
             refused_hosts: proxy.map_or_else(Vec::new, |it| it.refusals().take()),
         };
         finished.sandbox_note = sandbox.note(&finished);
+        if session_shell.is_aside(&command.place) {
+            if command.place == ExecPlace::Outside {
+                finished.sandbox_note = Some(OUTSIDE_NOTE.to_owned());
+            }
+            // The command has run: its result must not be lost.
+            if let Err(error) = session_shell.return_state().await {
+                tracing::warn!(%error, "the state of the second shell is lost");
+                finished.shell_restarted = true;
+            }
+        }
         Ok(finished)
     }
 
@@ -201,8 +238,8 @@ impl ExecSession for LocalSession {
             .unwrap_or_else(PoisonError::into_inner);
         let shell = self.shell.try_lock();
         let shell = shell.as_ref().ok().and_then(|shell| shell.as_ref());
-        if let Some(shell) = shell.and_then(|session| session.shell.as_ref()) {
-            shell.cwd().clone_into(&mut last);
+        if let Some(shell) = shell.and_then(|session| session.main.as_ref()) {
+            shell.shell.cwd().clone_into(&mut last);
         }
         let same = |left: &Path, right: &Path| {
             left == right || left.canonicalize().ok() == right.canonicalize().ok()
@@ -211,19 +248,19 @@ impl ExecSession for LocalSession {
     }
 
     async fn processes(&self, root: Option<i32>) -> anyhow::Result<SessionProcesses> {
-        let shell = self.shell_pid();
+        let shells = self.shell_pids();
         let commands = self.background.pids();
         blocking(move || match root {
             Some(root) => {
-                check_member(root, shell.into_iter().chain(commands))?;
+                check_member(root, shells.into_iter().chain(commands))?;
                 Ok(SessionProcesses {
                     root: Some(root),
                     descendants: list_descendants(root)?,
                 })
             }
             None => Ok(SessionProcesses {
-                root: shell,
-                descendants: all_processes(shell, &commands)?,
+                root: shells.first().copied(),
+                descendants: all_processes(&shells, &commands)?,
             }),
         })
         .await
@@ -231,7 +268,7 @@ impl ExecSession for LocalSession {
 
     async fn signal_tree(&self, root: i32, signal: i32) -> anyhow::Result<Vec<KillOutcome>> {
         let signal = Signal::new(signal)?;
-        let roots = self.shell_pid().into_iter().chain(self.background.pids());
+        let roots = self.shell_pids().into_iter().chain(self.background.pids());
         let roots: Vec<i32> = roots.collect();
         blocking(move || {
             check_member(root, roots)?;
@@ -243,18 +280,31 @@ impl ExecSession for LocalSession {
     async fn close(&self) {
         self.closing.cancel();
         self.background.ended().await;
-        if let Some(mut session) = self.shell.lock().await.take()
-            && let Some(shell) = session.shell.take()
-        {
-            shell.close().await;
+        let Some(session) = self.shell.lock().await.take() else {
+            return;
+        };
+        if let Some(side) = session.side {
+            side.close().await;
+        }
+        if let Some(main) = session.main {
+            main.shell.close().await;
         }
     }
 }
 
 impl LocalSession {
-    /// The shell's process number, unless none is running or a command is.
-    fn shell_pid(&self) -> Option<i32> {
-        self.shell.try_lock().ok()?.as_ref()?.shell.as_ref()?.pid()
+    /// The process numbers of the session's shells that are running, the first
+    /// one first; none while a command runs.
+    fn shell_pids(&self) -> Vec<i32> {
+        let Ok(shell) = self.shell.try_lock() else {
+            return Vec::new();
+        };
+        let Some(session) = shell.as_ref() else {
+            return Vec::new();
+        };
+        let main = session.main.as_ref().and_then(|main| main.shell.pid());
+        let side = session.side.as_ref().and_then(SideShell::pid);
+        main.into_iter().chain(side).collect()
     }
 
     async fn make_scratch(&self) -> anyhow::Result<PathBuf> {
@@ -331,10 +381,13 @@ fn check_member(pid: i32, roots: impl IntoIterator<Item = i32>) -> anyhow::Resul
     bail!(PolicyError::ProcessOutsideTree { pid })
 }
 
-/// What is below the shell, and the background commands with what is below
+/// What is below the shells, and the background commands with what is below
 /// them.
-fn all_processes(shell: Option<i32>, commands: &[i32]) -> Result<Vec<ProcessInfo>, ExecError> {
-    let mut all = shell.map_or_else(|| Ok(Vec::new()), below)?;
+fn all_processes(shells: &[i32], commands: &[i32]) -> Result<Vec<ProcessInfo>, ExecError> {
+    let mut all = Vec::new();
+    for shell in shells {
+        all.extend(below(*shell)?);
+    }
     if !commands.is_empty() {
         let own = below(i32::try_from(std::process::id()).unwrap_or_default())?;
         let leaders = own.into_iter().filter(|it| commands.contains(&it.pid));

@@ -177,6 +177,23 @@ pub struct ExecCommand {
     pub environment: Environment,
     /// How long it may run.
     pub deadline: Duration,
+    /// Where it runs, if the session has a sandbox.
+    pub place: ExecPlace,
+}
+
+/// Where a command of a session with a sandbox runs. Elsewhere than with all
+/// others it has a shell of its own, which goes on from the state of the
+/// session's and gives it back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExecPlace {
+    /// In the session's sandbox.
+    #[default]
+    Session,
+    /// In a sandbox of other bounds, which open more.
+    Opened(Box<SandboxBounds>),
+    /// In none: it was asked for, and a person said yes.
+    Outside,
 }
 
 impl ExecCommand {
@@ -187,6 +204,7 @@ impl ExecCommand {
             cwd: None,
             environment: Environment::new(),
             deadline,
+            place: ExecPlace::Session,
         }
     }
 }

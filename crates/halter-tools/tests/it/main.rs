@@ -27,6 +27,7 @@ mod process;
 mod read;
 mod read_media;
 mod sandbox;
+mod sandbox_places;
 mod session;
 mod shell;
 mod specs;

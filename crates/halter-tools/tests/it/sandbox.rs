@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 
-fn settings(mode: SandboxMode, programs: &[&str]) -> PolicySettings {
+pub fn settings(mode: SandboxMode, programs: &[&str]) -> PolicySettings {
     let programs: Vec<String> = programs.iter().map(|name| (*name).to_owned()).collect();
     PolicySettings {
         sandbox: mode,
@@ -32,7 +32,7 @@ pub fn works(rung: &str) -> bool {
     found.supported
 }
 
-async fn sh(workspace: &Workspace, command: &str) -> Value {
+pub async fn sh(workspace: &Workspace, command: &str) -> Value {
     workspace.ok("shell", json!({"command": command})).await
 }
 

@@ -117,6 +117,11 @@ async fn approval_choices() {
 }
 
 #[tokio::test]
+async fn leaves_sandbox() {
+    check("leaves_sandbox", &approvals::leaves_sandbox().await);
+}
+
+#[tokio::test]
 async fn instruction_files() {
     let recorded = instructions::instruction_files().await;
     check("instruction_files", &recorded);

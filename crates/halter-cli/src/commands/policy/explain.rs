@@ -107,6 +107,7 @@ fn touched(action: &Action) -> String {
         Action::Read { path } => format!("reads {}", path.display()),
         Action::Write { path } => format!("changes {}", path.display()),
         Action::Reach { host } => format!("reaches {host}"),
+        Action::LeaveSandbox => "runs outside the sandbox".to_owned(),
         Action::Other { mutating: true } => "changes something it does not name".to_owned(),
         _ => "changes nothing outside the session".to_owned(),
     }

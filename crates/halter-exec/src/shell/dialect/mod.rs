@@ -175,7 +175,7 @@ impl Dialect {
     }
 
     /// What keeps a user's function of the same name from being called.
-    fn builtin(self) -> &'static str {
+    pub(super) fn builtin(self) -> &'static str {
         match self {
             Self::Bash => "builtin ",
             Self::Posix => "command ",

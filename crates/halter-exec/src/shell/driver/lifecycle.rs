@@ -130,7 +130,7 @@ impl<H: ShellHost> ShellDriver<H> {
 
     /// Retires a shell that has ended, and returns where it was if it left
     /// its state.
-    pub(super) fn retire_dead(&mut self) -> Option<PathBuf> {
+    pub(in crate::shell) fn retire_dead(&mut self) -> Option<PathBuf> {
         if let Some(dead) = self.live.take() {
             self.host.retire(dead.process);
         }

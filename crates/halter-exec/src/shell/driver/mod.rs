@@ -26,17 +26,17 @@ pub use start::CommandText;
 #[derive(Debug)]
 pub struct ShellDriver<H: ShellHost> {
     config: ShellConfig,
-    host: H,
-    live: Option<LiveShell<H::Process>>,
-    snapshots: Option<Snapshots>,
-    state: ShellState,
+    pub(super) host: H,
+    pub(super) live: Option<LiveShell<H::Process>>,
+    pub(super) snapshots: Option<Snapshots>,
+    pub(super) state: ShellState,
     /// Whether state was lost that no command has been told of.
-    state_lost: bool,
+    pub(super) state_lost: bool,
     /// Whether an interrupted shell may have left a state for an exit that
     /// did not come.
     exit_state_left: bool,
     /// Whether an interrupt may still be on its way to the shell.
-    unsettled: bool,
+    pub(super) unsettled: bool,
     /// How often in a row it seemed that the shell will not answer.
     silent_looks: u32,
 }
@@ -110,6 +110,17 @@ impl<H: ShellHost> ShellDriver<H> {
     pub fn process(&self) -> Option<&H::Process> {
         let live = self.live.as_ref()?;
         (!live.process.has_exited()).then_some(&live.process)
+    }
+
+    /// Fails if a command is running in the shell.
+    pub(super) fn check_idle(&self) -> Result<(), ExecError> {
+        match self.state.is_running() {
+            true => Err(ExecError::invalid(
+                "the shell",
+                "a command is running in it; wait for its end",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Signals everything the running command started, and not the shell.

@@ -63,12 +63,7 @@ impl<H: ShellHost> ShellDriver<H> {
         streams: &CommandStreams<'_>,
     ) -> Result<(), ExecError> {
         command.check()?;
-        if self.state.is_running() {
-            return Err(ExecError::invalid(
-                "the shell",
-                "a command is running in it; wait for its end",
-            ));
-        }
+        self.check_idle()?;
         self.make_live().await?;
         if std::mem::take(&mut self.unsettled) {
             Box::pin(self.settle_after_interrupt()).await?;
@@ -144,7 +139,7 @@ impl<H: ShellHost> ShellDriver<H> {
     /// Waits until a shell that was interrupted has answered something said
     /// after that: an interrupt that reaches it late makes it drop lines it
     /// has read already.
-    async fn settle_after_interrupt(&mut self) -> Result<(), ExecError> {
+    pub(in crate::shell) async fn settle_after_interrupt(&mut self) -> Result<(), ExecError> {
         let until = tokio::time::Instant::now() + SHELL_START_DEADLINE;
         while let Some(live) = &mut self.live {
             let nonce = nonce::short()?;

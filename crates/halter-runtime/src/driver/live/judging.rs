@@ -15,7 +15,15 @@ impl Owner {
         let tools = &self.tools.tools;
         tools.validate(call)?;
         let tool = tools.get(call.name.as_str());
-        let mut actions = tools.actions(call)?;
+        Ok(CallFacts {
+            actions: self.actions(call)?,
+            polling: tool.is_some_and(|tool| tool.is_polling(&call.arguments)),
+        })
+    }
+
+    /// What a call would touch, from where its shell is.
+    fn actions(&self, call: &ToolCall) -> Result<Vec<Action>, ToolError> {
+        let mut actions = self.tools.tools.actions(call)?;
         for action in &mut actions {
             // Where the shell is decides which files a command names.
             if let Action::Run { directory, .. } = action
@@ -24,10 +32,7 @@ impl Owner {
                 *directory = self.toolbox.shell_directory();
             }
         }
-        Ok(CallFacts {
-            actions,
-            polling: tool.is_some_and(|tool| tool.is_polling(&call.arguments)),
-        })
+        Ok(actions)
     }
 
     pub(super) async fn judge(
@@ -75,7 +80,7 @@ impl Owner {
         cancel: CancellationToken,
     ) -> Result<ToolContext, ToolError> {
         let mut context = self.tool_context(call, cancel).await?;
-        let actions = self.tools.tools.actions(call)?;
+        let actions = self.actions(call)?;
         if let Some(wider) = context.policy.for_judged_call(&actions) {
             context.policy = wider;
         }

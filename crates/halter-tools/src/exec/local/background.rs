@@ -2,9 +2,10 @@
 
 use super::LocalSession;
 use crate::exec::{
-    BackgroundCommand, BackgroundEnd, BackgroundProgress, Environment, ExitStatus, FinishedCommand,
-    FinishedOutput, OutputPiece, RunningCommand, StartedCommand, TerminalSize,
+    BackgroundCommand, BackgroundEnd, BackgroundProgress, Environment, OutputPiece, RunningCommand,
+    StartedCommand, TerminalSize,
 };
+use crate::network::FilteringProxy;
 use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -114,22 +115,17 @@ impl LocalSession {
         let Some(session) = shell.as_mut() else {
             bail!(crate::ToolSessionClosed);
         };
-        let opened = session.open(&self.scratch).await?;
-        let directory = match command.cwd.clone() {
-            Some(directory) => directory,
-            None => opened.shell.cwd().to_owned(),
-        };
-        let sandbox = opened.sandbox.sandbox().cloned();
-        let sandbox_note = opened.sandbox.note(&not_finished());
-        let spec = planned(&command, session.environment.clone(), directory)?;
-        let (process, streams) = match sandbox {
+        let around = session.surroundings(&command.place, &self.scratch).await?;
+        let directory = command.cwd.clone().unwrap_or(around.directory);
+        let spec = planned(&command, around.environment, directory)?;
+        let (process, streams) = match around.sandbox {
             Some(sandbox) => Process::spawn_in(&spec, sandbox)?,
             None => Process::spawn(&spec)?,
         };
-        let running = self.watch(process, streams, &command)?;
+        let running = self.watch(process, streams, &command, around.proxy)?;
         Ok(StartedCommand {
             command: Arc::new(running),
-            sandbox_note,
+            sandbox_note: around.note,
         })
     }
 
@@ -139,6 +135,7 @@ impl LocalSession {
         process: Process,
         streams: ProcessStreams,
         command: &BackgroundCommand,
+        proxy: Option<FilteringProxy>,
     ) -> anyhow::Result<LocalCommand> {
         let input = streams.stdin.context("a command without input")?;
         let state = Arc::new(CommandState {
@@ -155,6 +152,7 @@ impl LocalSession {
             inbox,
             stop: stop.clone(),
             deadline: command.deadline,
+            _proxy: proxy,
         };
         tokio::spawn(supervisor.run(process, streams.stdout));
         Ok(LocalCommand {
@@ -162,23 +160,6 @@ impl LocalSession {
             requests,
             stop,
         })
-    }
-}
-
-/// A command of which nothing is known yet, to ask what holds for all.
-fn not_finished() -> FinishedCommand {
-    FinishedCommand {
-        status: ExitStatus {
-            code: Some(0),
-            signal: None,
-        },
-        stdout: FinishedOutput::default(),
-        stderr: FinishedOutput::default(),
-        timed_out: false,
-        cancelled: false,
-        shell_restarted: false,
-        sandbox_note: None,
-        refused_hosts: Vec::new(),
     }
 }
 
@@ -292,6 +273,8 @@ struct Supervisor {
     inbox: mpsc::Receiver<Request>,
     stop: CancellationToken,
     deadline: Option<Duration>,
+    /// Its way to hosts, if it has one of its own.
+    _proxy: Option<FilteringProxy>,
 }
 
 impl Supervisor {

@@ -30,6 +30,10 @@ const SIGNS: &[(&str, &str)] = &[
     ("EAI_AGAIN", "the network is off"),
 ];
 
+/// How a command gets out of the sandbox.
+const OUTSIDE_ADVICE: &str =
+    "call again with \"outside_sandbox\": true to ask the user to let it run outside";
+
 /// Characters of a program's message that are repeated.
 const LINE_CHARS: usize = 200;
 
@@ -42,33 +46,24 @@ impl SessionSandbox {
     }
 }
 
+impl SessionSandbox {
+    /// What holds for every command, whatever becomes of it.
+    pub(crate) fn standing_note(&self) -> Option<String> {
+        standing(&self.status)
+    }
+}
+
 fn note(status: &SandboxStatus, finished: &FinishedCommand, changed: &[PathBuf]) -> Option<String> {
     let mut parts = Vec::new();
-    match status.active {
-        None if status.requested == "off" => return None,
-        None => {
-            let reasons = status
-                .rungs
-                .iter()
-                .filter_map(|rung| rung.reason.as_deref());
-            let reasons: Vec<&str> = reasons.collect();
-            parts.push(format!(
-                "no sandbox: commands run with the user's rights ({})",
-                reasons.join("; ")
-            ));
-        }
-        Some(rung) => {
-            if let Some((line, rule)) = refusal(finished) {
-                parts.push(format!(
-                    "this ran in a sandbox ({rung}), which may have refused it: {line}: {rule}"
-                ));
-            }
-            if !status.not_held.is_empty() && rung != "namespaces" {
-                let missing = status.not_held.join(", ");
-                parts.push(format!("the sandbox ({rung}) does not hold: {missing}"));
-            }
+    if let (Some(rung), Some((line, rule))) = (status.active, refusal(finished)) {
+        parts.push(format!(
+            "this ran in a sandbox ({rung}), which may have refused it: {line}: {rule}"
+        ));
+        if status.requested != "require" {
+            parts.push(OUTSIDE_ADVICE.to_owned());
         }
     }
+    parts.extend(standing(status));
     if !changed.is_empty() {
         let changed: Vec<String> = changed.iter().map(|path| escape_path(path)).collect();
         parts.push(format!(
@@ -77,6 +72,29 @@ fn note(status: &SandboxStatus, finished: &FinishedCommand, changed: &[PathBuf])
         ));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// That there is no sandbox where one was wanted, or what it does not hold.
+fn standing(status: &SandboxStatus) -> Option<String> {
+    match status.active {
+        None if status.requested == "off" => None,
+        None => {
+            let reasons = status
+                .rungs
+                .iter()
+                .filter_map(|rung| rung.reason.as_deref());
+            let reasons: Vec<&str> = reasons.collect();
+            Some(format!(
+                "no sandbox: commands run with the user's rights ({})",
+                reasons.join("; ")
+            ))
+        }
+        Some(rung) if !status.not_held.is_empty() && rung != "namespaces" => {
+            let missing = status.not_held.join(", ");
+            Some(format!("the sandbox ({rung}) does not hold: {missing}"))
+        }
+        Some(_) => None,
+    }
 }
 
 fn refusal(finished: &FinishedCommand) -> Option<(String, &'static str)> {

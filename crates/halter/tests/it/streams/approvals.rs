@@ -223,3 +223,22 @@ pub async fn choices() -> Recorded {
     decide(&fifth, &resumed, 7, vec![always]).await;
     recorded(&fifth, &resumed).await
 }
+
+/// A command that would leave the sandbox, which a person lets out.
+pub async fn leaves_sandbox() -> Recorded {
+    let tool = ScriptedTool::new("shell").mutating();
+    let tool = tool.touches(Action::LeaveSandbox);
+    let policy = JudgedBy::new(|_| {
+        let message = "it would run outside the sandbox";
+        PolicyVerdict::Ask(Objection::new("leaves_sandbox", message))
+    });
+    let builder = Harness::scripted([call("shell"), "done".into()]).tool(tool.build());
+    let builder = builder.services(|services| {
+        services.policies = Arc::new(policy);
+        services.approvals = Approvals::Handler(Arc::new(Yes));
+    });
+    let harness = harness(builder);
+    let session = session(&harness, "leaves_sandbox").await;
+    say(&harness, &session, 1, "try it outside").await;
+    recorded(&harness, &session).await
+}
