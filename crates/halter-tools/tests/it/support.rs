@@ -291,7 +291,7 @@ pub fn is_root() -> bool {
 
 /// Waits for something that another process does.
 pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !holds() {
         assert!(std::time::Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
