@@ -1,9 +1,12 @@
 //! `halter sandbox`, and what other commands say about it.
 
 use crate::place::Place;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 fn works(place: &Place) -> bool {
     let status = place
@@ -137,4 +140,122 @@ fn a_command_reaches_what_is_named_and_nothing_while_the_network_is_off() {
     let direct = format!("import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)");
     let around = place.halter(["sandbox", "--", "python3", "-c", &direct]);
     assert!(around.expect(1).stderr.contains("Connection refused"));
+}
+
+/// Attacks that the shell judge refuses, run without it: only programs of the
+/// list execute, and what these consist of.
+#[test]
+fn what_the_judge_refuses_executes_nothing_that_is_not_listed() {
+    let place = Place::new();
+    let strace = Command::new("strace").arg("-V").output();
+    if !works(&place) || strace.is_err() {
+        return println!("skipped: needs name spaces and strace");
+    }
+    let corpus = include_str!("../../../halter-policy/tests/it/corpus/attacks.jsonl");
+    let mut attacks: BTreeMap<Vec<String>, Vec<String>> = BTreeMap::new();
+    for line in corpus.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let allow: Vec<String> = serde_json::from_value(line["allow"].clone()).unwrap();
+        let command = line["command"].as_str().unwrap().to_owned();
+        // With every program allowed there is no list.
+        if !allow.iter().any(|name| name == "*") {
+            attacks.entry(allow).or_default().push(command);
+        }
+    }
+    let count: usize = attacks.values().map(Vec::len).sum();
+    assert!(count >= 900, "{count}");
+    for (allow, commands) in attacks {
+        let executed = executed(&place, &allow, &commands);
+        let unlisted: Vec<_> = executed.iter().filter(|it| !belongs(it, &allow)).collect();
+        assert!(unlisted.is_empty(), "{unlisted:?} with {allow:?}");
+        assert!(executed.iter().any(|it| it.ends_with("/bash")));
+    }
+}
+
+/// Whether a program is listed, starts the attacks, or is a part of a listed
+/// one.
+fn belongs(program: &str, allow: &[String]) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let starts = ["halter", "cat", "bash", "sh", "dash", "timeout"];
+    let listed = |wanted: &str| allow.iter().any(|it| it.rsplit('/').next() == Some(wanted));
+    let node = ["npm", "npx", "pnpm", "yarn"].into_iter().any(listed);
+    starts.contains(&name)
+        || listed(name)
+        || (program.contains("/git-core/") && listed("git"))
+        || (program.contains("/gcc/") && listed("gcc"))
+        || (name == "node" && node)
+}
+
+/// The programs that execute when these commands are run side by side.
+fn executed(place: &Place, allow: &[String], commands: &[String]) -> BTreeSet<String> {
+    let allow = serde_json::to_string(allow).unwrap();
+    let settings =
+        format!("version = 1\n[policy]\nsandbox = \"require\"\n[policy.shell]\nallow = {allow}\n");
+    let config = place.home().join("listed.toml");
+    fs::write(&config, settings).unwrap();
+    let mut script = String::new();
+    for (number, command) in commands.iter().enumerate() {
+        place.write(&format!("attack{number}"), command);
+        script += &format!(
+            "timeout -k 1 5 bash --norc --noprofile attack{number} </dev/null >/dev/null 2>&1 &\n"
+        );
+        if number % 8 == 7 {
+            script += "wait\n";
+        }
+    }
+    place.write("attack", &format!("{script}wait\n"));
+    let log = place.home().join("executed");
+    let status = Command::new("strace")
+        .args([
+            "-f",
+            "-qq",
+            "-s",
+            "1",
+            "-e",
+            "trace=execve",
+            "-e",
+            "signal=none",
+            "-o",
+        ])
+        .arg(&log)
+        .arg(env!("CARGO_BIN_EXE_halter"))
+        .arg("--config")
+        .arg(&config)
+        .args([
+            "sandbox", "--", "timeout", "-k", "1", "600", "bash", "attack",
+        ])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", place.home())
+        .current_dir(place.work())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    assert!(status.unwrap().success(), "{allow}");
+    successes(&fs::read_to_string(&log).unwrap())
+}
+
+/// The programs of the calls that succeeded, also of those whose end stands in
+/// a line of its own.
+fn successes(log: &str) -> BTreeSet<String> {
+    let mut begun: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut done = BTreeSet::new();
+    for line in log.lines() {
+        let Some((process, call)) = line.split_once(' ') else {
+            continue;
+        };
+        let named = call
+            .split_once("execve(\"")
+            .and_then(|it| it.1.split_once('"'));
+        if let Some((program, _)) = named {
+            begun.insert(process, program);
+        }
+        if call.ends_with(" = 0")
+            && let Some(program) = begun.remove(process)
+        {
+            done.insert(program.to_owned());
+        }
+    }
+    done
 }
