@@ -108,6 +108,8 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
         "policy.network.allowed_hosts" | "policy.network.allowed_loopback" => {
             "what tools may reach"
         }
+        "tools.web_search.url" => "your searches and your key for them go to this address",
+        "tools.web_search.api_key" => "searches use this key instead of yours",
         "sessions.sqlite_path" => "a database is written there",
         "runtime.traces_dir" => "conversations are written there",
         _ => return None,

@@ -195,3 +195,21 @@ pub const WEB_PAGE_DEPTH: usize = 256;
 
 /// Nodes of a page that is converted; one with more comes as plain text.
 pub const WEB_PAGE_NODES: usize = 100_000;
+
+/// Characters of a query that `web_search` takes.
+pub const WEB_SEARCH_QUERY_CHARS: usize = 400;
+
+/// Pages that `web_search` returns when no `max_results` is given.
+pub const WEB_SEARCH_DEFAULT_RESULTS: usize = 10;
+
+/// Pages that `web_search` returns at most.
+pub const WEB_SEARCH_RESULTS: usize = 20;
+
+/// Characters of a title or a snippet that `web_search` returns.
+pub const WEB_SEARCH_SNIPPET_CHARS: usize = 500;
+
+/// Bytes of an answer of a search service.
+pub const WEB_SEARCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Seconds that a search may take.
+pub const WEB_SEARCH_SECS: u64 = 30;

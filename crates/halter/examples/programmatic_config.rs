@@ -28,6 +28,7 @@ async fn main() -> anyhow::Result<()> {
         },
         tools: ToolsConfig {
             enabled: vec!["read".to_owned(), "glob".to_owned(), "grep".to_owned()],
+            ..ToolsConfig::default()
         },
         policy: PolicyConfig {
             shell: ShellPolicyConfig {

@@ -6,7 +6,8 @@ use crate::models::{InjectedProviders, registry};
 use crate::permissions::permissions;
 use crate::recording;
 use crate::resources::{CompiledResources, ResourceCompiler};
-use crate::services::{ServiceSettings, Services, certificates};
+use crate::services::{ServiceSettings, Services};
+use crate::web::web_settings;
 use halter_config::{
     Environment, HarnessConfig, KnownTools, ModelChoice, SandboxChoice, SessionBackend,
     SessionDurability, SystemPromptPreset, check_tool_names,
@@ -15,7 +16,6 @@ use halter_hooks::{Hook, Hooks, RegisteredHookPriority};
 use halter_protocol::{PluginId, ProviderName, ResourceSnapshot, SessionBudget};
 use halter_providers::Provider;
 use halter_providers::cassette::Cassette;
-use halter_providers::http::tls_with_roots;
 use halter_providers::layers::RateLimiter;
 use halter_providers::resilience::{ProviderErrorClassifier, ResiliencePolicy};
 use halter_resources::{LoadedPlugin, LoadedSkill};
@@ -29,6 +29,7 @@ use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, Trace
 use halter_tools::policy::{
     NetworkSwitch, Permissions, PolicySettings, ProgramList, RuleStore, SandboxMode, SoftRoots,
 };
+use halter_tools::web::WebSearch;
 use halter_tools::{
     ExecBackend, HarnessFacts, Tool, ToolRuntime, WebSettings, builtin_tools_with,
     command_environment, left_out_tools, planned_tools,
@@ -62,6 +63,7 @@ pub struct HalterBuilder {
     loaded_plugins: Vec<LoadedPlugin>,
     hooks: Vec<(PluginId, RegisteredHookPriority, Hook)>,
     tools: Vec<Arc<dyn Tool>>,
+    web_search: Option<Arc<dyn WebSearch>>,
     store: Option<Arc<dyn SessionStore>>,
     providers: InjectedProviders,
     services: ServiceSettings,
@@ -133,6 +135,13 @@ impl HalterBuilder {
     /// Adds a tool, or replaces the built-in one of that name.
     pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
+        self
+    }
+
+    /// Has the tool `web_search` ask this service, whatever the configuration
+    /// says.
+    pub fn with_web_search(mut self, service: Arc<dyn WebSearch>) -> Self {
+        self.web_search = Some(service);
         self
     }
 
@@ -335,7 +344,11 @@ impl HalterBuilder {
         let scratch_root = self.scratch_root.unwrap_or_else(std::env::temp_dir);
         let mut services = RuntimeServices::new(models, store, scratch_root);
         let permissions = permissions(&config, &environment)?;
-        let tools = tools(&config, &web_settings(&environment), self.tools)?;
+        let mut web = web_settings(&config, &environment);
+        if let Some(service) = self.web_search {
+            web = web.with_search(service);
+        }
+        let tools = tools(&config, &web, self.tools)?;
         // A tool that a rule denies as a whole is no use to a model.
         let mut tools = tools.only(|name| !permissions.denies_tool(name.as_str()));
         services.durability = durability(&config);
@@ -476,12 +489,6 @@ fn tools(
         tools.register(tool);
     }
     Ok(tools)
-}
-
-/// Tools for the web trust whom model services are trusted by.
-fn web_settings(environment: &Environment) -> WebSettings {
-    let file = certificates(environment);
-    WebSettings::new().with_tls(Arc::new(move || Ok(tls_with_roots(file.as_deref())?)))
 }
 
 async fn open_store(

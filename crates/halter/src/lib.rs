@@ -72,6 +72,7 @@ mod recording;
 mod resources;
 mod services;
 pub mod session;
+mod web;
 
 pub use builder::HalterBuilder;
 pub use error::config_failure;

@@ -110,7 +110,8 @@ fn the_tools_the_model_is_offered_are_listed() {
             "task",
             "apply_patch",
             "image",
-            "web_fetch"
+            "web_fetch",
+            "web_search"
         ]
     );
     let mut command = place.command(["tools", "list", "--json"]);

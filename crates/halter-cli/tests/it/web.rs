@@ -120,6 +120,57 @@ fn https_trusts_whom_the_usual_variable_names() {
 }
 
 #[test]
+fn the_web_is_searched_by_a_configured_service_and_its_key_is_not_shown() {
+    const SECRET: &str = "brave-key-of-the-test";
+    let found = r#"{"web":{"results":[{"url":"https://a.test/","title":"A","description":"<b>open</b>"}]}}"#;
+    let server = PageServer::start(None, "application/json", found);
+    let place = Place::new();
+    let settings = format!(
+        "[tools.web_search]\nprovider = \"brave\"\nurl = \"http://{}/\"\n{}",
+        server.address,
+        server.settings()
+    );
+    place.write("own.toml", &format!("version = 1\n{settings}"));
+    let arguments = [
+        "--config",
+        "own.toml",
+        "tools",
+        "call",
+        "web_search",
+        r#"{"query":"door"}"#,
+    ];
+    let mut command = place.command(arguments);
+    command.env("BRAVE_API_KEY", SECRET);
+    let found = finish(command.spawn().unwrap());
+    assert_eq!(found.expect(0).json()["results"][0]["snippet"], "open");
+    let listed = place.halter(["--config", "own.toml", "tools", "list"]);
+    let listed = &listed.expect(0).stdout;
+    assert!(
+        listed.contains("[unavailable: there is no key; set tools.web_search.api_key"),
+        "{listed}"
+    );
+
+    let keyed = format!("{settings}\n")
+        .replace("provider =", &format!("api_key = \"{SECRET}\"\nprovider ="));
+    let input = serde_json::json!({ "query": "door" });
+    let turn = tool_turn(&place, &keyed, "web_search", &input);
+    turn.ran.expect(0);
+    assert!(turn.told.contains("https://a.test/"), "{}", turn.told);
+    place.write("keyed.toml", &format!("version = 1\n{keyed}"));
+    let shown = place.halter(["--config", "keyed.toml", "config", "show"]);
+    for text in [
+        &found.stdout,
+        &found.stderr,
+        &turn.told,
+        &turn.ran.stderr,
+        &shown.stdout,
+        &shown.stderr,
+    ] {
+        assert!(!text.contains(SECRET), "{text}");
+    }
+}
+
+#[test]
 fn without_a_network_it_is_listed_with_the_reason() {
     let place = Place::new();
     let listed = place.halter(["tools", "list"]);

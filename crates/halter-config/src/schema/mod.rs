@@ -11,6 +11,7 @@ mod providers;
 mod resilience;
 mod sections;
 mod sessions;
+mod web;
 
 use std::path::PathBuf;
 
@@ -40,6 +41,7 @@ pub use sections::{
 pub use sessions::{
     RuntimeConfig, SessionBackend, SessionDurability, SessionsConfig, SubagentEventForwarding,
 };
+pub use web::{SearchProvider, WebSearchConfig};
 
 /// The only version of the configuration format.
 pub const CONFIG_VERSION: u32 = 1;

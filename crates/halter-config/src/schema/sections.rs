@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::path_text;
+use super::{WebSearchConfig, path_text};
 use crate::limits::MAX_BUDGET_DOLLARS;
 use halter_protocol::Budget;
 
@@ -163,6 +163,8 @@ impl From<BudgetLimits> for Budget {
 pub struct ToolsConfig {
     /// Names of the tools; empty: all that are compiled in.
     pub enabled: Vec<String>,
+    /// The service that `web_search` asks.
+    pub web_search: WebSearchConfig,
 }
 
 #[cfg(test)]

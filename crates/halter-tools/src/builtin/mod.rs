@@ -18,6 +18,7 @@ mod support;
 mod task;
 mod walk;
 mod web_fetch;
+mod web_search;
 mod write;
 
 use crate::tool::Tool;
@@ -41,5 +42,6 @@ pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
         #[cfg(feature = "image-tools")]
         typed(image::ImageTool),
         typed(web_fetch::WebFetchTool::new(web)),
+        typed(web_search::WebSearchTool::new(web)),
     ]
 }

@@ -1,6 +1,5 @@
 //! `web_fetch`: what is at an address, in a form that a model reads.
 
-mod html;
 mod page;
 
 use super::support::LOOKS;
@@ -9,7 +8,9 @@ use crate::builtin::blocking;
 use crate::context::ToolContext;
 use crate::limits::{WEB_BODY_BYTES, WEB_FETCH_MAX_SECS, WEB_FETCH_SECS, WEB_REDIRECTS};
 use crate::typed::TypedTool;
-use crate::web::{Tls, WebRequest, WebSettings, destination, parse, send, unreachable};
+use crate::web::{
+    ReadingDeadline, Tls, WebRequest, WebSettings, destination, parse, send, unreachable,
+};
 use async_trait::async_trait;
 use halter_protocol::{Action, ToolCapabilities, ToolConcurrency, ToolResult};
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -103,7 +104,7 @@ impl TypedTool for WebFetchTool {
             raw: input.raw,
             max_bytes: context.policy.max_read_bytes(),
         };
-        let stop = page::ReadingDeadline {
+        let stop = ReadingDeadline {
             cancel: context.cancel.clone(),
             at: started + time,
         };

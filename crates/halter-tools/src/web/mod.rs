@@ -5,16 +5,26 @@
 //! one for each redirect as well, so each is checked by itself. Nothing is read
 //! from the environment: whoever builds the tools says how TLS is set up.
 
+mod deadline;
+pub(crate) mod html;
 mod request;
+mod search;
 mod tls;
 
+pub use search::{SearchHit, SearchQuery, WebSearch};
 pub use tls::TlsLoader;
 
+pub(crate) use deadline::ReadingDeadline;
+
 pub(crate) use request::{Answer, WebRequest, destination, parse, send};
+pub(crate) use search::SearchChoice;
 pub(crate) use tls::Tls;
 
 use crate::availability::HarnessFacts;
+use anyhow::anyhow;
 use halter_policy::{NetworkPolicy, NetworkSwitch};
+use hyper::header::HeaderValue;
+use std::sync::Arc;
 
 /// Why tools for the web are of no use: no host can be reached, and nobody can
 /// be asked about one.
@@ -39,6 +49,7 @@ pub(crate) fn unreachable(harness: &HarnessFacts<'_>) -> Option<String> {
 #[must_use = "it is given to `builtin_tools_with`"]
 pub struct WebSettings {
     pub(crate) tls: Tls,
+    pub(crate) search: Option<SearchChoice>,
 }
 
 impl WebSettings {
@@ -52,6 +63,43 @@ impl WebSettings {
     pub fn with_tls(mut self, load: TlsLoader) -> Self {
         self.tls = Tls::new(load);
         self
+    }
+
+    /// Searches by a service of one's own.
+    pub fn with_search(mut self, service: Arc<dyn WebSearch>) -> Self {
+        self.search = Some(SearchChoice::Own(service));
+        self
+    }
+
+    /// Says why nothing can be searched, though it should.
+    pub fn without_search(mut self, reason: impl Into<String>) -> Self {
+        self.search = Some(SearchChoice::Missing(reason.into()));
+        self
+    }
+
+    /// Searches by a SearXNG server at this address, which must answer in
+    /// JSON.
+    ///
+    /// # Errors
+    /// If this is not an `http` or `https` address.
+    pub fn with_searxng(mut self, address: &str) -> anyhow::Result<Self> {
+        self.search = Some(SearchChoice::Searxng(parse(address)?));
+        Ok(self)
+    }
+
+    /// Searches by Brave, with this key; `address`: elsewhere than at its
+    /// public address.
+    ///
+    /// # Errors
+    /// If the key cannot be sent, or this is not an address.
+    pub fn with_brave(mut self, key: &str, address: Option<&str>) -> anyhow::Result<Self> {
+        // What is wrong with a key is not said in its words.
+        let key = HeaderValue::from_str(key);
+        let mut key = key.map_err(|_| anyhow!("the key holds characters that no key has"))?;
+        key.set_sensitive(true);
+        let url = address.map(parse).transpose()?;
+        self.search = Some(SearchChoice::Brave { key, url });
+        Ok(self)
     }
 }
 

@@ -34,5 +34,6 @@ mod specs;
 mod task;
 mod typed;
 mod web_fetch;
+mod web_search;
 mod web_server;
 mod write;

@@ -1,18 +1,14 @@
 //! From the bytes of an answer to what a model gets.
 
-use super::html;
 use crate::builtin::support::text_head;
-use crate::context::cancelled;
 use crate::limits::{BINARY_SNIFF_BYTES, WEB_ERROR_BYTES, WEB_RESULT_BYTES, WEB_TEXT_BYTES};
-use crate::web::Answer;
+use crate::web::{Answer, ReadingDeadline, html};
 use anyhow::bail;
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use halter_protocol::media::pixels;
-use halter_protocol::{ContentPart, MediaFormat, ToolError, ToolErrorCode, ToolResult};
+use halter_protocol::{ContentPart, MediaFormat, ToolResult};
 use hyper::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
-use std::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 /// What of a page is wanted.
 pub(super) struct Wanted {
@@ -21,26 +17,6 @@ pub(super) struct Wanted {
     pub(super) raw: bool,
     /// Bytes of an image or document that the policy allows.
     pub(super) max_bytes: u64,
-}
-
-/// When to give up reading a page.
-pub(super) struct ReadingDeadline {
-    pub(super) cancel: CancellationToken,
-    pub(super) at: Instant,
-}
-
-impl ReadingDeadline {
-    pub(super) fn check(&self) -> anyhow::Result<()> {
-        if self.cancel.is_cancelled() {
-            return Err(cancelled().into());
-        }
-        if Instant::now() >= self.at {
-            let message = "the page arrived, but making sense of it took too long; try a longer \
-                           `timeout_secs`, or `raw`";
-            return Err(ToolError::new(ToolErrorCode::TimedOut, message).into());
-        }
-        Ok(())
-    }
 }
 
 /// The result for an answer. Blocks: a page may be large.

@@ -5,7 +5,7 @@
 //! is cut there and comes as plain text. What is converted is therefore small
 //! enough for a converter that calls itself for every level.
 
-use super::page::ReadingDeadline;
+use super::ReadingDeadline;
 use crate::limits::{WEB_PAGE_DEPTH, WEB_PAGE_NODES};
 use htmd::HtmlToMarkdown;
 use htmd::options::{Options, TranslationMode};
@@ -24,14 +24,14 @@ const SKIPPED: [&str; 8] = [
 ];
 
 /// A page that was read.
-pub(super) struct Page {
-    pub(super) title: Option<String>,
-    pub(super) content: String,
-    pub(super) note: Option<String>,
+pub(crate) struct Page {
+    pub(crate) title: Option<String>,
+    pub(crate) content: String,
+    pub(crate) note: Option<String>,
 }
 
 /// Reads a page. Addresses in it become whole ones.
-pub(super) fn to_markdown(html: &str, base: &Url, stop: &ReadingDeadline) -> anyhow::Result<Page> {
+pub(crate) fn to_markdown(html: &str, base: &Url, stop: &ReadingDeadline) -> anyhow::Result<Page> {
     let (document, fits) = parsed(html, stop)?;
     let title = title(&document);
     complete_addresses(&document, base);
@@ -164,6 +164,14 @@ fn complete_addresses(document: &Handle, base: &Url) {
         }
         Walk::Into
     });
+}
+
+/// The text of a few words of HTML.
+pub(crate) fn text_of(html: &str) -> String {
+    let document = parse_document(RcDom::default(), ParseOpts::default())
+        .one(html)
+        .document;
+    plain_text_of(&document)
 }
 
 fn plain_text(document: &Handle) -> String {
