@@ -165,10 +165,17 @@ async fn toolchains_work_inside() {
         ),
         ("Makefile", "all:\n\t@echo made\n"),
         ("test_it.py", "def test_it(): assert True\n"),
+        ("g/go.mod", "module g\n"),
+        (
+            "g/main.go",
+            "package main\nimport \"fmt\"\nfunc main() { fmt.Println(1) }\n",
+        ),
     ];
     for programs in [
         &["*"][..],
-        &["cargo", "npm", "git", "make", "python3", "cd", "echo"],
+        &[
+            "cargo", "npm", "git", "make", "python3", "pytest", "go", "cd", "echo",
+        ],
     ] {
         let workspace = Workspace::with_user_environment(settings(SandboxMode::Prefer, programs));
         for (name, text) in project {
@@ -187,6 +194,8 @@ async fn toolchains_work_inside() {
             ),
             ("make", "make"),
             ("python3", "python3 test_it.py"),
+            ("pytest", "pytest -q test_it.py"),
+            ("go", "cd g && go build && go vet && cd .."),
         ] {
             if !has(program) {
                 println!("skipped: needs {program}");

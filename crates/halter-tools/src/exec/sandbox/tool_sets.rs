@@ -3,6 +3,9 @@
 
 use halter_exec::{Environment, find_program};
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// One toolchain.
@@ -178,8 +181,21 @@ pub(super) fn tools(
             files.extend(outputs.filter(|path| make(path)));
         }
     }
+    let interpreters: Vec<PathBuf> = files.iter().filter_map(|file| interpreter(file)).collect();
+    files.extend(interpreters);
     tools.executables = programs.map(|_| files.into_iter().filter(|path| path.exists()).collect());
     tools
+}
+
+/// The program that runs a script, which need not be the first of its name on
+/// the search path.
+fn interpreter(script: &Path) -> Option<PathBuf> {
+    let mut start = [0; 256];
+    let read = File::open(script).ok()?.read(&mut start).ok()?;
+    let line = start.get(..read)?.strip_prefix(b"#!")?;
+    let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
+    let path = line.split(u8::is_ascii_whitespace).next()?;
+    Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
 fn base_name(program: &str) -> &str {
