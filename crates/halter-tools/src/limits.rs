@@ -60,6 +60,18 @@ pub const CHANGED_TOTAL_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of a patch that `apply_patch` accepts.
 pub const PATCH_BYTES: usize = 4 * 1024 * 1024;
 
+/// Edits of one `multi_edit`.
+pub const MULTI_EDITS: usize = 100;
+
+/// Names that one `delete` of a directory takes at most.
+pub const DELETE_ENTRIES: usize = 10_000;
+
+/// Names that `list` returns when no `max_results` is given.
+pub const LIST_DEFAULT_ENTRIES: usize = 200;
+
+/// Names that `list` returns at most.
+pub const LIST_MAX_ENTRIES: usize = 2_000;
+
 /// Line numbers that a refused `edit` lists.
 pub const EDIT_LISTED_LINES: usize = 20;
 

@@ -8,6 +8,7 @@ use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// State a tool keeps for a live session, such as a shell. What the model must
 /// not forget belongs in [`ToolContext::remember`](crate::ToolContext::remember).
@@ -21,6 +22,7 @@ pub trait ToolSessionState: Send + Sync + 'static {
 /// The state of all tools of one live session, by type, and the session's
 /// scratch directory. Everything in it is made on first use.
 pub struct ToolSessionStore {
+    opened: Instant,
     scratch: Arc<ScratchDir>,
     base_environment: Arc<BTreeMap<OsString, OsString>>,
     exec: Arc<dyn ExecBackend>,
@@ -45,6 +47,7 @@ impl ToolSessionStore {
     /// otherwise.
     pub fn new(scratch: ScratchDir) -> Self {
         Self {
+            opened: Instant::now(),
             scratch: Arc::new(scratch),
             base_environment: Arc::default(),
             exec: Arc::new(LocalExec),
@@ -91,6 +94,11 @@ impl ToolSessionStore {
     /// Who looks up names of hosts for this session.
     pub fn resolver(&self) -> &Arc<dyn HostResolver> {
         &self.resolver
+    }
+
+    /// Since when the session is live, in this process.
+    pub fn opened(&self) -> Instant {
+        self.opened
     }
 
     /// The session's private directory.

@@ -109,6 +109,12 @@ fn the_tools_the_model_is_offered_are_listed() {
             "process",
             "task",
             "apply_patch",
+            "multi_edit",
+            "delete",
+            "rename",
+            "list",
+            "notebook_edit",
+            "current_time",
             "image",
             "web_fetch",
             "web_search"

@@ -8,6 +8,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use halter_policy::limits::MAX_DELETE_DEPTH;
 use halter_policy::permission::Permissions;
 use halter_policy::{PolicyError, PolicySettings, SourcedRule};
 use halter_protocol::{RuleEffect, RuleSource};
@@ -563,4 +564,46 @@ fn a_rename_replaces_only_where_that_is_wanted() {
         "a.txt"
     );
     assert!(!session.work("a.txt").exists());
+}
+
+#[test]
+fn what_is_set_aside_comes_back_unless_it_is_discarded() {
+    let session = Session::new();
+    fs::create_dir(session.work("dir")).unwrap();
+    fs::write(session.work("dir/file"), "x").unwrap();
+    fs::write(session.work("plain"), "y").unwrap();
+    let before = session.tree();
+    let aside = |name: &str| {
+        let ticket = session.door().prepare_delete(Path::new(name)).unwrap();
+        ticket.set_aside().unwrap()
+    };
+    for name in ["dir", "plain"] {
+        let kept = aside(name);
+        assert!(session.read("plain").is_err() || session.read("dir/file").is_err());
+        kept.restore().unwrap();
+        assert_eq!(session.tree(), before);
+        drop(aside(name));
+        assert_eq!(session.tree(), before);
+    }
+    // A name that is taken meanwhile is left to who took it.
+    let kept = aside("plain");
+    session.write("plain", "other").unwrap();
+    assert_eq!(kept.restore().unwrap_err().code(), "io");
+    assert_eq!(session.read("plain").unwrap(), "other");
+    aside("dir").discard().unwrap();
+    assert!(session.read("dir/file").is_err());
+}
+
+#[test]
+fn directories_are_deleted_so_deep_and_no_deeper() {
+    let session = Session::new();
+    let check = |directories: usize| {
+        let path = vec!["d"; directories].join("/");
+        fs::create_dir_all(session.work(&path)).unwrap();
+        let ticket = session.door().prepare_delete(Path::new("d")).unwrap();
+        ticket.check_tree(1_000)
+    };
+    assert_eq!(check(MAX_DELETE_DEPTH).unwrap(), MAX_DELETE_DEPTH - 1);
+    let too_deep = check(MAX_DELETE_DEPTH + 1).unwrap_err();
+    assert_eq!(too_deep.code(), "tree_too_large");
 }

@@ -54,18 +54,18 @@ impl TypedTool for EditTool {
     async fn diff(&self, context: ToolContext, input: EditInput) -> Option<String> {
         let path = input.path.clone();
         let after = move |before: &str| {
-            let text = FileText::new(before);
-            let matches = text.find(&input.old_string);
-            let meant = matches.len() == 1 || input.replace_all;
-            (meant && !matches.is_empty()).then(|| text.replace(&matches, &input.new_string))
+            let wanted = Replacement {
+                old: &input.old_string,
+                new: &input.new_string,
+                all: input.replace_all,
+            };
+            let replaced = replace_in(&input.path, before, &wanted).ok()?;
+            Some(replaced.0)
         };
         diff_file(context, &path, after).await
     }
 
     async fn run(&self, context: ToolContext, input: EditInput) -> anyhow::Result<ToolResult> {
-        if input.old_string == input.new_string {
-            bail!("`old_string` and `new_string` are the same: there is nothing to change");
-        }
         let path = input.path.clone();
         change_file(context, &path, move |file| edit(file, &input)).await
     }
@@ -91,12 +91,46 @@ fn edit(file: FileChange, input: &EditInput) -> anyhow::Result<Value> {
         anyhow!("'{path}' is not UTF-8 text (first bad byte at offset {at}) and cannot be edited")
     })?;
 
-    let text = FileText::new(&content);
-    let matches = text.find(&input.old_string);
+    let wanted = Replacement {
+        old: &input.old_string,
+        new: &input.new_string,
+        all: input.replace_all,
+    };
+    let (new_content, count) = replace_in(&path, &content, &wanted)?;
+    let unchanged = Precondition::Unchanged(hash_before.clone());
+    let (_, hash_after) = file.commit(&new_content, unchanged)?;
+    Ok(json!({
+        "path": path,
+        "occurrences_in_file": count,
+        "replacements_applied": count,
+        "file_hash_before": hash_before,
+        "file_hash_after": hash_after,
+    }))
+}
+
+/// Text to put in the place of another.
+pub(super) struct Replacement<'a> {
+    pub(super) old: &'a str,
+    pub(super) new: &'a str,
+    /// Every occurrence; otherwise there must be one.
+    pub(super) all: bool,
+}
+
+/// The content with the replacement made, and how often it was.
+pub(super) fn replace_in(
+    path: &str,
+    content: &str,
+    wanted: &Replacement<'_>,
+) -> anyhow::Result<(String, usize)> {
+    if wanted.old == wanted.new {
+        bail!("`old_string` and `new_string` are the same: there is nothing to change");
+    }
+    let text = FileText::new(content);
+    let matches = text.find(wanted.old);
     match matches.as_slice() {
-        [] => bail!(no_match(&path, &text, &input.old_string)),
+        [] => bail!(no_match(path, &text, wanted.old)),
         [_] => {}
-        _ if input.replace_all => {}
+        _ if wanted.all => {}
         many => bail!(
             "`old_string` occurs {} times in '{path}' (lines {}); quote more of the surroundings \
              of the one you mean, or set replace_all=true",
@@ -104,16 +138,7 @@ fn edit(file: FileChange, input: &EditInput) -> anyhow::Result<Value> {
             line_list(&text, many)
         ),
     }
-    let new_content = text.replace(&matches, &input.new_string);
-    let unchanged = Precondition::Unchanged(hash_before.clone());
-    let (_, hash_after) = file.commit(&new_content, unchanged)?;
-    Ok(json!({
-        "path": path,
-        "occurrences_in_file": matches.len(),
-        "replacements_applied": matches.len(),
-        "file_hash_before": hash_before,
-        "file_hash_after": hash_after,
-    }))
+    Ok((text.replace(&matches, wanted.new), matches.len()))
 }
 
 fn refuse_stale(

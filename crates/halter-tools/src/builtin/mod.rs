@@ -2,6 +2,8 @@
 
 mod apply_patch;
 mod change;
+mod current_time;
+mod delete;
 mod edit;
 mod file_set;
 mod file_views;
@@ -11,8 +13,12 @@ mod grep;
 #[cfg(feature = "image-tools")]
 mod image;
 mod jobs;
+mod list;
+mod multi_edit;
+mod notebook_edit;
 mod process;
 mod read;
+mod rename;
 mod shell;
 mod support;
 mod task;
@@ -39,6 +45,12 @@ pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
         typed(process::ProcessTool),
         typed(task::TaskTool),
         typed(apply_patch::ApplyPatchTool),
+        typed(multi_edit::MultiEditTool),
+        typed(delete::DeleteTool),
+        typed(rename::RenameTool),
+        typed(list::ListTool),
+        typed(notebook_edit::NotebookEditTool),
+        typed(current_time::CurrentTimeTool),
         #[cfg(feature = "image-tools")]
         typed(image::ImageTool),
         typed(web_fetch::WebFetchTool::new(web)),

@@ -21,7 +21,10 @@ mod grep;
 #[cfg(feature = "image-tools")]
 mod image;
 mod jobs;
+mod multi_edit;
+mod names;
 mod network;
+mod notebook_edit;
 mod policy;
 mod process;
 mod read;

@@ -8,7 +8,17 @@ use serde_json::{Value, json};
 /// Every argument of every tool that names a path, as a call with that path.
 fn path_arguments(path: &str) -> Vec<(&'static str, &'static str, Value)> {
     let directory = path.rsplit_once('/').map_or(".", |(parent, _)| parent);
-    vec![
+    let patch = format!("*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch\n");
+    let edit = json!({"path": path, "old_string": "secret", "new_string": "x"});
+    let cell = json!({"path": path, "cell_id": "a", "new_source": "x"});
+    let mut calls = vec![
+        ("apply_patch", "patch", json!({"patch": patch})),
+        ("multi_edit", "edits", json!({"edits": [edit]})),
+        ("delete", "path", json!({"path": path})),
+        ("rename", "from", json!({"from": path, "to": "b"})),
+        ("rename", "to", json!({"from": "plain", "to": path})),
+        ("list", "path", json!({"path": directory})),
+        ("notebook_edit", "path", cell),
         ("read", "path", json!({"path": path})),
         ("write", "path", json!({"path": path, "content": "x"})),
         (
@@ -29,7 +39,11 @@ fn path_arguments(path: &str) -> Vec<(&'static str, &'static str, Value)> {
             json!({"pattern": format!("{directory}/*")}),
         ),
         ("shell", "cwd", json!({"command": "pwd", "cwd": directory})),
-    ]
+    ];
+    if cfg!(feature = "image-tools") {
+        calls.push(("image", "path", json!({"action": "info", "path": path})));
+    }
+    calls
 }
 
 #[test]
@@ -38,7 +52,8 @@ fn the_table_names_every_path_argument() {
     for spec in Workspace::new().tools.specs() {
         let properties = spec.input_schema["properties"].as_object().unwrap();
         for parameter in properties.keys() {
-            if matches!(parameter.as_str(), "path" | "cwd")
+            let names_paths = ["path", "cwd", "from", "to", "edits", "patch"];
+            if names_paths.contains(&parameter.as_str())
                 || (parameter == "pattern" && spec.name.as_str() == "glob")
             {
                 expected.push((spec.name.to_string(), parameter.clone()));
@@ -62,6 +77,7 @@ fn with_secret() -> Workspace {
     std::fs::write(workspace.outside().join("vault/file"), "secret").unwrap();
     let vault = workspace.outside().join("vault");
     std::os::unix::fs::symlink(vault, workspace.dir().join("link")).unwrap();
+    workspace.put("plain", "nothing");
     workspace
 }
 
