@@ -96,6 +96,37 @@ pub const SHELL_DEFAULT_TIMEOUT_SECS: u64 = 120;
 /// Variables that one `shell` call may set.
 pub const SHELL_ENV_VARS: usize = 64;
 
+/// Patterns or rewrites of one `ast_grep`.
+pub const AST_PATTERNS: usize = 16;
+
+/// Matches that `ast_grep` lists when no `limit` is given.
+pub const AST_DEFAULT_MATCHES: usize = 50;
+
+/// Matches that `ast_grep` lists at most.
+pub const AST_MAX_MATCHES: usize = 500;
+
+/// Bytes of the matches that one `ast_grep` lists at most.
+pub const AST_RESULT_BYTES: usize = 256 * 1024;
+
+/// Changes that one `ast_grep` makes at most.
+pub const AST_REPLACEMENTS: usize = 5_000;
+
+/// Bytes of a file that `ast_grep` parses.
+pub const AST_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Levels of a syntax tree that `ast_grep` goes down.
+pub const AST_DEPTH: usize = 5_000;
+
+/// Bytes of the stack that `ast_grep` searches on; what is not used costs
+/// nothing.
+pub const AST_STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// Files with syntax errors that one `ast_grep` lists at most.
+pub const AST_LISTED_FILES: usize = 20;
+
+/// How long one `ast_grep` searches.
+pub const AST_TIME: Duration = Duration::from_secs(60);
+
 /// Bytes of a file that `image` opens.
 pub const IMAGE_FILE_BYTES: u64 = 32 * 1024 * 1024;
 

@@ -29,3 +29,27 @@ fn an_image_is_cut_for_a_person_and_for_a_model() {
     assert_eq!(refused.expect(3).json()["error"]["code"], "policy_denied");
     assert!(!place.root().join("picture.gif").exists());
 }
+
+#[test]
+fn code_is_rewritten_for_a_person_and_for_a_model() {
+    let place = Place::new();
+    place.write("src/a.ts", "old(1);\n");
+    let rewrite = |from: &str, to: &str| {
+        json!({
+            "action": "replace", "rewrites": {format!("{from}($A)"): format!("{to}($A)")},
+            "dry_run": false,
+        })
+    };
+    let find = json!({"action": "find", "patterns": ["old($A)"]});
+    let ran = place.halter(["tools", "call", "ast_grep", &find.to_string()]);
+    assert_eq!(ran.expect(0).json()["matches"][0]["path"], "src/a.ts");
+    let called = rewrite("old", "newer").to_string();
+    let ran = place.halter(["tools", "call", "ast_grep", &called]);
+    assert_eq!(ran.expect(0).json()["total_replacements"], 1);
+
+    let turn = tool_turn(&place, "", "ast_grep", &rewrite("newer", "newest"));
+    assert_eq!(turn.ran.expect(0).stdout.trim_end(), "Done.");
+    assert!(turn.told.contains("newest(1)"), "{}", turn.told);
+    let text = std::fs::read_to_string(place.work().join("src/a.ts")).unwrap();
+    assert_eq!(text, "newest(1);\n");
+}

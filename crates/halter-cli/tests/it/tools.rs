@@ -115,6 +115,7 @@ fn the_tools_the_model_is_offered_are_listed() {
             "list",
             "notebook_edit",
             "current_time",
+            "ast_grep",
             "image",
             "web_fetch",
             "web_search"

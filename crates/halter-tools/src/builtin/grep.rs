@@ -1,7 +1,7 @@
 //! `grep`: text in files, on ripgrep's own search engine.
 
 mod collect;
-mod filter;
+pub(super) mod filter;
 
 use super::support::{LOOKS, blocking, path_in, shown, spelled};
 use super::walk::{WalkPlan, Walker};

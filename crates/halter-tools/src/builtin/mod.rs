@@ -1,6 +1,8 @@
 //! The built-in tools.
 
 mod apply_patch;
+#[cfg(feature = "ast-tools")]
+mod ast_grep;
 mod change;
 mod current_time;
 mod delete;
@@ -51,6 +53,8 @@ pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
         typed(list::ListTool),
         typed(notebook_edit::NotebookEditTool),
         typed(current_time::CurrentTimeTool),
+        #[cfg(feature = "ast-tools")]
+        typed(ast_grep::AstGrepTool),
         #[cfg(feature = "image-tools")]
         typed(image::ImageTool),
         typed(web_fetch::WebFetchTool::new(web)),

@@ -13,6 +13,8 @@ mod relay;
 mod support;
 
 mod apply_patch;
+#[cfg(feature = "ast-tools")]
+mod ast_grep;
 mod dispatch;
 mod edit;
 mod exec;

@@ -1,4 +1,4 @@
-//! Which files a `grep` looks into.
+//! Which files `grep` and `ast_grep` look into.
 
 use super::super::walk::{HiddenNames, path_glob};
 use anyhow::{anyhow, bail};
@@ -7,7 +7,7 @@ use ignore::types::{Types, TypesBuilder};
 use std::path::Path;
 
 /// The `glob` and `type` of a call.
-pub(super) struct FileFilter {
+pub(in crate::builtin) struct FileFilter {
     glob: Option<(GlobMatcher, Keep)>,
     pattern: String,
     types: Option<Types>,
@@ -20,7 +20,7 @@ enum Keep {
 }
 
 impl FileFilter {
-    pub(super) fn new(glob: Option<&str>, kind: Option<&str>) -> anyhow::Result<Self> {
+    pub(in crate::builtin) fn new(glob: Option<&str>, kind: Option<&str>) -> anyhow::Result<Self> {
         let types = kind.map(types).transpose()?;
         let Some(text) = glob else {
             return Ok(Self {
@@ -54,18 +54,18 @@ impl FileFilter {
 
     /// Whether a file, by its path below the searched directory, is looked
     /// into.
-    pub(super) fn admits(&self, below: &Path) -> bool {
+    pub(in crate::builtin) fn admits(&self, below: &Path) -> bool {
         match &self.glob {
             None => true,
             Some((matcher, keep)) => matcher.is_match(below) == (*keep == Keep::Matching),
         }
     }
 
-    pub(super) fn hidden(&self) -> HiddenNames {
+    pub(in crate::builtin) fn hidden(&self) -> HiddenNames {
         HiddenNames::named_in(&self.pattern)
     }
 
-    pub(super) fn take_types(&mut self) -> Option<Types> {
+    pub(in crate::builtin) fn take_types(&mut self) -> Option<Types> {
         self.types.take()
     }
 }
