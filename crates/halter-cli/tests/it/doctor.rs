@@ -9,7 +9,8 @@ fn place() -> Place {
     std::fs::create_dir_all(&config).unwrap();
     std::fs::write(
         config.join("halter.toml"),
-        "version = 1\n[permissions]\nallow = [\"Bash(make:*)\"]\nask = [\"Bash(git push:*)\"]\n",
+        "version = 1\n[policy]\nsandbox = \"off\"\n\
+         [permissions]\nallow = [\"Bash(make:*)\"]\nask = [\"Bash(git push:*)\"]\n",
     )
     .unwrap();
     place.write(

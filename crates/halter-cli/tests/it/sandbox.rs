@@ -71,20 +71,25 @@ fn status_and_doctor_say_what_is_asked_and_what_is_active() {
     if !works(&place) {
         return;
     }
-    let status = place
-        .halter(["sandbox", "status", "--json"])
-        .expect(0)
-        .json();
-    assert_eq!(status["requested"], "off");
-    assert!(status["active"].is_null());
+    let status = || {
+        let status = place.halter(["sandbox", "status", "--json"]);
+        status.expect(0).json()
+    };
+    let by_default = status();
+    assert_eq!(by_default["requested"], "prefer");
+    assert_eq!(by_default["active"], "namespaces");
     let config = place.home().join(".config/halter");
     fs::create_dir_all(&config).unwrap();
-    let setting = "version = 1\n[policy]\nsandbox = \"require\"\n";
-    fs::write(config.join("halter.toml"), setting).unwrap();
-    let status = place
-        .halter(["sandbox", "status", "--json"])
-        .expect(0)
-        .json();
+    let set = |choice: &str| {
+        let setting = format!("version = 1\n[policy]\nsandbox = \"{choice}\"\n");
+        fs::write(config.join("halter.toml"), setting).unwrap();
+    };
+    set("off");
+    let off = status();
+    assert_eq!(off["requested"], "off");
+    assert!(off["active"].is_null());
+    set("require");
+    let status = status();
     assert_eq!(status["requested"], "require");
     assert_eq!(status["active"], "namespaces");
     let doctor = place.halter(["doctor", "--json"]).expect(0).json();

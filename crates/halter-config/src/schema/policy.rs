@@ -83,9 +83,9 @@ impl Default for PolicyConfig {
 #[non_exhaustive]
 pub enum SandboxChoice {
     /// No: they run with the user's rights.
-    #[default]
     Off,
     /// As far as this machine can; a result says what is missing.
+    #[default]
     Prefer,
     /// Wholly, or they do not run.
     Require,

@@ -5,6 +5,9 @@ use crate::exec::FinishedCommand;
 use halter_protocol::encoding::escape_path;
 use std::path::PathBuf;
 
+const NETWORK_OFF: &str = "the network is off; policy.network opens hosts, and so do rules \
+                           WebFetch(domain:…) in permissions.allow";
+
 /// Words by which programs report what the kernel refused, and what that is.
 const SIGNS: &[(&str, &str)] = &[
     (
@@ -23,11 +26,11 @@ const SIGNS: &[(&str, &str)] = &[
         "Operation not permitted",
         "mounts, name spaces, tracing and raw sockets are refused",
     ),
-    ("Network is unreachable", "the network is off"),
-    ("Could not resolve host", "the network is off"),
-    ("Temporary failure in name resolution", "the network is off"),
-    ("ENOTFOUND", "the network is off"),
-    ("EAI_AGAIN", "the network is off"),
+    ("Network is unreachable", NETWORK_OFF),
+    ("Could not resolve host", NETWORK_OFF),
+    ("Temporary failure in name resolution", NETWORK_OFF),
+    ("ENOTFOUND", NETWORK_OFF),
+    ("EAI_AGAIN", NETWORK_OFF),
 ];
 
 /// How a command gets out of the sandbox.
