@@ -2,6 +2,8 @@
 
 mod collect;
 pub(super) mod filter;
+#[cfg(any(feature = "advanced-tools", test))]
+mod parallel;
 
 use super::support::{LOOKS, blocking, path_in, shown, spelled};
 use super::walk::{WalkPlan, Walker};
@@ -12,7 +14,7 @@ use crate::limits::{
 };
 use crate::typed::TypedTool;
 use async_trait::async_trait;
-use collect::{Collector, FileSink, WantedPage};
+use collect::{Collector, FileHits, FileSink, WantedPage};
 use filter::FileFilter;
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -127,12 +129,13 @@ impl TypedTool for GrepTool {
 fn grep(context: &ToolContext, input: &GrepInput) -> anyhow::Result<ToolResult> {
     let mut search = Search {
         context,
+        input,
         matcher: matcher(input)?,
         searcher: searcher(input),
         collector: Collector::new(wanted(input)),
     };
     let filter = FileFilter::new(input.glob.as_deref(), input.file_type.as_deref())?;
-    let target = spelled(input.path.as_deref().unwrap_or("."));
+    let target = spelled(search.input.path.as_deref().unwrap_or("."));
     match context.policy.door().open_dir(&target) {
         Ok(directory) => search.directory(directory.path(), filter)?,
         Err(PolicyError::NotADirectory { .. }) => {
@@ -147,6 +150,7 @@ fn grep(context: &ToolContext, input: &GrepInput) -> anyhow::Result<ToolResult> 
 /// One search over one or many files.
 struct Search<'a> {
     context: &'a ToolContext,
+    input: &'a GrepInput,
     matcher: RegexMatcher,
     searcher: Searcher,
     collector: Collector,
@@ -159,53 +163,142 @@ impl Search<'_> {
             types: filter.take_types(),
             max_depth: None,
         };
-        let mut walker = Walker::new(self.context, root, plan)?;
-        while let Some(entry) = walker.next_entry()? {
-            let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
-            let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-            if !is_file || !filter.admits(below) || !walker.admits(entry.path()) {
-                continue;
-            }
-            match self.context.policy.door().open_read(entry.path()) {
-                Ok(handle) => self.file(handle)?,
-                Err(error) if error.is_denial() => self.collector.skipped.by_policy += 1,
-                Err(error @ PolicyError::OutOfDescriptors { .. }) => return Err(error.into()),
-                Err(_) => self.collector.skipped.unreadable += 1,
-            }
+        let walker = Walker::new(self.context, root, plan)?;
+        #[cfg(feature = "advanced-tools")]
+        return self.files_with_threads(walker, root, &filter);
+        #[cfg(not(feature = "advanced-tools"))]
+        self.files_one_by_one(walker, root, &filter)
+    }
+
+    #[cfg(any(not(feature = "advanced-tools"), test))]
+    fn files_one_by_one(
+        &mut self,
+        mut walker: Walker,
+        root: &Path,
+        filter: &FileFilter,
+    ) -> anyhow::Result<()> {
+        while let Some(path) = next_file(&mut walker, root, filter)? {
+            let looked = self.look_at(&path)?;
+            self.add(looked);
         }
-        self.collector.skipped.by_policy += walker.sensitive();
-        self.collector.skipped.unreadable += walker.unreadable;
-        self.collector.walk_cut = walker.is_cut;
+        self.left_out(&walker);
         Ok(())
     }
 
-    /// Searches one file. One that cannot be read to its end counts as
-    /// skipped; only cancellation ends the search.
+    fn left_out(&mut self, walker: &Walker) {
+        self.collector.skipped.by_policy += walker.sensitive();
+        self.collector.skipped.unreadable += walker.unreadable;
+        self.collector.walk_cut = walker.is_cut;
+    }
+
+    fn look_at(&mut self, path: &Path) -> anyhow::Result<LookedAt> {
+        look_at(
+            self.context,
+            &mut self.searcher,
+            &self.matcher,
+            &self.collector,
+            path,
+        )
+    }
+
     fn file(&mut self, handle: ReadHandle) -> anyhow::Result<()> {
-        let resolved: PathBuf = handle.resolved().to_owned();
-        let door = self.context.policy.door();
-        let reader = CancelRead {
-            file: handle.into_file(),
-            cancel: &self.context.cancel,
-        };
-        let mut sink = FileSink::new(&self.collector, &self.matcher, &self.context.cancel);
-        let searched = self
-            .searcher
-            .search_reader(&self.matcher, reader, &mut sink);
-        if self.context.cancel.is_cancelled() {
-            return Err(cancelled().into());
-        }
-        let file = sink.finish();
-        match searched {
-            Ok(()) => self.collector.add(file, || shown(door, &resolved)),
-            // The searcher's own report of a line or file beyond its heap.
-            Err(error) if error.kind() == io::ErrorKind::Other => {
-                self.collector.skipped.too_large += 1;
-            }
-            Err(_) => self.collector.skipped.unreadable += 1,
-        }
+        let looked = search_file(
+            self.context,
+            &mut self.searcher,
+            &self.matcher,
+            &self.collector,
+            handle,
+        )?;
+        self.add(looked);
         Ok(())
     }
+
+    fn add(&mut self, looked: LookedAt) {
+        let door = self.context.policy.door();
+        match looked {
+            LookedAt::Searched(file, resolved) => {
+                self.collector.add(file, || shown(door, &resolved));
+            }
+            other => self.skip(&other),
+        }
+    }
+
+    fn skip(&mut self, looked: &LookedAt) {
+        let skipped = &mut self.collector.skipped;
+        match looked {
+            LookedAt::Searched(..) => {}
+            LookedAt::ByPolicy => skipped.by_policy += 1,
+            LookedAt::TooLarge => skipped.too_large += 1,
+            LookedAt::Unreadable => skipped.unreadable += 1,
+        }
+    }
+}
+
+/// What became of the search of one file.
+enum LookedAt {
+    /// What it holds, and where it is.
+    Searched(FileHits, PathBuf),
+    ByPolicy,
+    TooLarge,
+    Unreadable,
+}
+
+/// The next file of a walk that is to be searched.
+fn next_file(
+    walker: &mut Walker,
+    root: &Path,
+    filter: &FileFilter,
+) -> anyhow::Result<Option<PathBuf>> {
+    while let Some(entry) = walker.next_entry()? {
+        let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
+        let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+        if is_file && filter.admits(below) && walker.admits(entry.path()) {
+            return Ok(Some(entry.into_path()));
+        }
+    }
+    Ok(None)
+}
+
+/// Opens and searches one file. One that cannot be read to its end counts as
+/// skipped; only cancellation ends the search.
+fn look_at(
+    context: &ToolContext,
+    searcher: &mut Searcher,
+    matcher: &RegexMatcher,
+    collector: &Collector,
+    path: &Path,
+) -> anyhow::Result<LookedAt> {
+    match context.policy.door().open_read(path) {
+        Ok(handle) => search_file(context, searcher, matcher, collector, handle),
+        Err(error) if error.is_denial() => Ok(LookedAt::ByPolicy),
+        Err(error @ PolicyError::OutOfDescriptors { .. }) => Err(error.into()),
+        Err(_) => Ok(LookedAt::Unreadable),
+    }
+}
+
+fn search_file(
+    context: &ToolContext,
+    searcher: &mut Searcher,
+    matcher: &RegexMatcher,
+    collector: &Collector,
+    handle: ReadHandle,
+) -> anyhow::Result<LookedAt> {
+    let resolved: PathBuf = handle.resolved().to_owned();
+    let reader = CancelRead {
+        file: handle.into_file(),
+        cancel: &context.cancel,
+    };
+    let mut sink = FileSink::new(collector, matcher, &context.cancel);
+    let searched = searcher.search_reader(matcher, reader, &mut sink);
+    if context.cancel.is_cancelled() {
+        return Err(cancelled().into());
+    }
+    Ok(match searched {
+        Ok(()) => LookedAt::Searched(sink.finish(), resolved),
+        // The searcher's own report of a line or file beyond its heap.
+        Err(error) if error.kind() == io::ErrorKind::Other => LookedAt::TooLarge,
+        Err(_) => LookedAt::Unreadable,
+    })
 }
 
 fn wanted(input: &GrepInput) -> WantedPage {

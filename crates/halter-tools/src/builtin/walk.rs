@@ -2,6 +2,9 @@
 //! names skipped unless asked for, links not followed, everything the policy
 //! would refuse left out and counted.
 
+#[cfg(any(feature = "advanced-tools", test))]
+mod parallel;
+
 use crate::context::{ToolContext, cancelled};
 use crate::limits::WALK_ENTRIES;
 use anyhow::bail;
@@ -28,7 +31,7 @@ pub(crate) struct WalkPlan {
 
 /// Entries in the order of their names, and what was left out on the way.
 pub(crate) struct Walker {
-    entries: ignore::Walk,
+    entries: WalkEntries,
     policy: Arc<dyn ToolPolicy>,
     cancel: CancellationToken,
     sensitive: Arc<AtomicUsize>,
@@ -38,8 +41,68 @@ pub(crate) struct Walker {
     pub(crate) is_cut: bool,
 }
 
+enum WalkEntries {
+    /// Found one after the other, as they are asked for.
+    Found(Box<ignore::Walk>),
+    /// Found by several threads before, and put in order.
+    #[cfg(any(feature = "advanced-tools", test))]
+    Collected(std::vec::IntoIter<DirEntry>),
+}
+
+impl WalkEntries {
+    fn next(&mut self) -> Option<Result<DirEntry, ignore::Error>> {
+        match self {
+            Self::Found(walk) => walk.next(),
+            #[cfg(any(feature = "advanced-tools", test))]
+            Self::Collected(entries) => entries.next().map(Ok),
+        }
+    }
+}
+
 impl Walker {
+    /// The walk of `glob` and `grep`: by several threads where
+    /// `advanced-tools` is compiled.
     pub(crate) fn new(context: &ToolContext, root: &Path, plan: WalkPlan) -> anyhow::Result<Self> {
+        #[cfg(feature = "advanced-tools")]
+        return Self::with_threads(context, root, plan);
+        #[cfg(not(feature = "advanced-tools"))]
+        Self::one_by_one(context, root, plan)
+    }
+
+    #[cfg(any(not(feature = "advanced-tools"), test))]
+    pub(crate) fn one_by_one(
+        context: &ToolContext,
+        root: &Path,
+        plan: WalkPlan,
+    ) -> anyhow::Result<Self> {
+        Ok(Self::prepare(context, root, plan)?.0)
+    }
+
+    /// As [`one_by_one`](Self::one_by_one), with the same entries in the same
+    /// order. More than [`WALK_ENTRIES`] are found one by one after all: which
+    /// of them come first is known only in order.
+    #[cfg(any(feature = "advanced-tools", test))]
+    pub(crate) fn with_threads(
+        context: &ToolContext,
+        root: &Path,
+        plan: WalkPlan,
+    ) -> anyhow::Result<Self> {
+        let (mut walker, builder) = Self::prepare(context, root, plan)?;
+        match parallel::collect(&builder, &walker.cancel, WALK_ENTRIES)? {
+            Some(collected) => {
+                walker.unreadable = collected.unreadable;
+                walker.entries = WalkEntries::Collected(collected.entries.into_iter());
+            }
+            None => walker.sensitive.store(0, Ordering::Relaxed),
+        }
+        Ok(walker)
+    }
+
+    fn prepare(
+        context: &ToolContext,
+        root: &Path,
+        plan: WalkPlan,
+    ) -> anyhow::Result<(Self, WalkBuilder)> {
         if !has_plain_ignore_files(root) {
             bail!(
                 "cannot search '{}': one of its ignore files is not a regular file; remove it",
@@ -65,15 +128,16 @@ impl Walker {
         if let Some(types) = plan.types {
             builder.types(types);
         }
-        Ok(Self {
-            entries: builder.build(),
+        let walker = Self {
+            entries: WalkEntries::Found(Box::new(builder.build())),
             policy: Arc::clone(&context.policy),
             cancel: context.cancel.clone(),
             sensitive,
             budget: EntryBudget::default(),
             unreadable: 0,
             is_cut: false,
-        })
+        };
+        Ok((walker, builder))
     }
 
     /// The next entry below the root, or none at the end.

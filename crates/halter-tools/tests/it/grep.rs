@@ -361,8 +361,8 @@ async fn a_cancelled_search_stops() {
 
 #[tokio::test]
 async fn a_search_stops_inside_a_file() {
-    // The third use is after the file is open.
-    let workspace = Workspace::new().cancelling_at_door_use(3);
+    // The second use opens the file: its first read finds the call cancelled.
+    let workspace = Workspace::new().cancelling_at_door_use(2);
     workspace.put("a", "x\n".repeat(1000));
     workspace
         .error(

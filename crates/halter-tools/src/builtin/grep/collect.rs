@@ -108,6 +108,24 @@ impl Collector {
         }
     }
 
+    /// Whether lines of a file that was only counted belong to the page.
+    #[cfg(any(feature = "advanced-tools", test))]
+    pub(super) fn wants_lines_of(&self, file: &FileHits) -> bool {
+        self.wanted.mode == GrepOutput::Content
+            && !file.is_binary
+            && file.count > 0
+            && self.next.is_none()
+            && self.total_matches + file.count > self.wanted.offset
+    }
+
+    /// Adds the result of a file that was only counted.
+    #[cfg(any(feature = "advanced-tools", test))]
+    pub(super) fn add_counted(&mut self, mut file: FileHits, path: impl Fn() -> String) {
+        file.room = self.room;
+        file.next = self.next;
+        self.add(file, path);
+    }
+
     fn add_file(&mut self, index: u64, row: Value) {
         if index < self.wanted.offset || self.next.is_some() {
             return;
