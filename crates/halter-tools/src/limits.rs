@@ -259,3 +259,55 @@ pub const WEB_SEARCH_SECS: u64 = 30;
 
 /// Threads that search the files of one `grep`.
 pub const GREP_THREADS: usize = 8;
+/// Bytes of one message from a browser; a screenshot is the largest.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes that are kept of what a browser says when it fails.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_STDERR_BYTES: usize = 16 * 1024;
+
+/// Seconds that a browser may take to start.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_START_SECS: u64 = 90;
+
+/// Seconds that a call of `browser` may take when no `timeout_secs` is given.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_CALL_SECS: u64 = 30;
+
+/// Seconds that a call of `browser` may take at most.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_CALL_MAX_SECS: u64 = 300;
+
+/// Seconds beyond those of a call after which a browser that does not answer is
+/// ended.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_GRACE_SECS: u64 = 10;
+
+/// Bytes of a snapshot of a page.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_SNAPSHOT_BYTES: usize = 32 * 1024;
+
+/// Frames of a page that a snapshot looks into.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_FRAMES: usize = 50;
+
+/// Levels of a page that a snapshot shows.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_TREE_DEPTH: usize = 100;
+
+/// Bytes of the value of an expression.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_VALUE_BYTES: usize = 32 * 1024;
+
+/// Tabs that are open at once; more are closed at once.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_TABS: usize = 20;
+
+/// Lines of consoles that are kept; the oldest go.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_CONSOLE_LINES: usize = 200;
+
+/// Characters of a line of a console, and of the text of a dialog.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_CONSOLE_CHARS: usize = 1_000;

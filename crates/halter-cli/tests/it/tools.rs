@@ -118,7 +118,8 @@ fn the_tools_the_model_is_offered_are_listed() {
             "ast_grep",
             "image",
             "web_fetch",
-            "web_search"
+            "web_search",
+            "browser"
         ]
     );
     let mut command = place.command(["tools", "list", "--json"]);

@@ -190,3 +190,25 @@ fn without_a_network_it_is_listed_with_the_reason() {
     let fetch = all.iter().find(|tool| tool["name"] == "web_fetch").unwrap();
     assert!(fetch["unavailable"].is_null(), "{fetch}");
 }
+
+#[test]
+fn a_page_is_opened_in_a_browser_by_a_call_and_by_a_model() {
+    if !std::path::Path::new("/usr/bin/chromium").exists() {
+        println!("skipped: needs chromium");
+        return;
+    }
+    let server = PageServer::start(None, "text/html", PAGE);
+    let place = Place::new();
+    place.write("own.toml", &format!("version = 1\n{}", server.settings()));
+    let input = serde_json::json!({
+        "action": "navigate",
+        "url": format!("http://{}/", server.address),
+        "timeout_secs": 120,
+    });
+    let text = input.to_string();
+    let opened = place.halter(["--config", "own.toml", "tools", "call", "browser", &text]);
+    assert_eq!(opened.expect(0).json()["title"], "Hours");
+    let turn = tool_turn(&place, &server.settings(), "browser", &input);
+    turn.ran.expect(0);
+    assert!(turn.told.contains("Hours"), "{}", turn.told);
+}

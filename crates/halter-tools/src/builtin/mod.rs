@@ -3,6 +3,8 @@
 mod apply_patch;
 #[cfg(feature = "ast-tools")]
 mod ast_grep;
+#[cfg(feature = "browser-tools")]
+mod browser;
 mod change;
 mod current_time;
 mod delete;
@@ -59,5 +61,7 @@ pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
         typed(image::ImageTool),
         typed(web_fetch::WebFetchTool::new(web)),
         typed(web_search::WebSearchTool::new(web)),
+        #[cfg(feature = "browser-tools")]
+        typed(browser::BrowserTool),
     ]
 }

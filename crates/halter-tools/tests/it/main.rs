@@ -15,6 +15,8 @@ mod support;
 mod apply_patch;
 #[cfg(feature = "ast-tools")]
 mod ast_grep;
+#[cfg(feature = "browser-tools")]
+mod browser;
 mod dispatch;
 mod edit;
 mod exec;

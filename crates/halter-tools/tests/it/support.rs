@@ -137,7 +137,7 @@ impl Workspace {
         let temp = tempfile::tempdir().unwrap();
         let directory = temp.path().join("work");
         std::fs::create_dir(&directory).unwrap();
-        let scratch = ScratchDir::new(temp.path().join("scratch"));
+        let scratch = ScratchDir::new(temp.path().join("tmp"));
         let scope = SessionScope {
             working_dir: directory,
             scratch_dir: Some(scratch.path().to_owned()),

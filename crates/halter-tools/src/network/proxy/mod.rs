@@ -26,10 +26,14 @@ use tokio_util::task::AbortOnDropHandle;
 /// descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Who makes the connections of a proxy.
+type SharedConnector = Arc<Mutex<Connector>>;
+
 /// A proxy that runs until it is dropped, with all its connections.
 #[derive(Debug)]
 pub struct FilteringProxy {
     refusals: ProxyRefusals,
+    connector: SharedConnector,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -42,15 +46,26 @@ impl FilteringProxy {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let refusals = ProxyRefusals::default();
+        let connector = SharedConnector::new(Mutex::new(connector));
         let way = Way {
-            connector,
+            connector: Arc::clone(&connector),
             refusals: refusals.clone(),
         };
         let task = tokio::spawn(accept(listener, way));
         Ok(Self {
             refusals,
+            connector,
             _task: AbortOnDropHandle::new(task),
         })
+    }
+
+    /// Has connections that follow made by another connector: one that may
+    /// reach more, or less.
+    pub fn connect_by(&self, connector: Connector) {
+        *self
+            .connector
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = connector;
     }
 
     /// What was refused and not yet taken.
@@ -94,13 +109,18 @@ async fn serve(stream: TcpStream, way: Way, _place: OwnedSemaphorePermit) {
 /// The way out of the proxy.
 #[derive(Debug, Clone)]
 struct Way {
-    connector: Connector,
+    connector: SharedConnector,
     refusals: ProxyRefusals,
 }
 
 impl Way {
     async fn connect(&self, destination: &Destination) -> Result<TcpStream, ConnectError> {
-        let connected = self.connector.connect(destination).await;
+        let connector = self
+            .connector
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let connected = connector.connect(destination).await;
         match &connected {
             Ok(stream) => stream.set_nodelay(true).unwrap_or_default(),
             Err(ConnectError::Refused(refusal)) => self.refusals.push(refusal.clone()),

@@ -1,0 +1,164 @@
+//! The Chrome DevTools protocol: commands and their answers, and events.
+//!
+//! One task reads what the browser says, hands answers to who waits for them
+//! and events to a [`BrowserView`]; it ends with the connection. Messages are
+//! JSON, separated by NUL bytes on a pipe.
+
+use super::view::BrowserView;
+use crate::limits::BROWSER_MESSAGE_BYTES;
+use anyhow::{anyhow, bail};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
+
+/// The way messages go to the browser.
+pub(super) trait Outgoing: Send + Sync + 'static {
+    /// Sends one message, whole or not at all.
+    fn send(&self, message: String) -> BoxFuture<'_, anyhow::Result<()>>;
+}
+
+/// The way messages come from the browser.
+pub(super) trait Incoming: Send + 'static {
+    /// The next message; `None` when there are no more.
+    fn next(&mut self) -> BoxFuture<'_, Option<Vec<u8>>>;
+}
+
+type Answer = Result<Value, String>;
+
+/// Commands that wait for their answers; `None` once the browser is gone.
+type Waiting = Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>;
+
+/// A connection to a browser.
+pub(super) struct Connection {
+    out: Arc<dyn Outgoing>,
+    shared: Arc<Shared>,
+    _reader: AbortOnDropHandle<()>,
+}
+
+struct Shared {
+    waiting: Waiting,
+    next: AtomicU64,
+    view: Arc<BrowserView>,
+}
+
+impl Connection {
+    /// Starts to read. Events go to the view.
+    pub(super) fn open(
+        out: Arc<dyn Outgoing>,
+        incoming: impl Incoming,
+        view: Arc<BrowserView>,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            waiting: Mutex::new(Some(HashMap::new())),
+            next: AtomicU64::new(1),
+            view,
+        });
+        let reading = read(incoming, Arc::clone(&out), Arc::clone(&shared));
+        Self {
+            out,
+            shared,
+            _reader: AbortOnDropHandle::new(tokio::spawn(reading)),
+        }
+    }
+
+    /// Sends a command, to a page if one is named, and waits for its answer.
+    pub(super) async fn call(
+        &self,
+        page: Option<&str>,
+        method: &str,
+        params: Value,
+    ) -> anyhow::Result<Value> {
+        let (sender, receiver) = oneshot::channel();
+        let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut waiting = lock(&self.shared.waiting);
+            let Some(waiting) = waiting.as_mut() else {
+                bail!("the browser has ended");
+            };
+            waiting.insert(id, sender);
+        }
+        let _forget = Forget {
+            shared: &self.shared,
+            id,
+        };
+        self.out.send(message(id, page, method, params)).await?;
+        match receiver.await {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(error)) => Err(anyhow!("{method}: {error}")),
+            Err(_) => Err(anyhow!("the browser has ended")),
+        }
+    }
+}
+
+/// Takes a command off the list, also when nobody waits for it any more.
+struct Forget<'a> {
+    shared: &'a Shared,
+    id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        if let Some(waiting) = lock(&self.shared.waiting).as_mut() {
+            waiting.remove(&self.id);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn message(id: u64, page: Option<&str>, method: &str, params: Value) -> String {
+    let mut message = json!({"id": id, "method": method, "params": params});
+    if let (Some(page), Some(fields)) = (page, message.as_object_mut()) {
+        fields.insert("sessionId".into(), page.into());
+    }
+    message.to_string()
+}
+
+async fn read(mut incoming: impl Incoming, out: Arc<dyn Outgoing>, shared: Arc<Shared>) {
+    while let Some(bytes) = incoming.next().await {
+        if bytes.len() > BROWSER_MESSAGE_BYTES {
+            break;
+        }
+        let Ok(message) = serde_json::from_slice::<Value>(&bytes) else {
+            continue;
+        };
+        if let Some(id) = message.get("id").and_then(Value::as_u64) {
+            let sender = lock(&shared.waiting)
+                .as_mut()
+                .and_then(|waiting| waiting.remove(&id));
+            if let Some(sender) = sender {
+                // Whoever waited may have left.
+                let _ = sender.send(answer(message));
+            }
+            continue;
+        }
+        // Some events want something done before the page goes on.
+        for reaction in shared.view.observe(&message) {
+            let id = shared.next.fetch_add(1, Ordering::Relaxed);
+            let page = reaction.page.as_deref();
+            let text = self::message(id, page, reaction.method, reaction.params);
+            if out.send(text).await.is_err() {
+                break;
+            }
+        }
+    }
+    // Whoever waits hears that there is no answer.
+    lock(&shared.waiting).take();
+    shared.view.end();
+}
+
+fn answer(mut message: Value) -> Answer {
+    match message.get("error") {
+        Some(error) => {
+            let told = error.get("message").and_then(Value::as_str);
+            Err(told.unwrap_or("it was refused").to_owned())
+        }
+        None => Ok(message.get_mut("result").map_or(Value::Null, Value::take)),
+    }
+}

@@ -1,0 +1,156 @@
+//! Elements of a page: finding them, pointing at them, filling them in.
+
+use super::running::Running;
+use super::{BrowserInput, keys};
+use anyhow::{Context as _, anyhow, bail};
+use serde_json::{Value, json};
+
+/// Chooses an option, which no pointer reaches; anything else is pointed at.
+const CHOOSE: &str = "function() {
+    if (this.tagName !== 'OPTION') return false;
+    this.selected = true;
+    const list = this.closest('select');
+    for (const kind of ['input', 'change']) {
+        list?.dispatchEvent(new Event(kind, { bubbles: true }));
+    }
+    return true;
+}";
+
+/// Makes an element ready for text that replaces its own.
+const FILL: &str = "function(text) {
+    if (this.tagName === 'SELECT') {
+        const fits = (it) => it.value === text || it.label.trim() === text.trim();
+        const found = Array.from(this.options).find(fits);
+        if (!found) return 'it has no such option';
+        found.selected = true;
+        for (const kind of ['input', 'change']) {
+            this.dispatchEvent(new Event(kind, { bubbles: true }));
+        }
+        return 'done';
+    }
+    this.focus();
+    if (this.select) { this.select(); return 'type'; }
+    if (this.isContentEditable) {
+        getSelection().selectAllChildren(this);
+        return 'type';
+    }
+    return 'it takes no text';
+}";
+
+/// The element that a call names.
+async fn find(running: &Running, input: &BrowserInput) -> anyhow::Result<String> {
+    let object = match (&input.reference, &input.selector) {
+        (Some(name), _) => {
+            let old = || format!("'{name}' is not on the page; take a new `snapshot`");
+            let element = running.refs.get(name).with_context(old)?;
+            let params = json!({ "backendNodeId": element });
+            let found = running.page("DOM.resolveNode", params).await;
+            found
+                .with_context(old)?
+                .pointer("/object/objectId")
+                .cloned()
+        }
+        (None, Some(selector)) => {
+            let expression = format!("document.querySelector({})", json!(selector));
+            let params = json!({ "expression": expression });
+            let found = running.page("Runtime.evaluate", params).await?;
+            if found.get("exceptionDetails").is_some() {
+                bail!("'{selector}' is not a CSS selector");
+            }
+            found.pointer("/result/objectId").cloned()
+        }
+        (None, None) => bail!("name the element with `ref` or `selector`"),
+    };
+    let object = object.as_ref().and_then(Value::as_str);
+    object
+        .map(str::to_owned)
+        .ok_or_else(|| anyhow!("no element fits; look at the page with `snapshot`"))
+}
+
+async fn on_element(
+    running: &Running,
+    element: &str,
+    function: &str,
+    arguments: Value,
+) -> anyhow::Result<Value> {
+    let params = json!({
+        "objectId": element,
+        "functionDeclaration": function,
+        "arguments": arguments,
+        "returnByValue": true,
+        "userGesture": true,
+    });
+    let answer = running.page("Runtime.callFunctionOn", params).await?;
+    let value = answer.pointer("/result/value").cloned();
+    Ok(value.unwrap_or_default())
+}
+
+pub(super) async fn click(running: &Running, input: &BrowserInput) -> anyhow::Result<()> {
+    let element = find(running, input).await?;
+    if on_element(running, &element, CHOOSE, json!([])).await? == json!(true) {
+        return Ok(());
+    }
+    let named = json!({ "objectId": element });
+    // What cannot be scrolled to may still be pointed at.
+    let _ = running
+        .page("DOM.scrollIntoViewIfNeeded", named.clone())
+        .await;
+    let Some((x, y)) = center(running, named).await else {
+        let function = "function() { this.click(); }";
+        on_element(running, &element, function, json!([])).await?;
+        return Ok(());
+    };
+    for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
+        let button = if kind == "mouseMoved" { "none" } else { "left" };
+        let event = json!({"type": kind, "x": x, "y": y, "button": button, "clickCount": 1});
+        running.page("Input.dispatchMouseEvent", event).await?;
+    }
+    Ok(())
+}
+
+/// The middle of what is seen of an element.
+async fn center(running: &Running, element: Value) -> Option<(f64, f64)> {
+    let answer = running.page("DOM.getContentQuads", element).await.ok()?;
+    let quad = answer.pointer("/quads/0")?.as_array()?;
+    let numbers: Vec<f64> = quad.iter().filter_map(Value::as_f64).collect();
+    let middle = |first: usize| {
+        let sum: f64 = numbers.iter().skip(first).step_by(2).sum();
+        sum / 4.0
+    };
+    (numbers.len() == 8).then(|| (middle(0), middle(1)))
+}
+
+pub(super) async fn fill(running: &Running, input: &BrowserInput) -> anyhow::Result<()> {
+    let text = input.text.as_deref().unwrap_or_default();
+    let element = find(running, input).await?;
+    let arguments = json!([{ "value": text }]);
+    let ready = on_element(running, &element, FILL, arguments).await?;
+    match ready.as_str() {
+        Some("done") => {}
+        Some("type") if text.is_empty() => press(running, "Delete").await?,
+        Some("type") => {
+            let params = json!({ "text": text });
+            running.page("Input.insertText", params).await?;
+        }
+        Some(why) => bail!("nothing was typed: {why}; `snapshot` shows what takes text"),
+        None => bail!("nothing was typed: the element is gone; take a new `snapshot`"),
+    }
+    if input.submit {
+        press(running, "Enter").await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn press(running: &Running, key: &str) -> anyhow::Result<()> {
+    for event in keys::events(key)? {
+        running.page("Input.dispatchKeyEvent", event).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn scroll_to(running: &Running, input: &BrowserInput) -> anyhow::Result<()> {
+    let element = find(running, input).await?;
+    let function = "function() { this.scrollIntoView({ block: 'center', behavior: 'instant' }); }";
+    on_element(running, &element, function, json!([])).await?;
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! A Chromium of the session's own: its profile in the session's scratch
+//! directory, its way out through a proxy that holds it to the network policy,
+//! its protocol on a pipe that nobody else can reach.
+
+use super::connection::{Incoming, Outgoing};
+use crate::builtin::blocking;
+use crate::context::ToolContext;
+use crate::limits::{BROWSER_MESSAGE_BYTES, BROWSER_STDERR_BYTES};
+use anyhow::{Context as _, anyhow};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use halter_exec::host::InputSpool;
+use halter_exec::{Command, Environment, OutputPipe, Process, find_program};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio_util::task::AbortOnDropHandle;
+
+/// Names of the program, best first.
+const PROGRAMS: [&str; 4] = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome-stable",
+    "google-chrome",
+];
+
+/// Hands the streams that a program is started with to Chromium as the
+/// descriptors that its pipe is spoken on.
+const HAND_OVER: &str = "exec \"$@\" 3<&0 4>&1 </dev/null >&2";
+
+/// What keeps it to itself: no updates, no reports, no way around the proxy,
+/// loopback included.
+const FLAGS: [&str; 27] = [
+    "--remote-debugging-pipe",
+    "--headless=new",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--no-pings",
+    "--disable-background-networking",
+    "--disable-breakpad",
+    "--disable-client-side-phishing-detection",
+    "--disable-component-update",
+    "--disable-crash-reporter",
+    "--disable-default-apps",
+    "--disable-dev-shm-usage",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-gpu",
+    "--disable-popup-blocking",
+    "--disable-quic",
+    "--disable-sync",
+    // One process for a page and its frames, so that a look at a page sees all.
+    "--disable-site-isolation-trials",
+    "--disable-features=IsolateOrigins,site-per-process,Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,AutofillServerCommunication",
+    "--deny-permission-prompts",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--metrics-recording-only",
+    "--mute-audio",
+    "--password-store=basic",
+    "--proxy-bypass-list=<-loopback>",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+];
+
+/// The program, if it is installed.
+pub(super) fn find(environment: &BTreeMap<OsString, OsString>) -> Option<PathBuf> {
+    let environment = environment_of(environment);
+    PROGRAMS
+        .iter()
+        .find_map(|name| find_program(OsStr::new(name), &environment, Path::new("/")).ok())
+}
+
+fn environment_of(variables: &BTreeMap<OsString, OsString>) -> Environment {
+    let pairs = variables.iter();
+    pairs
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// Whether Chromium keeps its own sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OwnSandbox {
+    Kept,
+    /// It does not start with one: as root, or where the system grants none.
+    Off,
+}
+
+/// A browser that was started. Dropping it kills all its processes.
+pub(super) struct Chromium {
+    process: Process,
+    said: Arc<Mutex<Vec<u8>>>,
+    _stderr: AbortOnDropHandle<()>,
+}
+
+impl Chromium {
+    /// Starts it, with its way out through a proxy on a port of loopback.
+    pub(super) async fn start(
+        context: &ToolContext,
+        program: &Path,
+        proxy_port: u16,
+        sandbox: OwnSandbox,
+    ) -> anyhow::Result<(Self, PipeOut, PipeIn)> {
+        let scratch = Arc::clone(context.tool_sessions.scratch());
+        let home = blocking(move || {
+            let home = scratch.create()?.join("browser");
+            std::fs::create_dir_all(&home)?;
+            Ok(home)
+        })
+        .await
+        .context("there is no place for the browser's profile")?;
+        let mut environment = environment_of(context.tool_sessions.base_environment());
+        for name in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
+            environment.set(name, &home);
+        }
+        // It makes a socket there, whose path has room for about a hundred bytes.
+        environment.set("TMPDIR", context.tool_sessions.scratch().path());
+        let mut arguments: Vec<OsString> = ["-c", HAND_OVER, "sh"].map(OsString::from).to_vec();
+        arguments.push(program.into());
+        arguments.extend(FLAGS.map(OsString::from));
+        if sandbox == OwnSandbox::Off {
+            arguments.push("--no-sandbox".into());
+        }
+        arguments.push(format!("--proxy-server=http://127.0.0.1:{proxy_port}").into());
+        let mut profile = OsString::from("--user-data-dir=");
+        profile.push(home.join("profile"));
+        arguments.extend([profile, "about:blank".into()]);
+        let command = Command::new("/bin/sh", &home)
+            .args(arguments)
+            .environment(environment)
+            .streamed_stdin();
+        let (process, streams) = Process::spawn(&command)?;
+        let stdin = streams.stdin.context("the browser has no input")?;
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let stderr = streams.stderr.context("the browser has no output")?;
+        let listening = listen(stderr, Arc::clone(&said));
+        let chromium = Self {
+            process,
+            said,
+            _stderr: AbortOnDropHandle::new(tokio::spawn(listening)),
+        };
+        let incoming = PipeIn {
+            pipe: streams.stdout,
+            buffer: Vec::new(),
+        };
+        Ok((chromium, PipeOut::new(stdin), incoming))
+    }
+
+    /// Waits for its end, and says what it said last.
+    pub(super) async fn last_words(&self) -> String {
+        self.process.exited().await;
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&said).into_owned()
+    }
+}
+
+/// Keeps the end of what is said.
+async fn listen(mut pipe: OutputPipe, said: Arc<Mutex<Vec<u8>>>) {
+    while let Ok(Some(chunk)) = pipe.read().await {
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend_from_slice(&chunk);
+        let surplus = said.len().saturating_sub(BROWSER_STDERR_BYTES);
+        said.drain(..surplus);
+    }
+}
+
+/// Our side of the pipe to the browser.
+pub(super) struct PipeOut {
+    stdin: Arc<InputSpool>,
+    _pump: AbortOnDropHandle<()>,
+}
+
+impl PipeOut {
+    fn new(stdin: InputSpool) -> Self {
+        let stdin = Arc::new(stdin);
+        let pumped = Arc::clone(&stdin);
+        let pump = tokio::spawn(async move {
+            // A browser that does not read any more is noticed by its silence.
+            pumped.pump().await.unwrap_or_default();
+        });
+        Self {
+            stdin,
+            _pump: AbortOnDropHandle::new(pump),
+        }
+    }
+}
+
+impl Outgoing for PipeOut {
+    fn send(&self, message: String) -> BoxFuture<'_, anyhow::Result<()>> {
+        async move {
+            let mut bytes = message.into_bytes();
+            bytes.push(0);
+            let sent = self.stdin.write(None, &bytes).await;
+            sent.map(|_| ())
+                .map_err(|error| anyhow!("the browser takes no commands: {error}"))
+        }
+        .boxed()
+    }
+}
+
+/// Our side of the pipe from the browser.
+pub(super) struct PipeIn {
+    pipe: OutputPipe,
+    buffer: Vec<u8>,
+}
+
+impl Incoming for PipeIn {
+    fn next(&mut self) -> BoxFuture<'_, Option<Vec<u8>>> {
+        async move {
+            let mut searched = 0;
+            loop {
+                let end = self
+                    .buffer
+                    .iter()
+                    .skip(searched)
+                    .position(|byte| *byte == 0)
+                    .map(|end| end + searched);
+                if let Some(end) = end {
+                    let rest = self.buffer.split_off(end + 1);
+                    let mut message = std::mem::replace(&mut self.buffer, rest);
+                    message.pop();
+                    return Some(message);
+                }
+                searched = self.buffer.len();
+                if searched > BROWSER_MESSAGE_BYTES {
+                    return None;
+                }
+                let chunk = self.pipe.read().await.ok()??;
+                self.buffer.extend_from_slice(&chunk);
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,155 @@
+//! The browser of a session: started by the first call that needs one, ended by
+//! `close`, by the end of the session, or when it does not answer.
+
+use super::connection::Connection;
+use super::launch::{Chromium, OwnSandbox, find};
+use super::view::BrowserView;
+use crate::context::ToolContext;
+use crate::limits::BROWSER_START_SECS;
+use crate::network::{Connector, FilteringProxy};
+use crate::session::ToolSessionState;
+use anyhow::{Context as _, anyhow, bail};
+use async_trait::async_trait;
+use halter_protocol::{ToolError, ToolErrorCode};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+pub(super) const MISSING: &str = "no Chromium is installed; install the package `chromium`";
+
+/// What Chromium says where it cannot have its own sandbox.
+const NO_SANDBOX_WORDS: &str = "No usable sandbox";
+
+/// What a session keeps of its browser.
+#[derive(Default)]
+pub(super) struct BrowserState(pub(super) Mutex<Option<Running>>);
+
+#[async_trait]
+impl ToolSessionState for BrowserState {
+    async fn close(&self) {
+        self.0.lock().await.take();
+    }
+}
+
+/// A browser that runs.
+pub(super) struct Running {
+    // Dropped in this order: the process last, with all it started.
+    connection: Connection,
+    pub(super) view: Arc<BrowserView>,
+    pub(super) proxy: FilteringProxy,
+    /// What the last snapshot called elements, and how the browser does.
+    pub(super) refs: HashMap<String, i64>,
+    /// What a model should know of how it runs; told once.
+    pub(super) note: Option<&'static str>,
+    chromium: Chromium,
+}
+
+impl Running {
+    /// Starts a browser.
+    pub(super) async fn start(context: &ToolContext) -> anyhow::Result<Self> {
+        let program = find(context.tool_sessions.base_environment()).context(MISSING)?;
+        if rustix::process::geteuid().is_root() {
+            return Self::start_with(context, &program, OwnSandbox::Off).await;
+        }
+        match Self::start_with(context, &program, OwnSandbox::Kept).await {
+            Err(error) if error.to_string().contains(NO_SANDBOX_WORDS) => {
+                let mut running = Self::start_with(context, &program, OwnSandbox::Off).await?;
+                running.note = Some(
+                    "Chromium runs without its own sandbox: the system grants it none (neither \
+                     user namespaces nor the package `chromium-sandbox`)",
+                );
+                Ok(running)
+            }
+            started => started,
+        }
+    }
+
+    async fn start_with(
+        context: &ToolContext,
+        program: &Path,
+        sandbox: OwnSandbox,
+    ) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").context("no port for the proxy")?;
+        let port = listener.local_addr()?.port();
+        let proxy = FilteringProxy::start(listener, connector(context))?;
+        let (chromium, out, incoming) = Chromium::start(context, program, port, sandbox).await?;
+        let view = Arc::new(BrowserView::default());
+        let connection = Connection::open(Arc::new(out), incoming, Arc::clone(&view));
+        let running = Self {
+            connection,
+            view,
+            proxy,
+            refs: HashMap::new(),
+            note: None,
+            chromium,
+        };
+        let limit = Duration::from_secs(BROWSER_START_SECS);
+        match tokio::time::timeout(limit, running.prepare()).await {
+            Ok(Ok(())) => Ok(running),
+            Ok(Err(error)) => Err(running.explained(program, error).await),
+            Err(_) => {
+                let message = format!(
+                    "'{}' did not start within {BROWSER_START_SECS} s and was ended",
+                    program.display()
+                );
+                Err(ToolError::new(ToolErrorCode::TimedOut, message).into())
+            }
+        }
+    }
+
+    async fn prepare(&self) -> anyhow::Result<()> {
+        let deny = json!({ "behavior": "deny" });
+        self.browser("Browser.setDownloadBehavior", deny).await?;
+        let attach = json!({
+            "autoAttach": true,
+            "waitForDebuggerOnStart": true,
+            "flatten": true,
+        });
+        self.browser("Target.setAutoAttach", attach).await?;
+        self.view.first_page().await;
+        match self.view.has_ended() {
+            true => bail!("it has ended"),
+            false => Ok(()),
+        }
+    }
+
+    /// The error of a start, with what the program said.
+    async fn explained(&self, program: &Path, error: anyhow::Error) -> anyhow::Error {
+        let words = self.chromium.last_words();
+        let words = tokio::time::timeout(Duration::from_secs(5), words).await;
+        let words = words.unwrap_or_default();
+        let lines: Vec<&str> = words.lines().rev().take(5).collect();
+        let lines: Vec<&str> = lines.into_iter().rev().collect();
+        anyhow!(
+            "'{}' does not start: {error:#}\n{}",
+            program.display(),
+            lines.join("\n")
+        )
+    }
+
+    /// Lets pages reach what a call was let through to.
+    pub(super) fn open_network(&self, context: &ToolContext) {
+        self.proxy.connect_by(connector(context));
+    }
+
+    /// A command to the browser itself.
+    pub(super) async fn browser(&self, method: &str, params: Value) -> anyhow::Result<Value> {
+        self.connection.call(None, method, params).await
+    }
+
+    /// A command to the page that is looked at.
+    pub(super) async fn page(&self, method: &str, params: Value) -> anyhow::Result<Value> {
+        let page = self.view.page();
+        let page = page.context("no page is open; navigate to one")?;
+        self.connection.call(Some(&page), method, params).await
+    }
+}
+
+fn connector(context: &ToolContext) -> Connector {
+    let resolver = Arc::clone(context.tool_sessions.resolver());
+    Connector::with_resolver(context.policy.network(), resolver)
+}

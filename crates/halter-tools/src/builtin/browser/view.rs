@@ -1,0 +1,283 @@
+//! What is known of a browser from its events: its pages, whether they load,
+//! what they wrote to their consoles, and the dialogs they opened.
+
+use crate::limits::{BROWSER_CONSOLE_CHARS, BROWSER_CONSOLE_LINES, BROWSER_TABS};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// The state that events describe. Told by the reader of the connection, asked
+/// by calls.
+#[derive(Default)]
+pub(super) struct BrowserView {
+    state: Mutex<ViewState>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct ViewState {
+    /// Open pages, the one that is looked at last.
+    pages: Vec<PageView>,
+    console: VecDeque<Value>,
+    dialogs: Vec<Value>,
+    /// How a dialog that asks something is answered.
+    dialog_answer: DialogAnswer,
+    ended: bool,
+}
+
+/// One tab.
+#[derive(Debug, Clone)]
+struct PageView {
+    session: String,
+    target: String,
+    loading: bool,
+}
+
+/// What dialogs are answered with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct DialogAnswer {
+    pub(super) accept: bool,
+    pub(super) text: Option<String>,
+}
+
+/// A command that an event calls for.
+pub(super) struct Reaction {
+    pub(super) page: Option<String>,
+    pub(super) method: &'static str,
+    pub(super) params: Value,
+}
+
+impl Reaction {
+    fn new(page: &str, method: &'static str, params: Value) -> Self {
+        Self {
+            page: Some(page.to_owned()),
+            method,
+            params,
+        }
+    }
+}
+
+impl BrowserView {
+    fn lock(&self) -> MutexGuard<'_, ViewState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The page that is looked at, if there is one.
+    pub(super) fn page(&self) -> Option<String> {
+        self.lock().pages.last().map(|page| page.session.clone())
+    }
+
+    /// The tab of that page, and how many there are.
+    pub(super) fn tab(&self) -> (Option<String>, usize) {
+        let state = self.lock();
+        let last = state.pages.last().map(|page| page.target.clone());
+        (last, state.pages.len())
+    }
+
+    /// Whether the browser is gone.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
+    pub(super) fn end(&self) {
+        self.lock().ended = true;
+        self.changed.notify_waiters();
+    }
+
+    /// Says how dialogs are answered from now on, and forgets earlier ones.
+    pub(super) fn answer_dialogs(&self, answer: DialogAnswer) {
+        let mut state = self.lock();
+        state.dialog_answer = answer;
+        state.dialogs.clear();
+    }
+
+    /// Takes the dialogs since then.
+    pub(super) fn take_dialogs(&self) -> Vec<Value> {
+        std::mem::take(&mut self.lock().dialogs)
+    }
+
+    /// Takes what pages wrote to their consoles.
+    pub(super) fn take_console(&self) -> Vec<Value> {
+        self.lock().console.drain(..).collect()
+    }
+
+    /// Waits until there is a page.
+    pub(super) async fn first_page(&self) {
+        self.wait(|state| !state.pages.is_empty() || state.ended)
+            .await;
+    }
+
+    /// Waits until the page that is looked at has loaded.
+    pub(super) async fn loaded(&self) {
+        self.wait(|state| state.ended || state.pages.last().is_none_or(|page| !page.loading))
+            .await;
+    }
+
+    async fn wait(&self, holds: impl Fn(&ViewState) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if holds(&self.lock()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Takes an event.
+    pub(super) fn observe(&self, event: &Value) -> Vec<Reaction> {
+        let text = |value: &Value, key: &str| {
+            let value = value.get(key).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        let (method, session) = (text(event, "method"), text(event, "sessionId"));
+        let params = event.get("params").unwrap_or(&Value::Null);
+        let mut state = self.lock();
+        let reactions = match method.as_str() {
+            "Target.attachedToTarget" => state.attached(params),
+            "Target.detachedFromTarget" => {
+                let gone = text(params, "sessionId");
+                state.pages.retain(|page| page.session != gone);
+                Vec::new()
+            }
+            "Page.frameStartedLoading" | "Page.frameStoppedLoading" => {
+                let loading = method == "Page.frameStartedLoading";
+                let frame = text(params, "frameId");
+                // The frame of a page has the name of its tab.
+                for page in &mut state.pages {
+                    if page.session == session && page.target == frame {
+                        page.loading = loading;
+                    }
+                }
+                Vec::new()
+            }
+            "Page.javascriptDialogOpening" => state.dialog(&session, params),
+            "Runtime.consoleAPICalled" => {
+                let arguments = params.get("args").and_then(Value::as_array);
+                let words = arguments.into_iter().flatten().map(console_word);
+                let line = words.collect::<Vec<_>>().join(" ");
+                state.write(&text(params, "type"), &line);
+                Vec::new()
+            }
+            "Runtime.exceptionThrown" => {
+                let details = params.get("exceptionDetails").unwrap_or(&Value::Null);
+                let thrown = details.pointer("/exception/description");
+                let line = thrown
+                    .or_else(|| details.get("text"))
+                    .and_then(Value::as_str);
+                state.write("exception", line.unwrap_or_default());
+                Vec::new()
+            }
+            "Log.entryAdded" => {
+                let entry = params.get("entry").unwrap_or(&Value::Null);
+                let line = format!("{} {}", text(entry, "text"), text(entry, "url"));
+                state.write(&text(entry, "level"), line.trim());
+                Vec::new()
+            }
+            _ => Vec::new(),
+        };
+        drop(state);
+        self.changed.notify_waiters();
+        reactions
+    }
+}
+
+/// What a page wrote, as its console would show it.
+fn console_word(argument: &Value) -> String {
+    match (argument.get("value"), argument.get("description")) {
+        (Some(Value::String(text)), _) => text.clone(),
+        (Some(value), _) => value.to_string(),
+        (None, Some(Value::String(text))) => text.clone(),
+        _ => "undefined".to_owned(),
+    }
+}
+
+impl ViewState {
+    /// A tab opened. It waits until it is told to go on, so that nothing is
+    /// missed.
+    fn attached(&mut self, params: &Value) -> Vec<Reaction> {
+        let text = |pointer: &str| {
+            let value = params.pointer(pointer).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        let (session, target) = (text("/sessionId"), text("/targetInfo/targetId"));
+        let go_on = Reaction::new(&session, "Runtime.runIfWaitingForDebugger", json!({}));
+        if text("/targetInfo/type") != "page" {
+            return vec![go_on];
+        }
+        if self.pages.len() >= BROWSER_TABS {
+            let close = Reaction {
+                page: None,
+                method: "Target.closeTarget",
+                params: json!({ "targetId": target }),
+            };
+            self.write("warning", "a tab was closed at once: too many are open");
+            return vec![go_on, close];
+        }
+        let closed = ["file:*", "chrome:*", "view-source:*", "devtools:*"];
+        let reactions = vec![
+            Reaction::new(&session, "Page.enable", json!({})),
+            Reaction::new(&session, "Runtime.enable", json!({})),
+            Reaction::new(&session, "Log.enable", json!({})),
+            Reaction::new(&session, "DOM.enable", json!({})),
+            Reaction::new(&session, "Accessibility.enable", json!({})),
+            Reaction::new(&session, "Network.enable", json!({})),
+            Reaction::new(
+                &session,
+                "Network.setBlockedURLs",
+                json!({ "urls": closed }),
+            ),
+            go_on,
+        ];
+        self.pages.push(PageView {
+            session,
+            target,
+            loading: false,
+        });
+        reactions
+    }
+
+    /// A page waits for its dialog: it is answered at once.
+    fn dialog(&mut self, session: &str, params: &Value) -> Vec<Reaction> {
+        let kind = params
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let asks = matches!(kind, "confirm" | "prompt");
+        let accept = !asks || self.dialog_answer.accept;
+        if self.dialogs.len() < BROWSER_CONSOLE_LINES {
+            let message = params.get("message").and_then(Value::as_str);
+            let message: String = message
+                .unwrap_or_default()
+                .chars()
+                .take(BROWSER_CONSOLE_CHARS)
+                .collect();
+            self.dialogs.push(json!({
+                "kind": kind,
+                "message": message,
+                "answer": if accept { "accepted" } else { "dismissed" },
+            }));
+        }
+        let mut answer = json!({ "accept": accept });
+        if let (Some(text), Some(fields)) = (&self.dialog_answer.text, answer.as_object_mut())
+            && kind == "prompt"
+        {
+            fields.insert("promptText".into(), text.as_str().into());
+        }
+        vec![Reaction::new(
+            session,
+            "Page.handleJavaScriptDialog",
+            answer,
+        )]
+    }
+
+    fn write(&mut self, kind: &str, line: &str) {
+        let line: String = line.chars().take(BROWSER_CONSOLE_CHARS).collect();
+        if self.console.len() == BROWSER_CONSOLE_LINES {
+            self.console.pop_front();
+        }
+        self.console.push_back(json!({"kind": kind, "text": line}));
+    }
+}

@@ -1,0 +1,438 @@
+//! `browser`, with the Chromium of the system, against pages on loopback.
+
+use crate::support::Workspace;
+use crate::web_server::{Reply, Server};
+use halter_policy::NetworkSwitch;
+use halter_protocol::{Action, ToolCall, ToolErrorCode, ToolResult};
+use halter_tools::limits::BROWSER_VALUE_BYTES;
+use halter_tools::{HarnessFacts, PolicySettings};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: u64 = 120;
+
+/// A session with a browser, and a server it may reach. `None`, said so, where
+/// no Chromium is installed.
+async fn open() -> Option<(Workspace, Server)> {
+    let installed = ["/usr/bin/chromium", "/usr/local/bin/chromium"];
+    if !installed.iter().any(|it| std::path::Path::new(it).exists()) {
+        println!("skipped: needs chromium");
+        return None;
+    }
+    let server = Server::start().await;
+    let settings = PolicySettings {
+        network: NetworkSwitch::On,
+        allowed_loopback: vec![("127.0.0.1".to_owned(), Some(server.address.port()))],
+        ..PolicySettings::default()
+    };
+    Some((Workspace::with_settings(settings), server))
+}
+
+fn page(server: &Server, path: &str, html: &str) {
+    server.on(path, Reply::ok("text/html; charset=utf-8", html));
+}
+
+async fn browser(workspace: &Workspace, mut arguments: Value) -> Value {
+    arguments["timeout_secs"] = PATIENCE.into();
+    workspace.ok("browser", arguments).await
+}
+
+async fn navigate(workspace: &Workspace, server: &Server, path: &str) -> Value {
+    let arguments = json!({"action": "navigate", "url": server.url(path)});
+    browser(workspace, arguments).await
+}
+
+async fn snapshot(workspace: &Workspace) -> String {
+    let shown = browser(workspace, json!({"action": "snapshot"})).await;
+    shown["snapshot"].as_str().unwrap().to_owned()
+}
+
+/// Looks until the page shows a text: pages do some things later.
+async fn shows(workspace: &Workspace, text: &str) -> String {
+    let deadline = Instant::now() + Duration::from_secs(PATIENCE);
+    loop {
+        let shown = snapshot(workspace).await;
+        if shown.contains(text) {
+            return shown;
+        }
+        assert!(Instant::now() < deadline, "no {text:?} in\n{shown}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The name of the element on the line that begins so.
+fn named(snapshot: &str, start: &str) -> String {
+    let line = snapshot
+        .lines()
+        .find(|line| line.trim_start().starts_with(start))
+        .unwrap_or_else(|| panic!("no {start:?} in\n{snapshot}"));
+    let (_, name) = line.split_once("[ref=").unwrap_or_else(|| panic!("{line}"));
+    name.trim_end_matches(']').to_owned()
+}
+
+#[tokio::test]
+async fn a_form_is_filled_in_and_sent() {
+    let Some((workspace, server)) = open().await else {
+        return;
+    };
+    page(
+        &server,
+        "/form",
+        "<title>Form</title><h1>Order</h1><form action=/sent>\
+         <label>Name <input name=name value=old></label>\
+         <label>Size <select name=size><option>small<option>large</select></label>\
+         <label><input type=checkbox name=gift value=yes> Gift</label>\
+         <button>Send</button></form>",
+    );
+    page(
+        &server,
+        "/sent?name=Ada+L&size=large&gift=yes",
+        "<title>Sent</title><p>Thank you",
+    );
+    page(
+        &server,
+        "/sent?name=Bob&size=small",
+        "<title>Sent</title><p>Thank Bob",
+    );
+    let at = navigate(&workspace, &server, "/form").await;
+    assert_eq!(
+        (&at["title"], &at["url"]),
+        (&json!("Form"), &json!(server.url("/form")))
+    );
+    let shown = snapshot(&workspace).await;
+    assert!(shown.contains("- heading \"Order\""), "{shown}");
+    let name = named(&shown, "- textbox \"Name\"");
+    browser(
+        &workspace,
+        json!({"action": "type", "ref": name, "text": "Ada L"}),
+    )
+    .await;
+    let size = named(&shown, "- combobox \"Size\"");
+    browser(
+        &workspace,
+        json!({"action": "type", "ref": size, "text": "large"}),
+    )
+    .await;
+    let gift = named(&shown, "- checkbox \"Gift\"");
+    browser(&workspace, json!({"action": "click", "ref": gift})).await;
+    let filled = snapshot(&workspace).await;
+    assert!(filled.contains("value=\"Ada L\""), "{filled}");
+    assert!(filled.contains("- checkbox \"Gift\" checked"), "{filled}");
+    let send = named(&filled, "- button \"Send\"");
+    browser(&workspace, json!({"action": "click", "ref": send})).await;
+    shows(&workspace, "Thank you").await;
+
+    browser(&workspace, json!({"action": "back"})).await;
+    shows(&workspace, "Order").await;
+    let old = json!({"action": "click", "ref": "e99"});
+    let old = workspace.failure("browser", old).await;
+    assert!(old.contains("take a new `snapshot`"), "{old}");
+    navigate(&workspace, &server, "/form").await;
+    let typed = json!({"action": "type", "selector": "[name=name]", "text": "Bob", "submit": true});
+    browser(&workspace, typed).await;
+    shows(&workspace, "Thank Bob").await;
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn dialogs_are_answered_and_told() {
+    let Some((workspace, server)) = open().await else {
+        return;
+    };
+    page(
+        &server,
+        "/",
+        "<button onclick=\"alert('hello'); document.title = '' + confirm('sure?') + \
+         prompt('who?')\">Ask</button>",
+    );
+    navigate(&workspace, &server, "/").await;
+    let click = json!({"action": "click", "selector": "button"});
+    let asked = browser(&workspace, click.clone()).await;
+    assert_eq!(asked["title"], "falsenull");
+    assert_eq!(
+        asked["dialogs"],
+        json!([
+            {"kind": "alert", "message": "hello", "answer": "accepted"},
+            {"kind": "confirm", "message": "sure?", "answer": "dismissed"},
+            {"kind": "prompt", "message": "who?", "answer": "dismissed"},
+        ])
+    );
+    let mut accepting = click;
+    accepting["accept_dialogs"] = true.into();
+    accepting["text"] = "me".into();
+    assert_eq!(browser(&workspace, accepting).await["title"], "trueme");
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn new_tabs_are_followed_and_frames_are_seen() {
+    let Some((workspace, server)) = open().await else {
+        return;
+    };
+    page(
+        &server,
+        "/",
+        "<title>First</title><a href=/second target=_blank rel=opener>Open</a>",
+    );
+    page(
+        &server,
+        "/second",
+        "<title>Second</title><iframe src=/inner title=Box></iframe><button onclick=window.close()>Shut",
+    );
+    page(
+        &server,
+        "/inner",
+        "<button onclick=\"this.textContent = 'Pressed'\">Press me</button>",
+    );
+    navigate(&workspace, &server, "/").await;
+    let link = json!({"action": "click", "selector": "a"});
+    browser(&workspace, link).await;
+    let shown = shows(&workspace, "Press me").await;
+    assert!(shown.contains("- page \"Second\""), "{shown}");
+    let inner = named(&shown, "- button \"Press me\"");
+    browser(&workspace, json!({"action": "click", "ref": inner})).await;
+    let shown = shows(&workspace, "- button \"Pressed\"").await;
+    let shut = named(&shown, "- button \"Shut\"");
+    browser(&workspace, json!({"action": "click", "ref": shut})).await;
+    shows(&workspace, "- page \"First\"").await;
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn scrolling_loads_more_and_consoles_are_read() {
+    let Some((workspace, server)) = open().await else {
+        return;
+    };
+    page(
+        &server,
+        "/",
+        "<body style='height: 5000px'><p>Top</p><script>console.log('made', 1, true);\
+         console.error('oh no'); addEventListener('scroll', () => document.body.append('More'));\
+         setTimeout(() => { throw new Error('broken') })</script>",
+    );
+    navigate(&workspace, &server, "/").await;
+    let scrolled = browser(&workspace, json!({"action": "scroll"})).await;
+    assert!(
+        scrolled["scrolled"]["y"].as_f64().unwrap() > 0.0,
+        "{scrolled}"
+    );
+    shows(&workspace, "More").await;
+    let up = json!({"action": "scroll", "direction": "up"});
+    assert_eq!(browser(&workspace, up).await["scrolled"]["y"], 0);
+    let console = browser(&workspace, json!({"action": "console"})).await;
+    let lines = console["console"].to_string();
+    for line in ["made 1 true", "oh no", "Error: broken"] {
+        assert!(lines.contains(line), "{lines}");
+    }
+    let again = browser(&workspace, json!({"action": "console"})).await;
+    assert_eq!(again["console"], json!([]));
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn expressions_keys_and_pictures() {
+    let Some((workspace, server)) = open().await else {
+        return;
+    };
+    page(
+        &server,
+        "/",
+        "<body style='height: 3000px'><input autofocus><p>Hi",
+    );
+    navigate(&workspace, &server, "/").await;
+    let eval = |expression: &str| json!({"action": "eval", "expression": expression});
+    let sum = browser(&workspace, eval("await Promise.resolve({sum: 1 + 1})")).await;
+    assert_eq!(sum["value"], json!({"sum": 2}));
+    let long = browser(&workspace, eval("'x'.repeat(100000)")).await;
+    let long = long["value"].as_str().unwrap();
+    assert!(long.len() < BROWSER_VALUE_BYTES + 100 && long.contains("(cut: 100002 bytes"));
+    let wrong = workspace.failure("browser", eval("nothing.here")).await;
+    assert!(wrong.contains("ReferenceError"), "{wrong}");
+
+    browser(
+        &workspace,
+        json!({"action": "type", "selector": "input", "text": "ab"}),
+    )
+    .await;
+    for key in ["c", "Control+a", "Backspace", "d"] {
+        browser(&workspace, json!({"action": "press", "key": key})).await;
+    }
+    let value = browser(&workspace, eval("document.querySelector('input').value")).await;
+    assert_eq!(value["value"], "d");
+
+    let picture = json!({"action": "screenshot"});
+    let picture = workspace.result("browser", picture).await.unwrap();
+    let ToolResult::Parts { parts } = picture else {
+        panic!("{picture:?}");
+    };
+    assert_eq!(parts[1].media().unwrap().0, "image/png");
+    let file = json!({"action": "screenshot", "full_page": true, "output_path": "page.png"});
+    let file = browser(&workspace, file).await;
+    assert_eq!(
+        (&file["output_path"], &file["height"]),
+        (&json!("page.png"), &json!(3016))
+    );
+    let outside = json!({"action": "screenshot", "output_path": "/etc/page.png"});
+    workspace
+        .error("browser", outside, ToolErrorCode::PolicyDenied)
+        .await;
+    let closed = browser(&workspace, json!({"action": "close"})).await;
+    assert_eq!(closed, json!({"closed": true}));
+    let gone = json!({"action": "snapshot"});
+    let gone = workspace.failure("browser", gone).await;
+    assert!(gone.contains("no page is open"), "{gone}");
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn pages_reach_what_the_policy_allows_and_nothing_else() {
+    let Some((workspace, server)) = open().await else {
+        return;
+    };
+    let other = Server::start().await;
+    page(&other, "/", "<title>Other</title>");
+    page(
+        &server,
+        "/",
+        &format!(
+            "<title>Here</title><a href='{0}'>Away</a><script>\
+             fetch('{0}').then((it) => it.text(), (it) => 'failed').then((it) => \
+             document.body.append('fetched ' + it.includes('Other')))</script>",
+            other.url("/")
+        ),
+    );
+    server.on("/away", Reply::redirect(&other.url("/")));
+    server.on("/file", Reply::redirect("file:///etc/hostname"));
+    let zip = [
+        ("Content-Type", "application/zip"),
+        ("Content-Disposition", "attachment"),
+    ];
+    server.on("/zip", Reply::with("200 OK", &zip, "PK"));
+    navigate(&workspace, &server, "/").await;
+    let shown = shows(&workspace, "fetched").await;
+    assert!(shown.contains("fetched false"), "{shown}");
+    let go = |url: String| json!({"action": "navigate", "url": url, "timeout_secs": PATIENCE});
+    for url in [
+        other.url("/"),
+        server.url("/away"),
+        "http://example.test/".to_owned(),
+    ] {
+        workspace
+            .error("browser", go(url), ToolErrorCode::PolicyDenied)
+            .await;
+    }
+    navigate(&workspace, &server, "/").await;
+    let away = json!({"action": "click", "selector": "a", "timeout_secs": PATIENCE});
+    workspace
+        .error("browser", away, ToolErrorCode::PolicyDenied)
+        .await;
+    assert!(other.seen().is_empty(), "{:?}", other.seen());
+
+    let file = workspace
+        .failure("browser", go("file:///etc/hostname".into()))
+        .await;
+    assert!(file.contains("only http and https"), "{file}");
+    workspace.failure("browser", go(server.url("/file"))).await;
+    let zip = workspace.failure("browser", go(server.url("/zip"))).await;
+    assert!(zip.contains("use `web_fetch`"), "{zip}");
+    workspace.store.close().await;
+}
+
+/// Processes that work in the session's scratch directory.
+fn processes_in(workspace: &Workspace) -> usize {
+    let scratch = workspace.store.scratch().path().to_owned();
+    let scratch = scratch.to_string_lossy().into_owned();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter(|it| {
+            let line = std::fs::read(it.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(&scratch)
+        })
+        .count()
+}
+
+#[tokio::test]
+async fn a_browser_that_hangs_is_ended_and_none_outlives_its_session() {
+    let Some((workspace, server)) = open().await else {
+        return;
+    };
+    page(&server, "/", "<button onclick='for (;;) {}'>Hang</button>");
+    navigate(&workspace, &server, "/").await;
+    assert!(processes_in(&workspace) > 0);
+    let hang = json!({"action": "click", "selector": "button", "timeout_secs": 1});
+    let hung = workspace
+        .error("browser", hang, ToolErrorCode::TimedOut)
+        .await;
+    assert!(hung.contains("was ended; navigate again"), "{hung}");
+    crate::support::eventually("the browser is gone", || processes_in(&workspace) == 0).await;
+
+    navigate(&workspace, &server, "/").await;
+    let call = ToolCall {
+        id: "call".into(),
+        name: "browser".into(),
+        arguments: json!({"action": "eval", "expression": "new Promise(() => fetch('/asked'))"}),
+    };
+    let before = server.seen().len();
+    let running = workspace.tools.execute(&call, workspace.context());
+    let cancelling = async {
+        crate::support::eventually("the page asks", || server.seen().len() > before).await;
+        workspace.cancel.cancel();
+    };
+    let (ended, ()) = tokio::join!(running, cancelling);
+    assert_eq!(ended.unwrap_err().code, ToolErrorCode::Cancelled);
+    let scratch = workspace.store.scratch().path().to_owned();
+    workspace.store.close().await;
+    crate::support::eventually("the browser is gone", || processes_in(&workspace) == 0).await;
+    assert!(!scratch.exists());
+}
+
+#[tokio::test]
+async fn what_a_call_touches_is_said_and_what_it_lacks_is_told() {
+    let workspace = Workspace::new();
+    let tool = workspace.tools.get("browser").unwrap();
+    let reach = tool.actions(&json!({"action": "navigate", "url": "https://a.example/"}));
+    let host = "a.example:443".to_owned();
+    assert_eq!(reach, [Action::Reach { host }]);
+    let file = tool.actions(&json!({"action": "screenshot", "output_path": "a.png"}));
+    assert_eq!(
+        file,
+        [Action::Write {
+            path: "a.png".into()
+        }]
+    );
+    let click = tool.actions(&json!({"action": "click", "ref": "e1"}));
+    assert_eq!(click, [Action::Other { mutating: true }]);
+    for (arguments, why) in [
+        (json!({"action": "navigate"}), "needs `url`"),
+        (json!({"action": "click"}), "needs `ref` or `selector`"),
+        (json!({"action": "type", "ref": "e1"}), "needs `text`"),
+        (json!({"action": "press", "key": "Entr"}), "is not a key"),
+        (json!({"action": "eval"}), "needs `expression`"),
+        (
+            json!({"action": "click", "ref": "e1", "output_path": "x"}),
+            "is for `screenshot`",
+        ),
+        (json!({"action": "snapshot"}), "no page is open"),
+    ] {
+        let told = workspace.failure("browser", arguments).await;
+        assert!(told.contains(why), "{told}");
+    }
+    let url = json!({"action": "navigate", "url": "https://a.example/"});
+    workspace
+        .error("browser", url, ToolErrorCode::PolicyDenied)
+        .await;
+
+    let policy = PolicySettings::default();
+    let environment = [("PATH".into(), "/nowhere".into())].into();
+    let facts = HarnessFacts {
+        policy: &policy,
+        environment: &environment,
+        attended: true,
+    };
+    let reason = tool.unavailable(&facts).unwrap();
+    assert!(
+        reason.contains("install the package `chromium`"),
+        "{reason}"
+    );
+}
