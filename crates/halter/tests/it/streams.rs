@@ -7,6 +7,7 @@ mod approvals;
 mod budget;
 mod compaction;
 mod instructions;
+mod jobs;
 mod scenarios;
 
 use halter::prelude::*;
@@ -114,6 +115,11 @@ async fn compaction_stream() {
 #[tokio::test]
 async fn approval_choices() {
     check("approval_choices", &approvals::choices().await);
+}
+
+#[tokio::test]
+async fn background_jobs() {
+    check("jobs", &jobs::jobs().await);
 }
 
 #[tokio::test]
