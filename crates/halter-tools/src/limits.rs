@@ -159,6 +159,44 @@ pub const JOB_POLL_WAIT: Duration = Duration::from_secs(30);
 /// How long a background job prints nothing before its news are shown.
 pub const JOB_SETTLE_TIME: Duration = Duration::from_millis(200);
 
+/// Terminals of a session that are open at once.
+pub const PTY_TERMINALS: usize = 8;
+
+/// Columns of a terminal.
+pub const PTY_COLUMNS: u16 = 500;
+
+/// Rows of a terminal.
+pub const PTY_ROWS: u16 = 200;
+
+/// Keys that one call presses.
+pub const PTY_KEYS: usize = 256;
+
+/// Bytes of the output of a program in a terminal that are kept: half from the
+/// start, half from the end.
+pub const PTY_RAW_BYTES: usize = 1024 * 1024;
+
+/// Bytes of output as it came that one result holds.
+pub const PTY_READ_BYTES: usize = 32 * 1024;
+
+/// Texts in reverse video that are listed beside a screen.
+pub const PTY_HIGHLIGHTED: usize = 10;
+
+/// Characters of the title of a terminal.
+pub const PTY_TITLE_CHARS: usize = 200;
+
+/// Milliseconds that a call waits for a screen when no `timeout_ms` is given.
+pub const PTY_DEFAULT_WAIT_MS: u64 = 5_000;
+
+/// Milliseconds that a call waits for a screen at most.
+pub const PTY_MAX_WAIT_MS: u64 = 60_000;
+
+/// How long a program may take to react to what was typed before its screen
+/// counts as at rest.
+pub const PTY_FIRST_OUTPUT_TIME: Duration = Duration::from_secs(1);
+
+/// How long nothing is printed on a screen at rest.
+pub const PTY_SETTLE_TIME: Duration = Duration::from_millis(200);
+
 /// Processes that `process` lists at most.
 pub const PROCESS_LISTED: usize = 1_000;
 

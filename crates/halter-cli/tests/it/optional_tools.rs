@@ -53,3 +53,34 @@ fn code_is_rewritten_for_a_person_and_for_a_model() {
     let text = std::fs::read_to_string(place.work().join("src/a.ts")).unwrap();
     assert_eq!(text, "newest(1);\n");
 }
+
+#[test]
+fn a_screen_is_shown_to_a_person_and_to_a_model() {
+    let place = Place::new();
+    place.write("notes.txt", "the meeting is at noon\n");
+    let follow = json!({
+        "action": "start", "command": "tail -f notes.txt",
+        "wait_for": "at noon", "timeout_ms": 60_000,
+    });
+    let ran = place.halter(["tools", "call", "pty", &follow.to_string()]);
+    let shown = ran.expect(0).json();
+    assert_eq!(shown["terminal_id"], "pty_1");
+    assert_eq!(shown["state"], "running");
+    assert_eq!(shown["screen"], "the meeting is at noon");
+    assert_eq!(shown["cursor"], json!({"row": 2, "column": 1}));
+
+    let turn = tool_turn(&place, "", "pty", &follow);
+    assert_eq!(turn.ran.expect(0).stdout.trim_end(), "Done.");
+    assert!(
+        turn.told.contains("the meeting is at noon"),
+        "{}",
+        turn.told
+    );
+
+    let unlisted = json!({"action": "start", "command": "curl localhost"});
+    let refused = place.halter(["tools", "call", "pty", &unlisted.to_string()]);
+    assert_eq!(refused.expect(3).json()["error"]["code"], "policy_denied");
+    let closed = "[permissions]\ndeny = [\"Bash\"]\n";
+    let turn = tool_turn(&place, closed, "pty", &follow);
+    assert!(turn.told.contains("deny rule"), "{}", turn.told);
+}

@@ -116,6 +116,7 @@ fn the_tools_the_model_is_offered_are_listed() {
             "notebook_edit",
             "current_time",
             "ast_grep",
+            "pty",
             "image",
             "web_fetch",
             "web_search",

@@ -285,7 +285,11 @@ impl PermissionTree {
     fn closed_by(&self, rule: &CompiledRule, request: &ResolvedCall<'_>) -> Option<Option<String>> {
         let call = &request.subject.call;
         match rule.rule.rule.subject() {
-            RuleSubject::Tool(tool) => tool.matches(call.name.as_str()).then_some(None),
+            // Who closes the shell closes it for every tool that runs commands.
+            RuleSubject::Tool(tool) => {
+                let runs = !request.commands.is_empty() && tool.matches("shell");
+                (runs || tool.matches(call.name.as_str())).then_some(None)
+            }
             RuleSubject::Command(pattern) => request.commands.iter().find_map(|commands| {
                 let mut parts = commands.parts.iter();
                 let part = parts.find(|part| command::closes(pattern, part));

@@ -219,6 +219,21 @@ fn the_table_is_as_recorded() {
 }
 
 #[test]
+fn closing_the_shell_closes_every_tool_that_runs_commands() {
+    let session = Session::new();
+    let mut started = Call::shell("ls");
+    started.call.name = "pty".into();
+    let looking = Call::new("looking", "pty", vec![Action::Other { mutating: true }]);
+    let verdicts = |effect| {
+        let rules = [(effect, "Bash", RuleSource::User)];
+        let policy = policy(&session, PermissionMode::WorkspaceWrite, &rules);
+        [&started, &looking].map(|call| call.decide(&policy, &HookOpinion::Nothing))
+    };
+    assert_eq!(verdicts(RuleEffect::Deny), [Verdict::Deny, Verdict::Allow]);
+    assert_eq!(verdicts(RuleEffect::Ask), [Verdict::Ask, Verdict::Allow]);
+}
+
+#[test]
 fn what_cannot_be_taken_apart_is_asked_about_where_rules_would_have_to_know() {
     // A list of all programs takes lines that our own reader does not know.
     let line = "[[ x =~ $(git push) ]] && echo <<<$((`ls`";

@@ -21,6 +21,8 @@ mod list;
 mod multi_edit;
 mod notebook_edit;
 mod process;
+#[cfg(feature = "pty")]
+mod pty;
 mod read;
 mod rename;
 mod shell;
@@ -57,6 +59,8 @@ pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
         typed(current_time::CurrentTimeTool),
         #[cfg(feature = "ast-tools")]
         typed(ast_grep::AstGrepTool),
+        #[cfg(feature = "pty")]
+        typed(pty::PtyTool),
         #[cfg(feature = "image-tools")]
         typed(image::ImageTool),
         typed(web_fetch::WebFetchTool::new(web)),

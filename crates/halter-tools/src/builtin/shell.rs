@@ -81,29 +81,22 @@ impl TypedTool for ShellTool {
     }
 
     fn actions(&self, input: &Value) -> Vec<Action> {
-        let command = input.get("command").and_then(Value::as_str);
-        let directory = path_in(input, "cwd");
-        let run = command.map(|command| Action::Run {
-            command: command.to_owned(),
-            directory: directory.clone(),
-        });
-        let look = directory.map(|path| Action::Read { path });
-        let leaves = input.get(OUTSIDE).and_then(Value::as_bool) == Some(true);
-        let leave = leaves.then_some(Action::LeaveSandbox);
-        run.into_iter().chain(look).chain(leave).collect()
+        command_actions(input)
     }
 
     async fn run(&self, context: ToolContext, input: ShellInput) -> anyhow::Result<ToolResult> {
-        context.policy.check_shell_enabled()?;
-        let mut environment = checked(&*context.policy, input.env.unwrap_or_default())?;
-        let session = context.exec()?;
-        let cwd = directory(&context, input.cwd).await?;
-        let start = cwd.clone().or_else(|| session.directory());
-        environment.extend(checked_command(&context, input.command.clone(), start).await?);
-        let place = match input.outside_sandbox {
-            true => ExecPlace::Outside,
-            false => place(&context).await?,
-        };
+        let JudgedCommand {
+            cwd,
+            environment,
+            place,
+        } = CommandToJudge {
+            text: &input.command,
+            cwd: input.cwd,
+            variables: input.env,
+            outside_sandbox: input.outside_sandbox,
+        }
+        .judged(&context)
+        .await?;
         if input.background {
             let mut command = BackgroundCommand::new(input.command, JOB_KEPT_BYTES);
             command.cwd = cwd;
@@ -119,11 +112,65 @@ impl TypedTool for ShellTool {
         command.environment = environment;
         command.place = place;
         let output = |text: &str| context.emit_output(Self::NAME, text);
-        let finished = session.run(command, &context.cancel, &output).await?;
+        let finished = context
+            .exec()?
+            .run(command, &context.cancel, &output)
+            .await?;
         for refusal in &finished.refused_hosts {
             context.report_refusal(refusal);
         }
         Ok(report::result(finished, &timeout))
+    }
+}
+
+/// What the command line of a call would touch.
+pub(super) fn command_actions(input: &Value) -> Vec<Action> {
+    let command = input.get("command").and_then(Value::as_str);
+    let directory = path_in(input, "cwd");
+    let run = command.map(|command| Action::Run {
+        command: command.to_owned(),
+        directory: directory.clone(),
+    });
+    let look = directory.map(|path| Action::Read { path });
+    let leaves = input.get(OUTSIDE).and_then(Value::as_bool) == Some(true);
+    let leave = leaves.then_some(Action::LeaveSandbox);
+    run.into_iter().chain(look).chain(leave).collect()
+}
+
+/// The command line of a call, with where and how it is to run.
+pub(super) struct CommandToJudge<'a> {
+    pub(super) text: &'a str,
+    pub(super) cwd: Option<String>,
+    pub(super) variables: Option<BTreeMap<String, String>>,
+    pub(super) outside_sandbox: bool,
+}
+
+/// What the policy lets through of it.
+pub(super) struct JudgedCommand {
+    /// Where it runs; absent: where the shell is.
+    pub(super) cwd: Option<PathBuf>,
+    pub(super) environment: Environment,
+    pub(super) place: ExecPlace,
+}
+
+impl CommandToJudge<'_> {
+    /// Checks the command line with its directory and variables.
+    pub(super) async fn judged(self, context: &ToolContext) -> anyhow::Result<JudgedCommand> {
+        context.policy.check_shell_enabled()?;
+        let mut environment = checked(&*context.policy, self.variables.unwrap_or_default())?;
+        let session = context.exec()?;
+        let cwd = directory(context, self.cwd).await?;
+        let start = cwd.clone().or_else(|| session.directory());
+        environment.extend(checked_command(context, self.text.to_owned(), start).await?);
+        let place = match self.outside_sandbox {
+            true => ExecPlace::Outside,
+            false => place(context).await?,
+        };
+        Ok(JudgedCommand {
+            cwd,
+            environment,
+            place,
+        })
     }
 }
 

@@ -31,6 +31,8 @@ mod network;
 mod notebook_edit;
 mod policy;
 mod process;
+#[cfg(feature = "pty")]
+mod pty;
 mod read;
 mod read_media;
 mod sandbox;

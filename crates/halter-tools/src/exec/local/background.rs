@@ -170,8 +170,7 @@ fn planned(
     mut environment: Environment,
     directory: PathBuf,
 ) -> Result<Command, ExecError> {
-    let own = command.environment.iter();
-    environment.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    environment.extend(command.environment.iter());
     let find = |name: &str| find_program(OsStr::new(name), &environment, &directory);
     let (shell, options): (_, &[&str]) = match find("bash") {
         Ok(bash) => (bash, &["--noprofile", "--norc", "-c"]),
