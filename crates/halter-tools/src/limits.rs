@@ -295,8 +295,6 @@ pub const WEB_SEARCH_BYTES: usize = 4 * 1024 * 1024;
 /// Seconds that a search may take.
 pub const WEB_SEARCH_SECS: u64 = 30;
 
-/// Threads that search the files of one `grep`.
-pub const GREP_THREADS: usize = 8;
 /// Bytes of one message from a browser; a screenshot is the largest.
 #[cfg(feature = "browser-tools")]
 pub const BROWSER_MESSAGE_BYTES: usize = 64 * 1024 * 1024;

@@ -4,6 +4,8 @@ use halter_protocol::ToolCall;
 use halter_tools::limits::{
     GLOB_MAX_RESULTS, GREP_CONTEXT_LINES, GREP_MAX_MATCHES, LINE_BYTES, PATTERN_CHARS, READ_LINES,
     SHELL_COMMAND_CHARS, SHELL_ENV_VARS, TASK_DESCRIPTION_CHARS, TASK_SUBJECT_CHARS,
+    WEB_FETCH_MAX_SECS, WEB_FETCH_SECS, WEB_SEARCH_DEFAULT_RESULTS, WEB_SEARCH_QUERY_CHARS,
+    WEB_SEARCH_RESULTS,
 };
 use halter_tools::{ToolRuntime, builtin_tools};
 use serde_json::{Map, Value, json};
@@ -25,6 +27,26 @@ fn the_bounds_of_the_schemas_are_the_named_limits() {
         ("shell", "env", "maxProperties", SHELL_ENV_VARS),
         ("task", "subject", "maxLength", TASK_SUBJECT_CHARS),
         ("task", "description", "maxLength", TASK_DESCRIPTION_CHARS),
+        (
+            "web_fetch",
+            "timeout_secs",
+            "default",
+            WEB_FETCH_SECS as usize,
+        ),
+        (
+            "web_fetch",
+            "timeout_secs",
+            "maximum",
+            WEB_FETCH_MAX_SECS as usize,
+        ),
+        ("web_search", "query", "maxLength", WEB_SEARCH_QUERY_CHARS),
+        (
+            "web_search",
+            "max_results",
+            "default",
+            WEB_SEARCH_DEFAULT_RESULTS,
+        ),
+        ("web_search", "max_results", "maximum", WEB_SEARCH_RESULTS),
     ] {
         let schema = &tools.spec(tool).unwrap().input_schema;
         let bound = &schema["properties"][parameter][keyword];

@@ -3,6 +3,7 @@
 use crate::relay::RelayedExec;
 use crate::support::{Workspace, eventually};
 use halter_protocol::ToolErrorCode;
+use halter_protocol::limits::JOB_COMMAND_BYTES;
 use halter_tools::PolicySettings;
 use halter_tools::limits::{JOB_KEPT_BYTES, JOB_RESULT_BYTES, JOBS_KEPT, JOBS_RUNNING};
 use halter_tools::policy::SandboxMode;
@@ -327,6 +328,30 @@ async fn jobs_are_listed_as_ended_after_a_resume() {
     assert!(refused.contains("has ended"), "{refused}");
     // Numbers are not used twice.
     assert_eq!(start(&workspace, "true").await, "job_3");
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn so_much_of_a_command_is_remembered_and_no_more() {
+    let mut workspace = Workspace::with_open_shell();
+    let start_of = |bytes: usize| format!("true {}", "a".repeat(bytes - "true ".len()));
+    let fits = start_of(JOB_COMMAND_BYTES);
+    // A character across the edge is left out whole.
+    let cut = start_of(JOB_COMMAND_BYTES - 1);
+    let commands = [fits.clone(), format!("{fits}b"), format!("{cut}é")];
+    for command in &commands {
+        start(&workspace, command).await;
+    }
+    let shown = async |workspace: &Workspace| {
+        let list = workspace.ok("process", json!({"action": "list"})).await;
+        let rows = list["jobs"].as_array().unwrap().iter();
+        rows.map(|row| row["command"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let expected = [fits.clone(), fits, cut];
+    assert_eq!(shown(&workspace).await, expected);
+    workspace.resume().await;
+    assert_eq!(shown(&workspace).await, expected);
     workspace.store.close().await;
 }
 

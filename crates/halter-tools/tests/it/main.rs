@@ -24,6 +24,7 @@ mod glob;
 mod grep;
 #[cfg(feature = "image-tools")]
 mod image;
+mod job_waits;
 mod jobs;
 mod multi_edit;
 mod names;

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use halter_policy::NetworkSwitch;
 use halter_protocol::{Action, ContentPart, ToolCall, ToolErrorCode, ToolResult};
 use halter_tools::limits::{
-    WEB_ADDRESS_CHARS, WEB_BODY_BYTES, WEB_REDIRECTS, WEB_RESULT_BYTES, WEB_TEXT_BYTES,
+    WEB_ADDRESS_CHARS, WEB_BODY_BYTES, WEB_ERROR_BYTES, WEB_FETCH_MAX_SECS, WEB_FETCH_SECS,
+    WEB_HEAD_BYTES, WEB_REDIRECTS, WEB_RESULT_BYTES, WEB_TEXT_BYTES,
 };
 use halter_tools::network::HostResolver;
 use halter_tools::{HarnessFacts, PolicySettings};
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A session that may reach the server, by address.
 fn reaching(server: &Server) -> Workspace {
@@ -314,6 +316,54 @@ async fn an_error_status_is_an_error_with_what_the_server_says() {
         "{missing}"
     );
     assert!(missing.ends_with(":\nno page"), "{missing}");
+
+    // A character across the edge is left out whole.
+    let said = "a".repeat(WEB_ERROR_BYTES - 1);
+    for (more, shown) in [("b", "b"), ("bc", "b"), ("é", "")] {
+        let body = format!("{said}{more}");
+        let headers = [("Content-Type", "text/plain; charset=utf-8")];
+        server.on("/broken", Reply::with("500 Oh", &headers, body));
+        let broken = failure(&workspace, &server.url("/broken")).await;
+        let (_, repeated) = broken.split_once(":\n").unwrap();
+        assert_eq!(repeated, format!("{said}{shown}"));
+    }
+}
+
+#[tokio::test]
+async fn the_head_of_an_answer_has_its_bound() {
+    let server = Server::start().await;
+    let workspace = reaching(&server);
+    let filled = |end: &str| {
+        let start = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX: ";
+        let rest = WEB_HEAD_BYTES - start.len() - end.len();
+        format!("{start}{}{end}", "x".repeat(rest)).into_bytes()
+    };
+    let mut fits = filled("\r\n\r\n");
+    assert_eq!(fits.len(), WEB_HEAD_BYTES);
+    fits.extend_from_slice(b"body");
+    server.on("/fits", Reply::Whole(fits));
+    let page = fetch(&workspace, &server.url("/fits")).await;
+    assert_eq!(page["content"], "body");
+    // As many bytes without an end: one that waited for more would be late.
+    server.on("/goes-on", Reply::Stuck(filled("")));
+    let url = json!({"url": server.url("/goes-on"), "timeout_secs": WEB_FETCH_MAX_SECS});
+    let refused = workspace.failure("web_fetch", url).await;
+    assert!(refused.contains("head is too large"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_page_that_never_comes_is_waited_for_as_long_as_nobody_says_otherwise() {
+    let server = Server::start().await;
+    let workspace = reaching(&server);
+    server.on("/stuck", Reply::stuck("text/plain"));
+    let url = json!({"url": server.url("/stuck")});
+    let call = workspace.error("web_fetch", url, ToolErrorCode::TimedOut);
+    let time = Duration::from_secs(WEB_FETCH_SECS);
+    let late = server.waits_for(time, call).await;
+    assert!(
+        late.contains(&format!("within {WEB_FETCH_SECS} s")),
+        "{late}"
+    );
 }
 
 #[tokio::test]

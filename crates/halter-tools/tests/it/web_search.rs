@@ -5,13 +5,17 @@ use crate::web_server::{Reply, Server};
 use async_trait::async_trait;
 use halter_policy::NetworkSwitch;
 use halter_protocol::{Action, ToolCall, ToolErrorCode};
-use halter_tools::limits::{WEB_SEARCH_QUERY_CHARS, WEB_SEARCH_RESULTS, WEB_SEARCH_SNIPPET_CHARS};
+use halter_tools::limits::{
+    WEB_SEARCH_BYTES, WEB_SEARCH_DEFAULT_RESULTS, WEB_SEARCH_QUERY_CHARS, WEB_SEARCH_RESULTS,
+    WEB_SEARCH_SECS, WEB_SEARCH_SNIPPET_CHARS,
+};
 use halter_tools::web::{SearchHit, SearchQuery, WebSearch};
 use halter_tools::{
     HarnessFacts, PolicySettings, ToolContext, ToolRuntime, WebSettings, builtin_tools_with,
 };
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 
 const KEY: &str = "brave-secret-key";
 
@@ -136,6 +140,9 @@ async fn what_is_asked_and_returned_is_bounded() {
         "/sx/search?q=x&format=json",
         Reply::ok("application/json", found.to_string()),
     );
+    let unsaid = workspace.ok("web_search", json!({"query": "x"})).await;
+    let unsaid = unsaid["results"].as_array().unwrap().len();
+    assert_eq!(unsaid, WEB_SEARCH_DEFAULT_RESULTS);
     let most = json!({"query": "x", "max_results": WEB_SEARCH_RESULTS});
     let result = workspace.ok("web_search", most).await;
     let results = result["results"].as_array().unwrap();
@@ -151,6 +158,39 @@ async fn what_is_asked_and_returned_is_bounded() {
             .error("web_search", arguments, ToolErrorCode::InvalidArguments)
             .await;
     }
+}
+
+#[tokio::test]
+async fn an_answer_of_a_service_has_its_bound() {
+    let server = Server::start().await;
+    let workspace = searxng(&server);
+    let path = "/sx/search?q=x&format=json";
+    let mut answer = json!({"results": []}).to_string();
+    answer.push_str(&" ".repeat(WEB_SEARCH_BYTES - answer.len()));
+    server.on(path, Reply::ok("application/json", &answer));
+    let whole = workspace.ok("web_search", json!({"query": "x"})).await;
+    assert_eq!(whole, json!({"results": []}));
+    answer.push(' ');
+    server.on(path, Reply::ok("application/json", &answer));
+    let refused = workspace.failure("web_search", json!({"query": "x"})).await;
+    let why = format!("answered with more than {WEB_SEARCH_BYTES} bytes");
+    assert!(refused.contains(&why), "{refused}");
+}
+
+#[tokio::test]
+async fn a_service_that_never_answers_is_given_up() {
+    let server = Server::start().await;
+    let workspace = searxng(&server);
+    let path = "/sx/search?q=x&format=json";
+    server.on(path, Reply::stuck("application/json"));
+    let query = json!({"query": "x"});
+    let call = workspace.error("web_search", query, ToolErrorCode::TimedOut);
+    let time = Duration::from_secs(WEB_SEARCH_SECS);
+    let late = server.waits_for(time, call).await;
+    assert!(
+        late.contains(&format!("within {WEB_SEARCH_SECS} s")),
+        "{late}"
+    );
 }
 
 #[tokio::test]

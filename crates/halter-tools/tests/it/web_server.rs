@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 /// What a path is answered with.
@@ -117,8 +119,29 @@ impl Server {
                 asked.await;
             }
         };
-        let limit = std::time::Duration::from_secs(60);
+        let limit = Duration::from_secs(60);
         tokio::time::timeout(limit, waiting).await.unwrap();
+    }
+
+    /// Runs a call that waits for this server until its time is over. Nobody
+    /// waits that long: once the server was asked, the clock stands still and
+    /// jumps when there is nothing else to do.
+    pub async fn waits_for<T>(&self, time: Duration, call: impl Future<Output = T>) -> T {
+        let started = Instant::now();
+        let stopping_the_clock = async {
+            self.asked().await;
+            tokio::time::pause();
+            Instant::now()
+        };
+        let (result, stopped) = tokio::join!(call, stopping_the_clock);
+        let (whole, jumped) = (started.elapsed(), stopped.elapsed());
+        assert!(whole >= time, "given up after {whole:?}");
+        // Clocks of timers count milliseconds.
+        assert!(
+            jumped <= time + Duration::from_secs(1),
+            "waited {jumped:?} more"
+        );
+        result
     }
 }
 

@@ -6,11 +6,14 @@ use super::filter::FileFilter;
 use super::{GrepInput, GrepOutput, LookedAt, Search, look_at, next_file, searcher, shown, wanted};
 use crate::builtin::walk::Walker;
 use crate::context::ToolContext;
-use crate::limits::GREP_THREADS;
 use grep_regex::RegexMatcher;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+
+/// Threads that search files at most: more gain little and take the machine
+/// from others.
+const MAX_THREADS: usize = 8;
 
 impl Search<'_> {
     /// As `files_one_by_one`, with the same result.
@@ -71,7 +74,7 @@ fn count(
         }
     };
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.min(GREP_THREADS).min(files.len());
+    let threads = threads.min(MAX_THREADS).min(files.len());
     let mut looked = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(count_some)).collect();
         let mut looked = Vec::with_capacity(files.len());
