@@ -117,10 +117,6 @@ pub const AST_FILE_BYTES: u64 = 1024 * 1024;
 /// Levels of a syntax tree that `ast_grep` goes down.
 pub const AST_DEPTH: usize = 5_000;
 
-/// Bytes of the stack that `ast_grep` searches on; what is not used costs
-/// nothing.
-pub const AST_STACK_BYTES: usize = 64 * 1024 * 1024;
-
 /// Files with syntax errors that one `ast_grep` lists at most.
 pub const AST_LISTED_FILES: usize = 20;
 
@@ -136,7 +132,7 @@ pub const IMAGE_PIXELS: u64 = 50_000_000;
 /// Bytes that a decoded image may take.
 pub const IMAGE_DECODED_BYTES: u64 = 4 * IMAGE_PIXELS;
 
-/// Pixels of each side of an image that `image` makes.
+/// Pixels of each side that `image` crops and scales to.
 pub const IMAGE_RESULT_SIDE_PIXELS: u32 = 8_000;
 
 /// Background jobs of a session that run at once.

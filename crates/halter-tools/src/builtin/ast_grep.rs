@@ -17,8 +17,8 @@ use super::file_set::{change_files, diff_files};
 use super::support::{CHANGES, blocking, path_in};
 use crate::context::ToolContext;
 use crate::limits::{
-    AST_DEFAULT_MATCHES, AST_MAX_MATCHES, AST_PATTERNS, AST_REPLACEMENTS, AST_STACK_BYTES,
-    CHANGED_FILES, PATTERN_CHARS,
+    AST_DEFAULT_MATCHES, AST_MAX_MATCHES, AST_PATTERNS, AST_REPLACEMENTS, CHANGED_FILES,
+    PATTERN_CHARS,
 };
 use crate::typed::TypedTool;
 use anyhow::{anyhow, bail};
@@ -30,6 +30,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::ops::ControlFlow;
+
+/// Bytes of the stack of a search; what is not used costs nothing.
+const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Find or rewrite code by its structure, where `grep` and `edit` would stumble
 /// over layout. A pattern is code in which `$NAME` stands for one piece and
@@ -167,7 +170,7 @@ async fn on_large_stack<T: Send + 'static>(
     search: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
     blocking(move || {
-        let thread = std::thread::Builder::new().stack_size(AST_STACK_BYTES);
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
         match thread.spawn(search)?.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),

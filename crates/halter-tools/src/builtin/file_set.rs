@@ -437,3 +437,27 @@ fn look_at(ticket: &WriteTicket) -> anyhow::Result<Option<FileBefore>> {
         bytes,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builtin::testing::context;
+
+    /// What was there counts as what is planned does.
+    #[test]
+    fn a_call_holds_so_much_text_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("one"), "x").unwrap();
+        let mut files = FileSet::new(context(directory.path()));
+        let key = files.open("new").unwrap();
+        for _ in 0..CHANGED_TOTAL_BYTES / WRITE_BYTES {
+            files.put(&key, "x".repeat(WRITE_BYTES)).unwrap();
+        }
+        let refusals = [files.open("one").map(drop), files.put(&key, "x".to_owned())];
+        for refused in refusals {
+            let message = refused.unwrap_err().to_string();
+            assert!(message.contains("in several calls"), "{message}");
+        }
+        assert_eq!(CHANGED_TOTAL_BYTES % WRITE_BYTES, 0, "full before");
+    }
+}

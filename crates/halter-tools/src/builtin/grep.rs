@@ -284,21 +284,37 @@ fn search_file(
     handle: ReadHandle,
 ) -> anyhow::Result<LookedAt> {
     let resolved: PathBuf = handle.resolved().to_owned();
-    let reader = CancelRead {
-        file: handle.into_file(),
-        cancel: &context.cancel,
-    };
     let mut sink = FileSink::new(collector, matcher, &context.cancel);
-    let searched = searcher.search_reader(matcher, reader, &mut sink);
-    if context.cancel.is_cancelled() {
-        return Err(cancelled().into());
-    }
+    let searched = search_reader(
+        &context.cancel,
+        searcher,
+        matcher,
+        &mut sink,
+        handle.into_file(),
+    )?;
     Ok(match searched {
         Ok(()) => LookedAt::Searched(sink.finish(), resolved),
         // The searcher's own report of a line or file beyond its heap.
         Err(error) if error.kind() == io::ErrorKind::Other => LookedAt::TooLarge,
         Err(_) => LookedAt::Unreadable,
     })
+}
+
+/// Searches until the end or until the call is cancelled, which is the outer
+/// error.
+fn search_reader(
+    cancel: &CancellationToken,
+    searcher: &mut Searcher,
+    matcher: &RegexMatcher,
+    sink: &mut FileSink<'_>,
+    file: impl Read,
+) -> anyhow::Result<io::Result<()>> {
+    let reader = CancelRead { file, cancel };
+    let searched = searcher.search_reader(matcher, reader, sink);
+    if cancel.is_cancelled() {
+        return Err(cancelled().into());
+    }
+    Ok(searched)
 }
 
 fn wanted(input: &GrepInput) -> WantedPage {
@@ -357,12 +373,12 @@ fn searcher(input: &GrepInput) -> Searcher {
 }
 
 /// A file whose reads end when the call is cancelled.
-struct CancelRead<'a> {
-    file: std::fs::File,
+struct CancelRead<'a, R> {
+    file: R,
     cancel: &'a CancellationToken,
 }
 
-impl Read for CancelRead<'_> {
+impl<R: Read> Read for CancelRead<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.cancel.is_cancelled() {
             return Err(io::Error::from(io::ErrorKind::TimedOut));
@@ -370,3 +386,6 @@ impl Read for CancelRead<'_> {
         self.file.read(buffer)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,6 +28,8 @@ mod rename;
 mod shell;
 mod support;
 mod task;
+#[cfg(test)]
+mod testing;
 mod walk;
 mod web_fetch;
 mod web_search;

@@ -2,7 +2,10 @@
 
 use crate::support::Workspace;
 use halter_protocol::{Action, ToolCall, ToolErrorCode};
-use halter_tools::limits::{AST_DEPTH, AST_FILE_BYTES, AST_LISTED_FILES, AST_MAX_MATCHES};
+use halter_tools::limits::{
+    AST_DEFAULT_MATCHES, AST_DEPTH, AST_FILE_BYTES, AST_LISTED_FILES, AST_MAX_MATCHES,
+    AST_PATTERNS, AST_REPLACEMENTS, AST_RESULT_BYTES,
+};
 use serde_json::{Value, json};
 
 fn find(pattern: &str) -> Value {
@@ -251,8 +254,71 @@ async fn what_is_listed_is_bounded() {
     let result = workspace.ok("ast_grep", arguments).await;
     assert_eq!(result["total_matches"], 200);
     assert!(result["next_offset"].is_number(), "cut by size");
-    assert!(result.to_string().len() < 300_000);
+    let sizes = |result: &Value| -> Vec<usize> {
+        let rows = result["matches"].as_array().unwrap();
+        rows.iter().map(|row| row.to_string().len()).collect()
+    };
+    let (listed, one) = (sizes(&result).iter().sum::<usize>(), sizes(&result)[0]);
+    assert!(listed <= AST_RESULT_BYTES, "{listed}");
+    assert!(
+        listed + one + 10 > AST_RESULT_BYTES,
+        "as many as fit: {listed}"
+    );
     assert!(texts(&result)[0].ends_with("[cut: 2000 of 3005 bytes shown]"));
+
+    // One match alone may stand for more than is listed.
+    let arguments = "1,".repeat(AST_RESULT_BYTES / 4);
+    workspace.put("a.js", format!("f(0); f({arguments}2); f(3);"));
+    let page = |offset: u64| {
+        let more = json!({"include_meta": true, "offset": offset});
+        with(find("f($$$A)"), more)
+    };
+    let first = workspace.ok("ast_grep", page(0)).await;
+    assert_eq!(
+        (texts(&first), &first["next_offset"]),
+        (vec!["f(0)"], &json!(1))
+    );
+    let second = workspace.ok("ast_grep", page(1)).await;
+    assert!(sizes(&second).iter().sum::<usize>() <= AST_RESULT_BYTES);
+    assert_eq!(second["matches"][0]["meta"], "left out, it is too long");
+    assert_eq!(second["matches"][1]["meta"], json!({"A": ["3"]}));
+}
+
+#[tokio::test]
+async fn some_matches_are_listed_when_no_limit_is_given() {
+    let workspace = Workspace::new();
+    workspace.put("a.js", "f(1);\n".repeat(AST_DEFAULT_MATCHES + 1));
+    let result = workspace.ok("ast_grep", find("f($A)")).await;
+    assert_eq!(texts(&result).len(), AST_DEFAULT_MATCHES);
+    assert_eq!(result["next_offset"], AST_DEFAULT_MATCHES);
+    assert_eq!(result["total_matches"], AST_DEFAULT_MATCHES + 1);
+    let too_many = with(find("f($A)"), json!({"limit": AST_MAX_MATCHES + 1}));
+    let code = ToolErrorCode::InvalidArguments;
+    workspace.error("ast_grep", too_many, code).await;
+}
+
+#[tokio::test]
+async fn so_many_patterns_are_searched_for_and_no_more() {
+    let workspace = Workspace::new();
+    workspace.put("a.js", "f0(1);");
+    let patterns = |count: usize| (0..count).map(|index| format!("f{index}($A)"));
+    let finds = |count: usize| {
+        let patterns: Vec<_> = patterns(count).collect();
+        json!({"action": "find", "patterns": patterns})
+    };
+    let replaces = |count: usize| {
+        let rewrites = patterns(count).map(|it| (it, json!("g($A)")));
+        let rewrites = Value::Object(rewrites.collect());
+        json!({"action": "replace", "rewrites": rewrites})
+    };
+    let code = ToolErrorCode::InvalidArguments;
+    for beyond in [finds(AST_PATTERNS + 1), replaces(AST_PATTERNS + 1)] {
+        workspace.error("ast_grep", beyond, code.clone()).await;
+    }
+    let found = workspace.ok("ast_grep", finds(AST_PATTERNS)).await;
+    assert_eq!(texts(&found), ["f0(1)"]);
+    let shown = workspace.ok("ast_grep", replaces(AST_PATTERNS)).await;
+    assert_eq!(shown["total_replacements"], 1);
 }
 
 #[tokio::test]
@@ -400,6 +466,23 @@ async fn a_rewrite_stops_at_its_limits() {
     let rest = with(replace("f($A)", "g($A)"), json!({"max_files": 1}));
     let result = workspace.ok("ast_grep", rest).await;
     assert_eq!(result["limit_reached"], false, "{result}");
+}
+
+#[tokio::test]
+async fn one_call_makes_so_many_changes_and_no_more() {
+    let workspace = Workspace::new();
+    workspace.put("a.js", "f(1);\n".repeat(AST_REPLACEMENTS + 1));
+    let result = workspace.ok("ast_grep", replace("f($A)", "g($A)")).await;
+    assert_eq!(
+        (&result["total_replacements"], &result["limit_reached"]),
+        (&json!(AST_REPLACEMENTS), &json!(true))
+    );
+    let made = "g(1);\n".repeat(AST_REPLACEMENTS) + "f(1);\n";
+    assert!(workspace.get("a.js") == made);
+    let more = json!({"max_replacements": AST_REPLACEMENTS + 1});
+    let code = ToolErrorCode::InvalidArguments;
+    let beyond = with(replace("g($A)", "f($A)"), more);
+    workspace.error("ast_grep", beyond, code).await;
 }
 
 #[tokio::test]

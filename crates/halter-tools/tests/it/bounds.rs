@@ -89,6 +89,13 @@ fn edges(schema: &Value) -> Vec<(Value, Value)> {
     if let Some(most) = schema["maximum"].as_u64() {
         edges.push((json!(most), json!(most + 1)));
     }
+    if let Some(most) = schema["maxItems"].as_u64() {
+        // Items that do not fit would be refused for another reason.
+        if schema["items"]["type"] == "string" {
+            let list = |count: u64| json!(vec!["x"; count as usize]);
+            edges.push((list(most), list(most + 1)));
+        }
+    }
     if let Some(most) = schema["maxProperties"].as_u64() {
         let object = |count: u64| {
             let entries = (0..count).map(|index| (format!("N{index}"), json!("x")));

@@ -360,7 +360,7 @@ async fn a_cancelled_search_stops() {
 }
 
 #[tokio::test]
-async fn a_search_stops_inside_a_file() {
+async fn a_search_stops_at_the_file_it_opens() {
     // The second use opens the file: its first read finds the call cancelled.
     let workspace = Workspace::new().cancelling_at_door_use(2);
     workspace.put("a", "x\n".repeat(1000));

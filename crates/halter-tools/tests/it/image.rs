@@ -3,7 +3,9 @@
 use crate::support::{PNG, Workspace};
 use halter_protocol::{Action, ContentPart, MediaFormat, ToolCall, ToolErrorCode, ToolResult};
 use halter_tools::PolicySettings;
-use halter_tools::limits::{IMAGE_FILE_BYTES, IMAGE_PIXELS};
+use halter_tools::limits::{
+    IMAGE_DECODED_BYTES, IMAGE_FILE_BYTES, IMAGE_PIXELS, IMAGE_RESULT_SIDE_PIXELS,
+};
 use image::{DynamicImage, ImageFormat, Rgba, RgbaImage};
 use serde_json::{Value, json};
 use std::io::Cursor;
@@ -27,9 +29,14 @@ fn file(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {
 
 /// A PNG file that says it has another size than it has.
 fn lying_png(width: u32, height: u32) -> Vec<u8> {
+    changed_png(width, height, PNG[24], PNG[25])
+}
+
+fn changed_png(width: u32, height: u32, bits: u8, color: u8) -> Vec<u8> {
     let mut data = PNG.to_vec();
     data[16..20].copy_from_slice(&width.to_be_bytes());
     data[20..24].copy_from_slice(&height.to_be_bytes());
+    data[24..26].copy_from_slice(&[bits, color]);
     let checked = crc32(&data[12..29]);
     data[29..33].copy_from_slice(&checked.to_be_bytes());
     data
@@ -240,6 +247,61 @@ async fn a_file_that_stands_for_a_huge_picture_is_refused() {
         json!({"action": "resize", "path": "picture.png", "width": 8_000, "height": 8_000});
     let message = workspace.failure("image", resize).await;
     assert!(message.contains("choose a smaller size"), "{message}");
+}
+
+/// Deep colours take more than their number of pixels tells.
+#[tokio::test]
+async fn a_picture_that_takes_too_much_memory_is_refused() {
+    const BYTES_OF_A_PIXEL: u64 = 8;
+    let workspace = Workspace::new();
+    let height = u32::try_from(IMAGE_DECODED_BYTES / BYTES_OF_A_PIXEL / 1_000).unwrap();
+    assert!(u64::from(height + 1) * 1_000 <= IMAGE_PIXELS, "few enough");
+    let convert = json!({"action": "convert", "path": "deep.png", "format": "jpeg"});
+    // RGBA in 16 bits.
+    workspace.put("deep.png", changed_png(1_000, height + 1, 16, 6));
+    let message = workspace.failure("image", convert.clone()).await;
+    let expected = format!("{IMAGE_DECODED_BYTES} bytes are the most");
+    assert!(message.contains(&expected), "{message}");
+    // At the limit it is decoded, and found to hold less than it says.
+    workspace.put("deep.png", changed_png(1_000, height, 16, 6));
+    let message = workspace.failure("image", convert).await;
+    assert!(message.contains("damaged png"), "{message}");
+}
+
+#[tokio::test]
+async fn the_sides_of_a_result_have_a_limit() {
+    let workspace = Workspace::new();
+    let most = IMAGE_RESULT_SIDE_PIXELS;
+    workspace.put("wide.png", file(&picture(100, 2), ImageFormat::Png));
+    let resize = |size: Value| {
+        let mut arguments = json!({
+            "action": "resize", "path": "wide.png", "output_path": "made.png",
+        });
+        let size = size.as_object().unwrap().clone();
+        arguments.as_object_mut().unwrap().extend(size);
+        arguments
+    };
+    for side in ["width", "height"] {
+        let beyond = resize(json!({side: most + 1}));
+        let code = ToolErrorCode::InvalidArguments;
+        workspace.error("image", beyond, code).await;
+    }
+    // The side that follows the other is held to it too.
+    let message = workspace
+        .failure("image", resize(json!({"height": most / 50 + 1})))
+        .await;
+    assert!(
+        message.contains(&format!("over the {most} of a side")),
+        "{message}"
+    );
+    assert!(!workspace.dir().join("made.png").exists());
+    let made = workspace
+        .ok("image", resize(json!({"height": most / 50})))
+        .await;
+    assert_eq!(
+        (&made["width"], &made["height"]),
+        (&json!(most), &json!(most / 50))
+    );
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::support::{Workspace, is_root};
 use halter_protocol::{Action, ToolErrorCode};
-use halter_tools::limits::{DELETE_ENTRIES, LIST_MAX_ENTRIES};
+use halter_tools::limits::{DELETE_ENTRIES, LIST_DEFAULT_ENTRIES, LIST_MAX_ENTRIES};
 use serde_json::{Value, json};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -188,6 +188,29 @@ async fn a_directory_is_listed_in_order_by_kind() {
     workspace
         .error("list", too_many, ToolErrorCode::InvalidArguments)
         .await;
+}
+
+#[tokio::test]
+async fn a_long_directory_is_listed_in_part() {
+    let workspace = Workspace::new();
+    for index in 0..LIST_DEFAULT_ENTRIES {
+        workspace.put(&format!("{index}"), "");
+    }
+    let listed = |result: &Value| result["files"].as_array().unwrap().len();
+    let all = workspace.ok("list", json!({})).await;
+    assert_eq!(
+        (listed(&all), &all["truncated"]),
+        (LIST_DEFAULT_ENTRIES, &json!(false))
+    );
+    workspace.put("more", "");
+    let some = workspace.ok("list", json!({})).await;
+    assert_eq!(
+        (listed(&some), &some["truncated"]),
+        (LIST_DEFAULT_ENTRIES, &json!(true))
+    );
+    let more = json!({"max_results": LIST_MAX_ENTRIES});
+    let all = workspace.ok("list", more).await;
+    assert_eq!(listed(&all), LIST_DEFAULT_ENTRIES + 1);
 }
 
 #[tokio::test]

@@ -40,6 +40,16 @@ fn path_arguments(path: &str) -> Vec<(&'static str, &'static str, Value)> {
         ),
         ("shell", "cwd", json!({"command": "pwd", "cwd": directory})),
     ];
+    if cfg!(feature = "ast-tools") {
+        for path in [path, directory] {
+            let find = json!({"action": "find", "patterns": ["f($A)"], "path": path});
+            calls.push(("ast_grep", "path", find));
+        }
+    }
+    if cfg!(feature = "pty") {
+        let start = json!({"action": "start", "command": "pwd", "cwd": directory});
+        calls.push(("pty", "cwd", start));
+    }
     if cfg!(feature = "image-tools") {
         calls.push(("image", "path", json!({"action": "info", "path": path})));
     }

@@ -1,6 +1,6 @@
 //! The languages, and parsing that can be stopped.
 
-use crate::context::{ToolContext, cancelled};
+use crate::context::cancelled;
 use crate::limits::AST_TIME;
 use anyhow::anyhow;
 use ast_grep_core::tree_sitter::{LanguageExt, StrDoc};
@@ -99,10 +99,19 @@ pub(super) struct SearchStop {
 }
 
 impl SearchStop {
-    pub(super) fn new(context: &ToolContext) -> Self {
+    pub(super) fn new(cancel: &CancellationToken) -> Self {
         Self {
-            cancel: context.cancel.clone(),
+            cancel: cancel.clone(),
             deadline: Instant::now() + AST_TIME,
+        }
+    }
+
+    /// One whose time is up.
+    #[cfg(test)]
+    pub(super) fn past() -> Self {
+        Self {
+            cancel: CancellationToken::new(),
+            deadline: Instant::now(),
         }
     }
 
@@ -151,6 +160,29 @@ impl SearchStop {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_search_has_its_time_and_no_more() {
+        let earliest = Instant::now() + AST_TIME;
+        let stop = SearchStop::new(&CancellationToken::new());
+        let latest = Instant::now() + AST_TIME;
+        assert!((earliest..=latest).contains(&stop.deadline));
+    }
+
+    /// Parsing itself ends, not only the search after it.
+    #[test]
+    fn parsing_stops_when_the_time_is_up() {
+        let source = "f(1);\n".repeat(10_000);
+        let language = AstLanguage::JavaScript;
+        let in_time = SearchStop::new(&CancellationToken::new());
+        assert!(in_time.parse(source.clone(), language).unwrap().is_some());
+        assert!(
+            SearchStop::past()
+                .parse(source, language)
+                .unwrap()
+                .is_none()
+        );
+    }
 
     #[test]
     fn names_tell_languages() {

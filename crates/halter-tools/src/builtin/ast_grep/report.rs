@@ -40,11 +40,18 @@ impl FoundPage {
             self.next = Some(index);
             return;
         }
-        let row = row();
-        let size = row.to_string().len();
-        if size > self.room && !self.rows.is_empty() {
-            self.next = Some(index);
-            return;
+        let mut row = row();
+        let mut size = row.to_string().len();
+        if size > self.room {
+            if !self.rows.is_empty() {
+                self.next = Some(index);
+                return;
+            }
+            // Only what variables stand for is as long as a file.
+            if let Some(meta) = row.get_mut("meta") {
+                *meta = "left out, it is too long".into();
+            }
+            size = row.to_string().len();
         }
         self.room = self.room.saturating_sub(size);
         self.rows.push(row);

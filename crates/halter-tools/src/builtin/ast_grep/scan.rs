@@ -71,7 +71,7 @@ impl<'a> Scan<'a> {
             context,
             input,
             rules,
-            stop: SearchStop::new(context),
+            stop: SearchStop::new(&context.cancel),
             ready: IndexMap::new(),
             files_searched: 0,
             skipped: SkippedFiles::default(),
@@ -367,5 +367,39 @@ impl ParsedFile<'_> {
             .find(|node| node.is_error() || node.is_missing())
             .map(|node| node.start_pos().line() + 1);
         Some(line.unwrap_or(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builtin::testing::context;
+
+    #[test]
+    fn a_search_ends_before_the_next_file_when_its_time_is_up() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["a.js", "b.js"] {
+            std::fs::write(directory.path().join(name), "f(1);").unwrap();
+        }
+        let context = context(directory.path());
+        let input = serde_json::json!({"action": "find", "patterns": ["f($A)"]});
+        let input: AstGrepInput = serde_json::from_value(input).unwrap();
+        let rule = || Rule {
+            pattern: "f($A)",
+            rewrite: None,
+        };
+        let mut scan = Scan::new(&context, &input, vec![rule()]).unwrap();
+        let mut visited = 0;
+        let end = scan.run(|_| {
+            visited += 1;
+            Ok(ControlFlow::Continue(()))
+        });
+        assert!(end.unwrap() == ScanEnd::Complete);
+        assert_eq!(visited, 2);
+
+        let mut scan = Scan::new(&context, &input, vec![rule()]).unwrap();
+        scan.stop = SearchStop::past();
+        let end = scan.run(|file| panic!("{} was looked into", file.shown));
+        assert!(end.unwrap() == ScanEnd::OutOfTime);
     }
 }

@@ -170,6 +170,13 @@ pub(super) struct FileHits {
     is_binary: bool,
 }
 
+#[cfg(test)]
+impl FileHits {
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
 struct Hit {
     number: u64,
     line: String,

@@ -1,6 +1,6 @@
 //! Pictures in memory: decoded, cut, scaled, encoded. No files.
 
-use crate::limits::{IMAGE_DECODED_BYTES, IMAGE_PIXELS, WRITE_BYTES};
+use crate::limits::{IMAGE_DECODED_BYTES, IMAGE_PIXELS, IMAGE_RESULT_SIDE_PIXELS, WRITE_BYTES};
 use anyhow::{Context as _, anyhow, bail};
 use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use image::codecs::bmp::BmpEncoder;
@@ -215,6 +215,12 @@ impl Picture {
 
     fn scaled(&self, (width, height): (u32, u32), filter: ResizeFilter) -> anyhow::Result<Self> {
         let (old_width, old_height) = self.size();
+        if width.max(height) > IMAGE_RESULT_SIDE_PIXELS {
+            bail!(
+                "scaling {old_width}x{old_height} pixels makes {width}x{height}, over the \
+                 {IMAGE_RESULT_SIDE_PIXELS} of a side; choose a smaller size"
+            );
+        }
         // One side is scaled after the other: the picture in between counts.
         let area = |a: u32, b: u32| u64::from(a) * u64::from(b);
         let most = area(width, height)

@@ -1,37 +1,8 @@
 use super::super::{Collector, FileFilter, matcher};
 use super::*;
+use crate::builtin::testing::context;
 use crate::builtin::walk::{HiddenNames, WalkPlan};
-use crate::context::{MemoryChanges, NoEarlierMessages, NoopToolEventSink};
-use crate::{PathLockMap, ScratchDir, ToolSessionStore};
-use halter_policy::{PolicySettings, SessionScope, StandardPolicy};
-use halter_protocol::ResourceSnapshot;
 use serde_json::{Value, json};
-use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
-
-fn context(directory: &Path) -> ToolContext {
-    let scope = SessionScope {
-        working_dir: directory.to_owned(),
-        ..SessionScope::default()
-    };
-    let policy = StandardPolicy::bind(PolicySettings::default(), scope).unwrap();
-    let scratch = ScratchDir::new(directory.join("no-scratch"));
-    ToolContext {
-        session_id: "ses_test".into(),
-        call_id: "call_test".into(),
-        working_dir: directory.to_owned(),
-        path_locks: Arc::new(PathLockMap::new()),
-        memory: Arc::default(),
-        remembered: MemoryChanges::default(),
-        earlier: Arc::new(NoEarlierMessages),
-        tool_sessions: Arc::new(ToolSessionStore::new(scratch)),
-        snapshot: Arc::new(ResourceSnapshot::empty()),
-        cancel: CancellationToken::new(),
-        emit: Arc::new(NoopToolEventSink),
-        policy: Arc::new(policy),
-        shell_timeout_secs: 1,
-    }
-}
 
 /// Files of all kinds that a search meets, in directories whose order is not
 /// that of their paths as text.
