@@ -4,7 +4,10 @@ use crate::support::Workspace;
 use crate::web_server::{Reply, Server};
 use halter_policy::NetworkSwitch;
 use halter_protocol::{Action, ToolCall, ToolErrorCode, ToolResult};
-use halter_tools::limits::BROWSER_VALUE_BYTES;
+use halter_tools::limits::{
+    BROWSER_CALL_MAX_SECS, BROWSER_CALL_SECS, BROWSER_GRACE_SECS, BROWSER_START_SECS,
+    BROWSER_VALUE_BYTES,
+};
 use halter_tools::{HarnessFacts, PolicySettings};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -434,5 +437,112 @@ async fn what_a_call_touches_is_said_and_what_it_lacks_is_told() {
     assert!(
         reason.contains("install the package `chromium`"),
         "{reason}"
+    );
+}
+
+/// A browser that never says anything.
+const SILENT: &str = "#!/bin/bash\ncat <&3\n";
+
+/// A browser that starts, and does not say whether it went to a page.
+const STUCK: &str = r#"#!/bin/bash
+page='{"sessionId": "p", "targetInfo": {"type": "page", "targetId": "t"}}'
+while IFS= read -r -d '' message <&3; do
+    id=${message#*'"id":'}
+    case $message in
+        *Browser.setDownloadBehavior*) printf '{"id": %s}\0' "${id%%,*}" >&4 ;;
+        *Target.setAutoAttach*)
+            printf '{"method": "Target.attachedToTarget", "params": %s}\0' "$page" >&4
+            printf '{"id": %s}\0' "${id%%,*}" >&4 ;;
+        *Page.navigate*) : >"$TMPDIR/asked" ;;
+    esac
+done
+"#;
+
+/// A session with a script for a browser, and the call that starts it.
+fn with_script(script: &str) -> (tempfile::TempDir, Workspace, Value) {
+    let programs = tempfile::tempdir().unwrap();
+    let program = programs.path().join("chromium");
+    // Written by another process: one that a test starts meanwhile would hold
+    // it open for writing, and it would not run.
+    let written = std::process::Command::new("/bin/sh")
+        .args(["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "sh"])
+        .args([script.as_ref(), program.as_os_str()])
+        .status();
+    assert!(written.unwrap().success());
+    let settings = PolicySettings {
+        network: NetworkSwitch::On,
+        allowed_loopback: vec![("127.0.0.1".to_owned(), Some(1))],
+        ..PolicySettings::default()
+    };
+    let workspace = Workspace::with_programs(settings, programs.path());
+    let navigate = json!({"action": "navigate", "url": "http://127.0.0.1:1/"});
+    (programs, workspace, navigate)
+}
+
+/// The message of a call that runs out of time; fails if it takes much longer.
+async fn timed_out(workspace: &Workspace, call: Value) -> String {
+    let call = workspace.error("browser", call, ToolErrorCode::TimedOut);
+    let ages = Duration::from_secs(100_000);
+    tokio::time::timeout(ages, call).await.expect("a limit")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_browser_that_does_not_start_is_ended() {
+    let (_programs, workspace, navigate) = with_script(SILENT);
+    let started = tokio::time::Instant::now();
+    let told = timed_out(&workspace, navigate).await;
+    assert!(told.contains("did not start within"), "{told}");
+    let limit = Duration::from_secs(BROWSER_START_SECS);
+    assert!(started.elapsed() >= limit);
+    assert!(started.elapsed() < limit + Duration::from_secs(1));
+    crate::support::eventually("it is gone", || processes_in(&workspace) == 0).await;
+}
+
+#[tokio::test]
+async fn a_browser_that_does_not_answer_is_ended_after_its_grace() {
+    for secs in [None, Some(BROWSER_CALL_MAX_SECS)] {
+        let (_programs, workspace, mut navigate) = with_script(STUCK);
+        if let Some(secs) = secs {
+            navigate["timeout_secs"] = secs.into();
+        }
+        let asked = workspace.store.scratch().path().join("asked");
+        let started = tokio::time::Instant::now();
+        // Once it was asked only the clock goes on, so it may go fast.
+        let pausing = async {
+            crate::support::eventually("it is asked", || asked.exists()).await;
+            tokio::time::pause();
+            tokio::time::Instant::now()
+        };
+        let (told, paused) = tokio::join!(timed_out(&workspace, navigate), pausing);
+        let limit = secs.unwrap_or(BROWSER_CALL_SECS) + BROWSER_GRACE_SECS;
+        let told_limit = format!("did not answer within {limit} s and was ended");
+        assert!(told.contains(&told_limit), "{told}");
+        let limit = Duration::from_secs(limit);
+        assert!(started.elapsed() >= limit);
+        assert!(paused.elapsed() < limit + Duration::from_secs(1));
+        tokio::time::resume();
+        crate::support::eventually("it is gone", || processes_in(&workspace) == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_says_how_long_it_may_take() {
+    let workspace = Workspace::new();
+    let schema = workspace.tools.get("browser").unwrap().spec().input_schema;
+    let secs = &schema["properties"]["timeout_secs"];
+    assert_eq!(
+        (&secs["default"], &secs["maximum"]),
+        (&json!(BROWSER_CALL_SECS), &json!(BROWSER_CALL_MAX_SECS))
+    );
+    for secs in [0, BROWSER_CALL_MAX_SECS + 1] {
+        let call = json!({"action": "close", "timeout_secs": secs});
+        workspace
+            .error("browser", call, ToolErrorCode::InvalidArguments)
+            .await;
+    }
+    let most = json!({"action": "close", "timeout_secs": BROWSER_CALL_MAX_SECS});
+    assert_eq!(
+        workspace.ok("browser", most).await,
+        json!({"closed": false})
     );
 }

@@ -117,6 +117,13 @@ impl Workspace {
         Self::with_environment(settings, Arc::new(LocalExec), variables.collect())
     }
 
+    /// A session that finds programs in a directory before those of the system.
+    pub fn with_programs(settings: PolicySettings, programs: &Path) -> Self {
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
+        let variables = [("PATH".into(), path.into())];
+        Self::with_environment(settings, Arc::new(LocalExec), variables.into())
+    }
+
     /// A session whose commands run in the given place.
     pub fn with_exec(settings: PolicySettings, exec: Arc<dyn ExecBackend>) -> Self {
         let environment = BTreeMap::from(

@@ -162,3 +162,50 @@ fn answer(mut message: Value) -> Answer {
         None => Ok(message.get_mut("result").map_or(Value::Null, Value::take)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    struct Told(std::vec::IntoIter<Vec<u8>>);
+
+    impl Incoming for Told {
+        fn next(&mut self) -> BoxFuture<'_, Option<Vec<u8>>> {
+            std::future::ready(self.0.next()).boxed()
+        }
+    }
+
+    struct Nowhere;
+
+    impl Outgoing for Nowhere {
+        fn send(&self, _message: String) -> BoxFuture<'_, anyhow::Result<()>> {
+            std::future::ready(Ok(())).boxed()
+        }
+    }
+
+    /// How many tabs are known once a message of this size came before one that
+    /// tells of a tab.
+    async fn tabs_after(size: usize) -> usize {
+        let tab = json!({
+            "method": "Target.attachedToTarget",
+            "params": {"sessionId": "1", "targetInfo": {"type": "page", "targetId": "1"}},
+        });
+        let messages = vec![vec![0; size], tab.to_string().into_bytes()];
+        let shared = Arc::new(Shared {
+            waiting: Mutex::new(Some(HashMap::new())),
+            next: AtomicU64::new(1),
+            view: Arc::default(),
+        });
+        let view = Arc::clone(&shared.view);
+        read(Told(messages.into_iter()), Arc::new(Nowhere), shared).await;
+        assert!(view.has_ended());
+        view.tab().1
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_too_long_ends_the_connection() {
+        assert_eq!(tabs_after(BROWSER_MESSAGE_BYTES).await, 1);
+        assert_eq!(tabs_after(BROWSER_MESSAGE_BYTES + 1).await, 0);
+    }
+}

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use halter_exec::host::InputSpool;
 use halter_exec::{Command, Environment, OutputPipe, Process, find_program};
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::task::AbortOnDropHandle;
@@ -208,12 +208,10 @@ impl Incoming for PipeIn {
         async move {
             let mut searched = 0;
             loop {
-                let end = self
-                    .buffer
-                    .iter()
-                    .skip(searched)
-                    .position(|byte| *byte == 0)
-                    .map(|end| end + searched);
+                let new = self.buffer.get(searched..).unwrap_or_default();
+                let end = CStr::from_bytes_until_nul(new)
+                    .ok()
+                    .map(|text| text.count_bytes() + searched);
                 if let Some(end) = end {
                     let rest = self.buffer.split_off(end + 1);
                     let mut message = std::mem::replace(&mut self.buffer, rest);
@@ -229,5 +227,61 @@ impl Incoming for PipeIn {
             }
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halter_exec::ProcessStreams;
+
+    fn script(script: &str) -> (Process, ProcessStreams) {
+        let environment = Environment::from_iter([("PATH", "/usr/bin:/bin")]);
+        let command = Command::new("/bin/sh", "/")
+            .args(["-c", script])
+            .environment(environment);
+        Process::spawn(&command).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_end_of_what_a_browser_says_is_kept() {
+        let count = BROWSER_STDERR_BYTES * 3;
+        let text = format!("head -c {count} /dev/zero >&2; printf end >&2");
+        let (_process, streams) = script(&text);
+        let said = Arc::new(Mutex::new(Vec::new()));
+        listen(streams.stderr.unwrap(), Arc::clone(&said)).await;
+        let said = said.lock().unwrap();
+        assert_eq!(said.len(), BROWSER_STDERR_BYTES);
+        assert!(said.ends_with(b"\0end"));
+    }
+
+    /// The length of the message whose end comes after that many bytes.
+    async fn message_of(size: usize) -> Option<usize> {
+        let (_process, streams) = script("printf '\\0'");
+        let mut incoming = PipeIn {
+            pipe: streams.stdout,
+            buffer: vec![b' '; size],
+        };
+        incoming.next().await.map(|message| message.len())
+    }
+
+    #[tokio::test]
+    async fn a_message_without_end_is_not_waited_for() {
+        let most = BROWSER_MESSAGE_BYTES;
+        assert_eq!(message_of(most).await, Some(most));
+        assert_eq!(message_of(most + 1).await, None);
+    }
+
+    #[tokio::test]
+    async fn messages_are_told_apart() {
+        let (_process, streams) = script("printf 'a\\0\\0bc\\0rest'");
+        let mut incoming = PipeIn {
+            pipe: streams.stdout,
+            buffer: Vec::new(),
+        };
+        for message in ["a", "", "bc"] {
+            assert_eq!(incoming.next().await.unwrap(), message.as_bytes());
+        }
+        assert_eq!(incoming.next().await, None);
     }
 }

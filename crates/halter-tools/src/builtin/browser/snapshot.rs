@@ -38,6 +38,9 @@ const TRANSPARENT: [&str; 6] = [
     "LayoutTableCell",
 ];
 
+/// Stands where a page is cut.
+const GOES_ON: &str = "… the page goes on; `eval` or `scroll` shows more of it";
+
 /// The tree of one frame.
 struct Frame {
     nodes: HashMap<String, Value>,
@@ -77,17 +80,19 @@ pub(super) async fn take(running: &mut Running) -> anyhow::Result<String> {
         text: String::new(),
     };
     if let Some(main) = ids.first() {
-        writer.frame(main, 0);
+        writer.write(main);
     }
     let (text, refs) = (writer.text, writer.refs);
     running.refs = refs;
+    Ok(cut(text))
+}
+
+fn cut(text: String) -> String {
     if text.len() <= BROWSER_SNAPSHOT_BYTES {
-        return Ok(text);
+        return text;
     }
     let shown = text_head(&text, BROWSER_SNAPSHOT_BYTES);
-    Ok(format!(
-        "{shown}\n… the page goes on; `eval` or `scroll` shows more of it"
-    ))
+    format!("{shown}\n{GOES_ON}")
 }
 
 fn frame_ids(tree: Option<&Value>, ids: &mut Vec<String>) {
@@ -130,22 +135,36 @@ struct Writer<'a> {
     text: String,
 }
 
-impl Writer<'_> {
-    fn frame(&mut self, id: &str, depth: usize) {
-        let frames = self.frames;
-        if let Some(frame) = frames.get(id)
-            && let Some(root) = &frame.root
-        {
-            self.node(frame, root, depth);
+/// A node that is still to be written.
+struct Place<'a> {
+    frame: &'a Frame,
+    id: &'a str,
+    depth: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Writes a frame and all that is inside. A page can nest deeper than a
+    /// stack is: what is left is on a list.
+    fn write(&mut self, main: &str) {
+        let mut left: Vec<Place<'a>> = self.root(main, 0).into_iter().collect();
+        while let Some(place) = left.pop() {
+            self.node(&place, &mut left);
         }
     }
 
-    fn node(&mut self, frame: &Frame, id: &str, depth: usize) {
+    fn root(&self, id: &str, depth: usize) -> Option<Place<'a>> {
+        let frame = self.frames.get(id)?;
+        let id = frame.root.as_ref()?;
+        Some(Place { frame, id, depth })
+    }
+
+    fn node(&mut self, place: &Place<'a>, left: &mut Vec<Place<'a>>) {
+        let &Place { frame, id, depth } = place;
         let Some(node) = frame.nodes.get(id) else {
             return;
         };
         // More is cut anyway, and some pages nest without end.
-        if self.text.len() > BROWSER_SNAPSHOT_BYTES || depth > BROWSER_TREE_DEPTH {
+        if self.text.len() > BROWSER_SNAPSHOT_BYTES || depth >= BROWSER_TREE_DEPTH {
             return;
         }
         let role = text(node, "/role/value");
@@ -162,7 +181,7 @@ impl Writer<'_> {
         let element = node.get("backendDOMNodeId").and_then(Value::as_i64);
         let owners = self.owners;
         if let Some(inner) = element.and_then(|element| owners.get(&element)) {
-            self.frame(inner, inside);
+            left.extend(self.root(inner, inside));
             return;
         }
         // What a button or a link says is its name already.
@@ -170,15 +189,17 @@ impl Writer<'_> {
             return;
         }
         let children = node.get("childIds").and_then(Value::as_array);
-        for child in children.into_iter().flatten() {
-            if let Some(child) = child.as_str() {
-                self.node(frame, child, inside);
-            }
-        }
+        let children = children.into_iter().flatten().filter_map(Value::as_str);
+        // The last of the list is written next.
+        left.extend(children.rev().map(|id| Place {
+            frame,
+            id,
+            depth: inside,
+        }));
     }
 
     fn line(&mut self, node: &Value, role: &str, name: &str, depth: usize) {
-        let indent = "  ".repeat(depth.min(BROWSER_TREE_DEPTH));
+        let indent = "  ".repeat(depth);
         let role = match role {
             "RootWebArea" => "page",
             "StaticText" => "text",
@@ -237,4 +258,89 @@ fn properties(node: &Value) -> String {
         }
     }
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page of these nodes, the first of which is its root.
+    fn written(nodes: Vec<Value>) -> String {
+        let frames = [("main".to_owned(), frame(json!({ "nodes": nodes })))];
+        let frames = HashMap::from(frames);
+        let mut writer = Writer {
+            frames: &frames,
+            owners: &HashMap::new(),
+            refs: HashMap::new(),
+            text: String::new(),
+        };
+        writer.write("main");
+        writer.text
+    }
+
+    /// Elements of one role, each inside the one before, and a text in the last.
+    fn nested(role: &str, count: usize) -> Vec<Value> {
+        let node = |number: usize| {
+            let (id, child) = (number.to_string(), (number + 1).to_string());
+            json!({"nodeId": id, "role": {"value": role}, "childIds": [child]})
+        };
+        let mut nodes: Vec<Value> = (0..count).map(node).collect();
+        let role = json!({"value": "StaticText"});
+        let name = json!({"value": "the end"});
+        nodes.push(json!({"nodeId": count.to_string(), "role": role, "name": name}));
+        nodes
+    }
+
+    #[test]
+    fn levels_beyond_the_deepest_are_left_out() {
+        let most = BROWSER_TREE_DEPTH;
+        let shown = written(nested("list", most - 1));
+        assert_eq!(shown.lines().count(), most);
+        assert!(shown.contains("the end"));
+        let shown = written(nested("list", most));
+        assert_eq!(shown.lines().count(), most);
+        assert!(!shown.contains("the end"));
+    }
+
+    #[test]
+    fn what_only_holds_others_nests_as_deep_as_it_likes() {
+        let shown = written(nested("generic", 20_000));
+        assert_eq!(shown, "- text \"the end\"\n");
+    }
+
+    #[test]
+    fn a_long_page_is_cut() {
+        let most = BROWSER_SNAPSHOT_BYTES;
+        let children: Vec<String> = (1..=most).map(|number| number.to_string()).collect();
+        let mut nodes = vec![json!({"nodeId": "0", "role": {"value": "list"}})];
+        nodes[0]["childIds"] = json!(children);
+        let button = json!({"value": "button"});
+        let item = |id| json!({"nodeId": id, "role": button, "name": {"value": "é"}});
+        nodes.extend(children.iter().map(item));
+        let text = written(nodes);
+        let longest = "  - button \"é\"\n".len();
+        assert!(text.len() > most && text.len() <= most + longest);
+        let shown = cut(text);
+        assert!(shown.len() <= most + 1 + GOES_ON.len());
+        assert!(shown.ends_with(GOES_ON));
+        assert_eq!(cut("x".repeat(most)).len(), most);
+    }
+
+    #[test]
+    fn so_many_frames_are_looked_into() {
+        let leaf = |number: usize| json!({"frame": {"id": number.to_string()}});
+        let wide: Vec<Value> = (1..BROWSER_FRAMES * 2).map(leaf).collect();
+        let wide = json!({"frame": {"id": "0"}, "childFrames": wide});
+        let deep = (0..BROWSER_FRAMES * 2).rev().map(leaf);
+        let deep = deep.reduce(|inner, mut outer| {
+            outer["childFrames"] = json!([inner]);
+            outer
+        });
+        let first: Vec<String> = (0..BROWSER_FRAMES).map(|it| it.to_string()).collect();
+        for tree in [wide, deep.unwrap()] {
+            let mut ids = Vec::new();
+            frame_ids(Some(&tree), &mut ids);
+            assert_eq!(ids, first);
+        }
+    }
 }

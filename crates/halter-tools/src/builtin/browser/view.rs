@@ -281,3 +281,77 @@ impl ViewState {
         self.console.push_back(json!({"kind": kind, "text": line}));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open_tab(view: &BrowserView, number: usize) -> Vec<Reaction> {
+        let target = json!({"type": "page", "targetId": format!("tab {number}")});
+        let params = json!({"sessionId": format!("page {number}"), "targetInfo": target});
+        view.observe(&json!({"method": "Target.attachedToTarget", "params": params}))
+    }
+
+    fn write(view: &BrowserView, line: &str) {
+        let params = json!({"type": "log", "args": [{"value": line}]});
+        view.observe(&json!({"method": "Runtime.consoleAPICalled", "params": params}));
+    }
+
+    #[test]
+    fn a_tab_too_many_is_closed_at_once() {
+        let view = BrowserView::default();
+        for number in 0..BROWSER_TABS {
+            let reactions = open_tab(&view, number);
+            assert!(reactions.iter().all(|it| it.method != "Target.closeTarget"));
+        }
+        let last = (Some(format!("tab {}", BROWSER_TABS - 1)), BROWSER_TABS);
+        assert_eq!(view.tab(), last);
+        let reactions = open_tab(&view, BROWSER_TABS);
+        let close = reactions.last().unwrap();
+        let target = format!("tab {BROWSER_TABS}");
+        assert_eq!(
+            (close.method, &close.params),
+            ("Target.closeTarget", &json!({ "targetId": target }))
+        );
+        assert_eq!(view.tab(), last);
+        let console = view.take_console();
+        assert!(console[0]["text"].as_str().unwrap().contains("too many"));
+
+        let gone = json!({"sessionId": "page 0"});
+        view.observe(&json!({"method": "Target.detachedFromTarget", "params": gone}));
+        open_tab(&view, BROWSER_TABS + 1);
+        assert_eq!(view.tab().0, Some(format!("tab {}", BROWSER_TABS + 1)));
+    }
+
+    #[test]
+    fn the_last_lines_of_consoles_are_kept() {
+        let view = BrowserView::default();
+        for number in 0..BROWSER_CONSOLE_LINES + 2 {
+            write(&view, &format!("line {number}"));
+        }
+        let lines = view.take_console();
+        assert_eq!(lines.len(), BROWSER_CONSOLE_LINES);
+        assert_eq!(lines[0]["text"], "line 2");
+        let last = format!("line {}", BROWSER_CONSOLE_LINES + 1);
+        assert_eq!(lines.last().unwrap()["text"], last.as_str());
+    }
+
+    #[test]
+    fn what_pages_say_is_cut_and_every_dialog_is_answered() {
+        let view = BrowserView::default();
+        let long = "é".repeat(BROWSER_CONSOLE_CHARS + 1);
+        let cut = "é".repeat(BROWSER_CONSOLE_CHARS);
+        write(&view, &long);
+        assert_eq!(view.take_console()[0]["text"], cut.as_str());
+
+        let params = json!({"type": "alert", "message": long});
+        let dialog = json!({"method": "Page.javascriptDialogOpening", "params": params});
+        for _ in 0..=BROWSER_CONSOLE_LINES {
+            let reactions = view.observe(&dialog);
+            assert_eq!(reactions[0].method, "Page.handleJavaScriptDialog");
+        }
+        let dialogs = view.take_dialogs();
+        assert_eq!(dialogs.len(), BROWSER_CONSOLE_LINES);
+        assert_eq!(dialogs[0]["message"], cut.as_str());
+    }
+}
