@@ -1,4 +1,4 @@
-//! How long `process` waits for a background job, by a clock that stands still
+//! How long `process` and `pty` wait for what a program prints, by a clock that stands still
 //! while anything is done and jumps to the next moment something is due.
 
 use crate::support::Workspace;
@@ -96,7 +96,7 @@ impl RunningCommand for Ticking {
     }
 
     async fn write(&self, _: &[u8]) -> anyhow::Result<()> {
-        anyhow::bail!("it takes no input")
+        Ok(())
     }
 
     async fn end_input(&self) {}
@@ -150,4 +150,74 @@ async fn a_job_that_never_pauses_is_shown_when_the_wait_is_over() {
     let (waited, shown) = poll(beat, u64::MAX).await;
     assert_eq!(waited, JOB_POLL_WAIT);
     assert_eq!(shown as u128, waited.as_millis() / beat.as_millis());
+}
+
+#[cfg(feature = "pty")]
+mod terminals {
+    use super::{Metronome, Workspace};
+    use halter_tools::limits::{
+        PTY_DEFAULT_WAIT_MS, PTY_FIRST_OUTPUT_TIME, PTY_MAX_WAIT_MS, PTY_READ_BYTES,
+        PTY_SETTLE_TIME,
+    };
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::time::Instant;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn workspace(beat: Duration, beats: u64) -> Workspace {
+        Workspace::with_open_shell_in(Arc::new(Metronome { beat, beats }))
+    }
+
+    /// How long a call takes.
+    async fn waited(workspace: &Workspace, call: Value) -> Duration {
+        let started = Instant::now();
+        workspace.ok("pty", call).await;
+        started.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_program_is_waited_for_so_long() {
+        let silent = workspace(SECOND, 0);
+        let start = json!({"action": "start", "command": "tick"});
+        let unsaid = Duration::from_millis(PTY_DEFAULT_WAIT_MS);
+        assert_eq!(waited(&silent, start).await, unsaid);
+        // It may never react to what is typed.
+        let write = json!({"action": "write", "input": "x"});
+        assert_eq!(waited(&silent, write).await, PTY_FIRST_OUTPUT_TIME);
+        let read = json!({"action": "read"});
+        assert_eq!(waited(&silent, read).await, PTY_SETTLE_TIME);
+        let most = json!({
+            "action": "read", "wait_for": "never", "timeout_ms": PTY_MAX_WAIT_MS,
+        });
+        let longest = Duration::from_millis(PTY_MAX_WAIT_MS);
+        assert_eq!(waited(&silent, most).await, longest);
+        silent.store.close().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_screen_is_shown_once_it_rests() {
+        let start = json!({"action": "start", "command": "tick"});
+        let slow = workspace(SECOND, 3);
+        let once = waited(&slow, start.clone()).await;
+        assert_eq!(once, SECOND + PTY_SETTLE_TIME);
+        let beat = PTY_SETTLE_TIME / 2;
+        let quick = waited(&workspace(beat, 3), start).await;
+        assert_eq!(quick, beat * 3 + PTY_SETTLE_TIME);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_much_raw_output_is_read_at_once() {
+        let long = PTY_READ_BYTES as u64 + 1;
+        let workspace = workspace(Duration::from_millis(1), long);
+        let start = json!({"action": "start", "command": "tick", "timeout_ms": 0});
+        workspace.ok("pty", start).await;
+        tokio::time::advance(Duration::from_millis(long)).await;
+        let read = json!({"action": "read", "raw_offset": 0});
+        let answer = workspace.ok("pty", read).await;
+        assert_eq!(answer["raw"].as_str().unwrap().len(), PTY_READ_BYTES);
+        assert_eq!(answer["next_offset"], PTY_READ_BYTES);
+        workspace.store.close().await;
+    }
 }

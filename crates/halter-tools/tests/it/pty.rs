@@ -1,9 +1,11 @@
 //! `pty`: programs in a terminal, as a person would use them.
 
 use crate::support::{Workspace, eventually};
-use halter_protocol::ToolErrorCode;
+use halter_protocol::{ToolCall, ToolErrorCode};
 use halter_tools::PolicySettings;
-use halter_tools::limits::{PTY_RAW_BYTES, PTY_TERMINALS};
+use halter_tools::limits::{
+    PTY_COLUMNS, PTY_KEYS, PTY_MAX_WAIT_MS, PTY_RAW_BYTES, PTY_ROWS, PTY_TERMINALS,
+};
 use halter_tools::policy::SandboxMode;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -310,4 +312,27 @@ async fn a_terminal_is_in_the_sandbox_of_its_session() {
     let command = "python3 -c 'open(\"/etc/halter-escaped\", \"w\")'";
     start(&workspace, command, "Read-only file system").await;
     workspace.store.close().await;
+}
+
+#[test]
+fn sizes_keys_and_waits_have_their_bounds() {
+    let tools = Workspace::new().tools;
+    let fits = |name: &str, value: Value| {
+        let call = ToolCall {
+            id: "call".into(),
+            name: "pty".into(),
+            arguments: json!({"action": "read", name: value}),
+        };
+        tools.validate(&call).is_ok()
+    };
+    for (name, most) in [
+        ("columns", u64::from(PTY_COLUMNS)),
+        ("rows", u64::from(PTY_ROWS)),
+        ("timeout_ms", PTY_MAX_WAIT_MS),
+    ] {
+        assert!(fits(name, json!(most)), "{name}");
+        assert!(!fits(name, json!(most + 1)), "{name}");
+    }
+    assert!(fits("keys", json!(vec!["Up"; PTY_KEYS])));
+    assert!(!fits("keys", json!(vec!["Up"; PTY_KEYS + 1])));
 }

@@ -186,6 +186,24 @@ mod tests {
     }
 
     #[test]
+    fn the_title_and_the_list_of_what_is_highlighted_have_their_bounds() {
+        let title = "é".repeat(PTY_TITLE_CHARS);
+        for more in ["", "x"] {
+            let screen = screen(&format!("\x1b]2;{title}{more}\x07"));
+            assert_eq!(screen.parser.callbacks().title, title);
+        }
+        let chosen = "\x1b[7ma\x1b[m ";
+        for (there, listed) in [
+            (PTY_HIGHLIGHTED - 1, PTY_HIGHLIGHTED - 1),
+            (PTY_HIGHLIGHTED, PTY_HIGHLIGHTED),
+            (PTY_HIGHLIGHTED + 1, PTY_HIGHLIGHTED),
+        ] {
+            let screen = screen(&chosen.repeat(there));
+            assert_eq!(screen.highlighted().len(), listed, "{there}");
+        }
+    }
+
+    #[test]
     fn questions_to_the_terminal_are_answered_once() {
         let mut screen = screen("ab");
         assert_eq!(
