@@ -30,7 +30,14 @@ pub(super) trait Incoming: Send + 'static {
 type Answer = Result<Value, String>;
 
 /// Commands that wait for their answers; `None` once the browser is gone.
-type Waiting = Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>;
+type Waiting = Mutex<Option<HashMap<u64, Waiter>>>;
+
+/// Who waits for the answer to a command.
+struct Waiter {
+    /// The page that the command went to.
+    page: Option<String>,
+    sender: oneshot::Sender<Answer>,
+}
 
 /// A connection to a browser.
 pub(super) struct Connection {
@@ -79,7 +86,8 @@ impl Connection {
             let Some(waiting) = waiting.as_mut() else {
                 bail!("the browser has ended");
             };
-            waiting.insert(id, sender);
+            let page = page.map(str::to_owned);
+            waiting.insert(id, Waiter { page, sender });
         }
         let _forget = Forget {
             shared: &self.shared,
@@ -129,12 +137,12 @@ async fn read(mut incoming: impl Incoming, out: Arc<dyn Outgoing>, shared: Arc<S
             continue;
         };
         if let Some(id) = message.get("id").and_then(Value::as_u64) {
-            let sender = lock(&shared.waiting)
+            let waiter = lock(&shared.waiting)
                 .as_mut()
                 .and_then(|waiting| waiting.remove(&id));
-            if let Some(sender) = sender {
+            if let Some(waiter) = waiter {
                 // Whoever waited may have left.
-                let _ = sender.send(answer(message));
+                let _ = waiter.sender.send(answer(message));
             }
             continue;
         }
@@ -147,10 +155,25 @@ async fn read(mut incoming: impl Incoming, out: Arc<dyn Outgoing>, shared: Arc<S
                 break;
             }
         }
+        if message.get("method").and_then(Value::as_str) == Some("Target.detachedFromTarget") {
+            forget_page(&shared, &message);
+        }
     }
     // Whoever waits hears that there is no answer.
     lock(&shared.waiting).take();
     shared.view.end();
+}
+
+/// A page that is gone answers no more: whoever waits for it hears so.
+fn forget_page(shared: &Shared, message: &Value) {
+    let gone = message.pointer("/params/sessionId").and_then(Value::as_str);
+    if let (Some(gone), Some(waiting)) = (gone, lock(&shared.waiting).as_mut()) {
+        let of_page = |_: &u64, waiter: &mut Waiter| waiter.page.as_deref() == Some(gone);
+        for (_, waiter) in waiting.extract_if(of_page) {
+            // Whoever waited may have left.
+            let _ = waiter.sender.send(Err("the page was closed".to_owned()));
+        }
+    }
 }
 
 fn answer(mut message: Value) -> Answer {
@@ -201,6 +224,27 @@ mod tests {
         read(Told(messages.into_iter()), Arc::new(Nowhere), shared).await;
         assert!(view.has_ended());
         view.tab().1
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_page_that_is_closed_hears_so() {
+        let (sender, told) = oneshot::channel();
+        let (kept, mut other) = oneshot::channel();
+        let waiter = |page: &str, sender| Waiter {
+            page: Some(page.to_owned()),
+            sender,
+        };
+        let waiting = HashMap::from([(1, waiter("a", sender)), (2, waiter("b", kept))]);
+        let shared = Shared {
+            waiting: Mutex::new(Some(waiting)),
+            next: AtomicU64::new(3),
+            view: Arc::default(),
+        };
+        let gone = json!({"method": "Target.detachedFromTarget", "params": {"sessionId": "a"}});
+        forget_page(&shared, &gone);
+        assert_eq!(told.await.unwrap().unwrap_err(), "the page was closed");
+        assert!(other.try_recv().is_err());
+        assert!(lock(&shared.waiting).as_ref().unwrap().contains_key(&2));
     }
 
     #[tokio::test]

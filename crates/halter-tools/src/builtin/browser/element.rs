@@ -103,7 +103,7 @@ pub(super) async fn click(running: &Running, input: &BrowserInput) -> anyhow::Re
     for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
         let button = if kind == "mouseMoved" { "none" } else { "left" };
         let event = json!({"type": kind, "x": x, "y": y, "button": button, "clickCount": 1});
-        running.page("Input.dispatchMouseEvent", event).await?;
+        running.input("Input.dispatchMouseEvent", event).await?;
     }
     Ok(())
 }
@@ -143,7 +143,7 @@ pub(super) async fn fill(running: &Running, input: &BrowserInput) -> anyhow::Res
 
 pub(super) async fn press(running: &Running, key: &str) -> anyhow::Result<()> {
     for event in keys::events(key)? {
-        running.page("Input.dispatchKeyEvent", event).await?;
+        running.input("Input.dispatchKeyEvent", event).await?;
     }
     Ok(())
 }

@@ -98,7 +98,7 @@ async fn left(context: &ToolContext, running: &Running) -> anyhow::Result<Map<St
     }
     let expression = "({ url: location.href, title: document.title })";
     let params = json!({ "expression": expression, "returnByValue": true });
-    let answer = running.page("Runtime.evaluate", params).await?;
+    let answer = running.ask("Runtime.evaluate", params).await?;
     let place = answer.pointer("/result/value").cloned();
     let mut place = match place {
         Some(Value::Object(place)) => place,

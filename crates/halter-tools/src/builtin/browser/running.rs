@@ -147,6 +147,31 @@ impl Running {
         let page = page.context("no page is open; navigate to one")?;
         self.connection.call(Some(&page), method, params).await
     }
+
+    /// The same, for a question; if the page closes meanwhile, it goes to the
+    /// one that is looked at then.
+    pub(super) async fn ask(&self, method: &str, params: Value) -> anyhow::Result<Value> {
+        loop {
+            let page = self.view.page();
+            let answer = self.page(method, params.clone()).await;
+            let is_gone = page.is_some_and(|page| !self.view.has_page(&page));
+            if answer.is_ok() || !is_gone || self.view.has_ended() {
+                return answer;
+            }
+        }
+    }
+
+    /// What a person does to the page that is looked at. A page that closes
+    /// over it has taken it.
+    pub(super) async fn input(&self, method: &str, params: Value) -> anyhow::Result<()> {
+        let page = self.view.page();
+        let done = self.page(method, params).await;
+        let is_gone = page.is_some_and(|page| !self.view.has_page(&page));
+        match done {
+            Err(_) if is_gone && !self.view.has_ended() => Ok(()),
+            done => done.map(|_| ()),
+        }
+    }
 }
 
 fn connector(context: &ToolContext) -> Connector {

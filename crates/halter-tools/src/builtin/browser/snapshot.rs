@@ -50,7 +50,7 @@ struct Frame {
 /// Looks at the page. What can be acted on has a name, for the calls that
 /// follow.
 pub(super) async fn take(running: &mut Running) -> anyhow::Result<String> {
-    let tree = running.page("Page.getFrameTree", json!({})).await?;
+    let tree = running.ask("Page.getFrameTree", json!({})).await?;
     let mut ids = Vec::new();
     frame_ids(tree.pointer("/frameTree"), &mut ids);
     let mut frames = HashMap::new();

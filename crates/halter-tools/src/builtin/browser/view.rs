@@ -68,6 +68,11 @@ impl BrowserView {
         self.lock().pages.last().map(|page| page.session.clone())
     }
 
+    /// Whether a page is open.
+    pub(super) fn has_page(&self, session: &str) -> bool {
+        self.lock().pages.iter().any(|page| page.session == session)
+    }
+
     /// The tab of that page, and how many there are.
     pub(super) fn tab(&self) -> (Option<String>, usize) {
         let state = self.lock();
