@@ -63,8 +63,8 @@ pub const KILL_WAIT: Duration = Duration::from_secs(10);
 pub const SHELL_START_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Time between two looks at a persistent shell that has read all it was told
-/// and does not answer; after three in a row it is replaced, or a new one given
-/// up.
+/// and does not answer; after three in a row it is replaced, after six a new one
+/// is given up.
 pub const SHELL_ANSWER_LOOK: Duration = Duration::from_secs(1);
 
 /// Time a persistent shell gets to leave by itself when it is closed.

@@ -13,8 +13,9 @@ use crate::limits::{INTERRUPT_GRACE, POLL_PAUSE, SHELL_ANSWER_LOOK, SHELL_START_
 use crate::nonce;
 use crate::sys::process_table;
 
-/// A new shell that is idle as often in a row will never answer.
-const IDLE_LOOKS: u32 = 3;
+/// A new shell that is idle as often in a row will never answer. Fewer would
+/// give up one whose answer is on its way on a busy machine.
+const IDLE_LOOKS: u32 = 6;
 
 /// How a new shell does not answer.
 #[derive(Debug, thiserror::Error)]

@@ -291,10 +291,14 @@ impl ProcessTree {
 
     fn look(&self) -> Look {
         match &self.tracking {
-            TreeTracking::Cgroup(cgroup) | TreeTracking::Lent(cgroup) => Look {
-                members: living(cgroup, cgroup.members().into_iter()),
-                unclear: false,
-            },
+            TreeTracking::Cgroup(cgroup) | TreeTracking::Lent(cgroup) => {
+                let listed = cgroup.members();
+                let members = living(cgroup, listed.iter().copied());
+                // One that ended since the list was read may have left a child
+                // that is not on it.
+                let unclear = members.len() < listed.len();
+                Look { members, unclear }
+            }
             TreeTracking::Walk { marker } => {
                 let marker = format!("{TREE_MARKER}={marker}");
                 let mut all = Vec::new();
