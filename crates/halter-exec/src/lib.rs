@@ -52,7 +52,10 @@ pub use sandbox::{
     LimitKind, LimitMechanism, LimitReport, MissingRung, NetworkAccess, ResourceLimits,
     SandboxSpec, isolation_ladder, probe_containment,
 };
-pub use shell::{PersistentShell, SavedShell, ShellCommand, ShellConfig};
+pub use shell::{
+    DirectoryIdentity, PersistentShell, ShellChange, ShellCommand, ShellConfig, ShellOption,
+    ShellReport,
+};
 pub use spawn::find_program;
 pub use streams::ProcessStreams;
 pub use sys::{Signal, SignalError};

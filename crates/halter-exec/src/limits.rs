@@ -33,6 +33,9 @@ pub const MAX_STDIN_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of command text accepted by a persistent shell.
 pub const MAX_COMMAND_BYTES: usize = 1024 * 1024;
 
+/// Bytes of what a shell says of itself.
+pub const MAX_REPORT_BYTES: usize = 4 * 1024 * 1024;
+
 /// Bytes of shell state carried over to a new shell.
 pub const MAX_SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;
 

@@ -96,6 +96,16 @@ pub const SHELL_DEFAULT_TIMEOUT_SECS: u64 = 120;
 /// Variables that one `shell` call may set.
 pub const SHELL_ENV_VARS: usize = 64;
 
+/// Variables with literal values that commands of a session have set, and that
+/// may go along when a command leaves the sandbox; the oldest is forgotten.
+pub const WRITTEN_VARIABLES: usize = 256;
+
+/// Bytes of the value of such a variable.
+pub const WRITTEN_VALUE_BYTES: usize = 8 * 1024;
+
+/// Names of variables that a result lists as left behind.
+pub const LISTED_VARIABLES: usize = 8;
+
 /// Patterns or rewrites of one `ast_grep`.
 pub const AST_PATTERNS: usize = 16;
 

@@ -1,9 +1,11 @@
 //! What a persistent shell is, and what it is given to do.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::report::ShellOption;
 use crate::environment::Environment;
 use crate::limits::DEFAULT_GRACE;
 use crate::output::OutputLimits;
@@ -20,6 +22,8 @@ pub struct ShellConfig {
     pub environment: Environment,
     /// The directory it starts in.
     pub cwd: PathBuf,
+    /// The options it starts with.
+    pub options: BTreeSet<ShellOption>,
 }
 
 impl ShellConfig {
@@ -29,6 +33,7 @@ impl ShellConfig {
             program: None,
             environment,
             cwd: cwd.into(),
+            options: BTreeSet::new(),
         }
     }
 }

@@ -19,7 +19,7 @@ mod live;
 mod local;
 mod persistent;
 mod record;
-mod saved;
+mod report;
 mod snapshot;
 mod state;
 mod traps;
@@ -33,5 +33,5 @@ pub use host::{
 };
 pub use local::{LocalHost, LocalShell};
 pub use persistent::PersistentShell;
-pub use saved::SavedShell;
+pub use report::{ShellChange, ShellOption, ShellReport};
 pub use state::ShellState;

@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::{ShellCommand, ShellConfig};
 use super::driver::{CommandText, ShellDriver};
-use super::host::{CommandStreams, ShellProcess};
+use super::host::{CommandStreams, DirectoryIdentity, ShellProcess};
 use super::local::{HandedOver, LocalHost};
-use super::saved::SavedShell;
+use super::report::{ShellChange, ShellReport};
 use crate::command::{CommandOutcome, Stop, first_stop};
 use crate::error::ExecError;
+use crate::limits::SHELL_START_DEADLINE;
 use crate::output::{OutputPipe, OutputSink, Pump};
 use crate::process::Stdin;
 use crate::sandbox::Sandbox;
@@ -138,22 +139,51 @@ impl PersistentShell {
         })
     }
 
-    /// The state of the shell, for another to go on with; `None` before its
-    /// first command.
+    /// What the shell says of itself; `None` if none is running. Whoever is in
+    /// the shell's place can have written it.
     ///
     /// # Errors
-    /// If a shell that ended meanwhile cannot be followed by another.
-    pub async fn save(&mut self) -> Result<Option<SavedShell>, ExecError> {
-        self.driver.save().await
+    /// If it does not answer.
+    pub async fn report(&mut self) -> Result<Option<ShellReport>, ExecError> {
+        self.driver.report().await
     }
 
-    /// Has the next command meet a new shell with this state. The present one
-    /// ends; what it has in the background goes on, but is no job of the next.
+    /// Has the next command meet a new shell, started by this configuration
+    /// and with nothing of the present one, which ends. What that has in the
+    /// background goes on, but is no job of the next.
     ///
     /// # Errors
-    /// If the state cannot be kept.
-    pub async fn restore(&mut self, saved: SavedShell) -> Result<(), ExecError> {
-        self.driver.restore(saved).await
+    /// If its state cannot be removed.
+    pub async fn begin_anew(&mut self, config: ShellConfig) -> Result<(), ExecError> {
+        self.driver.begin_anew(config).await
+    }
+
+    /// Starts the shell if none is running, and returns which directory it is
+    /// in, whatever that is called by now; `None` where that cannot be told.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn make_ready(&mut self) -> Result<Option<DirectoryIdentity>, ExecError> {
+        self.driver.make_ready().await?;
+        let pid = self.pid();
+        let link = pid.map(|pid| format!("/proc/{pid}/cwd"));
+        Ok(link.and_then(|link| DirectoryIdentity::of(Path::new(&link)).ok()))
+    }
+
+    /// Has the shell take this over, as if a command had said so. A directory
+    /// that is not there leaves it where it is.
+    ///
+    /// # Errors
+    /// If a name is none of a variable, or the shell cannot be started.
+    pub async fn take_over(&mut self, change: &ShellChange) -> Result<(), ExecError> {
+        let text = change.script()?;
+        if text.is_empty() {
+            return Ok(());
+        }
+        let mut command = ShellCommand::new(text);
+        command.deadline = Some(SHELL_START_DEADLINE);
+        self.run(command, &CancellationToken::new(), &()).await?;
+        Ok(())
     }
 
     /// Ends the shell: it may leave by itself for a moment (its EXIT trap

@@ -19,14 +19,6 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) fn of(cwd: PathBuf, script: Vec<u8>) -> Self {
-        Self {
-            tag: String::new(),
-            cwd,
-            script,
-        }
-    }
-
     /// The directory, a NUL, the script, and a last line that tells that this
     /// is all.
     fn parse(mut content: Vec<u8>) -> Option<Self> {
@@ -103,6 +95,14 @@ impl Snapshots {
         // Only now: until the state was somewhere else, this was all of it.
         self.clear_exit();
         kept
+    }
+
+    /// Forgets every state, so that the next shell has no predecessor.
+    pub(super) fn forget(&self) -> io::Result<()> {
+        let [even, odd] = &self.files.turns;
+        even.clear()?;
+        odd.clear()?;
+        self.files.exit.clear()
     }
 
     /// Forgets a state left for an exit that did not come.

@@ -26,7 +26,7 @@ mod sandbox;
 mod shell;
 mod shell_edges;
 mod shell_host;
-mod shell_saved;
+mod shell_report;
 mod spool;
 mod support;
 mod terminal;

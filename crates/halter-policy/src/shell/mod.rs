@@ -64,6 +64,7 @@ pub use parts::{
     ShellDecision, ShellRefusal,
 };
 pub(crate) use variables::check_variable;
+pub use variables::decides_what_runs;
 
 use programs::{Findings, Listed, Programs};
 use state::State;

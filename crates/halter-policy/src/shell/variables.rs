@@ -162,6 +162,13 @@ pub(super) fn is_name(name: &str) -> bool {
     starts_well && name.chars().all(fits)
 }
 
+/// Whether this variable chooses programs, code or configuration, so that
+/// whoever sets it decides what runs. True of what is no name at all.
+#[must_use]
+pub fn decides_what_runs(name: &str) -> bool {
+    refuse(name).is_some()
+}
+
 /// Why the variable must not be set, if so.
 pub(super) fn refuse(name: &str) -> Option<&'static str> {
     if !is_name(name) {

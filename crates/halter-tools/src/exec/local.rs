@@ -1,12 +1,14 @@
 //! Commands as children of this process, by `halter-exec`.
 
 mod background;
+mod hand_over;
+mod pinned;
 mod side;
 
 use super::{
-    BackgroundCommand, Environment, ExecBackend, ExecCommand, ExecPlace, ExecSession,
-    ExecSessionSpec, FinishedCommand, FinishedOutput, OutputBounds, SessionProcesses,
-    SessionSandbox, StartedCommand, TextListener,
+    BackgroundCommand, Environment, ExecBackend, ExecCommand, ExecSession, ExecSessionSpec,
+    FinishedCommand, FinishedOutput, OutputBounds, SessionProcesses, SessionSandbox,
+    StartedCommand, TextListener,
 };
 use crate::builtin::blocking;
 use crate::context::cancelled;
@@ -21,7 +23,8 @@ use halter_exec::{
     kill_tree, list_descendants,
 };
 use halter_policy::{NetworkPolicy, PolicyError, SandboxBounds};
-use side::{OUTSIDE_NOTE, PlacedShell, SideShell};
+use hand_over::WrittenVariables;
+use side::{PlacedShell, SideShell};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,6 +48,7 @@ impl ExecBackend for LocalExec {
                 bounds: spec.sandbox,
                 network: spec.network,
                 resolver: spec.resolver,
+                written: WrittenVariables::default(),
             })),
             working_dir: spec.working_dir,
             closing: CancellationToken::new(),
@@ -86,6 +90,8 @@ struct SessionShell {
     bounds: SandboxBounds,
     network: NetworkPolicy,
     resolver: Arc<dyn HostResolver>,
+    /// What its commands have set in plain text.
+    written: WrittenVariables,
 }
 
 impl SessionShell {
@@ -177,13 +183,18 @@ impl ExecSession for LocalSession {
         let Some(session_shell) = shell.as_mut() else {
             bail!(crate::ToolSessionClosed);
         };
-        let OpenShell {
-            shell,
-            sandbox,
-            proxy,
-        } = session_shell.open_at(&command.place, &self.scratch).await?;
+        session_shell.written.note(&command.text);
+        let opened = session_shell.open_at(&command.place, command.cwd, &self.scratch);
+        let (
+            OpenShell {
+                shell,
+                sandbox,
+                proxy,
+            },
+            cwd,
+        ) = opened.await?;
         let mut request = ShellCommand::new(command.text);
-        request.cwd = command.cwd;
+        request.cwd = cwd;
         request.environment = command.environment;
         request.deadline = Some(command.deadline);
         request.output = limits;
@@ -215,9 +226,9 @@ impl ExecSession for LocalSession {
         };
         finished.sandbox_note = sandbox.note(&finished);
         if session_shell.is_aside(&command.place) {
-            if command.place == ExecPlace::Outside {
-                finished.sandbox_note = Some(OUTSIDE_NOTE.to_owned());
-            }
+            let notes = [session_shell.side_note(), finished.sandbox_note.take()];
+            let notes: Vec<String> = notes.into_iter().flatten().collect();
+            finished.sandbox_note = (!notes.is_empty()).then(|| notes.join("; "));
             // The command has run: its result must not be lost.
             if let Err(error) = session_shell.return_state().await {
                 tracing::warn!(%error, "the state of the second shell is lost");

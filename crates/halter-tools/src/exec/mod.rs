@@ -182,8 +182,8 @@ pub struct ExecCommand {
 }
 
 /// Where a command of a session with a sandbox runs. Elsewhere than with all
-/// others it has a shell of its own, which goes on from the state of the
-/// session's and gives it back.
+/// others it has a shell of its own, which is given what can be believed of the
+/// state of the session's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExecPlace {

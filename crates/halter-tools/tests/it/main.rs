@@ -37,6 +37,7 @@ mod pty;
 mod read;
 mod read_media;
 mod sandbox;
+mod sandbox_hand_over;
 mod sandbox_places;
 mod session;
 mod shell;

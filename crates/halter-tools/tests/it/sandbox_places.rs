@@ -34,14 +34,14 @@ fn write_to(path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn a_command_that_was_let_out_has_the_shells_state_and_gives_it_back() {
+async fn a_command_that_was_let_out_has_what_was_written_and_gives_back_what_it_exports() {
     if !works("namespaces") {
         return;
     }
     let elsewhere = elsewhere();
     let workspace = Workspace::with_settings(settings(SandboxMode::Prefer, &["*"]));
     workspace.put("sub/file", "");
-    let prepared = "cd sub; export A=1; B=2; f() { echo \"f$1\"; }; set -f";
+    let prepared = "cd sub; export A=1 D=$(echo 4); B=2; f() { echo \"f$1\"; }; set -f";
     assert_eq!(sh(&workspace, prepared).await["exit_code"], 0);
     let target = elsewhere.path().join("written");
     let refused = sh(&workspace, &write_to(&target)).await;
@@ -49,17 +49,27 @@ async fn a_command_that_was_let_out_has_the_shells_state_and_gives_it_back() {
     assert!(note.contains("\"outside_sandbox\": true"), "{refused}");
     assert!(!target.exists());
     let command = format!(
-        "{}; basename \"$PWD\"; echo $A $B *; f 3; cd ..; export C=4; unset B; set +f",
+        "{}; basename \"$PWD\"; echo $A ${{B-none}} ${{D-none}} *; f 3; cd ..; export C=$(echo 4); \
+         unset A",
         write_to(&target)
     );
     let ran = outside(&workspace, &command).await;
-    assert_eq!(ran["stdout"], "sub\n1 2 *\nf3\n", "{ran}");
+    assert_eq!(ran["stdout"], "sub\n1 none none *\n", "{ran}");
+    assert!(
+        ran["stderr"]
+            .as_str()
+            .unwrap()
+            .contains("f: command not found")
+    );
     let note = ran["sandbox_note"].as_str().unwrap();
     assert!(note.contains("ran outside the sandbox"), "{ran}");
+    let stayed = "the variables D, functions of the shell stayed in the sandbox";
+    assert!(note.contains(stayed), "{ran}");
     assert_eq!(ran.get("note"), None, "{ran}");
     assert!(target.exists());
-    let back = sh(&workspace, "basename \"$PWD\"; echo $A ${B-none} $C *; f 5").await;
-    assert_eq!(back["stdout"], "work\n1 none 4 sub\nf5\n", "{back}");
+    let look = "basename \"$PWD\"; echo ${A-none} $B $C $D *; f 5";
+    let back = sh(&workspace, look).await;
+    assert_eq!(back["stdout"], "work\nnone 2 4 4 *\nf5\n", "{back}");
     let again = sh(&workspace, &write_to(&elsewhere.path().join("second"))).await;
     assert_ne!(again["exit_code"], 0, "{again}");
     workspace.store.close().await;
@@ -127,11 +137,14 @@ async fn a_directory_that_only_the_sandbox_has_is_not_looked_for_outside() {
     let moved = sh(&workspace, "python3 -c 1; cd \"$(mktemp -d)\" && pwd").await;
     assert_eq!(moved["exit_code"], 0, "{moved}");
     let input = json!({"command": "true", "outside_sandbox": true});
-    let refused = workspace.failure("shell", input).await;
+    let refused = workspace.failure("shell", input.clone()).await;
     assert!(refused.contains("only its sandbox has"), "{refused:?}");
     let moved = sh(&workspace, "cd \"$OLDPWD\"").await;
     assert_eq!(moved["exit_code"], 0, "{moved}");
     assert_eq!(outside(&workspace, "true").await["exit_code"], 0);
+    assert_eq!(sh(&workspace, "cd \"$(echo /usr)\"").await["exit_code"], 0);
+    let refused = workspace.failure("shell", input).await;
+    assert!(refused.contains("as `cwd`"), "{refused:?}");
     workspace.store.close().await;
 }
 

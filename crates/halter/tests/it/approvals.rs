@@ -1,6 +1,6 @@
 //! Calls that need approval, as an embedding program decides about them.
 
-use crate::support::{directory, session_in};
+use crate::support::{bare, directory, outcomes, session_in};
 use futures::StreamExt;
 use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
@@ -75,4 +75,101 @@ async fn a_handler_decides() {
         "{told}"
     );
     assert!(!place.path().join("made.txt").exists());
+}
+
+/// Whether sessions here have a sandbox of name spaces.
+fn has_sandbox() -> bool {
+    let bounds = halter_tools::policy::SandboxBounds::default();
+    let status =
+        halter_tools::exec::probe_sandbox(&bounds, &halter_tools::exec::Environment::new());
+    let found = status
+        .rungs
+        .iter()
+        .any(|it| it.name == "namespaces" && it.supported);
+    if !found {
+        println!("skipped: needs name spaces");
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_model_leaves_the_sandbox_by_a_persons_word_and_for_that_call_only() {
+    if !has_sandbox() {
+        return;
+    }
+    let place = directory(&[]);
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let write = |name: &str| {
+        let path = elsewhere.path().join(name);
+        // A target that the judge cannot read, so that only the kernel is in the way.
+        format!(
+            "python3 -c 'import sys; open(sys.argv[1][1:], \"w\")' @{}",
+            path.display()
+        )
+    };
+    let inside = |name: &str| Reply::new().tool_call("shell", json!({"command": write(name)}));
+    let outside = |name: &str| {
+        let input = json!({"command": write(name), "outside_sandbox": true});
+        Reply::new().tool_call("shell", input)
+    };
+    let model = FakeProvider::scripted([
+        inside("refused"),
+        outside("approved"),
+        outside("denied"),
+        inside("still-refused"),
+        "done".into(),
+    ]);
+    let mut config = HarnessConfig::default();
+    config.policy.shell.allow = vec!["*".to_owned()];
+    let harness = bare()
+        .with_config(config)
+        .with_provider(Arc::new(model))
+        .with_approvals(Approvals::Attended)
+        .build()
+        .await
+        .unwrap();
+    let session = session_in(&harness, place.path()).await;
+    let mut stream = session.submit_turn(Turn::user("write")).await.unwrap();
+    let mut events = Vec::new();
+    let mut asked = Vec::new();
+    while let Some(event) = stream.next().await {
+        let event = event.unwrap();
+        if let SessionEventPayload::ApprovalRequested(request) = &event.payload {
+            let choice = match asked.len() {
+                0 => ApprovalChoice::Once,
+                _ => ApprovalChoice::Deny,
+            };
+            asked.push(request.call.arguments["command"].clone());
+            let id = &request.approval_id;
+            session.resolve_approval(id, choice).await.unwrap();
+        }
+        events.push(event);
+    }
+    assert_eq!(asked, [write("approved"), write("denied")]);
+    let texts: Vec<String> = outcomes(&events)
+        .iter()
+        .map(|outcome| match &outcome.result {
+            Ok(result) => result.to_model_text(),
+            Err(error) => error.message.clone(),
+        })
+        .collect();
+    let [refused, approved, denied, still_refused] = &texts[..] else {
+        panic!("{texts:?}");
+    };
+    assert!(
+        refused.contains("\\\"outside_sandbox\\\": true"),
+        "{refused}"
+    );
+    assert!(approved.contains("ran outside the sandbox"), "{approved}");
+    assert!(denied.contains("denied"), "{denied}");
+    assert!(
+        still_refused.contains("sandbox (namespaces)"),
+        "{still_refused}"
+    );
+    let mut made: Vec<_> = std::fs::read_dir(elsewhere.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    made.sort();
+    assert_eq!(made, ["approved"]);
 }

@@ -36,6 +36,18 @@ __halter_save() {
     builtin printf '#complete %s\n' "$1"
   } >"$2" 2>/dev/null
 }
+# As data, each field ended by NUL; nothing of it is ever evaluated.
+__halter_report() {
+  local IFS=$'\n' __halter_name
+  local __halter_functions=($(builtin declare -F)) __halter_own=($(builtin compgen -A function __halter_))
+  {
+    builtin printf '%s\0' "$-" "$SHELLOPTS" \
+      "$((${#__halter_functions[@]} - ${#__halter_own[@]}))" "${#BASH_ALIASES[@]}"
+    for __halter_name in $(builtin compgen -e); do
+      builtin printf '%s=%s\0' "$__halter_name" "${!__halter_name-}"
+    done
+  } >"$1"
+} 2>/dev/null
 
 # An interrupt must end the whole command, not only the program that runs:
 # from now on every command is skipped and every loop left, until one of our
@@ -135,5 +147,6 @@ __halter_show_traps() {
 # then leaves what it had when it was interrupted.
 \builtin declare -r __halter_own_interrupt="$__halter_own_exit
 __halter_debug=\$(\\builtin trap -p DEBUG; \\builtin shopt -p extdebug); __halter_interrupt"
-\builtin readonly -f __halter_end __halter_end_with __halter_status __halter_save __halter_interrupt \
+\builtin readonly -f __halter_end __halter_end_with __halter_status __halter_save __halter_report \
+  __halter_interrupt \
   __halter_keep __halter_over __halter_watch __halter_show_traps

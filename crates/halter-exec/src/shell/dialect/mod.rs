@@ -8,12 +8,14 @@
 
 mod command;
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 pub(super) use self::command::{Handling, Script};
 use super::host::ShellLaunch;
+use super::report::ShellOption;
 use super::words::{quote, word};
 use crate::tree::TREE_MARKER;
 
@@ -71,7 +73,12 @@ impl Dialect {
     /// The script that prepares a new shell: our functions, then the state
     /// of its predecessor if there is one, then our traps, which that state
     /// may have replaced.
-    pub(super) fn prologue(self, snapshot: Option<&[u8]>, exit_snapshot: &Path) -> Vec<u8> {
+    pub(super) fn prologue(
+        self,
+        snapshot: Option<&[u8]>,
+        options: &BTreeSet<ShellOption>,
+        exit_snapshot: &Path,
+    ) -> Vec<u8> {
         let exit_file = quote(exit_snapshot.as_os_str());
         let mut script = script_line(&[b"__halter_exit_file=", exit_file.as_bytes(), b"\n"]);
         script.extend_from_slice(match self {
@@ -101,6 +108,12 @@ impl Dialect {
                   \\command trap -- \"$__halter_own_exit\" EXIT\n"
                 .as_slice(),
         });
+        if snapshot.is_none() {
+            for option in options {
+                let line = format!("\\command set -o {} || :\n", option.name());
+                script.extend_from_slice(line.as_bytes());
+            }
+        }
         let mark =
             format!("case $__halter_mark in ?*) export {TREE_MARKER}=$__halter_mark;; esac\n");
         script.extend_from_slice(mark.as_bytes());
@@ -142,6 +155,13 @@ impl Dialect {
             word(path).as_bytes(),
             b" \"$@\" || :\n",
         ])
+    }
+
+    /// Has the shell say what it is, in a file.
+    pub(super) fn report_lines(self, nonce: &str, path: &Path) -> Vec<u8> {
+        let mut lines = script_line(&[b"__halter_report ", word(path).as_bytes(), b" || :\n"]);
+        lines.extend(self.end_line(nonce));
+        lines
     }
 
     pub(super) fn prologue_lines(

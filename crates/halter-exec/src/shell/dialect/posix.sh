@@ -51,6 +51,13 @@ __halter_save() {
     printf '#complete %s\n' "$1"
   } >"$2" 2>/dev/null
 }
+# As data, each field ended by NUL; nothing of it is ever evaluated.
+__halter_report() {
+  {
+    printf '%s\000\0000\0000\000' "$-"
+    command env -0
+  } >"$1" 2>/dev/null
+}
 # The EXIT trap. Ours writes the state down; one that a command sets runs when
 # that command ends.
 __halter_own_exit='{ __halter_save exit "$__halter_exit_file" || :; } 2>/dev/null'

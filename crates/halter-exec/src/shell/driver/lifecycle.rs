@@ -14,7 +14,7 @@ use crate::sys::Signal;
 
 impl<H: ShellHost> ShellDriver<H> {
     /// Makes sure that a shell is running.
-    pub(super) async fn make_live(&mut self) -> Result<(), ExecError> {
+    pub(in crate::shell) async fn make_live(&mut self) -> Result<(), ExecError> {
         let lives = |live: &LiveShell<H::Process>| !live.process.has_exited();
         if !self.state.leaving && self.live.as_ref().is_some_and(lives) {
             return Ok(());
@@ -62,7 +62,7 @@ impl<H: ShellHost> ShellDriver<H> {
             None => (&self.config.environment, self.config.cwd.clone()),
         };
         let state = latest.as_ref().map(|latest| latest.script.as_slice());
-        let prologue = dialect.prologue(state, snapshots.exit_path());
+        let prologue = dialect.prologue(state, &self.config.options, snapshots.exit_path());
         let mailbox = snapshots.mailbox();
         mailbox
             .write(&prologue)

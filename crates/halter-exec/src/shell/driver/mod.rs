@@ -25,7 +25,7 @@ pub use start::CommandText;
 /// streams it is told to, and the caller moves the bytes meanwhile.
 #[derive(Debug)]
 pub struct ShellDriver<H: ShellHost> {
-    config: ShellConfig,
+    pub(super) config: ShellConfig,
     pub(super) host: H,
     pub(super) live: Option<LiveShell<H::Process>>,
     pub(super) snapshots: Option<Snapshots>,

@@ -115,13 +115,15 @@ impl LocalSession {
         let Some(session) = shell.as_mut() else {
             bail!(crate::ToolSessionClosed);
         };
-        let around = session.surroundings(&command.place, &self.scratch).await?;
-        let directory = command.cwd.clone().unwrap_or(around.directory);
-        let spec = planned(&command, around.environment, directory)?;
+        let cwd = command.cwd.clone();
+        let around = session.surroundings(&command.place, cwd, &self.scratch);
+        let around = around.await?;
+        let spec = planned(&command, around.environment, around.directory)?;
         let (process, streams) = match around.sandbox {
             Some(sandbox) => Process::spawn_in(&spec, sandbox)?,
             None => Process::spawn(&spec)?,
         };
+        drop(around.pinned);
         let running = self.watch(process, streams, &command, around.proxy)?;
         Ok(StartedCommand {
             command: Arc::new(running),

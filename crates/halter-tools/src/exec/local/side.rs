@@ -1,14 +1,20 @@
 //! A second shell, for commands that were let out of the session's sandbox or
-//! into a wider one. It goes on from the state of the first, which then goes
-//! on from its.
+//! into a wider one.
+//!
+//! Every program inside can speak for the first shell, so nothing it says is
+//! evaluated elsewhere: the second one starts with the session's own
+//! environment, in a directory that is checked, and with what
+//! [`hand_over`](super::hand_over) lets through.
 
+use super::hand_over::{HandOver, way_back};
+use super::pinned::PinnedDirectory;
 use super::{OpenShell, SessionShell, with_scratch};
 use crate::exec::{Environment, ExecPlace, SessionSandbox};
 use crate::network::FilteringProxy;
 use crate::scratch::ScratchDir;
 use anyhow::{Context as _, bail};
 use halter_exec::host::Sandbox;
-use halter_exec::{PersistentShell, SavedShell};
+use halter_exec::{PersistentShell, ShellConfig};
 use halter_policy::{SandboxBounds, SandboxMode};
 use halter_protocol::encoding::escape_path;
 use std::path::{Path, PathBuf};
@@ -36,6 +42,12 @@ pub(super) struct PlacedShell {
 pub(super) struct SideShell {
     place: ExecPlace,
     placed: PlacedShell,
+    /// What its shell was started with.
+    given: Environment,
+    /// Where that was.
+    start: PathBuf,
+    /// What of the first shell's state it was not given, in words.
+    left_behind: Option<String>,
 }
 
 impl SideShell {
@@ -49,42 +61,59 @@ impl SideShell {
 }
 
 impl SessionShell {
-    /// The shell for a command of this place: the first, unless that lies in a
-    /// sandbox which the command was let out of.
+    /// The shell for a command of this place, and where that runs if it is not
+    /// where the shell is: the first, unless that lies in a sandbox which the
+    /// command was let out of.
     pub(super) async fn open_at(
         &mut self,
         place: &ExecPlace,
+        cwd: Option<PathBuf>,
         scratch: &ScratchDir,
-    ) -> anyhow::Result<OpenShell<'_>> {
+    ) -> anyhow::Result<(OpenShell<'_>, Option<PathBuf>)> {
         self.open(scratch).await?;
         if !self.is_aside(place) {
-            return self.open(scratch).await;
+            return Ok((self.open(scratch).await?, cwd));
         }
-        let main = self.main.as_mut().context("the shell is gone")?;
         check_place(place, &self.bounds)?;
-        check_directory(main.shell.cwd(), &self.bounds)?;
-        let state = main.shell.save().await?;
-        let (known, other) = match self.side.take() {
-            Some(side) if side.place == *place => (Some(side), None),
-            other => (None, other),
+        let main = self.main.as_mut().context("the shell is gone")?;
+        let directory = checked_directory(cwd, main.shell.cwd(), &self.working_dir, &self.bounds)?;
+        let report = main.shell.report().await?.unwrap_or_default();
+        let mut inside = self.environment.clone();
+        inside.extend(main.variables.iter().cloned());
+        let going = HandOver::new(&report, &self.written, &inside);
+        let side = match self.side.take() {
+            Some(side) if side.place == *place => side,
+            other => {
+                if let Some(other) = other {
+                    other.close().await;
+                }
+                SideShell {
+                    placed: self.make(bounds_of(place, scratch), scratch).await?,
+                    place: place.clone(),
+                    given: Environment::new(),
+                    start: PathBuf::new(),
+                    left_behind: None,
+                }
+            }
         };
-        if let Some(other) = other {
-            other.close().await;
+        let side = self.side.insert(side);
+        side.given = self.environment.clone();
+        side.given.extend(side.placed.variables.iter().cloned());
+        side.given.extend(going.variables);
+        side.left_behind = going.note;
+        let mut config = ShellConfig::new(side.given.clone(), directory.path());
+        config.options = report.options;
+        let shell = &mut side.placed.shell;
+        shell.begin_anew(config).await?;
+        // The name may have got another meaning since it was looked at.
+        if !matches!(shell.make_ready().await?, Some(found) if directory.is(found)?) {
+            bail!(
+                "'{}' was replaced while the command was about to start there",
+                escape_path(directory.path())
+            );
         }
-        let side = match known {
-            Some(side) => side,
-            None => SideShell {
-                placed: self.make(bounds_of(place, scratch), scratch).await?,
-                place: place.clone(),
-            },
-        };
-        let side = &mut self.side.insert(side).placed;
-        let main = self.main.as_ref().context("the shell is gone")?;
-        if let Some(mut state) = state {
-            moved(&mut state, main, side, &self.environment)?;
-            side.shell.restore(state).await?;
-        }
-        Ok(OpenShell::of(side))
+        shell.cwd().clone_into(&mut side.start);
+        Ok((OpenShell::of(&mut side.placed), None))
     }
 
     /// Whether a command of this place runs in the second shell.
@@ -94,24 +123,44 @@ impl SessionShell {
         is_inside && *place != ExecPlace::Session
     }
 
-    /// Takes the state of the second shell back after a command there.
+    /// What is said of a command in the second shell.
+    pub(super) fn side_note(&self) -> Option<String> {
+        let side = self.side.as_ref()?;
+        let outside = (side.place == ExecPlace::Outside).then(|| OUTSIDE_NOTE.to_owned());
+        let parts: Vec<String> = outside
+            .into_iter()
+            .chain(side.left_behind.clone())
+            .collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// Has the first shell go where a command in the second went, and take the
+    /// variables that it has exported.
     pub(super) async fn return_state(&mut self) -> anyhow::Result<()> {
         let (Some(main), Some(side)) = (&mut self.main, &mut self.side) else {
             return Ok(());
         };
         // What it changed is known and was approved.
         main.sandbox.changed_paths();
-        if let Some(mut state) = side.placed.shell.save().await? {
-            moved(&mut state, &side.placed, main, &self.environment)?;
-            main.shell.restore(state).await?;
+        let shell = &mut side.placed.shell;
+        let Some(report) = shell.report().await? else {
+            return Ok(());
+        };
+        let local = side.placed.variables.iter().chain(&main.variables);
+        let local = local.map(|(name, _)| name.into()).collect();
+        let mut change = way_back(&report, &side.given, &local);
+        if shell.cwd() != side.start {
+            change.cwd = Some(shell.cwd().to_owned());
         }
-        Ok(())
+        Ok(main.shell.take_over(&change).await?)
     }
 }
 
 /// What a command beside the shells is in. Kept until it has ended.
 pub(super) struct Surroundings {
     pub(super) directory: PathBuf,
+    /// Held until the command has started there.
+    pub(super) pinned: Option<PinnedDirectory>,
     pub(super) environment: Environment,
     pub(super) sandbox: Option<Arc<Sandbox>>,
     pub(super) proxy: Option<FilteringProxy>,
@@ -123,17 +172,18 @@ impl SessionShell {
     pub(super) async fn surroundings(
         &mut self,
         place: &ExecPlace,
+        cwd: Option<PathBuf>,
         scratch: &ScratchDir,
     ) -> anyhow::Result<Surroundings> {
         self.open(scratch).await?;
         let is_aside = self.is_aside(place);
         let main = self.main.as_mut().context("the shell is gone")?;
-        let directory = main.shell.cwd().to_owned();
         let mut environment = self.environment.clone();
         if !is_aside {
             environment.extend(main.variables.iter().cloned());
             return Ok(Surroundings {
-                directory,
+                directory: cwd.unwrap_or_else(|| main.shell.cwd().to_owned()),
+                pinned: None,
                 environment,
                 sandbox: main.sandbox.sandbox().cloned(),
                 proxy: None,
@@ -141,12 +191,19 @@ impl SessionShell {
             });
         }
         check_place(place, &self.bounds)?;
-        check_directory(&directory, &self.bounds)?;
+        let pinned = checked_directory(cwd, main.shell.cwd(), &self.working_dir, &self.bounds)?;
         let placed = self.make(bounds_of(place, scratch), scratch).await?;
         environment.extend(placed.variables);
         let outside = *place == ExecPlace::Outside;
+        let directory = match outside {
+            true => pinned.held_path(),
+            // A sandbox finds nothing by our descriptors; what another
+            // directory could cost there is within what was opened.
+            false => pinned.path().to_owned(),
+        };
         Ok(Surroundings {
             directory,
+            pinned: Some(pinned),
             environment,
             sandbox: placed.sandbox.sandbox().cloned(),
             proxy: placed.proxy,
@@ -170,39 +227,34 @@ fn check_place(place: &ExecPlace, bounds: &SandboxBounds) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Fails if the shell is where another place has another directory.
-fn check_directory(directory: &Path, bounds: &SandboxBounds) -> anyhow::Result<()> {
+/// Where a command runs that leaves the sandbox: in the directory it names, or
+/// where the shell says it is, if that is one of the session's. Fails if
+/// another place has another directory of this name.
+fn checked_directory(
+    named: Option<PathBuf>,
+    said: &Path,
+    working_dir: &Path,
+    bounds: &SandboxBounds,
+) -> anyhow::Result<PinnedDirectory> {
+    let directory = named.as_deref().unwrap_or(said);
+    let shown = escape_path(directory);
     let real = directory.canonicalize();
-    let shared = |path: &PathBuf| {
+    let of_the_session = bounds.writable.iter().any(|path| {
         let real = real.as_deref().unwrap_or(directory);
         real.starts_with(path) || directory.starts_with(path)
-    };
+    });
     let own = OWN_DIRECTORIES.iter().any(|it| directory.starts_with(it));
-    if real.is_err() || (own && !bounds.writable.iter().any(shared)) {
+    if real.is_err() || (own && !of_the_session) {
         bail!(
-            "the shell is in '{}', which only its sandbox has; `cd` to a directory of the \
-             workspace first",
-            escape_path(directory)
+            "the shell is in '{shown}', which only its sandbox has; `cd` to a directory of the \
+             workspace first"
         );
     }
-    Ok(())
-}
-
-/// Fits a state to the environment of another place.
-fn moved(
-    state: &mut SavedShell,
-    from: &PlacedShell,
-    to: &PlacedShell,
-    session: &Environment,
-) -> anyhow::Result<()> {
-    for (name, _) in &from.variables {
-        match session.get(name) {
-            Some(value) => state.export(name.as_ref(), value)?,
-            None => state.unset(name.as_ref())?,
-        }
+    if named.is_none() && !of_the_session {
+        bail!(
+            "the shell is in '{shown}', outside the workspace; a command that leaves the sandbox \
+             has to name such a directory as `cwd`"
+        );
     }
-    for (name, value) in &to.variables {
-        state.export(name.as_ref(), value.as_ref())?;
-    }
-    Ok(())
+    PinnedDirectory::open(directory, working_dir)
 }
