@@ -53,7 +53,12 @@ impl Running {
     pub(super) async fn start(context: &ToolContext) -> anyhow::Result<Self> {
         let program = find(context.tool_sessions.base_environment()).context(MISSING)?;
         if rustix::process::geteuid().is_root() {
-            return Self::start_with(context, &program, OwnSandbox::Off).await;
+            let mut running = Self::start_with(context, &program, OwnSandbox::Off).await?;
+            running.note = Some(
+                "Chromium runs without its own sandbox, which it does not have for root; run the \
+                 harness as a plain user to have it",
+            );
+            return Ok(running);
         }
         match Self::start_with(context, &program, OwnSandbox::Kept).await {
             Err(error) if error.to_string().contains(NO_SANDBOX_WORDS) => {
@@ -75,7 +80,7 @@ impl Running {
     ) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("no port for the proxy")?;
         let port = listener.local_addr()?.port();
-        let proxy = FilteringProxy::start(listener, connector(context))?;
+        let proxy = FilteringProxy::start_for_own_user(listener, connector(context))?;
         let (chromium, out, incoming) = Chromium::start(context, program, port, sandbox).await?;
         let view = Arc::new(BrowserView::default());
         let connection = Connection::open(Arc::new(out), incoming, Arc::clone(&view));

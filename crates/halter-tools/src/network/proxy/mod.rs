@@ -6,6 +6,7 @@
 //! to set, and kept for the result of the command.
 
 mod http;
+mod peer;
 mod socks;
 mod tunnel;
 
@@ -43,6 +44,26 @@ impl FilteringProxy {
     /// # Errors
     /// If the socket cannot be used.
     pub fn start(listener: std::net::TcpListener, connector: Connector) -> io::Result<Self> {
+        Self::serve(listener, connector, Clients::All)
+    }
+
+    /// The same for a socket on the host's loopback interface, which every user
+    /// of the machine reaches: only connections of this one are served.
+    ///
+    /// # Errors
+    /// If the socket cannot be used.
+    pub fn start_for_own_user(
+        listener: std::net::TcpListener,
+        connector: Connector,
+    ) -> io::Result<Self> {
+        Self::serve(listener, connector, Clients::OwnUser)
+    }
+
+    fn serve(
+        listener: std::net::TcpListener,
+        connector: Connector,
+        clients: Clients,
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let refusals = ProxyRefusals::default();
@@ -51,7 +72,7 @@ impl FilteringProxy {
             connector: Arc::clone(&connector),
             refusals: refusals.clone(),
         };
-        let task = tokio::spawn(accept(listener, way));
+        let task = tokio::spawn(accept(listener, way, clients));
         Ok(Self {
             refusals,
             connector,
@@ -75,8 +96,17 @@ impl FilteringProxy {
     }
 }
 
+/// Who is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Clients {
+    /// Whoever reaches the socket.
+    All,
+    /// Programs of the user that this one runs as.
+    OwnUser,
+}
+
 /// Accepts connections, no more at once than the limit: others wait.
-async fn accept(listener: TcpListener, way: Way) {
+async fn accept(listener: TcpListener, way: Way, clients: Clients) {
     let places = Arc::new(Semaphore::new(PROXY_CONNECTIONS));
     let mut served = JoinSet::new();
     loop {
@@ -85,7 +115,11 @@ async fn accept(listener: TcpListener, way: Way) {
             return;
         };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
+                let may = |local| clients == Clients::All || peer::is_own(peer, local);
+                if !stream.local_addr().is_ok_and(may) {
+                    continue;
+                }
                 served.spawn(serve(stream, way.clone(), place));
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
