@@ -54,7 +54,7 @@ fn workspace(out: &Path) -> Workspace {
     workspace.put("evil", &escape);
     workspace.put("steal.py", STEAL);
     workspace.put("forge.sh", FORGE);
-    workspace.put("target", &out.display().to_string());
+    workspace.put("target", out.display().to_string());
     workspace.put("sub/deep/file", "");
     for name in ["bin/ls", "bin/git", "bin/true"] {
         workspace.put(name, &escape);
