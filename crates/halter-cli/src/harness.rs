@@ -237,6 +237,24 @@ pub async fn build_attended(
     Ok(builder.build().await?)
 }
 
+/// Puts a harness together that works for hosts. `stand_in` serves models of
+/// its own name.
+pub async fn build_served(
+    context: &Context,
+    loaded: &Loaded,
+    resources: CompiledResources,
+    approvals: Approvals,
+    stand_in: Option<(&str, Arc<dyn Provider>)>,
+) -> Result<Halter, Failure> {
+    let models = Models::Configured;
+    let mut builder = builder(context, loaded, resources, models, Store::Configured);
+    builder = builder.with_approvals(approvals);
+    if let Some((name, provider)) = stand_in {
+        builder = builder.with_named_provider(name, provider);
+    }
+    Ok(builder.build().await?)
+}
+
 /// Puts a harness together that asks nobody.
 pub async fn build(
     context: &Context,

@@ -11,10 +11,12 @@
 //! | [`names`] | the names that models call the tools of servers by |
 //! | [`error`] | what can go wrong with a server |
 //! | [`limits`] | every bound |
+//! | [`server`] | the other direction: an agent, served to hosts |
 
 pub mod error;
 pub mod limits;
 pub mod names;
+pub mod server;
 
 pub use error::McpError;
 pub use names::{ServerName, tool_name};

@@ -6,8 +6,9 @@ use crate::models::{provider_name, resolved};
 use crate::recording;
 use halter_config::{
     ChatDialect, ConfigError, ConfiguredProvider, Environment, HarnessConfig, KNOWN_SERVICES,
-    ModelOverride, ModelPrices, OpenRouterRouting, ProviderConfig, ProviderRuntimeConfig,
-    ProviderWire, ResilienceConfig, api_key_variables, resolve_provider_runtime_config,
+    ModelConfig, ModelOverride, ModelPrices, OpenRouterRouting, ProviderConfig,
+    ProviderRuntimeConfig, ProviderWire, ResilienceConfig, api_key_variables,
+    resolve_provider_runtime_config,
 };
 use halter_protocol::{ModelId, ProviderName};
 use halter_providers::cassette::{Cassette, Deck, Scrubber};
@@ -138,6 +139,13 @@ impl Services {
     /// The recording that is made or played, if any.
     pub fn deck(&self) -> Option<&Deck> {
         self.deck.as_ref()
+    }
+
+    fn injected_model(&self, id: &ModelId) -> Option<ModelConfig> {
+        let (name, model) = id.as_str().split_once('/')?;
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = made.contains_key(&ProviderName::from(name));
+        known.then(|| ModelConfig::new(ConfiguredProvider::from_name(name), model))
     }
 
     fn made(&self, provider: &ConfiguredProvider) -> Result<Made, Unusable> {
@@ -312,6 +320,8 @@ impl ModelResolver for Services {
     fn resolve(&self, id: &ModelId) -> Option<Result<ServedModel, RegistryError>> {
         let model = match self.config.model_with_id(id.as_str()) {
             Err(ConfigError::UnknownModel { .. }) => return None,
+            // An injected provider needs no table.
+            Err(error) => self.injected_model(id).ok_or(error),
             found => found,
         };
         let served = model.map_err(Unusable::from).and_then(|model| {

@@ -2,6 +2,7 @@
 
 mod budget;
 mod manage;
+mod mcp;
 mod mock;
 mod permissions;
 mod policy;
@@ -9,6 +10,7 @@ mod run;
 
 pub use budget::BudgetArgs;
 pub use manage::{ConfigCommand, InitArgs, ModelsArgs, SessionsCommand, ToolsCommand, TrustArgs};
+pub use mcp::{McpCommand, McpServeArgs};
 pub use mock::{MockCommand, MockServeArgs};
 pub use permissions::PermissionArgs;
 pub use policy::{CheckArgs, DoctorArgs, ExplainArgs, PolicyCommand, SandboxArgs, SandboxCommand};
@@ -132,6 +134,9 @@ pub enum CliCommand {
     /// Ask what the policy allows, without doing it
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Serve the agent to hosts that speak the Model Context Protocol
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// Serve scripted model answers on loopback, for tests and trials
     #[command(subcommand)]
     Mock(MockCommand),

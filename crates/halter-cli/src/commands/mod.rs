@@ -5,6 +5,7 @@ mod config;
 mod doctor;
 mod documents;
 mod init;
+mod mcp;
 mod mock;
 mod models;
 mod policy;
@@ -37,6 +38,7 @@ pub async fn perform(context: &mut Context, command: CliCommand) -> Result<Exit,
         CliCommand::Doctor(arguments) => doctor::doctor(context, arguments).await,
         CliCommand::Sandbox(arguments) => sandbox::sandbox(context, arguments).await,
         CliCommand::Policy(command) => policy::policy(context, command).await,
+        CliCommand::Mcp(command) => mcp::mcp(context, command).await,
         CliCommand::Mock(command) => mock::mock(context, command).await,
         CliCommand::Completions { shell } => documents::completions(context, shell),
         CliCommand::Man { directory } => documents::man(context, directory.as_deref()),

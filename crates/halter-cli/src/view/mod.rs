@@ -10,6 +10,7 @@ mod usage;
 mod window;
 
 pub use activity::{Activity, Steps};
+pub use call::summary as call_summary;
 pub use json::{JsonResultView, StreamingView, ValueView};
 pub use media::media_tag;
 pub use text::TextView;

@@ -27,6 +27,7 @@ mod instructions;
 #[path = "../../src/limits.rs"]
 #[allow(dead_code, reason = "each limit is used where it is tested")]
 mod limits;
+mod mcp_serve;
 mod mock;
 mod models;
 mod optional_tools;

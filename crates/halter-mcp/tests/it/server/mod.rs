@@ -1,0 +1,6 @@
+//! An agent, served to hosts.
+
+mod bad_input;
+mod host;
+mod questions;
+mod tasks;
