@@ -1,27 +1,39 @@
 //! Running the hooks of an event.
 //!
-//! Hooks run one after another, by priority and then in the order they were
-//! registered. All of them run, so that one block does not hide another, until
-//! one stops the turn or the token is cancelled. Each handler runs in a task of
-//! its own: a panic is a failure of that hook, and a timeout aborts it.
+//! Hooks run by priority: those that a program registered before plugins, those
+//! of files by layer, those registered after plugins. A program's hooks of one
+//! priority run one after another in the order they were registered; handlers
+//! of one layer of files run side by side. All of them run, so that one block
+//! does not hide another, until one stops the turn or the token is cancelled.
+//! Each handler runs in a task of its own: a panic is a failure of that hook,
+//! and a timeout aborts it.
 //!
 //! Hooks of equal priority see the same payload, whatever the others answered.
 //! Hooks of a later priority see what the earlier ones rewrote, so a guard that
 //! must judge what will really run belongs behind the hooks that rewrite.
 
 use crate::event::HookEventName;
-use crate::hook::Handler;
+use crate::file::{self, HookOutside, RunPlace};
 use crate::input::HookInput;
-use crate::merge::{HandlerEnd, Merger};
-use crate::registry::{Hooks, RegisteredHook};
+use crate::limits::{SIDE_BY_SIDE, TIMEOUT_SLACK};
+use crate::merge::{HandlerEnd, Merger, Report};
+use crate::registry::{Hooks, RegisteredHook, RunOrder};
+use crate::response::HookOutput;
 use crate::session::SessionHooks;
 use crate::verdict::HookVerdict;
-use halter_protocol::{HookRunId, HookRunStatus, HookRunSummary, IdSource, Timestamp};
+use futures::StreamExt;
+use futures::stream::{self, FuturesUnordered};
+use halter_protocol::{
+    HookRunEntry, HookRunId, HookRunStatus, HookRunSummary, IdSource, Timestamp,
+};
 use serde_json::Value;
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -60,6 +72,10 @@ pub struct HookDispatch<'a> {
     pub cancel: &'a CancellationToken,
     /// Who is told about runs.
     pub observer: &'a dyn HookObserver,
+    /// The session's directory, in which handlers of files run.
+    pub cwd: &'a Path,
+    /// What handlers of files reach the outside by.
+    pub outside: &'a Arc<dyn HookOutside>,
 }
 
 impl fmt::Debug for HookDispatch<'_> {
@@ -83,38 +99,288 @@ impl Hooks {
     pub async fn dispatch(
         &self,
         event: HookEventName,
-        mut payload: Value,
+        payload: Value,
         matcher_value: Option<&str>,
         context: HookDispatch<'_>,
     ) -> HookVerdict {
+        let mut verdict = None;
+        let decided = |it: HookVerdict| verdict = Some(it);
+        self.dispatch_and_stay(event, payload, matcher_value, context, decided)
+            .await;
+        verdict.unwrap_or_default()
+    }
+
+    /// The same, with the verdict as soon as there is one. Handlers that run
+    /// beside the turn may run on; the future ends with the last of them, and
+    /// the token cancels them.
+    pub async fn dispatch_and_stay(
+        &self,
+        event: HookEventName,
+        mut payload: Value,
+        matcher_value: Option<&str>,
+        context: HookDispatch<'_>,
+        decided: impl FnOnce(HookVerdict) + Send,
+    ) {
         let mut merger = Merger::new(event);
         let matcher_value = matcher_value
             .or_else(|| payload.get(event.matcher_field()?)?.as_str())
             .map(str::to_owned);
-        let mut priority = None;
-        for hook in self.matching(event, matcher_value.as_deref()) {
+        let matching: Vec<_> = self.matching(event, matcher_value.as_deref()).collect();
+        let mut beside = FuturesUnordered::new();
+        for group in matching.chunk_by(|one, next| one.order == next.order) {
             if merger.is_over() {
                 break;
             }
-            if context.cancel.is_cancelled() {
-                merger.cancel(&hook.id);
-                break;
+            merger.show_rewrites(&mut payload);
+            let round = Round {
+                event,
+                matcher_value: matcher_value.as_deref(),
+                payload: &payload,
+                context: &context,
+            };
+            match group.first().map(|hook| hook.order) {
+                Some(RunOrder::File(_)) => {
+                    let sides = round.side_by_side(group);
+                    beside.extend(sides.beside.into_iter().map(|run| run.finish(context)));
+                    round.decide_side_by_side(sides.deciding, &mut merger).await;
+                }
+                _ => round.one_after_another(group, &mut merger).await,
             }
-            if priority.replace(hook.priority) != Some(hook.priority) {
-                merger.show_rewrites(&mut payload);
-            }
-            if !hook.is_for(&payload) || (hook.hook.once && !claim(hook, &context)) {
-                continue;
-            }
-            let input = HookInput::new(event, matcher_value.clone(), payload_for(hook, &payload));
-            run(hook, input, &mut merger, &context).await;
         }
-        merger.finish()
+        decided(merger.finish());
+        // What runs beside decides nothing; a merger of its own says how it
+        // is reported.
+        while let Some((hook, summary, end)) = beside.next().await {
+            let report = Merger::beside(event).absorb(&hook, end);
+            close(&hook, summary, report, &context);
+        }
     }
 }
 
-fn claim(hook: &RegisteredHook, context: &HookDispatch<'_>) -> bool {
-    !context.fired.contains(&hook.id) && context.session.begin_once(&hook.id)
+/// The hooks of one priority of an event.
+struct Round<'a> {
+    event: HookEventName,
+    matcher_value: Option<&'a str>,
+    /// As rewritten by earlier priorities.
+    payload: &'a Value,
+    context: &'a HookDispatch<'a>,
+}
+
+#[derive(Default)]
+struct SideBySide {
+    beside: Vec<OpenRun>,
+    deciding: Vec<Arc<RegisteredHook>>,
+}
+
+/// A run that has ended, with its times.
+type Ended = (Arc<RegisteredHook>, HookRunSummary, HandlerEnd);
+
+impl Round<'_> {
+    async fn one_after_another(&self, group: &[&Arc<RegisteredHook>], merger: &mut Merger) {
+        for hook in group {
+            if merger.is_over() {
+                break;
+            }
+            if self.context.cancel.is_cancelled() {
+                merger.cancel(&hook.id);
+                break;
+            }
+            if self.takes(hook) {
+                let (hook, summary, end) = self.start_and_finish(hook).await;
+                let report = merger.absorb(&hook, end);
+                close(&hook, summary, report, self.context);
+            }
+        }
+    }
+
+    /// The handlers of one layer of files: those that run beside the turn, which
+    /// have started, and those that decide.
+    fn side_by_side(&self, group: &[&Arc<RegisteredHook>]) -> SideBySide {
+        let mut sides = SideBySide::default();
+        let mut taken: Vec<&RegisteredHook> = Vec::new();
+        for hook in group {
+            let same = |other: &&RegisteredHook| match (other.hook.file(), hook.hook.file()) {
+                (Some(one), Some(other)) => one.does_the_same(other),
+                _ => false,
+            };
+            if taken.iter().any(same) || !self.takes(hook) {
+                continue;
+            }
+            taken.push(hook);
+            match hook.hook.file().is_some_and(|file| file.runs_beside) {
+                true => sides.beside.push(self.start(hook)),
+                false => sides.deciding.push(Arc::clone(hook)),
+            }
+        }
+        sides
+    }
+
+    async fn decide_side_by_side(&self, hooks: Vec<Arc<RegisteredHook>>, merger: &mut Merger) {
+        if let Some(hook) = hooks.first()
+            && self.context.cancel.is_cancelled()
+        {
+            return merger.cancel(&hook.id);
+        }
+        // In the order of the file, so that the verdict does not depend on
+        // which of them is quickest.
+        let ends: Vec<Ended> = stream::iter(hooks)
+            .map(|hook| async move { self.start_and_finish(&hook).await })
+            .buffered(SIDE_BY_SIDE)
+            .collect()
+            .await;
+        for (hook, summary, end) in ends {
+            let report = merger.absorb(&hook, end);
+            close(&hook, summary, report, self.context);
+        }
+    }
+
+    async fn start_and_finish(&self, hook: &Arc<RegisteredHook>) -> Ended {
+        self.start(hook).finish(*self.context).await
+    }
+
+    /// Whether the hook is for the call, and has a run left.
+    fn takes(&self, hook: &RegisteredHook) -> bool {
+        let context = self.context;
+        let claim = || !context.fired.contains(&hook.id) && context.session.begin_once(&hook.id);
+        hook.is_for(self.payload, context.cwd) && (!hook.hook.once || claim())
+    }
+
+    fn start(&self, hook: &Arc<RegisteredHook>) -> OpenRun {
+        let context = self.context;
+        let started_at = (context.clock)();
+        let summary = HookRunSummary {
+            run_id: HookRunId::mint(context.ids, started_at),
+            hook_id: hook.id.clone(),
+            event_name: hook.hook.event.to_string(),
+            handler_type: hook.hook.handler_type(),
+            plugin_id: hook.plugin_id.clone(),
+            status: HookRunStatus::Running,
+            status_message: hook.hook.status_message.clone(),
+            started_at,
+            completed_at: None,
+            duration_ms: None,
+            entries: Vec::new(),
+        };
+        context.observer.started(&summary);
+        let payload = payload_for(hook, self.payload);
+        let task = match hook.hook.file() {
+            Some(file) => {
+                let place = RunPlace {
+                    cwd: context.cwd.to_owned(),
+                    outside: context.outside.clone(),
+                };
+                let timeout = hook.hook.timeout;
+                let run = file::run(file.clone(), self.event, payload, place, timeout);
+                Ok(spawn(async move {
+                    run.await.map(|answer| (answer.output, answer.notes))
+                }))
+            }
+            None => {
+                let value = self.matcher_value.map(str::to_owned);
+                self.closure(hook, HookInput::new(self.event, value, payload))
+            }
+        };
+        OpenRun {
+            hook: hook.clone(),
+            summary,
+            task,
+        }
+    }
+
+    fn closure(&self, hook: &RegisteredHook, input: HookInput) -> Result<HandlerTask, String> {
+        let made = catch_unwind(AssertUnwindSafe(|| self.context.session.handler(hook)));
+        match made {
+            // The closure is called inside the task too, so that a panic before
+            // its first await is caught like any other.
+            Ok(Some(handler)) => Ok(spawn(async move {
+                let answer = handler(input).await;
+                let answer = answer.map_err(|error| format!("failed: {error:#}"))?;
+                Ok((answer.into_output(), Vec::new()))
+            })),
+            Ok(None) => Err("has no handler".to_owned()),
+            Err(panic) => {
+                let words = panic_words(panic.as_ref());
+                Err(format!("panicked while its handler was made: {words}"))
+            }
+        }
+    }
+}
+
+type HandlerTask = AbortOnDropHandle<Result<(HookOutput, Vec<HookRunEntry>), String>>;
+
+fn spawn(
+    run: impl Future<Output = Result<(HookOutput, Vec<HookRunEntry>), String>> + Send + 'static,
+) -> HandlerTask {
+    AbortOnDropHandle::new(tokio::spawn(run))
+}
+
+/// A run that was reported as started.
+struct OpenRun {
+    hook: Arc<RegisteredHook>,
+    summary: HookRunSummary,
+    /// An error if there is nothing to wait for.
+    task: Result<HandlerTask, String>,
+}
+
+impl OpenRun {
+    async fn finish(mut self, context: HookDispatch<'_>) -> Ended {
+        let timeout = self.hook.hook.timeout;
+        let end = match self.task {
+            Err(why) => HandlerEnd::Failed(why),
+            Ok(task) => {
+                // A command keeps its own time, so that its processes get a
+                // moment to end.
+                let patience = match self.hook.hook.file() {
+                    Some(_) => timeout + TIMEOUT_SLACK,
+                    None => timeout,
+                };
+                end_of(task, timeout, patience, context.cancel).await
+            }
+        };
+        let completed_at = (context.clock)();
+        let elapsed = completed_at.duration_since(self.summary.started_at);
+        self.summary.completed_at = Some(completed_at);
+        self.summary.duration_ms = Some(u64::try_from(elapsed.as_millis()).unwrap_or(0));
+        (self.hook, self.summary, end)
+    }
+}
+
+async fn end_of(
+    task: HandlerTask,
+    timeout: Duration,
+    patience: Duration,
+    cancel: &CancellationToken,
+) -> HandlerEnd {
+    let joined = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return HandlerEnd::Cancelled,
+        joined = tokio::time::timeout(patience, task) => joined,
+    };
+    match joined {
+        Ok(Ok(Ok((output, notes)))) => HandlerEnd::Answered(Box::new(output), notes),
+        Ok(Ok(Err(why))) => HandlerEnd::Failed(why),
+        Ok(Err(error)) => match error.try_into_panic() {
+            Ok(panic) => HandlerEnd::Failed(format!("panicked: {}", panic_words(panic.as_ref()))),
+            Err(_) => HandlerEnd::Failed("was ended by the runtime's shutdown".to_owned()),
+        },
+        Err(_) => HandlerEnd::Failed(file::no_answer(timeout)),
+    }
+}
+
+/// Reports a run as ended.
+fn close(
+    hook: &RegisteredHook,
+    mut summary: HookRunSummary,
+    report: Report,
+    context: &HookDispatch<'_>,
+) {
+    let unanswered = [HookRunStatus::Failed, HookRunStatus::Cancelled].contains(&report.status);
+    if hook.hook.once && unanswered {
+        context.session.forget_once(&hook.id);
+    }
+    summary.status = report.status;
+    summary.entries = report.entries;
+    context.observer.completed(&summary);
 }
 
 fn payload_for(hook: &RegisteredHook, payload: &Value) -> Value {
@@ -126,77 +392,6 @@ fn payload_for(hook: &RegisteredHook, payload: &Value) -> Value {
         );
     }
     payload
-}
-
-async fn run(
-    hook: &RegisteredHook,
-    input: HookInput,
-    merger: &mut Merger,
-    context: &HookDispatch<'_>,
-) {
-    let started_at = (context.clock)();
-    let mut summary = HookRunSummary {
-        run_id: HookRunId::mint(context.ids, started_at),
-        hook_id: hook.id.clone(),
-        event_name: hook.hook.event.to_string(),
-        handler_type: hook.hook.handler_type(),
-        plugin_id: hook.plugin_id.clone(),
-        status: HookRunStatus::Running,
-        status_message: hook.hook.status_message.clone(),
-        started_at,
-        completed_at: None,
-        duration_ms: None,
-        entries: Vec::new(),
-    };
-    context.observer.started(&summary);
-    let outcome = answer(hook, input, context).await;
-    let report = merger.absorb(hook, outcome);
-    let unanswered = [HookRunStatus::Failed, HookRunStatus::Cancelled].contains(&report.status);
-    if hook.hook.once && unanswered {
-        context.session.forget_once(&hook.id);
-    }
-    let completed_at = (context.clock)();
-    let elapsed = completed_at.duration_since(started_at).as_millis();
-    summary.status = report.status;
-    summary.entries = report.entries;
-    summary.completed_at = Some(completed_at);
-    summary.duration_ms = Some(u64::try_from(elapsed).unwrap_or(0));
-    context.observer.completed(&summary);
-}
-
-async fn answer(hook: &RegisteredHook, input: HookInput, context: &HookDispatch<'_>) -> HandlerEnd {
-    let handler = match catch_unwind(AssertUnwindSafe(|| context.session.handler(hook))) {
-        Ok(handler) => handler,
-        Err(panic) => {
-            let words = panic_words(panic.as_ref());
-            return HandlerEnd::Failed(format!("panicked while its handler was made: {words}"));
-        }
-    };
-    let timeout = hook.hook.timeout;
-    let task = spawn(handler, input);
-    let joined = tokio::select! {
-        biased;
-        () = context.cancel.cancelled() => return HandlerEnd::Cancelled,
-        joined = tokio::time::timeout(timeout, task) => joined,
-    };
-    match joined {
-        Ok(Ok(Ok(response))) => HandlerEnd::Answered(Box::new(response.into_output())),
-        Ok(Ok(Err(error))) => HandlerEnd::Failed(format!("failed: {error:#}")),
-        Ok(Err(error)) => match error.try_into_panic() {
-            Ok(panic) => HandlerEnd::Failed(format!("panicked: {}", panic_words(panic.as_ref()))),
-            Err(_) => HandlerEnd::Failed("was ended by the runtime's shutdown".to_owned()),
-        },
-        Err(_) => HandlerEnd::Failed(format!("gave no answer within {timeout:?}")),
-    }
-}
-
-/// The handler's closure is called inside the task too, so that a panic before
-/// its first await is caught like any other.
-fn spawn(
-    handler: Handler,
-    input: HookInput,
-) -> AbortOnDropHandle<anyhow::Result<crate::response::HookResponse>> {
-    AbortOnDropHandle::new(tokio::spawn(async move { handler(input).await }))
 }
 
 fn panic_words(panic: &(dyn Any + Send)) -> &str {

@@ -46,11 +46,15 @@ pub enum HookEventName {
     PostCompact,
     /// The model has nothing more to do and the turn is about to end.
     Stop,
+    /// A subagent starts.
+    SubagentStart,
+    /// A subagent has nothing more to do and is about to end.
+    SubagentStop,
 }
 
 impl HookEventName {
     /// Every event, in the order of a session's life.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::SessionStart,
         Self::SessionEnd,
         Self::UserPromptSubmit,
@@ -63,6 +67,8 @@ impl HookEventName {
         Self::PreCompact,
         Self::PostCompact,
         Self::Stop,
+        Self::SubagentStart,
+        Self::SubagentStop,
     ];
 
     /// The name as it is spelled in payloads and events.
@@ -80,6 +86,8 @@ impl HookEventName {
             Self::PreCompact => "PreCompact",
             Self::PostCompact => "PostCompact",
             Self::Stop => "Stop",
+            Self::SubagentStart => "SubagentStart",
+            Self::SubagentStop => "SubagentStop",
         }
     }
 
@@ -104,6 +112,7 @@ impl HookEventName {
             | Self::PostToolUseFailure => Some("tool_name"),
             Self::Notification => Some("notification_type"),
             Self::PreCompact | Self::PostCompact => Some("trigger"),
+            Self::SubagentStart | Self::SubagentStop => Some("agent_type"),
             Self::UserPromptSubmit | Self::Stop => None,
         }
     }
@@ -117,7 +126,13 @@ impl HookEventName {
                 | Self::Notification
                 | Self::PermissionDenied
                 | Self::PostCompact
+                | Self::SubagentStart
         )
+    }
+
+    /// True if a hook has a say in whether a call may run.
+    pub(crate) const fn has_call_to_permit(self) -> bool {
+        matches!(self, Self::PreToolUse | Self::PermissionRequest)
     }
 
     /// True if there is a turn to stop.

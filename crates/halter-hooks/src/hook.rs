@@ -1,6 +1,7 @@
 //! A hook: a handler bound to an event, and its settings.
 
 use crate::event::HookEventName;
+use crate::file::FileHandler;
 use crate::input::HookInput;
 use crate::limits::DEFAULT_TIMEOUT;
 use crate::response::{HookResponse, IntoHookResponse};
@@ -46,6 +47,7 @@ pub struct Hook {
 pub(crate) enum HandlerSource {
     Callback(Handler),
     Function(Factory),
+    File(Arc<FileHandler>),
 }
 
 impl Hook {
@@ -94,6 +96,19 @@ impl Hook {
             event,
             HandlerSource::Function(Arc::new(move || erase(factory()))),
         )
+    }
+
+    /// A hook of a file.
+    pub(crate) fn from_file(event: HookEventName, handler: FileHandler) -> Self {
+        Self::new(event, HandlerSource::File(Arc::new(handler)))
+    }
+
+    /// The handler, if it comes from a file.
+    pub(crate) fn file(&self) -> Option<&Arc<FileHandler>> {
+        match &self.source {
+            HandlerSource::File(handler) => Some(handler),
+            HandlerSource::Callback(_) | HandlerSource::Function(_) => None,
+        }
     }
 
     fn new(event: HookEventName, source: HandlerSource) -> Self {
@@ -154,9 +169,10 @@ impl Hook {
     }
 
     pub(crate) fn handler_type(&self) -> HookHandlerType {
-        match self.source {
+        match &self.source {
             HandlerSource::Callback(_) => HookHandlerType::Callback,
             HandlerSource::Function(_) => HookHandlerType::Function,
+            HandlerSource::File(handler) => handler.handler_type(),
         }
     }
 }

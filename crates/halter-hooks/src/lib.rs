@@ -12,6 +12,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`event`] | the names of the lifecycle events |
+//! | [`file`] | hook files in the public format, and how their handlers run |
 //! | [`hook`] | a hook and its settings |
 //! | [`input`] | what a hook is told |
 //! | [`response`] | what a hook answers |
@@ -26,6 +27,7 @@ mod condition;
 pub mod dispatch;
 pub mod error;
 pub mod event;
+pub mod file;
 pub mod hook;
 pub mod input;
 pub mod limits;
@@ -45,7 +47,7 @@ pub use hook::Hook;
 pub use input::HookInput;
 pub use payload::HookPayload;
 pub use point::{HookPoint, SessionStartSource};
-pub use registry::{Hooks, RegisteredHookPriority};
+pub use registry::{HookListing, Hooks, RegisteredHookPriority};
 pub use response::{HookOutput, HookResponse, IntoHookResponse, PermissionDecision};
 pub use session::SessionHooks;
 pub use verdict::{HookVerdict, RewriteConflict, RewriteTarget};

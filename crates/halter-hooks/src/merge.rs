@@ -6,8 +6,9 @@
 //! they agree.
 
 use crate::event::HookEventName;
+use crate::file::OnFailure;
 use crate::limits::{MAX_REWRITE_BYTES, MAX_TEXT_BYTES, MAX_TEXTS_PER_ANSWER};
-use crate::registry::{RegisteredHook, RegisteredHookPriority};
+use crate::registry::{RegisteredHook, RunOrder};
 use crate::response::{HookOutput, PermissionDecision};
 use crate::verdict::{HookVerdict, RewriteConflict, RewriteTarget};
 use halter_protocol::{HookEntryKind, HookRunEntry, HookRunStatus};
@@ -17,7 +18,8 @@ use std::io;
 /// How one handler ended.
 #[derive(Debug)]
 pub(crate) enum HandlerEnd {
-    Answered(Box<HookOutput>),
+    /// With what the run reports besides.
+    Answered(Box<HookOutput>, Vec<HookRunEntry>),
     Failed(String),
     Cancelled,
 }
@@ -41,7 +43,7 @@ impl Report {
 #[derive(Debug)]
 struct Rewrite {
     hook_id: String,
-    priority: RegisteredHookPriority,
+    order: RunOrder,
     value: Value,
 }
 
@@ -49,6 +51,8 @@ struct Rewrite {
 #[derive(Debug)]
 pub(crate) struct Merger {
     event: HookEventName,
+    /// What it collects decides nothing.
+    beside: bool,
     verdict: HookVerdict,
     block_reasons: Vec<String>,
     input: Option<Rewrite>,
@@ -59,10 +63,20 @@ impl Merger {
     pub fn new(event: HookEventName) -> Self {
         Self {
             event,
+            beside: false,
             verdict: HookVerdict::default(),
             block_reasons: Vec::new(),
             input: None,
             output: None,
+        }
+    }
+
+    /// For handlers that run beside the turn: what they answer is reported and
+    /// has no effect.
+    pub fn beside(event: HookEventName) -> Self {
+        Self {
+            beside: true,
+            ..Self::new(event)
         }
     }
 
@@ -73,8 +87,12 @@ impl Merger {
             entries: Vec::new(),
         };
         match outcome {
-            HandlerEnd::Answered(output) => match bounded(*output, &mut report) {
-                Ok(output) => self.absorb_answer(hook, output, &mut report),
+            HandlerEnd::Answered(output, notes) => match bounded(*output, &mut report) {
+                Ok(output) => {
+                    let notes = notes.into_iter().take(MAX_TEXTS_PER_ANSWER);
+                    notes.for_each(|note| report.say(note.kind, cut(note.text)));
+                    self.absorb_answer(hook, output, &mut report);
+                }
                 Err(why) => self.absorb_failure(hook, &why, &mut report),
             },
             HandlerEnd::Failed(why) => self.absorb_failure(hook, &cut(why), &mut report),
@@ -133,16 +151,30 @@ impl Merger {
     fn absorb_failure(&mut self, hook: &RegisteredHook, why: &str, report: &mut Report) {
         report.status = HookRunStatus::Failed;
         report.say(HookEntryKind::Error, why);
-        if self.event.is_blocking() {
+        let file = hook.hook.file();
+        let denies = !self.beside
+            && match file.map(|file| file.on_failure).unwrap_or_default() {
+                OnFailure::ByEvent => self.event.is_blocking(),
+                OnFailure::Continue => false,
+                OnFailure::Block => self.event.honours_block(),
+            };
+        if denies {
             let id = &hook.id;
             let event = self.event;
+            let way_out = match file {
+                Some(_) => ", unless its `onFailure` is `continue`",
+                None => "",
+            };
             self.block_reasons.push(format!(
-                "hook `{id}` {why}; a {event} hook that gives no answer denies"
+                "hook `{id}` {why}; a {event} hook that gives no answer denies{way_out}"
             ));
         }
     }
 
     fn absorb_answer(&mut self, hook: &RegisteredHook, output: HookOutput, report: &mut Report) {
+        if self.beside && !output.additional_context.is_empty() {
+            self.note_without_effect("context", report);
+        }
         if output.suppress_output {
             self.verdict.suppress_output = true;
         } else {
@@ -177,7 +209,7 @@ impl Merger {
         if decision == PermissionDecision::Passthrough {
             return;
         }
-        if !self.event.is_blocking() {
+        if !self.event.is_blocking() || self.beside {
             self.note_without_effect("a permission", report);
             return;
         }
@@ -203,7 +235,7 @@ impl Merger {
 
     fn absorb_block(&mut self, reason: Option<String>, report: &mut Report) {
         let Some(reason) = reason else { return };
-        if !self.event.honours_block() {
+        if !self.event.honours_block() || self.beside {
             self.note_without_effect("a block", report);
             return;
         }
@@ -214,7 +246,7 @@ impl Merger {
 
     fn absorb_stop(&mut self, reason: Option<String>, report: &mut Report) {
         let Some(reason) = reason else { return };
-        if !self.event.honours_stop() {
+        if !self.event.honours_stop() || self.beside {
             self.note_without_effect("a stop", report);
             return;
         }
@@ -234,7 +266,7 @@ impl Merger {
             RewriteTarget::Input => (HookEventName::PreToolUse, &mut self.input),
             RewriteTarget::Output => (HookEventName::PostToolUse, &mut self.output),
         };
-        if self.event != event {
+        if self.event != event || self.beside {
             self.note_without_effect(&format!("a rewritten {target}"), report);
             return;
         }
@@ -242,12 +274,12 @@ impl Merger {
             None => {
                 *slot = Some(Rewrite {
                     hook_id: hook.id.clone(),
-                    priority: hook.priority,
+                    order: hook.order,
                     value,
                 });
             }
             Some(winner) if winner.value == value => {}
-            Some(winner) if winner.priority == hook.priority => {
+            Some(winner) if winner.order == hook.order => {
                 let conflict = RewriteConflict {
                     target,
                     first: winner.hook_id.clone(),
@@ -268,7 +300,10 @@ impl Merger {
     }
 
     fn note_without_effect(&self, part: &str, report: &mut Report) {
-        let text = format!("{part} has no effect on {}", self.event);
+        let text = match self.beside {
+            false => format!("{part} has no effect on {}", self.event),
+            true => format!("{part} has no effect: the hook runs beside the turn"),
+        };
         report.say(HookEntryKind::Error, text);
     }
 }

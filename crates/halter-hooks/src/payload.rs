@@ -1,8 +1,8 @@
 //! The payload of each event: the one place where its fields are spelled.
 //!
 //! Every payload has `hook_event_name`, `halter_version`, `session_id`, `cwd`,
-//! `model` (the registered model id), `turn_id` within a turn, and, added when
-//! a hook is run, that hook's `plugin_id`. On top of these:
+//! `model` (the registered model id), `permission_mode`, `turn_id` within a
+//! turn, and, added when a hook is run, that hook's `plugin_id`. On top of these:
 //!
 //! | event | fields |
 //! |---|---|
@@ -18,6 +18,8 @@
 //! | `PreCompact` | `trigger` (`manual`, `auto`), `custom_instructions` |
 //! | `PostCompact` | `trigger`, `compact_summary` |
 //! | `Stop` | `stop_hook_active`, `last_assistant_message` |
+//! | `SubagentStart` | `agent_id`, `agent_type`, `parent_session_id` |
+//! | `SubagentStop` | `agent_id`, `agent_type`, `stop_hook_active`, `last_assistant_message` |
 //!
 //! `attachments` lists images and documents as `{"kind": "image", "media_type":
 //! "image/png", "bytes": 1234}`.
@@ -32,7 +34,8 @@ use crate::event::HookEventName;
 use crate::point::HookPoint;
 use halter_protocol::encoding::escape_path;
 use halter_protocol::{
-    CompactionReason, ContentPart, ModelId, SessionId, ToolCall, ToolResult, TurnId, UserMessage,
+    CompactionReason, ContentPart, ModelId, PermissionMode, SessionId, ToolCall, ToolResult,
+    TurnId, UserMessage,
 };
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -52,6 +55,8 @@ pub struct HookPayload<'a> {
     pub cwd: &'a Path,
     /// The registered model of the turn.
     pub model: &'a ModelId,
+    /// The permission mode of the session.
+    pub permission_mode: PermissionMode,
 }
 
 impl HookPayload<'_> {
@@ -106,6 +111,26 @@ impl HookPayload<'_> {
                 ("trigger", json!(trigger(reason))),
                 ("compact_summary", json!(summary)),
             ],
+            HookPoint::SubagentStart {
+                agent_id,
+                agent_type,
+                parent_session_id,
+            } => vec![
+                ("agent_id", json!(agent_id)),
+                ("agent_type", json!(agent_type)),
+                ("parent_session_id", json!(parent_session_id)),
+            ],
+            HookPoint::SubagentStop {
+                agent_id,
+                agent_type,
+                active,
+                last_assistant_message,
+            } => vec![
+                ("agent_id", json!(agent_id)),
+                ("agent_type", json!(agent_type)),
+                ("stop_hook_active", json!(active)),
+                ("last_assistant_message", json!(last_assistant_message)),
+            ],
             HookPoint::Stop {
                 active,
                 last_assistant_message,
@@ -132,6 +157,7 @@ impl HookPayload<'_> {
         }
         put("cwd", json!(escape_path(self.cwd)));
         put("model", json!(self.model));
+        put("permission_mode", json!(self.permission_mode));
         for (name, value) in fields {
             put(name, value);
         }
@@ -256,6 +282,7 @@ mod tests {
             "turn_id": "turn_1",
             "cwd": "/project",
             "model": "default",
+            "permission_mode": "workspace_write",
         });
         let fields = own.as_object().unwrap().clone();
         expected.as_object_mut().unwrap().extend(fields);
@@ -271,6 +298,7 @@ mod tests {
             turn_id: Some(&turn_id),
             cwd: Path::new("/project"),
             model: &model,
+            permission_mode: PermissionMode::WorkspaceWrite,
         };
         let call = ToolCall {
             id: "call_1".into(),
@@ -366,6 +394,26 @@ mod tests {
             }),
             json!({"stop_hook_active": true, "last_assistant_message": "done"}),
         );
+        check(
+            HookEventName::SubagentStart,
+            &base.of(&HookPoint::SubagentStart {
+                agent_id: "ses_2".into(),
+                agent_type: "reviewer".into(),
+                parent_session_id: "ses_1".into(),
+            }),
+            json!({"agent_id": "ses_2", "agent_type": "reviewer", "parent_session_id": "ses_1"}),
+        );
+        check(
+            HookEventName::SubagentStop,
+            &base.of(&HookPoint::SubagentStop {
+                agent_id: "ses_2".into(),
+                agent_type: "reviewer".into(),
+                active: false,
+                last_assistant_message: "done".into(),
+            }),
+            json!({"agent_id": "ses_2", "agent_type": "reviewer", "stop_hook_active": false,
+                   "last_assistant_message": "done"}),
+        );
     }
 
     #[test]
@@ -376,6 +424,7 @@ mod tests {
             turn_id: None,
             cwd: Path::new("/"),
             model: &model,
+            permission_mode: PermissionMode::Prompt,
         };
         let payload = base.of(&HookPoint::SessionStart {
             source: SessionStartSource::Startup,

@@ -2,7 +2,8 @@
 
 use crate::event::HookEventName;
 use halter_protocol::{
-    CompactionReason, NotificationItem, Objection, ToolCall, ToolError, ToolResult, UserMessage,
+    CompactionReason, NotificationItem, Objection, SessionId, ToolCall, ToolError, ToolResult,
+    UserMessage,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -82,6 +83,26 @@ pub enum HookPoint {
         /// What the model said last.
         last_assistant_message: String,
     },
+    /// A subagent starts.
+    SubagentStart {
+        /// Its session.
+        agent_id: SessionId,
+        /// The agent it is; `default` if it has no name.
+        agent_type: String,
+        /// The session that started it.
+        parent_session_id: SessionId,
+    },
+    /// A subagent has nothing more to do.
+    SubagentStop {
+        /// Its session.
+        agent_id: SessionId,
+        /// The agent it is; `default` if it has no name.
+        agent_type: String,
+        /// True if it already goes on because such a hook blocked its end.
+        active: bool,
+        /// What it said last.
+        last_assistant_message: String,
+    },
 }
 
 impl HookPoint {
@@ -100,6 +121,8 @@ impl HookPoint {
             Self::PreCompact { .. } => HookEventName::PreCompact,
             Self::PostCompact { .. } => HookEventName::PostCompact,
             Self::Stop { .. } => HookEventName::Stop,
+            Self::SubagentStart { .. } => HookEventName::SubagentStart,
+            Self::SubagentStop { .. } => HookEventName::SubagentStop,
         }
     }
 }

@@ -3,12 +3,16 @@
 use crate::condition::Condition;
 use crate::error::HookError;
 use crate::event::HookEventName;
+use crate::file::{HookLayer, ParsedHooks};
 use crate::hook::Hook;
 use crate::limits::{MAX_HOOKS, MAX_TIMEOUT};
-use halter_protocol::PluginId;
+use crate::warning::HookWarning;
+use halter_protocol::{HookHandlerType, PluginId};
 use regex::Regex;
 use serde_json::Value;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// When an in-process hook runs, relative to the hooks of plugins. Hooks of a
 /// later priority see what those of an earlier one rewrote.
@@ -21,6 +25,54 @@ pub enum RegisteredHookPriority {
     /// After the hooks of plugins.
     #[default]
     AfterPlugins,
+}
+
+/// When hooks run: those of a program around those of files, and these by
+/// whose they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum RunOrder {
+    BeforePlugins,
+    File(HookLayer),
+    AfterPlugins,
+}
+
+impl From<RegisteredHookPriority> for RunOrder {
+    fn from(priority: RegisteredHookPriority) -> Self {
+        match priority {
+            RegisteredHookPriority::BeforePlugins => Self::BeforePlugins,
+            RegisteredHookPriority::AfterPlugins => Self::AfterPlugins,
+        }
+    }
+}
+
+/// A hook of a registry, for people to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HookListing {
+    /// Names the hook in events.
+    pub id: String,
+    /// Its event.
+    pub event: HookEventName,
+    /// Who registered it.
+    pub owner: PluginId,
+    /// What kind of handler it has.
+    pub handler_type: HookHandlerType,
+    /// Where it is written; absent for a hook of a program.
+    pub place: Option<String>,
+    /// Whose file that is.
+    pub layer: Option<HookLayer>,
+    /// What it is for, as written; absent: everything.
+    pub matcher: Option<String>,
+    /// The rule of its `if`.
+    pub condition: Option<String>,
+    /// What it runs; absent for a hook of a program.
+    pub runs: Option<String>,
+    /// How long it may run.
+    pub timeout: Duration,
+    /// It runs at most once in a session.
+    pub once: bool,
+    /// It runs beside the turn and decides nothing.
+    pub runs_beside: bool,
 }
 
 /// The hooks of a harness. Cheap to clone.
@@ -52,7 +104,7 @@ pub struct Hooks {
 pub(crate) struct RegisteredHook {
     pub id: String,
     pub plugin_id: PluginId,
-    pub priority: RegisteredHookPriority,
+    pub order: RunOrder,
     pub matcher: Option<Regex>,
     pub condition: Option<Condition>,
     pub hook: Arc<Hook>,
@@ -60,19 +112,51 @@ pub(crate) struct RegisteredHook {
 
 impl RegisteredHook {
     /// Whether the hook is for this payload, as rewritten so far.
-    pub fn is_for(&self, payload: &Value) -> bool {
+    pub fn is_for(&self, payload: &Value, cwd: &Path) -> bool {
+        if let Some(file) = self.hook.file() {
+            let condition = file.condition.as_ref();
+            return condition.is_none_or(|condition| condition.holds(payload, cwd));
+        }
         self.condition
             .as_ref()
             .is_none_or(|condition| condition.holds(payload))
     }
 
     pub fn applies_to(&self, event: HookEventName, matcher_value: Option<&str>) -> bool {
+        // Nothing to compare with: a guard runs rather than not.
+        let Some(value) = matcher_value else {
+            return self.hook.event == event;
+        };
         self.hook.event == event
-            && match (&self.matcher, matcher_value) {
-                (Some(pattern), Some(value)) => pattern.is_match(value),
-                // Nothing to compare with: a guard runs rather than not.
-                (Some(_), None) | (None, _) => true,
+            && match (self.hook.file(), &self.matcher) {
+                (Some(file), _) => file.matcher.matches(event, value),
+                (None, Some(pattern)) => pattern.is_match(value),
+                (None, None) => true,
             }
+    }
+
+    fn listing(&self) -> HookListing {
+        let file = self.hook.file();
+        HookListing {
+            id: self.id.clone(),
+            event: self.hook.event,
+            owner: self.plugin_id.clone(),
+            handler_type: self.hook.handler_type(),
+            place: file.map(|file| file.origin.place.clone()),
+            layer: file.map(|file| file.origin.layer),
+            matcher: match file {
+                Some(file) => file.matcher_text.clone(),
+                None => self.hook.matcher.clone(),
+            },
+            condition: match file {
+                Some(file) => file.condition.as_ref().map(ToString::to_string),
+                None => self.hook.condition.clone(),
+            },
+            runs: file.map(|file| file.describe()),
+            timeout: self.hook.timeout,
+            once: self.hook.once,
+            runs_beside: file.is_some_and(|file| file.runs_beside),
+        }
     }
 }
 
@@ -93,7 +177,28 @@ impl Hooks {
         priority: RegisteredHookPriority,
         hook: Hook,
     ) -> Result<String, HookError> {
-        self.insert(plugin_id, priority, Arc::new(hook))
+        self.insert(plugin_id, priority.into(), Arc::new(hook))
+    }
+
+    /// Adds the hooks of a file, and says what of it is not used: what reading
+    /// it found, and hooks that found no room.
+    pub fn add_file(&mut self, parsed: ParsedHooks) -> Vec<HookWarning> {
+        let ParsedHooks {
+            origin,
+            hooks,
+            mut warnings,
+        } = parsed;
+        for hook in hooks {
+            let order = RunOrder::File(origin.layer);
+            if let Err(error) = self.insert(origin.owner.clone(), order, Arc::new(hook)) {
+                warnings.push(HookWarning::FileRefused {
+                    place: origin.place.clone(),
+                    reason: error.to_string(),
+                });
+                break;
+            }
+        }
+        warnings
     }
 
     /// These hooks and, after those of the same priority, the others'.
@@ -103,7 +208,7 @@ impl Hooks {
     pub fn merged(&self, others: &Self) -> Result<Self, HookError> {
         let mut all = self.clone();
         for other in &others.entries {
-            all.insert(other.plugin_id.clone(), other.priority, other.hook.clone())?;
+            all.insert(other.plugin_id.clone(), other.order, other.hook.clone())?;
         }
         Ok(all)
     }
@@ -124,6 +229,11 @@ impl Hooks {
         self.entries.iter().any(|entry| entry.hook.event == event)
     }
 
+    /// All hooks, in the order they run; those of one file layer side by side.
+    pub fn listings(&self) -> impl Iterator<Item = HookListing> {
+        self.entries.iter().map(|entry| entry.listing())
+    }
+
     /// The ids of all hooks, in the order they run.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|entry| entry.id.as_str())
@@ -142,7 +252,7 @@ impl Hooks {
     fn insert(
         &mut self,
         plugin_id: PluginId,
-        priority: RegisteredHookPriority,
+        order: RunOrder,
         hook: Arc<Hook>,
     ) -> Result<String, HookError> {
         let index = self
@@ -162,15 +272,13 @@ impl Hooks {
         }
         let matcher = compile_matcher(&id, &hook)?;
         let condition = read_condition(&id, &hook)?;
-        let place = self
-            .entries
-            .partition_point(|entry| entry.priority <= priority);
+        let place = self.entries.partition_point(|entry| entry.order <= order);
         self.entries.insert(
             place,
             Arc::new(RegisteredHook {
                 id: id.clone(),
                 plugin_id,
-                priority,
+                order,
                 matcher,
                 condition,
                 hook,

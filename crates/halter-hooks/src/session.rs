@@ -35,14 +35,15 @@ impl SessionHooks {
 
     /// The handler this session uses. A function hook's factory runs at most
     /// once per session, and again only if the hook was replaced by another of
-    /// the same id. Panics if the factory does.
-    pub(crate) fn handler(&self, entry: &RegisteredHook) -> Handler {
+    /// the same id. Panics if the factory does. A file has no closure.
+    pub(crate) fn handler(&self, entry: &RegisteredHook) -> Option<Handler> {
         match &entry.hook.source {
-            HandlerSource::Callback(handler) => handler.clone(),
+            HandlerSource::Callback(handler) => Some(handler.clone()),
             HandlerSource::Function(factory) => {
                 let cell = self.cell(entry);
-                cell.get_or_init(|| factory()).clone()
+                Some(cell.get_or_init(|| factory()).clone())
             }
+            HandlerSource::File(_) => None,
         }
     }
 

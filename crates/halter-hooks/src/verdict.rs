@@ -20,7 +20,11 @@ use std::fmt;
 /// | `PermissionDenied` | `stop`, messages, context |
 /// | `PostToolUse` | `block`, `stop`, `updated_output`, messages, context |
 /// | `PostToolUseFailure` | `block`, `stop`, messages, context |
+/// | `PreCompact` | `block` (nothing is made smaller), `stop`, messages, context |
+/// | `PostCompact` | `stop`, messages, context |
 /// | `Stop` | `block` (the turn goes on), `stop` (it ends all the same), messages, context |
+/// | `SubagentStart` | `stop`, messages, context for the subagent |
+/// | `SubagentStop` | `block` (the subagent goes on), `stop`, messages, context |
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

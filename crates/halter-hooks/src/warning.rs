@@ -1,22 +1,55 @@
-//! What is amiss with the hooks of compiled resources.
+//! What is amiss with hook files.
 
 use halter_protocol::PluginId;
 use halter_protocol::encoding::escape_path;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Something about a plugin's hooks that a user should know. It travels with
+/// Something about a hook file that a user should know. It travels with
 /// compiled resources and becomes a warning event of each session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HookWarning {
-    /// A hooks file was found. This version runs hooks registered in process
-    /// only, so the file has no effect.
+    /// A plugin's hooks file was found and not read.
     FileNotLoaded {
         /// The plugin it belongs to.
         plugin_id: PluginId,
         /// The file.
         path: PathBuf,
+    },
+    /// Nothing of the file can be used.
+    FileRefused {
+        /// The file, or where else the hooks are written.
+        place: String,
+        /// Why.
+        reason: String,
+    },
+    /// The hooks of an event are left out.
+    EventQuarantined {
+        /// The file.
+        place: String,
+        /// The event.
+        event: String,
+        /// Why.
+        reason: String,
+    },
+    /// One handler, or a group of them, is left out.
+    HandlerQuarantined {
+        /// The file.
+        place: String,
+        /// Where in it, such as `PreToolUse[0].hooks[1]`.
+        at: String,
+        /// Why.
+        reason: String,
+    },
+    /// Something that was written has no effect, or another one.
+    NotAsWritten {
+        /// The file.
+        place: String,
+        /// Where in it.
+        at: String,
+        /// What holds instead.
+        reason: String,
     },
 }
 
@@ -25,6 +58,10 @@ impl HookWarning {
     pub fn code(&self) -> &'static str {
         match self {
             Self::FileNotLoaded { .. } => "hooks_file_not_loaded",
+            Self::FileRefused { .. } => "hook_file_refused",
+            Self::EventQuarantined { .. } => "hook_event_quarantined",
+            Self::HandlerQuarantined { .. } => "hook_handler_quarantined",
+            Self::NotAsWritten { .. } => "hook_not_as_written",
         }
     }
 }
@@ -38,6 +75,20 @@ impl fmt::Display for HookWarning {
                  register what must hold with `with_plugin_hook`",
                 escape_path(path)
             ),
+            Self::FileRefused { place, reason } => {
+                write!(f, "hooks of {place} are not loaded: {reason}")
+            }
+            Self::EventQuarantined {
+                place,
+                event,
+                reason,
+            } => write!(f, "hooks of {place} for `{event}` do not run: {reason}"),
+            Self::HandlerQuarantined { place, at, reason } => {
+                write!(f, "the hook {at} of {place} does not run: {reason}")
+            }
+            Self::NotAsWritten { place, at, reason } => {
+                write!(f, "the hook {at} of {place}: {reason}")
+            }
         }
     }
 }

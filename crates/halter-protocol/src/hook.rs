@@ -85,5 +85,13 @@ open_enum! {
         Callback = "callback",
         /// A closure made afresh for each session.
         Function = "function",
+        /// A command of a hook file.
+        Command = "command",
+        /// A request of a hook file to a server.
+        Http = "http",
+        /// A question of a hook file to a model.
+        Prompt = "prompt",
+        /// A task of a hook file for a model with tools.
+        Agent = "agent",
     }
 }

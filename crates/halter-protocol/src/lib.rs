@@ -30,6 +30,7 @@
 //! | [`fold`] | events to state |
 //! | [`permission`] | permission modes, and rules as people write them |
 //! | [`prompt`] | prompt segments and the assembled system prompt |
+//! | [`public_tools`] | tools as agent, rule and hook files of other harnesses name them |
 //! | [`resource`] | skills and plugins as the prompt sees them |
 //! | [`hash`] | the hash that names content |
 //! | [`schema`] | the JSON Schema of the event stream |
@@ -55,6 +56,7 @@ pub mod model;
 mod open_enum;
 pub mod permission;
 pub mod prompt;
+pub mod public_tools;
 pub mod resource;
 pub mod response;
 pub mod schema;

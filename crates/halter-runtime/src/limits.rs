@@ -29,6 +29,10 @@ pub const STRUCTURED_OUTPUT_REPAIRS: u32 = 2;
 /// Times a model may pause in one turn and be asked to go on.
 pub const PAUSED_ANSWER_RESUMES: u32 = 16;
 
+/// How long hooks that run beside a turn are waited for when their session
+/// ends. Then they are cancelled.
+pub const BESIDE_GRACE: Duration = Duration::from_secs(5);
+
 /// Times Stop hooks may make one turn go on.
 pub const STOP_HOOK_CONTINUATIONS: u32 = 8;
 

@@ -10,6 +10,7 @@ use crate::instructions::InstructionSettings;
 use crate::prompt::{EnvironmentProbe, PromptAssembler, PromptSettings, StandardPromptAssembler};
 use crate::toolset::Toolset;
 use halter_hooks::Hooks;
+use halter_hooks::file::{HookOutside, NothingOutside};
 use halter_protocol::{IdSource, PromptSegment, ResourceSnapshot, SystemIds};
 use halter_providers::ModelRegistry;
 use halter_session::{DurabilityPolicy, SessionStore, TraceRecorder};
@@ -61,6 +62,8 @@ pub struct RuntimeServices {
     pub exec: Arc<dyn ExecBackend>,
     /// The environment commands of sessions start with.
     pub base_environment: Arc<BTreeMap<OsString, OsString>>,
+    /// What handlers of hook files reach the outside by.
+    pub hook_outside: Arc<dyn HookOutside>,
     /// Carries events to subscribers.
     pub hubs: Arc<dyn HubFactory>,
     /// What writes live traces, if anything does.
@@ -110,6 +113,7 @@ impl RuntimeServices {
             scratch_root: scratch_root.into(),
             exec: Arc::new(LocalExec),
             base_environment: Arc::default(),
+            hook_outside: Arc::new(NothingOutside),
             hubs: Arc::new(StandardHubs),
             traces: None,
             clock: Arc::new(SystemClock),

@@ -237,6 +237,14 @@ impl HarnessBuilder {
         self
     }
 
+    /// Adds hooks in the format of public hook files, as the user's own.
+    pub fn hook_file(mut self, file: &serde_json::Value) -> Self {
+        let origin = halter_hooks::file::HookOrigin::user("hooks.json");
+        let parsed = halter_hooks::file::parse_value(file, &origin);
+        assert_eq!(self.hooks.add_file(parsed), [], "{file}");
+        self
+    }
+
     /// Changes anything else.
     pub fn services(mut self, change: impl FnOnce(&mut RuntimeServices)) -> Self {
         change(&mut self.services);

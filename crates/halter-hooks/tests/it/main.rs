@@ -10,6 +10,7 @@
 
 mod cancelling;
 mod failing;
+mod files;
 mod merging;
 mod properties;
 mod seed;

@@ -1,5 +1,6 @@
 //! A session's worth of context, and an observer that remembers.
 
+use halter_hooks::file::{HookOutside, NothingOutside};
 use halter_hooks::{
     Hook, HookDispatch, HookEventName, HookObserver, HookVerdict, Hooks, RegisteredHookPriority,
     SessionHooks,
@@ -7,8 +8,9 @@ use halter_hooks::{
 use halter_protocol::{HookRunStatus, HookRunSummary, SeededIds, Timestamp};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 
 pub struct World {
@@ -16,6 +18,8 @@ pub struct World {
     pub fired: BTreeSet<String>,
     pub cancel: CancellationToken,
     pub seen: Recorder,
+    pub cwd: PathBuf,
+    pub outside: Arc<dyn HookOutside>,
     ids: SeededIds,
     ticks: AtomicI64,
 }
@@ -27,6 +31,8 @@ impl World {
             fired: BTreeSet::new(),
             cancel: CancellationToken::new(),
             seen: Recorder::default(),
+            cwd: PathBuf::from("/"),
+            outside: Arc::new(NothingOutside),
             ids: SeededIds::new(1),
             ticks: AtomicI64::new(0),
         }
@@ -50,6 +56,8 @@ impl World {
             clock: &clock,
             cancel: &self.cancel,
             observer: &self.seen,
+            cwd: &self.cwd,
+            outside: &self.outside,
         };
         hooks.dispatch(event, payload, None, context).await
     }

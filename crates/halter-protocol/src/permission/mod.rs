@@ -11,6 +11,7 @@
 //! | `mcp__server`, `mcp__server__tool` | the tools of a server, one of them |
 //! | `Tool(name:value)` | calls with such an argument; not in `allow` |
 
+use crate::public_tools::public_tool;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -154,28 +155,20 @@ impl RuleError {
     }
 }
 
-/// Names of tools in other harnesses, and here.
-const ALIASES: &[(&str, &str)] = &[
-    ("bash", "shell"),
-    ("multiedit", "edit"),
-    ("notebookedit", "edit"),
-    ("applypatch", "edit"),
-    ("ls", "list"),
-    ("todowrite", "task"),
-    ("agent", "spawnagent"),
-];
-
-/// A tool's name in one spelling: lower case, without the underscores and
-/// hyphens that `WebFetch` and `web_fetch` differ in. The names of servers'
-/// tools keep theirs, which separate their parts.
+/// A tool's name in one spelling: that of the tool whose rules cover it, lower
+/// case, without the underscores and hyphens that `WebFetch` and `web_fetch`
+/// differ in. The names of servers' tools keep theirs, which separate their
+/// parts.
 fn canonical_tool(name: &str) -> String {
     let lower = name.to_ascii_lowercase();
     if lower.starts_with("mcp__") {
         return lower;
     }
-    let plain: String = lower.chars().filter(|c| !matches!(c, '_' | '-')).collect();
-    let alias = ALIASES.iter().find(|(alias, _)| *alias == plain);
-    alias.map_or(plain, |(_, name)| (*name).to_owned())
+    let plain = |name: &str| -> String {
+        let kept = name.chars().filter(|c| !matches!(c, '_' | '-'));
+        kept.collect()
+    };
+    public_tool(name).map_or_else(|| plain(&lower), |tool| plain(tool.ruled_as))
 }
 
 impl ToolPattern {
@@ -305,6 +298,8 @@ mod tests {
             ("TodoWrite", "task", true),
             ("WebFetch", "web_fetch", true),
             ("Agent", "spawn_agent", true),
+            ("Task", "spawn_agent", true),
+            ("task", "spawn_agent", false),
             ("Read", "reader", false),
             ("mcp__git", "mcp__git__push", true),
             ("mcp__git", "mcp__github__push", false),

@@ -18,6 +18,7 @@ mod cancel;
 mod commit;
 mod compaction;
 mod faults;
+mod hook_files;
 mod hooks;
 mod instructions;
 mod media;

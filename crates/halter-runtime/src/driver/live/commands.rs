@@ -139,6 +139,7 @@ impl Owner {
             SessionCommand::Shutdown { reason, reply } => {
                 self.shutdown_waiters.push(reply);
                 if !self.engine.is_shutting_down() {
+                    self.end_runs_beside(running).await;
                     self.tell_of_trace(running).await;
                 }
                 self.feed(Input::Shutdown { reason }, running).await;

@@ -2,6 +2,7 @@
 
 use super::compaction;
 use super::final_tools::FinalTools;
+use super::hooks::{HookedAt, hooked_events};
 use super::toolbox::{RefusalSink, Surroundings};
 use super::{Append, Owner, Running};
 use crate::approvals::Approvals;
@@ -12,16 +13,13 @@ use crate::runtime::model_outside;
 use crate::services::{Resources, RuntimeServices};
 use crate::toolset::Toolset;
 use futures::{FutureExt, StreamExt};
-use halter_hooks::{HookDispatch, HookEventName, HookObserver, HookPayload, HookPoint, Hooks};
 use halter_protocol::{
-    ApprovalAnswer, ApprovalChoice, ApprovalRequest, AssembledPrompt, CacheBreakReason,
-    HookRunSummary, ModelId, ProviderError, ProviderErrorKind, ReplayMeta, ResolvedBy,
-    ResponseSchema, SessionBlueprint, ToolCall, ToolError, ToolErrorCode, Transcript, TurnError,
-    TurnId,
+    ApprovalAnswer, ApprovalChoice, ApprovalRequest, AssembledPrompt, CacheBreakReason, ModelId,
+    ProviderError, ProviderErrorKind, ReplayMeta, ResolvedBy, ResponseSchema, SessionBlueprint,
+    ToolCall, ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
 };
 use halter_providers::{Provider, ProviderRequest, RequestPurpose};
 use halter_tools::ToolContext;
-use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -441,43 +439,6 @@ impl Owner {
         });
         None
     }
-
-    // --- hooks -----------------------------------------------------------
-
-    fn run_hooks(&mut self, id: EffectId, at: HookedAt, running: &mut Running) {
-        let cancel = CancellationToken::new();
-        running.cancels.insert(id, cancel.clone());
-        running.hooks.insert(id);
-        let blueprint = self.blueprint.clone();
-        let hooks = self.resources.hooks.clone();
-        let session = self.hooks.clone();
-        let fired = self.engine.state().fired_hook_ids.clone();
-        let services = self.services.clone();
-        let sender = running.outcome_sender.clone();
-        running.tasks.spawn(async move {
-            let payload = HookPayload {
-                session_id: &blueprint.session_id,
-                turn_id: at.turn_id.as_ref(),
-                cwd: &blueprint.working_dir,
-                model: &at.model,
-            };
-            let payload = payload.of(&at.point);
-            let observer = Progress(sender.clone());
-            let clock = || services.clock.now();
-            let context = HookDispatch {
-                session: &session,
-                fired: &fired,
-                ids: services.ids.as_ref(),
-                clock: &clock,
-                cancel: &cancel,
-                observer: &observer,
-            };
-            let verdict = hooks
-                .dispatch(at.point.event(), payload, None, context)
-                .await;
-            let _ = sender.send(Input::HooksFinished { id, verdict });
-        });
-    }
 }
 
 /// What the model is asked.
@@ -486,19 +447,6 @@ pub(super) struct AskedModel {
     messages: Transcript,
     response_schema: Option<ResponseSchema>,
     output_limit: Option<u32>,
-}
-
-/// Where in a session's life hooks run.
-struct HookedAt {
-    point: HookPoint,
-    turn_id: Option<TurnId>,
-    model: ModelId,
-}
-
-/// The events that any of the hooks listens to.
-pub(super) fn hooked_events(hooks: &Hooks) -> BTreeSet<HookEventName> {
-    let events = HookEventName::ALL.into_iter();
-    events.filter(|event| hooks.listens_to(*event)).collect()
 }
 
 /// The prompt of a session with some resources.
@@ -567,24 +515,4 @@ fn broken_tool(error: &tokio::task::JoinError) -> ToolError {
         "the tool was given up; it may or may not have taken effect"
     };
     ToolError::new(ToolErrorCode::OutcomeUnknown, message)
-}
-
-/// Tells the engine of hooks as they start and end.
-struct Progress(mpsc::UnboundedSender<Input>);
-
-impl HookObserver for Progress {
-    fn started(&self, run: &HookRunSummary) {
-        self.tell(run, false);
-    }
-
-    fn completed(&self, run: &HookRunSummary) {
-        self.tell(run, true);
-    }
-}
-
-impl Progress {
-    fn tell(&self, run: &HookRunSummary, ended: bool) {
-        let run = run.clone();
-        let _ = self.0.send(Input::HookProgress { run, ended });
-    }
 }

@@ -11,6 +11,7 @@ mod commands;
 mod compaction;
 mod effects;
 mod final_tools;
+mod hooks;
 mod instructions;
 mod judging;
 mod native_compaction;
@@ -95,8 +96,11 @@ struct Running {
     tasks: JoinSet<()>,
     cancels: HashMap<EffectId, CancellationToken>,
     aborts: HashMap<EffectId, tokio::task::AbortHandle>,
-    /// Hooks that have not ended yet, wanted or not.
+    /// Hooks that have not decided yet, wanted or not.
     hooks: HashSet<EffectId>,
+    /// Tasks of hooks, with what cancels them. Some run on beside the turn when
+    /// they have decided.
+    hook_tasks: HashMap<tokio::task::Id, CancellationToken>,
 }
 
 impl Running {
@@ -117,6 +121,7 @@ impl Running {
             cancels: HashMap::new(),
             aborts: HashMap::new(),
             hooks: HashSet::new(),
+            hook_tasks: HashMap::new(),
         }
     }
 
@@ -137,7 +142,20 @@ impl Running {
     /// True if nothing that was started has more to say. Hooks that were
     /// cancelled still report their end.
     fn is_quiet(&self) -> bool {
-        self.outcomes.is_empty() && self.hooks.is_empty()
+        self.outcomes.is_empty() && self.hooks.is_empty() && self.hook_tasks.is_empty()
+    }
+
+    fn cancel_hooks(&self) {
+        self.hook_tasks.values().for_each(CancellationToken::cancel);
+    }
+
+    /// A task has ended.
+    fn joined(&mut self, joined: Result<(tokio::task::Id, ()), tokio::task::JoinError>) {
+        let id = match joined {
+            Ok((id, ())) => id,
+            Err(error) => error.id(),
+        };
+        self.hook_tasks.remove(&id);
     }
 
     /// The append under way, when it is over. Cancel safe.
@@ -178,7 +196,7 @@ impl Owner {
         let facts = SessionFacts {
             blueprint: blueprint.clone(),
             tools: tools.specs.clone(),
-            hooked: effects::hooked_events(&resources.hooks),
+            hooked: hooks::hooked_events(&resources.hooks),
             saves_rules: services.rule_store.is_some(),
             budget: *services.ledger.budget(),
             id_seed: id_seed(&services),
@@ -310,7 +328,7 @@ impl Owner {
                     let id = timer.into_inner();
                     self.feed(Input::Timer { id }, &mut running).await;
                 }
-                Some(_) = running.tasks.join_next() => {}
+                Some(joined) = running.tasks.join_next_with_id() => running.joined(joined),
             }
         }
     }

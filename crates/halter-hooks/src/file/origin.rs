@@ -1,0 +1,107 @@
+//! Who a hook file belongs to.
+
+use halter_protocol::PluginId;
+use std::path::{Path, PathBuf};
+
+/// Whose hooks a file holds. Those of a later layer run after those of an
+/// earlier one and see what they rewrote, so the user's own guards judge what
+/// will really run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum HookLayer {
+    /// A plugin, a skill or an agent file.
+    Plugin,
+    /// The project.
+    Project,
+    /// The user.
+    User,
+}
+
+impl HookLayer {
+    /// The layer in a word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plugin => "plugin",
+            Self::Project => "project",
+            Self::User => "user",
+        }
+    }
+}
+
+/// Where hooks come from, and what that grants them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HookOrigin {
+    /// Who the hooks belong to; the first part of their ids.
+    pub owner: PluginId,
+    /// Whose they are.
+    pub layer: HookLayer,
+    /// Where they are written, for people.
+    pub place: String,
+    /// The root of the plugin: `CLAUDE_PLUGIN_ROOT` of its commands.
+    pub root: Option<PathBuf>,
+    /// Where the plugin may keep data: `CLAUDE_PLUGIN_DATA`.
+    pub data: Option<PathBuf>,
+    /// Variables of the user's environment that handlers see besides those
+    /// that all commands see.
+    pub allowed_env_vars: Vec<String>,
+    /// Lists of hosts that HTTP handlers may name: a host has to be in each of
+    /// them.
+    pub allowed_http_hosts: Vec<Vec<String>>,
+}
+
+impl HookOrigin {
+    /// Hooks of a plugin, or of something else that was installed.
+    pub fn plugin(id: PluginId, root: impl AsRef<Path>, place: impl Into<String>) -> Self {
+        Self {
+            root: Some(root.as_ref().to_owned()),
+            ..Self::new(id, HookLayer::Plugin, place)
+        }
+    }
+
+    /// Hooks of the user.
+    pub fn user(place: impl Into<String>) -> Self {
+        Self::new("user".into(), HookLayer::User, place)
+    }
+
+    /// Hooks of a project that the user trusts.
+    pub fn project(place: impl Into<String>) -> Self {
+        Self::new("project".into(), HookLayer::Project, place)
+    }
+
+    fn new(owner: PluginId, layer: HookLayer, place: impl Into<String>) -> Self {
+        Self {
+            owner,
+            layer,
+            place: place.into(),
+            root: None,
+            data: None,
+            allowed_env_vars: Vec::new(),
+            allowed_http_hosts: Vec::new(),
+        }
+    }
+
+    /// With a directory for data.
+    #[must_use]
+    pub fn with_data(mut self, data: impl Into<PathBuf>) -> Self {
+        self.data = Some(data.into());
+        self
+    }
+
+    /// With variables that handlers see besides those that all commands see.
+    #[must_use]
+    pub fn with_allowed_env_vars(mut self, names: Vec<String>) -> Self {
+        self.allowed_env_vars = names;
+        self
+    }
+
+    /// With the only hosts that HTTP handlers may name: a name, `*.` and a name
+    /// for its subdomains, or `*`, each with or without a port. Given again, a
+    /// host has to be in both lists.
+    #[must_use]
+    pub fn with_allowed_http_hosts(mut self, hosts: Vec<String>) -> Self {
+        self.allowed_http_hosts.push(hosts);
+        self
+    }
+}
