@@ -180,6 +180,8 @@ name!(/// A provider-specific alias of a tool.
     ToolAlias);
 name!(/// The name of a skill.
     SkillName);
+name!(/// The name of an agent: `reviewer`, or `demo:reviewer` of a plugin.
+    AgentName);
 name!(/// The name of a provider.
     ProviderName);
 

@@ -31,7 +31,8 @@
 //! | [`permission`] | permission modes, and rules as people write them |
 //! | [`prompt`] | prompt segments and the assembled system prompt |
 //! | [`public_tools`] | tools as agent, rule and hook files of other harnesses name them |
-//! | [`resource`] | skills and plugins as the prompt sees them |
+//! | [`resource`] | the snapshot of all resources, and how they are found by name |
+//! | [`definition`] | skills, agents, commands and output styles |
 //! | [`hash`] | the hash that names content |
 //! | [`schema`] | the JSON Schema of the event stream |
 
@@ -42,6 +43,7 @@ pub mod budget;
 pub mod capability;
 pub mod compaction;
 pub mod content;
+pub mod definition;
 pub mod encoding;
 pub mod event;
 pub mod fold;
@@ -74,6 +76,7 @@ pub use budget::{Budget, BudgetLeft, BudgetResource, BudgetScope, SessionBudget,
 pub use capability::{MediaLimits, ProviderCapabilities};
 pub use compaction::{CompactionReason, CompactionTier, ContextCompaction, WindowPart};
 pub use content::ContentPart;
+pub use definition::{AgentDef, AgentIsolation, CommandDef, OutputStyleDef, SkillDef};
 pub use event::{
     CacheBreakReason, Delivery, DeltaItem, NotificationItem, PendingEvent, SCHEMA_VERSION,
     SessionEvent, SessionEventPayload, TurnError, UnknownPayload,
@@ -81,9 +84,9 @@ pub use event::{
 pub use hash::ContentHash;
 pub use hook::{HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary};
 pub use ids::{
-    ApprovalId, BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId, PromptSegmentId,
-    ProviderName, Revision, SeededIds, SessionId, SkillId, SkillName, SystemIds, ToolAlias,
-    ToolCallId, ToolName, TurnId,
+    AgentName, ApprovalId, BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId,
+    PromptSegmentId, ProviderName, Revision, SeededIds, SessionId, SkillId, SkillName, SystemIds,
+    ToolAlias, ToolCallId, ToolName, TurnId,
 };
 pub use jiff::Timestamp;
 pub use media::{MediaFormat, MediaProblem};
@@ -97,7 +100,9 @@ pub use permission::{
     PermissionMode, PermissionRule, RuleEffect, RuleError, RuleSource, RuleSubject,
 };
 pub use prompt::{AssembledPrompt, PromptSegment, PromptSegmentKind};
-pub use resource::{PluginManifest, ResourceSnapshot, SkillDef};
+pub use resource::{
+    PluginManifest, ResourceKind, ResourceOrigin, ResourceSnapshot, UnresolvedName,
+};
 pub use response::{FINAL_TOOL, ResponseSchema};
 pub use session::{
     ContextMark, EnvironmentSnapshot, GitSnapshot, InstructionFile, PendingToolCall,

@@ -1,16 +1,26 @@
 //! Roots and loaded resources to one snapshot.
 
+use crate::agent::LoadedAgent;
+use crate::command::LoadedCommand;
 use crate::content::ContentName;
+use crate::definition_walk;
 use crate::error::ResourceError;
-use crate::plugin::{LoadedPlugin, PluginLoader};
+use crate::output_style::LoadedOutputStyle;
+use crate::places::{ResourcePlaces, ResourceRoot};
+use crate::plugin::{
+    LoadedHooksFile, LoadedLspServer, LoadedMcpServer, LoadedPlugin, PluginLoader,
+};
 use crate::skill::{LoadedSkill, SkillLoader};
+use crate::trust::{ContentTrust, NothingTrusted, TrustedContent};
 use crate::warning::{ResourceWarning, WarningList};
-use halter_protocol::{PluginId, ResourceSnapshot, Revision};
-use std::collections::BTreeMap;
+use halter_protocol::{PluginId, ResourceKind, ResourceOrigin, ResourceSnapshot, Revision};
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// Compiles skills and plugins into a snapshot.
+/// Compiles skills, agents, commands, output styles and plugins into a
+/// snapshot.
 ///
 /// ```
 /// use halter_resources::ResourceCompiler;
@@ -26,40 +36,51 @@ use std::path::{Path, PathBuf};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Clone)]
 #[must_use = "nothing is read before `compile`"]
 pub struct ResourceCompiler {
-    skill_roots: Vec<PathBuf>,
-    plugin_roots: Vec<PathBuf>,
+    places: ResourcePlaces,
     loaded_skills: Vec<LoadedSkill>,
     loaded_plugins: Vec<LoadedPlugin>,
+    disabled_plugins: BTreeSet<String>,
+    trust: Arc<dyn ContentTrust>,
 }
 
-/// A snapshot, and warnings about files that were left out or changed.
+impl Default for ResourceCompiler {
+    fn default() -> Self {
+        Self {
+            places: ResourcePlaces::default(),
+            loaded_skills: Vec::new(),
+            loaded_plugins: Vec::new(),
+            disabled_plugins: BTreeSet::new(),
+            trust: Arc::new(NothingTrusted),
+        }
+    }
+}
+
+impl std::fmt::Debug for ResourceCompiler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResourceCompiler")
+            .field("places", &self.places)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A snapshot, what plugins bring besides, and warnings about files that were
+/// left out or changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompiledResources {
-    /// The skills and plugins.
+    /// What sessions see.
     pub snapshot: ResourceSnapshot,
+    /// Hooks of plugins, as written.
+    pub hook_files: Vec<LoadedHooksFile>,
+    /// MCP servers of plugins, as written.
+    pub mcp_servers: Vec<LoadedMcpServer>,
+    /// Language servers of plugins, as written.
+    pub lsp_servers: Vec<LoadedLspServer>,
     /// What a user should know.
     pub warnings: Vec<ResourceWarning>,
-}
-
-impl CompiledResources {
-    /// The hooks files of the plugins that were found. None of them is loaded.
-    pub fn hook_files(&self) -> impl Iterator<Item = (&PluginId, &Path)> {
-        self.warnings.iter().flat_map(|warning| match warning {
-            ResourceWarning::PluginNotLoaded {
-                plugin_id,
-                hook_files,
-                ..
-            } => hook_files
-                .iter()
-                .map(|file| (plugin_id, file.as_path()))
-                .collect(),
-            _ => Vec::new(),
-        })
-    }
 }
 
 impl ResourceCompiler {
@@ -71,13 +92,19 @@ impl ResourceCompiler {
     /// Searches these roots for skills. Of two skills of one name, that of the
     /// first root wins.
     pub fn with_skill_roots(mut self, roots: Vec<PathBuf>) -> Self {
-        self.skill_roots = roots;
+        self.places.skills = roots.into_iter().map(ResourceRoot::named).collect();
         self
     }
 
     /// Searches these roots for plugins.
     pub fn with_plugin_roots(mut self, roots: Vec<PathBuf>) -> Self {
-        self.plugin_roots = roots;
+        self.places.plugins = roots.into_iter().map(ResourceRoot::named).collect();
+        self
+    }
+
+    /// Searches these places after those that were named before.
+    pub fn with_places(mut self, places: ResourcePlaces) -> Self {
+        self.places = self.places.then(places);
         self
     }
 
@@ -91,6 +118,24 @@ impl ResourceCompiler {
     pub fn with_loaded_plugins(mut self, plugins: Vec<LoadedPlugin>) -> Self {
         self.loaded_plugins = plugins;
         self
+    }
+
+    /// Leaves plugins of these names out.
+    pub fn with_disabled_plugins(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.disabled_plugins.extend(names);
+        self
+    }
+
+    /// Says which content of projects may run programs. Nothing may, unless
+    /// this says otherwise.
+    pub fn with_trust(mut self, trust: Arc<dyn ContentTrust>) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// The places that are searched.
+    pub fn places(&self) -> &ResourcePlaces {
+        &self.places
     }
 
     /// Reads what there is to read, on a blocking thread, and makes the
@@ -110,126 +155,330 @@ impl ResourceCompiler {
     }
 
     fn compile_blocking(self) -> CompiledResources {
-        let mut warnings = WarningList::default();
-        let skills = skills_by_name(or_search(self.loaded_skills, &self.skill_roots, |root| {
-            let found = SkillLoader::new(root).load();
-            warnings.extend(found.warnings);
-            found.skills
-        }));
-        let plugins = plugins_by_id(or_search(self.loaded_plugins, &self.plugin_roots, |root| {
-            let found = PluginLoader::new(root).load();
-            warnings.extend(found.warnings);
-            found.plugins
-        }));
-        warnings.extend(skills.shadowed);
-        warnings.extend(plugins.shadowed);
-        let mut warnings = warnings.into_vec();
-        // A plugin is reported whatever the limit on warnings leaves out.
-        warnings.extend(plugins.kept.values().map(LoadedPlugin::not_loaded));
-        let snapshot = ResourceSnapshot {
-            revision: revision(&skills.kept, &plugins.kept),
-            skills: skills
-                .kept
-                .into_values()
-                .map(|skill| (skill.name().clone(), skill.into_definition()))
-                .collect(),
-            plugins: plugins
-                .kept
-                .into_iter()
-                .map(|(id, plugin)| (id, plugin.manifest))
-                .collect(),
-        };
-        CompiledResources { snapshot, warnings }
+        let mut found = Found::default();
+        self.find_skills(&mut found);
+        self.find_plugins(&mut found);
+        let agents = search(&self.places.agents, &mut found.warnings);
+        keep(&mut found.agents, agents, &mut found.warnings);
+        let commands = search(&self.places.commands, &mut found.warnings);
+        keep(&mut found.commands, commands, &mut found.warnings);
+        let styles = search(&self.places.output_styles, &mut found.warnings);
+        keep(&mut found.output_styles, styles, &mut found.warnings);
+        for plugin in std::mem::take(&mut found.plugins).into_values() {
+            found.open(plugin);
+        }
+        found.judge(self.trust.as_ref());
+        found.finish()
     }
-}
 
-/// The resources given, or those of the roots if none were.
-fn or_search<T>(
-    given: Vec<T>,
-    roots: &[PathBuf],
-    search: impl FnMut(&PathBuf) -> Vec<T>,
-) -> Vec<T> {
-    if given.is_empty() {
-        roots.iter().flat_map(search).collect()
-    } else {
-        given
-    }
-}
-
-/// Resources under their names, and what was left out of two with one name.
-struct Named<K, T> {
-    kept: BTreeMap<K, T>,
-    shadowed: Vec<ResourceWarning>,
-}
-
-fn first_of_each<K: Ord, T>(
-    resources: Vec<T>,
-    key: impl Fn(&T) -> K,
-    shadowed: impl Fn(&T, &T) -> Option<ResourceWarning>,
-) -> Named<K, T> {
-    let mut named = Named {
-        kept: BTreeMap::new(),
-        shadowed: Vec::new(),
-    };
-    for resource in resources {
-        match named.kept.entry(key(&resource)) {
-            Entry::Vacant(place) => {
-                place.insert(resource);
-            }
-            Entry::Occupied(first) => named.shadowed.extend(shadowed(first.get(), &resource)),
+    fn find_skills(&self, found: &mut Found) {
+        if !self.loaded_skills.is_empty() {
+            let skills = self.loaded_skills.clone();
+            return keep(&mut found.skills, skills, &mut found.warnings);
+        }
+        for root in &self.places.skills {
+            let loader = SkillLoader::new(&root.path).with_origin(root.origin.clone());
+            let loaded = loader.load();
+            found.warnings.extend(loaded.warnings);
+            keep(&mut found.skills, loaded.skills, &mut found.warnings);
         }
     }
-    named
+
+    fn find_plugins(&self, found: &mut Found) {
+        let mut plugins = self.loaded_plugins.clone();
+        if plugins.is_empty() {
+            for root in &self.places.plugins {
+                let loader = PluginLoader::new(&root.path).with_origin(root.origin.clone());
+                let loaded = loader.load();
+                found.warnings.extend(loaded.warnings);
+                plugins.extend(loaded.plugins);
+            }
+        }
+        for mut plugin in plugins {
+            if self.disabled_plugins.contains(plugin.id.as_str()) {
+                continue;
+            }
+            if let Some(kept) = found.plugins.get(&plugin.id) {
+                let (kept, dropped) = (&kept.manifest.root, &plugin.manifest.root);
+                let warning = shadowed(ResourceKind::Plugin, plugin.id.as_str(), kept, dropped);
+                found.warnings.extend(warning);
+                continue;
+            }
+            self.withhold(&mut plugin, &mut found.warnings);
+            found.plugins.insert(plugin.id.clone(), plugin);
+        }
+    }
+
+    /// A plugin of a project runs programs only if its content is trusted.
+    fn withhold(&self, plugin: &mut LoadedPlugin, warnings: &mut WarningList) {
+        let Some(withheld) = plugin.runs() else {
+            return;
+        };
+        if plugin.manifest.origin == ResourceOrigin::Project
+            && !is_trusted(self.trust.as_ref(), &plugin.manifest.root)
+        {
+            plugin.disarm();
+            warnings.push(ResourceWarning::Untrusted {
+                kind: ResourceKind::Plugin,
+                path: plugin.manifest.root.clone(),
+                withheld,
+            });
+        }
+    }
 }
 
-fn skills_by_name(skills: Vec<LoadedSkill>) -> Named<halter_protocol::SkillName, LoadedSkill> {
-    first_of_each(
-        skills,
-        |skill| skill.name().clone(),
-        |kept, dropped| {
-            // The same file, seen through two roots.
-            (kept.path() != dropped.path()).then(|| ResourceWarning::SkillShadowed {
-                name: kept.name().clone(),
-                kept: kept.path().to_owned(),
-                dropped: dropped.path().to_owned(),
-            })
-        },
-    )
+fn is_trusted(trust: &dyn ContentTrust, path: &Path) -> bool {
+    TrustedContent::of(path).is_ok_and(|content| trust.is_trusted(&content.path, &content.digest))
 }
 
-fn plugins_by_id(plugins: Vec<LoadedPlugin>) -> Named<PluginId, LoadedPlugin> {
-    first_of_each(
-        plugins,
-        |plugin| plugin.id.clone(),
-        |kept, dropped| {
-            let (kept, dropped) = (&kept.manifest, &dropped.manifest);
-            (kept.root != dropped.root).then(|| ResourceWarning::PluginShadowed {
-                name: kept.name.clone(),
-                kept: kept.root.clone(),
-                dropped: dropped.root.clone(),
-            })
-        },
-    )
+fn search<T: definition_walk::Definition>(
+    roots: &[ResourceRoot],
+    warnings: &mut WarningList,
+) -> Vec<T> {
+    let mut all = Vec::new();
+    for root in roots {
+        let found = definition_walk::walk(&root.path, &root.origin);
+        warnings.extend(found.warnings);
+        all.extend(found.definitions);
+    }
+    all
 }
 
-/// What the whole is called by its content. Nothing has the name of the empty
-/// snapshot.
-fn revision<K, L>(
-    skills: &BTreeMap<K, LoadedSkill>,
-    plugins: &BTreeMap<L, LoadedPlugin>,
-) -> Revision {
-    if skills.is_empty() && plugins.is_empty() {
-        return ResourceSnapshot::empty().revision;
+/// Something that goes by a name.
+trait Named {
+    const KIND: ResourceKind;
+
+    fn name(&self) -> &str;
+    fn path(&self) -> &Path;
+}
+
+impl Named for LoadedSkill {
+    const KIND: ResourceKind = ResourceKind::Skill;
+
+    fn name(&self) -> &str {
+        self.definition().name.as_str()
     }
-    let mut name = ContentName::default().field("skills");
-    for skill in skills.values() {
-        name = name.field(skill.content_name());
+
+    fn path(&self) -> &Path {
+        &self.definition().path
     }
-    name = name.field("plugins");
-    for plugin in plugins.values() {
-        name = name
-            .field(&plugin.manifest.name)
-            .field(&plugin.manifest.version);
+}
+
+impl Named for LoadedAgent {
+    const KIND: ResourceKind = ResourceKind::Agent;
+
+    fn name(&self) -> &str {
+        self.definition.name.as_str()
     }
-    name.finish("rev").into()
+
+    fn path(&self) -> &Path {
+        &self.definition.path
+    }
+}
+
+impl Named for LoadedCommand {
+    const KIND: ResourceKind = ResourceKind::Command;
+
+    fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    fn path(&self) -> &Path {
+        &self.definition.path
+    }
+}
+
+impl Named for LoadedOutputStyle {
+    const KIND: ResourceKind = ResourceKind::OutputStyle;
+
+    fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    fn path(&self) -> &Path {
+        &self.definition.path
+    }
+}
+
+/// Adds what has a name of its own, and says what has not.
+fn keep<T: Named>(kept: &mut BTreeMap<String, T>, entries: Vec<T>, warnings: &mut WarningList) {
+    for entry in entries {
+        match kept.entry(entry.name().to_owned()) {
+            Entry::Vacant(place) => {
+                place.insert(entry);
+            }
+            Entry::Occupied(first) => {
+                let first = first.get();
+                warnings.extend(shadowed(T::KIND, first.name(), first.path(), entry.path()));
+            }
+        }
+    }
+}
+
+/// What was found, each under its name.
+#[derive(Default)]
+struct Found {
+    skills: BTreeMap<String, LoadedSkill>,
+    agents: BTreeMap<String, LoadedAgent>,
+    commands: BTreeMap<String, LoadedCommand>,
+    output_styles: BTreeMap<String, LoadedOutputStyle>,
+    plugins: BTreeMap<PluginId, LoadedPlugin>,
+    opened: Vec<LoadedPlugin>,
+    hook_files: Vec<LoadedHooksFile>,
+    mcp_servers: Vec<LoadedMcpServer>,
+    lsp_servers: Vec<LoadedLspServer>,
+    warnings: WarningList,
+}
+
+impl Found {
+    /// Adds the parts of a plugin to those of others.
+    fn open(&mut self, mut plugin: LoadedPlugin) {
+        let warnings = &mut self.warnings;
+        keep(
+            &mut self.skills,
+            std::mem::take(&mut plugin.skills),
+            warnings,
+        );
+        keep(
+            &mut self.agents,
+            std::mem::take(&mut plugin.agents),
+            warnings,
+        );
+        keep(
+            &mut self.commands,
+            std::mem::take(&mut plugin.commands),
+            warnings,
+        );
+        let styles = std::mem::take(&mut plugin.output_styles);
+        keep(&mut self.output_styles, styles, warnings);
+        self.hook_files.append(&mut plugin.hooks);
+        self.mcp_servers.append(&mut plugin.mcp_servers);
+        self.lsp_servers.append(&mut plugin.lsp_servers);
+        self.opened.push(plugin);
+    }
+
+    /// What skills and agents of a project could run is withheld until their
+    /// content is trusted.
+    fn judge(&mut self, trust: &dyn ContentTrust) {
+        let untrusted = |kind, path: &Path| ResourceWarning::Untrusted {
+            kind,
+            path: path.to_owned(),
+            withheld: "what its frontmatter names".to_owned(),
+        };
+        for skill in self.skills.values_mut() {
+            let folder = skill.definition().root().map(Path::to_owned);
+            let of_project = skill.definition().origin == ResourceOrigin::Project;
+            if let Some(folder) = folder.filter(|_| of_project && skill.can_run_code())
+                && !is_trusted(trust, &folder)
+            {
+                skill.disarm();
+                self.warnings.push(untrusted(ResourceKind::Skill, &folder));
+            }
+        }
+        for agent in self.agents.values_mut() {
+            let of_project = agent.definition.origin == ResourceOrigin::Project;
+            if of_project && agent.can_run_code() && !is_trusted(trust, &agent.definition.path) {
+                agent.disarm();
+                let path = &agent.definition.path;
+                self.warnings.push(untrusted(ResourceKind::Agent, path));
+            }
+        }
+    }
+
+    fn finish(self) -> CompiledResources {
+        let snapshot = ResourceSnapshot {
+            revision: self.revision(),
+            skills: self
+                .skills
+                .into_values()
+                .map(LoadedSkill::into_definition)
+                .map(|skill| (skill.name.clone(), skill))
+                .collect(),
+            agents: self
+                .agents
+                .into_values()
+                .map(|agent| (agent.definition.name.clone(), agent.definition))
+                .collect(),
+            commands: self
+                .commands
+                .into_iter()
+                .map(|(name, command)| (name, command.definition))
+                .collect(),
+            output_styles: self
+                .output_styles
+                .into_iter()
+                .map(|(name, style)| (name, style.definition))
+                .collect(),
+            plugins: self
+                .opened
+                .into_iter()
+                .map(|plugin| (plugin.id, plugin.manifest))
+                .collect(),
+        };
+        CompiledResources {
+            snapshot,
+            hook_files: self.hook_files,
+            mcp_servers: self.mcp_servers,
+            lsp_servers: self.lsp_servers,
+            warnings: self.warnings.into_vec(),
+        }
+    }
+
+    /// What the whole is called by its content. Nothing has the name of the
+    /// empty snapshot.
+    fn revision(&self) -> Revision {
+        let lists = [
+            ("skills", names(&self.skills, LoadedSkill::content_name)),
+            ("agents", names(&self.agents, LoadedAgent::content_name)),
+            (
+                "commands",
+                names(&self.commands, LoadedCommand::content_name),
+            ),
+            (
+                "styles",
+                names(&self.output_styles, LoadedOutputStyle::content_name),
+            ),
+            ("plugins", self.opened.iter().map(plugin_name).collect()),
+        ];
+        if lists.iter().all(|(_, names)| names.is_empty()) {
+            return ResourceSnapshot::empty().revision;
+        }
+        let mut name = ContentName::default();
+        for (kind, contents) in lists {
+            name = name.field(kind);
+            for content in contents {
+                name = name.field(content);
+            }
+        }
+        name.finish("rev").into()
+    }
+}
+
+fn names<T>(entries: &BTreeMap<String, T>, content_name: impl Fn(&T) -> String) -> Vec<String> {
+    entries.values().map(content_name).collect()
+}
+
+fn plugin_name(plugin: &LoadedPlugin) -> String {
+    let manifest = &plugin.manifest;
+    let content = manifest.content.as_ref().map(Revision::as_str);
+    ContentName::default()
+        .field(&manifest.name)
+        .field(manifest.version.as_deref().unwrap_or_default())
+        .field(content.unwrap_or_default())
+        .finish("plg")
+}
+
+/// None for the same file, seen through two roots.
+fn shadowed(
+    kind: ResourceKind,
+    name: &str,
+    kept: &Path,
+    dropped: &Path,
+) -> Option<ResourceWarning> {
+    (kept != dropped).then(|| ResourceWarning::Shadowed {
+        kind,
+        name: name.to_owned(),
+        kept: kept.to_owned(),
+        dropped: dropped.to_owned(),
+    })
 }

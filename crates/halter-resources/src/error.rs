@@ -1,6 +1,5 @@
 //! What ends a compilation, or refuses a resource made in code.
 
-use crate::limits::MAX_NAME_CHARS;
 use std::path::PathBuf;
 
 /// Why there is no snapshot, or no such resource. Bad files are not errors but
@@ -9,14 +8,12 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum ResourceError {
     /// The name cannot be shown to a model.
-    #[error(
-        "`{}` cannot be the name of a skill: use 1 to {MAX_NAME_CHARS} printable characters \
-         on one line",
-        name.escape_debug()
-    )]
+    #[error("`{}` cannot be the name of a skill: {reason}", name.escape_debug())]
     InvalidSkillName {
         /// The name.
         name: String,
+        /// What is wrong with it.
+        reason: String,
     },
     /// The path cannot be shown to a model.
     #[error(

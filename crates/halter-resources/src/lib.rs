@@ -1,5 +1,5 @@
-//! Skills and plugins on disk, compiled into one immutable
-//! [`ResourceSnapshot`](halter_protocol::ResourceSnapshot).
+//! Skills, agents, commands, output styles and plugins on disk, compiled into one
+//! immutable [`ResourceSnapshot`](halter_protocol::ResourceSnapshot).
 //!
 //! [`ResourceCompiler`] looks through the configured roots and returns the
 //! snapshot with every problem as a [`ResourceWarning`]: one bad file
@@ -11,37 +11,56 @@
 //! door that stands for the session's rights.
 //!
 //! This crate never runs what it loads, never follows a link out of a root, and
-//! reads no file it has not been pointed to. Plugins are found, checked and
-//! reported; their parts are not loaded.
+//! reads no file it has not been pointed to.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`compiler`] | roots and loaded resources to a snapshot |
+//! | [`places`] | where resources are looked for |
 //! | [`skill`] | a skill, and the loader of a root of skills |
-//! | [`plugin`] | a plugin's manifest, and the loader of a root of plugins |
+//! | [`agent`], [`command`], [`output_style`] | what one `.md` file defines |
+//! | [`plugin`] | a plugin with its parts, and the loader of a root of plugins |
+//! | [`trust`] | what content is called, for a user to trust it |
 //! | [`instructions`] | instruction files such as `AGENTS.md`, and what they import |
 //! | [`frontmatter`] | splitting a file into frontmatter and body |
 //! | [`warning`] | every problem that is not fatal |
 //! | [`limits`] | the bounds of all of it |
 
+pub mod agent;
+pub mod command;
 pub mod compiler;
 mod content;
+mod definition_walk;
 pub mod error;
 mod files;
 pub mod frontmatter;
+mod header;
 mod imports;
 pub mod instructions;
 pub mod limits;
 mod manifest;
+mod name;
+pub mod output_style;
+pub mod places;
 pub mod plugin;
+mod plugin_parts;
 pub mod skill;
 mod skill_walk;
+pub mod trust;
 pub mod warning;
 
+pub use agent::LoadedAgent;
+pub use command::LoadedCommand;
 pub use compiler::{CompiledResources, ResourceCompiler};
 pub use error::ResourceError;
-pub use plugin::{LoadedPlugin, LoadedPlugins, PluginLoader, PluginPart};
+pub use output_style::LoadedOutputStyle;
+pub use places::{ResourcePlaces, ResourceRoot, UsualPlaces};
+pub use plugin::{
+    LoadedHooksFile, LoadedLspServer, LoadedMcpServer, LoadedPlugin, LoadedPlugins, PluginLoader,
+    PluginPart,
+};
 pub use skill::{LoadedSkill, LoadedSkills, SkillLoader};
+pub use trust::{ContentTrust, TrustedContent};
 pub use warning::ResourceWarning;
 
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
 //! The bounds of loading. Each is enforced where it is named and tested at its
 //! edge.
 
-/// Bytes of one `SKILL.md`. A longer one is skipped with a warning.
+/// Bytes of one `SKILL.md`, agent, command or output style. A longer one is skipped with a warning.
 pub const MAX_SKILL_BYTES: u64 = 256 * 1024;
 
 /// Characters of a skill's name, as in the public format. A skill with a longer
@@ -12,8 +12,16 @@ pub const MAX_NAME_CHARS: usize = 64;
 /// is cut with a warning.
 pub const MAX_DESCRIPTION_CHARS: usize = 1024;
 
+/// Characters of a skill's description together with its `when_to_use`, as in
+/// the public format. What is longer is cut.
+pub const MAX_LISTED_CHARS: usize = 1536;
+
 /// Skills of one root. The rest are left out with a warning.
 pub const MAX_SKILLS: usize = 512;
+
+/// Agents, commands or output styles of one folder. The rest are left out with
+/// a warning.
+pub const MAX_DEFINITIONS: usize = 512;
 
 /// Directories below a skill root that are searched. Deeper ones are left out
 /// with a warning.
@@ -23,7 +31,18 @@ pub const MAX_DEPTH: usize = 8;
 /// warning.
 pub const MAX_ENTRIES: usize = 20_000;
 
-/// Bytes of a plugin manifest. A plugin with a longer one is skipped with a
+/// Servers that one plugin may bring. The rest are left out with a warning.
+pub const MAX_PLUGIN_SERVERS: usize = 64;
+
+/// Files that are looked at to tell whether the content of a folder is trusted.
+/// A folder with more of them cannot be.
+pub const MAX_TRUSTED_FILES: usize = 5_000;
+
+/// Bytes that are read to tell whether the content of a folder is trusted. A
+/// folder with more of them cannot be.
+pub const MAX_TRUSTED_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Bytes of a plugin manifest, hooks file or list of servers. A plugin with a longer one is skipped with a
 /// warning.
 pub const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
 

@@ -1,31 +1,47 @@
-//! Reading a plugin manifest: what it must say, and which parts it names.
+//! Reading a plugin manifest: what it must say, and where its parts are.
 
 use crate::limits::MAX_PLUGIN_LABEL_BYTES;
 use crate::plugin::PluginPart;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 /// What a manifest's path may begin with instead of `./`.
 const ROOT_ALIASES: [&str; 2] = ["${PLUGIN_ROOT}/", "${CLAUDE_PLUGIN_ROOT}/"];
 
+/// Public keys that have no effect here.
+const UNUSED_KEYS: [&str; 6] = [
+    "channels",
+    "dependencies",
+    "experimental",
+    "monitors",
+    "userConfig",
+    "workflows",
+];
+
 /// What a valid manifest says.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub name: String,
-    pub version: String,
-    /// The parts it names, in the order of [`PluginPart::ALL`].
-    pub parts: Vec<PluginPart>,
-    /// Its hooks, if it names any.
-    pub hooks: Option<HooksPlace>,
+    pub version: Option<String>,
+    pub description: Option<String>,
+    /// Where the parts are that it names.
+    pub parts: BTreeMap<PluginPart, Vec<PartPlace>>,
+    pub allowed_http_hosts: Vec<String>,
+    pub allowed_env_vars: Vec<String>,
+    /// Whether the plugin is in force where nobody says otherwise.
+    pub default_enabled: bool,
+    /// Its keys that are known and have no effect.
+    pub unused: Vec<String>,
 }
 
-/// Where a manifest says its hooks are.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum HooksPlace {
-    /// In these files, relative to the plugin.
-    Files(Vec<PathBuf>),
+/// Where a part of a plugin is, or a piece of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PartPlace {
+    /// In this file or directory, relative to the plugin.
+    Path(PathBuf),
     /// In the manifest itself.
-    Inline,
+    Inline(Value),
 }
 
 /// Why a manifest is not valid.
@@ -52,73 +68,107 @@ impl Manifest {
                 line: Some(error.line() as u64),
                 reason: format!("the manifest is not a JSON object: {error}"),
             })?;
-        for list in ["allowedHttpHosts", "allowedEnvVars"] {
-            if fields.get(list).is_some_and(|value| !is_string_list(value)) {
-                return Err(InvalidManifest::new(format!(
-                    "`{list}` must be a list of strings"
-                )));
-            }
-        }
-        let mut parts = Vec::new();
-        let mut hooks = None;
+        let mut parts = BTreeMap::new();
         for part in PluginPart::ALL {
-            let Some(value) = fields.get(part.manifest_key()).filter(|v| !v.is_null()) else {
-                continue;
-            };
-            let place = part_place(part, value)?;
-            parts.push(part);
-            if part == PluginPart::Hooks {
-                hooks = Some(place.map_or(HooksPlace::Inline, HooksPlace::Files));
+            if let Some(value) = fields.get(part.manifest_key()).filter(|v| !v.is_null()) {
+                parts.insert(part, part_places(part, value)?);
             }
         }
+        let default_enabled = match fields.get("defaultEnabled") {
+            None | Some(Value::Null) => true,
+            Some(Value::Bool(enabled)) => *enabled,
+            Some(_) => {
+                return Err(InvalidManifest::new(
+                    "`defaultEnabled` must be true or false",
+                ));
+            }
+        };
+        let name = label(&fields, "name")?.ok_or_else(|| {
+            InvalidManifest::new("`name` is missing; add it as a string such as `my-plugin`")
+        })?;
         Ok(Self {
-            name: label(&fields, "name")?,
-            version: label(&fields, "version")?,
+            name: plugin_name(name).map_err(InvalidManifest::new)?,
+            version: label(&fields, "version")?.map(str::to_owned),
+            description: match fields.get("description") {
+                None | Some(Value::Null) => None,
+                Some(Value::String(text)) => Some(text.clone()),
+                Some(_) => return Err(InvalidManifest::new("`description` must be a string")),
+            },
             parts,
-            hooks,
+            allowed_http_hosts: strings(&fields, "allowedHttpHosts")?,
+            allowed_env_vars: strings(&fields, "allowedEnvVars")?,
+            default_enabled,
+            unused: UNUSED_KEYS
+                .into_iter()
+                .filter(|key| fields.contains_key(*key))
+                .map(str::to_owned)
+                .collect(),
         })
     }
 }
 
-fn label(fields: &Map<String, Value>, key: &str) -> Result<String, InvalidManifest> {
-    let missing = || InvalidManifest::new(format!("`{key}` is missing; add it as a string"));
-    let text = fields
-        .get(key)
-        .ok_or_else(missing)?
-        .as_str()
-        .ok_or_else(|| InvalidManifest::new(format!("`{key}` must be a string")))?
-        .trim();
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
-    if text.is_empty() {
-        return Err(missing());
+/// A name that can be part of a path and stand before a colon.
+pub(crate) fn plugin_name(name: &str) -> Result<String, String> {
+    match name.bytes().next() {
+        Some(first) if first.is_ascii_alphanumeric() && is_label(name) => Ok(name.to_owned()),
+        _ => Err(format!(
+            "the name `{}` must begin with a letter or a digit and may have up to \
+             {MAX_PLUGIN_LABEL_BYTES} letters, digits, `-`, `_`, `.` and `+`",
+            name.escape_debug()
+        )),
     }
-    if text.len() > MAX_PLUGIN_LABEL_BYTES || !text.bytes().all(plain) {
-        return Err(InvalidManifest::new(format!(
-            "`{key}` may have up to {MAX_PLUGIN_LABEL_BYTES} letters, digits, `-`, `_`, `.` and `+`"
-        )));
-    }
-    Ok(text.to_owned())
 }
 
-/// The files or directories of a part, relative to the plugin; `None` if the
-/// part is written out in the manifest.
-fn part_place(part: PluginPart, value: &Value) -> Result<Option<Vec<PathBuf>>, InvalidManifest> {
-    let key = part.manifest_key();
-    let paths = match value {
-        Value::String(path) => vec![path.as_str()],
-        Value::Array(items) if part.may_be_inline() && items.iter().any(Value::is_object) => {
-            return Ok(None);
-        }
-        Value::Array(_) if is_string_list(value) => string_list(value),
-        Value::Object(_) if part.may_be_inline() => return Ok(None),
-        _ => {
-            return Err(InvalidManifest::new(format!(
-                "`{key}` must be a path or a list of paths"
-            )));
-        }
+fn is_label(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+    text.len() <= MAX_PLUGIN_LABEL_BYTES && text.bytes().all(plain)
+}
+
+fn label<'a>(
+    fields: &'a Map<String, Value>,
+    key: &str,
+) -> Result<Option<&'a str>, InvalidManifest> {
+    let text = match fields.get(key) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) => text.trim(),
+        Some(_) => return Err(InvalidManifest::new(format!("`{key}` must be a string"))),
     };
-    let inside = paths.into_iter().map(|path| component_path(key, path));
-    Ok(Some(inside.collect::<Result<_, _>>()?))
+    match text.is_empty() {
+        true => Ok(None),
+        false if is_label(text) => Ok(Some(text)),
+        false => Err(InvalidManifest::new(format!(
+            "`{key}` may have up to {MAX_PLUGIN_LABEL_BYTES} letters, digits, `-`, `_`, `.` and `+`"
+        ))),
+    }
+}
+
+fn strings(fields: &Map<String, Value>, key: &str) -> Result<Vec<String>, InvalidManifest> {
+    let Some(value) = fields.get(key).filter(|value| !value.is_null()) else {
+        return Ok(Vec::new());
+    };
+    let items = value.as_array().map(|items| {
+        let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+        texts.collect::<Option<Vec<_>>>()
+    });
+    items
+        .flatten()
+        .ok_or_else(|| InvalidManifest::new(format!("`{key}` must be a list of strings")))
+}
+
+/// Where a part is: a path, a list of paths, or for some parts the thing itself.
+fn part_places(part: PluginPart, value: &Value) -> Result<Vec<PartPlace>, InvalidManifest> {
+    let key = part.manifest_key();
+    let one = |value: &Value| match value {
+        Value::String(path) => Ok(PartPlace::Path(component_path(key, path)?)),
+        Value::Object(_) if part.may_be_inline() => Ok(PartPlace::Inline(value.clone())),
+        _ => Err(InvalidManifest::new(format!(
+            "`{key}` must be a path or a list of paths"
+        ))),
+    };
+    match value {
+        Value::Array(items) => items.iter().map(one).collect(),
+        single => Ok(vec![one(single)?]),
+    }
 }
 
 fn component_path(key: &str, path: &str) -> Result<PathBuf, InvalidManifest> {
@@ -142,17 +192,6 @@ fn component_path(key: &str, path: &str) -> Result<PathBuf, InvalidManifest> {
     Ok(PathBuf::from(relative))
 }
 
-fn is_string_list(value: &Value) -> bool {
-    value
-        .as_array()
-        .is_some_and(|items| items.iter().all(Value::is_string))
-}
-
-fn string_list(value: &Value) -> Vec<&str> {
-    let items = value.as_array().into_iter().flatten();
-    items.filter_map(Value::as_str).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,30 +207,44 @@ mod tests {
     #[test]
     fn a_manifest_names_its_parts() {
         let manifest = parse(json!({
-            "description": "unknown keys are left alone",
+            "$schema": "https://example.com/schema.json",
+            "displayName": "unknown keys are left alone",
+            "description": "Tools.",
+            "author": {"name": "A"},
             "hooks": "./config/hooks.json",
             "skills": ["./skills", "${CLAUDE_PLUGIN_ROOT}/more"],
             "mcpServers": {"a": {"command": "a"}},
             "lspServers": null,
+            "allowedEnvVars": ["TOKEN"],
+            "defaultEnabled": false,
+            "userConfig": {},
         }))
         .unwrap();
+        let path = |path: &str| PartPlace::Path(path.into());
         assert_eq!(
             manifest,
             Manifest {
                 name: "tools".into(),
-                version: "1.0.0".into(),
-                parts: vec![
-                    PluginPart::Skills,
-                    PluginPart::Hooks,
-                    PluginPart::McpServers
-                ],
-                hooks: Some(HooksPlace::Files(vec!["config/hooks.json".into()])),
+                version: Some("1.0.0".into()),
+                description: Some("Tools.".into()),
+                parts: BTreeMap::from([
+                    (PluginPart::Skills, vec![path("skills"), path("more")]),
+                    (PluginPart::Hooks, vec![path("config/hooks.json")]),
+                    (
+                        PluginPart::McpServers,
+                        vec![PartPlace::Inline(json!({"a": {"command": "a"}}))]
+                    ),
+                ]),
+                allowed_http_hosts: Vec::new(),
+                allowed_env_vars: vec!["TOKEN".into()],
+                default_enabled: false,
+                unused: vec!["userConfig".into()],
             }
         );
         let longest = parse(json!({"version": "x".repeat(MAX_PLUGIN_LABEL_BYTES)}));
         assert!(longest.is_ok());
-        let inline = parse(json!({"hooks": {"hooks": {}}})).unwrap();
-        assert_eq!(inline.hooks, Some(HooksPlace::Inline));
+        let without = Manifest::parse(r#"{"name": "a"}"#).unwrap();
+        assert_eq!((without.version, without.default_enabled), (None, true));
     }
 
     #[test]
@@ -201,10 +254,16 @@ mod tests {
             (json!({"name": 7}), "`name` must be a string"),
             (json!({"name": "a/b"}), "`name` may have"),
             (json!({"name": "a\nb"}), "`name` may have"),
+            (json!({"name": ".."}), "must begin with a letter"),
+            (json!({"name": "-x"}), "must begin with a letter"),
+            (json!({"name": "a:b"}), "`name` may have"),
             (
                 json!({"version": "x".repeat(MAX_PLUGIN_LABEL_BYTES + 1)}),
                 "`version` may have",
             ),
+            (json!({"version": 1}), "`version` must be a string"),
+            (json!({"description": []}), "`description` must be a string"),
+            (json!({"defaultEnabled": "no"}), "`defaultEnabled`"),
             (json!({"skills": {"a": 1}}), "`skills` must be a path"),
             (json!({"agents": ["./a", 7]}), "`agents` must be a path"),
             (json!({"skills": "skills"}), "must begin with `./`"),
@@ -220,8 +279,6 @@ mod tests {
             let error = parse(fields.clone()).unwrap_err();
             assert!(error.reason.contains(named), "{fields}: {}", error.reason);
         }
-        let missing = Manifest::parse(r#"{"name": "a"}"#).unwrap_err();
-        assert!(missing.reason.contains("`version` is missing"));
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! A plugin as found on disk, and the loader of a root of plugins.
-//!
-//! Manifests are checked; what they name is not loaded, and said not to be.
 
-use crate::files::{canonical_root, exists, is_showable, read_text, sorted_entries};
-use crate::limits::{MAX_ENTRIES, MAX_MANIFEST_BYTES, MAX_PLUGINS};
-use crate::manifest::{HooksPlace, Manifest};
+use crate::agent::LoadedAgent;
+use crate::command::LoadedCommand;
+use crate::content::ContentName;
+use crate::files::{canonical_root, exists, is_showable, sorted_entries};
+use crate::limits::{MAX_ENTRIES, MAX_PLUGINS};
+use crate::output_style::LoadedOutputStyle;
+use crate::plugin_parts::{Opened, has_usual_parts};
+use crate::skill::LoadedSkill;
 use crate::warning::{ResourceWarning, WarningList};
-use halter_protocol::{PluginId, PluginManifest};
+use halter_protocol::{PluginId, PluginManifest, ResourceKind, ResourceOrigin, Revision};
+use serde_json::Value;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -18,8 +22,6 @@ pub const MANIFEST_PLACES: [&str; 5] = [
     ".codex-plugin/plugin.json",
     "plugin.json",
 ];
-
-const DEFAULT_HOOKS_FILE: &str = "hooks/hooks.json";
 
 /// Something a plugin can bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,12 +80,12 @@ impl PluginPart {
     }
 
     /// Where the part is if the manifest does not say.
-    const fn default_place(self) -> &'static str {
+    pub(crate) const fn default_place(self) -> &'static str {
         match self {
             Self::Skills => "skills",
             Self::Commands => "commands",
             Self::Agents => "agents",
-            Self::Hooks => DEFAULT_HOOKS_FILE,
+            Self::Hooks => "hooks/hooks.json",
             Self::McpServers => ".mcp.json",
             Self::LspServers => ".lsp.json",
             Self::OutputStyles => "output-styles",
@@ -102,7 +104,7 @@ impl fmt::Display for PluginPart {
     }
 }
 
-/// A plugin whose manifest is valid. Its parts are not loaded.
+/// A plugin and all its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadedPlugin {
@@ -110,66 +112,118 @@ pub struct LoadedPlugin {
     pub id: PluginId,
     /// What the manifest says.
     pub manifest: PluginManifest,
-    /// What the plugin brings, by its manifest or by the usual places.
-    pub parts: Vec<PluginPart>,
-    /// The files that hold its hooks.
-    pub hook_files: Vec<PathBuf>,
+    /// Its skills, called `plugin:skill`.
+    pub skills: Vec<LoadedSkill>,
+    /// Its agents, called `plugin:agent`.
+    pub agents: Vec<LoadedAgent>,
+    /// Its commands, called `plugin:command`.
+    pub commands: Vec<LoadedCommand>,
+    /// Its output styles, called `plugin:style`.
+    pub output_styles: Vec<LoadedOutputStyle>,
+    /// Its hooks.
+    pub hooks: Vec<LoadedHooksFile>,
+    /// Its MCP servers.
+    pub mcp_servers: Vec<LoadedMcpServer>,
+    /// Its language servers.
+    pub lsp_servers: Vec<LoadedLspServer>,
+    /// Whether it is in force where nobody says otherwise.
+    pub default_enabled: bool,
 }
 
 impl LoadedPlugin {
-    pub(crate) fn not_loaded(&self) -> ResourceWarning {
-        ResourceWarning::PluginNotLoaded {
-            plugin_id: self.id.clone(),
-            root: self.manifest.root.clone(),
-            parts: self.parts.clone(),
-            hook_files: self.hook_files.clone(),
-        }
+    /// What can run programs, in words; none if nothing can.
+    pub fn runs(&self) -> Option<String> {
+        let parts = [
+            (PluginPart::Hooks, self.hooks.is_empty()),
+            (PluginPart::McpServers, self.mcp_servers.is_empty()),
+            (PluginPart::LspServers, self.lsp_servers.is_empty()),
+        ];
+        let present = parts.into_iter().filter(|(_, empty)| !empty);
+        let names: Vec<&str> = present.map(|(part, _)| part.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
     }
 
-    /// `root` is canonical; `place` is where its manifest is.
-    fn read(root: &Path, place: &str) -> Result<Self, ResourceWarning> {
-        let path = root.join(place);
-        let skipped = |line, reason| ResourceWarning::PluginSkipped {
-            path: path.clone(),
-            line,
-            reason,
-        };
-        let text = read_text(root, &path, MAX_MANIFEST_BYTES)
-            .map_err(|unread| skipped(unread.line(), unread.reason(MAX_MANIFEST_BYTES)))?;
-        let manifest =
-            Manifest::parse(&text).map_err(|invalid| skipped(invalid.line, invalid.reason))?;
-        let has = |part: PluginPart| {
-            manifest.parts.contains(&part) || exists(&root.join(part.default_place()))
-        };
-        let hook_files = match manifest.hooks {
-            Some(HooksPlace::Files(ref files)) => {
-                files.iter().map(|file| root.join(file)).collect()
+    /// Takes away what can run programs.
+    pub(crate) fn disarm(&mut self) {
+        self.hooks.clear();
+        self.mcp_servers.clear();
+        self.lsp_servers.clear();
+        self.manifest.content = None;
+    }
+
+    /// Names its hooks and servers by their content.
+    pub(crate) fn content(&self) -> Option<Revision> {
+        self.runs()?;
+        let mut name = ContentName::default();
+        for hooks in &self.hooks {
+            name = name.field("hooks").field(&hooks.text);
+            for list in [&hooks.allowed_env_vars, &hooks.allowed_http_hosts] {
+                name = name.field(list.join("\n"));
             }
-            Some(HooksPlace::Inline) => vec![path],
-            None if has(PluginPart::Hooks) => vec![root.join(DEFAULT_HOOKS_FILE)],
-            None => Vec::new(),
-        };
-        Ok(Self {
-            id: manifest.name.as_str().into(),
-            parts: PluginPart::ALL
-                .into_iter()
-                .filter(|part| has(*part))
-                .collect(),
-            hook_files,
-            manifest: PluginManifest {
-                name: manifest.name,
-                version: manifest.version,
-                root: root.to_owned(),
-            },
-        })
+        }
+        let mcp = self.mcp_servers.iter().map(|it| (&it.name, &it.config));
+        let lsp = self.lsp_servers.iter().map(|it| (&it.name, &it.config));
+        for (kind, servers) in [("mcp", mcp.collect::<Vec<_>>()), ("lsp", lsp.collect())] {
+            for (server, config) in servers {
+                name = name.field(kind).field(server).field(config.to_string());
+            }
+        }
+        Some(name.finish("plg").into())
     }
 }
 
+/// Hooks of a plugin, as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadedHooksFile {
+    /// The plugin.
+    pub plugin_id: PluginId,
+    /// Its directory.
+    pub plugin_root: PathBuf,
+    /// The file: of hooks, or the manifest that holds them.
+    pub path: PathBuf,
+    /// The JSON of the hooks.
+    pub text: String,
+    /// Hosts that its HTTP hooks may reach; empty: whatever the harness allows.
+    pub allowed_http_hosts: Vec<String>,
+    /// Variables of the environment that its hooks may see.
+    pub allowed_env_vars: Vec<String>,
+}
+
+/// An MCP server of a plugin, as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadedMcpServer {
+    /// The plugin.
+    pub plugin_id: PluginId,
+    /// Its directory.
+    pub plugin_root: PathBuf,
+    /// The server's name.
+    pub name: String,
+    /// The entry: a JSON object. Variables in it are not expanded.
+    pub config: Value,
+}
+
+/// A language server of a plugin, as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadedLspServer {
+    /// The plugin.
+    pub plugin_id: PluginId,
+    /// Its directory.
+    pub plugin_root: PathBuf,
+    /// The server's name.
+    pub name: String,
+    /// The entry: a JSON object. Variables in it are not expanded.
+    pub config: Value,
+}
+
 /// Finds the plugins of one root: the directories directly below it, or the
-/// root itself if it has a manifest.
+/// root itself if it is one.
 #[derive(Debug, Clone)]
 pub struct PluginLoader {
     root: PathBuf,
+    origin: ResourceOrigin,
 }
 
 /// What a [`PluginLoader`] found.
@@ -185,36 +239,42 @@ pub struct LoadedPlugins {
 impl PluginLoader {
     /// A loader for one root.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self {
+            root: root.into(),
+            origin: ResourceOrigin::Named,
+        }
     }
 
-    /// Reads the manifests. Blocks on the file system: within async code use
-    /// [`ResourceCompiler`](crate::ResourceCompiler) or a blocking thread.
+    /// Says where the root comes from.
+    #[must_use]
+    pub fn with_origin(mut self, origin: ResourceOrigin) -> Self {
+        self.origin = origin;
+        self
+    }
+
+    /// Reads the plugins and their parts. Blocks on the file system: within
+    /// async code use [`ResourceCompiler`](crate::ResourceCompiler) or a
+    /// blocking thread.
     pub fn load(&self) -> LoadedPlugins {
-        let mut plugins = Vec::new();
-        let mut warnings = WarningList::default();
-        if let Err(warning) = self.search(&mut plugins, &mut warnings) {
-            warnings.push(warning);
+        let mut found = Found::default();
+        if let Err(warning) = self.search(&mut found) {
+            found.warnings.push(warning);
         }
         LoadedPlugins {
-            plugins,
-            warnings: warnings.into_vec(),
+            plugins: found.plugins,
+            warnings: found.warnings.into_vec(),
         }
     }
 
-    fn search(
-        &self,
-        plugins: &mut Vec<LoadedPlugin>,
-        warnings: &mut WarningList,
-    ) -> Result<(), ResourceWarning> {
+    fn search(&self, found: &mut Found) -> Result<(), ResourceWarning> {
         let unusable = |reason| ResourceWarning::RootUnusable {
             root: self.root.clone(),
             reason,
         };
         let root = canonical_root(&self.root).map_err(unusable)?;
-        if let Some(place) = manifest_place(&root) {
-            plugins.push(LoadedPlugin::read(&root, place)?);
-            return Ok(());
+        let manifest = manifest_place(&root);
+        if manifest.is_some() || has_usual_parts(&root) {
+            return self.load_plugin(&root, manifest, found);
         }
         let (entries, more) = sorted_entries(&root, MAX_ENTRIES)
             .map_err(|error| unusable(format!("it cannot be read: {error}")))?;
@@ -224,60 +284,88 @@ impl PluginLoader {
         };
         if more {
             let reason = format!("more than {MAX_ENTRIES} entries; the rest is not looked at");
-            warnings.push(limit(&root, reason));
+            found.warnings.push(limit(&root, reason));
         }
         for entry in entries {
             let path = entry.path();
-            if plugins.len() == MAX_PLUGINS {
+            if found.plugins.len() == MAX_PLUGINS {
                 let reason = format!("more than {MAX_PLUGINS} plugins; the rest is left out");
                 return Err(limit(&path, reason));
             }
-            match inspect(&root, &path) {
-                Ok(plugin) => plugins.extend(plugin),
-                Err(warning) => warnings.push(warning),
+            if let Err(warning) = self.inspect(&root, &path, found) {
+                found.warnings.push(warning);
             }
         }
         Ok(())
+    }
+
+    /// The plugin in one entry of a root. Files and hidden directories are not
+    /// meant to be any.
+    fn inspect(&self, root: &Path, path: &Path, found: &mut Found) -> Result<(), ResourceWarning> {
+        let resolved = match std::fs::canonicalize(path) {
+            Ok(resolved) if resolved.is_dir() => resolved,
+            Ok(_) => return Ok(()),
+            Err(_) => {
+                let path = path.to_owned();
+                return Err(ResourceWarning::LinkNotFollowed { path });
+            }
+        };
+        if !resolved.starts_with(root) {
+            let path = path.to_owned();
+            return Err(ResourceWarning::LinkNotFollowed { path });
+        }
+        if !is_showable(&resolved) {
+            let path = path.to_owned();
+            return Err(ResourceWarning::PathNotText { path });
+        }
+        let manifest = manifest_place(&resolved);
+        let hidden = path.file_name().unwrap_or_default();
+        let hidden = hidden.as_encoded_bytes().starts_with(b".");
+        match manifest {
+            None if hidden => Ok(()),
+            None if !has_usual_parts(&resolved) => Err(skipped(
+                path,
+                None,
+                "it has no manifest and none of the usual folders; add a \
+                 .claude-plugin/plugin.json with `name` and `version`",
+            )),
+            manifest => self.load_plugin(&resolved, manifest, found),
+        }
+    }
+
+    fn load_plugin(
+        &self,
+        root: &Path,
+        manifest: Option<&str>,
+        found: &mut Found,
+    ) -> Result<(), ResourceWarning> {
+        let opened = Opened::new(root, manifest, &self.origin)?;
+        let plugin = opened.load(&mut found.warnings);
+        found.plugins.push(plugin);
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    plugins: Vec<LoadedPlugin>,
+    warnings: WarningList,
+}
+
+pub(crate) fn skipped(
+    path: &Path,
+    line: Option<u64>,
+    reason: impl Into<String>,
+) -> ResourceWarning {
+    ResourceWarning::Skipped {
+        kind: ResourceKind::Plugin,
+        path: path.to_owned(),
+        line,
+        reason: reason.into(),
     }
 }
 
 fn manifest_place(dir: &Path) -> Option<&'static str> {
     let mut places = MANIFEST_PLACES.into_iter();
     places.find(|place| exists(&dir.join(place)))
-}
-
-/// The plugin in one entry of a root. Files and hidden directories are not
-/// meant to be any.
-fn inspect(root: &Path, path: &Path) -> Result<Option<LoadedPlugin>, ResourceWarning> {
-    let skipped = |reason: &str| ResourceWarning::PluginSkipped {
-        path: path.to_owned(),
-        line: None,
-        reason: reason.to_owned(),
-    };
-    let resolved = match std::fs::canonicalize(path) {
-        Ok(resolved) if resolved.is_dir() => resolved,
-        Ok(_) => return Ok(None),
-        Err(_) => {
-            let path = path.to_owned();
-            return Err(ResourceWarning::LinkNotFollowed { path });
-        }
-    };
-    if !resolved.starts_with(root) {
-        let path = path.to_owned();
-        return Err(ResourceWarning::LinkNotFollowed { path });
-    }
-    if !is_showable(&resolved) {
-        let path = path.to_owned();
-        return Err(ResourceWarning::PathNotText { path });
-    }
-    if let Some(place) = manifest_place(&resolved) {
-        return LoadedPlugin::read(&resolved, place).map(Some);
-    }
-    let name = path.file_name().unwrap_or_default();
-    if name.as_encoded_bytes().starts_with(b".") {
-        return Ok(None);
-    }
-    Err(skipped(
-        "it has no manifest; add a .claude-plugin/plugin.json with `name` and `version`",
-    ))
 }

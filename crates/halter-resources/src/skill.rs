@@ -1,15 +1,19 @@
 //! A skill, and the loader of a root of skills.
 
+use crate::agent::model;
+use crate::command::hint;
 use crate::content::ContentName;
 use crate::error::ResourceError;
 use crate::files::is_showable;
-use crate::frontmatter::{FrontmatterSplit, LINES_BEFORE_YAML, split};
-use crate::limits::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
+use crate::header::{Document, Malformed, WordList, first_paragraph, one_line};
+use crate::limits::{MAX_DESCRIPTION_CHARS, MAX_LISTED_CHARS};
+use crate::name::{is_public_name, usable_name};
 use crate::skill_walk;
 use crate::warning::ResourceWarning;
 use halter_protocol::encoding::escape_path;
-use halter_protocol::{SkillDef, SkillName};
+use halter_protocol::{ResourceKind, ResourceOrigin, SkillDef, SkillName};
 use serde::Deserialize;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// The file that makes a directory a skill.
@@ -18,16 +22,13 @@ pub const SKILL_FILE: &str = "SKILL.md";
 /// A skill read from disk, or made in code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedSkill {
-    name: SkillName,
-    description: String,
-    path: PathBuf,
+    definition: SkillDef,
     relative_path: PathBuf,
-    body: String,
 }
 
 impl LoadedSkill {
-    /// A skill made in code. `path` is the file the model reads, `body` its
-    /// text. The description is put on one line and cut to its limit.
+    /// A skill made in code. `path` is its file, `body` the text of that. The
+    /// description is put on one line and cut to its limit.
     ///
     /// # Errors
     /// If the name or the path cannot be shown to a model, or the description
@@ -38,202 +39,216 @@ impl LoadedSkill {
         path: impl Into<PathBuf>,
         body: impl Into<String>,
     ) -> Result<Self, ResourceError> {
-        let name = valid_name(name.into())?;
-        let (description, _) = on_one_line(description.as_ref());
+        let name: SkillName = name.into();
+        let name =
+            usable_name(name.as_str()).map_err(|reason| ResourceError::InvalidSkillName {
+                name: name.0.clone(),
+                reason,
+            })?;
+        let (description, _) = one_line(description.as_ref(), MAX_DESCRIPTION_CHARS);
         if description.is_empty() {
-            return Err(ResourceError::MissingDescription { name: name.0 });
+            return Err(ResourceError::MissingDescription { name });
         }
         let path = path.into();
         if !is_showable(&path) {
-            return Err(ResourceError::InvalidSkillPath { name: name.0, path });
+            return Err(ResourceError::InvalidSkillPath { name, path });
         }
         Ok(Self {
             relative_path: relative_to_grandparent(&path),
-            name,
-            description,
-            path,
-            body: body.into(),
+            definition: SkillDef {
+                origin: ResourceOrigin::Program,
+                ..SkillDef::new("", name, description, path, body)
+            },
         })
     }
 
     /// The name a model refers to it by.
     pub fn name(&self) -> &SkillName {
-        &self.name
+        &self.definition.name
     }
 
     /// When to use it, on one line.
     pub fn description(&self) -> &str {
-        &self.description
+        &self.definition.description
     }
 
-    /// The file the model reads.
+    /// Its file.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.definition.path
     }
 
     /// The text of the file.
     pub fn body(&self) -> &str {
-        &self.body
+        &self.definition.body
+    }
+
+    /// What its file says, without the id that a compiler gives it.
+    pub fn definition(&self) -> &SkillDef {
+        &self.definition
     }
 
     /// What the skill is called by its content: name, description, text and
     /// place under its root, but not where the root is.
     pub(crate) fn content_name(&self) -> String {
         ContentName::default()
-            .field(self.name.as_str())
-            .field(&self.description)
+            .field(self.name().as_str())
+            .field(self.description())
             .field(escape_path(&self.relative_path))
-            .field(&self.body)
+            .field(self.body())
+            .field([u8::from(self.definition.hooks.is_some())])
             .finish("skl")
     }
 
     pub(crate) fn into_definition(self) -> SkillDef {
         SkillDef {
             id: self.content_name().into(),
-            name: self.name,
-            description: self.description,
-            path: self.path,
-            body: self.body,
+            ..self.definition
         }
+    }
+
+    /// Whether using it can run programs that its file names.
+    pub(crate) fn can_run_code(&self) -> bool {
+        self.definition.hooks.is_some()
+    }
+
+    /// Takes away what can run programs.
+    pub(crate) fn disarm(&mut self) {
+        self.definition.hooks = None;
+    }
+
+    /// Puts the name of its plugin before its own.
+    pub(crate) fn of_plugin(mut self, full_name: String) -> Self {
+        self.definition.name = full_name.into();
+        self
     }
 
     /// Reads the text of a `SKILL.md` found at `relative_path` under `root`.
     pub(crate) fn parse(
         root: &Path,
         relative_path: PathBuf,
+        origin: &ResourceOrigin,
         text: String,
-    ) -> Result<(Self, Option<ResourceWarning>), Malformed> {
+    ) -> Result<(Self, Vec<ResourceWarning>), Malformed> {
         let path = root.join(&relative_path);
-        let (header, body) = parse_header(&text)?;
+        let Document { header, body } = Document::<SkillHeader>::parse(&text)?;
+        let header = header.unwrap_or_default();
+        let mut warnings = Vec::new();
         let name = header
             .name
+            .clone()
             .filter(|name| !name.trim().is_empty())
             .or_else(|| directory_name(&path))
             .unwrap_or_default();
-        let name = valid_name(name.into()).map_err(|error| Malformed::new(None, error))?;
-        let stated = header.description.as_deref().map(on_one_line);
-        let (description, warning) = match stated.filter(|(text, _)| !text.is_empty()) {
-            Some((description, None)) => (description, None),
-            Some((description, Some(chars))) => {
-                let path = path.clone();
-                (
-                    description,
-                    Some(ResourceWarning::DescriptionCut { path, chars }),
-                )
+        let name = usable_name(&name).map_err(Malformed::new)?;
+        if !is_public_name(&name) {
+            warnings.push(ResourceWarning::NameNotPublic {
+                path: path.clone(),
+                name: name.clone(),
+            });
+        }
+        let kind = ResourceKind::Skill;
+        let limit = MAX_DESCRIPTION_CHARS;
+        let stated = header.description.as_deref();
+        let stated = stated.map(|text| one_line(text, limit));
+        let description = match stated.filter(|(text, _)| !text.is_empty()) {
+            Some((description, cut)) => {
+                warnings.extend(cut.map(|chars| ResourceWarning::DescriptionCut {
+                    path: path.clone(),
+                    chars,
+                }));
+                description
             }
             None => {
-                let (description, _) = on_one_line(&first_paragraph(body));
                 let path = path.clone();
-                (
-                    description,
-                    Some(ResourceWarning::DescriptionInferred { path }),
-                )
+                warnings.push(ResourceWarning::DescriptionInferred { kind, path });
+                one_line(&first_paragraph(body), limit).0
             }
         };
         if description.is_empty() {
             let reason = "it has neither a `description` in its frontmatter nor a paragraph that \
                           could stand in; say in a sentence when to use it";
-            return Err(Malformed::new(None, reason));
+            return Err(Malformed::new(reason));
         }
-        let skill = Self {
-            name,
-            description,
-            path,
-            relative_path,
-            body: text,
+        let keys = header.unused();
+        if !keys.is_empty() {
+            let path = path.clone();
+            warnings.push(ResourceWarning::KeysUnused { kind, path, keys });
+        }
+        let description = match &header.when_to_use {
+            Some(when) => one_line(&format!("{description} {when}"), MAX_LISTED_CHARS).0,
+            None => description,
         };
-        Ok((skill, warning))
-    }
-}
-
-/// Why a file is no skill.
-#[derive(Debug)]
-pub(crate) struct Malformed {
-    pub line: Option<u64>,
-    pub reason: String,
-}
-
-impl Malformed {
-    fn new(line: Option<u64>, reason: impl ToString) -> Self {
-        Self {
-            line,
-            reason: reason.to_string(),
-        }
+        let definition = SkillDef {
+            origin: origin.clone(),
+            always: header.is_always(),
+            user_only: header.disable_model_invocation.unwrap_or_default(),
+            model_only: header.user_invocable == Some(false),
+            argument_hint: hint(header.argument_hint),
+            arguments: header.arguments.unwrap_or_default().0,
+            paths: header.paths.unwrap_or_default().0,
+            model: model(header.model),
+            hooks: header.hooks.filter(|hooks| !hooks.is_null()),
+            ..SkillDef::new("", name, description, path, "")
+        };
+        let skill = Self {
+            definition: SkillDef {
+                body: text,
+                ..definition
+            },
+            relative_path,
+        };
+        Ok((skill, warnings))
     }
 }
 
 /// What is understood of the frontmatter; the public format has more, which is
 /// left to those it is meant for.
 #[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 struct SkillHeader {
     name: Option<String>,
     description: Option<String>,
+    #[serde(rename = "when_to_use", alias = "when-to-use")]
+    when_to_use: Option<String>,
+    argument_hint: Option<Value>,
+    arguments: Option<WordList>,
+    paths: Option<WordList>,
+    model: Option<String>,
+    always: Option<bool>,
+    metadata: Option<Value>,
+    disable_model_invocation: Option<bool>,
+    user_invocable: Option<bool>,
+    hooks: Option<Value>,
+    allowed_tools: Option<Value>,
+    disallowed_tools: Option<Value>,
+    effort: Option<Value>,
+    context: Option<Value>,
+    agent: Option<Value>,
+    background: Option<Value>,
 }
 
-fn parse_header(text: &str) -> Result<(SkillHeader, &str), Malformed> {
-    let (yaml, body) = match split(text) {
-        FrontmatterSplit::Plain { body } => return Ok((SkillHeader::default(), body)),
-        FrontmatterSplit::WithFrontmatter { yaml, body } if yaml.trim().is_empty() => {
-            return Ok((SkillHeader::default(), body));
-        }
-        FrontmatterSplit::WithFrontmatter { yaml, body } => (yaml, body),
-        FrontmatterSplit::Unterminated => {
-            let reason = "the frontmatter that begins here has no end; close it with a line `---`";
-            return Err(Malformed::new(Some(1), reason));
-        }
-    };
-    match serde_saphyr::from_str(yaml) {
-        Ok(header) => Ok((header, body)),
-        Err(error) => {
-            let line = error.location().map(|place| place.line());
-            let words = error.without_snippet().to_string();
-            let (words, _) = on_one_line(&words);
-            Err(Malformed::new(
-                Some(line.unwrap_or(1) + LINES_BEFORE_YAML),
-                format!(
-                    "the frontmatter is not the YAML expected: {words}; text with a colon needs quotes"
-                ),
-            ))
-        }
+impl SkillHeader {
+    /// `always: true`, or the same under `metadata`, which the public format
+    /// leaves open.
+    fn is_always(&self) -> bool {
+        let metadata = self.metadata.as_ref().and_then(|it| it.get("always"));
+        let said = metadata.is_some_and(|it| it == &Value::Bool(true) || it == "true");
+        self.always.unwrap_or(said)
     }
-}
 
-fn valid_name(name: SkillName) -> Result<SkillName, ResourceError> {
-    let trimmed = name.as_str().trim();
-    let valid = !trimmed.is_empty()
-        && trimmed.chars().count() <= MAX_NAME_CHARS
-        && !trimmed.chars().any(char::is_control);
-    if valid {
-        Ok(trimmed.into())
-    } else {
-        Err(ResourceError::InvalidSkillName { name: name.0 })
+    /// The keys that are known and have no effect here.
+    fn unused(&self) -> Vec<String> {
+        let keys = [
+            ("allowed-tools", &self.allowed_tools),
+            ("disallowed-tools", &self.disallowed_tools),
+            ("effort", &self.effort),
+            ("context", &self.context),
+            ("agent", &self.agent),
+            ("background", &self.background),
+        ];
+        let present = keys.into_iter().filter(|(_, value)| value.is_some());
+        present.map(|(key, _)| key.to_owned()).collect()
     }
-}
-
-/// The text on one line, without control characters, cut to the limit of a
-/// description; and the length it had if it was cut.
-fn on_one_line(text: &str) -> (String, Option<usize>) {
-    let words: Vec<&str> = text
-        .split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| !word.is_empty())
-        .collect();
-    let line = words.join(" ");
-    let chars = line.chars().count();
-    if chars <= MAX_DESCRIPTION_CHARS {
-        return (line, None);
-    }
-    let cut = line.chars().take(MAX_DESCRIPTION_CHARS - 1);
-    (cut.chain(['…']).collect(), Some(chars))
-}
-
-/// The first lines of prose, without headings.
-fn first_paragraph(body: &str) -> String {
-    body.lines()
-        .map(str::trim)
-        .skip_while(|line| line.is_empty() || line.starts_with('#'))
-        .take_while(|line| !line.is_empty() && !line.starts_with('#'))
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 fn directory_name(path: &Path) -> Option<String> {
@@ -257,6 +272,7 @@ fn relative_to_grandparent(path: &Path) -> PathBuf {
 #[derive(Debug, Clone)]
 pub struct SkillLoader {
     root: PathBuf,
+    origin: ResourceOrigin,
 }
 
 /// What a [`SkillLoader`] found.
@@ -272,13 +288,23 @@ pub struct LoadedSkills {
 impl SkillLoader {
     /// A loader for one root.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self {
+            root: root.into(),
+            origin: ResourceOrigin::Named,
+        }
+    }
+
+    /// Says where the root comes from.
+    #[must_use]
+    pub fn with_origin(mut self, origin: ResourceOrigin) -> Self {
+        self.origin = origin;
+        self
     }
 
     /// Reads the skills. Blocks on the file system: within async code use
     /// [`ResourceCompiler`](crate::ResourceCompiler) or a blocking thread.
     pub fn load(&self) -> LoadedSkills {
-        skill_walk::walk(&self.root)
+        skill_walk::walk(&self.root, &self.origin)
     }
 }
 
@@ -287,11 +313,57 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<(LoadedSkill, Option<ResourceWarning>), Malformed> {
-        LoadedSkill::parse(
+        let (skill, warnings) = LoadedSkill::parse(
             Path::new("/skills"),
             PathBuf::from("git/commit/SKILL.md"),
+            &ResourceOrigin::User,
             text.to_owned(),
+        )?;
+        assert!(warnings.len() < 2, "{warnings:?}");
+        Ok((skill, warnings.into_iter().next()))
+    }
+
+    #[test]
+    fn what_the_public_format_says_is_read() {
+        let (skill, warning) = parse(
+            "---\nname: deploy\ndescription: Deploys.\nwhen_to_use: When asked to ship.\n\
+             argument-hint: \"[target]\"\narguments: target\npaths: \"src/**, docs/**\"\n\
+             model: haiku\ndisable-model-invocation: true\nuser-invocable: false\n\
+             metadata: {always: \"true\"}\nallowed-tools: Bash(git *)\ncontext: fork\n\
+             hooks: {Stop: []}\n---\nGo.\n",
         )
+        .unwrap();
+        let said = skill.definition();
+        assert_eq!(said.description, "Deploys. When asked to ship.");
+        assert_eq!(said.argument_hint.as_deref(), Some("[target]"));
+        assert_eq!(
+            (&said.arguments[..], &said.paths[..]),
+            (
+                &["target".to_owned()][..],
+                &["src/**".to_owned(), "docs/**".to_owned()][..]
+            )
+        );
+        assert_eq!(said.model.as_deref(), Some("haiku"));
+        assert!(said.user_only && said.model_only && said.always && said.hooks.is_some());
+        let unused = warning.unwrap().to_string();
+        assert!(unused.contains("allowed-tools, context"), "{unused}");
+    }
+
+    #[test]
+    fn a_listed_description_is_bounded() {
+        let text = |when: usize| {
+            format!(
+                "---\ndescription: {}\nwhen_to_use: {}\n---\n",
+                "d".repeat(1000),
+                "w".repeat(when)
+            )
+        };
+        let fits = MAX_LISTED_CHARS - 1001;
+        let (skill, _) = parse(&text(fits)).unwrap();
+        assert_eq!(skill.description().len(), MAX_LISTED_CHARS);
+        let (skill, _) = parse(&text(fits + 1)).unwrap();
+        assert_eq!(skill.description().chars().count(), MAX_LISTED_CHARS);
+        assert!(skill.description().ends_with('…'));
     }
 
     #[test]
@@ -338,11 +410,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_bounded_and_on_one_line() {
+    fn names_are_checked() {
         let named = |name: &str| LoadedSkill::new(name, "d", "/s/x/SKILL.md", "");
-        assert!(named(&"é".repeat(MAX_NAME_CHARS)).is_ok());
         assert_eq!(named(" x ").unwrap().name().as_str(), "x");
-        for wrong in ["", "  ", "a\nb", "a\u{7}", &"x".repeat(MAX_NAME_CHARS + 1)] {
+        for wrong in ["", "  ", "a\nb", "a\u{7}", "../x", "a:b"] {
             assert_eq!(named(wrong).unwrap_err().code(), "invalid_skill_name");
         }
     }

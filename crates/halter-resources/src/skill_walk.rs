@@ -4,14 +4,15 @@ use crate::files::{canonical_root, exists, is_showable, read_text, sorted_entrie
 use crate::limits::{MAX_DEPTH, MAX_ENTRIES, MAX_SKILL_BYTES, MAX_SKILLS};
 use crate::skill::{LoadedSkill, LoadedSkills, SKILL_FILE};
 use crate::warning::{ResourceWarning, WarningList};
+use halter_protocol::{ResourceKind, ResourceOrigin};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Directories that hold other people's files by the thousand.
-const NOT_SEARCHED: [&str; 2] = [".git", "node_modules"];
+pub(crate) const NOT_SEARCHED: [&str; 2] = [".git", "node_modules"];
 
-pub(crate) fn walk(root: &Path) -> LoadedSkills {
+pub(crate) fn walk(root: &Path, origin: &ResourceOrigin) -> LoadedSkills {
     let mut warnings = WarningList::default();
     let root = match canonical_root(root) {
         Ok(canonical) => canonical,
@@ -28,6 +29,7 @@ pub(crate) fn walk(root: &Path) -> LoadedSkills {
     };
     let mut walk = SkillWalk {
         root: &root,
+        origin,
         skills: Vec::new(),
         warnings,
         entries_left: MAX_ENTRIES,
@@ -49,8 +51,45 @@ pub(crate) fn walk(root: &Path) -> LoadedSkills {
     }
 }
 
+/// Searches folders of a plugin. Each is a skill itself, or holds skills.
+/// `root` is canonical and bounds all of them.
+pub(crate) fn walk_folders(
+    root: &Path,
+    origin: &ResourceOrigin,
+    folders: &[PathBuf],
+) -> LoadedSkills {
+    let mut walk = SkillWalk {
+        root,
+        origin,
+        skills: Vec::new(),
+        warnings: WarningList::default(),
+        entries_left: MAX_ENTRIES,
+        over: false,
+    };
+    for folder in folders {
+        match fs::canonicalize(folder) {
+            Ok(inside) if inside.starts_with(root) => {
+                if exists(&inside.join(SKILL_FILE)) {
+                    walk.skill(&inside);
+                } else if inside.is_dir() {
+                    walk.search(&inside, 1);
+                } else {
+                    walk.skipped(&inside, "it is not a directory of skills");
+                }
+            }
+            Ok(_) => walk.skipped(folder, "it leads out of the plugin"),
+            Err(_) => walk.skipped(folder, "it does not exist"),
+        }
+    }
+    LoadedSkills {
+        skills: walk.skills,
+        warnings: walk.warnings.into_vec(),
+    }
+}
+
 struct SkillWalk<'a> {
     root: &'a Path,
+    origin: &'a ResourceOrigin,
     skills: Vec<LoadedSkill>,
     warnings: WarningList,
     entries_left: usize,
@@ -121,10 +160,10 @@ impl SkillWalk<'_> {
         }
         let relative: PathBuf = path.strip_prefix(self.root).unwrap_or(&path).to_owned();
         let skipped = match read_text(self.root, &path, MAX_SKILL_BYTES) {
-            Ok(text) => match LoadedSkill::parse(self.root, relative, text) {
-                Ok((skill, warning)) => {
+            Ok(text) => match LoadedSkill::parse(self.root, relative, self.origin, text) {
+                Ok((skill, warnings)) => {
                     self.skills.push(skill);
-                    self.warnings.extend(warning);
+                    self.warnings.extend(warnings);
                     return;
                 }
                 Err(malformed) => (malformed.line, malformed.reason),
@@ -132,8 +171,21 @@ impl SkillWalk<'_> {
             Err(unread) => (unread.line(), unread.reason(MAX_SKILL_BYTES)),
         };
         let (line, reason) = skipped;
-        self.warnings
-            .push(ResourceWarning::SkillSkipped { path, line, reason });
+        self.warnings.push(ResourceWarning::Skipped {
+            kind: ResourceKind::Skill,
+            path,
+            line,
+            reason,
+        });
+    }
+
+    fn skipped(&mut self, path: &Path, reason: &str) {
+        self.warnings.push(ResourceWarning::Skipped {
+            kind: ResourceKind::Skill,
+            path: path.to_owned(),
+            line: None,
+            reason: reason.to_owned(),
+        });
     }
 
     /// A link to a directory of this root is left alone: what it leads to is

@@ -1,9 +1,8 @@
 //! Problems with resources that are not fatal.
 
 use crate::limits::MAX_WARNINGS;
-use crate::plugin::PluginPart;
 use halter_protocol::encoding::escape_path;
-use halter_protocol::{PluginId, SkillName};
+use halter_protocol::{PluginId, ResourceKind};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -42,17 +41,21 @@ pub enum ResourceWarning {
         /// Which one, and what was left out.
         reason: String,
     },
-    /// A skill that cannot be used.
-    SkillSkipped {
-        /// Its file.
+    /// A file or folder that cannot be used.
+    Skipped {
+        /// What it was meant to be.
+        kind: ResourceKind,
+        /// The file or folder.
         path: PathBuf,
         /// The line, counted from one.
         line: Option<u64>,
         /// What is wrong with it.
         reason: String,
     },
-    /// A skill without a description: its first paragraph stands in.
+    /// A definition without a description: its first paragraph stands in.
     DescriptionInferred {
+        /// What it is.
+        kind: ResourceKind,
         /// Its file.
         path: PathBuf,
     },
@@ -63,44 +66,49 @@ pub enum ResourceWarning {
         /// How many characters it had.
         chars: usize,
     },
-    /// Two skills of one name: the first root wins, and within a root the path
-    /// that sorts first.
-    SkillShadowed {
+    /// Two of one name: the first root wins, and within a root the path that
+    /// sorts first.
+    Shadowed {
+        /// What they are.
+        kind: ResourceKind,
         /// The name.
-        name: SkillName,
+        name: String,
         /// The one that is used.
         kept: PathBuf,
         /// The one that is not.
         dropped: PathBuf,
     },
-    /// A directory under a plugin root that is no valid plugin.
-    PluginSkipped {
-        /// Its manifest, or the directory if it has none.
+    /// The name of a skill that other harnesses may not take.
+    NameNotPublic {
+        /// Its file.
         path: PathBuf,
-        /// The line, counted from one.
-        line: Option<u64>,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Two plugins of one name: the first root wins.
-    PluginShadowed {
         /// The name.
         name: String,
-        /// The one that is listed.
-        kept: PathBuf,
-        /// The one that is not.
-        dropped: PathBuf,
     },
-    /// A valid plugin whose parts this version does not load.
-    PluginNotLoaded {
+    /// Keys that are known and have no effect here.
+    KeysUnused {
+        /// What they were said of.
+        kind: ResourceKind,
+        /// The file.
+        path: PathBuf,
+        /// The keys.
+        keys: Vec<String>,
+    },
+    /// A plugin that does not say its version.
+    VersionMissing {
         /// The plugin.
         plugin_id: PluginId,
-        /// Where it is.
-        root: PathBuf,
-        /// What it has.
-        parts: Vec<PluginPart>,
-        /// The files that hold its hooks.
-        hook_files: Vec<PathBuf>,
+        /// Its manifest.
+        path: PathBuf,
+    },
+    /// Something of a project that can run programs and is not trusted.
+    Untrusted {
+        /// What it belongs to.
+        kind: ResourceKind,
+        /// The file or folder to trust.
+        path: PathBuf,
+        /// What is withheld until then.
+        withheld: String,
     },
     /// An instruction file that cannot be used.
     InstructionsSkipped {
@@ -143,18 +151,40 @@ impl ResourceWarning {
             Self::PathNotText { .. } => "resource_path_not_text",
             Self::LinkNotFollowed { .. } => "resource_link_not_followed",
             Self::LimitReached { .. } => "resource_limit_reached",
-            Self::SkillSkipped { .. } => "skill_skipped",
-            Self::DescriptionInferred { .. } => "skill_description_inferred",
+            Self::Skipped { kind, .. } => match kind {
+                ResourceKind::Skill => "skill_skipped",
+                ResourceKind::Agent => "agent_skipped",
+                ResourceKind::Command => "command_skipped",
+                ResourceKind::OutputStyle => "output_style_skipped",
+                _ => "plugin_skipped",
+            },
+            Self::DescriptionInferred { kind, .. } => match kind {
+                ResourceKind::Skill => "skill_description_inferred",
+                _ => "description_inferred",
+            },
             Self::DescriptionCut { .. } => "skill_description_cut",
-            Self::SkillShadowed { .. } => "skill_shadowed",
-            Self::PluginSkipped { .. } => "plugin_skipped",
-            Self::PluginShadowed { .. } => "plugin_shadowed",
-            Self::PluginNotLoaded { .. } => "plugin_not_loaded",
+            Self::Shadowed { kind, .. } => match kind {
+                ResourceKind::Skill => "skill_shadowed",
+                ResourceKind::Agent => "agent_shadowed",
+                ResourceKind::Command => "command_shadowed",
+                ResourceKind::OutputStyle => "output_style_shadowed",
+                _ => "plugin_shadowed",
+            },
+            Self::NameNotPublic { .. } => "skill_name_not_public",
+            Self::KeysUnused { .. } => "resource_keys_unused",
+            Self::VersionMissing { .. } => "plugin_version_missing",
+            Self::Untrusted { .. } => "resource_untrusted",
             Self::InstructionsSkipped { .. } => "instructions_skipped",
             Self::InstructionsCut { .. } => "instructions_cut",
             Self::ImportSkipped { .. } => "import_skipped",
             Self::More { .. } => "more_resource_warnings",
         }
+    }
+
+    /// True if everything works as its author would expect here, and only those
+    /// who look closely want to know.
+    pub fn is_note(&self) -> bool {
+        matches!(self, Self::NameNotPublic { .. } | Self::KeysUnused { .. })
     }
 }
 
@@ -179,18 +209,21 @@ impl fmt::Display for ResourceWarning {
                 shown(path)
             ),
             Self::LimitReached { path, reason } => write!(f, "{}: {reason}", shown(path)),
-            Self::SkillSkipped { path, line, reason } => {
-                write!(
-                    f,
-                    "skill {}{}: skipped: {reason}",
-                    shown(path),
-                    LineNumber(*line)
-                )
-            }
-            Self::DescriptionInferred { path } => write!(
+            Self::Skipped {
+                kind,
+                path,
+                line,
+                reason,
+            } => write!(
                 f,
-                "skill {}: no `description` in the frontmatter, so the first paragraph stands in; \
-                 add one that says when to use the skill",
+                "{kind} {}{}: skipped: {reason}",
+                shown(path),
+                LineNumber(*line)
+            ),
+            Self::DescriptionInferred { kind, path } => write!(
+                f,
+                "{kind} {}: no `description` in the frontmatter, so the first paragraph stands \
+                 in; add one that says when to use the {kind}",
                 shown(path)
             ),
             Self::DescriptionCut { path, chars } => write!(
@@ -198,41 +231,46 @@ impl fmt::Display for ResourceWarning {
                 "skill {}: the description has {chars} characters and was cut; shorten it",
                 shown(path)
             ),
-            Self::SkillShadowed {
+            Self::Shadowed {
+                kind,
                 name,
                 kept,
                 dropped,
             } => write!(
                 f,
-                "skill `{name}`: {} is not used because {} has the same name and comes first; \
+                "{kind} `{name}`: {} is not used because {} has the same name and comes first; \
                  rename one",
                 shown(dropped),
                 shown(kept)
             ),
-            Self::PluginSkipped { path, line, reason } => {
-                write!(
-                    f,
-                    "plugin {}{}: skipped: {reason}",
-                    shown(path),
-                    LineNumber(*line)
-                )
-            }
-            Self::PluginShadowed {
-                name,
-                kept,
-                dropped,
+            Self::NameNotPublic { path, name } => write!(
+                f,
+                "skill {}: other harnesses take names of lower-case letters, digits and hyphens, \
+                 and this one is `{name}`",
+                shown(path)
+            ),
+            Self::KeysUnused { kind, path, keys } => write!(
+                f,
+                "{kind} {}: without effect here: {}",
+                shown(path),
+                keys.join(", ")
+            ),
+            Self::VersionMissing { plugin_id, path } => write!(
+                f,
+                "plugin `{plugin_id}`: no `version` in {}; add one, so that changes can be told",
+                shown(path)
+            ),
+            Self::Untrusted {
+                kind,
+                path,
+                withheld,
             } => write!(
                 f,
-                "plugin `{name}`: {} is not listed because {} has the same name and comes first",
-                shown(dropped),
-                shown(kept)
+                "{kind} {}: {withheld} can run programs and the project is not trusted with \
+                 that; look at it, then run `halter trust {}`",
+                shown(path),
+                shown(path)
             ),
-            Self::PluginNotLoaded {
-                plugin_id,
-                root,
-                parts,
-                ..
-            } => fmt_not_loaded(f, plugin_id, root, parts),
             Self::InstructionsSkipped { path, line, reason } => write!(
                 f,
                 "instructions {}{}: skipped: {reason}",
@@ -258,30 +296,6 @@ impl fmt::Display for ResourceWarning {
             Self::More { count } => write!(f, "{count} more warnings about resources"),
         }
     }
-}
-
-fn fmt_not_loaded(
-    f: &mut fmt::Formatter<'_>,
-    plugin_id: &PluginId,
-    root: &Path,
-    parts: &[PluginPart],
-) -> fmt::Result {
-    write!(
-        f,
-        "plugin `{plugin_id}` in {}: found, but plugins are not loaded yet",
-        shown(root)
-    )?;
-    if !parts.is_empty() {
-        let names: Vec<&str> = parts.iter().map(|part| part.as_str()).collect();
-        write!(f, "; without effect: {}", names.join(", "))?;
-    }
-    if parts.contains(&PluginPart::Skills) {
-        write!(
-            f,
-            "; to use its skills, list their directory as a skill root"
-        )?;
-    }
-    Ok(())
 }
 
 /// The path on one line, whatever bytes it has.
@@ -362,7 +376,8 @@ mod tests {
 
     #[test]
     fn a_skipped_skill_is_shown_with_its_line() {
-        let warning = ResourceWarning::SkillSkipped {
+        let warning = ResourceWarning::Skipped {
+            kind: ResourceKind::Skill,
             path: "/s/a/SKILL.md".into(),
             line: Some(3),
             reason: "bad".into(),

@@ -80,7 +80,11 @@ pub use explain::{CallExplanation, SandboxPlan};
 pub use halter_resources::instructions::{
     FoundInstructions, InstructionOrigin, LoadedInstructions,
 };
-pub use halter_resources::{LoadedPlugin, LoadedSkill, PluginLoader, SkillLoader};
+pub use halter_resources::{
+    LoadedAgent, LoadedCommand, LoadedHooksFile, LoadedLspServer, LoadedMcpServer,
+    LoadedOutputStyle, LoadedPlugin, LoadedSkill, PluginLoader, ResourcePlaces, ResourceRoot,
+    SkillLoader,
+};
 pub use halter_runtime::{
     ApprovalHandler, Approvals, HalterError, HalterSession, SessionInit, SessionStream,
     ShutdownReport, TurnStream,

@@ -1,9 +1,11 @@
-//! Skills and plugins from configuration to a harness.
+//! Skills, agents, commands, output styles and plugins from configuration to a harness.
 
 use halter_config::HarnessConfig;
 use halter_hooks::{HookWarning, Hooks};
 use halter_protocol::ResourceSnapshot;
-use halter_resources::{LoadedPlugin, LoadedSkill, ResourceWarning};
+use halter_resources::{
+    LoadedLspServer, LoadedMcpServer, LoadedPlugin, LoadedSkill, ResourceWarning,
+};
 use halter_runtime::Resources;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,12 +13,16 @@ use std::sync::Arc;
 /// Everything compiled from resource roots.
 #[derive(Debug, Clone, Default)]
 pub struct CompiledResources {
-    /// The skills and plugins.
+    /// What sessions see.
     pub snapshot: ResourceSnapshot,
     /// Hooks that come with the resources.
     pub hooks: Arc<Hooks>,
     /// Problems with those hooks.
     pub hook_warnings: Vec<HookWarning>,
+    /// MCP servers of plugins, as written.
+    pub mcp_servers: Vec<LoadedMcpServer>,
+    /// Language servers of plugins, as written.
+    pub lsp_servers: Vec<LoadedLspServer>,
     /// Other problems.
     pub warnings: Vec<ResourceWarning>,
 }
@@ -30,11 +36,12 @@ impl CompiledResources {
         }
     }
 
-    /// Everything a user should know about the resources.
+    /// Everything a user should know about the resources. Notes for those who
+    /// look closely are only in `warnings`.
     pub fn messages(&self) -> Vec<String> {
         let hooks = self.hook_warnings.iter().map(ToString::to_string);
-        let others = self.warnings.iter().map(ToString::to_string);
-        hooks.chain(others).collect()
+        let others = self.warnings.iter().filter(|warning| !warning.is_note());
+        hooks.chain(others.map(ToString::to_string)).collect()
     }
 
     /// The resources with further hooks, as the runtime takes them.
@@ -50,17 +57,19 @@ impl CompiledResources {
 
 impl From<halter_resources::CompiledResources> for CompiledResources {
     fn from(compiled: halter_resources::CompiledResources) -> Self {
-        let hook_warnings = compiled
-            .hook_files()
-            .map(|(plugin_id, path)| HookWarning::FileNotLoaded {
-                plugin_id: plugin_id.clone(),
-                path: path.to_owned(),
+        let hook_files = compiled.hook_files.iter();
+        let hook_warnings = hook_files
+            .map(|file| HookWarning::FileNotLoaded {
+                plugin_id: file.plugin_id.clone(),
+                path: file.path.clone(),
             })
             .collect();
         Self {
             snapshot: compiled.snapshot,
             hooks: Arc::default(),
             hook_warnings,
+            mcp_servers: compiled.mcp_servers,
+            lsp_servers: compiled.lsp_servers,
             warnings: compiled.warnings,
         }
     }

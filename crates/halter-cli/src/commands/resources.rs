@@ -106,7 +106,8 @@ fn print(
     }
     data.line(&format!("plugins   {}", snapshot.plugins.len()))?;
     for plugin in snapshot.plugins.values() {
-        data.line(&format!("  {} {}", plugin.name, plugin.version))?;
+        let version = plugin.version.as_deref().unwrap_or("-");
+        data.line(&format!("  {} {version}", plugin.name))?;
     }
     Ok(())
 }

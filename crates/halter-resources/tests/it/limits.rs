@@ -1,8 +1,12 @@
 //! Each limit at its edge.
 
 use crate::support::{Root, codes, names, skill, skills_of};
-use halter_resources::limits::{MAX_DEPTH, MAX_ENTRIES, MAX_SKILL_BYTES, MAX_SKILLS, MAX_WARNINGS};
-use halter_resources::{ResourceCompiler, ResourceWarning, SkillLoader};
+use halter_resources::limits::{
+    MAX_DEFINITIONS, MAX_DEPTH, MAX_ENTRIES, MAX_SKILL_BYTES, MAX_SKILLS, MAX_WARNINGS,
+};
+use halter_resources::{
+    ResourceCompiler, ResourcePlaces, ResourceRoot, ResourceWarning, SkillLoader,
+};
 use std::fs;
 
 #[tokio::test]
@@ -65,22 +69,39 @@ fn the_search_is_bounded() {
 }
 
 #[tokio::test]
-async fn warnings_are_bounded_but_no_plugin_goes_unmentioned() {
+async fn warnings_are_bounded() {
     let skills = Root::new();
     for number in 0..=MAX_WARNINGS {
         skills.write(&format!("{number}/SKILL.md"), "---\n");
     }
-    let plugins = Root::with(&[("p/plugin.json", r#"{"name": "p", "version": "1"}"#)]);
-    let compiled = ResourceCompiler::new()
-        .with_skill_roots(vec![skills.path()])
-        .with_plugin_roots(vec![plugins.path()])
-        .compile()
-        .await
-        .unwrap();
-    assert_eq!(compiled.warnings.len(), MAX_WARNINGS + 2);
+    let compiled = skills_of(&[&skills]).await;
+    assert_eq!(compiled.warnings.len(), MAX_WARNINGS + 1);
     assert_eq!(
         compiled.warnings[MAX_WARNINGS],
         ResourceWarning::More { count: 1 }
     );
-    assert_eq!(codes(&compiled).last(), Some(&"plugin_not_loaded"));
+}
+
+#[tokio::test]
+async fn definitions_of_a_folder_are_bounded() {
+    let root = Root::new();
+    for number in 0..MAX_DEFINITIONS {
+        root.write(&format!("c{number}.md"), "Go.");
+    }
+    let compile = async || {
+        let root = ResourceRoot::named(root.path());
+        let places = ResourcePlaces {
+            commands: vec![root],
+            ..ResourcePlaces::default()
+        };
+        let compiler = ResourceCompiler::new().with_places(places);
+        compiler.compile().await.unwrap()
+    };
+    let compiled = compile().await;
+    assert_eq!(compiled.snapshot.commands.len(), MAX_DEFINITIONS);
+    assert_eq!(compiled.warnings, []);
+    root.write("d.md", "One too many.");
+    let compiled = compile().await;
+    assert_eq!(compiled.snapshot.commands.len(), MAX_DEFINITIONS);
+    assert_eq!(codes(&compiled), ["resource_limit_reached"]);
 }

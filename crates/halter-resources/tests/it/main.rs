@@ -15,3 +15,4 @@ mod plugins;
 mod revisions;
 mod skills;
 mod support;
+mod trust;

@@ -80,7 +80,7 @@ async fn one_bad_skill_costs_only_itself() {
         .warnings
         .iter()
         .map(|warning| match warning {
-            ResourceWarning::SkillSkipped { path, line, .. } => (path.clone(), *line),
+            ResourceWarning::Skipped { path, line, .. } => (path.clone(), *line),
             other => panic!("{other}"),
         })
         .collect();

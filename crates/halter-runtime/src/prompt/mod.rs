@@ -169,13 +169,13 @@ mod tests {
         let mut resources = ResourceSnapshot::empty();
         resources.skills.insert(
             "release".into(),
-            SkillDef {
-                id: "skl_1".into(),
-                name: "release".into(),
-                description: "How to release.".into(),
-                path: "/skills/release/SKILL.md".into(),
-                body: "SECRET STEPS".into(),
-            },
+            SkillDef::new(
+                "skl_1",
+                "release",
+                "How to release.",
+                "/skills/release/SKILL.md",
+                "SECRET STEPS",
+            ),
         );
         let settings = PromptSettings {
             append_system_prompt: Some("house rules".into()),

@@ -27,13 +27,13 @@ fn skills(names: &[&str]) -> Resources {
     for name in names {
         snapshot.skills.insert(
             (*name).into(),
-            SkillDef {
-                id: format!("skl_{name}").as_str().into(),
-                name: (*name).into(),
-                description: format!("How to {name}."),
-                path: format!("/skills/{name}/SKILL.md").into(),
-                body: "the body".into(),
-            },
+            SkillDef::new(
+                format!("skl_{name}").as_str(),
+                *name,
+                format!("How to {name}."),
+                format!("/skills/{name}/SKILL.md"),
+                "the body",
+            ),
         );
     }
     snapshot.revision = names.join("-").as_str().into();

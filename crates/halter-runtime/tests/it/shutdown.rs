@@ -338,13 +338,13 @@ async fn a_part_that_panics_ends_streams_with_an_error_and_no_other_session() {
     let mut snapshot = halter_protocol::ResourceSnapshot::empty();
     snapshot.skills.insert(
         "release".into(),
-        halter_protocol::SkillDef {
-            id: "skl_1".into(),
-            name: "release".into(),
-            description: "How to release.".into(),
-            path: "/skills/release/SKILL.md".into(),
-            body: String::new(),
-        },
+        halter_protocol::SkillDef::new(
+            "skl_1",
+            "release",
+            "How to release.",
+            "/skills/release/SKILL.md",
+            "",
+        ),
     );
     harness
         .runtime()

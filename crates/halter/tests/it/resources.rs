@@ -1,6 +1,6 @@
 //! Skills and plugins, from their directories to the model.
 
-use crate::support::{directory, no_keys, outcomes, run_turn, session_in, warnings};
+use crate::support::{directory, no_keys, outcomes, run_turn, session_in};
 use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
 use serde_json::json;
@@ -85,7 +85,7 @@ async fn a_skill_root_opens_nothing_but_reading() {
 }
 
 #[tokio::test]
-async fn a_plugin_is_reported_as_not_loaded_yet() {
+async fn a_plugin_brings_its_skills_wherever_its_manifest_is() {
     let manifest = r#"{"name": "deploy", "version": "1.0.0"}"#;
     for place in [
         ".claude-plugin/plugin.json",
@@ -94,6 +94,7 @@ async fn a_plugin_is_reported_as_not_loaded_yet() {
         ".codex-plugin/plugin.json",
         "plugin.json",
     ] {
+        let model = Arc::new(FakeProvider::default());
         let files = [
             (&*format!("deploy/{place}"), manifest),
             ("deploy/skills/x/SKILL.md", SKILL),
@@ -107,24 +108,22 @@ async fn a_plugin_is_reported_as_not_loaded_yet() {
             .compile()
             .await
             .unwrap();
-        assert!(
-            resources.snapshot.skills.is_empty(),
-            "nothing of it is loaded"
-        );
+        assert_eq!(resources.warnings, [], "{place}");
         let harness = Halter::builder()
             .with_config(config)
             .with_compiled_resources(resources)
             .with_environment(no_keys())
-            .with_provider(Arc::new(FakeProvider::default()))
+            .with_provider(model.clone())
             .build()
             .await
             .unwrap();
         let session = session_in(&harness, project.path()).await;
-        let warnings = warnings(&session.replay().await.unwrap());
-        let told = warnings.join("\n");
-        assert!(told.contains("deploy"), "{place}: {told}");
-        assert!(told.contains("not loaded"), "{place}: {told}");
-        assert!(told.contains("hooks.json"), "{place}: {told}");
+        run_turn(&session, "go").await;
+        let prompt = model.requests()[0].prompt.text();
+        assert!(
+            prompt.contains("- deploy:release: How to release"),
+            "{place}: {prompt}"
+        );
         session.shutdown("done").await.unwrap();
     }
 }

@@ -381,13 +381,13 @@ fn rules(turn: usize) -> String {
 fn skills(turn: usize) -> ResourceSnapshot {
     let mut snapshot = ResourceSnapshot::empty();
     let name = format!("skill-{turn}");
-    let skill = SkillDef {
-        id: format!("skl_{turn}").as_str().into(),
-        name: name.as_str().into(),
-        description: "How to.".to_owned(),
-        path: Path::new("/skills").join(&name).join("SKILL.md"),
-        body: "the body".into(),
-    };
+    let skill = SkillDef::new(
+        format!("skl_{turn}").as_str(),
+        name.as_str(),
+        "How to.",
+        Path::new("/skills").join(&name).join("SKILL.md"),
+        "the body",
+    );
     snapshot.skills.insert(name.as_str().into(), skill);
     snapshot.revision = name.as_str().into();
     snapshot

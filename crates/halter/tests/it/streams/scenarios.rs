@@ -444,13 +444,13 @@ pub async fn changes() -> Recorded {
     snapshot.revision = "with-a-skill".into();
     snapshot.skills.insert(
         "release".into(),
-        SkillDef {
-            id: "skl_1".into(),
-            name: "release".into(),
-            description: "How to release.".to_owned(),
-            path: "/skills/release/SKILL.md".into(),
-            body: "Tag first.".to_owned(),
-        },
+        SkillDef::new(
+            "skl_1",
+            "release",
+            "How to release.",
+            "/skills/release/SKILL.md",
+            "Tag first.",
+        ),
     );
     harness.runtime().replace_resources(Resources {
         snapshot: Arc::new(snapshot),

@@ -1,0 +1,165 @@
+//! A command file.
+
+use crate::agent::model;
+use crate::content::ContentName;
+use crate::header::{Document, Malformed, WordList, first_paragraph, one_line};
+use crate::limits::MAX_DESCRIPTION_CHARS;
+use crate::name::usable_name;
+use crate::warning::ResourceWarning;
+use halter_protocol::resource::NAME_SEPARATOR;
+use halter_protocol::{CommandDef, ResourceKind, ResourceOrigin};
+use serde::Deserialize;
+use serde_json::Value;
+use std::path::{Component, Path};
+
+/// A command read from disk, or made in code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadedCommand {
+    /// What it says.
+    pub definition: CommandDef,
+}
+
+impl From<CommandDef> for LoadedCommand {
+    fn from(definition: CommandDef) -> Self {
+        Self { definition }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct CommandHeader {
+    description: Option<String>,
+    argument_hint: Option<Value>,
+    arguments: Option<WordList>,
+    model: Option<String>,
+    hooks: Option<Value>,
+}
+
+impl LoadedCommand {
+    /// Reads the text of a command file. `relative` is its path below its
+    /// folder: the name, with the directories before it.
+    pub(crate) fn parse(
+        path: &Path,
+        relative: &Path,
+        origin: &ResourceOrigin,
+        text: &str,
+    ) -> Result<(Self, Vec<ResourceWarning>), Malformed> {
+        let Document { header, body } = Document::<CommandHeader>::parse(text)?;
+        let header = header.unwrap_or_default();
+        let name = name(relative)?;
+        if body.trim().is_empty() {
+            return Err(Malformed::new("it says nothing after its frontmatter"));
+        }
+        let description = match &header.description {
+            Some(text) => one_line(text, MAX_DESCRIPTION_CHARS).0,
+            None => one_line(&first_paragraph(body), MAX_DESCRIPTION_CHARS).0,
+        };
+        let mut warnings = Vec::new();
+        if header.hooks.is_some() {
+            warnings.push(ResourceWarning::KeysUnused {
+                kind: ResourceKind::Command,
+                path: path.to_owned(),
+                keys: vec!["hooks".to_owned()],
+            });
+        }
+        let definition = CommandDef {
+            name,
+            description,
+            prompt: body.trim().to_owned(),
+            path: path.to_owned(),
+            origin: origin.clone(),
+            argument_hint: hint(header.argument_hint),
+            arguments: header.arguments.unwrap_or_default().0,
+            model: model(header.model),
+        };
+        Ok((Self { definition }, warnings))
+    }
+
+    /// What the command is called by its content, wherever its file is.
+    pub(crate) fn content_name(&self) -> String {
+        let mut placeless = self.definition.clone();
+        placeless.path = Default::default();
+        let written = serde_json::to_vec(&placeless).unwrap_or_default();
+        ContentName::default().field(written).finish("cmd")
+    }
+}
+
+/// `argument-hint: [issue]` is a list to YAML, and a hint to people.
+pub(crate) fn hint(written: Option<Value>) -> Option<String> {
+    let text = match written? {
+        Value::String(text) => text,
+        Value::Array(items) => {
+            let items = items.iter().map(|item| match item {
+                Value::String(text) => format!("[{text}]"),
+                other => format!("[{other}]"),
+            });
+            items.collect::<Vec<_>>().join(" ")
+        }
+        _ => return None,
+    };
+    let (line, _) = one_line(&text, MAX_DESCRIPTION_CHARS);
+    (!line.is_empty()).then_some(line)
+}
+
+/// `git/commit.md` is called `git:commit`.
+fn name(relative: &Path) -> Result<String, Malformed> {
+    let stem = relative.with_extension("");
+    let mut parts = Vec::new();
+    for part in stem.components() {
+        let Component::Normal(part) = part else {
+            return Err(Malformed::new("its path leads out of the folder"));
+        };
+        let part = part.to_str().unwrap_or_default();
+        let part = usable_name(part).map_err(Malformed::new)?;
+        if part.contains(char::is_whitespace) {
+            let reason = format!("a command is typed, and its name `{part}` has a space");
+            return Err(Malformed::new(reason));
+        }
+        parts.push(part);
+    }
+    Ok(parts.join(&NAME_SEPARATOR.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(relative: &str, text: &str) -> Result<CommandDef, Malformed> {
+        let path = Path::new("/c").join(relative);
+        let origin = ResourceOrigin::Project;
+        LoadedCommand::parse(&path, Path::new(relative), &origin, text)
+            .map(|(command, _)| command.definition)
+    }
+
+    #[test]
+    fn a_command_is_named_by_its_path() {
+        let text = "---\ndescription: Fixes.\nargument-hint: [issue] [priority]\narguments: issue, priority\nmodel: small\n---\nFix $issue.\n";
+        let text = text.replace("[issue] [priority]", "\"[issue] [priority]\"");
+        let command = parse("git/fix-issue.md", &text).unwrap();
+        assert_eq!(command.name, "git:fix-issue");
+        assert_eq!(command.prompt, "Fix $issue.");
+        assert_eq!(command.argument_hint.as_deref(), Some("[issue] [priority]"));
+        assert_eq!(command.arguments, ["issue", "priority"]);
+        assert_eq!(command.model.as_deref(), Some("small"));
+        let plain = parse("hello.md", "Say hello.\n\nMore.").unwrap();
+        assert_eq!(
+            (plain.name.as_str(), plain.description.as_str()),
+            ("hello", "Say hello.")
+        );
+        let listed = parse("a.md", "---\nargument-hint: [issue]\n---\nx").unwrap();
+        assert_eq!(listed.argument_hint.as_deref(), Some("[issue]"));
+    }
+
+    #[test]
+    fn what_cannot_be_typed_is_refused() {
+        for (relative, text) in [
+            ("a b.md", "x"),
+            ("a:b.md", "x"),
+            ("-x.md", "x"),
+            ("x.md", "---\nmodel: a\n---\n"),
+            ("x.md", "---\nmodel: [a]\n---\nx"),
+        ] {
+            assert!(parse(relative, text).is_err(), "{relative} {text:?}");
+        }
+    }
+}
