@@ -14,8 +14,8 @@ use crate::error::ConfigError;
 use crate::keys::{KeyPath, Kind, spec};
 use crate::origin::Origin;
 use crate::schema::{
-    ChatDialect, ConfiguredProvider, HarnessConfig, OFFLINE_MODEL, ProviderConfig, ProviderWire,
-    SessionBackend,
+    ChatDialect, ConfiguredProvider, ExecBackendChoice, HarnessConfig, OFFLINE_MODEL,
+    ProviderConfig, ProviderWire, SessionBackend,
 };
 use crate::services::{api_key_variables, known_service};
 use crate::settings::{Settings, leaves};
@@ -161,6 +161,14 @@ fn check_together(config: &HarnessConfig, settings: &Settings) -> Result<(), Con
         )
         .at(later_of(["sessions.backend", "sessions.sqlite_path"])));
     }
+    if config.exec.socket.is_some() && config.exec.backend != ExecBackendChoice::TerminalRuntime {
+        return Err(ConfigError::value(
+            "exec.socket",
+            "is set, but no runtime runs the commands",
+            "set exec.backend = \"terminal-runtime\", or take the socket out",
+        )
+        .at(later_of(["exec.backend", "exec.socket"])));
+    }
     check_services(config, settings)
 }
 
@@ -199,6 +207,7 @@ impl Resolver<'_> {
         }
         for (key, path) in [
             ("sessions.sqlite_path", &mut config.sessions.sqlite_path),
+            ("exec.socket", &mut config.exec.socket),
             ("runtime.working_dir", &mut config.runtime.working_dir),
             ("runtime.traces_dir", &mut config.runtime.traces_dir),
         ] {

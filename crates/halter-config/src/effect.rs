@@ -108,6 +108,10 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
         "policy.network.allowed_hosts" | "policy.network.allowed_loopback" => {
             "what tools may reach"
         }
+        "exec.backend" => "what runs commands",
+        "exec.socket" => {
+            "commands, with what they see of your environment, go to who listens there"
+        }
         "tools.web_search.url" => "your searches and your key for them go to this address",
         "tools.web_search.api_key" => "searches use this key instead of yours",
         "sessions.sqlite_path" => "a database is written there",

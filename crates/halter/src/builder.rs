@@ -4,6 +4,7 @@ use crate::error::{config_failure, invalid};
 use crate::harness::{Halter, StoreOwner};
 use crate::models::{InjectedProviders, registry};
 use crate::permissions::permissions;
+use crate::place::configured_exec;
 use crate::recording;
 use crate::resources::{CompiledResources, ResourceCompiler};
 use crate::services::{ServiceSettings, Services};
@@ -376,7 +377,11 @@ impl HalterBuilder {
         });
         services.tools = tools;
         services.rule_store = self.rule_store;
-        if let Some(exec) = self.exec {
+        let exec = match self.exec {
+            Some(exec) => Some(exec),
+            None => configured_exec(&config)?,
+        };
+        if let Some(exec) = exec {
             services.exec = exec;
         }
         if let Some(assembler) = self.prompt_assembler {

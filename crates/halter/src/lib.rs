@@ -65,6 +65,7 @@ mod harness;
 mod local;
 mod models;
 mod permissions;
+mod place;
 pub mod prelude;
 pub mod prompts;
 pub mod providers;

@@ -10,6 +10,7 @@
 //! | want | use |
 //! |---|---|
 //! | talk to a runtime | [`client::Client`] |
+//! | run the commands of `halter-tools` by a runtime | `backend::RuntimeExec`, with the feature `tools` |
 //! | find the runtimes of this user | [`discovery::discover`] |
 //! | run a runtime within a program | [`daemon::Daemon`] |
 //! | every shape and error code | [`protocol`] |
@@ -32,6 +33,8 @@
 //! 11. `exec/command/run.rs` takes its end and makes it known;
 //! 12. `service/result.rs` puts the reply together.
 
+#[cfg(feature = "tools")]
+pub mod backend;
 pub mod client;
 mod clock;
 pub mod daemon;

@@ -43,6 +43,9 @@ pub const SPARE_DESCRIPTORS: u64 = 64;
 /// How many commands may wait for one session.
 pub const MAX_QUEUED: usize = 64;
 
+/// How many commands may run beside the shell of one session.
+pub const MAX_BESIDE: usize = 64;
+
 /// How many commands that have ended are kept for their clients.
 pub const MAX_KEPT_EXECS: usize = 256;
 

@@ -4,6 +4,7 @@
 //! build a configuration without a file. A key that is absent in a file has the value of
 //! `Default`.
 
+mod exec;
 mod models;
 mod permissions;
 mod policy;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use exec::{ExecBackendChoice, ExecConfig};
 pub use models::{
     ConfiguredProvider, DEFAULT_TOKENS_PER_MINUTE, ModelConfig, ModelsConfig, OFFLINE_MODEL,
 };
@@ -68,6 +70,8 @@ pub struct HarnessConfig {
     pub budget: BudgetConfig,
     /// Which built-in tools the model sees.
     pub tools: ToolsConfig,
+    /// Where commands run.
+    pub exec: ExecConfig,
     /// What tools may read, write, run and reach.
     pub policy: PolicyConfig,
     /// What is asked, what is never asked, and what never happens.
@@ -95,6 +99,7 @@ impl Default for HarnessConfig {
             context: ContextConfig::default(),
             budget: BudgetConfig::default(),
             tools: ToolsConfig::default(),
+            exec: ExecConfig::default(),
             policy: PolicyConfig::default(),
             permissions: PermissionsConfig::default(),
             sessions: SessionsConfig::default(),

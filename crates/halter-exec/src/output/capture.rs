@@ -63,6 +63,19 @@ impl CapturedOutput {
         }
     }
 
+    /// A stream of `total` bytes of which these were kept in memory, and
+    /// nothing on disk.
+    #[must_use]
+    pub fn in_memory(head: Bytes, tail: Bytes, total: u64) -> Self {
+        Self {
+            total: total.max((head.len() + tail.len()) as u64),
+            head,
+            tail,
+            spool: None,
+            spool_problem: None,
+        }
+    }
+
     /// How many bytes between head and tail are not in memory.
     #[must_use]
     pub fn dropped(&self) -> u64 {

@@ -13,6 +13,7 @@
 //! to look at or signal processes that its session did not start.
 
 mod background;
+mod kept;
 mod local;
 mod sandbox;
 
@@ -31,6 +32,7 @@ pub use halter_exec::{
 };
 use halter_policy::shell::git_environment;
 use halter_policy::{HostRefusal, NetworkPolicy, SandboxBounds};
+pub use kept::KeptOutput;
 pub use local::LocalExec;
 pub use sandbox::{
     AttachedProgram, RungStatus, SandboxRequired, SandboxStatus, ServedNetwork, SessionSandbox,

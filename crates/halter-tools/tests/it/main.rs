@@ -9,6 +9,7 @@
 )]
 
 mod bounds;
+mod place;
 mod relay;
 mod support;
 

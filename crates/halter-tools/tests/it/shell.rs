@@ -18,7 +18,7 @@ macro_rules! suite {
         mod local {
             $(#[tokio::test]
             async fn $test() {
-                super::$test(std::sync::Arc::new(halter_tools::LocalExec)).await;
+                super::$test(crate::place::here()).await;
             })*
         }
 

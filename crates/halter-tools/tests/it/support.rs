@@ -6,8 +6,8 @@ use halter_protocol::{
 use halter_tools::network::HostResolver;
 use halter_tools::policy::{FileDoor, PolicyError};
 use halter_tools::{
-    ExecBackend, LocalExec, MemoryChanges, NoEarlierMessages, PathLockMap, PolicySettings,
-    ScratchDir, SessionScope, StandardPolicy, ToolContext, ToolEventSink, ToolPolicy, ToolRuntime,
+    ExecBackend, MemoryChanges, NoEarlierMessages, PathLockMap, PolicySettings, ScratchDir,
+    SessionScope, StandardPolicy, ToolContext, ToolEventSink, ToolPolicy, ToolRuntime,
     ToolRuntimeEvent, ToolSessionStore, builtin_tools,
 };
 use serde_json::Value;
@@ -104,7 +104,7 @@ impl Workspace {
     }
 
     pub fn with_settings(settings: PolicySettings) -> Self {
-        Self::with_exec(settings, Arc::new(LocalExec))
+        Self::with_exec(settings, crate::place::here())
     }
 
     /// A session with the programs and the home directory of whoever runs this.
@@ -114,7 +114,7 @@ impl Workspace {
             let value = std::env::var_os(name)?;
             Some((OsString::from(name), value))
         });
-        Self::with_environment(settings, Arc::new(LocalExec), variables.collect())
+        Self::with_environment(settings, crate::place::here(), variables.collect())
     }
 
     /// A session that finds programs in a directory before those of the system.
@@ -122,7 +122,7 @@ impl Workspace {
     pub fn with_programs(settings: PolicySettings, programs: &Path) -> Self {
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
         let variables = [("PATH".into(), path.into())];
-        Self::with_environment(settings, Arc::new(LocalExec), variables.into())
+        Self::with_environment(settings, crate::place::here(), variables.into())
     }
 
     /// A session whose commands run in the given place.
@@ -172,7 +172,7 @@ impl Workspace {
     /// A session whose shell runs anything: for the behaviour of the shell,
     /// not of its judge.
     pub fn with_open_shell() -> Self {
-        Self::with_open_shell_in(Arc::new(LocalExec))
+        Self::with_open_shell_in(crate::place::here())
     }
 
     pub fn with_open_shell_in(exec: Arc<dyn ExecBackend>) -> Self {

@@ -4,7 +4,8 @@ use super::Client;
 use super::error::ClientError;
 use crate::protocol::{
     CancelParams, Cancelled, CreateParams, Description, DestroyParams, ExecListing, ExecParams,
-    ExecResult, Nothing, Ping, ReadData, ReadParams, ResizeParams, SessionCreated,
+    ExecResult, Greeting, HelloParams, Nothing, Ping, ProcessListParams, ProcessListing,
+    ProcessSignalParams, ProcessSignalled, ReadData, ReadParams, ResizeParams, SessionCreated,
     SessionDestroyed, SessionInfo, SessionListing, SessionParams, SignalParams, Stats, WaitData,
     WaitParams, WriteParams, Written,
 };
@@ -30,6 +31,8 @@ macro_rules! methods {
 methods! {
     /// Whether the runtime is there.
     ping() -> Ping = "system.ping";
+    /// What the runtime is and can do.
+    hello(params: HelloParams) -> Greeting = "hello";
     /// Numbers about the runtime.
     stats() -> Stats = "system.stats";
     /// What the runtime is and holds to.
@@ -58,4 +61,8 @@ methods! {
     cancel(params: CancelParams) -> Cancelled = "exec.cancel";
     /// All commands that are kept.
     execs() -> ExecListing = "exec.list";
+    /// The processes of a session.
+    processes(params: ProcessListParams) -> ProcessListing = "process.list";
+    /// Sends a process of a session and all below it a signal.
+    signal_process(params: ProcessSignalParams) -> ProcessSignalled = "process.signal";
 }

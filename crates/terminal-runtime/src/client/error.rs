@@ -57,6 +57,16 @@ pub enum ClientError {
         /// Where it was.
         target: String,
     },
+    /// The runtime was lost while it took a command, and does not know it any
+    /// more.
+    #[error(
+        "the runtime at {target} was lost while it had the command, and does not know it any more: \
+         whether and how far it ran is unknown; look before you run it again"
+    )]
+    OutcomeUnknown {
+        /// Where it was.
+        target: String,
+    },
     /// The runtime refused.
     #[error("{0}")]
     Refused(WireError),
@@ -76,6 +86,7 @@ impl ClientError {
             Self::Stranger { .. } => "stranger",
             Self::Unreachable { .. } => "unreachable",
             Self::Lost { .. } => "connection_lost",
+            Self::OutcomeUnknown { .. } => "outcome_unknown",
             Self::Refused(_) => "refused",
             Self::Unreadable(_) => "unreadable",
         }

@@ -35,17 +35,31 @@ impl Client {
     /// one, so that it can be found again.
     ///
     /// # Errors
-    /// If the runtime cannot be reached or refuses.
+    /// If the runtime cannot be reached or refuses;
+    /// [`ClientError::OutcomeUnknown`] if it was lost while it took the command
+    /// and knows nothing of it afterwards.
     pub async fn follow_new(&self, mut params: ExecParams) -> Result<Follower, ClientError> {
         let exec_id = params.exec_id.get_or_insert_with(fresh_exec_id).clone();
         let begun = Instant::now();
+        // The runtime may have taken it and not said so.
+        let mut may_run = false;
         let stream = loop {
             // The name makes it safe to ask twice.
-            match self.stream(&params).await {
-                Err(ClientError::Lost { .. }) if begun.elapsed() < RECONNECT_TIMEOUT => {
+            let error = match self.stream(&params).await {
+                Ok(stream) => break stream,
+                Err(error) => error,
+            };
+            may_run |= matches!(error, ClientError::Lost { .. });
+            match error {
+                error if !may_run => return Err(error),
+                error if error.is_passing() && begun.elapsed() < RECONNECT_TIMEOUT => {
                     tokio::time::sleep(PAUSE).await;
                 }
-                answer => break answer?,
+                _ => {
+                    return Err(ClientError::OutcomeUnknown {
+                        target: self.target().to_string(),
+                    });
+                }
             }
         };
         Ok(Follower {

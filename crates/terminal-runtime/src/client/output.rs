@@ -61,6 +61,10 @@ pub struct Ending {
     pub limit: Option<String>,
     /// Why it could not be started.
     pub error: Option<WireError>,
+    /// Where the session's shell is afterwards.
+    pub cwd: Option<String>,
+    /// Whether the shell was restarted.
+    pub shell_restarted: bool,
 }
 
 /// One stream of output, on a connection of its own: who reads it slowly
@@ -249,6 +253,8 @@ fn read_event(event: StreamEvent) -> Result<OutputEvent, ClientError> {
             duration_ms,
             limit,
             error,
+            cwd,
+            shell_restarted,
         } => Ok(OutputEvent::Exit(Ending {
             exit_code,
             signal,
@@ -257,6 +263,8 @@ fn read_event(event: StreamEvent) -> Result<OutputEvent, ClientError> {
             duration_ms,
             limit,
             error,
+            cwd,
+            shell_restarted,
         })),
     }
 }

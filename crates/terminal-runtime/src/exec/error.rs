@@ -68,6 +68,13 @@ pub enum CoreError {
         message: String,
     },
 
+    /// No process of the session has this number.
+    #[error("process {pid} is not one of this session")]
+    ProcessUnknown {
+        /// The number asked for.
+        pid: i32,
+    },
+
     /// The command takes no input (any more).
     #[error("the command's standard input is closed; it takes no more data")]
     StdinClosed,
@@ -105,6 +112,7 @@ impl CoreError {
             Self::SessionUnknown { .. } => "session_unknown",
             Self::ExecExists { .. } => "exec_exists",
             Self::StartFailed { reason, .. } => reason.code(),
+            Self::ProcessUnknown { .. } => "process_unknown",
             Self::StdinClosed => "stdin_closed",
             Self::StdinGap { .. } => "stdin_gap",
             Self::NoTerminal => "no_terminal",

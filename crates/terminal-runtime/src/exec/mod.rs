@@ -13,6 +13,7 @@
 //! | `session` | one session: its shell, its control groups or container, its shared directory |
 //! | `command` | one command: its plan, streams, start, run, stop and end |
 //! | `shell` | the session's shell as a process of the holder |
+//! | `processes` | the processes of a session, looked at and signalled |
 //! | `record` | what the holder keeps of all these |
 //! | `adopt` | going on with what an earlier daemon left with a session's holder |
 
@@ -22,6 +23,7 @@ mod core;
 mod error;
 mod holders;
 mod open;
+mod processes;
 mod record;
 mod session;
 mod shell;
@@ -32,6 +34,7 @@ use crate::lock::lock;
 pub use self::core::Core;
 pub use command::{Exec, SpoolReader};
 pub use error::{CoreError, StartFailure};
+pub use processes::SessionProcesses;
 pub use types::{
     AdoptedSession, Chunk, CommandUsage, CoreSettings, CoreStats, DockerSettings, ExecEnd, ExecId,
     ExecInfo, ExecOrder, ExecState, ExecStdin, ExecWhat, Limits, Scope, SessionSpec, Stream,

@@ -81,6 +81,9 @@ pub(super) enum TreeId {
 pub(super) struct ExecRecord {
     pub id: ExecId,
     pub what: ExecWhat,
+    /// The directory that was asked for.
+    #[serde(with = "os_bytes::optional_path")]
+    pub cwd: Option<PathBuf>,
     pub note: Bytes,
     /// Milliseconds since 1970.
     pub started_ms: u64,
@@ -160,6 +163,7 @@ mod tests {
 
     fn exec(what: ExecWhat, place: Place, end: Option<ExecEnd>) -> Record {
         Record::Exec(Box::new(ExecRecord {
+            cwd: None,
             id: ExecId::parse("e-1").unwrap(),
             what,
             note: Bytes::from_static(b"note"),
@@ -184,6 +188,7 @@ mod tests {
     fn records() -> Vec<Record> {
         let odd = PathBuf::from(OsString::from_vec(b"/tmp/\xff".to_vec()));
         let end = ExecEnd {
+            shell_restarted: false,
             exit_code: None,
             signal: Some(9),
             timed_out: false,
@@ -200,6 +205,7 @@ mod tests {
         let argv = ExecWhat::Argv(["a".to_owned(), String::new()].into());
         vec![
             Record::Session(Box::new(SessionSpec {
+                clean_environment: false,
                 shell: "/bin/bash".into(),
                 environment: Environment::new().with("A", "x y").with("B", ""),
                 working_dir: odd.clone(),

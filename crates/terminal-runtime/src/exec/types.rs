@@ -89,6 +89,8 @@ pub struct SessionSpec {
     pub shell: PathBuf,
     /// Variables on top of those of the runtime.
     pub environment: Environment,
+    /// Whether its commands have none of the runtime's variables.
+    pub clean_environment: bool,
     /// Where the first command starts; within `chroot` if there is one.
     #[serde(with = "os_bytes::path")]
     pub working_dir: PathBuf,
@@ -197,6 +199,8 @@ pub struct ExecOrder {
     pub timeout: Option<Duration>,
     /// A terminal of this size instead of pipes.
     pub pty: Option<TerminalSize>,
+    /// The directory for this command only.
+    pub cwd: Option<PathBuf>,
     /// Opaque to the core; given back when the command is adopted.
     pub note: Bytes,
 }
@@ -280,6 +284,8 @@ pub struct ExecEnd {
     /// The directory of the session's shell afterwards.
     #[serde(with = "os_bytes::optional_path")]
     pub cwd: Option<PathBuf>,
+    /// Whether the session's shell has the state of an earlier command.
+    pub shell_restarted: bool,
     /// The limit of its session that was in its way, in words.
     #[serde(skip)]
     pub limit: Option<String>,

@@ -7,6 +7,7 @@ use super::params::{
     AttachParams, CancelParams, CreateParams, DestroyParams, ExecParams, HelloParams, ReadParams,
     ResizeParams, SessionParams, SignalParams, WaitParams, WriteParams,
 };
+use super::process::{ProcessListParams, ProcessSignalParams};
 use super::request::without_values;
 
 /// What is asked for.
@@ -49,11 +50,15 @@ pub enum Call {
     ExecCancel(CancelParams),
     /// `exec.list`
     ExecList,
+    /// `process.list`
+    ProcessList(ProcessListParams),
+    /// `process.signal`
+    ProcessSignal(ProcessSignalParams),
 }
 
 impl Call {
     /// Every method there is.
-    pub const METHODS: [&'static str; 18] = [
+    pub const METHODS: [&'static str; 20] = [
         "hello",
         "system.ping",
         "system.stats",
@@ -72,6 +77,8 @@ impl Call {
         "exec.signal",
         "exec.cancel",
         "exec.list",
+        "process.list",
+        "process.signal",
     ];
 
     /// Reads the parameters of a method.
@@ -98,6 +105,8 @@ impl Call {
             "exec.signal" => Self::ExecSignal(read(params)?),
             "exec.cancel" => Self::ExecCancel(read(params)?),
             "exec.list" => Self::ExecList,
+            "process.list" => Self::ProcessList(read(params)?),
+            "process.signal" => Self::ProcessSignal(read(params)?),
             _ => return Err(unsupported(method)),
         })
     }

@@ -33,6 +33,10 @@ pub struct Greeting {
     pub version: String,
     /// Whether streams of this connection come in binary frames from now on.
     pub frames: bool,
+    /// What this runtime can do beyond its first version, by name. One that
+    /// does not name something may ignore parameters that ask for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
 }
 
 /// `system.ping`.
@@ -269,6 +273,13 @@ pub enum StreamEvent {
         /// Why it could not be started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<WireError>,
+        /// Where the session's shell is afterwards.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cwd: Option<String>,
+        /// Whether the shell was restarted: its state may be that of an
+        /// earlier command.
+        #[serde(default, skip_serializing_if = "super::is_false")]
+        shell_restarted: bool,
     },
 }
 

@@ -9,6 +9,7 @@ mod data;
 mod error;
 pub mod frame;
 mod params;
+mod process;
 mod reply;
 mod request;
 #[cfg(test)]
@@ -28,11 +29,22 @@ pub use params::{
     LimitParams, PtyParams, ReadParams, ResizeParams, SessionParams, SignalParams, SignalScope,
     SignalSpec, Variables, WaitParams, WriteParams,
 };
+pub use process::{
+    CommandProcess, ListedProcess, ProcessListParams, ProcessListing, ProcessSignalParams,
+    ProcessSignalled, SignalOutcome, SignalledProcess,
+};
 pub(crate) use reply::line;
 pub use reply::{ReplyLine, failure, success};
 pub use request::{Rejection, Request, RequestId, decode};
 pub(crate) use text::cut_character;
 pub use text::{Piece, TextCutter, encode_bytes};
+
+/// What this version can do beyond the first, as `hello` names it.
+pub const FEATURES: &[&str] = &["beside", "clean_env", "cwd", "process"];
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
 
 /// The JSON Schema of the protocol.
 pub const SCHEMA: &str = include_str!("../../protocol.schema.json");

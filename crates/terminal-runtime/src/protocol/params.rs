@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::data::{Encoding, StreamName};
+use super::is_false;
 
 /// Variables of an environment. Their values are secrets: `Debug` shows the
 /// names only.
@@ -24,10 +25,6 @@ impl Variables {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// `hello`: agrees on what a connection may carry.
@@ -49,6 +46,9 @@ pub struct CreateParams {
     /// Variables for its commands, on top of those of the runtime.
     #[serde(default, skip_serializing_if = "Variables::is_empty")]
     pub env: Variables,
+    /// Whether its commands have none of the runtime's variables.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub clean_env: bool,
     /// Where its first command starts; `/tmp` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
@@ -137,6 +137,15 @@ pub struct ExecParams {
     /// Variables for this command only.
     #[serde(default, skip_serializing_if = "Variables::is_empty")]
     pub env: Variables,
+    /// The directory for this command only, an absolute path. Without it a
+    /// command of the session's shell runs where that is, any other where the
+    /// session started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Whether it runs beside the session's other commands, without waiting
+    /// for its turn: for `argv`, `fresh` and `pty`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub beside: bool,
     /// A name chosen by the client: the same request with the same name runs
     /// once, and the command outlives the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -46,6 +46,8 @@ fn methods() -> Methods {
     all.add::<SignalParams, Nothing>("exec.signal");
     all.add::<CancelParams, Cancelled>("exec.cancel");
     all.add::<Nothing, ExecListing>("exec.list");
+    all.add::<ProcessListParams, ProcessListing>("process.list");
+    all.add::<ProcessSignalParams, ProcessSignalled>("process.signal");
     assert!(all.methods.keys().eq(Call::METHODS), "a method is missing");
     all
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::job::Job;
+use super::order::BESIDE;
 use super::sessions::{SessionNote, parameters};
 use super::{Service, lock};
 use crate::exec::{AdoptedSession, Exec, ExecState};
@@ -18,7 +19,8 @@ impl Service {
         let running = adopted
             .execs
             .iter()
-            .filter(|exec| exec.info().state == ExecState::Running);
+            .map(Exec::info)
+            .filter(|info| info.state == ExecState::Running && info.note != BESIDE);
         let before = adopted.commands.saturating_sub(running.count() as u64);
         let session = self
             .inner
@@ -32,6 +34,7 @@ impl Service {
 
     fn adopt_exec(&self, session: &Arc<Session>, exec: Exec) {
         let info = exec.info();
+        let beside = info.note == BESIDE;
         // Its client may come back for it, whether it named the command or not.
         let job = Job::new(
             info.id.clone(),
@@ -39,12 +42,13 @@ impl Service {
             info.what.clone(),
             true,
             info.pty,
+            beside,
             self.earlier(info.started),
         );
         lock(&self.inner.jobs).insert(info.id.clone(), Arc::clone(&job));
         let turn = match info.state {
-            ExecState::Running => session.try_turn().ok(),
-            ExecState::Ended => None,
+            ExecState::Running if !beside => session.try_turn().ok(),
+            ExecState::Running | ExecState::Ended => None,
         };
         let begun = turn.filter(|turn| {
             let shown = Arc::clone(&job.shown);

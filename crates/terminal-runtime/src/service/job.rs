@@ -38,6 +38,8 @@ pub(super) struct Job {
     pub detached: bool,
     pub asked: Moment,
     pub pty: bool,
+    /// Whether it runs beside the session's other commands.
+    pub beside: bool,
     /// What runs it, or why nothing does.
     begun: SetOnce<Result<Exec, WireError>>,
     /// How it ended, and when.
@@ -53,6 +55,7 @@ impl Job {
         what: ExecWhat,
         detached: bool,
         pty: bool,
+        beside: bool,
         asked: Moment,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -63,6 +66,7 @@ impl Job {
             detached,
             asked,
             pty,
+            beside,
             begun: SetOnce::new(),
             ended: SetOnce::new(),
             withdrawn: CancellationToken::new(),

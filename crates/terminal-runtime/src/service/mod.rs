@@ -8,6 +8,7 @@ mod answer;
 mod execs;
 mod job;
 mod order;
+mod processes;
 mod result;
 mod run;
 mod sessions;
@@ -31,8 +32,8 @@ use crate::discovery::FoundRuntime;
 use crate::exec::{Core, CoreError, CoreSettings, DockerSettings, ExecId};
 use crate::lock::lock;
 use crate::protocol::{
-    Call, DescribedLevel, DescribedLimits, DescribedTransport, Description, ErrorCode, Greeting,
-    Ping, RequestId, Stats, WireError, failure, success,
+    Call, DescribedLevel, DescribedLimits, DescribedTransport, Description, ErrorCode, FEATURES,
+    Greeting, Ping, RequestId, Stats, WireError, failure, success,
 };
 use crate::session::{Clock, Moment, SessionPool};
 use crate::settings::Settings;
@@ -140,6 +141,8 @@ impl Service {
             Call::ExecAttach(params) => self.attach(&params),
             Call::ExecWrite(params) => line(id, Box::pin(self.write(&params)).await),
             Call::ExecCancel(params) => line(id, Box::pin(self.cancel(&params)).await),
+            Call::ProcessList(params) => line(id, Box::pin(self.list_processes(&params)).await),
+            Call::ProcessSignal(params) => line(id, Box::pin(self.signal_process(&params)).await),
             Call::Describe => line(id, Ok(Box::pin(self.describe()).await)),
             quick => Ok(self.call_now(id, quick, client)),
         };
@@ -156,6 +159,7 @@ impl Service {
                 let greeting = Greeting {
                     version: VERSION.to_owned(),
                     frames: client.frames(),
+                    features: FEATURES.iter().map(|name| (*name).to_owned()).collect(),
                 };
                 line(id, Ok(greeting))
             }

@@ -1,5 +1,7 @@
 //! From the parameters of `exec.run` and `exec.stream` to an order.
 
+use std::path::PathBuf;
+
 use bytes::Bytes;
 use halter_exec::Signal;
 
@@ -43,6 +45,13 @@ impl Service {
             }
         };
         check_words(&what)?;
+        let cwd = params.cwd.map(directory).transpose()?;
+        if params.beside && params.pty.is_none() && matches!(what, ExecWhat::Command(_)) {
+            return Err(WireError::invalid(
+                "a command of the session's shell waits for its turn; for one beside it use \
+                 argv, fresh or a pty",
+            ));
+        }
         let pty = params.pty.map(terminal_size).transpose()?;
         let stdin = match (params.stdin, params.open_stdin || pty.is_some()) {
             (None, false) => ExecStdin::Null,
@@ -62,9 +71,24 @@ impl Service {
             timeout: command_timeout(params.timeout_s, session.parameters.timeout)
                 .map_err(|error| WireError::invalid(error.to_string()))?,
             pty,
-            note: Bytes::new(),
+            cwd,
+            note: match params.beside {
+                true => Bytes::from_static(BESIDE),
+                false => Bytes::new(),
+            },
         })
     }
+}
+
+/// The note of a command that runs beside the others.
+pub(super) const BESIDE: &[u8] = b"beside";
+
+fn directory(path: String) -> Result<PathBuf, WireError> {
+    let path = PathBuf::from(path);
+    if path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Ok(path);
+    }
+    Err(WireError::invalid("cwd must be an absolute path"))
 }
 
 fn check_words(what: &ExecWhat) -> Result<(), WireError> {
@@ -153,6 +177,7 @@ pub(super) fn core_error(error: &CoreError) -> WireError {
             ..
         }
         | CoreError::ExecExists { .. }
+        | CoreError::ProcessUnknown { .. }
         | CoreError::StdinClosed
         | CoreError::StdinGap { .. }
         | CoreError::NoTerminal

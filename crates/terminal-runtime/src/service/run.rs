@@ -5,12 +5,13 @@ use std::sync::Arc;
 use super::answer::{CallAnswer, Client, ResultOrder, ResultShape};
 use super::execs::unreachable_state;
 use super::job::{Job, JobState};
-use super::order::{core_error, exec_id, pool_error};
+use super::order::{BESIDE, core_error, exec_id, pool_error};
 use super::stream::StreamOrder;
 use super::{Service, lock};
 use crate::exec::{CoreError, Exec, ExecEnd, ExecOrder};
+use crate::limits::MAX_BESIDE;
 use crate::protocol::{ErrorCode, ExecParams, WireError};
-use crate::session::{CommandTurn, Moment};
+use crate::session::{CommandTurn, Moment, Session};
 
 impl Service {
     pub(super) async fn run(
@@ -81,7 +82,12 @@ impl Service {
         self.fail_without_descriptors()?;
         let session = self.find_session(&params.session_id)?;
         let order = self.order(params, &session)?;
+        let beside = order.note == BESIDE;
+        if beside {
+            self.fail_with_enough_beside(&session)?;
+        }
         let turn = match session.try_turn() {
+            _ if beside => None,
             Ok(turn) => Some(turn),
             Err(crate::session::PoolError::Busy { .. }) if queue => None,
             Err(error) => return Err(pool_error(&error)),
@@ -92,6 +98,7 @@ impl Service {
             order.what.clone(),
             detached,
             order.pty.is_some(),
+            beside,
             self.inner.clock.now(),
         );
         if let Some(existing) = self.enter(&job) {
@@ -100,6 +107,25 @@ impl Service {
         let running = self.clone().run_job(Arc::clone(&job), order, turn);
         self.inner.tasks.spawn(running);
         Ok(job)
+    }
+
+    /// Refuses more commands beside a session's shell than it may have.
+    fn fail_with_enough_beside(&self, session: &Session) -> Result<(), WireError> {
+        let jobs = lock(&self.inner.jobs);
+        let running = jobs
+            .values()
+            .filter(|job| job.beside && job.session.id == session.id && !job.is_over());
+        if running.count() < MAX_BESIDE {
+            return Ok(());
+        }
+        Err(WireError::new(
+            ErrorCode::SessionBusy,
+            format!(
+                "session {} runs {MAX_BESIDE} commands beside its shell already; wait for one, or \
+                 cancel it",
+                session.id
+            ),
+        ))
     }
 
     /// Enters a job under its name; the one that is there already, if one is.
@@ -142,7 +168,7 @@ impl Service {
             Ok((exec, turn)) => {
                 job.begin(Ok(exec.clone()));
                 let end = exec.ended().await;
-                self.over(&job, end, self.inner.clock.now(), Some(turn));
+                self.over(&job, end, self.inner.clock.now(), turn);
             }
             Err(error) => job.begin(Err(error)),
         }
@@ -153,8 +179,17 @@ impl Service {
         job: &Arc<Job>,
         order: ExecOrder,
         turn: Option<CommandTurn>,
-    ) -> Result<(Exec, CommandTurn), WireError> {
+    ) -> Result<(Exec, Option<CommandTurn>), WireError> {
         let session = &job.session;
+        if order.note == BESIDE {
+            self.fail_if_draining()?;
+            session.used(self.inner.clock.now());
+            let started = self.inner.core.exec(&session.id, order).await;
+            return match started {
+                Ok(exec) => Ok((exec, None)),
+                Err(error) => Err(core_error(&error)),
+            };
+        }
         let turn = match turn {
             Some(turn) => turn,
             None => Box::pin(turn_of(job)).await?,
@@ -166,7 +201,7 @@ impl Service {
             .begin(&turn, job.id.clone(), Arc::clone(&job.shown), now, max)
             .map_err(|error| pool_error(&error))?;
         match self.inner.core.exec(&session.id, order).await {
-            Ok(exec) => Ok((exec, turn)),
+            Ok(exec) => Ok((exec, Some(turn))),
             Err(error) => {
                 session.finish(job.id.clone(), self.inner.clock.now());
                 Err(core_error(&error))

@@ -65,6 +65,7 @@ impl Service {
         let mut spec = SessionSpec {
             shell: PathBuf::from(text("shell", params.shell, DEFAULT_SHELL)?),
             environment,
+            clean_environment: params.clean_env,
             working_dir: PathBuf::from(text("working_dir", params.working_dir, DEFAULT_DIRECTORY)?),
             chroot: params.chroot.map(PathBuf::from),
             limits: self.limits(params.limits),

@@ -145,6 +145,8 @@ async fn send<Out: Outlet>(order: &StreamOrder, frames: bool, outlet: &Out) -> i
             duration_ms: u64::try_from(end.duration.as_millis()).unwrap_or(u64::MAX),
             error: None,
             limit: end.limit,
+            cwd: end.cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
+            shell_restarted: end.shell_restarted,
         },
         JobState::Ended {
             end: Err(error), ..
@@ -219,5 +221,7 @@ fn failed(error: WireError) -> StreamEvent {
         duration_ms: 0,
         error: Some(error),
         limit: None,
+        cwd: None,
+        shell_restarted: false,
     }
 }

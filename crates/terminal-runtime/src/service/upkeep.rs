@@ -15,7 +15,7 @@ use crate::limits::{
     SWEEP_PERIOD,
 };
 use crate::protocol::{ErrorCode, WireError};
-use crate::session::{Lifetimes, SessionEvent};
+use crate::session::{Lifetimes, SessionEvent, SessionId};
 
 /// How often to look: often enough for the shortest life, never in a hurry.
 fn sweep_period(lifetimes: [Option<Duration>; 2]) -> Duration {
@@ -56,6 +56,10 @@ impl Service {
             ttl: self.inner.settings.session_ttl,
         };
         for (session, expiry) in self.inner.pool.expired(lifetimes) {
+            if self.runs_beside(session.id) {
+                session.used(self.inner.clock.now());
+                continue;
+            }
             // Refused if a command has begun since: then it is in use.
             if self
                 .end_session(&session, SessionEvent::Destroy)
@@ -80,6 +84,13 @@ impl Service {
         if self.is_short_of_memory() {
             self.shed().await;
         }
+    }
+
+    /// Whether something runs beside a session's shell.
+    fn runs_beside(&self, id: SessionId) -> bool {
+        let jobs = lock(&self.inner.jobs);
+        let its = |job: &Arc<Job>| job.beside && job.session.id == id && !job.is_over();
+        jobs.values().any(its)
     }
 
     fn forget_old(&self) {
@@ -121,6 +132,9 @@ impl Service {
     async fn shed(&self) -> usize {
         let mut shed = 0;
         for session in self.inner.pool.least_used(PRESSURE_EVICTIONS) {
+            if self.runs_beside(session.id) {
+                continue;
+            }
             if self
                 .end_session(&session, SessionEvent::Destroy)
                 .await

@@ -215,6 +215,11 @@ impl Session {
         Ok(())
     }
 
+    /// Somebody uses it otherwise than by its shell.
+    pub fn used(&self, now: Moment) {
+        lock(&self.live).last_activity = now;
+    }
+
     /// A command has ended. A session that is gone does not mind.
     pub fn finish(&self, exec: ExecId, now: Moment) {
         let _ = self.apply(SessionEvent::Finished { exec }, now);

@@ -181,6 +181,14 @@ pub(crate) fn namespace_of(pid: i32) -> io::Result<u64> {
     Ok(fs::metadata(format!("/proc/{pid}/ns/pid"))?.ino())
 }
 
+/// The number of a process in the namespace it is in.
+pub(crate) fn number_inside(pid: i32) -> i32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let innermost = numbers.and_then(|them| them.split_whitespace().next_back()?.parse().ok());
+    innermost.unwrap_or(pid)
+}
+
 /// The variables a process was started with, each ended by a NUL.
 pub(crate) fn environment_of(pid: i32) -> io::Result<Vec<u8>> {
     fs::read(format!("/proc/{pid}/environ"))

@@ -20,8 +20,8 @@ use portable as backend;
 
 pub(crate) use backend::{
     Arriving, ChildEnds, HANGUP, NUMBER_NEEDED_AFTER, Unsent, accept, channel, descriptor_path,
-    environment_of, finish, guarantees, is_hangup, namespace_of, open_descriptors, place_in,
-    processes, receive, sees_containers, send, stat, take_in_orphans, way_into,
+    environment_of, finish, guarantees, is_hangup, namespace_of, number_inside, open_descriptors,
+    place_in, processes, receive, sees_containers, send, stat, take_in_orphans, way_into,
 };
 /// A property of the runtime by its stable name: what gives it, or what there
 /// is instead.

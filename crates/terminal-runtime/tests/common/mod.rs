@@ -48,16 +48,25 @@ pub fn count(variable: &str, default: u64) -> u64 {
 }
 
 /// A daemon in a directory of its own.
+#[derive(Debug)]
 pub struct Daemon {
     directory: tempfile::TempDir,
     child: Mutex<Option<Child>>,
+    variables: Vec<(String, String)>,
 }
 
 impl Daemon {
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// One with these variables besides the usual ones.
+    pub fn start_with(variables: &[(&str, &str)]) -> Self {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let daemon = Self {
             directory: tempfile::tempdir().unwrap(),
             child: Mutex::new(None),
+            variables: variables.iter().map(owned).collect(),
         };
         daemon.spawn();
         daemon
@@ -98,6 +107,7 @@ impl Daemon {
             .env("TRL_STATE_DIR", self.path("state"))
             .env("TRL_SESSION_MAX_COMMANDS", "0")
             .env("TRL_AUTH_TOKEN", TOKEN)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

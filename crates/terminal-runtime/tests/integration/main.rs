@@ -10,6 +10,7 @@
 
 mod adoption;
 mod bad_input;
+mod beside;
 mod confinement;
 mod core;
 mod defects;

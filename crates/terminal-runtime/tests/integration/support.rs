@@ -50,6 +50,7 @@ pub fn settings(directory: &std::path::Path) -> CoreSettings {
 
 pub fn spec() -> SessionSpec {
     SessionSpec {
+        clean_environment: false,
         shell: "/bin/bash".into(),
         environment: Environment::new(),
         working_dir: "/tmp".into(),
@@ -237,6 +238,7 @@ pub fn order(what: ExecWhat) -> ExecOrder {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     ExecOrder {
+        cwd: None,
         id: ExecId::parse(&format!("e-{number}")).unwrap(),
         what,
         environment: Environment::new(),

@@ -50,6 +50,7 @@ mod tests {
 
     fn ended(exit_code: Option<i32>, signal: Option<i32>) -> ExecEnd {
         ExecEnd {
+            shell_restarted: false,
             exit_code,
             signal,
             timed_out: false,

@@ -32,6 +32,7 @@ impl CoreInner {
                 environment
             }
         };
+        let directory = order.cwd.as_ref().unwrap_or(&spec.working_dir);
         let words = words(session, &order.what);
         let program = match session.container {
             // Looked for inside, by the one who runs it there.
@@ -39,10 +40,10 @@ impl CoreInner {
             None => {
                 let program = words.first().copied().unwrap_or_default();
                 let root = spec.chroot.as_deref();
-                find_program_in(root, program, &environment, &spec.working_dir)?
+                find_program_in(root, program, &environment, directory)?
             }
         };
-        let mut plan = LaunchPlan::new(program, &spec.working_dir).standard_streams();
+        let mut plan = LaunchPlan::new(program, directory).standard_streams();
         plan.arguments = words.iter().map(OsString::from).collect();
         plan.environment = environment;
         plan.terminal = order.pty.map(|_| 0);
@@ -70,7 +71,10 @@ impl Exec {
         let Some(core) = self.inner.core.upgrade() else {
             return crate::exec::command::run::holder_lost();
         };
-        let what = lock(&self.inner.record).what.clone();
+        let (what, cwd) = {
+            let record = lock(&self.inner.record);
+            (record.what.clone(), record.cwd.clone())
+        };
         let order = ExecOrder {
             id: self.inner.id.clone(),
             what,
@@ -78,6 +82,7 @@ impl Exec {
             stdin: ExecStdin::Null,
             timeout: None,
             pty: None,
+            cwd,
             note: bytes::Bytes::new(),
         };
         match core.plan(&self.inner.session, &order) {

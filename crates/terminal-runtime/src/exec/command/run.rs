@@ -130,7 +130,7 @@ impl Exec {
         core.is_none_or(|core| core.ending.load(Ordering::Acquire))
     }
 
-    async fn learn_pid(&self) -> Option<i32> {
+    pub(in crate::exec) async fn learn_pid(&self) -> Option<i32> {
         let known = self.inner.pid.load(Ordering::Relaxed);
         if known != 0 {
             return Some(known);
@@ -255,6 +255,7 @@ impl Exec {
                 duration,
                 usage: None,
                 cwd: Some(end.cwd),
+                shell_restarted: end.shell_restarted,
                 limit: None,
             }),
             Err(_) if self.link().is_lost() => Err(holder_lost()),
@@ -267,6 +268,7 @@ impl Exec {
                 duration,
                 usage: None,
                 cwd: None,
+                shell_restarted: false,
                 limit: None,
             }),
             Err(error) => Err(error.into()),
@@ -340,6 +342,7 @@ impl ExecRecord {
                 max_resident_bytes: exit.max_resident_bytes,
             }),
             cwd: None,
+            shell_restarted: false,
             limit: None,
         }
     }

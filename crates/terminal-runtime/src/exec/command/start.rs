@@ -246,7 +246,7 @@ impl Core {
         let [stdin, stdout, stderr] = &streams.paths;
         let command = CommandText {
             text,
-            cwd: None,
+            cwd: order.cwd.as_deref(),
             environment: &order.environment,
         };
         let paths = CommandStreams {
@@ -322,6 +322,7 @@ fn new_record(order: &ExecOrder, place: Place) -> ExecRecord {
     ExecRecord {
         id: order.id.clone(),
         what: order.what.clone(),
+        cwd: order.cwd.clone(),
         note: order.note.clone(),
         started_ms: u64::try_from(now).unwrap_or(u64::MAX),
         started_us: crate::clock::now_us(),

@@ -148,7 +148,10 @@ impl Session {
 
     /// The variables its commands see.
     pub(in crate::exec) fn environment(&self, settings: &CoreSettings) -> Environment {
-        let mut environment = settings.environment.clone();
+        let mut environment = match self.spec.clean_environment {
+            true => Environment::new(),
+            false => settings.environment.clone(),
+        };
         environment.extend(self.spec.environment.iter());
         environment
     }

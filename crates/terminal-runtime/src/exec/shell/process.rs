@@ -96,6 +96,14 @@ impl HolderShell {
     }
 
     /// The slot of this process.
+    /// The number of the shell itself, as this machine counts.
+    pub(in crate::exec) fn number(&self) -> i32 {
+        match self.members.contained_leader() {
+            Some(leader) => leader,
+            None => self.pid,
+        }
+    }
+
     pub(in crate::exec) fn key(&self) -> Key {
         self.key
     }

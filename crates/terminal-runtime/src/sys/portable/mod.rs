@@ -107,6 +107,11 @@ pub(crate) fn namespace_of(_: i32) -> io::Result<u64> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// The number of a process in the namespace it is in: there is but one.
+pub(crate) fn number_inside(pid: i32) -> i32 {
+    pid
+}
+
 /// The variables a process was started with, each ended by a NUL.
 pub(crate) fn environment_of(_: i32) -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::Unsupported.into())

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use halter_exec::host::{LaunchPlan, TREE_MARKER};
-use halter_exec::{Command, Environment, find_program};
+use halter_exec::{Command, Environment, ProcessInfo, find_program};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +31,7 @@ pub(in crate::exec) const SHARED_INSIDE: &str = "/.trl";
 
 /// The first process of a container: waits for nothing, and collects what
 /// loses its parent.
+const IDLE_SLEEP: &str = "sleep 3600";
 const IDLE: &str = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done";
 
 /// The container of one session. It is made with the first command.
@@ -148,6 +149,17 @@ impl Container {
     pub(in crate::exec) fn tree(&self, marker: &str) -> ContainerTree {
         let namespace = self.made.get().map(|made| made.namespace);
         ContainerTree::new(namespace, marker.to_owned())
+    }
+
+    /// The namespace of its processes, if it is up.
+    pub(in crate::exec) fn namespace(&self) -> Option<u64> {
+        self.made.get().map(|made| made.namespace)
+    }
+
+    /// Whether this is its idle first process, or what that waits for.
+    pub(in crate::exec) fn is_idle_process(&self, process: &ProcessInfo) -> bool {
+        sys::number_inside(process.pid) == 1
+            || (sys::number_inside(process.ppid) == 1 && process.command == IDLE_SLEEP)
     }
 
     /// Has the process of this plan run inside. Values of variables go

@@ -1,0 +1,424 @@
+//! A session of tools at a runtime.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use async_trait::async_trait;
+use halter_exec::Utf8Decoder;
+use halter_tools::PolicyError;
+use halter_tools::exec::{
+    BackgroundCommand, ExecCommand, ExecSession, ExecSessionSpec, ExitStatus, FinishedCommand,
+    KillOutcome, ProcessInfo, SessionProcesses, SignalResult, StartedCommand, TextListener,
+};
+use halter_tools::policy::SandboxMode;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::background::BackgroundCommands;
+use super::kept_stream::KeptStream;
+use super::started::{CALL_TIME, variables};
+use crate::client::{ClientError, Ending, Follower, OutputEvent};
+use crate::lock::lock;
+use crate::protocol::{
+    CancelParams, DestroyParams, ExecParams, ProcessListParams, ProcessSignalParams, SignalOutcome,
+    SignalSpec, StreamName,
+};
+
+/// How long after its deadline a command may be stopped before it counts as
+/// lost.
+const STOP_TIME: Duration = Duration::from_secs(60);
+
+/// Shells, the better first.
+const SHELLS: [&str; 2] = ["bash", "sh"];
+
+/// What the runtime calls the session.
+#[derive(Debug, Clone)]
+pub(super) struct OpenedSession {
+    pub id: String,
+}
+
+pub(super) struct RuntimeSession {
+    pub shared: Arc<Shared>,
+    pub spec: ExecSessionSpec,
+    /// Held while a command runs in the shell: one at a time.
+    turn: AsyncMutex<()>,
+    pub opened: AsyncMutex<Option<OpenedSession>>,
+    /// Which of the shells it has.
+    pub shell: AtomicUsize,
+    /// Where the shell was after the last command.
+    directory: Mutex<PathBuf>,
+    /// The shell has lost its state, and nobody was told.
+    pub restarted: AtomicBool,
+    pub closing: CancellationToken,
+    /// Files of kept output, oldest first.
+    kept: Mutex<VecDeque<PathBuf>>,
+    pub background: BackgroundCommands,
+}
+
+impl RuntimeSession {
+    pub(super) fn new(shared: Arc<Shared>, spec: ExecSessionSpec) -> Self {
+        Self {
+            shared,
+            directory: Mutex::new(spec.working_dir.clone()),
+            spec,
+            turn: AsyncMutex::default(),
+            opened: AsyncMutex::default(),
+            shell: AtomicUsize::new(0),
+            restarted: AtomicBool::new(false),
+            closing: CancellationToken::new(),
+            kept: Mutex::default(),
+            background: BackgroundCommands::default(),
+        }
+    }
+
+    pub(super) fn shells(&self) -> Vec<String> {
+        let given = self.shared.settings.shells.iter();
+        let given: Vec<String> = given
+            .map(|shell| shell.to_string_lossy().into_owned())
+            .collect();
+        match given.is_empty() {
+            true => SHELLS.map(str::to_owned).to_vec(),
+            false => given,
+        }
+    }
+
+    /// Fails if the policy requires a sandbox, which a runtime does not give.
+    pub(super) fn check_sandbox(&self) -> anyhow::Result<()> {
+        if self.spec.sandbox.mode == SandboxMode::Require {
+            bail!(
+                "policy.sandbox = \"require\", and the runtime at {} gives commands no sandbox; \
+                 set exec.backend to \"local\", or policy.sandbox to \"prefer\"",
+                self.shared.client.target()
+            );
+        }
+        Ok(())
+    }
+
+    /// What there is to say about the sandbox that commands do not have.
+    pub(super) fn sandbox_note(&self) -> Option<String> {
+        (self.spec.sandbox.mode != SandboxMode::Off).then(|| {
+            format!(
+                "no sandbox: commands run with the rights of the runtime at {}",
+                self.shared.client.target()
+            )
+        })
+    }
+
+    /// Where the shell is.
+    pub(super) fn place(&self) -> PathBuf {
+        lock(&self.directory).clone()
+    }
+
+    async fn scratch(&self) -> anyhow::Result<PathBuf> {
+        let scratch = Arc::clone(&self.spec.scratch);
+        let made = tokio::task::spawn_blocking(move || scratch.create().map(Path::to_owned));
+        let path = self.spec.scratch.path().display();
+        made.await?
+            .with_context(|| format!("cannot make the session's scratch directory '{path}'"))
+    }
+
+    /// Follows a command to its end.
+    async fn finish(
+        &self,
+        follower: &mut Follower,
+        deadline: Duration,
+        cancel: &CancellationToken,
+        output: &TextListener<'_>,
+    ) -> anyhow::Result<(Ending, [KeptStream; 2])> {
+        let directory = self.scratch().await?;
+        let id = follower.exec_id().to_owned();
+        let kept =
+            |name: &str| KeptStream::new(self.spec.output, &directory, &format!("{id}-{name}"));
+        let mut streams = [kept("out"), kept("err")];
+        let mut decoders = [Utf8Decoder::new(), Utf8Decoder::new()];
+        let emit = |text: String| {
+            if !text.is_empty() {
+                output(&text);
+            }
+        };
+        let late = tokio::time::sleep(deadline.saturating_add(STOP_TIME));
+        tokio::pin!(late);
+        let mut cancelled = false;
+        let ending = loop {
+            let event = tokio::select! {
+                biased;
+                event = follower.next() => event.map_err(|error| self.unknown(error))?,
+                () = wanted(cancel, &self.closing), if !cancelled => {
+                    cancelled = true;
+                    self.cancel(&id, None).await;
+                    continue;
+                }
+                () = &mut late => bail!(self.unknown(ClientError::OutcomeUnknown {
+                    target: self.shared.client.target().to_string(),
+                })),
+            };
+            let [stdout, stderr] = &mut streams;
+            let [first, second] = &mut decoders;
+            match event {
+                OutputEvent::Data { stream, bytes, .. } => {
+                    let (kept, decoder) = match stream {
+                        StreamName::Stdout => (stdout, first),
+                        StreamName::Stderr => (stderr, second),
+                    };
+                    emit(decoder.push(&bytes));
+                    kept.push(bytes).await;
+                }
+                OutputEvent::Gap { stream, from, to } => match stream {
+                    StreamName::Stdout => stdout.skip(from, to),
+                    StreamName::Stderr => stderr.skip(from, to),
+                },
+                OutputEvent::Exit(ending) => break ending,
+            }
+        };
+        for decoder in &mut decoders {
+            emit(decoder.finish());
+        }
+        Ok((ending, streams))
+    }
+
+    /// A command was started, and what became of it cannot be learned.
+    fn unknown(&self, error: ClientError) -> anyhow::Error {
+        self.restarted.store(true, Ordering::Relaxed);
+        anyhow!(
+            "the runtime at {} was lost while it ran the command ({error}): whether and how far \
+             it ran is unknown; look before you run it again",
+            self.shared.client.target()
+        )
+    }
+
+    /// Ends a command; whether that worked is seen by its end.
+    pub(super) async fn cancel(&self, exec_id: &str, signal: Option<SignalSpec>) {
+        let params = CancelParams {
+            exec_id: Some(exec_id.to_owned()),
+            signal,
+            ..CancelParams::default()
+        };
+        if let Err(error) = self.called(self.shared.client.cancel(&params)).await {
+            tracing::debug!(%error, exec_id, "a command could not be cancelled");
+        }
+    }
+
+    fn record_kept(&self, file: &Path) {
+        let mut kept = lock(&self.kept);
+        kept.push_back(file.to_owned());
+        if kept.len() > self.spec.output.kept_files
+            && let Some(oldest) = kept.pop_front()
+            && let Err(error) = std::fs::remove_file(&oldest)
+        {
+            tracing::debug!(path = %oldest.display(), %error, "old output not removed");
+        }
+    }
+
+    /// Whether another shell may do where this one could not be started.
+    async fn next_shell(&self, ending: &Ending) -> bool {
+        let next = self.shell.load(Ordering::Relaxed) + 1;
+        let is_start = ending.error.as_ref().is_some_and(|error| {
+            matches!(
+                error.reason.as_deref(),
+                Some("program_not_found" | "program_unusable" | "system")
+            )
+        });
+        if !is_start || next >= self.shells().len() {
+            return false;
+        }
+        self.shell.store(next, Ordering::Relaxed);
+        self.destroy().await;
+        true
+    }
+
+    /// Ends the session of the runtime with all it runs.
+    async fn destroy(&self) {
+        let Some(session) = self.opened.lock().await.take() else {
+            return;
+        };
+        let params = DestroyParams {
+            session_id: session.id,
+            force: true,
+        };
+        let client = &self.shared.client;
+        if let Err(error) = self.called(client.destroy_session(&params)).await {
+            tracing::warn!(%error, session = params.session_id, "a session of the runtime stays");
+        }
+    }
+
+    async fn session_id(&self) -> Option<String> {
+        let opened = self.opened.lock().await;
+        opened.as_ref().map(|session| session.id.clone())
+    }
+}
+
+impl Drop for RuntimeSession {
+    fn drop(&mut self) {
+        self.closing.cancel();
+        let opened = self.opened.get_mut().take();
+        if let (Some(session), Ok(runtime)) = (opened, tokio::runtime::Handle::try_current()) {
+            let client = self.shared.client.clone();
+            let params = DestroyParams {
+                session_id: session.id,
+                force: true,
+            };
+            runtime.spawn(async move {
+                let ended = tokio::time::timeout(CALL_TIME, client.destroy_session(&params)).await;
+                tracing::debug!(
+                    ?ended,
+                    "session of a runtime destroyed without being closed"
+                );
+            });
+        }
+    }
+}
+
+#[async_trait]
+impl ExecSession for RuntimeSession {
+    async fn run(
+        &self,
+        command: ExecCommand,
+        cancel: &CancellationToken,
+        output: &TextListener<'_>,
+    ) -> anyhow::Result<FinishedCommand> {
+        let _turn = tokio::select! {
+            biased;
+            () = cancel.cancelled() => bail!("the call was cancelled"),
+            turn = self.turn.lock() => turn,
+        };
+        let params = ExecParams {
+            command: Some(command.text),
+            cwd: command.cwd.map(text).transpose()?,
+            env: variables(&command.environment),
+            timeout_s: Some(command.deadline.as_secs_f64()),
+            queue: true,
+            ..ExecParams::default()
+        };
+        let (ending, streams) = loop {
+            let mut follower = self.begin(params.clone()).await?;
+            let deadline = command.deadline;
+            let finished = self.finish(&mut follower, deadline, cancel, output).await?;
+            if !self.next_shell(&finished.0).await {
+                break finished;
+            }
+        };
+        if let Some(error) = ending.error {
+            return Err(ClientError::Refused(error).into());
+        }
+        if let Some(directory) = &ending.cwd {
+            *lock(&self.directory) = PathBuf::from(directory);
+        }
+        let [stdout, stderr] = streams.map(KeptStream::finish);
+        for file in [&stdout.kept_file, &stderr.kept_file].into_iter().flatten() {
+            self.record_kept(file);
+        }
+        Ok(FinishedCommand {
+            status: status(&ending),
+            stdout,
+            stderr,
+            timed_out: ending.timed_out,
+            cancelled: ending.cancelled,
+            shell_restarted: ending.shell_restarted | self.restarted.swap(false, Ordering::Relaxed),
+            sandbox_note: ending.limit.or_else(|| self.sandbox_note()),
+            refused_hosts: Vec::new(),
+        })
+    }
+
+    async fn start(&self, command: BackgroundCommand) -> anyhow::Result<StartedCommand> {
+        self.start_command(command).await
+    }
+
+    fn directory(&self) -> Option<PathBuf> {
+        let directory = lock(&self.directory);
+        (*directory != self.spec.working_dir).then(|| directory.clone())
+    }
+
+    async fn processes(&self, root: Option<i32>) -> anyhow::Result<SessionProcesses> {
+        let Some(session_id) = self.session_id().await else {
+            return match root {
+                None => Ok(SessionProcesses::default()),
+                Some(pid) => bail!(PolicyError::ProcessOutsideTree { pid }),
+            };
+        };
+        let params = ProcessListParams { session_id, root };
+        let listed = self.called(self.shared.client.processes(&params)).await;
+        let listed = listed.map_err(|error| outside(error, root.unwrap_or(0)))?;
+        let processes = listed.processes.into_iter().map(|process| ProcessInfo {
+            pid: process.pid,
+            ppid: process.ppid,
+            command: process.command,
+            state: process.state,
+            start_time: process.start_time,
+        });
+        Ok(SessionProcesses {
+            root: listed.root,
+            descendants: processes.collect(),
+        })
+    }
+
+    async fn signal_tree(&self, root: i32, signal: i32) -> anyhow::Result<Vec<KillOutcome>> {
+        let Some(session_id) = self.session_id().await else {
+            bail!(PolicyError::ProcessOutsideTree { pid: root });
+        };
+        let params = ProcessSignalParams {
+            session_id,
+            pid: root,
+            signal: SignalSpec::Number(signal),
+        };
+        let answer = self
+            .called(self.shared.client.signal_process(&params))
+            .await;
+        let answer = answer.map_err(|error| outside(error, root))?;
+        let outcomes = answer.outcomes.into_iter().map(|outcome| KillOutcome {
+            pid: outcome.pid,
+            result: match outcome.result {
+                SignalOutcome::Signalled => SignalResult::Signalled,
+                SignalOutcome::AlreadyGone => SignalResult::AlreadyGone,
+                SignalOutcome::Refused => SignalResult::Refused {
+                    reason: outcome.reason.unwrap_or_default(),
+                },
+            },
+        });
+        Ok(outcomes.collect())
+    }
+
+    async fn close(&self) {
+        self.closing.cancel();
+        self.background.ended().await;
+        let _turn = self.turn.lock().await;
+        self.destroy().await;
+    }
+}
+
+async fn wanted(cancel: &CancellationToken, closing: &CancellationToken) {
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = closing.cancelled() => {}
+    }
+}
+
+pub(super) fn status(ending: &Ending) -> ExitStatus {
+    ExitStatus {
+        code: (ending.exit_code >= 0).then_some(ending.exit_code),
+        signal: ending.signal,
+    }
+}
+
+/// A path as the wire has it.
+pub(super) fn text(path: PathBuf) -> anyhow::Result<String> {
+    let shown = path.display().to_string();
+    let text = path.into_os_string().into_string();
+    text.map_err(|_| anyhow!("'{shown}' is no text, which a runtime needs"))
+}
+
+/// What tools call a process that is not theirs.
+fn outside(error: anyhow::Error, pid: i32) -> anyhow::Error {
+    match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Refused(refused))
+            if refused.reason.as_deref() == Some("process_unknown") =>
+        {
+            PolicyError::ProcessOutsideTree { pid }.into()
+        }
+        _ => error,
+    }
+}

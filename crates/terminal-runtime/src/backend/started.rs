@@ -1,0 +1,154 @@
+//! Getting a command started in a session of the runtime, once.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::bail;
+use halter_tools::exec::Environment;
+use tokio::time::Instant;
+
+use super::session::{OpenedSession, RuntimeSession};
+use crate::client::{ClientError, Follower};
+use crate::protocol::{CreateParams, ErrorCode, ExecParams, Variables};
+
+/// How long a runtime that has served this session may be away.
+const RETURN_TIME: Duration = Duration::from_secs(10);
+/// The pause between two attempts to reach it.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long any call that waits for no command may take.
+pub(super) const CALL_TIME: Duration = Duration::from_secs(30);
+/// How long the first command of a session may take to be accepted: a
+/// container may have to be made.
+const START_TIME: Duration = Duration::from_secs(180);
+
+impl RuntimeSession {
+    /// Starts a command and follows it. A session that the runtime does not
+    /// know any more is made anew: nothing of the command has run then.
+    pub(super) async fn begin(&self, params: ExecParams) -> anyhow::Result<Follower> {
+        let mut may_renew = true;
+        loop {
+            let (session, is_known) = self.opened().await?;
+            let params = ExecParams {
+                session_id: session.id.clone(),
+                ..params.clone()
+            };
+            match self.follow(params, is_known).await {
+                Ok(follower) => return Ok(follower),
+                Err(ClientError::Refused(error))
+                    if may_renew
+                        && matches!(
+                            error.code,
+                            ErrorCode::SessionNotFound | ErrorCode::SessionLimitExceeded
+                        ) =>
+                {
+                    may_renew = false;
+                    self.forget(&session).await;
+                    self.restarted.store(true, Ordering::Relaxed);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Starts a command in a session that is there.
+    async fn follow(&self, params: ExecParams, is_known: bool) -> Result<Follower, ClientError> {
+        let client = &self.shared.client;
+        let begun = Instant::now();
+        loop {
+            let started = tokio::time::timeout(START_TIME, client.follow_new(params.clone()));
+            let error = match started.await {
+                Ok(Ok(follower)) => return Ok(follower),
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    return Err(ClientError::OutcomeUnknown {
+                        target: client.target().to_string(),
+                    });
+                }
+            };
+            // Nothing was taken: it may come back.
+            if !is_known || !error.is_passing() || begun.elapsed() >= RETURN_TIME {
+                return Err(error);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// The session of the runtime, made now if there is none, and whether it
+    /// was there before.
+    pub(super) async fn opened(&self) -> anyhow::Result<(OpenedSession, bool)> {
+        let mut opened = self.opened.lock().await;
+        if self.closing.is_cancelled() {
+            bail!(halter_tools::ToolSessionClosed);
+        }
+        if let Some(session) = &*opened {
+            return Ok((session.clone(), true));
+        }
+        self.check_sandbox()?;
+        self.shared.check().await?;
+        let params = self.create_params()?;
+        let created = self
+            .called(self.shared.client.create_session(&params))
+            .await?;
+        let session = OpenedSession {
+            id: created.session_id,
+        };
+        *opened = Some(session.clone());
+        Ok((session, false))
+    }
+
+    /// Has the next command make another session.
+    pub(super) async fn forget(&self, session: &OpenedSession) {
+        let mut opened = self.opened.lock().await;
+        if opened.as_ref().is_some_and(|known| known.id == session.id) {
+            *opened = None;
+        }
+    }
+
+    fn create_params(&self) -> anyhow::Result<CreateParams> {
+        let Some(directory) = self.spec.working_dir.to_str() else {
+            bail!(
+                "the session's directory '{}' is no text, which a runtime needs",
+                self.spec.working_dir.display()
+            );
+        };
+        let shell = self.shell.load(Ordering::Relaxed);
+        let shell = self.shells().get(shell).cloned().unwrap_or_default();
+        Ok(CreateParams {
+            shell: Some(shell),
+            env: variables(&self.spec.environment),
+            clean_env: true,
+            working_dir: Some(directory.to_owned()),
+            name: Some("halter".to_owned()),
+            ..CreateParams::default()
+        })
+    }
+
+    /// The answer to a call that waits for no command.
+    pub(super) async fn called<T>(
+        &self,
+        call: impl Future<Output = Result<T, ClientError>>,
+    ) -> anyhow::Result<T> {
+        match tokio::time::timeout(CALL_TIME, call).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => bail!(
+                "the runtime at {} has not answered within {} s",
+                self.shared.client.target(),
+                CALL_TIME.as_secs()
+            ),
+        }
+    }
+}
+
+/// Variables as the wire has them. What is no text cannot be sent.
+pub(super) fn variables(environment: &Environment) -> Variables {
+    let text = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| {
+        Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+    };
+    Variables(
+        environment
+            .iter()
+            .filter_map(text)
+            .collect::<BTreeMap<_, _>>(),
+    )
+}

@@ -1,0 +1,38 @@
+//! The tools of `halter-tools` with a runtime as the place where they work:
+//! the tests are those that `halter-tools` has for its own place.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../../halter-tools/tests/it/relay.rs"]
+mod relay;
+#[path = "../../../halter-tools/tests/it/support.rs"]
+#[allow(dead_code, unexpected_cfgs, reason = "its own tests use all of it")]
+mod support;
+
+mod place;
+mod restart;
+
+#[path = "../../../halter-tools/tests/it/jobs.rs"]
+mod jobs;
+#[path = "../../../halter-tools/tests/it/process.rs"]
+mod process;
+#[path = "../../../halter-tools/tests/it/pty.rs"]
+mod pty;
+#[path = "../../../halter-tools/tests/it/shell.rs"]
+mod shell;
+
+/// What tests ask about the sandbox of this machine.
+mod sandbox {
+    /// Those of name spaces are for local commands.
+    pub fn works(_: &str) -> bool {
+        false
+    }
+}
