@@ -2,13 +2,16 @@
 
 use super::{BudgetArgs, PermissionArgs};
 use clap::{Args, Subcommand};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
   halter mcp serve
   halter mcp serve --cwd ~/project --permission-mode read_only
   halter mcp serve --tools --allow \"Bash(npm test:*)\"
+  halter mcp serve --http 127.0.0.1:8700
 
 A host starts this and speaks MCP with it over standard input and output. In the
 configuration of most hosts:
@@ -17,7 +20,11 @@ configuration of most hosts:
 
 Hosts call run_task, and list_sessions to find a session to go on with. What the
 policy wants a person to decide is asked through the host; where the host cannot
-ask, it is denied. A host that goes cancels what runs for it.";
+ask, it is denied. A host that goes cancels what runs for it.
+
+With --http the address is printed, and hosts send the token that is in the token
+file: Authorization: Bearer TOKEN. Requests that name another host, and pages of
+other origins, are refused.";
 
 /// What to do with the Model Context Protocol.
 #[derive(Debug, Subcommand)]
@@ -30,6 +37,38 @@ pub enum McpCommand {
 /// How to serve.
 #[derive(Debug, Args)]
 pub struct McpServeArgs {
+    /// Serve over HTTP at this address instead; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS", env = "HALTER_MCP_HTTP")]
+    pub http: Option<SocketAddr>,
+    /// The file with the token that hosts send, made if it is not there; one in the state
+    /// directory unless named
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "http",
+        env = "HALTER_MCP_TOKEN_FILE"
+    )]
+    pub token_file: Option<PathBuf>,
+    /// Also answer requests for this name of the server, as host or host:port; needed for an
+    /// address that is not on loopback; may be given again
+    #[arg(
+        long,
+        value_name = "HOST",
+        requires = "http",
+        env = "HALTER_MCP_ALLOWED_HOST"
+    )]
+    pub allowed_host: Vec<String>,
+    /// Also answer pages of this origin, such as https://app.example.com:443; may be given again
+    #[arg(
+        long,
+        value_name = "ORIGIN",
+        requires = "http",
+        env = "HALTER_MCP_ALLOWED_ORIGIN"
+    )]
+    pub allowed_origin: Vec<String>,
+    /// Print address and token file as JSON
+    #[arg(long, requires = "http", env = "HALTER_JSON")]
+    pub json: bool,
     /// Let hosts call the harness's own tools too, under the same policy
     #[arg(long, env = "HALTER_MCP_TOOLS")]
     pub tools: bool,

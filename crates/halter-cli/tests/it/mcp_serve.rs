@@ -256,3 +256,67 @@ fn the_official_python_client_drives_it_over_stdio() {
         assert!(ran.status.success(), "{mode}: {errors}");
     }
 }
+
+/// A server over HTTP.
+struct HttpServer {
+    child: Child,
+    url: String,
+    token: String,
+}
+
+impl HttpServer {
+    fn new(place: &Place, arguments: &[&str]) -> Self {
+        let serve = ["mcp", "serve", "--http", "127.0.0.1:0", "--json"];
+        let mut command = place.command(serve.iter().chain(arguments));
+        let mut child = command.env("HALTER_MODEL", "offline").spawn().unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"));
+        let token = std::fs::read_to_string(told["token_file"].as_str().unwrap()).unwrap();
+        Self {
+            child,
+            url: told["url"].as_str().unwrap().to_owned(),
+            token: token.trim().to_owned(),
+        }
+    }
+
+    fn stop(mut self) -> Option<i32> {
+        let id = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        assert!(killed.success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn the_official_python_client_drives_it_over_http() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    place.write("notes.txt", "hello");
+    let server = HttpServer::new(&place, &["--tools"]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/host.py");
+    for mode in ["legacy", "auto", "2026-07-28"] {
+        let ran = Command::new(&python)
+            .arg(&script)
+            .args([mode, &server.url, &server.token])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{mode}: {errors}");
+    }
+    assert_eq!(server.stop(), Some(143));
+    assert_eq!(processes_in(&place.work()), Vec::<String>::new());
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_name() {
+    let place = Place::new();
+    let refused = place.halter(["mcp", "serve", "--http", "0.0.0.0:0"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("--allowed-host"),
+        "{}",
+        refused.stderr
+    );
+}

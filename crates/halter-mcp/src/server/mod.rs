@@ -13,11 +13,14 @@
 //! | `work` | a task that runs for a host, also while the host answers |
 //! | `question` | approvals as forms |
 //! | `lines`, `stdio` | messages over two streams |
+//! | `http`, `presence` | messages over HTTP, and hosts that vanish |
 
 mod agent;
 mod handler;
+mod http;
 mod lines;
 mod oversized;
+mod presence;
 mod question;
 mod stdio;
 mod tools;
@@ -28,4 +31,5 @@ pub use agent::{
     TaskRequest,
 };
 pub use handler::AgentServer;
+pub use http::{HTTP_PATH, HttpGuard, serve_handler_over_http, serve_http};
 pub use stdio::serve_streams;

@@ -4,6 +4,7 @@ mod agent;
 mod host_approvals;
 mod own_tools;
 mod serve;
+mod token;
 
 use crate::args::McpCommand;
 use crate::context::Context;

@@ -2,5 +2,6 @@
 
 mod bad_input;
 mod host;
+mod http;
 mod questions;
 mod tasks;
