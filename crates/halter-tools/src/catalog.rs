@@ -31,6 +31,7 @@ pub fn left_out_tools() -> Vec<LeftOutTool> {
         (cfg!(feature = "ast-tools"), "ast_grep", "ast-tools"),
         (cfg!(feature = "browser-tools"), "browser", "browser-tools"),
         (cfg!(feature = "image-tools"), "image", "image-tools"),
+        (cfg!(feature = "profiling"), "profile", "profiling"),
         (cfg!(feature = "pty"), "pty", "pty"),
     ];
     optional
@@ -43,11 +44,5 @@ pub fn left_out_tools() -> Vec<LeftOutTool> {
 /// Names of tools that belong to parts of the harness this version does not
 /// have, so that a configuration that asks for one gets a fitting answer.
 pub fn planned_tools() -> &'static [&'static str] {
-    &[
-        "spawn_agent",
-        "send_input",
-        "wait_agent",
-        "close_agent",
-        "profile",
-    ]
+    &["spawn_agent", "send_input", "wait_agent", "close_agent"]
 }

@@ -96,6 +96,44 @@ pub const SHELL_DEFAULT_TIMEOUT_SECS: u64 = 120;
 /// Variables that one `shell` call may set.
 pub const SHELL_ENV_VARS: usize = 64;
 
+/// Seconds that `profile` samples at most.
+pub const PROFILE_SECS: u64 = 300;
+
+/// Seconds that it samples if nothing is said.
+pub const PROFILE_DEFAULT_SECS: u64 = 30;
+
+/// Samples in a second that it takes at most: more would disturb what is
+/// measured.
+pub const PROFILE_HERTZ: u32 = 999;
+
+/// Samples in a second that it takes if nothing is said; not in step with
+/// what runs a hundred times a second.
+pub const PROFILE_DEFAULT_HERTZ: u32 = 99;
+
+/// Samples in a second where only `/proc` is there to look at.
+pub const PROFILE_PROC_HERTZ: u32 = 49;
+
+/// Different stacks that are told apart.
+pub const PROFILE_STACKS: usize = 20_000;
+
+/// Functions of one stack, from the outermost.
+pub const PROFILE_DEPTH: usize = 128;
+
+/// Characters of the name of a function.
+pub const PROFILE_NAME_CHARS: usize = 200;
+
+/// Functions in a result.
+pub const PROFILE_FUNCTIONS: usize = 20;
+
+/// Bytes of a sampled command's output in a result: the last ones.
+pub const PROFILE_OUTPUT_BYTES: usize = 4 * 1024;
+
+/// How long `perf` may take to begin.
+pub const PROFILE_ATTACH_TIME: Duration = Duration::from_secs(10);
+
+/// How long `perf` may take to list what it saw.
+pub const PROFILE_READ_TIME: Duration = Duration::from_secs(60);
+
 /// Variables with literal values that commands of a session have set, and that
 /// may go along when a command leaves the sandbox; the oldest is forgotten.
 pub const WRITTEN_VARIABLES: usize = 256;

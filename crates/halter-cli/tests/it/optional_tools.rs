@@ -84,3 +84,26 @@ fn a_screen_is_shown_to_a_person_and_to_a_model() {
     let turn = tool_turn(&place, closed, "pty", &follow);
     assert!(turn.told.contains("deny rule"), "{}", turn.told);
 }
+
+#[test]
+fn a_command_is_sampled_for_a_person_and_for_a_model() {
+    let place = Place::new();
+    place.write("notes.txt", "the meeting is at noon\n");
+    let sample = json!({"command": "cat notes.txt", "seconds": 20});
+    let ran = place.halter(["tools", "call", "profile", &sample.to_string()]);
+    let found = ran.expect(0).json();
+    assert_eq!(found["exit_code"], 0, "{found}");
+    assert_eq!(found["output"], "the meeting is at noon\n");
+    assert!(found["svg"].as_str().unwrap().ends_with(".svg"), "{found}");
+
+    let turn = tool_turn(&place, "", "profile", &sample);
+    assert_eq!(turn.ran.expect(0).stdout.trim_end(), "Done.");
+    assert!(turn.told.contains("sample_count"), "{}", turn.told);
+
+    let unlisted = json!({"command": "curl localhost"});
+    let refused = place.halter(["tools", "call", "profile", &unlisted.to_string()]);
+    assert_eq!(refused.expect(3).json()["error"]["code"], "policy_denied");
+    let closed = "[permissions]\ndeny = [\"Bash\"]\n";
+    let turn = tool_turn(&place, closed, "profile", &sample);
+    assert!(turn.told.contains("deny rule"), "{}", turn.told);
+}

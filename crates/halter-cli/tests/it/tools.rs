@@ -117,6 +117,7 @@ fn the_tools_the_model_is_offered_are_listed() {
             "current_time",
             "ast_grep",
             "pty",
+            "profile",
             "image",
             "web_fetch",
             "web_search",

@@ -21,6 +21,8 @@ mod list;
 mod multi_edit;
 mod notebook_edit;
 mod process;
+#[cfg(feature = "profiling")]
+mod profile;
 #[cfg(feature = "pty")]
 mod pty;
 mod read;
@@ -63,6 +65,8 @@ pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
         typed(ast_grep::AstGrepTool),
         #[cfg(feature = "pty")]
         typed(pty::PtyTool),
+        #[cfg(feature = "profiling")]
+        typed(profile::ProfileTool),
         #[cfg(feature = "image-tools")]
         typed(image::ImageTool),
         typed(web_fetch::WebFetchTool::new(web)),

@@ -3,6 +3,8 @@
 mod background;
 mod hand_over;
 mod pinned;
+#[cfg(feature = "profiling")]
+mod sampling;
 mod side;
 
 use super::{
@@ -39,6 +41,8 @@ impl ExecBackend for LocalExec {
     fn open(&self, spec: ExecSessionSpec) -> Arc<dyn ExecSession> {
         let directory = Mutex::new(spec.working_dir.clone());
         Arc::new(LocalSession {
+            #[cfg(feature = "profiling")]
+            environment: spec.environment.clone(),
             directory,
             shell: AsyncMutex::new(Some(SessionShell {
                 main: None,
@@ -61,6 +65,9 @@ impl ExecBackend for LocalExec {
 }
 
 struct LocalSession {
+    /// What programs of our own beside the session's are found by.
+    #[cfg(feature = "profiling")]
+    environment: Environment,
     working_dir: PathBuf,
     /// Where the shell was when it was last looked at.
     directory: Mutex<PathBuf>,
@@ -286,6 +293,15 @@ impl ExecSession for LocalSession {
             Ok(kill_tree(root, signal)?)
         })
         .await
+    }
+
+    #[cfg(feature = "profiling")]
+    async fn sample(
+        &self,
+        root: i32,
+        hertz: u32,
+    ) -> anyhow::Result<Box<dyn crate::exec::RunningSampling>> {
+        self.start_sampling(root, hertz).await
     }
 
     async fn close(&self) {

@@ -15,6 +15,7 @@
 mod background;
 mod kept;
 mod local;
+mod sampling;
 mod sandbox;
 
 use crate::context::ToolContext;
@@ -34,6 +35,7 @@ use halter_policy::shell::git_environment;
 use halter_policy::{HostRefusal, NetworkPolicy, SandboxBounds};
 pub use kept::KeptOutput;
 pub use local::LocalExec;
+pub use sampling::{RunningSampling, StackSamples};
 pub use sandbox::{
     AttachedProgram, RungStatus, SandboxRequired, SandboxStatus, ServedNetwork, SessionSandbox,
     probe_sandbox,
@@ -100,6 +102,15 @@ pub trait ExecSession: Send + Sync {
     /// # Errors
     /// As [`processes`](Self::processes); also if the signal does not exist.
     async fn signal_tree(&self, root: i32, signal: i32) -> anyhow::Result<Vec<KillOutcome>>;
+
+    /// Samples what a process of the session and everything below it does, so
+    /// often in a second. Returns once that has begun.
+    ///
+    /// # Errors
+    /// As [`processes`](Self::processes); also where nobody can look.
+    async fn sample(&self, _root: i32, _hertz: u32) -> anyhow::Result<Box<dyn RunningSampling>> {
+        anyhow::bail!("processes cannot be sampled here")
+    }
 
     /// Ends the shell and everything the session started. A running command
     /// ends as cancelled, later ones fail.

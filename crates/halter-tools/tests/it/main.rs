@@ -33,6 +33,8 @@ mod network;
 mod notebook_edit;
 mod policy;
 mod process;
+#[cfg(feature = "profiling")]
+mod profile;
 #[cfg(feature = "pty")]
 mod pty;
 mod read;

@@ -118,7 +118,7 @@ impl Workspace {
     }
 
     /// A session that finds programs in a directory before those of the system.
-    #[cfg(feature = "browser-tools")]
+    #[cfg(any(feature = "browser-tools", feature = "profiling"))]
     pub fn with_programs(settings: PolicySettings, programs: &Path) -> Self {
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
         let variables = [("PATH".into(), path.into())];
