@@ -205,7 +205,10 @@ async fn what_cannot_be_sampled_is_refused_before_anything_runs() {
     }
     assert!(!workspace.dir().join("ran").exists());
     let specs = workspace.tools.specs();
-    let spec = specs.iter().find(|spec| spec.name == "profile").unwrap();
+    let spec = specs
+        .iter()
+        .find(|spec| spec.name.as_str() == "profile")
+        .unwrap();
     let fields = &spec.input_schema["properties"];
     assert_eq!(fields["seconds"]["default"], PROFILE_DEFAULT_SECS);
     assert_eq!(fields["hertz"]["default"], PROFILE_DEFAULT_HERTZ);
