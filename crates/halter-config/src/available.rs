@@ -4,9 +4,9 @@ use crate::error::{ConfigError, suggestion};
 use crate::keys::{KeyPath, spec};
 use crate::load::LoadedConfig;
 use crate::origin::Origin;
-use crate::schema::HarnessConfig;
+use crate::schema::{DeferredTools, HarnessConfig};
 
-/// The tools that `tools.enabled` may name, and those that it may not.
+/// The tools that `tools.enabled` and `tools.deferred` may name, and those that it may not.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownTools<'a> {
     /// Tools that can be used.
@@ -18,33 +18,39 @@ pub struct KnownTools<'a> {
     pub planned: &'a [&'a str],
 }
 
-/// Checks that every name in `tools.enabled` is a tool that can be used.
+/// Checks that every name in `tools.enabled` and `tools.deferred` is a tool that can be used.
 ///
 /// # Errors
 ///
 /// An unknown name with a suggestion, a tool whose cargo feature is off, or one that is not
 /// built yet.
 pub fn check_tool_names(config: &HarnessConfig, known: KnownTools<'_>) -> Result<(), ConfigError> {
-    let is_missing = |name: &&String| !known.available.contains(&name.as_str());
-    let Some(name) = config.tools.enabled.iter().find(is_missing) else {
+    let deferred: &[String] = match &config.tools.deferred {
+        DeferredTools::Names(names) => names,
+        DeferredTools::Word(_) => &[],
+    };
+    let enabled = config.tools.enabled.iter().map(|name| ("enabled", name));
+    let mut named = enabled.chain(deferred.iter().map(|name| ("deferred", name)));
+    let is_missing = |(_, name): &(_, &String)| !known.available.contains(&name.as_str());
+    let Some((key, name)) = named.find(is_missing) else {
         return Ok(());
     };
     if let Some((_, feature)) = known.left_out.iter().find(|(left_out, _)| left_out == name) {
         return Err(ConfigError::refused(
             "config_tool_feature_disabled",
-            format!("tools.enabled: tool '{name}' is not compiled in"),
+            format!("tools.{key}: tool '{name}' is not compiled in"),
             format!("build with the cargo feature `{feature}`, or take it out of the list"),
         ));
     }
     Err(match known.planned.contains(&name.as_str()) {
         true => ConfigError::refused(
             "config_tool_not_built_yet",
-            format!("tools.enabled: tool '{name}' is not built yet in this version"),
+            format!("tools.{key}: tool '{name}' is not built yet in this version"),
             "take it out of the list",
         ),
         false => ConfigError::refused(
             "config_unknown_tool",
-            format!("tools.enabled: unknown tool '{name}'"),
+            format!("tools.{key}: unknown tool '{name}'"),
             suggestion(name, "tools", &[known.available, known.planned].concat()),
         ),
     })

@@ -74,6 +74,7 @@ pub(crate) fn expected(kind: &Kind) -> &'static str {
         Kind::Integer { .. } => "a whole number",
         Kind::Number { .. } => "a number",
         Kind::Names => "a list of strings",
+        Kind::WordOrNames(_) => "a word or a list of strings",
         Kind::Loopback => "a list of { host, port } tables",
         Kind::Rules(_) => "a list of rules",
         Kind::Text
@@ -102,7 +103,8 @@ pub(crate) fn check(kind: &Kind, value: &Value) -> Result<(), ValueFault> {
         Kind::Url => check_url(text(value)?),
         Kind::Secret => check_secret(text(value)?),
         Kind::Choice(choices) => check_choice(text(value)?, choices),
-        Kind::Names => each(value, expected(kind), check_name),
+        Kind::WordOrNames(words) if value.is_string() => check_choice(text(value)?, words),
+        Kind::Names | Kind::WordOrNames(_) => each(value, expected(kind), check_name),
         Kind::Loopback => each(value, expected(kind), check_loopback),
         Kind::Rules(effect) => check_rules(value, *effect),
     }

@@ -75,6 +75,8 @@ pub struct ProviderRuntimeConfig {
     pub temperature: Option<f64>,
     /// Whether the service compacts conversations itself, if configured.
     pub native_compaction: Option<bool>,
+    /// Whether the service takes tools in the midst of a conversation, if configured.
+    pub native_tool_loading: Option<bool>,
 }
 
 /// Headers that stand in for a key.
@@ -119,6 +121,7 @@ pub fn resolve_provider_runtime_config(
             .collect(),
         temperature: table.temperature,
         native_compaction: table.native_compaction,
+        native_tool_loading: table.native_tool_loading,
     }))
 }
 

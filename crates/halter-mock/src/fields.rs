@@ -64,7 +64,11 @@ pub(crate) fn content(value: Option<&Value>) -> (String, usize) {
     match value {
         Some(Value::String(text)) => (text.clone(), 0),
         Some(Value::Array(parts)) => {
-            let texts: Vec<_> = parts.iter().filter_map(|part| text(part, "text")).collect();
+            let shown = |part: &'_ Value| match kind(part) {
+                "tool_reference" => Some(format!("[tool {}]", text(part, "tool_name")?)),
+                _ => text(part, "text").map(str::to_owned),
+            };
+            let texts: Vec<String> = parts.iter().filter_map(shown).collect();
             (texts.join("\n"), media::count_images(parts))
         }
         _ => (String::new(), 0),

@@ -2,8 +2,9 @@
 
 use crate::capture::{CapturedRequest, RequestOutcome};
 use crate::codec::{Codec, ModelRequest, Problem, codec};
+use crate::conversation::Conversation;
 use crate::media;
-use crate::model_answer::ModelAnswer;
+use crate::model_answer::{AnswerPart, ModelAnswer};
 use crate::playback::{self, BodyAction, BodyContext, ResponseBody};
 use crate::refusal;
 use crate::route::{Operation, Route, route};
@@ -297,6 +298,15 @@ impl RequestHandler<'_> {
         self.fail_first(&mut selection);
         let raw = String::from_utf8_lossy(&self.arrived.body);
         let answer = ModelAnswer::compose(&selection, &conversation, &raw, input);
+        if !selection.scenario.invents_tools
+            && let Some(tool) = unsent_tool(&answer, &conversation)
+        {
+            return Err(Problem::invalid(format!(
+                "the mock scenario `{}` calls the tool `{tool}`, which was never sent; sent: {}",
+                selection.name,
+                conversation.tools.join(", ")
+            )));
+        }
         if self.route.wire == MockWire::Responses && selection.step.fault.is_none() {
             self.keep_response(request, &answer);
         }
@@ -466,4 +476,15 @@ impl HttpReply {
             first_byte: Duration::ZERO,
         }
     }
+}
+
+/// The first call of a tool that the request does not offer, if it offers any.
+fn unsent_tool<'a>(answer: &'a ModelAnswer, conversation: &Conversation) -> Option<&'a str> {
+    let calls = answer.parts.iter().filter_map(|part| match part {
+        AnswerPart::Call(call) => Some(call.name.as_str()),
+        _ => None,
+    });
+    let is_sent = |name: &str| conversation.tools.iter().any(|tool| tool == name);
+    let mut unsent = calls.filter(|name| !is_sent(name));
+    unsent.next().filter(|_| !conversation.tools.is_empty())
 }

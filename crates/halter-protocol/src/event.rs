@@ -277,6 +277,19 @@ pub enum SessionEventPayload {
         /// Why.
         reason: CompactionReason,
     },
+    /// Tools joined the session, changed or left it while it runs. They are
+    /// deferred: the model is told of them before it is next asked.
+    ToolsChanged {
+        /// Those that joined.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        added: Vec<ToolName>,
+        /// Those with another definition.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        changed: Vec<ToolName>,
+        /// Those that left.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        removed: Vec<ToolName>,
+    },
     /// The model sees less of the session from here on.
     ContextCompacted(Arc<ContextCompaction>),
     /// The next request does not extend the cached prefix of the last one.
@@ -368,6 +381,7 @@ impl SessionEventPayload {
             Self::BudgetExceeded(_) => "budget_exceeded",
             Self::BudgetChanged { .. } => "budget_changed",
             Self::CompactionStarted { .. } => "compaction_started",
+            Self::ToolsChanged { .. } => "tools_changed",
             Self::ContextCompacted(_) => "context_compacted",
             Self::CacheBreak { .. } => "cache_break",
             Self::TurnCompleted { .. } => "turn_completed",

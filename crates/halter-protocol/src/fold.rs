@@ -4,12 +4,12 @@ use crate::compaction::ContextCompaction;
 use crate::event::SessionEventPayload;
 use crate::hook::HookRunStatus;
 use crate::ids::MessageId;
-use crate::limits::{INSTRUCTION_FILES, SESSION_RULES};
+use crate::limits::{INSTRUCTION_FILES, SESSION_RULES, TOLD_TOOLS};
 use crate::message::{Message, ReplayMeta};
 use crate::session::{
     ContextMark, InstructionFile, PendingToolCall, SessionState, ToldInstructions, ToolCallProgress,
 };
-use crate::tool::ToolCall;
+use crate::tool::{ToldTool, ToolCall};
 use crate::usage::Usage;
 use indexmap::IndexMap;
 use std::sync::Arc;
@@ -39,6 +39,10 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
                 Err(error) => ToolCallProgress::Failed { error },
             };
             set_progress(state, &outcome.call, progress);
+            let loaded = outcome.loaded_tools();
+            if let Some(pending) = state.pending_tool_calls.get_mut(&outcome.call.id) {
+                pending.loaded = loaded;
+            }
         }
         SessionEventPayload::ApprovalRequested(request) => {
             let id = request.approval_id.clone();
@@ -111,6 +115,9 @@ pub fn fold_events<'a>(events: impl IntoIterator<Item = &'a SessionEventPayload>
 /// its model and to no turn.
 fn apply_compaction(state: &mut SessionState, compaction: &ContextCompaction) {
     state.messages = compaction.apply(&state.messages);
+    if !state.memory.loaded_tools.is_empty() {
+        Arc::make_mut(&mut state.memory).renew_loaded_tools();
+    }
     state.context_mark = Some(ContextMark {
         messages: state.messages.len(),
         tokens: compaction.tokens_after,
@@ -162,6 +169,7 @@ fn apply_message(state: &mut SessionState, message: &Arc<Message>) {
                     let pending = early.shift_remove(&call.id).unwrap_or(PendingToolCall {
                         call,
                         progress: ToolCallProgress::Requested,
+                        loaded: Vec::new(),
                     });
                     (pending.call.id.clone(), pending)
                 })
@@ -174,6 +182,7 @@ fn apply_message(state: &mut SessionState, message: &Arc<Message>) {
             for file in &system.instructions {
                 note_instructions(&mut state.instructions, file, &system.id);
             }
+            system.tools.iter().for_each(|tool| note_tool(state, tool));
         }
         Message::Tool(tool) => {
             state.pending_tool_calls.shift_remove(&tool.call_id);
@@ -181,6 +190,32 @@ fn apply_message(state: &mut SessionState, message: &Arc<Message>) {
         _ => {}
     }
     state.messages.push(message.clone());
+}
+
+/// Notes what the model was told of a tool that joined late. Above
+/// [`TOLD_TOOLS`] the oldest is forgotten: the model is told of it again.
+fn note_tool(state: &mut SessionState, told: &ToldTool) {
+    state.told_tools.shift_remove(&told.name);
+    if told.summary.is_some() {
+        if state.told_tools.len() >= TOLD_TOOLS {
+            state.told_tools.shift_remove_index(0);
+        }
+        let kept = ToldTool {
+            changed: None,
+            ..told.clone()
+        };
+        state.told_tools.insert(told.name.clone(), kept);
+    }
+    if state.memory.loaded_tool(&told.name).is_some() {
+        let memory = Arc::make_mut(&mut state.memory);
+        let loaded = memory.loaded_tools.iter_mut();
+        for tool in loaded.filter(|it| it.spec.name == told.name) {
+            tool.gone = told.summary.is_none();
+            if told.changed.is_some() {
+                tool.changed.clone_from(&told.changed);
+            }
+        }
+    }
 }
 
 /// Notes what the model was told of an instruction file. Above
@@ -209,6 +244,7 @@ fn set_progress(state: &mut SessionState, call: &ToolCall, progress: ToolCallPro
         PendingToolCall {
             call: call.clone(),
             progress,
+            loaded: Vec::new(),
         },
     );
 }
@@ -266,6 +302,7 @@ mod tests {
                 content: ToolResult::Empty.into(),
                 error: None,
                 created_at: Timestamp::UNIX_EPOCH,
+                loaded: Vec::new(),
             })),
         }
     }

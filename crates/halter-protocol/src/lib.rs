@@ -90,7 +90,7 @@ pub use ids::{
 };
 pub use jiff::Timestamp;
 pub use media::{MediaFormat, MediaProblem};
-pub use memory::{BackgroundJob, MemoryChange, SessionMemory, Task, TaskStatus};
+pub use memory::{BackgroundJob, LoadedTool, MemoryChange, SessionMemory, Task, TaskStatus};
 pub use message::{
     AssistantMessage, AssistantPart, Message, OpaquePart, ReplayMeta, StopReason, SystemMessage,
     ToolMessage, UserMessage, UserPart,
@@ -110,8 +110,8 @@ pub use session::{
 };
 pub use stream::{ProviderError, ProviderErrorKind, StreamEvent};
 pub use tool::{
-    ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolExecutionOutcome,
-    ToolResult, ToolSpec,
+    ToldTool, ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode,
+    ToolExecutionOutcome, ToolResult, ToolSpec,
 };
 pub use transcript::Transcript;
 pub use turn::Turn;

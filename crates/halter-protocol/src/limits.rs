@@ -51,3 +51,10 @@ pub const TASKS: usize = 500;
 
 /// Longest permission rule, in bytes.
 pub const MAX_RULE_BYTES: usize = 4096;
+
+/// Deferred tools that a session loads. What is loaded stays: a request begins
+/// as the one before did.
+pub const LOADED_TOOLS: usize = 128;
+
+/// Tools that join a session late and are told to its model.
+pub const TOLD_TOOLS: usize = 1_024;

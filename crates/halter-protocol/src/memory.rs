@@ -1,10 +1,12 @@
-//! What the model must not forget: tasks, files as it last saw them, and
-//! background jobs.
+//! What the model must not forget: tasks, files as it last saw them, background
+//! jobs, and tools that were loaded for it.
 //!
 //! Tools hand changes back with their results; the fold applies them. Clones
 //! share everything, so a call gets the memory as of its start for free.
 
-use crate::limits::{FILE_VIEWS, JOBS, TASKS};
+use crate::ids::ToolName;
+use crate::limits::{FILE_VIEWS, JOBS, LOADED_TOOLS, TASKS};
+use crate::tool::ToolSpec;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,23 @@ pub struct SessionMemory {
     /// outlives the process that started it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<Arc<BackgroundJob>>,
+    /// Deferred tools that the model may call, in the order they were loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded_tools: Vec<LoadedTool>,
+}
+
+/// A deferred tool that the model may call. Requests hold it as it was loaded,
+/// so that they begin alike; a compaction cuts anyway, and brings it up to date.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadedTool {
+    /// The tool as requests have it.
+    pub spec: Arc<ToolSpec>,
+    /// The tool as it is now, where that is otherwise; the model was told so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Arc<ToolSpec>>,
+    /// True if the session has it no longer; the model was told so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
 }
 
 /// A step of the work.
@@ -87,12 +106,35 @@ pub enum MemoryChange {
         /// The job as it is now.
         job: BackgroundJob,
     },
+    /// A deferred tool was loaded: the model may call it from here on.
+    ToolLoaded {
+        /// The tool.
+        spec: Arc<ToolSpec>,
+    },
 }
 
 impl SessionMemory {
     /// True if there is nothing to remember.
     pub fn is_empty(&self) -> bool {
-        self.tasks.is_empty() && self.file_views.is_empty() && self.jobs.is_empty()
+        self.tasks.is_empty()
+            && self.file_views.is_empty()
+            && self.jobs.is_empty()
+            && self.loaded_tools.is_empty()
+    }
+
+    /// A tool that was loaded.
+    pub fn loaded_tool(&self, name: &ToolName) -> Option<&LoadedTool> {
+        self.loaded_tools.iter().find(|it| it.spec.name == *name)
+    }
+
+    /// Brings loaded tools up to date: requests begin anew anyway.
+    pub(crate) fn renew_loaded_tools(&mut self) {
+        self.loaded_tools.retain(|tool| !tool.gone);
+        for tool in &mut self.loaded_tools {
+            if let Some(changed) = tool.changed.take() {
+                tool.spec = changed;
+            }
+        }
     }
 
     /// The hash of a file as the session last knew it.
@@ -101,7 +143,8 @@ impl SessionMemory {
     }
 
     /// Applies a change. Above [`FILE_VIEWS`] the oldest view is forgotten,
-    /// above [`JOBS`] the oldest job; above [`TASKS`] a new task is not kept.
+    /// above [`JOBS`] the oldest job; above [`TASKS`] a new task is not kept, nor
+    /// is a new tool above [`LOADED_TOOLS`]. A tool that was loaded stays as it is.
     pub fn apply(&mut self, change: &MemoryChange) {
         match change {
             MemoryChange::Task { task } => {
@@ -131,6 +174,16 @@ impl SessionMemory {
                         let excess = self.jobs.len().saturating_sub(JOBS);
                         self.jobs.drain(..excess);
                     }
+                }
+            }
+            MemoryChange::ToolLoaded { spec } => {
+                let room = self.loaded_tools.len() < LOADED_TOOLS;
+                if room && self.loaded_tool(&spec.name).is_none() {
+                    self.loaded_tools.push(LoadedTool {
+                        spec: spec.clone(),
+                        changed: None,
+                        gone: false,
+                    });
                 }
             }
         }
@@ -180,6 +233,27 @@ mod tests {
         memory.apply(&task(TASKS, TaskStatus::Completed));
         let last = memory.tasks.last().unwrap();
         assert_eq!(last.status, TaskStatus::Completed);
+    }
+
+    #[test]
+    fn so_many_tools_are_loaded_and_no_more() {
+        let mut memory = SessionMemory::default();
+        let tool = |number: usize, description: &str| MemoryChange::ToolLoaded {
+            spec: Arc::new(ToolSpec {
+                name: format!("t{number}").into(),
+                description: description.to_owned(),
+                input_schema: serde_json::json!({}),
+                concurrency: Default::default(),
+                capabilities: Default::default(),
+                provider_aliases: Default::default(),
+            }),
+        };
+        for number in 0..=LOADED_TOOLS {
+            memory.apply(&tool(number, "as it was"));
+        }
+        memory.apply(&tool(0, "otherwise"));
+        assert_eq!(memory.loaded_tools.len(), LOADED_TOOLS);
+        assert_eq!(memory.loaded_tools[0].spec.description, "as it was");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::content::{ContentPart, attachments, joined_text};
 use crate::ids::{MessageId, ProviderName, ToolCallId, ToolName};
 use crate::open_enum::open_enum;
 use crate::session::{EnvironmentSnapshot, InstructionFile};
-use crate::tool::{ToolCall, ToolError, ToolResult};
+use crate::tool::{ToldTool, ToolCall, ToolError, ToolResult};
 use crate::usage::Usage;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -65,6 +65,9 @@ pub struct SystemMessage {
     /// The instruction files it holds or withdraws.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<InstructionFile>,
+    /// The tools it tells of that joined the session late, changed or left it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToldTool>,
 }
 
 /// What a user said.
@@ -310,6 +313,9 @@ pub struct ToolMessage {
     /// Why there is no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolError>,
+    /// The tools that the call loaded: the model may call them from here on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded: Vec<ToolName>,
     /// When the answer was recorded.
     pub created_at: Timestamp,
 }

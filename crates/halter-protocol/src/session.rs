@@ -5,11 +5,13 @@ use crate::approval::ApprovalRequest;
 use crate::bounds::SessionBounds;
 use crate::budget::{SessionBudget, Spending};
 use crate::encoding::escaped_path;
-use crate::ids::{ApprovalId, MessageId, ModelId, Revision, SessionId, ToolCallId, TurnId};
+use crate::ids::{
+    ApprovalId, MessageId, ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId,
+};
 use crate::memory::SessionMemory;
 use crate::prompt::PromptSegment;
 use crate::response::ResponseSchema;
-use crate::tool::{ToolCall, ToolError, ToolResult};
+use crate::tool::{ToldTool, ToolCall, ToolError, ToolResult};
 use crate::transcript::Transcript;
 use crate::usage::Usage;
 use indexmap::IndexMap;
@@ -160,6 +162,10 @@ pub struct SessionState {
     /// Permission rules that a person approved for the session, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approved_rules: Vec<String>,
+    /// The tools that joined the session late, as the model was last told of
+    /// them, oldest first.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub told_tools: IndexMap<ToolName, ToldTool>,
     /// What the session remembers for its tools.
     #[serde(default, skip_serializing_if = "is_forgetful")]
     pub memory: Arc<SessionMemory>,
@@ -189,6 +195,9 @@ pub struct PendingToolCall {
     pub call: ToolCall,
     /// How far it has come.
     pub progress: ToolCallProgress,
+    /// The tools that it loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded: Vec<ToolName>,
 }
 
 /// How far a call has come.

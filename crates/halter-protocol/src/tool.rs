@@ -1,7 +1,7 @@
 //! Tools as data: specs, calls, results and errors.
 
 use crate::content::{ContentPart, attachments};
-use crate::ids::{ToolAlias, ToolCallId, ToolName};
+use crate::ids::{Revision, ToolAlias, ToolCallId, ToolName};
 use crate::memory::MemoryChange;
 use crate::model::ProviderKind;
 use crate::open_enum::open_enum;
@@ -42,7 +42,7 @@ pub struct ToolCapabilities {
 }
 
 /// Everything about a tool except how it runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolSpec {
     /// The name a model calls it by.
     pub name: ToolName,
@@ -59,6 +59,21 @@ pub struct ToolSpec {
     /// Names to use instead on particular providers.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub provider_aliases: IndexMap<ProviderKind, ToolAlias>,
+}
+
+/// A tool that joined a session after it had started, as a model is told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ToldTool {
+    /// The name a model calls it by.
+    pub name: ToolName,
+    /// What it does, in one line. None: it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// Names its definition: another one if that changes.
+    pub revision: Revision,
+    /// The definition, if the model had loaded another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Arc<ToolSpec>>,
 }
 
 /// A model's wish to run a tool.
@@ -157,6 +172,8 @@ open_enum! {
         Failed = "tool_failed",
         /// No tool of that name is available.
         UnknownTool = "unknown_tool",
+        /// The tool was not loaded; it is now.
+        NotLoaded = "tool_not_loaded",
         /// The arguments are not JSON or do not fit the schema.
         InvalidArguments = "invalid_arguments",
         /// Policy forbids it.
@@ -219,6 +236,15 @@ impl ToolExecutionOutcome {
             result,
             remembered: Vec::new(),
         }
+    }
+
+    /// The tools that the call loaded.
+    pub fn loaded_tools(&self) -> Vec<ToolName> {
+        let loaded = self.remembered.iter().filter_map(|change| match change {
+            MemoryChange::ToolLoaded { spec } => Some(spec.name.clone()),
+            _ => None,
+        });
+        loaded.collect()
     }
 }
 

@@ -61,6 +61,11 @@ pub struct ProviderRequest {
     pub messages: Transcript,
     /// The tools the model may call.
     pub tools: Arc<[ToolSpec]>,
+    /// Deferred tools that were loaded in the course of the conversation, oldest
+    /// first; the model may call them, too. Where the wire has a way, they stand
+    /// with the message that [loaded](halter_protocol::ToolMessage::loaded) them,
+    /// else behind the others.
+    pub loaded_tools: Arc<[Arc<ToolSpec>]>,
     /// What the answer must look like once the model needs no more tools: JSON
     /// text, or a call of [`FINAL_TOOL`](halter_protocol::FINAL_TOOL).
     pub response_schema: Option<ResponseSchema>,

@@ -4,6 +4,7 @@ use crate::provider::ProviderRequest;
 use halter_protocol::{
     AssembledPrompt, AssistantPart, ContentPart, Message, ToolMessage, ToolResult, ToolSpec,
 };
+use std::sync::Arc;
 
 /// Bytes of text that make a token, about.
 const BYTES_PER_TOKEN: usize = 4;
@@ -75,9 +76,20 @@ pub fn of_tools(tools: &[ToolSpec]) -> u64 {
     )
 }
 
+/// Tokens of what a model is told of tools that were loaded for it.
+pub fn of_loaded(tools: &[Arc<ToolSpec>]) -> u64 {
+    let tools = tools.iter();
+    of_bytes(
+        tools
+            .map(|tool| tool.description.len() + SCHEMA_BYTES)
+            .sum(),
+    )
+}
+
 /// Tokens of what comes before the messages.
 fn of_prefix(request: &ProviderRequest) -> usize {
-    (of_prompt(&request.prompt) + of_tools(&request.tools)) as usize
+    (of_prompt(&request.prompt) + of_tools(&request.tools) + of_loaded(&request.loaded_tools))
+        as usize
 }
 
 fn message_tokens(message: &Message) -> usize {

@@ -87,6 +87,7 @@ fn request(model: &str) -> ProviderRequest {
         response_schema: None,
         purpose: halter_providers::RequestPurpose::default(),
         attempts: None,
+        loaded_tools: Arc::default(),
     }
 }
 
@@ -122,6 +123,7 @@ fn step(number: usize, wire: &str, request: &ProviderRequest) -> [Message; 2] {
         content: ToolResult::text("line\n".repeat(200)).into(),
         error: None,
         created_at: Timestamp::UNIX_EPOCH,
+        loaded: Vec::new(),
     });
     [answer, result]
 }

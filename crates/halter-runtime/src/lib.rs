@@ -58,7 +58,7 @@ pub use runtime::{SessionRuntime, ShutdownReport};
 pub use services::{ResourceCell, Resources, RuntimeServices};
 pub use session::SessionHandle;
 pub use streams::{SessionStream, TurnStream};
-pub use toolset::Toolset;
+pub use toolset::{ToolDeferral, Toolset};
 
 /// A session, under the name the facade gives it.
 pub type HalterSession = SessionHandle;

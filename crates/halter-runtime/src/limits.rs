@@ -133,3 +133,10 @@ pub const CACHE_PROMISE_TOKENS: u64 = 1_024;
 
 /// How long services keep a prompt that nobody asks with again, about.
 pub const PROMPT_CACHE_LIFE: Duration = Duration::from_secs(300);
+
+/// Bytes of rare tools' specs up to which they are sent with every request: to
+/// defer less saves nothing.
+pub const AUTO_DEFERRED_BYTES: usize = 4 * 1024;
+
+/// Bytes of the line that tells of a tool that joined late.
+pub const LATE_SUMMARY_BYTES: usize = 160;

@@ -8,14 +8,14 @@ use crate::hub::{HubFactory, StandardHubs};
 use crate::init::SessionInit;
 use crate::instructions::InstructionSettings;
 use crate::prompt::{EnvironmentProbe, PromptAssembler, PromptSettings, StandardPromptAssembler};
-use crate::toolset::Toolset;
+use crate::toolset::{ToolDeferral, Toolset};
 use halter_hooks::Hooks;
 use halter_hooks::file::{HookOutside, NothingOutside};
 use halter_protocol::{IdSource, PromptSegment, ResourceSnapshot, SystemIds};
 use halter_providers::ModelRegistry;
 use halter_session::{DurabilityPolicy, SessionStore, TraceRecorder};
 use halter_tools::policy::{PolicyBinder, PolicySettings, RuleStore, StandardPolicies};
-use halter_tools::{ExecBackend, LocalExec, PathLockMap, ToolRuntime};
+use halter_tools::{ExecBackend, LateTools, LocalExec, PathLockMap, ToolRuntime};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,6 +29,10 @@ pub struct RuntimeServices {
     /// The tools of the harness; sessions may have fewer, and some of their
     /// own.
     pub tools: ToolRuntime,
+    /// Which of them models are not sent until they ask.
+    pub deferral: ToolDeferral,
+    /// Tools that join while sessions run; without it, none does.
+    pub late_tools: Option<Arc<LateTools>>,
     /// Where sessions are kept.
     pub store: Arc<dyn SessionStore>,
     /// What "durable" means for them.
@@ -97,6 +101,8 @@ impl RuntimeServices {
         Self {
             models,
             tools: ToolRuntime::new(),
+            deferral: ToolDeferral::Off,
+            late_tools: None,
             store,
             durability: DurabilityPolicy::default(),
             policy: PolicySettings::default(),
@@ -126,7 +132,14 @@ impl RuntimeServices {
 
     /// The tools of sessions that ask for no others.
     pub fn toolset(&self) -> Arc<Toolset> {
-        let toolset = || Arc::new(Toolset::new(self.tools.clone()));
+        let toolset = || {
+            let grows = self.late_tools.is_some();
+            Arc::new(Toolset::new(
+                self.tools.clone(),
+                self.deferral.clone(),
+                grows,
+            ))
+        };
         self.shared.toolset.get_or_init(toolset).clone()
     }
 

@@ -67,6 +67,8 @@ impl Harness {
         let services = &mut builder.services;
         services.store = old.store.clone();
         services.tools = old.tools.clone();
+        services.deferral = old.deferral.clone();
+        services.late_tools = old.late_tools.clone();
         services.policy = old.policy.clone();
         services.prompts = old.prompts.clone();
         services.instructions = old.instructions.clone();

@@ -1,6 +1,7 @@
 //! The built-in tools, and the names of those that are left out or not built yet.
 
 use crate::builtin;
+use crate::deferred::DeferredTool;
 use crate::tool::Tool;
 use crate::web::WebSettings;
 use std::sync::Arc;
@@ -14,6 +15,12 @@ pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
 /// The built-in tools, with those for the web set up.
 pub fn builtin_tools_with(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
     builtin::all(web)
+}
+
+/// The tool that loads deferred tools, and tells of those that a session
+/// starts with. A session that has any has it.
+pub fn tool_search(deferred: &[DeferredTool]) -> Arc<dyn Tool> {
+    builtin::tool_search(deferred)
 }
 
 /// A built-in tool that this build leaves out.

@@ -1,5 +1,6 @@
 //! What a tool is given to run one call.
 
+use crate::deferred::ToolDirectory;
 use crate::network::{ConnectError, Connector};
 use crate::path_locks::PathLockMap;
 use crate::session::ToolSessionStore;
@@ -34,6 +35,8 @@ pub struct ToolContext {
     pub earlier: Arc<dyn EarlierMessages>,
     /// What tools keep between the calls of this session.
     pub tool_sessions: Arc<ToolSessionStore>,
+    /// The deferred tools of the session.
+    pub tools: Arc<dyn ToolDirectory>,
     /// The resources the session runs with.
     pub snapshot: Arc<ResourceSnapshot>,
     /// Fires when the call should stop. A tool whose spec says `cancellable`
@@ -60,6 +63,18 @@ impl ToolContext {
     /// call.
     pub fn remember(&self, change: MemoryChange) {
         self.remembered.push(change);
+    }
+
+    /// Loads a deferred tool that whoever made this call needs next, if the
+    /// session has it.
+    pub fn load_tool(&self, name: &str) {
+        let deferred = self.tools.deferred().into_iter();
+        let wanted = deferred.map(|tool| tool.spec);
+        for spec in wanted.filter(|spec| spec.name.as_str() == name) {
+            if self.memory.loaded_tool(&spec.name).is_none() {
+                self.remember(MemoryChange::ToolLoaded { spec });
+            }
+        }
     }
 
     /// Connects to a host that the policy lets through, at an address that was

@@ -64,13 +64,16 @@ pub mod availability;
 mod builtin;
 pub mod catalog;
 pub mod context;
+pub mod deferred;
 pub mod environment;
 pub mod exec;
+pub mod late;
 pub mod limits;
 pub mod network;
 pub mod path_locks;
 pub mod runtime;
 pub mod scratch;
+mod sent_schema;
 pub mod session;
 mod suggest;
 pub mod tool;
@@ -79,20 +82,25 @@ mod validate;
 pub mod web;
 
 pub use availability::{HarnessFacts, UnavailableTool};
-pub use catalog::{LeftOutTool, builtin_tools, builtin_tools_with, left_out_tools, planned_tools};
+pub use catalog::{
+    LeftOutTool, builtin_tools, builtin_tools_with, left_out_tools, planned_tools, tool_search,
+};
 pub use context::{
     EARLIER_MESSAGE, EarlierMessages, MemoryChanges, NoEarlierMessages, NoopToolEventSink,
     ToolContext, ToolEventSink, ToolRuntimeEvent,
 };
+pub use deferred::{DeferredTool, NoDeferredTools, TOOL_SEARCH, ToolDirectory};
 pub use environment::command_environment;
 pub use exec::{ExecBackend, ExecSession, LocalExec};
 pub use halter_policy as policy;
 pub use halter_policy::{
     FileDoor, PolicyError, PolicySettings, SessionScope, StandardPolicy, ToolPolicy,
 };
+pub use late::{LateToolSet, LateTools};
 pub use path_locks::{PathLockGuard, PathLockMap};
 pub use runtime::ToolRuntime;
 pub use scratch::ScratchDir;
+pub use sent_schema::sent_schema;
 pub use session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
 pub use tool::Tool;
 pub use typed::{TypedTool, typed};

@@ -391,3 +391,9 @@ pub const BROWSER_CONSOLE_LINES: usize = 200;
 /// Characters of a line of a console, and of the text of a dialog.
 #[cfg(feature = "browser-tools")]
 pub const BROWSER_CONSOLE_CHARS: usize = 1_000;
+
+/// How long `tool_search` waits for sources of tools that are still starting.
+pub const LATE_TOOLS_WAIT: Duration = Duration::from_secs(10);
+
+/// Tools that one call of `tool_search` loads.
+pub const TOOL_SEARCH_RESULTS: usize = 20;

@@ -2,7 +2,9 @@
 
 use crate::availability::{HarnessFacts, UnavailableTool};
 use crate::context::{ToolContext, cancelled};
+use crate::deferred::{DeferredTool, first_sentence};
 use crate::network::ConnectError;
+use crate::sent_schema::sent_schema;
 use crate::tool::Tool;
 use crate::validate::ArgumentCheck;
 use futures::FutureExt;
@@ -65,6 +67,22 @@ impl ToolRuntime {
     /// The spec of one tool.
     pub fn spec(&self, name: &str) -> Option<&ToolSpec> {
         self.tools.get(name).map(|entry| &*entry.spec)
+    }
+
+    /// A tool as a model is told of it that has not loaded it.
+    pub fn deferred(&self, name: &str) -> Option<DeferredTool> {
+        let entry = self.tools.get(name)?;
+        let summary = entry.tool.summary();
+        Some(DeferredTool {
+            spec: Arc::new(sent(&entry.spec)),
+            summary: summary.unwrap_or_else(|| first_sentence(&entry.spec.description)),
+        })
+    }
+
+    /// The specs as models are sent them, in order of registration: those with
+    /// a schema that says no more than a model needs.
+    pub fn sent_specs(&self) -> Vec<ToolSpec> {
+        self.tools.values().map(|entry| sent(&entry.spec)).collect()
     }
 
     /// Which calls a call of the tool may run beside: none, if there is no such
@@ -241,6 +259,13 @@ fn told(error: &anyhow::Error) -> String {
         }
     }
     text
+}
+
+fn sent(spec: &ToolSpec) -> ToolSpec {
+    ToolSpec {
+        input_schema: sent_schema(&spec.input_schema),
+        ..spec.clone()
+    }
 }
 
 fn panicked(call: &ToolCall, panic: &(dyn Any + Send)) -> ToolError {

@@ -43,6 +43,18 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// What the tool does, in one line, for a list of deferred tools. The first
+    /// sentence of its description by default.
+    fn summary(&self) -> Option<String> {
+        None
+    }
+
+    /// True if most sessions do without the tool, so that its schema need not
+    /// be in every request.
+    fn is_rare(&self) -> bool {
+        false
+    }
+
     /// True if repeating this call is how one waits: the guard against
     /// repeated calls leaves it alone.
     fn is_polling(&self, _input: &Value) -> bool {

@@ -60,6 +60,12 @@ pub trait TypedTool: Send + Sync + 'static {
         None
     }
 
+    /// What the tool does, in one line. See [`Tool::summary`].
+    const SUMMARY: Option<&'static str> = None;
+
+    /// True if most sessions do without the tool. See [`Tool::is_rare`].
+    const RARE: bool = false;
+
     /// True if repeating this call is how one waits.
     fn is_polling(&self, _input: &Value) -> bool {
         false
@@ -110,6 +116,14 @@ impl<T: TypedTool> Tool for TypedAdapter<T> {
 
     fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
         self.0.unavailable(harness)
+    }
+
+    fn summary(&self) -> Option<String> {
+        T::SUMMARY.map(str::to_owned)
+    }
+
+    fn is_rare(&self) -> bool {
+        T::RARE
     }
 
     fn is_polling(&self, input: &Value) -> bool {

@@ -10,8 +10,8 @@ use crate::resources::{CompiledResources, ResourceCompiler};
 use crate::services::{ServiceSettings, Services};
 use crate::web::web_settings;
 use halter_config::{
-    Environment, HarnessConfig, KnownTools, ModelChoice, SandboxChoice, SessionBackend,
-    SessionDurability, SystemPromptPreset, check_tool_names,
+    DeferralWord, DeferredTools, Environment, HarnessConfig, KnownTools, ModelChoice,
+    SandboxChoice, SessionBackend, SessionDurability, SystemPromptPreset, check_tool_names,
 };
 use halter_hooks::{Hook, Hooks, RegisteredHookPriority};
 use halter_protocol::{PluginId, ProviderName, ResourceSnapshot, SessionBudget};
@@ -24,7 +24,7 @@ use halter_runtime::prompt::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 use halter_runtime::{
     ApprovalHandler, Approvals, ContextManager, ContextSettings, EnvironmentProbe, HalterError,
     HarnessBudget, InstructionSettings, PromptAssembler, PromptSettings, ResourceCell,
-    RuntimeServices, SessionRuntime, SharedLedger, StandardContext,
+    RuntimeServices, SessionRuntime, SharedLedger, StandardContext, ToolDeferral,
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
 use halter_tools::policy::{
@@ -32,7 +32,7 @@ use halter_tools::policy::{
 };
 use halter_tools::web::WebSearch;
 use halter_tools::{
-    ExecBackend, HarnessFacts, Tool, ToolRuntime, WebSettings, builtin_tools_with,
+    ExecBackend, HarnessFacts, LateTools, Tool, ToolRuntime, WebSettings, builtin_tools_with,
     command_environment, left_out_tools, planned_tools,
 };
 use jiff::tz::TimeZone;
@@ -64,6 +64,7 @@ pub struct HalterBuilder {
     loaded_plugins: Vec<LoadedPlugin>,
     hooks: Vec<(PluginId, RegisteredHookPriority, Hook)>,
     tools: Vec<Arc<dyn Tool>>,
+    late_tools: Option<Arc<LateTools>>,
     web_search: Option<Arc<dyn WebSearch>>,
     store: Option<Arc<dyn SessionStore>>,
     providers: InjectedProviders,
@@ -136,6 +137,13 @@ impl HalterBuilder {
     /// Adds a tool, or replaces the built-in one of that name.
     pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
+        self
+    }
+
+    /// Lets tools join while sessions run, such as those of servers that are
+    /// still starting. They are deferred: models load them with `tool_search`.
+    pub fn with_late_tools(mut self, tools: Arc<LateTools>) -> Self {
+        self.late_tools = Some(tools);
         self
     }
 
@@ -376,6 +384,8 @@ impl HalterBuilder {
             attended: !matches!(services.approvals, Approvals::Unattended),
         });
         services.tools = tools;
+        services.deferral = deferral(&config);
+        services.late_tools = self.late_tools;
         services.rule_store = self.rule_store;
         let exec = match self.exec {
             Some(exec) => Some(exec),
@@ -494,6 +504,17 @@ fn tools(
         tools.register(tool);
     }
     Ok(tools)
+}
+
+/// Which tools models are not sent until they ask.
+fn deferral(config: &HarnessConfig) -> ToolDeferral {
+    match &config.tools.deferred {
+        DeferredTools::Word(DeferralWord::Auto) => ToolDeferral::Auto,
+        DeferredTools::Word(DeferralWord::Off) => ToolDeferral::Off,
+        DeferredTools::Names(names) => {
+            ToolDeferral::Only(names.iter().map(|name| name.as_str().into()).collect())
+        }
+    }
 }
 
 async fn open_store(

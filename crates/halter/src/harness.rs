@@ -15,7 +15,7 @@ use halter_resources::instructions::FoundInstructions;
 use halter_runtime::limits::END_DEADLINE;
 use halter_runtime::{HalterError, HalterSession, SessionInit, SessionRuntime, ShutdownReport};
 use halter_session::SessionStore;
-use halter_tools::UnavailableTool;
+use halter_tools::{DeferredTool, UnavailableTool};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,9 +136,14 @@ impl Halter {
         &self.runtime.services().store
     }
 
-    /// The tools that models are told of.
+    /// The tools that models are told of, deferred ones included.
     pub fn tools(&self) -> Arc<[ToolSpec]> {
-        self.runtime.services().toolset().specs.clone()
+        self.runtime.services().toolset().callable.clone()
+    }
+
+    /// Those of them that models are sent only when they ask.
+    pub fn deferred_tools(&self) -> Arc<[DeferredTool]> {
+        self.runtime.services().toolset().deferred.clone()
     }
 
     /// The tools that are compiled and enabled and of no use here, and why:

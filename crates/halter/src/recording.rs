@@ -4,7 +4,7 @@
 use crate::error::config_failure;
 use halter_config::{ConfigError, HarnessConfig, ModelConfig, ProviderConfig, known_service};
 use halter_providers::cassette::{self, Cassette, CassetteError};
-use halter_providers::wire::is_compacting_vendor;
+use halter_providers::wire::{is_compacting_vendor, is_tool_loading_vendor};
 use halter_runtime::HalterError;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -43,6 +43,9 @@ pub(crate) fn made_with(config: &HarnessConfig) -> Option<Value> {
         native_compaction: table
             .native_compaction
             .or_else(|| is_compacting_vendor(address).then_some(true)),
+        native_tool_loading: table
+            .native_tool_loading
+            .or_else(|| is_tool_loading_vendor(address).then_some(true)),
         routing: table.routing,
         ..ProviderConfig::default()
     };
@@ -73,6 +76,7 @@ pub(crate) fn use_recorded(config: &mut HarnessConfig, cassette: &Cassette) -> a
         table.dialect = service.dialect;
         table.temperature = service.temperature;
         table.native_compaction = service.native_compaction;
+        table.native_tool_loading = service.native_tool_loading;
         table.routing = service.routing;
     }
     config.models.default = Some(model);

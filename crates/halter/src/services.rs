@@ -362,6 +362,7 @@ fn endpoint(reached: &ProviderRuntimeConfig, routing: Option<&OpenRouterRouting>
         .collect();
     endpoint.temperature = reached.temperature.map(|value| value as f32);
     endpoint.native_compaction = reached.native_compaction;
+    endpoint.native_tool_loading = reached.native_tool_loading;
     endpoint.extra_members = routing
         .and_then(|routing| serde_json::to_string(routing).ok())
         .map(|routing| format!("\"provider\":{routing}"));

@@ -12,6 +12,7 @@ use crate::terminal::{columns, fitted};
 use crate::turn::{self, Watch};
 use crate::view::{Activity, Steps, View};
 use halter::providers::{FakeProvider, OfflineProvider, Reply};
+use halter_config::{DeferralWord, DeferredTools};
 use halter_protocol::{
     ContentPart, SessionEvent, SessionEventPayload, ToolErrorCode, ToolExecutionOutcome,
     ToolResult, ToolSpec, Turn,
@@ -45,12 +46,15 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
     )
     .await?;
     let specs = harness.tools();
+    let deferred = harness.deferred_tools();
     let offered = specs.iter().map(|spec| ListedTool {
         spec,
+        deferred: deferred.iter().any(|tool| tool.spec.name == spec.name),
         unavailable: None,
     });
     let others = harness.unavailable_tools().iter().map(|tool| ListedTool {
         spec: &tool.spec,
+        deferred: false,
         unavailable: Some(&tool.reason),
     });
     let listed: Vec<ListedTool<'_>> = offered.chain(others).collect();
@@ -74,6 +78,9 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
 struct ListedTool<'a> {
     #[serde(flatten)]
     spec: &'a ToolSpec,
+    /// Models are sent it only when they ask.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    deferred: bool,
     /// Why models are not told of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unavailable: Option<&'a str>,
@@ -86,6 +93,7 @@ impl ListedTool<'_> {
         let about = about.split_inclusive(". ").next().unwrap_or(about).trim();
         match self.unavailable {
             Some(reason) => format!("[unavailable: {reason}] {about}"),
+            None if self.deferred => format!("[deferred] {about}"),
             None => about.to_owned(),
         }
     }
@@ -104,6 +112,8 @@ async fn call(
     let model = FakeProvider::scripted([call, Reply::new().text("done")]);
     let mut loaded = harness::load(context).await?;
     permissions.apply(&mut loaded.config)?;
+    // Whoever calls a tool by its name knows it.
+    loaded.config.config.tools.deferred = DeferredTools::Word(DeferralWord::Off);
     let resources = harness::compile(&loaded).await?;
     let harness = harness::build(
         context,

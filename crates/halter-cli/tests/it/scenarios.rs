@@ -9,6 +9,7 @@ mod moves;
 pub mod stage;
 mod streams;
 mod structured;
+mod tool_search;
 
 /// A test for each scenario, and the list of them: a name without a function
 /// does not compile, and a function without a name here is unused.
@@ -60,6 +61,8 @@ played! {
     structured::structured_repair on WIRES;
     structured::structured_tool on WIRES;
     structured::structured_hopeless on WIRES;
+    tool_search::tool_search on WIRES;
+    tool_search::tool_search_skipped on WIRES;
     moves::default on ANTHROPIC;
     moves::empty on ANTHROPIC;
     moves::redacted_thinking on ANTHROPIC;
@@ -153,11 +156,18 @@ fn a_pdf_goes_with_the_task_on_every_wire() {
     }
 }
 
+#[test]
+fn the_first_request_with_all_tools_is_small_on_every_wire() {
+    for wire in stage::WIRES {
+        let stage = stage::Stage::new(wire);
+        tool_search::first_request_is_small(&stage);
+        stage.close();
+    }
+}
+
 /// Scenarios that cannot be played yet, and the part that each waits for.
 const WAITING: &[(&str, &str)] = &[
     ("plugin_tool_roundtrip", "plugin tool"),
-    ("tool_search", "tool search"),
-    ("tool_search_skipped", "tool search"),
     ("subagent", "subagent"),
     ("subagent_child", "subagent"),
     ("hook_allows", "hook files"),

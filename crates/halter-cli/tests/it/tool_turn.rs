@@ -36,7 +36,8 @@ pub fn tool_turn(place: &Place, settings: &str, tool: &str, input: &Value) -> To
     let service = runtime.block_on(serve(options)).unwrap();
     let config = format!(
         "version = 1\n[models.default]\nprovider = \"anthropic\"\nmodel = \"claude-sonnet-4-5\"\n\
-         [providers.anthropic]\nbase_url = \"{}/anthropic\"\napi_key = \"any\"\n{settings}",
+         [providers.anthropic]\nbase_url = \"{}/anthropic\"\napi_key = \"any\"\n\
+         [tools]\ndeferred = \"off\"\n{settings}",
         service.base_url()
     );
     let file = place.root().join("turn.toml");

@@ -119,11 +119,20 @@ fn the_tools_the_model_is_offered_are_listed() {
             "pty",
             "profile",
             "image",
+            "tool_search",
             "web_fetch",
             "web_search",
             "browser"
         ]
     );
+    let line = |name: &str| {
+        let mut lines = all.stdout.lines();
+        let found = lines.find(|line| line.split_whitespace().next() == Some(name));
+        found.unwrap().split_once("  ").unwrap().1.trim().to_owned()
+    };
+    assert!(line("pty").starts_with("[deferred] "), "{}", line("pty"));
+    assert!(!line("read").contains("deferred"));
+    assert!(line("web_fetch").starts_with("[unavailable: "));
     let mut command = place.command(["tools", "list", "--json"]);
     command.env("HALTER_TOOLS_ENABLED", "glob,read");
     let some = finish(command.spawn().unwrap()).expect(0).json();
@@ -134,4 +143,40 @@ fn the_tools_the_model_is_offered_are_listed() {
         .map(|spec| spec["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["read", "glob"]);
+}
+
+#[test]
+fn which_tools_are_deferred_is_configured() {
+    let place = Place::new();
+    let listed = |setting: &str| {
+        place.write("halter.toml", &format!("version = 1\n[tools]\n{setting}\n"));
+        let ran = place.halter(["--config", "halter.toml", "tools", "list", "--json"]);
+        let listed = ran.expect(0).json();
+        let deferred = listed.as_array().unwrap().iter();
+        let deferred = deferred.filter(|tool| tool["deferred"] == true);
+        let names = deferred.map(|tool| tool["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert!(listed("").contains(&"apply_patch".to_owned()));
+    assert_eq!(listed("deferred = \"off\""), Vec::<String>::new());
+    assert_eq!(
+        listed("deferred = [\"grep\", \"shell\"]"),
+        ["grep", "shell"]
+    );
+    for (setting, problem) in [
+        (
+            "deferred = [\"grepp\"]",
+            "tools.deferred: unknown tool 'grepp'",
+        ),
+        (
+            "deferred = \"some\"",
+            "`tools.deferred` does not take \"some\"",
+        ),
+        ("deferred = 3", "`tools.deferred`"),
+    ] {
+        place.write("halter.toml", &format!("version = 1\n[tools]\n{setting}\n"));
+        let refused = place.halter(["--config", "halter.toml", "tools", "list"]);
+        refused.expect(2);
+        assert!(refused.stderr.contains(problem), "{}", refused.stderr);
+    }
 }

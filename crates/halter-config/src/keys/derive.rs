@@ -83,6 +83,9 @@ fn kind(pattern: &str, node: &Value) -> Kind {
         .collect();
     match format {
         _ if pattern == "version" => Kind::Version,
+        _ if pattern == "tools.deferred" => {
+            Kind::WordOrNames(["auto", "off"].map(str::to_owned).to_vec())
+        }
         _ if !words.is_empty() => Kind::Choice(words),
         _ if is("boolean") => Kind::Boolean,
         _ if is("integer") => {

@@ -98,6 +98,8 @@ pub(crate) enum Kind {
     /// A key or the value of a request header: never shown.
     Secret,
     Choice(Vec<String>),
+    /// One of these words, or a list of names.
+    WordOrNames(Vec<String>),
     Names,
     /// A path that starts at the file.
     FilePath,

@@ -37,8 +37,8 @@ pub use resilience::{
     TimeoutsOverride,
 };
 pub use sections::{
-    BudgetConfig, BudgetLimits, ContextConfig, PromptsConfig, ResourceRoots, ResourcesConfig,
-    SystemPromptPreset, ToolsConfig,
+    BudgetConfig, BudgetLimits, ContextConfig, DeferralWord, DeferredTools, PromptsConfig,
+    ResourceRoots, ResourcesConfig, SystemPromptPreset, ToolsConfig,
 };
 pub use sessions::{
     RuntimeConfig, SessionBackend, SessionDurability, SessionsConfig, SubagentEventForwarding,

@@ -177,6 +177,9 @@ pub struct ProviderConfig {
     /// Whether the service compacts long conversations itself; absent: only at the vendor's own address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native_compaction: Option<bool>,
+    /// Whether the service takes tools in the midst of a conversation; absent: only at the vendor's own address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub native_tool_loading: Option<bool>,
     /// A PEM file with authorities to trust besides the system's; absent: `SSL_CERT_FILE`.
     #[serde(
         skip_serializing_if = "Option::is_none",
@@ -243,6 +246,7 @@ impl fmt::Debug for ProviderConfig {
             .field("headers", &redacted_headers(&self.headers))
             .field("temperature", &self.temperature)
             .field("native_compaction", &self.native_compaction)
+            .field("native_tool_loading", &self.native_tool_loading)
             .field("ca_file", &self.ca_file)
             .field("routing", &self.routing)
             .field("resilience", &self.resilience)

@@ -163,8 +163,38 @@ impl From<BudgetLimits> for Budget {
 pub struct ToolsConfig {
     /// Names of the tools; empty: all that are compiled in.
     pub enabled: Vec<String>,
+    /// Which tools are sent only when the model asks for them: `"auto"` for those that are rarely
+    /// needed, `"off"`, or a list of names.
+    pub deferred: DeferredTools,
     /// The service that `web_search` asks.
     pub web_search: WebSearchConfig,
+}
+
+/// Which tools are sent only when the model asks for them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum DeferredTools {
+    /// As a word.
+    Word(DeferralWord),
+    /// These.
+    Names(Vec<String>),
+}
+
+impl Default for DeferredTools {
+    fn default() -> Self {
+        Self::Word(DeferralWord::Auto)
+    }
+}
+
+/// Which tools are deferred, in a word.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeferralWord {
+    /// Those that are rarely needed.
+    #[default]
+    Auto,
+    /// None.
+    Off,
 }
 
 #[cfg(test)]

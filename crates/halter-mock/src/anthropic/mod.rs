@@ -127,6 +127,14 @@ fn error_type(problem: &Problem) -> &str {
 
 fn conversation(body: &Value) -> Conversation {
     let mut conversation = Conversation::of_body(body, |tool| fields::text(tool, "name"));
+    // A model sees a deferred tool where a result refers to it.
+    let referenced = references(body);
+    for tool in fields::items(body, "tools") {
+        let name = fields::text(tool, "name").unwrap_or_default();
+        if fields::flag(tool, "defer_loading") && !referenced.contains(&name) {
+            conversation.tools.retain(|known| known != name);
+        }
+    }
     for message in fields::items(body, "messages") {
         match fields::text(message, "role") {
             Some("assistant") => {
@@ -152,4 +160,16 @@ fn push_user(conversation: &mut Conversation, message: &Value) {
     }
     let (text, images) = fields::content(message.get("content"));
     conversation.push_user(&text, images);
+}
+
+/// The names of the tools that results refer to.
+fn references(body: &Value) -> Vec<&str> {
+    let messages = fields::items(body, "messages").iter();
+    let blocks = messages.flat_map(|message| fields::items(message, "content"));
+    let results = blocks.filter(|block| fields::kind(block) == "tool_result");
+    let parts = results.flat_map(|result| fields::items(result, "content"));
+    let references = parts.filter(|part| fields::kind(part) == "tool_reference");
+    references
+        .filter_map(|part| fields::text(part, "tool_name"))
+        .collect()
 }

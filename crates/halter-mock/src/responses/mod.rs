@@ -91,6 +91,12 @@ fn conversation(body: &Value) -> Conversation {
     }
     for item in fields::items(body, "input") {
         let kind = fields::kind(item);
+        if kind == "additional_tools" {
+            let names = fields::items(item, "tools").iter();
+            let names = names.filter_map(|tool| fields::text(tool, "name"));
+            conversation.tools.extend(names.map(str::to_owned));
+            continue;
+        }
         if is_model_made(item) {
             let is_call =
                 kind.ends_with("_call") && kind.contains("function") || kind == "custom_tool_call";

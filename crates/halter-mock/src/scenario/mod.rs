@@ -86,6 +86,10 @@ pub struct Scenario {
     /// past the end is told in plain text that the scenario is over.
     #[serde(default, skip_serializing_if = "is_false")]
     pub repeat: bool,
+    /// Its calls may name tools that the request does not offer. Otherwise such
+    /// a request is refused, if it offers any: a model calls what it was sent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub invents_tools: bool,
     /// What the model does, one step per request.
     pub steps: Vec<Step>,
 }

@@ -180,6 +180,7 @@ pub fn message() -> impl Strategy<Value = Message> {
                     text,
                     environment,
                     instructions,
+                    tools: Vec::new(),
                 })
             }),
         (text(), at(), vec(content_part(), 0..4)).prop_map(|(id, created_at, parts)| {
@@ -198,6 +199,7 @@ pub fn message() -> impl Strategy<Value = Message> {
                 content: content.into(),
                 error,
                 created_at,
+                loaded: Vec::new(),
             })
         ),
     ]

@@ -150,6 +150,7 @@ struct Entry {
     answered_empty: bool,
     window_asked_for: bool,
     refuses_images: bool,
+    refuses_late_tools: bool,
 }
 
 impl Catalog {
@@ -188,6 +189,7 @@ impl Catalog {
             RefusedSetting::Temperature => entry.refuses_temperature = true,
             RefusedSetting::Output => entry.refuses_output = true,
             RefusedSetting::Images => entry.refuses_images = true,
+            RefusedSetting::LateTools => entry.refuses_late_tools = true,
             RefusedSetting::Reasoning => {
                 let known = &mut entry.refused_levels;
                 known.extend(model.reasoning.filter(|level| !known.contains(level)));
@@ -256,6 +258,14 @@ impl Catalog {
     /// Whether a model takes images, as far as is known.
     pub fn takes_images(&self, model: &ResolvedModel) -> bool {
         self.facts(model).images.is_none_or(|known| known.value)
+    }
+
+    /// Whether tools are sent to a model in the midst of a conversation: unless
+    /// it refused that.
+    pub fn takes_late_tools(&self, model: &ResolvedModel) -> bool {
+        let models = self.lock();
+        let entry = models.get(&ModelKey::of(model));
+        !entry.is_some_and(|entry| entry.refuses_late_tools)
     }
 
     /// Learns that a structured answer that was asked for in this way did not

@@ -32,6 +32,8 @@ pub(super) struct Encoding<'a> {
     pub images: ImageInput,
     /// Whether the service takes its own compactions.
     pub compacts: bool,
+    /// Whether the service takes tools in the midst of a conversation.
+    pub loads_tools: bool,
 }
 
 /// The conversations of a provider, the one used last at the back.
@@ -45,6 +47,7 @@ struct Conversation {
     session: SessionId,
     model: ResolvedModel,
     images: ImageInput,
+    loads_tools: bool,
     encoder: SharedEncoder,
     unsaid: Unsaid,
     messages: Transcript,
@@ -59,7 +62,7 @@ impl Conversations {
         request: &ProviderRequest,
         settings: &RequestSettings,
     ) -> Result<Encoded, ProviderError> {
-        let known = self.take(request, encoding.images);
+        let known = self.take(request, encoding);
         let fresh = known.is_none();
         let mut conversation = known.unwrap_or_else(|| Conversation::new(encoding, request));
         let body = conversation.grow(request, settings)?;
@@ -78,12 +81,12 @@ impl Conversations {
 
     /// The longest conversation that the request goes on with, no longer kept:
     /// two requests of one conversation at a time do not share it.
-    fn take(&self, request: &ProviderRequest, images: ImageInput) -> Option<Conversation> {
+    fn take(&self, request: &ProviderRequest, encoding: Encoding<'_>) -> Option<Conversation> {
         let mut kept = lock(&self.kept);
         let (place, _) = kept
             .iter()
             .enumerate()
-            .filter(|(_, known)| known.images == images && known.goes_on_with(request))
+            .filter(|(_, known)| known.is_encoded_so(encoding) && known.goes_on_with(request))
             .max_by_key(|(_, known)| known.messages.len())?;
         kept.remove(place)
     }
@@ -113,15 +116,23 @@ impl Conversation {
         if encoding.compacts {
             encoder.allow_native_compaction();
         }
+        if encoding.loads_tools {
+            encoder.load_natively();
+        }
         Self {
             session: request.session_id.clone(),
             model: request.model.clone(),
             encoder: Arc::new(Mutex::new(encoder)),
             images: encoding.images,
+            loads_tools: encoding.loads_tools,
             unsaid: Unsaid::default(),
             messages: Transcript::default(),
             bytes: 0,
         }
+    }
+
+    fn is_encoded_so(&self, encoding: Encoding<'_>) -> bool {
+        self.images == encoding.images && self.loads_tools == encoding.loads_tools
     }
 
     fn goes_on_with(&self, request: &ProviderRequest) -> bool {
@@ -137,6 +148,7 @@ impl Conversation {
     ) -> Result<EncodedBody, ProviderError> {
         let mut encoder = lock(&self.encoder);
         encoder.set_prefix(&request.prompt, &request.tools);
+        encoder.set_loaded(&request.loaded_tools);
         for message in request.messages.since(self.messages.len()) {
             encoder.push(&message);
         }
@@ -207,6 +219,8 @@ mod tests {
     impl ConversationEncoder for Sized {
         fn set_prefix(&mut self, _: &AssembledPrompt, _: &Arc<[ToolSpec]>) {}
 
+        fn set_loaded(&mut self, _: &Arc<[Arc<ToolSpec>]>) {}
+
         fn push(&mut self, _: &Message) {}
 
         fn body(&mut self, _: &RequestSettings) -> Result<EncodedBody, ProviderError> {
@@ -230,6 +244,7 @@ mod tests {
             response_schema: None,
             purpose: crate::provider::RequestPurpose::default(),
             attempts: None,
+            loaded_tools: Arc::default(),
         };
         conversations
             .encode(
@@ -237,6 +252,7 @@ mod tests {
                     wire: &Sized(bytes),
                     images: ImageInput::Taken,
                     compacts: false,
+                    loads_tools: false,
                 },
                 &request,
                 &RequestSettings::default(),

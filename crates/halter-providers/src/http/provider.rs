@@ -29,8 +29,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Settings that may be left out one after the other for one request:
-/// temperature, reasoning, a schema of the answer, and images.
-const REFUSALS: usize = 4;
+/// temperature, reasoning, a schema of the answer, images, and tools in the
+/// midst of a conversation.
+const REFUSALS: usize = 5;
 
 /// Where a service is and what it is sent besides conversations.
 #[derive(Clone, Default)]
@@ -49,6 +50,9 @@ pub struct Endpoint {
     /// Whether the service compacts conversations itself, where the wire has
     /// it; absent: if it is the vendor's own.
     pub native_compaction: Option<bool>,
+    /// Whether the service takes tools in the midst of a conversation, where the
+    /// wire has it; absent: if it is the vendor's own.
+    pub native_tool_loading: Option<bool>,
 }
 
 impl Endpoint {
@@ -87,6 +91,7 @@ impl fmt::Debug for Endpoint {
             .field("temperature", &self.temperature)
             .field("extra_members", &self.extra_members)
             .field("native_compaction", &self.native_compaction)
+            .field("native_tool_loading", &self.native_tool_loading)
             .finish()
     }
 }
@@ -252,6 +257,9 @@ impl HttpProvider {
         if !self.catalog.takes_images(&request.model) {
             dropped.push(RefusedSetting::Images);
         }
+        if !self.catalog.takes_late_tools(&request.model) {
+            dropped.push(RefusedSetting::LateTools);
+        }
         dropped
     }
 
@@ -271,6 +279,7 @@ impl HttpProvider {
                         && self.catalog.output_way(&request.model) != OutputWay::Tool
                 }
                 RefusedSetting::Images => request.messages.iter().any(|message| has_image(message)),
+                RefusedSetting::LateTools => self.loads_tools() && !request.loaded_tools.is_empty(),
             }
     }
 
@@ -297,6 +306,7 @@ impl HttpProvider {
             wire: self.wire.as_ref(),
             images,
             compacts: self.compacts(&request.model),
+            loads_tools: self.loads_tools() && !dropped.contains(&RefusedSetting::LateTools),
         };
         self.conversations.encode(encoding, request, &settings)
     }
@@ -319,6 +329,15 @@ impl HttpProvider {
             headers,
             body: Bytes::from(std::mem::take(&mut encoded.json)),
         }
+    }
+
+    /// Whether the service takes tools in the midst of a conversation.
+    fn loads_tools(&self) -> bool {
+        let Some(host) = self.wire.loading_host() else {
+            return false;
+        };
+        let is_vendor = || address::is_at(&self.endpoint.base_url, host);
+        self.endpoint.native_tool_loading.unwrap_or_else(is_vendor)
     }
 
     /// Whether the service compacts conversations with a model.
@@ -463,11 +482,11 @@ fn add_new(unsaid: &Unsaid, warnings: impl Iterator<Item = String>) {
     }
 }
 
-/// What the user is told; nothing of a schema, which is asked for in another
-/// way instead, and nothing of images, each of which has its own warning.
+/// What the user is told; nothing of a schema and of tools, which are sent in
+/// another way instead, and nothing of images, each of which has its own warning.
 fn warn(setting: RefusedSetting, model: &ResolvedModel) -> Option<String> {
     let (what, key) = match setting {
-        RefusedSetting::Output | RefusedSetting::Images => return None,
+        RefusedSetting::Output | RefusedSetting::Images | RefusedSetting::LateTools => return None,
         RefusedSetting::Temperature => ("temperature", "providers.<name>.temperature"),
         RefusedSetting::Reasoning => ("level of reasoning", "models.<role>.reasoning"),
     };

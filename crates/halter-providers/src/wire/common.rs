@@ -1,7 +1,10 @@
 //! What the wires do alike: taking what stands before the messages, telling
 //! their own model's answers from others, and the headers of a stream.
 
-use halter_protocol::{AssembledPrompt, AssistantMessage, ResolvedModel, ToolSpec};
+use halter_protocol::{
+    AssembledPrompt, AssistantMessage, ResolvedModel, ToolMessage, ToolName, ToolSpec,
+};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The prompt and the tools of a conversation. They are given with every
@@ -35,6 +38,60 @@ impl Given {
             self.tools = Arc::clone(tools);
         }
         changed
+    }
+}
+
+/// The deferred tools that were loaded in a conversation.
+#[derive(Default)]
+pub(super) struct Loaded {
+    tools: Arc<[Arc<ToolSpec>]>,
+    /// Those that stand with the message that loaded them.
+    placed: HashSet<ToolName>,
+    /// They stand with messages; else behind the other tools.
+    by_message: bool,
+}
+
+impl Loaded {
+    /// Has tools stand with the messages that load them.
+    pub fn place_with_messages(&mut self) {
+        self.by_message = true;
+    }
+
+    /// Takes what is loaded by now; true if it is more than before.
+    pub fn set(&mut self, tools: &Arc<[Arc<ToolSpec>]>) -> bool {
+        let changed = self.tools != *tools;
+        if changed {
+            self.tools = Arc::clone(tools);
+        }
+        changed
+    }
+
+    /// The tools that a message loads, where they stand with it.
+    pub fn place(&mut self, message: &ToolMessage) -> Vec<Arc<ToolSpec>> {
+        if !self.by_message {
+            return Vec::new();
+        }
+        let mut placed = Vec::new();
+        for name in &message.loaded {
+            let tool = self.tools.iter().find(|tool| tool.name == *name);
+            if let Some(tool) = tool.filter(|_| self.placed.insert(name.clone())) {
+                placed.push(Arc::clone(tool));
+            }
+        }
+        placed
+    }
+
+    /// The tools that stand behind the others: all, or those whose message is
+    /// no longer there.
+    pub fn behind(&self) -> impl Iterator<Item = &ToolSpec> {
+        let tools = self.tools.iter().map(AsRef::as_ref);
+        tools.filter(|tool| !self.placed.contains(&tool.name))
+    }
+
+    /// The tools that stand with messages.
+    pub fn with_messages(&self) -> impl Iterator<Item = &ToolSpec> {
+        let tools = self.tools.iter().map(AsRef::as_ref);
+        tools.filter(|tool| self.placed.contains(&tool.name))
     }
 }
 

@@ -42,6 +42,14 @@ pub fn is_compacting_vendor(base_url: &str) -> bool {
     hosts.into_iter().any(|host| address::is_at(base_url, host))
 }
 
+/// True if an address is that of a vendor whose service takes tools in the midst
+/// of a conversation.
+pub fn is_tool_loading_vendor(base_url: &str) -> bool {
+    let wires: [&dyn Wire; 2] = [&anthropic::Anthropic::new(), &responses::ResponsesWire];
+    let hosts = wires.iter().filter_map(|wire| wire.loading_host());
+    hosts.into_iter().any(|host| address::is_at(base_url, host))
+}
+
 /// A model wire.
 pub trait Wire: Send + Sync + 'static {
     /// The wire's name; opaque parts it made carry it.
@@ -85,6 +93,12 @@ pub trait Wire: Send + Sync + 'static {
         None
     }
 
+    /// The host of the vendor whose service takes tools in the midst of a
+    /// conversation; other servers that speak the wire may not.
+    fn loading_host(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The host of the vendor whose service compacts conversations itself; other
     /// servers that speak the wire may not.
     fn compacting_host(&self) -> Option<&'static str> {
@@ -113,6 +127,15 @@ pub trait ConversationEncoder: Send {
     /// Sets what comes before the messages. Called for every request; encodes
     /// anew only what differs.
     fn set_prefix(&mut self, prompt: &AssembledPrompt, tools: &Arc<[ToolSpec]>);
+
+    /// Sets the deferred tools that were loaded. Called for every request, before
+    /// the messages that loaded them.
+    fn set_loaded(&mut self, tools: &Arc<[Arc<ToolSpec>]>);
+
+    /// Has tools stand with the messages that load them, in the wire's own way,
+    /// so that the service reads nothing afresh. Without this, and on a wire that
+    /// has no such way, they stand behind the other tools.
+    fn load_natively(&mut self) {}
 
     /// Takes the next message.
     fn push(&mut self, message: &Message);
@@ -253,6 +276,8 @@ pub enum RefusedSetting {
     Output,
     /// Images in messages and in the results of tools.
     Images,
+    /// Tools in the midst of a conversation.
+    LateTools,
 }
 
 /// What a server says about how much more it takes.

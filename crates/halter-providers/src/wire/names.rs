@@ -40,7 +40,7 @@ impl ToolNames {
 
     /// Learns the names of the tools on offer; keeps those of earlier ones,
     /// whose calls are still in the conversation.
-    pub fn learn(&mut self, tools: &[ToolSpec]) {
+    pub fn learn<'a>(&mut self, tools: impl IntoIterator<Item = &'a ToolSpec>) {
         for tool in tools {
             let alias = tool.provider_aliases.get(&self.provider);
             let wanted = alias.map_or(tool.name.as_str(), |alias| alias.as_str());

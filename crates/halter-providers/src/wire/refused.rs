@@ -4,7 +4,7 @@ use super::{ErrorResponse, RefusedSetting};
 use serde_json::Value;
 
 /// Names of settings as services spell them in `param` and in their words.
-const NAMES: [(&str, RefusedSetting); 11] = [
+const NAMES: [(&str, RefusedSetting); 14] = [
     ("temperature", RefusedSetting::Temperature),
     ("reasoning_effort", RefusedSetting::Reasoning),
     ("reasoning", RefusedSetting::Reasoning),
@@ -16,6 +16,9 @@ const NAMES: [(&str, RefusedSetting); 11] = [
     ("response_format", RefusedSetting::Output),
     ("output_config", RefusedSetting::Output),
     ("output_format", RefusedSetting::Output),
+    ("defer_loading", RefusedSetting::LateTools),
+    ("tool_reference", RefusedSetting::LateTools),
+    ("additional_tools", RefusedSetting::LateTools),
 ];
 
 /// How services name a schema of the answer in their words, whatever they have
@@ -129,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_words_of_services_are_understood() {
-        use RefusedSetting::{Output, Reasoning, Temperature};
+        use RefusedSetting::{LateTools, Output, Reasoning, Temperature};
         for (body, setting) in [
             (
                 r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.7 with this model.","type":"invalid_request_error","param":"temperature","code":"unsupported_value"}}"#,
@@ -170,6 +173,14 @@ mod tests {
             (
                 r#"{"error":{"message":"Unknown model 'x'","param":"model"}}"#,
                 None,
+            ),
+            (
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"tools.7.custom.defer_loading: Extra inputs are not permitted"}}"#,
+                Some(LateTools),
+            ),
+            (
+                r#"{"error":{"message":"input[4]: the item type 'additional_tools' is not supported with this model"}}"#,
+                Some(LateTools),
             ),
             ("not json", None),
         ] {

@@ -61,6 +61,7 @@ pub fn tool_result(call_id: &str) -> Message {
         content: ToolResult::Empty.into(),
         error: None,
         created_at: Timestamp::UNIX_EPOCH,
+        loaded: Vec::new(),
     })
 }
 
@@ -84,6 +85,7 @@ pub fn request(messages: impl IntoIterator<Item = Message>) -> ProviderRequest {
         response_schema: None,
         purpose: halter_providers::RequestPurpose::default(),
         attempts: None,
+        loaded_tools: Arc::default(),
     }
 }
 

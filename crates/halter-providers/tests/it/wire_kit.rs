@@ -271,6 +271,7 @@ pub fn result(call_id: &str, name: &str, content: ToolResult) -> Message {
         content: content.into(),
         error: None,
         created_at: Timestamp::UNIX_EPOCH,
+        loaded: Vec::new(),
     })
 }
 
@@ -282,6 +283,7 @@ pub fn failed(call_id: &str, name: &str) -> Message {
         content: ToolResult::Empty.into(),
         error: Some(ToolError::new(ToolErrorCode::Failed, "no such file")),
         created_at: Timestamp::UNIX_EPOCH,
+        loaded: Vec::new(),
     })
 }
 

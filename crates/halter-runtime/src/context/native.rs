@@ -138,6 +138,7 @@ fn stands_in(
         text: summary::note(request, old),
         environment: None,
         instructions: Vec::new(),
+        tools: Vec::new(),
     };
     (Message::Assistant(stands_in), Message::System(note))
 }

@@ -4,7 +4,7 @@ use super::{ContextRequest, ContextSettings};
 use crate::limits::{COMPACTION_PERCENT, CONTEXT_HEADROOM_TOKENS};
 use halter_protocol::{Message, Transcript};
 use halter_providers::catalog::DEFAULT_CONTEXT_WINDOW;
-use halter_providers::tokens::{of_message, of_prompt, of_tools};
+use halter_providers::tokens::{of_loaded, of_message, of_prompt, of_tools};
 
 /// How large a context is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,14 @@ fn tokens(request: &ContextRequest<'_>) -> (u64, bool) {
 
 /// Tokens of what comes before the messages, estimated.
 pub(super) fn overhead(request: &ContextRequest<'_>) -> u64 {
-    of_prompt(request.prompt) + of_tools(request.tools)
+    of_prompt(request.prompt) + of_tools(request.tools) + of_loaded_tools(request)
+}
+
+/// Tokens of deferred tools that were loaded, estimated.
+fn of_loaded_tools(request: &ContextRequest<'_>) -> u64 {
+    let loaded = request.state.memory.loaded_tools.iter();
+    let loaded: Vec<_> = loaded.map(|tool| tool.spec.clone()).collect();
+    of_loaded(&loaded)
 }
 
 /// Tokens of messages, estimated.
@@ -107,7 +114,7 @@ impl ContextFill {
     pub fn of(request: &ContextRequest<'_>, total: u64) -> Self {
         let mut fill = Self {
             prompt: of_prompt(request.prompt),
-            tools: of_tools(request.tools),
+            tools: of_tools(request.tools) + of_loaded_tools(request),
             ..Self::default()
         };
         for message in request.state.messages.iter() {

@@ -368,6 +368,7 @@ pub(super) mod samples {
             content: ToolResult::text("x".repeat(bytes)).into(),
             error: None,
             created_at: Timestamp::UNIX_EPOCH,
+            loaded: Vec::new(),
         }))
     }
 }

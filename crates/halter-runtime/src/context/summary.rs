@@ -138,6 +138,7 @@ fn known(request: &CompactionRequest, old: &[Arc<Message>]) -> Vec<String> {
         files(&request.state),
         jobs(&request.state),
         list("Left running by commands", &request.processes),
+        late_tools(&request.state),
         environment(&request.state),
         references(old),
     ];
@@ -211,6 +212,15 @@ fn jobs(state: &SessionState) -> Option<String> {
         .map(|job| format!("- job_{}: {}", job.number, one_line(&job.command, 200)))
         .collect();
     list("Background jobs when last looked at, for `process`", &lines)
+}
+
+/// Those that the prompt does not tell of.
+fn late_tools(state: &SessionState) -> Option<String> {
+    let told = state.told_tools.values();
+    let lines: Vec<String> = told
+        .filter_map(|tool| Some(format!("- {}: {}", tool.name, tool.summary.as_ref()?)))
+        .collect();
+    list("Further tools that `tool_search` can load", &lines)
 }
 
 fn environment(state: &SessionState) -> Option<String> {

@@ -97,6 +97,7 @@ fn request(messages: Transcript, window: u32, writer: &Arc<Writer>) -> Compactio
             })
             .map(Arc::new)
             .to_vec(),
+        loaded_tools: Vec::new(),
     };
     CompactionRequest {
         blueprint: Arc::new(blueprint()),
@@ -256,6 +257,7 @@ async fn instructions_in_force_stay() {
             text: text.to_owned(),
             environment: None,
             instructions: Vec::new(),
+            tools: Vec::new(),
         }))
     };
     let mut messages: Vec<Arc<Message>> = long_talk().iter().cloned().collect();

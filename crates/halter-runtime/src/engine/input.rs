@@ -1,5 +1,6 @@
 //! What the engine is told, and what it wants done.
 
+use super::late::LateTool;
 use crate::budget::{Granted, HarnessBudget, Shortage};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
@@ -7,8 +8,8 @@ use halter_protocol::{
     CompactionReason, ContextCompaction, EnvironmentSnapshot, HookRunSummary, InstructionFile,
     MediaLimits, MemoryChange, MessageId, ModelId, NotificationItem, PendingEvent, PolicyVerdict,
     ProviderError, ReplayMeta, ResolvedBy, ResponseSchema, Revision, SessionBlueprint,
-    SessionBudget, SessionEventPayload, Spending, StreamEvent, ToolCall, ToolCallId, ToolError,
-    ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
+    SessionBudget, SessionEventPayload, Spending, StreamEvent, ToldTool, ToolCall, ToolCallId,
+    ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -21,8 +22,11 @@ use std::time::Duration;
 pub struct SessionFacts {
     /// What was fixed when the session started.
     pub blueprint: Arc<SessionBlueprint>,
-    /// The tools on offer.
+    /// The tools that may be called.
     pub tools: Arc<[ToolSpec]>,
+    /// Those that joined late.
+    #[serde(default)]
+    pub late_tools: Arc<[LateTool]>,
     /// The events that hooks listen to.
     pub hooked: BTreeSet<HookEventName>,
     /// True if there is a place where permission rules are kept.
@@ -97,6 +101,11 @@ pub enum Input {
         /// Why, and what to set.
         message: String,
     },
+    /// Tools joined the session, changed or left it.
+    LateTools {
+        /// All that have joined late and are there.
+        tools: Arc<[LateTool]>,
+    },
     /// The answer to [`Effect::PrepareTurn`].
     Prepared {
         /// The effect.
@@ -152,6 +161,9 @@ pub enum Input {
         id: EffectId,
         /// What the tool says of the call, or why the call cannot be made.
         check: Result<CallFacts, ToolError>,
+        /// What the session shall remember of a call that cannot be made: a
+        /// tool that was loaded for it.
+        remembered: Vec<MemoryChange>,
     },
     /// The answer to [`Effect::Judge`].
     Judged {
@@ -232,6 +244,8 @@ pub struct Preparation {
     pub tools_revision: Option<Revision>,
     /// Their specs, then.
     pub tools: Option<Arc<[ToolSpec]>>,
+    /// The tools that have joined late, if these are others than before.
+    pub late_tools: Option<Arc<[LateTool]>>,
     /// The events that hooks listen to, if the hooks were replaced.
     pub hooked: Option<BTreeSet<HookEventName>>,
     /// Things the user should know.
@@ -249,6 +263,9 @@ pub struct SystemNote {
     pub text: String,
     /// The instruction files it holds or withdraws.
     pub instructions: Vec<InstructionFile>,
+    /// The late tools it tells of.
+    #[serde(default)]
+    pub tools: Vec<ToldTool>,
 }
 
 impl From<String> for SystemNote {
@@ -256,6 +273,7 @@ impl From<String> for SystemNote {
         Self {
             text,
             instructions: Vec::new(),
+            tools: Vec::new(),
         }
     }
 }

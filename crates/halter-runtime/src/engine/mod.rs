@@ -14,6 +14,7 @@
 //! | `compaction` | when and how a context is made smaller |
 //! | `budget` | what calls are charged, and when a limit ends a turn |
 //! | `cache` | whether the prompt cache held what it promised |
+//! | `late` | what is said of tools that join late |
 //! | `media` | which images and documents may join a session |
 //! | [`traits`] | how calls of a tool are scheduled |
 //! | `opening` | how a turn opens |
@@ -30,6 +31,7 @@ mod cache;
 mod compaction;
 pub mod guard;
 mod input;
+mod late;
 mod lifecycle;
 pub(crate) mod media;
 mod opening;
@@ -41,15 +43,17 @@ pub mod traits;
 pub mod turn;
 
 pub use input::{CallFacts, Effect, EffectId, Input, Preparation, SessionFacts, SystemNote};
+pub use late::LateTool;
 pub use traits::ToolTraits;
 
 use crate::limits::QUEUED_TURNS;
 use compaction::{Compacting, CompactionWish};
 use halter_hooks::{HookEventName, HookPoint, SessionStartSource};
 use halter_protocol::{
-    BudgetResource, MessageId, ModelId, ResponseSchema, SeededIds, SessionEventPayload,
-    SessionState, Spending, Timestamp, Turn, TurnId,
+    BudgetResource, MessageId, ModelId, ResponseSchema, Revision, SeededIds, SessionEventPayload,
+    SessionState, Spending, Timestamp, ToolName, Turn, TurnId,
 };
+use indexmap::IndexMap;
 use lifecycle::Shutdown;
 use media::MediaLedger;
 use recording::{Batch, InFlight};
@@ -88,6 +92,9 @@ pub struct Engine {
     /// Permission rules that hold for the session, those under way to the log
     /// included.
     approved_rules: Vec<String>,
+    /// The definitions of late tools that the model knows, those under way to
+    /// the log included.
+    told_tools: IndexMap<ToolName, Revision>,
     shutdown: Option<Shutdown>,
     closed: bool,
     /// Why the log lacks the end of a turn, until it is repaired.
@@ -129,6 +136,7 @@ impl Engine {
             cut_announced: false,
             spent: state.spent,
             told_of_harness: Vec::new(),
+            told_tools: told_tools(&state),
             state,
             words: Vec::new(),
             notification_hooks: HashSet::new(),
@@ -243,6 +251,7 @@ impl Engine {
                 rule,
                 message,
             }),
+            Input::LateTools { tools } => self.late_tools_changed(tools),
             Input::Prepared { id, preparation } => self.prepared(id, preparation),
             Input::ContextPlanned { id, too_large } => self.context_planned(id, too_large),
             Input::Compacted { id, compaction } => self.compacted(id, compaction),
@@ -250,7 +259,11 @@ impl Engine {
             Input::ToolCallReserved { id, granted } => self.tool_call_reserved(id, granted),
             Input::Model { id, event } => self.model_said(id, event),
             Input::ModelEnded { id, error } => self.model_ended(id, error),
-            Input::CallChecked { id, check } => self.call_checked(id, check),
+            Input::CallChecked {
+                id,
+                check,
+                remembered,
+            } => self.call_checked(id, check, remembered),
             Input::Judged { id, verdict, diff } => self.judged(id, verdict, diff),
             Input::Answered {
                 approval_id,
@@ -321,4 +334,11 @@ impl Engine {
     fn mint_message(&self) -> MessageId {
         MessageId::mint(&self.ids, self.at)
     }
+}
+
+/// The definitions of late tools that the model was told of.
+fn told_tools(state: &SessionState) -> IndexMap<ToolName, Revision> {
+    let told = state.told_tools.iter();
+    told.map(|(name, tool)| (name.clone(), tool.revision.clone()))
+        .collect()
 }

@@ -62,6 +62,9 @@ impl Engine {
         if let Some(tools) = preparation.tools {
             self.facts.tools = tools;
         }
+        if let Some(tools) = preparation.late_tools {
+            self.late_tools_changed(tools);
+        }
         if let Some(hooked) = preparation.hooked {
             self.facts.hooked = hooked;
         }
@@ -102,6 +105,7 @@ impl Engine {
                 text,
                 environment: Some(environment),
                 instructions: Vec::new(),
+                tools: Vec::new(),
             };
             self.record_message(Message::System(message));
         }

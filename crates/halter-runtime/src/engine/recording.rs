@@ -59,13 +59,18 @@ impl Engine {
     }
 
     pub(super) fn record_system(&mut self, note: impl Into<SystemNote>) {
-        let SystemNote { text, instructions } = note.into();
+        let SystemNote {
+            text,
+            instructions,
+            tools,
+        } = note.into();
         let message = SystemMessage {
             id: self.mint_message(),
             created_at: self.at,
             text,
             environment: None,
             instructions,
+            tools,
         };
         self.record_message(Message::System(message));
     }
@@ -146,16 +151,29 @@ impl Engine {
         if !self.in_flight.iter().any(|append| append.id == id) {
             return;
         }
-        self.in_flight.clear();
-        self.batch = Batch::default();
+        let lost = std::mem::take(&mut self.in_flight).into_iter();
+        let lost = lost.flat_map(|append| append.then);
+        let lost = lost.chain(std::mem::take(&mut self.batch).then);
+        let live = self.live_turn().cloned();
+        // Turns that ended before they had started, and whose end is lost.
+        let ended: Vec<TurnId> = lost
+            .filter_map(|then| match then {
+                Then::TurnOver(turn_id) if Some(&turn_id) != live.as_ref() => Some(turn_id),
+                _ => None,
+            })
+            .collect();
         self.interrupted_by = Some(Interruption::StoreFailed);
         self.words.clear();
         self.approved_rules.clone_from(&self.state.approved_rules);
+        self.told_tools = super::told_tools(&self.state);
         self.abandon_compaction(error);
         for id in std::mem::take(&mut self.notification_hooks) {
             self.effects.push(Effect::CancelHooks { id });
         }
         self.release_call();
+        for turn_id in ended {
+            self.turn_over(turn_id, Some(error.clone()));
+        }
         if let Some(turn) = self.turn.take() {
             let abandoned = turn.abandon();
             self.effects.extend(abandoned);

@@ -10,7 +10,7 @@ use halter_hooks::SessionStartSource;
 use halter_protocol::{
     ApprovalChoice, ApprovalId, Message, PendingToolCall, ReplayMeta, ResolvedBy,
     SessionEventPayload, ToolCallProgress, ToolError, ToolErrorCode, ToolExecutionOutcome,
-    TurnError,
+    ToolMessage, TurnError,
 };
 use std::collections::HashSet;
 
@@ -123,7 +123,10 @@ impl Engine {
             let outcome = ToolExecutionOutcome::new(pending.call.clone(), result.clone());
             self.record(SessionEventPayload::ToolExecutionCompleted { outcome });
         }
-        let message = tool_message(self.mint_message(), self.at, pending.call, result);
+        let message = ToolMessage {
+            loaded: pending.loaded,
+            ..tool_message(self.mint_message(), self.at, pending.call, result)
+        };
         self.record_message(Message::Tool(message));
     }
 }

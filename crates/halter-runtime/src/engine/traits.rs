@@ -28,10 +28,7 @@ impl ToolTraits {
     /// Those of the tool a call names, if there is such a tool.
     pub fn of(specs: &[ToolSpec], name: &str) -> Option<Self> {
         let spec = specs.iter().find(|spec| spec.name.as_str() == name)?;
-        Some(Self {
-            concurrency: spec.concurrency,
-            capabilities: spec.capabilities,
-        })
+        Some(Self::from(spec))
     }
 
     /// True if two calls may run at the same time: neither is exclusive, and
@@ -50,6 +47,15 @@ impl ToolTraits {
     /// True if the call may start before the assistant message is committed.
     pub fn may_start_early(&self) -> bool {
         !self.capabilities.mutating && self.concurrency != ToolConcurrency::Exclusive
+    }
+}
+
+impl From<&ToolSpec> for ToolTraits {
+    fn from(spec: &ToolSpec) -> Self {
+        Self {
+            concurrency: spec.concurrency,
+            capabilities: spec.capabilities,
+        }
     }
 }
 

@@ -188,6 +188,7 @@ impl Engine {
     pub(super) fn go_on(&mut self) {
         self.set_phase(Phase::SafePoint);
         self.record_waiting_messages();
+        self.tell_of_late_tools();
         self.after_commit(Then::CallModel);
     }
 
@@ -234,7 +235,7 @@ impl Engine {
             return;
         }
         let paused = turn.paused;
-        if !paused && self.record_waiting_messages() {
+        if !paused && (self.record_waiting_messages() | self.tell_of_late_tools()) {
             return self.after_commit(Then::CallModel);
         }
         if let Some(limit) = self.facts.blueprint.max_turns

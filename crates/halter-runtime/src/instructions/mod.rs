@@ -252,6 +252,7 @@ fn note(told: &mut Told, now: &[LoadedInstructions]) -> Option<SystemNote> {
         sha256: None,
     }));
     (!files.is_empty()).then(|| SystemNote {
+        tools: Vec::new(),
         text: describe_instructions(&new, &gone),
         instructions: files,
     })

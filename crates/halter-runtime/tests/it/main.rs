@@ -17,6 +17,7 @@ mod budgets;
 mod cancel;
 mod commit;
 mod compaction;
+mod deferred;
 mod faults;
 mod hook_files;
 mod hooks;

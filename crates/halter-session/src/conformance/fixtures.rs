@@ -64,6 +64,7 @@ pub fn turn(number: usize, output: ToolResult) -> Vec<SessionEventPayload> {
                 content: output,
                 error: None,
                 created_at: at(0),
+                loaded: Vec::new(),
             })),
         },
         SessionEventPayload::TurnCompleted {

@@ -96,6 +96,7 @@ fn message() -> impl Strategy<Value = Message> {
             content: content.into(),
             error: None,
             created_at: at,
+            loaded: Vec::new(),
         }))
         .unwrap()
     });

@@ -37,6 +37,8 @@ pub(crate) struct ApplyPatchTool;
 impl TypedTool for ApplyPatchTool {
     type Input = ApplyPatchInput;
     const NAME: &'static str = "apply_patch";
+    const SUMMARY: Option<&'static str> = Some("change several files with a patch");
+    const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {
         CHANGES

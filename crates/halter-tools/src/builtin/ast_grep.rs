@@ -122,6 +122,8 @@ pub(crate) struct AstGrepTool;
 impl TypedTool for AstGrepTool {
     type Input = AstGrepInput;
     const NAME: &'static str = "ast_grep";
+    const SUMMARY: Option<&'static str> = Some("search and rewrite code by syntax");
+    const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {
         CHANGES

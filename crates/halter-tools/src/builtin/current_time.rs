@@ -28,6 +28,8 @@ pub(crate) struct CurrentTimeTool;
 impl TypedTool for CurrentTimeTool {
     type Input = CurrentTimeInput;
     const NAME: &'static str = "current_time";
+    const SUMMARY: Option<&'static str> = Some("and zone");
+    const RARE: bool = true;
 
     fn concurrency(&self) -> ToolConcurrency {
         ToolConcurrency::ReadOnly

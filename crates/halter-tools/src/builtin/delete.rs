@@ -33,6 +33,8 @@ pub(crate) struct DeleteTool;
 impl TypedTool for DeleteTool {
     type Input = DeleteInput;
     const NAME: &'static str = "delete";
+    const SUMMARY: Option<&'static str> = Some("files or directories");
+    const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {
         CHANGES

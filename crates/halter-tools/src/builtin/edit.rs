@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 /// Replace text in a file. `old_string` must occur exactly once, so quote
 /// enough of its surroundings, exactly as `read` shows them; or set
-/// `replace_all`. Read the file first.
+/// `replace_all`.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct EditInput {
-    /// The file, absolute or relative to the working directory.
+    /// Absolute, or relative to the working directory.
     #[schemars(length(min = 1))]
     path: String,
     /// The text to replace, with its whitespace.
@@ -27,7 +27,7 @@ pub(crate) struct EditInput {
     old_string: String,
     /// The text to put in its place; may be empty.
     new_string: String,
-    /// Edit only if the file still has this hash, as `read` reported it.
+    /// Only if the file still has this hash, as `read` reported it.
     #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
     expected_sha256: Option<String>,
     /// Replace every occurrence.

@@ -20,22 +20,22 @@ use std::time::SystemTime;
 
 /// Find files by name. `*` stays inside a directory, `**` crosses them:
 /// `src/**/*.rs`. Ignored files are left out, hidden ones too unless the
-/// pattern names them. To search inside files use `grep`.
+/// pattern names them.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct GlobInput {
-    /// The pattern, matched against paths below `path`.
+    /// Matched against paths below `path`.
     #[schemars(length(min = 1, max = PATTERN_CHARS))]
     pattern: String,
-    /// The directory to search; the working directory if left out.
+    /// A directory; the working directory if left out.
     #[schemars(length(min = 1))]
     path: Option<String>,
-    /// How many paths to return at most.
+    /// The most paths to return.
     #[serde(default = "default_results")]
     #[schemars(range(min = 1, max = GLOB_MAX_RESULTS))]
     max_results: u64,
-    /// Return only entries of this type.
+    /// Only entries of this type.
     file_type: Option<FileType>,
-    /// Return the most recently changed first, with their times.
+    /// The most recently changed first, with their times.
     #[serde(default)]
     sort_by_mtime: bool,
 }

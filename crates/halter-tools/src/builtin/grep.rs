@@ -28,50 +28,49 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
-/// Search the contents of files with a regular expression (Rust syntax: escape
-/// `{`, `(`, `[` and `.` to mean themselves). Use it, not the shell, to find
-/// where something is defined or used. Ignored, hidden and binary files are
-/// skipped.
+/// Search files with a regular expression (Rust syntax: escape `{`, `(`, `[`
+/// and `.` to mean themselves). Use it, not the shell. Ignored, hidden and
+/// binary files are skipped.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct GrepInput {
     /// The regular expression.
     #[schemars(length(min = 1, max = PATTERN_CHARS))]
     pattern: String,
-    /// The file or directory to search; the working directory if left out.
+    /// A file or directory; the working directory if left out.
     #[schemars(length(min = 1))]
     path: Option<String>,
-    /// Search only files that match, such as `*.rs` or `src/**/*.ts`; `!` in
-    /// front leaves them out instead.
+    /// Only files that match, such as `src/**/*.ts`; with `!` in front, only
+    /// others.
     #[schemars(length(min = 1, max = PATTERN_CHARS))]
     glob: Option<String>,
-    /// Search only files of this language, such as `rust`, `py` or `js`.
+    /// Only files of this language, such as `rust`, `py` or `js`.
     #[serde(rename = "type")]
     file_type: Option<String>,
     /// Ignore upper and lower case.
     #[serde(default)]
     ignore_case: bool,
-    /// Let a match span lines; `.` then matches line ends too.
+    /// Let a match, and `.`, span lines.
     #[serde(default)]
     multiline: bool,
-    /// Lines to show before each match.
+    /// Lines before each match.
     #[serde(default)]
     #[schemars(range(max = GREP_CONTEXT_LINES))]
     context_before: u64,
-    /// Lines to show after each match.
+    /// Lines after each match.
     #[serde(default)]
     #[schemars(range(max = GREP_CONTEXT_LINES))]
     context_after: u64,
-    /// How many matches, or files in the other modes, to return at most.
+    /// The most matches, or files in the other modes, to return.
     #[serde(default = "default_matches")]
     #[schemars(range(min = 1, max = GREP_MAX_MATCHES))]
     max_matches: u64,
-    /// How many to skip: go on with `next_offset` of the last result.
+    /// How many to skip: `next_offset` of the last result.
     #[serde(default)]
     offset: u64,
-    /// Cut lines longer than this many bytes.
+    /// Cut lines that are longer, in bytes.
     #[schemars(range(min = 20, max = LINE_BYTES))]
     max_columns: Option<u64>,
-    /// What to return: matching lines, matches per file, or files only.
+    /// Matching lines, matches per file, or files only.
     #[serde(default)]
     output_mode: GrepOutput,
 }

@@ -35,6 +35,8 @@ pub(crate) struct ListTool;
 impl TypedTool for ListTool {
     type Input = ListInput;
     const NAME: &'static str = "list";
+    const SUMMARY: Option<&'static str> = Some("a directory");
+    const RARE: bool = true;
 
     fn concurrency(&self) -> ToolConcurrency {
         ToolConcurrency::ReadOnly

@@ -32,6 +32,7 @@ mod support;
 mod task;
 #[cfg(test)]
 mod testing;
+mod tool_search;
 mod walk;
 mod web_fetch;
 mod web_search;
@@ -42,6 +43,7 @@ use crate::typed::typed;
 use crate::web::WebSettings;
 use std::sync::Arc;
 pub(crate) use support::blocking;
+pub(crate) use tool_search::tool_search;
 
 /// All of them, in the order models see them.
 pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {

@@ -44,6 +44,8 @@ pub(crate) struct MultiEditTool;
 impl TypedTool for MultiEditTool {
     type Input = MultiEditInput;
     const NAME: &'static str = "multi_edit";
+    const SUMMARY: Option<&'static str> = Some("several edits of a file at once");
+    const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {
         CHANGES

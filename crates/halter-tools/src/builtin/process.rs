@@ -65,6 +65,8 @@ pub(crate) struct ProcessTool;
 impl TypedTool for ProcessTool {
     type Input = ProcessInput;
     const NAME: &'static str = "process";
+    const SUMMARY: Option<&'static str> = Some("background jobs and process trees");
+    const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {
         CHANGES

@@ -93,6 +93,8 @@ pub(crate) struct PtyTool;
 impl TypedTool for PtyTool {
     type Input = PtyInput;
     const NAME: &'static str = "pty";
+    const SUMMARY: Option<&'static str> = Some("drive a terminal program");
+    const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {
         ToolCapabilities {

@@ -29,22 +29,20 @@ use std::io::{Cursor, Read};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Read lines of a text file, or look at an image (PNG, JPEG, GIF, WebP) or a
-/// PDF. Use it, not the shell, to look at a file, and always before you edit
-/// one. A longer text comes in pages: go on at `next_offset`. An image or PDF
-/// comes whole; `offset`, `limit` and `line_numbers` do not matter for it. A
-/// path such as `blob:0f3a` stands for an earlier output of this session. To
-/// find text in many files use `grep`.
+/// Read a text file, an image (PNG, JPEG, GIF, WebP) or a PDF. Use it, not the
+/// shell, and always before you edit. A long text comes in pages: go on at
+/// `next_offset`. An image or PDF comes whole. A path such as `blob:0f3a` stands
+/// for an earlier output of this session.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ReadInput {
-    /// The file, absolute or relative to the working directory.
+    /// Absolute, or relative to the working directory.
     #[schemars(length(min = 1))]
     path: String,
-    /// The first line to return, counted from 1.
+    /// The first line, counted from 1.
     #[serde(default = "first_line")]
     #[schemars(range(min = 1))]
     offset: u64,
-    /// How many lines to return at most.
+    /// The most lines to return.
     #[serde(default = "all_lines")]
     #[schemars(range(min = 1, max = READ_LINES))]
     limit: u64,
@@ -52,7 +50,7 @@ pub(crate) struct ReadInput {
     #[serde(default = "ten_seconds")]
     #[schemars(range(min = 1, max = 600))]
     timeout_secs: u64,
-    /// Return `lines` with their numbers instead of `content`.
+    /// Return numbered `lines` instead of `content`.
     #[serde(default)]
     line_numbers: bool,
 }

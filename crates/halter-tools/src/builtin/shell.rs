@@ -24,39 +24,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Run a command in a shell that is kept for the session: a `cd` lasts from
-/// call to call. Use it to build, test and run git; to look at or change files
-/// use `read`, `grep`, `glob`, `write` and `edit`. Accepted is bash whose every
-/// program the user allows: pipelines, loops, conditionals, functions,
-/// substitutions, here-documents, variables. Name programs literally, quote
-/// variables, and put `--` before a variable that could look like an option.
-/// Files that are named must lie in allowed directories. Always refused:
-/// `eval`, `exec`, `source`, setting `PATH` and its like, and arithmetic with
-/// variables that the command has not set to numbers. What throws work away
-/// (`rm -r`, `git reset --hard`, `git push --force`) is asked about. A command
-/// sees the user's environment without credentials and cannot ask for input.
-/// Output beyond a bound is kept in the file the result names; read it from
-/// there.
+/// Run bash in a shell that is kept for the session: a `cd` lasts. Use it to
+/// build, test and run git; for files use `read`, `grep`, `glob`, `write` and
+/// `edit`. Every program must be one that the user allows, named literally, and
+/// every file lie in an allowed directory. Pipelines, loops, functions,
+/// substitutions and here-documents work. Quote variables, and put `--` before
+/// one that could look like an option. Always refused: `eval`, `exec`, `source`,
+/// setting `PATH` and its like, arithmetic with variables that are not set to
+/// numbers here. What throws work away (`rm -r`, `git reset --hard`, `git push
+/// --force`) is asked about. A command gets no credentials and no input. Long
+/// output is kept in the file that the result names.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ShellInput {
     /// The command line.
     #[schemars(length(min = 1, max = SHELL_COMMAND_CHARS))]
     command: String,
-    /// A directory to run this command in, relative to the working directory.
+    /// Where to run it, relative to the working directory.
     #[schemars(length(min = 1))]
     cwd: Option<String>,
     /// Variables for this command only.
     #[schemars(extend("maxProperties" = SHELL_ENV_VARS))]
     env: Option<BTreeMap<String, String>>,
-    /// Stop the command after this time; 120000 if left out. The user sets an
-    /// upper bound.
+    /// Stop it after this time; 120000 if left out. The user sets an upper bound.
     #[schemars(range(min = 1))]
     timeout_ms: Option<u64>,
-    /// Start it in a shell of its own and answer at once with a `job_id` for
-    /// `process`. It ends with the session, or by `timeout_ms` if that is given.
+    /// Run it in a shell of its own until the session or a given `timeout_ms`
+    /// ends; answers at once with a `job_id` for `process`.
     #[serde(default)]
     background: bool,
-    /// Ask the user to let this run outside the sandbox, which refused it.
+    /// Ask the user to run it outside the sandbox, which refused it.
     #[serde(default)]
     outside_sandbox: bool,
 }
@@ -104,6 +100,8 @@ impl TypedTool for ShellTool {
             command.place = place;
             command.deadline = input.timeout_ms.map(Duration::from_millis);
             let started = Jobs::of(&context)?.start(&context, command).await?;
+            // What looks at the job is of use from now on.
+            context.load_tool(super::process::ProcessTool::NAME);
             return Ok(ToolResult::json(started));
         }
         let timeout = Timeout::new(&context, input.timeout_ms);

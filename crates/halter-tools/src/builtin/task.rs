@@ -44,6 +44,8 @@ pub(crate) struct TaskTool;
 impl TypedTool for TaskTool {
     type Input = TaskInput;
     const NAME: &'static str = "task";
+    const SUMMARY: Option<&'static str> = Some("list the steps of your work");
+    const RARE: bool = true;
 
     async fn run(&self, context: ToolContext, input: TaskInput) -> anyhow::Result<ToolResult> {
         let value = match input.action {

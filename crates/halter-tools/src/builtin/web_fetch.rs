@@ -62,6 +62,8 @@ impl WebFetchTool {
 impl TypedTool for WebFetchTool {
     type Input = WebFetchInput;
     const NAME: &'static str = "web_fetch";
+    const SUMMARY: Option<&'static str> = Some("read a web page, JSON or PDF");
+    const RARE: bool = true;
 
     fn concurrency(&self) -> ToolConcurrency {
         ToolConcurrency::ReadOnly

@@ -55,6 +55,8 @@ impl WebSearchTool {
 impl TypedTool for WebSearchTool {
     type Input = WebSearchInput;
     const NAME: &'static str = "web_search";
+    const SUMMARY: Option<&'static str> = Some("search the web");
+    const RARE: bool = true;
 
     fn concurrency(&self) -> ToolConcurrency {
         ToolConcurrency::ReadOnly

@@ -12,11 +12,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Create a file or replace all of it. Missing directories are made. To change
-/// a part of a file use `edit`.
+/// Create a file or replace all of it; missing directories are made. To change a
+/// part use `edit`.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct WriteInput {
-    /// The file, absolute or relative to the working directory.
+    /// Absolute, or relative to the working directory.
     #[schemars(length(min = 1))]
     path: String,
     /// The whole new content.

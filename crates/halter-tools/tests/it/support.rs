@@ -6,9 +6,9 @@ use halter_protocol::{
 use halter_tools::network::HostResolver;
 use halter_tools::policy::{FileDoor, PolicyError};
 use halter_tools::{
-    ExecBackend, MemoryChanges, NoEarlierMessages, PathLockMap, PolicySettings, ScratchDir,
-    SessionScope, StandardPolicy, ToolContext, ToolEventSink, ToolPolicy, ToolRuntime,
-    ToolRuntimeEvent, ToolSessionStore, builtin_tools,
+    ExecBackend, MemoryChanges, NoDeferredTools, NoEarlierMessages, PathLockMap, PolicySettings,
+    ScratchDir, SessionScope, StandardPolicy, ToolContext, ToolDirectory, ToolEventSink,
+    ToolPolicy, ToolRuntime, ToolRuntimeEvent, ToolSessionStore, builtin_tools,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -30,6 +30,7 @@ pub struct Workspace {
     pub output: Arc<Output>,
     pub shell_timeout_secs: u64,
     memory: Mutex<Arc<SessionMemory>>,
+    pub deferred: Arc<dyn ToolDirectory>,
 }
 
 /// Live output, as a consumer would see it.
@@ -166,6 +167,7 @@ impl Workspace {
             output: Arc::default(),
             shell_timeout_secs,
             memory: Mutex::default(),
+            deferred: Arc::new(NoDeferredTools),
         }
     }
 
@@ -235,6 +237,7 @@ impl Workspace {
             remembered: MemoryChanges::default(),
             earlier: Arc::new(NoEarlierMessages),
             tool_sessions: Arc::clone(&self.store),
+            tools: Arc::clone(&self.deferred) as _,
             snapshot: Arc::new(ResourceSnapshot::empty()),
             cancel: self.cancel.clone(),
             emit: Arc::clone(&self.output) as _,

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// tools with an open schema take them as well.
 fn calls(tool: &'static str) -> Arc<FakeProvider> {
     Arc::new(FakeProvider::scripted([
-        Reply::new().tool_call(tool, json!({"action": "list"})),
+        Reply::new().tool_call(tool, json!({"pattern": "*"})),
         Reply::new().text("done"),
     ]))
 }
@@ -104,7 +104,7 @@ async fn compiled_resources_keep_their_hooks_and_warnings() {
     };
     let harness = builder()
         .with_compiled_resources(resources)
-        .with_provider(calls("task"))
+        .with_provider(calls("glob"))
         .build()
         .await
         .unwrap();
@@ -129,7 +129,7 @@ async fn replaced_resources_keep_the_hooks_of_the_sdk() {
         );
         match answered {
             true => Reply::new().text("done"),
-            false => Reply::new().tool_call("task", json!({"action": "list"})),
+            false => Reply::new().tool_call("glob", json!({"pattern": "*"})),
         }
     });
     let harness = bare()
@@ -481,7 +481,7 @@ async fn hooks_run_in_the_order_of_their_priority() {
         .with_compiled_resources(resources)
         .with_plugin_hook("late".into(), blocking("by the late one"))
         .with_plugin_hook_priority("early".into(), before, blocking("by the early one"))
-        .with_provider(calls("task"))
+        .with_provider(calls("glob"))
         .build()
         .await
         .unwrap();

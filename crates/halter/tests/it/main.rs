@@ -13,6 +13,7 @@ mod approvals;
 mod builder;
 mod commands;
 mod consumers;
+mod deferred;
 mod examples;
 mod native;
 #[cfg(feature = "sqlite")]

@@ -8,6 +8,7 @@ mod budget;
 mod compaction;
 mod instructions;
 mod jobs;
+mod late_tools;
 mod scenarios;
 
 use halter::prelude::*;
@@ -120,6 +121,11 @@ async fn approval_choices() {
 #[tokio::test]
 async fn background_jobs() {
     check("jobs", &jobs::jobs().await);
+}
+
+#[tokio::test]
+async fn late_tools() {
+    check("late_tools", &late_tools::late_tools().await);
 }
 
 #[tokio::test]

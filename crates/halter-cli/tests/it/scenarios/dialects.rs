@@ -81,6 +81,7 @@ pub fn chat_stop_with_calls(stage: &Stage) {
 
 /// Empty arguments are an empty object, which this tool does not take.
 pub fn chat_empty_arguments(stage: &Stage) {
+    stage.configure("[tools]\ndeferred = \"off\"\n");
     let played = stage.play("chat_empty_arguments");
     assert_eq!(played.completed(), "It ran.");
     let refused = ("task".to_owned(), "invalid_arguments".to_owned());

@@ -323,6 +323,7 @@ pub fn many_steps(stage: &Stage) {
 }
 
 pub fn empty_arguments(stage: &Stage) {
+    stage.configure("[tools]\ndeferred = \"off\"\n");
     let played = stage.play("empty_arguments");
     let answer = played.completed();
     assert!(answer.contains("invalid_arguments"), "{answer}");

@@ -234,6 +234,13 @@ fn check_result(block: &Value, model: &str) -> Result<(), String> {
     match block.get("content") {
         None | Some(Value::String(_)) => Ok(()),
         Some(Value::Array(parts)) => {
+            let refers = |part: &Value| fields::kind(part) == "tool_reference";
+            if parts.iter().any(refers) && !parts.iter().all(refers) {
+                return Err(
+                    ".tool_result.content: tool_reference blocks cannot be mixed with others"
+                        .to_owned(),
+                );
+            }
             for (place, part) in parts.iter().enumerate() {
                 let checked = match fields::kind(part) {
                     "text" if fields::text(part, "text").is_some_and(|text| !text.is_empty()) => {

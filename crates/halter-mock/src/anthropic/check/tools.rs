@@ -1,6 +1,7 @@
 //! Tools and the choice among them.
 
 use super::{extra, required};
+use crate::anthropic::references;
 use crate::codec::Problem;
 use crate::fields::{self, AllRequired};
 use serde_json::Value;
@@ -39,6 +40,21 @@ pub(super) fn check(body: &Value) -> Result<(), Problem> {
         return Err(Problem::invalid(
             "tools: at least one tool must have defer_loading false",
         ));
+    }
+    for tool in tools {
+        let deferred = fields::flag(tool, "defer_loading");
+        if deferred && fields::present(tool, "cache_control").is_some() {
+            return Err(Problem::invalid(
+                "tools: cache_control cannot be set on a tool with defer_loading",
+            ));
+        }
+    }
+    for name in references(body) {
+        if !names.contains(name) {
+            return Err(Problem::invalid(format!(
+                "Tool reference '{name}' not found in available tools"
+            )));
+        }
     }
     check_choice(body, tools)
 }

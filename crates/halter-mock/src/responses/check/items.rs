@@ -53,8 +53,25 @@ fn check_item(item: &Value, at: &str, model: &str) -> Result<(), Problem> {
             need("call_id")?;
             check_output(item, at, model)
         }
+        "additional_tools" => check_additional_tools(item, at),
         _ => Ok(()),
     }
+}
+
+/// Tools that are there from this item on.
+fn check_additional_tools(item: &Value, at: &str) -> Result<(), Problem> {
+    if fields::text(item, "role") != Some("developer") {
+        let message = "Invalid value: only 'developer' provides additional tools.";
+        return Err(bad_value(&format!("{at}.role"), message.to_owned()));
+    }
+    let tools = fields::items(item, "tools");
+    if tools.is_empty() {
+        return Err(missing(&format!("{at}.tools")));
+    }
+    for (index, tool) in tools.iter().enumerate() {
+        super::check_tool(tool, &format!("{at}.tools[{index}]"))?;
+    }
+    Ok(())
 }
 
 fn check_message(item: &Value, at: &str, model: &str) -> Result<(), Problem> {

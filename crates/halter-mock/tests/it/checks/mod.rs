@@ -111,3 +111,102 @@ async fn what_is_not_json_or_not_there_has_the_wires_error() {
     .await;
     service.stop().await;
 }
+
+/// A request that offers one tool, as each wire spells it.
+fn offering(wire: MockWire, scenario: &str, name: &str) -> Talk {
+    let schema = json!({"type": "object", "properties": {}});
+    Talk::new(wire, scenario).with(|body| {
+        body["tools"] = match wire {
+            MockWire::Anthropic => json!([{"name": name, "input_schema": schema}]),
+            MockWire::Responses => {
+                json!([{"type": "function", "name": name, "parameters": schema, "strict": false}])
+            }
+            MockWire::Chat => {
+                json!([{"type": "function", "function": {"name": name, "parameters": schema}}])
+            }
+            _ => {
+                json!([{"functionDeclarations": [{"name": name, "parametersJsonSchema": schema}]}])
+            }
+        };
+    })
+}
+
+#[tokio::test]
+async fn a_tool_that_was_never_sent_is_not_called_on_any_wire() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    for wire in MockWire::ALL {
+        let other = offering(wire, "mock:read_file_roundtrip", "other");
+        refused(
+            &service,
+            &other,
+            400,
+            "calls the tool `read`, which was never sent",
+        )
+        .await;
+        let sent = offering(wire, "mock:read_file_roundtrip", "read");
+        assert_eq!(sent.send(&service).await.status, 200, "{wire}");
+        let invented = offering(wire, "mock:tool_search_skipped", "read");
+        assert_eq!(invented.send(&service).await.status, 200, "{wire}");
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_tool_may_be_sent_in_the_midst_of_a_conversation() {
+    let service = serve(ServeOptions::default()).await.unwrap();
+    let schema = json!({"type": "object", "properties": {}});
+    let deferred = json!({"name": "task", "input_schema": schema, "defer_loading": true});
+    let search = json!({"name": "tool_search", "input_schema": schema});
+    let ask = |content: serde_json::Value, tools: serde_json::Value| {
+        Talk::new(MockWire::Anthropic, "mock:tool_search").with(|body| {
+            body["tools"] = tools;
+            let user = body["messages"][0].clone();
+            let call =
+                json!({"type": "tool_use", "id": "toolu_1", "name": "tool_search", "input": {}});
+            let result =
+                json!({"type": "tool_result", "tool_use_id": "toolu_1", "content": content});
+            body["messages"] = json!([
+                user,
+                {"role": "assistant", "content": [call]},
+                {"role": "user", "content": [result]},
+            ]);
+        })
+    };
+    let reference = json!({"type": "tool_reference", "tool_name": "task"});
+    let both = json!([search, deferred]);
+    let fine = ask(json!([reference]), both.clone());
+    assert_eq!(fine.send(&service).await.status, 200);
+    refused(
+        &service,
+        &ask(json!("found"), both.clone()),
+        400,
+        "`task`, which was never sent",
+    )
+    .await;
+    let text = json!({"type": "text", "text": "found"});
+    refused(
+        &service,
+        &ask(json!([text, reference]), both),
+        400,
+        "cannot be mixed",
+    )
+    .await;
+    let gone = ask(json!([reference]), json!([search]));
+    refused(&service, &gone, 400, "Tool reference 'task' not found").await;
+    let mut marked = deferred;
+    marked["cache_control"] = json!({"type": "ephemeral"});
+    let marked = ask(json!([reference]), json!([search, marked]));
+    refused(&service, &marked, 400, "cache_control cannot be set").await;
+
+    let later = |role: &str| {
+        Talk::new(MockWire::Responses, "mock:background_job").with(|body| {
+            let tool = json!({"type": "function", "name": "shell", "parameters": schema, "strict": false});
+            body["tools"] = json!([{"type": "function", "name": "read", "parameters": schema, "strict": false}]);
+            let items = body["input"].as_array_mut().unwrap();
+            items.push(json!({"type": "additional_tools", "role": role, "tools": [tool]}));
+        })
+    };
+    assert_eq!(later("developer").send(&service).await.status, 200);
+    refused(&service, &later("user"), 400, "only 'developer'").await;
+    service.stop().await;
+}

@@ -28,6 +28,7 @@ fn request(per_minute: u32, tokens: usize) -> ProviderRequest {
         response_schema: None,
         purpose: crate::provider::RequestPurpose::default(),
         attempts: None,
+        loaded_tools: Arc::default(),
     }
 }
 
@@ -404,5 +405,6 @@ fn result_with_image() -> Message {
         content: ToolResult::parts([image]).into(),
         error: None,
         created_at: halter_protocol::Timestamp::UNIX_EPOCH,
+        loaded: Vec::new(),
     })
 }

@@ -147,6 +147,10 @@ impl Wire for Anthropic {
         Some("api.anthropic.com")
     }
 
+    fn loading_host(&self) -> Option<&'static str> {
+        Some("api.anthropic.com")
+    }
+
     fn compacts(&self, model: &ResolvedModel) -> bool {
         model::ModelTraits::of(&model.model).compacts
     }

@@ -5,7 +5,7 @@ use super::dialect::{Dialect, HarnessRole};
 use super::message::{AssistantTurn, Names, PlainMessage, ResultMessage};
 use crate::wire::attachment::{Intake, returned_by};
 use crate::wire::body::{Elements, ObjectWriter, Warnings};
-use crate::wire::common::Given;
+use crate::wire::common::{Given, Loaded};
 use crate::wire::schema::{function_parameters, object_root};
 use crate::wire::structured::{Asked, NamedSchema, openai_schema};
 use crate::wire::{ConversationEncoder, EncodedBody, OutputWay, RequestSettings};
@@ -34,6 +34,7 @@ pub(super) struct ChatEncoder {
     names: Names,
     encoded_prompt: Elements,
     encoded_tools: Elements,
+    loaded: Loaded,
     messages: Elements,
     intake: Intake,
     /// Images and documents of the results that came last: parts of a user
@@ -75,6 +76,7 @@ impl ChatEncoder {
             given: Given::default(),
             encoded_prompt: Elements::default(),
             encoded_tools: Elements::default(),
+            loaded: Loaded::default(),
             messages: Elements::default(),
             intake,
             media: Elements::default(),
@@ -98,7 +100,7 @@ impl ChatEncoder {
         encoded
     }
 
-    fn encode_tools(&mut self, tools: &[ToolSpec]) -> Elements {
+    fn encode_tools<'a>(&mut self, tools: impl IntoIterator<Item = &'a ToolSpec>) -> Elements {
         let mut encoded = Elements::default();
         for spec in tools {
             encoded.push(&Tool {
@@ -195,8 +197,14 @@ impl ConversationEncoder for ChatEncoder {
             self.encoded_prompt = self.encode_prompt(prompt);
         }
         if changed.tools {
-            self.names.tools.learn(tools);
-            self.encoded_tools = self.encode_tools(tools);
+            self.names.tools.learn(tools.iter());
+            self.encoded_tools = self.encode_tools(tools.iter());
+        }
+    }
+
+    fn set_loaded(&mut self, tools: &Arc<[Arc<ToolSpec>]>) {
+        if self.loaded.set(tools) {
+            self.names.tools.learn(self.loaded.behind());
         }
     }
 
@@ -267,10 +275,12 @@ impl ConversationEncoder for ChatEncoder {
         if let Some(members) = &settings.extra_members {
             body.written_members(members)?;
         }
-        let more = asked.tool.as_ref().map(std::slice::from_ref);
-        let more = self.encode_tools(more.unwrap_or_default());
-        if !self.encoded_tools.is_empty() || !more.is_empty() {
-            body.array("tools", &[&self.encoded_tools, &more]);
+        let more = self.encode_tools(asked.tool.as_ref());
+        let loaded: Vec<ToolSpec> = self.loaded.behind().cloned().collect();
+        let loaded = self.encode_tools(&loaded);
+        let tools = [&self.encoded_tools, &more, &loaded];
+        if tools.iter().any(|tools| !tools.is_empty()) {
+            body.array("tools", &tools);
         }
         let media = self.media_message();
         body.array("messages", &[&self.encoded_prompt, &self.messages, &media]);

@@ -10,7 +10,7 @@ use super::thinking::{LevelRefused, Thinking, ThinkingConfig};
 use crate::limits::{GEMINI_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
 use crate::wire::attachment::Intake;
 use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
-use crate::wire::common::{Given, is_own};
+use crate::wire::common::{Given, Loaded, is_own};
 use crate::wire::names::{CallIds, ToolNames};
 use crate::wire::schema::object_root;
 use crate::wire::structured::Asked;
@@ -39,6 +39,7 @@ pub(super) struct GeminiEncoder {
     system_instruction: Option<Vec<u8>>,
     /// The `tools` of a request.
     encoded_tools: Option<Vec<u8>>,
+    loaded: Loaded,
     contents: Elements,
     /// The calls of the last step, until all are answered.
     open_calls: Vec<OpenCall>,
@@ -109,6 +110,7 @@ impl GeminiEncoder {
             given: Given::default(),
             system_instruction: None,
             encoded_tools: None,
+            loaded: Loaded::default(),
             contents: Elements::default(),
             open_calls: Vec::new(),
             results: Vec::new(),
@@ -132,17 +134,19 @@ impl GeminiEncoder {
     }
 
     fn encode_tools(&mut self) {
-        self.names.learn(&self.given.tools);
+        self.names.learn(self.given.tools.iter());
+        self.names.learn(self.loaded.behind());
         self.encoded_tools = self.tools_json(None);
     }
 
-    /// The tools, with one more behind the others.
+    /// The tools, with one more and those that were loaded behind the others.
     fn tools_json(&self, more: Option<&ToolSpec>) -> Option<Vec<u8>> {
         let declarations: Vec<FunctionDeclaration<'_>> = self
             .given
             .tools
             .iter()
             .chain(more)
+            .chain(self.loaded.behind())
             .map(|spec| FunctionDeclaration {
                 name: self.names.sent(&spec.name),
                 description: &spec.description,
@@ -344,6 +348,12 @@ impl ConversationEncoder for GeminiEncoder {
             self.encode_prompt();
         }
         if changed.tools {
+            self.encode_tools();
+        }
+    }
+
+    fn set_loaded(&mut self, tools: &Arc<[Arc<ToolSpec>]>) {
+        if self.loaded.set(tools) {
             self.encode_tools();
         }
     }

@@ -10,7 +10,7 @@ use super::tools::FunctionTool;
 use crate::limits::{RESPONSES_CALL_ID_BYTES, WIRE_TOOL_NAME_BYTES};
 use crate::wire::attachment::Intake;
 use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
-use crate::wire::common::{Given, is_own};
+use crate::wire::common::{Given, Loaded, is_own};
 use crate::wire::names::{CallIds, ToolNames};
 use crate::wire::structured::{Asked, NamedSchema, openai_schema};
 use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
@@ -33,6 +33,7 @@ pub(super) struct ResponsesEncoder {
     given: Given,
     instructions: Option<Vec<u8>>,
     functions: Elements,
+    loaded: Loaded,
     /// The dynamic part of the prompt, first of the input.
     opening: Elements,
     input: Elements,
@@ -70,6 +71,7 @@ impl ResponsesEncoder {
             given: Given::default(),
             instructions: None,
             functions: Elements::default(),
+            loaded: Loaded::default(),
             opening: Elements::default(),
             input: Elements::default(),
             names: ToolNames::new(model.provider_kind.clone(), WIRE_TOOL_NAME_BYTES),
@@ -88,7 +90,7 @@ impl ResponsesEncoder {
     }
 
     fn encode_tools(&mut self) {
-        self.names.learn(&self.given.tools);
+        self.names.learn(self.given.tools.iter());
         self.functions = Elements::default();
         for spec in self.given.tools.iter() {
             let name = self.names.sent(&spec.name);
@@ -162,6 +164,26 @@ impl ResponsesEncoder {
             call_id: self.call_ids.written(&message.call_id),
             output: Output::of(message, &self.intake, &mut self.warnings),
         });
+        let placed = self.loaded.place(message);
+        if !placed.is_empty() {
+            let tools = placed.iter().map(|spec| {
+                let name = self.names.sent(&spec.name);
+                FunctionTool::new(spec, name, &mut self.warnings)
+            });
+            let tools = tools.collect();
+            let role = "developer";
+            self.input.push(&InputItem::AdditionalTools { role, tools });
+        }
+    }
+
+    /// Those that were loaded and stand behind the others.
+    fn loaded_functions(&mut self) -> Elements {
+        let mut functions = Elements::default();
+        for spec in self.loaded.behind() {
+            let name = self.names.sent(&spec.name);
+            functions.push(&FunctionTool::new(spec, name, &mut self.warnings));
+        }
+        functions
     }
 
     fn reasoning(&mut self) -> Option<Reasoning> {
@@ -228,6 +250,16 @@ impl ConversationEncoder for ResponsesEncoder {
         }
     }
 
+    fn set_loaded(&mut self, tools: &Arc<[Arc<ToolSpec>]>) {
+        if self.loaded.set(tools) {
+            self.names.learn(tools.iter().map(AsRef::as_ref));
+        }
+    }
+
+    fn load_natively(&mut self) {
+        self.loaded.place_with_messages();
+    }
+
     fn push(&mut self, message: &Message) {
         match message {
             Message::System(message) => self.input.push(&developer_message(&message.text)),
@@ -282,8 +314,10 @@ impl ConversationEncoder for ResponsesEncoder {
             let name = tool.name.as_str().into();
             more.push(&FunctionTool::new(tool, name, &mut self.warnings));
         }
-        if !self.functions.is_empty() || !more.is_empty() {
-            body.array("tools", &[&self.functions, &more]);
+        let loaded = self.loaded_functions();
+        let tools = [&self.functions, &more, &loaded];
+        if tools.iter().any(|tools| !tools.is_empty()) {
+            body.array("tools", &tools);
         }
         body.array("input", &[&self.opening, &self.input]);
         Ok(EncodedBody {

@@ -1,6 +1,7 @@
 //! The items of `input`: those the harness writes, and those a model wrote
 //! and gets back as they were.
 
+use super::tools::FunctionTool;
 use crate::wire::attachment::{Carried, Intake, parts_of};
 use crate::wire::body::Warnings;
 use halter_protocol::{ContentPart, ToolMessage};
@@ -27,6 +28,11 @@ pub(super) enum InputItem<'a> {
     FunctionCallOutput {
         call_id: &'a str,
         output: Output<'a>,
+    },
+    /// Tools that may be called from here on.
+    AdditionalTools {
+        role: &'static str,
+        tools: Vec<FunctionTool<'a>>,
     },
 }
 

@@ -58,6 +58,10 @@ impl Wire for ResponsesWire {
         Some("api.openai.com")
     }
 
+    fn loading_host(&self) -> Option<&'static str> {
+        Some("api.openai.com")
+    }
+
     fn compaction_url(&self, base_url: &str, model: &ResolvedModel) -> String {
         format!("{}/compact", self.url(base_url, model))
     }

@@ -27,6 +27,7 @@ fn result(call_id: &str, content: ToolResult, error: Option<ToolError>) -> Messa
         content: content.into(),
         error,
         created_at: Timestamp::UNIX_EPOCH,
+        loaded: Vec::new(),
     })
 }
 

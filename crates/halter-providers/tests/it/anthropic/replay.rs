@@ -77,6 +77,7 @@ fn results(message: &Message) -> Vec<Message> {
                 content: ToolResult::text("ok").into(),
                 error: None,
                 created_at: Timestamp::UNIX_EPOCH,
+                loaded: Vec::new(),
             })
         })
         .collect()

@@ -74,6 +74,8 @@ impl ConversationEncoder for CountingEncoder {
         self.inner.set_prefix(prompt, tools);
     }
 
+    fn set_loaded(&mut self, _: &Arc<[Arc<ToolSpec>]>) {}
+
     fn push(&mut self, message: &Message) {
         self.counts.messages.fetch_add(1, Ordering::SeqCst);
         self.inner.push(message);

@@ -56,6 +56,7 @@ fn returned(call_id: &str, tool: &str, outcome: Result<ToolResult, ToolError>) -
         content: content.into(),
         error,
         created_at: Timestamp::UNIX_EPOCH,
+        loaded: Vec::new(),
     })
 }
 

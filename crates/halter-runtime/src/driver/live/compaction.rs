@@ -119,6 +119,7 @@ impl Owner {
                     response_schema: None,
                     purpose: RequestPurpose::Compaction,
                     attempts: None,
+                    loaded_tools: self.loaded_tools(),
                 },
                 cancel: cancel.clone(),
                 account: account.clone(),
@@ -271,6 +272,7 @@ impl Summarizer for ModelSummarizer {
             response_schema: None,
             purpose: RequestPurpose::Answer,
             attempts: paid.as_ref().map(|paid| paid.attempts()),
+            loaded_tools: Arc::default(),
         };
         let asked = tokio::time::timeout(SUMMARY_DEADLINE, self.ask(request));
         let answer = asked.await.unwrap_or_else(|_| {

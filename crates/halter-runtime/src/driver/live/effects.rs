@@ -16,7 +16,7 @@ use futures::{FutureExt, StreamExt};
 use halter_protocol::{
     ApprovalAnswer, ApprovalChoice, ApprovalRequest, AssembledPrompt, CacheBreakReason, ModelId,
     ProviderError, ProviderErrorKind, ReplayMeta, ResolvedBy, ResponseSchema, SessionBlueprint,
-    ToolCall, ToolError, ToolErrorCode, Transcript, TurnError, TurnId,
+    ToolCall, ToolError, ToolErrorCode, ToolName, ToolSpec, Transcript, TurnError, TurnId,
 };
 use halter_providers::{Provider, ProviderRequest, RequestPurpose};
 use halter_tools::ToolContext;
@@ -31,7 +31,7 @@ impl Owner {
     pub(super) async fn perform(&mut self, effect: Effect, running: &mut Running) -> Option<Input> {
         match effect {
             Effect::PrepareTurn { id, model, .. } => {
-                let preparation = self.prepare(&model).await;
+                let preparation = self.prepare(&model, &running.outcome_sender).await;
                 return Some(Input::Prepared { id, preparation });
             }
             Effect::PlanContext { id, model } => {
@@ -99,8 +99,12 @@ impl Owner {
             }
             Effect::RunTool { id, call } => return self.run_tool(id, call, running).await,
             Effect::CheckCall { id, call } => {
-                let check = self.check_call(&call);
-                return Some(Input::CallChecked { id, check });
+                let (check, remembered) = self.check_call(&call);
+                return Some(Input::CallChecked {
+                    id,
+                    check,
+                    remembered,
+                });
             }
             Effect::Judge { id, call } => {
                 let (verdict, diff) = self.judge(&call, running).await;
@@ -183,7 +187,11 @@ impl Owner {
 
     // --- before a turn ---------------------------------------------------
 
-    async fn prepare(&mut self, model: &ModelId) -> Result<Preparation, TurnError> {
+    async fn prepare(
+        &mut self,
+        model: &ModelId,
+        sender: &mpsc::UnboundedSender<Input>,
+    ) -> Result<Preparation, TurnError> {
         let mut preparation = Preparation::default();
         let models = self.blueprint.bounds.models.as_ref();
         if models.is_some_and(|models| !models.contains(model)) {
@@ -214,6 +222,9 @@ impl Owner {
             preparation.snapshot_revision = Some(self.resources.snapshot.revision.clone());
         }
         self.take_up_tools(&mut preparation);
+        if let Some(Input::LateTools { tools }) = self.take_up_late_tools(sender) {
+            preparation.late_tools = Some(tools);
+        }
         let trace_error = self.hub.take_trace_error();
         preparation
             .warnings
@@ -246,12 +257,41 @@ impl Owner {
             let tools = Toolset::of_session(&self.services.toolset(), bounds, &own.0);
             self.other_tools |= tools.revision != self.tools.revision;
             self.tools = tools;
+            self.late_revision = 0;
             self.final_tools = FinalTools::default();
         }
         if std::mem::take(&mut self.other_tools) {
             preparation.tools_revision = Some(self.tools.revision.clone());
-            preparation.tools = Some(self.tools.specs.clone());
+            preparation.tools = Some(self.tools.callable.clone());
         }
+    }
+
+    /// Takes up tools that joined since this was last asked.
+    pub(super) fn take_up_late_tools(
+        &mut self,
+        sender: &mpsc::UnboundedSender<Input>,
+    ) -> Option<Input> {
+        let late = self.services.late_tools.as_ref()?.current();
+        if late.revision() == self.late_revision {
+            return None;
+        }
+        self.late_revision = late.revision();
+        let own = self.tools.without_late();
+        let (tools, warnings) = own.with_late(&late, &self.blueprint.bounds);
+        for message in warnings {
+            let _ = sender.send(Input::Warn { message });
+        }
+        self.tools = Arc::new(tools);
+        let tools = self.tools.late.clone();
+        Some(Input::LateTools { tools })
+    }
+
+    /// The deferred tools that requests hold.
+    pub(super) fn loaded_tools(&self) -> Arc<[Arc<ToolSpec>]> {
+        let loaded = self.engine.state().memory.loaded_tools.iter();
+        let is_sent = |name: &ToolName| self.tools.specs.iter().any(|spec| spec.name == *name);
+        let loaded = loaded.filter(|tool| !is_sent(&tool.spec.name));
+        loaded.map(|tool| tool.spec.clone()).collect()
     }
 
     async fn look_around(&self, preparation: &mut Preparation) {
@@ -295,6 +335,7 @@ impl Owner {
                     response_schema: asked.response_schema,
                     purpose: RequestPurpose::Answer,
                     attempts: self.paid_attempts.take().map(|it| Arc::new(it) as _),
+                    loaded_tools: self.loaded_tools(),
                 };
                 if !provider.capabilities().structured_output {
                     self.final_tools.replace_schema(&mut request);
@@ -387,6 +428,7 @@ impl Owner {
             blueprint: &self.blueprint,
             resources: &self.resources,
             memory: self.engine.state().memory.clone(),
+            tools: &self.tools,
         };
         self.toolbox
             .context(call, surroundings, &self.hub, cancel)

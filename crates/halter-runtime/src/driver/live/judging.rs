@@ -5,13 +5,40 @@ use super::{Owner, Running};
 use crate::engine::{CallFacts, Input};
 use crate::limits::APPROVAL_DIFF_BYTES;
 use futures::FutureExt;
-use halter_protocol::{Action, CallToJudge, HookOpinion, PolicyVerdict, ToolCall, ToolError};
+use halter_protocol::limits::LOADED_TOOLS;
+use halter_protocol::{
+    Action, CallToJudge, HookOpinion, MemoryChange, PolicyVerdict, ToolCall, ToolError,
+    ToolErrorCode, ToolName, ToolSpec,
+};
 use halter_tools::ToolContext;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 impl Owner {
-    pub(super) fn check_call(&self, call: &ToolCall) -> Result<CallFacts, ToolError> {
+    /// What a call comes to, and what is remembered of one that cannot be made.
+    pub(super) fn check_call(
+        &self,
+        call: &ToolCall,
+    ) -> (Result<CallFacts, ToolError>, Vec<MemoryChange>) {
+        match self.unloaded(&call.name) {
+            Some(spec) => (
+                Err(not_loaded(&spec.name)),
+                vec![MemoryChange::ToolLoaded { spec }],
+            ),
+            None => (self.facts_of(call), Vec::new()),
+        }
+    }
+
+    /// The tool, if it is deferred, not loaded, and can be.
+    fn unloaded(&self, name: &ToolName) -> Option<Arc<ToolSpec>> {
+        let spec = self.tools.deferred_spec(name)?;
+        let memory = &self.engine.state().memory;
+        let has_room = memory.loaded_tools.len() < LOADED_TOOLS;
+        (has_room && memory.loaded_tool(name).is_none()).then_some(spec)
+    }
+
+    fn facts_of(&self, call: &ToolCall) -> Result<CallFacts, ToolError> {
         let tools = &self.tools.tools;
         tools.validate(call)?;
         let tool = tools.get(call.name.as_str());
@@ -86,4 +113,12 @@ impl Owner {
         }
         Ok(context)
     }
+}
+
+fn not_loaded(name: &ToolName) -> ToolError {
+    let message = format!(
+        "not run: '{name}' had not been loaded, so its parameters were not known. It is loaded \
+         now; make the call again with arguments that fit its schema."
+    );
+    ToolError::new(ToolErrorCode::NotLoaded, message)
 }

@@ -39,9 +39,10 @@ use futures::future::BoxFuture;
 use halter_hooks::SessionHooks;
 use halter_protocol::{AssembledPrompt, ContextMark, SessionBlueprint, SessionState};
 use halter_session::{LogWriter, SessionLog, StoreError};
+use halter_tools::LateToolSet;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
@@ -56,6 +57,8 @@ pub(crate) struct Owner {
     resources: Arc<Resources>,
     prompt: AssembledPrompt,
     tools: Arc<Toolset>,
+    /// The change of late tools that was taken up last.
+    late_revision: u64,
     /// Tools of its own that the session gets with its next turn.
     own_tools: Option<OwnTools>,
     final_tools: FinalTools,
@@ -101,6 +104,7 @@ struct Running {
     /// Tasks of hooks, with what cancels them. Some run on beside the turn when
     /// they have decided.
     hook_tasks: HashMap<tokio::task::Id, CancellationToken>,
+    late_changes: Option<watch::Receiver<LateToolSet>>,
 }
 
 impl Running {
@@ -122,7 +126,19 @@ impl Running {
             aborts: HashMap::new(),
             hooks: HashSet::new(),
             hook_tasks: HashMap::new(),
+            late_changes: None,
         }
+    }
+
+    /// Waits until other tools join late. Cancel safe.
+    async fn late_changed(changes: &mut Option<watch::Receiver<LateToolSet>>) {
+        if let Some(receiver) = changes
+            && receiver.changed().await.is_ok()
+        {
+            return;
+        }
+        // Nobody is left to say anything.
+        std::future::pending().await
     }
 
     /// Lets go of what only an effect under way needs, once it has ended.
@@ -195,7 +211,8 @@ impl Owner {
         let blueprint = writer.blueprint().clone();
         let facts = SessionFacts {
             blueprint: blueprint.clone(),
-            tools: tools.specs.clone(),
+            tools: tools.callable.clone(),
+            late_tools: Arc::default(),
             hooked: hooks::hooked_events(&resources.hooks),
             saves_rules: services.rule_store.is_some(),
             budget: *services.ledger.budget(),
@@ -214,6 +231,7 @@ impl Owner {
             blueprint,
             appends: Appends::new(writer),
             tools,
+            late_revision: 0,
             own_tools: None,
             final_tools: FinalTools::default(),
             toolbox: Toolbox::new(&services),
@@ -298,6 +316,7 @@ impl Owner {
         commands: mpsc::Receiver<SessionCommand>,
     ) {
         let mut running = Running::new(core, commands);
+        running.late_changes = self.services.late_tools.as_ref().map(|it| it.subscribe());
         loop {
             if self.engine.is_idle() && running.is_quiet() {
                 match self.rest(&mut running).await {
@@ -327,6 +346,11 @@ impl Owner {
                 Some(timer) = running.timers.next() => {
                     let id = timer.into_inner();
                     self.feed(Input::Timer { id }, &mut running).await;
+                }
+                () = Running::late_changed(&mut running.late_changes) => {
+                    if let Some(input) = self.take_up_late_tools(&running.outcome_sender) {
+                        self.feed(input, &mut running).await;
+                    }
                 }
                 Some(joined) = running.tasks.join_next_with_id() => running.joined(joined),
             }

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use halter_protocol::{
     AssistantPart, OpaquePart, ProviderError, ProviderErrorKind, ReplayMeta, Transcript,
 };
-use halter_providers::tokens::{of_message, of_prompt, of_tools};
+use halter_providers::tokens::{of_loaded, of_message, of_prompt, of_tools};
 use halter_providers::{Provider, ProviderRequest};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,10 @@ impl NativeCompactor for ServiceCompactor {
         };
         let served = (request.model.clone(), self.provider.clone());
         let messages: u64 = request.messages.iter().map(|it| of_message(it)).sum();
-        let input = messages + of_prompt(&request.prompt) + of_tools(&request.tools);
+        let input = messages
+            + of_prompt(&request.prompt)
+            + of_tools(&request.tools)
+            + of_loaded(&request.loaded_tools);
         let worst = worst_case(&served, input);
         let account = self.account.as_ref();
         let mut paid = account.map(|it| it.reserve(worst)).transpose()?;

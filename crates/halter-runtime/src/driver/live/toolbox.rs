@@ -6,6 +6,7 @@ use crate::engine::Input;
 use crate::hub::SessionEvents;
 use crate::limits::TOOL_OUTPUT_CHUNK_BYTES;
 use crate::services::{Resources, RuntimeServices};
+use crate::toolset::{SessionDirectory, Toolset};
 use halter_protocol::{
     ResourceSnapshot, Revision, SessionBlueprint, SessionEventPayload, SessionMemory, ToolCall,
     ToolCallId, ToolError, ToolErrorCode,
@@ -32,6 +33,7 @@ pub(crate) struct Surroundings<'a> {
     pub blueprint: &'a SessionBlueprint,
     pub resources: &'a Resources,
     pub memory: Arc<SessionMemory>,
+    pub tools: &'a Arc<Toolset>,
 }
 
 impl Toolbox {
@@ -55,6 +57,7 @@ impl Toolbox {
             blueprint,
             resources,
             memory,
+            tools,
         } = surroundings;
         let policy = self.policy(blueprint, resources).await?;
         let tool_sessions = self.sessions();
@@ -71,6 +74,11 @@ impl Toolbox {
             working_dir: blueprint.working_dir.clone(),
             path_locks: self.services.path_locks.clone(),
             tool_sessions,
+            tools: Arc::new(SessionDirectory {
+                tools: tools.clone(),
+                late: self.services.late_tools.clone(),
+                bounds: blueprint.bounds.clone(),
+            }),
             snapshot: resources.snapshot.clone(),
             cancel,
             emit: Arc::new(OutputSink {

@@ -62,9 +62,9 @@ impl Simulation {
                 }
             }
             Effect::CheckCall { id, call } => {
-                let check = world::check(&call);
+                let checked = world::check(&mut self.dice, id, &call);
                 let delay = self.dice.below(5);
-                self.schedule_in(delay, What::Outcome(id, Input::CallChecked { id, check }));
+                self.schedule_in(delay, What::Outcome(id, checked));
             }
             Effect::Judge { id, call, .. } => {
                 let verdict = Ok(world::judge(&mut self.dice, &call));

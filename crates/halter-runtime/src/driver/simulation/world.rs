@@ -32,6 +32,7 @@ pub(super) fn facts(dice: &mut Dice) -> SessionFacts {
     SessionFacts {
         blueprint: Arc::new(blueprint(dice)),
         tools: TOOLS.iter().map(spec).collect(),
+        late_tools: Arc::default(),
         hooked: events.filter(|_| hooked && dice.chance(50)).collect(),
         saves_rules: dice.chance(50),
         budget: budget::harness(dice),
@@ -94,7 +95,22 @@ fn spec(
     }
 }
 
-pub(super) fn check(call: &ToolCall) -> Result<CallFacts, ToolError> {
+pub(super) fn check(dice: &mut Dice, id: EffectId, call: &ToolCall) -> Input {
+    // Now and then a tool has to be loaded first.
+    let unloaded = dice.chance(4).then(|| Arc::new(spec(&TOOLS[0])));
+    let check = match &unloaded {
+        Some(_) => Err(ToolError::new(ToolErrorCode::NotLoaded, "not loaded")),
+        None => facts_of(call),
+    };
+    let remembered = unloaded.map(|spec| MemoryChange::ToolLoaded { spec });
+    Input::CallChecked {
+        id,
+        check,
+        remembered: remembered.into_iter().collect(),
+    }
+}
+
+fn facts_of(call: &ToolCall) -> Result<CallFacts, ToolError> {
     if tool_named(call.name.as_str()) == "unknown" {
         return Err(ToolError::new(ToolErrorCode::UnknownTool, "no such tool"));
     }
@@ -156,6 +172,7 @@ pub(super) fn note(dice: &mut Dice) -> Option<SystemNote> {
     let path = format!("/{}/AGENTS.md", dice.below(4));
     let sha256 = dice.chance(80).then(|| dice.below(4).to_string());
     dice.chance(10).then(|| SystemNote {
+        tools: Vec::new(),
         text: "instructions".to_owned(),
         instructions: vec![InstructionFile { path, sha256 }],
     })

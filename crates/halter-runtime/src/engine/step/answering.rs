@@ -51,7 +51,10 @@ impl Engine {
         else {
             return;
         };
-        let traits = ToolTraits::of(&self.facts.tools, name.as_str());
+        let late = self.facts.late_tools.iter();
+        let mut late = late.filter(|tool| tool.spec.name == name);
+        let traits = ToolTraits::of(&self.facts.tools, name.as_str())
+            .or_else(|| late.next().map(|tool| ToolTraits::from(tool.spec.as_ref())));
         if let Some(step) = self.step() {
             step.calls.push(CallSlot {
                 call: ToolCall {
@@ -65,6 +68,7 @@ impl Engine {
                 polling: false,
                 hook: HookOpinion::Nothing,
                 remembered: Vec::new(),
+                loaded: Vec::new(),
                 stage: Stage::Waiting,
             });
         }

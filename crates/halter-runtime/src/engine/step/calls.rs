@@ -52,6 +52,7 @@ impl Engine {
         &mut self,
         id: EffectId,
         check: Result<CallFacts, ToolError>,
+        remembered: Vec<MemoryChange>,
     ) {
         let found = self.step().and_then(|step| {
             let mut slots = step.calls.iter().enumerate();
@@ -66,6 +67,9 @@ impl Engine {
         let Some((index, call, rewritten)) = found else {
             return;
         };
+        if let Some(slot) = self.slot(index) {
+            slot.remembered = remembered;
+        }
         match check {
             Err(error) if rewritten => {
                 let message = format!("a hook rewrote the input and it no longer fits: {error}");
@@ -298,6 +302,10 @@ impl Engine {
             result,
             remembered: std::mem::take(&mut slot.remembered),
         };
+        slot.loaded = outcome.loaded_tools();
+        // Where a wire has no better place, a tool that is loaded stands before
+        // the messages: the service reads those afresh.
+        self.cut_announced |= !outcome.loaded_tools().is_empty();
         self.record(SessionEventPayload::ToolExecutionCompleted { outcome });
         match exhausted {
             Some(ending) if self.step().is_some_and(|step| !step.is_failing()) => {
@@ -354,7 +362,10 @@ impl Engine {
                     seen => worst = seen,
                 }
             }
-            let message = tool_message(self.mint_message(), self.at, slot.call, result);
+            let message = ToolMessage {
+                loaded: slot.loaded,
+                ..tool_message(self.mint_message(), self.at, slot.call, result)
+            };
             self.record_message(Message::Tool(message));
         }
         worst
@@ -398,6 +409,7 @@ pub(in crate::engine) fn tool_message(
         content,
         error,
         created_at: at,
+        loaded: Vec::new(),
     }
 }
 

@@ -21,7 +21,7 @@ use super::turn::Ending;
 use super::{Effect, EffectId, Engine};
 use crate::limits::PARALLEL_TOOL_CALLS;
 use halter_protocol::{
-    Action, ApprovalRequest, HookOpinion, MemoryChange, ToolCall, ToolError, ToolResult,
+    Action, ApprovalRequest, HookOpinion, MemoryChange, ToolCall, ToolError, ToolName, ToolResult,
 };
 use std::sync::Arc;
 
@@ -53,6 +53,8 @@ struct CallSlot {
     hook: HookOpinion,
     /// What the session shall remember of it.
     remembered: Vec<MemoryChange>,
+    /// The tools it loaded.
+    loaded: Vec<ToolName>,
     stage: Stage,
 }
 

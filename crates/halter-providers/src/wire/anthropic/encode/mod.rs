@@ -47,6 +47,8 @@ pub(super) struct MessagesEncoder {
     open_calls: Vec<ToolCallId>,
     /// Messages that came between calls and their results.
     held: Vec<Message>,
+    /// What results say that stands behind them.
+    notes: Vec<String>,
     turn: TurnMarks,
     /// Why no body can be written, if the conversation cannot be sent.
     fault: Option<ProviderError>,
@@ -112,6 +114,7 @@ impl MessagesEncoder {
             ids: CallIds::new(CALL_ID_BYTES),
             open_calls: Vec::new(),
             held: Vec::new(),
+            notes: Vec::new(),
             turn: TurnMarks::default(),
             fault: None,
             warnings,
@@ -187,14 +190,24 @@ impl MessagesEncoder {
             return self.refuse(what);
         };
         let call = self.open_calls.remove(place);
-        user::push_result(
-            &mut self.log,
-            self.ids.written(&call),
-            result,
-            &self.intake,
-            &mut self.warnings,
-        );
+        let loaded = self.prefix.loaded.place(result);
+        let written = self.ids.written(&call);
+        if loaded.is_empty() {
+            let warnings = &mut self.warnings;
+            user::push_result(&mut self.log, written, result, &self.intake, warnings);
+        } else {
+            let names = loaded.iter().map(|tool| self.names.sent(&tool.name));
+            user::push_references(&mut self.log, written, names);
+            // The service shows the tools; what else was said stands behind the
+            // results.
+            if result.error.is_some() {
+                self.notes.push(result.to_model_text());
+            }
+        }
         if self.open_calls.is_empty() {
+            for note in std::mem::take(&mut self.notes) {
+                user::push_note(&mut self.log, &note);
+            }
             for message in std::mem::take(&mut self.held) {
                 self.take(&message);
             }
@@ -292,6 +305,16 @@ impl ConversationEncoder for MessagesEncoder {
         }
     }
 
+    fn set_loaded(&mut self, tools: &Arc<[Arc<ToolSpec>]>) {
+        if self.prefix.loaded.set(tools) {
+            self.names.learn(tools.iter().map(AsRef::as_ref));
+        }
+    }
+
+    fn load_natively(&mut self) {
+        self.prefix.loaded.place_with_messages();
+    }
+
     fn push(&mut self, message: &Message) {
         self.take(message);
     }
@@ -341,7 +364,8 @@ impl MessagesEncoder {
             closed(schema).filter(|_| self.traits.takes_output_schema)
         });
         self.write_settings(settings, &asked, wanted, &mut body)?;
-        self.prefix.write(&mut body, asked.tool.as_ref());
+        self.prefix
+            .write(&mut body, asked.tool.as_ref(), &self.names);
         let mut json = body.finish();
         // The messages are copied to their place, not through another buffer.
         json.pop();

@@ -2,10 +2,11 @@
 
 use super::log::{CACHE_MARK, put, put_text_block};
 use crate::wire::body::{ObjectWriter, write_json};
-use crate::wire::common::Given;
+use crate::wire::common::{Given, Loaded};
 use crate::wire::names::ToolNames;
 use crate::wire::schema::object_root;
 use halter_protocol::{AssembledPrompt, PromptSegment, ToolSpec};
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Prefix {
     given: Given,
+    pub loaded: Loaded,
     /// The arrays as JSON text; empty where there is nothing to send.
     tools_json: Vec<u8>,
     system_json: Vec<u8>,
@@ -33,7 +35,7 @@ impl Prefix {
         if !changed.tools {
             return Vec::new();
         }
-        names.learn(tools);
+        names.learn(tools.iter());
         let (json, warnings) = tools_array(tools, names);
         self.tools_json = json;
         warnings
@@ -44,29 +46,38 @@ impl Prefix {
     }
 
     /// Writes both members, where there is anything in them, with one more
-    /// tool behind the others.
-    pub fn write(&self, body: &mut ObjectWriter, more: Option<&ToolSpec>) {
-        match more {
-            Some(tool) => body.member_text("tools", &self.tools_with(tool)),
-            None if !self.tools_json.is_empty() => body.member_text("tools", &self.tools_json),
-            None => {}
+    /// tool and those that were loaded behind the others.
+    pub fn write(&self, body: &mut ObjectWriter, more: Option<&ToolSpec>, names: &ToolNames) {
+        let mut tools = Cow::Borrowed(&self.tools_json);
+        for tool in more.into_iter().chain(self.loaded.behind()) {
+            append(tools.to_mut(), tool, names, "");
+        }
+        for tool in self.loaded.with_messages() {
+            append(tools.to_mut(), tool, names, ",\"defer_loading\":true");
+        }
+        if !tools.is_empty() {
+            body.member_text("tools", &tools);
         }
         if !self.system_json.is_empty() {
             body.member_text("system", &self.system_json);
         }
     }
+}
 
-    fn tools_with(&self, more: &ToolSpec) -> Vec<u8> {
-        let mut tools = self.tools_json.clone();
-        let before = match tools.pop() {
-            Some(_) => ",",
-            None => "[",
-        };
-        put(&mut tools, before);
-        put_tool(&mut tools, more, more.name.as_str());
-        close(&mut tools);
-        tools
+/// Puts a tool at the end of an array of them.
+fn append(tools: &mut Vec<u8>, tool: &ToolSpec, names: &ToolNames, more: &str) {
+    let before = match tools.pop() {
+        Some(_) => ",",
+        None => "[",
+    };
+    put(tools, before);
+    put_tool(tools, tool, &names.sent(&tool.name));
+    if !more.is_empty() {
+        tools.pop();
+        put(tools, more);
+        put(tools, "}");
     }
+    close(tools);
 }
 
 fn system(prompt: &AssembledPrompt) -> Vec<u8> {

@@ -4,6 +4,7 @@ use super::log::{MessageLog, Role, put, put_text_block};
 use crate::wire::attachment::{Blob, Carried, Intake, parts_of};
 use crate::wire::body::{Warnings, write_json};
 use halter_protocol::{ContentPart, ToolMessage, UserMessage};
+use std::borrow::Cow;
 
 /// What a conversation begins with if its first message is the model's: the
 /// service wants the user to speak first.
@@ -61,6 +62,27 @@ pub(super) fn push_result(
             put(out, ",\"is_error\":true");
         }
         put(out, "}");
+    });
+}
+
+/// Appends the result of a call that loaded tools: references to them and
+/// nothing else, as the service wants it.
+pub(super) fn push_references<'a>(
+    log: &mut MessageLog,
+    call: &str,
+    names: impl Iterator<Item = Cow<'a, str>>,
+) {
+    log.append(Role::User, true, |out| {
+        put(out, "{\"type\":\"tool_result\",\"tool_use_id\":");
+        write_json(out, call);
+        put(out, ",\"content\":");
+        for (place, name) in names.enumerate() {
+            put(out, if place == 0 { "[" } else { "," });
+            put(out, "{\"type\":\"tool_reference\",\"tool_name\":");
+            write_json(out, &name);
+            put(out, "}");
+        }
+        put(out, "]}");
     });
 }
 

@@ -1,0 +1,106 @@
+//! Tools that are sent when the model asks for them, in the way of each wire.
+
+use super::stage::{Played, Stage};
+use serde_json::Value;
+
+/// The settings under which a service takes tools in the midst of a
+/// conversation, where its wire has that, and those under which it does not.
+const WAYS: [&str; 2] = ["", "native_tool_loading = true\n"];
+
+/// The names of the tools that a body holds, without those whose definition is
+/// only there to be referred to.
+fn sent(body: &Value) -> Vec<&str> {
+    let tools = body["tools"].as_array().unwrap();
+    let functions = tools[0]["functionDeclarations"].as_array().unwrap_or(tools);
+    let sent = functions
+        .iter()
+        .filter(|tool| tool.get("defer_loading").is_none());
+    let name = |tool: &'_ Value| tool["function"].get("name").is_some();
+    let names = sent.map(|tool| match name(tool) {
+        true => tool["function"]["name"].as_str().unwrap(),
+        false => tool["name"].as_str().unwrap(),
+    });
+    names.collect()
+}
+
+fn play(stage: &Stage, scenario: &str, way: &str) -> Played {
+    stage.configure(way);
+    stage.play(scenario)
+}
+
+/// A direct call works after the search, whatever the wire; the service refuses
+/// a call of a tool that was never sent.
+pub fn tool_search(stage: &Stage) {
+    for way in WAYS {
+        let played = play(stage, "tool_search", way);
+        let answer = played.completed();
+        assert!(answer.starts_with("Found and used: {"), "{answer}");
+        assert!(answer.contains("\"tasks\":[]"), "{answer}");
+        let ok = |tool: &str| (tool.to_owned(), "ok".to_owned());
+        assert_eq!(played.tools(), [ok("tool_search"), ok("task")]);
+        let searched = &played.all("tool_execution_completed")[0];
+        let remembered = &searched["outcome"]["remembered"];
+        assert_eq!(remembered[0]["kind"], "tool_loaded", "{remembered}");
+        assert_eq!(remembered[0]["spec"]["name"], "task");
+        let bodies = stage.bodies();
+        let bodies = &bodies[bodies.len() - 3..];
+        assert!(!sent(&bodies[0]).contains(&"task"), "{}", bodies[0]);
+        let is_native = !way.is_empty() && matches!(stage.provider(), "anthropic" | "openai");
+        for body in &bodies[1..] {
+            let first = sent(&bodies[0]);
+            assert!(sent(body).starts_with(&first), "{body}");
+            assert_eq!(sent(body).len() > first.len(), !is_native, "{body}");
+            let text = body.to_string();
+            let native =
+                text.contains("\"tool_reference\"") || text.contains("\"additional_tools\"");
+            assert_eq!(native, is_native, "{body}");
+        }
+    }
+    stage.assert_untouched();
+}
+
+/// A call that comes too early is corrected, and its tool is there from then on.
+pub fn tool_search_skipped(stage: &Stage) {
+    for way in WAYS {
+        let played = play(stage, "tool_search_skipped", way);
+        assert!(played.completed().starts_with("Corrected: "));
+        let early = ("task".to_owned(), "tool_not_loaded".to_owned());
+        assert_eq!(played.tools(), [early]);
+        assert!(played.all("tool_execution_started").is_empty());
+        let bodies = stage.bodies();
+        let last = bodies.last().unwrap().to_string();
+        assert!(last.contains("It is loaded now"), "{last}");
+        // The model goes on in a later turn, in another process.
+        let session = played.session();
+        let again = stage.play_with("tool_search", &["--session", &session]);
+        assert!(again.completed().starts_with("Found and used: {"));
+        let searched = &again.all("tool_execution_completed")[0]["outcome"];
+        assert!(searched.get("remembered").is_none(), "{searched}");
+    }
+}
+
+/// Settings under which every tool is of use.
+const ALL_TOOLS: &str = "[policy.network]\nenabled = true\nallowed_hosts = [\"*\"]\n\
+    [tools.web_search]\nprovider = \"searxng\"\nurl = \"http://127.0.0.1:1\"\n";
+
+/// The first request with all tools, as the service got it, in bytes.
+pub fn first_request_is_small(stage: &Stage) {
+    stage.configure(ALL_TOOLS);
+    stage.play("streaming_text").completed();
+    let bodies = stage.bodies();
+    let bytes = |value: &Value| serde_json::to_vec(value).unwrap().len();
+    let tools = bytes(&bodies[0]["tools"]);
+    let whole = bytes(&bodies[0]);
+    assert!(
+        bodies[0].to_string().contains("- web_search: "),
+        "{}",
+        bodies[0]
+    );
+    assert!(tools <= 12 * 1024, "{tools} bytes of tools");
+    // Other wires wrap each tool in more words.
+    let most = match stage.provider() {
+        "anthropic" => 8 * 1024,
+        _ => 9 * 1024,
+    };
+    assert!(whole <= most, "{whole} bytes, {tools} of tools");
+}
