@@ -234,7 +234,25 @@ pub async fn build_attended(
     if let Some(file) = context.environment.user_config_path() {
         builder = builder.with_rule_store(Arc::new(ConfigRules::new(file)));
     }
-    Ok(builder.build().await?)
+    let harness = builder.build().await?;
+    say_where_commands_run(context, &harness).await;
+    Ok(harness)
+}
+
+/// Says what the place where commands run does not do, or that none can run.
+async fn say_where_commands_run(context: &Context, harness: &Halter) {
+    match harness.check_exec().await {
+        Ok(lacks) => {
+            for lack in lacks {
+                let note = format!("commands run by a runtime: {lack}");
+                context.messages.note(&note);
+            }
+        }
+        Err(error) => {
+            let problem = format!("commands cannot run: {error:#}");
+            context.messages.warning(&problem);
+        }
+    }
 }
 
 /// Puts a harness together that works for hosts. `stand_in` serves models of

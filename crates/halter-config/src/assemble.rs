@@ -161,13 +161,31 @@ fn check_together(config: &HarnessConfig, settings: &Settings) -> Result<(), Con
         )
         .at(later_of(["sessions.backend", "sessions.sqlite_path"])));
     }
-    if config.exec.socket.is_some() && config.exec.backend != ExecBackendChoice::TerminalRuntime {
+    let exec = &config.exec;
+    let runtime_keys = [
+        ("exec.socket", exec.socket.is_some()),
+        ("exec.url", exec.url.is_some()),
+        ("exec.token", exec.token.is_some()),
+        ("exec.ca_file", exec.ca_file.is_some()),
+        ("exec.container", exec.container.is_some()),
+    ];
+    if exec.backend != ExecBackendChoice::TerminalRuntime
+        && let Some((key, _)) = runtime_keys.iter().find(|(_, is_set)| *is_set)
+    {
         return Err(ConfigError::value(
-            "exec.socket",
+            *key,
             "is set, but no runtime runs the commands",
-            "set exec.backend = \"terminal-runtime\", or take the socket out",
+            "set exec.backend = \"terminal-runtime\", or take the line out",
         )
-        .at(later_of(["exec.backend", "exec.socket"])));
+        .at(later_of(["exec.backend", key])));
+    }
+    if exec.socket.is_some() && exec.url.is_some() {
+        return Err(ConfigError::value(
+            "exec.url",
+            "is set, and exec.socket as well",
+            "name the runtime by one of them",
+        )
+        .at(later_of(["exec.socket", "exec.url"])));
     }
     check_services(config, settings)
 }
@@ -208,6 +226,7 @@ impl Resolver<'_> {
         for (key, path) in [
             ("sessions.sqlite_path", &mut config.sessions.sqlite_path),
             ("exec.socket", &mut config.exec.socket),
+            ("exec.ca_file", &mut config.exec.ca_file),
             ("runtime.working_dir", &mut config.runtime.working_dir),
             ("runtime.traces_dir", &mut config.runtime.traces_dir),
         ] {

@@ -109,7 +109,10 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
             "what tools may reach"
         }
         "exec.backend" => "what runs commands",
-        "exec.socket" => {
+        "exec.token" => "the runtime is shown this token instead of yours",
+        "exec.ca_file" => "runtimes that its authorities vouch for are trusted",
+        "exec.container" => "commands run in containers of this image",
+        "exec.socket" | "exec.url" => {
             "commands, with what they see of your environment, go to who listens there"
         }
         "tools.web_search.url" => "your searches and your key for them go to this address",

@@ -389,7 +389,7 @@ impl HalterBuilder {
         services.rule_store = self.rule_store;
         let exec = match self.exec {
             Some(exec) => Some(exec),
-            None => configured_exec(&config)?,
+            None => configured_exec(&config, &environment)?,
         };
         if let Some(exec) = exec {
             services.exec = exec;

@@ -15,6 +15,7 @@ use halter_resources::instructions::FoundInstructions;
 use halter_runtime::limits::END_DEADLINE;
 use halter_runtime::{HalterError, HalterSession, SessionInit, SessionRuntime, ShutdownReport};
 use halter_session::SessionStore;
+use halter_tools::policy::SandboxBounds;
 use halter_tools::{DeferredTool, UnavailableTool};
 use std::path::Path;
 use std::sync::Arc;
@@ -107,6 +108,21 @@ impl Halter {
             Some(configured) if asked.as_os_str().is_empty() => configured,
             _ => asked,
         }
+    }
+
+    /// Whether commands can run where the configuration says, and what that
+    /// place does not do that this program would: for people, before a session
+    /// starts.
+    ///
+    /// # Errors
+    /// Why no command can run there.
+    pub async fn check_exec(&self) -> anyhow::Result<Vec<String>> {
+        let services = self.runtime.services();
+        let bounds = SandboxBounds {
+            mode: services.policy.sandbox,
+            ..SandboxBounds::default()
+        };
+        services.exec.check(&bounds).await
     }
 
     /// Puts other resources in force: future turns see their skills and hooks.

@@ -21,7 +21,7 @@ use crate::protocol::DescribedTransport;
 use crate::service::{Service, core_settings};
 use crate::session::SystemClock;
 use crate::settings::Settings;
-use crate::transport::{HttpTransport, SocketError, UnixTransport, serve_stdio};
+use crate::transport::{HttpTransport, SocketError, TlsFiles, UnixTransport, serve_stdio};
 
 /// How long connections get to send their last answers.
 const CONNECTION_CLOSE_WAIT: Duration = Duration::from_secs(2);
@@ -120,7 +120,7 @@ impl Daemon {
             None => None,
         };
         let http = match settings.http {
-            Some(address) => Some(bind_http(address).await?),
+            Some(address) => Some(bind_http(address, settings.tls()).await?),
             None => None,
         };
         let claim = async || StateDir::claim(&settings, http.as_ref());
@@ -228,11 +228,18 @@ impl Daemon {
     }
 }
 
-async fn bind_http(address: SocketAddr) -> Result<HttpTransport, DaemonError> {
+async fn bind_http(
+    address: SocketAddr,
+    tls: Option<TlsFiles>,
+) -> Result<HttpTransport, DaemonError> {
+    let failed = |source| DaemonError::Http { address, source };
     let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
-    when_free(async || HttpTransport::bind(address).await, in_use)
-        .await
-        .map_err(|source| DaemonError::Http { address, source })
+    let bound = when_free(async || HttpTransport::bind(address).await, in_use).await;
+    let bound = bound.map_err(failed)?;
+    match tls {
+        Some(files) => Ok(bound.with_tls(files.read().map_err(failed)?)),
+        None => Ok(bound),
+    }
 }
 
 /// The directory where a runtime keeps what survives its crash, locked for as

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::harness::{self, Loaded};
 use halter::Halter;
 use halter::SandboxStatus;
-use halter_config::LoopbackAllow;
+use halter_config::{ExecBackendChoice, LoopbackAllow};
 use halter_policy::permission::Verdict;
 use halter_protocol::RuleEffect;
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ pub async fn doctor(context: &mut Context, arguments: DoctorArgs) -> Result<Exit
         rules: rules(&loaded),
         samples: samples(context, &harness)?,
         sandbox: super::sandbox::status(context).await?,
+        exec: exec(&loaded, &harness).await,
         warnings: harness::warnings(&loaded.config),
     };
     match arguments.json.json {
@@ -45,7 +46,41 @@ struct Findings {
     rules: Vec<(&'static str, String, String)>,
     samples: Vec<Sample>,
     sandbox: SandboxStatus,
+    exec: ExecFindings,
     warnings: Vec<String>,
+}
+
+/// Where commands run.
+struct ExecFindings {
+    place: String,
+    /// Why they cannot.
+    problem: Option<String>,
+    /// What the place does not do that this program would.
+    lacks: Vec<String>,
+}
+
+async fn exec(loaded: &Loaded, harness: &Halter) -> ExecFindings {
+    let exec = &loaded.config.config.exec;
+    let place = match exec.backend {
+        ExecBackendChoice::TerminalRuntime => {
+            let socket = exec.socket.as_ref().map(|path| path.display().to_string());
+            let target = exec.url.clone().or(socket);
+            let target = target.unwrap_or_else(|| "its usual socket".to_owned());
+            let container = exec.container.as_ref();
+            let container = container.map(|image| format!(", in containers of {image}"));
+            format!(
+                "terminal-runtime at {target}{}",
+                container.unwrap_or_default()
+            )
+        }
+        _ => "this program".to_owned(),
+    };
+    let checked = harness.check_exec().await;
+    ExecFindings {
+        place,
+        problem: checked.as_ref().err().map(|error| format!("{error:#}")),
+        lacks: checked.unwrap_or_default(),
+    }
 }
 
 /// A call that many sessions make, and what would become of it.
@@ -200,6 +235,10 @@ impl Findings {
         for (name, value, origin) in &self.settings {
             lines.push(format!("{name:<12} {}  ({origin})", plain(value)));
         }
+        lines.push(format!("{:<12} {}", "commands", self.exec.place));
+        let problem = self.exec.problem.iter();
+        lines.extend(problem.map(|it| format!("  cannot run: {it}")));
+        lines.extend(self.exec.lacks.iter().map(|it| format!("  {it}")));
         lines.extend(super::sandbox::lines(&self.sandbox));
         lines.push(String::new());
         lines.push("rules, what denies first".to_owned());
@@ -250,6 +289,11 @@ impl Findings {
             .collect();
         json!({
             "settings": settings,
+            "exec": {
+                "place": self.exec.place,
+                "problem": self.exec.problem,
+                "lacks": self.exec.lacks,
+            },
             "sandbox": self.sandbox,
             "rules": rules,
             "calls": samples,

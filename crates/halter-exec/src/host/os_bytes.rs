@@ -82,3 +82,32 @@ pub mod paths {
         Ok(all.into_iter().map(to_path).collect())
     }
 }
+
+/// For an `Option<Vec<PathBuf>>`.
+pub mod optional_paths {
+    use super::*;
+
+    /// Writes the bytes of each path, if there is a list.
+    ///
+    /// # Errors
+    /// What the serializer says.
+    pub fn serialize<S: Serializer>(
+        paths: &Option<Vec<PathBuf>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
+        let all = paths.as_ref().map(|paths| paths.iter().map(bytes));
+        all.map(Iterator::collect::<Vec<_>>).serialize(serializer)
+    }
+
+    /// Reads the bytes of each path, if there is a list.
+    ///
+    /// # Errors
+    /// What the deserializer says.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Vec<PathBuf>>, D::Error> {
+        let all: Option<Vec<Vec<u8>>> = Option::deserialize(deserializer)?;
+        Ok(all.map(|all| all.into_iter().map(to_path).collect()))
+    }
+}

@@ -65,18 +65,18 @@ pub struct LaunchPlan {
     /// The only files it may touch by name, if restricted; paths are as the
     /// child sees them. Implies [`no_new_privileges`](Self::no_new_privileges).
     pub file_rules: Option<Vec<FileRule>>,
-    /// What else contains it. Not sent to other programs: the name spaces are
-    /// this one's.
-    #[serde(skip)]
+    /// What else contains it. The name spaces are not sent to other programs:
+    /// they are this one's.
     pub containment: LaunchContainment,
 }
 
 /// What contains a process besides its file rules.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LaunchContainment {
     /// The slot of a handle of the process whose name spaces it is born in,
     /// and which these are, as `setns` takes them.
+    #[serde(skip)]
     pub namespaces: Option<(u16, i32)>,
     /// Further [file rules](LaunchPlan::file_rules), about files that may be
     /// gone by then.
@@ -86,6 +86,7 @@ pub struct LaunchContainment {
     /// capabilities.
     pub system_calls: Option<SystemCalls>,
     /// The only files, or files below directories, that it may execute.
+    #[serde(with = "os_bytes::optional_paths")]
     pub executables: Option<Vec<PathBuf>>,
     /// Whether abstract sockets and signals reach only processes that are
     /// contained with it, where the kernel can do that.
@@ -93,7 +94,7 @@ pub struct LaunchContainment {
 }
 
 /// What a process may ask of the kernel beyond ordinary work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SystemCalls {
     /// Whether it may make internet sockets.

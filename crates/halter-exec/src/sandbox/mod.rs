@@ -113,6 +113,18 @@ impl Sandbox {
         }
     }
 
+    /// The same, and contains the process as far as data can: by Landlock and
+    /// system calls. Name spaces are this program's, so a sandbox that has
+    /// them only confines. For a plan that another program carries out.
+    pub fn confine_planned(&self, plan: &mut LaunchPlan) {
+        self.confine(plan);
+        if let Some(contained) = &self.contained
+            && contained.handle().is_none()
+        {
+            contained.confine(plan, 0);
+        }
+    }
+
     /// The same, and hands the plan what it takes to be contained: a handle
     /// for a slot of its own. A plan for another program cannot be contained.
     pub(crate) fn contain<'a>(&'a self, plan: &mut LaunchPlan, slots: &mut Vec<BorrowedFd<'a>>) {

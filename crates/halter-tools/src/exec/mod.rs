@@ -38,7 +38,7 @@ pub use local::LocalExec;
 pub use sampling::{RunningSampling, StackSamples};
 pub use sandbox::{
     AttachedProgram, RungStatus, SandboxRequired, SandboxStatus, ServedNetwork, SessionSandbox,
-    probe_sandbox,
+    containment, not_held, probe_sandbox,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,9 +49,20 @@ use tokio_util::sync::CancellationToken;
 pub type TextListener<'a> = dyn Fn(&str) + Send + Sync + 'a;
 
 /// A place where sessions run commands.
+#[async_trait]
 pub trait ExecBackend: Send + Sync + std::fmt::Debug {
     /// Opens a session. Nothing is started before its first command.
     fn open(&self, spec: ExecSessionSpec) -> Arc<dyn ExecSession>;
+
+    /// Whether commands can run there, for a policy with these bounds, and what
+    /// the place does not do that this program would: one sentence each, for
+    /// people, before a session starts.
+    ///
+    /// # Errors
+    /// Why no command can run there.
+    async fn check(&self, _bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 }
 
 /// What one session has at the place where its commands run.

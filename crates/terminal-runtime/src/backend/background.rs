@@ -156,9 +156,8 @@ impl RuntimeSession {
         command: BackgroundCommand,
     ) -> anyhow::Result<StartedCommand> {
         let directory = command.cwd.clone().unwrap_or_else(|| self.place());
-        let shell = self.shells();
-        let shell = shell.get(self.shell.load(Ordering::Relaxed));
-        let shell = shell.cloned().unwrap_or_default();
+        self.check_place(&command.place).await?;
+        let shell = self.shell_name();
         let mut words: Vec<String> = Vec::new();
         if command.terminal.is_none() {
             words.extend(["/bin/sh", "-c", JOINED, "sh"].map(str::to_owned));
@@ -205,7 +204,7 @@ impl RuntimeSession {
                 stop,
                 input: AsyncMutex::new(Some(0)),
             }),
-            sandbox_note: self.sandbox_note(),
+            sandbox_note: self.sandbox_note().await,
         })
     }
 

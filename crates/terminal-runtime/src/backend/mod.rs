@@ -11,13 +11,16 @@
 
 mod background;
 mod kept_stream;
+mod placing;
 mod session;
 mod started;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use halter_tools::exec::{ExecBackend, ExecSession, ExecSessionSpec};
+use halter_tools::policy::SandboxBounds;
 use tokio::sync::OnceCell;
 
 use self::session::RuntimeSession;
@@ -25,7 +28,7 @@ use crate::client::{Client, ClientError, Target};
 use crate::protocol::HelloParams;
 
 /// What a runtime must be able to do to serve tools.
-const NEEDED: [&str; 4] = ["beside", "clean_env", "cwd", "process"];
+const NEEDED: [&str; 6] = ["beside", "clean_env", "cwd", "mounts", "process", "sandbox"];
 
 /// Runs the commands of tools by a runtime.
 #[derive(Debug, Clone)]
@@ -47,6 +50,18 @@ pub(crate) struct Shared {
 pub struct RuntimeExecSettings {
     /// The shells to try, in this order; empty: `bash`, then `sh`.
     pub shells: Vec<PathBuf>,
+    /// The image of the container that each session gets, in which it finds
+    /// its directories under the same names.
+    pub container: Option<String>,
+}
+
+impl RuntimeExecSettings {
+    /// In containers of this image.
+    #[must_use]
+    pub fn in_containers(mut self, image: impl Into<String>) -> Self {
+        self.container = Some(image.into());
+        self
+    }
 }
 
 impl RuntimeExec {
@@ -61,19 +76,17 @@ impl RuntimeExec {
             }),
         }
     }
-
-    /// Asks the runtime whether it is there and can serve tools.
-    ///
-    /// # Errors
-    /// If it cannot be reached, or is too old.
-    pub async fn check(&self) -> anyhow::Result<()> {
-        self.shared.check().await
-    }
 }
 
+#[async_trait]
 impl ExecBackend for RuntimeExec {
     fn open(&self, spec: ExecSessionSpec) -> Arc<dyn ExecSession> {
         Arc::new(RuntimeSession::new(Arc::clone(&self.shared), spec))
+    }
+
+    async fn check(&self, bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
+        self.shared.check().await?;
+        self.shared.lacks(bounds)
     }
 }
 

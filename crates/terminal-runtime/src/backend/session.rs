@@ -11,10 +11,10 @@ use async_trait::async_trait;
 use halter_exec::Utf8Decoder;
 use halter_tools::PolicyError;
 use halter_tools::exec::{
-    BackgroundCommand, ExecCommand, ExecSession, ExecSessionSpec, ExitStatus, FinishedCommand,
-    KillOutcome, ProcessInfo, SessionProcesses, SignalResult, StartedCommand, TextListener,
+    BackgroundCommand, ExecCommand, ExecPlace, ExecSession, ExecSessionSpec, ExitStatus,
+    FinishedCommand, KillOutcome, ProcessInfo, SessionProcesses, SignalResult, StartedCommand,
+    TextListener,
 };
-use halter_tools::policy::SandboxMode;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +40,10 @@ const SHELLS: [&str; 2] = ["bash", "sh"];
 #[derive(Debug, Clone)]
 pub(super) struct OpenedSession {
     pub id: String,
+    /// What there is to say about its sandbox.
+    pub note: Option<String>,
+    /// Whether a sandbox of the kernel holds its commands.
+    pub is_contained: bool,
 }
 
 pub(super) struct RuntimeSession {
@@ -87,26 +91,30 @@ impl RuntimeSession {
         }
     }
 
-    /// Fails if the policy requires a sandbox, which a runtime does not give.
-    pub(super) fn check_sandbox(&self) -> anyhow::Result<()> {
-        if self.spec.sandbox.mode == SandboxMode::Require {
+    /// The shell to try.
+    pub(super) fn shell_name(&self) -> String {
+        let shells = self.shells();
+        let chosen = shells.get(self.shell.load(Ordering::Relaxed));
+        chosen.cloned().unwrap_or_default()
+    }
+
+    /// Fails for a command that was let out of a sandbox which holds.
+    pub(super) async fn check_place(&self, place: &ExecPlace) -> anyhow::Result<()> {
+        let opened = self.opened.lock().await;
+        let is_contained = opened.as_ref().is_some_and(|session| session.is_contained);
+        if is_contained && *place != ExecPlace::Session {
             bail!(
-                "policy.sandbox = \"require\", and the runtime at {} gives commands no sandbox; \
-                 set exec.backend to \"local\", or policy.sandbox to \"prefer\"",
-                self.shared.client.target()
+                "a runtime cannot let one command out of its sandbox; name the directory in \
+                 policy.allowed_write_roots, or set exec.backend to \"local\""
             );
         }
         Ok(())
     }
 
-    /// What there is to say about the sandbox that commands do not have.
-    pub(super) fn sandbox_note(&self) -> Option<String> {
-        (self.spec.sandbox.mode != SandboxMode::Off).then(|| {
-            format!(
-                "no sandbox: commands run with the rights of the runtime at {}",
-                self.shared.client.target()
-            )
-        })
+    /// What there is to say about the sandbox of the commands.
+    pub(super) async fn sandbox_note(&self) -> Option<String> {
+        let opened = self.opened.lock().await;
+        opened.as_ref().and_then(|session| session.note.clone())
     }
 
     /// Where the shell is.
@@ -114,7 +122,7 @@ impl RuntimeSession {
         lock(&self.directory).clone()
     }
 
-    async fn scratch(&self) -> anyhow::Result<PathBuf> {
+    pub(super) async fn scratch(&self) -> anyhow::Result<PathBuf> {
         let scratch = Arc::clone(&self.spec.scratch);
         let made = tokio::task::spawn_blocking(move || scratch.create().map(Path::to_owned));
         let path = self.spec.scratch.path().display();
@@ -233,11 +241,15 @@ impl RuntimeSession {
 
     /// Ends the session of the runtime with all it runs.
     async fn destroy(&self) {
-        let Some(session) = self.opened.lock().await.take() else {
-            return;
-        };
+        let session = self.opened.lock().await.take();
+        if let Some(session) = session {
+            self.destroy_session(&session).await;
+        }
+    }
+
+    pub(super) async fn destroy_session(&self, session: &OpenedSession) {
         let params = DestroyParams {
-            session_id: session.id,
+            session_id: session.id.clone(),
             force: true,
         };
         let client = &self.shared.client;
@@ -286,6 +298,7 @@ impl ExecSession for RuntimeSession {
             () = cancel.cancelled() => bail!("the call was cancelled"),
             turn = self.turn.lock() => turn,
         };
+        self.check_place(&command.place).await?;
         let params = ExecParams {
             command: Some(command.text),
             cwd: command.cwd.map(text).transpose()?,
@@ -319,7 +332,10 @@ impl ExecSession for RuntimeSession {
             timed_out: ending.timed_out,
             cancelled: ending.cancelled,
             shell_restarted: ending.shell_restarted | self.restarted.swap(false, Ordering::Relaxed),
-            sandbox_note: ending.limit.or_else(|| self.sandbox_note()),
+            sandbox_note: match ending.limit {
+                Some(limit) => Some(limit),
+                None => self.sandbox_note().await,
+            },
             refused_hosts: Vec::new(),
         })
     }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::session::{OpenedSession, RuntimeSession};
 use crate::client::{ClientError, Follower};
-use crate::protocol::{CreateParams, ErrorCode, ExecParams, Variables};
+use crate::protocol::{ErrorCode, ExecParams, ExecResult, Variables};
 
 /// How long a runtime that has served this session may be away.
 const RETURN_TIME: Duration = Duration::from_secs(10);
@@ -84,15 +84,9 @@ impl RuntimeSession {
         if let Some(session) = &*opened {
             return Ok((session.clone(), true));
         }
-        self.check_sandbox()?;
         self.shared.check().await?;
-        let params = self.create_params()?;
-        let created = self
-            .called(self.shared.client.create_session(&params))
-            .await?;
-        let session = OpenedSession {
-            id: created.session_id,
-        };
+        self.scratch().await?;
+        let session = self.create_with_shell().await?;
         *opened = Some(session.clone());
         Ok((session, false))
     }
@@ -105,23 +99,25 @@ impl RuntimeSession {
         }
     }
 
-    fn create_params(&self) -> anyhow::Result<CreateParams> {
-        let Some(directory) = self.spec.working_dir.to_str() else {
-            bail!(
-                "the session's directory '{}' is no text, which a runtime needs",
-                self.spec.working_dir.display()
-            );
+    /// Runs a program of the session to its end, before anything else.
+    pub(super) async fn probed(
+        &self,
+        session: &OpenedSession,
+        words: &[&str],
+    ) -> anyhow::Result<ExecResult> {
+        let params = ExecParams {
+            session_id: session.id.clone(),
+            argv: Some(words.iter().map(|&word| word.to_owned()).collect()),
+            ..ExecParams::default()
         };
-        let shell = self.shell.load(Ordering::Relaxed);
-        let shell = self.shells().get(shell).cloned().unwrap_or_default();
-        Ok(CreateParams {
-            shell: Some(shell),
-            env: variables(&self.spec.environment),
-            clean_env: true,
-            working_dir: Some(directory.to_owned()),
-            name: Some("halter".to_owned()),
-            ..CreateParams::default()
-        })
+        match tokio::time::timeout(START_TIME, self.shared.client.run(&params)).await {
+            Ok(result) => Ok(result?),
+            Err(_) => bail!(
+                "the runtime at {} has not answered within {} s",
+                self.shared.client.target(),
+                START_TIME.as_secs()
+            ),
+        }
     }
 
     /// The answer to a call that waits for no command.

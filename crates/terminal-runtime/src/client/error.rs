@@ -108,7 +108,7 @@ impl ClientError {
         let target = target.to_string();
         match source.kind() {
             io::ErrorKind::NotFound => Self::NotRunning { target },
-            io::ErrorKind::ConnectionRefused if target.starts_with("http:") => {
+            io::ErrorKind::ConnectionRefused if target.starts_with("http") => {
                 Self::NotRunning { target }
             }
             io::ErrorKind::ConnectionRefused => Self::Stale { target },

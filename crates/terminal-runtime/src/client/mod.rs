@@ -40,6 +40,21 @@ pub enum Target {
         /// Its token.
         token: Token,
     },
+    /// On another machine, or by a name, behind HTTP.
+    Remote(Box<RemoteTarget>),
+}
+
+/// A runtime by the name of its host.
+#[derive(Debug, Clone)]
+pub struct RemoteTarget {
+    /// The host.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// Its token.
+    pub token: Token,
+    /// Whom to trust to say that it is this host; `None` for no encryption.
+    pub tls: Option<Arc<rustls::ClientConfig>>,
 }
 
 impl std::fmt::Display for Target {
@@ -47,6 +62,14 @@ impl std::fmt::Display for Target {
         match self {
             Self::Socket(path) => write!(formatter, "{}", path.display()),
             Self::Http { address, .. } => write!(formatter, "http://{address}"),
+            Self::Remote(remote) => {
+                let scheme = if remote.tls.is_some() {
+                    "https"
+                } else {
+                    "http"
+                };
+                write!(formatter, "{scheme}://{}:{}", remote.host, remote.port)
+            }
         }
     }
 }
@@ -137,9 +160,7 @@ impl Client {
                 let call_line = self.call_line(path).await?;
                 call_line.call(&self.target, id, line).await?
             }
-            Target::Http { address, token } => {
-                http::post(&self.target, *address, token, line).await?
-            }
+            Target::Http { .. } | Target::Remote(_) => http::post(&self.target, line).await?,
         };
         read_reply(&answer)
     }

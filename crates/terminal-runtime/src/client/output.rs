@@ -119,8 +119,8 @@ impl Client {
                 let _ = stream.write_all(&both).await;
                 (Carrier::Socket(stream), true)
             }
-            Target::Http { address, token } => {
-                let sent = http::send(&self.target, *address, token, line).await?;
+            Target::Http { .. } | Target::Remote(_) => {
+                let sent = http::send(&self.target, line).await?;
                 let wire = Carrier::Http {
                     body: sent.0.into_body(),
                     _driver: sent.1,

@@ -36,7 +36,7 @@ pub use command::{Exec, SpoolReader};
 pub use error::{CoreError, StartFailure};
 pub use processes::SessionProcesses;
 pub use types::{
-    AdoptedSession, Chunk, CommandUsage, CoreSettings, CoreStats, DockerSettings, ExecEnd, ExecId,
-    ExecInfo, ExecOrder, ExecState, ExecStdin, ExecWhat, Limits, Scope, SessionSpec, Stream,
-    TerminalSize,
+    AdoptedSession, Chunk, CommandUsage, ContainerMount, ContainerOptions, CoreSettings, CoreStats,
+    DockerSettings, ExecEnd, ExecId, ExecInfo, ExecOrder, ExecState, ExecStdin, ExecWhat, Limits,
+    SandboxRules, Scope, SessionSpec, Stream, TerminalSize,
 };

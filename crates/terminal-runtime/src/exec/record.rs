@@ -206,6 +206,8 @@ mod tests {
         vec![
             Record::Session(Box::new(SessionSpec {
                 clean_environment: false,
+                container: Default::default(),
+                sandbox: None,
                 shell: "/bin/bash".into(),
                 environment: Environment::new().with("A", "x y").with("B", ""),
                 working_dir: odd.clone(),

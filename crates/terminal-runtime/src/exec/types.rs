@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use halter_exec::Environment;
 use halter_exec::host::os_bytes;
+use halter_exec::{Containment, ContainmentRung, Environment, NetworkAccess};
 use serde::{Deserialize, Serialize};
 
 use crate::session::SessionId;
@@ -81,6 +81,63 @@ pub struct Limits {
     pub cpu_seconds: Option<u64>,
 }
 
+/// How a container is made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerOptions {
+    /// What of this machine is seen inside.
+    pub mounts: Vec<ContainerMount>,
+    /// Whether it has no network.
+    pub no_network: bool,
+    /// Whether its commands have the user of this program.
+    pub own_user: bool,
+}
+
+/// Something of this machine inside a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerMount {
+    /// What is seen; `None` for an empty directory.
+    #[serde(with = "os_bytes::optional_path")]
+    pub source: Option<PathBuf>,
+    /// Where it is inside.
+    #[serde(with = "os_bytes::path")]
+    pub target: PathBuf,
+    /// Whether it cannot be changed.
+    pub read_only: bool,
+}
+
+/// What the commands of a session may change, execute and reach.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxRules {
+    /// What may be changed.
+    #[serde(with = "os_bytes::paths")]
+    pub writable: Vec<PathBuf>,
+    /// What cannot be read.
+    #[serde(with = "os_bytes::paths")]
+    pub hidden: Vec<PathBuf>,
+    /// Whether only `executables` can be executed.
+    pub lists_executables: bool,
+    /// The only files that can be executed, if they are listed.
+    #[serde(with = "os_bytes::paths")]
+    pub executables: Vec<PathBuf>,
+    /// Whether the network can be reached.
+    pub network: bool,
+}
+
+impl SandboxRules {
+    /// The same in the terms of the library that holds it.
+    #[must_use]
+    pub fn containment(&self) -> Containment {
+        let mut containment = Containment::new(ContainmentRung::Landlock);
+        containment.writable.clone_from(&self.writable);
+        containment.hidden.clone_from(&self.hidden);
+        containment.executables = self.lists_executables.then(|| self.executables.clone());
+        if self.network {
+            containment.network = NetworkAccess::Host;
+        }
+        containment
+    }
+}
+
 /// How a session's commands are run.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct SessionSpec {
@@ -101,6 +158,10 @@ pub struct SessionSpec {
     pub limits: Limits,
     /// The image of the container its commands run in.
     pub container_image: Option<String>,
+    /// How that container is made.
+    pub container: ContainerOptions,
+    /// What the kernel holds its commands to.
+    pub sandbox: Option<SandboxRules>,
     /// Opaque to the core; given back when the session is adopted.
     pub note: Bytes,
 }

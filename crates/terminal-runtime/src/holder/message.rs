@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of this vocabulary. It changes with every change of a message
 /// or of a record; the greeting (`Hello`, `Welcome`, `Refused`) never does.
-pub const VERSION: u64 = 7;
+pub const VERSION: u64 = 8;
 
 /// The name of a slot, chosen by the daemon.
 pub type Key = u64;

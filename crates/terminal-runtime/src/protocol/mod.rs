@@ -26,8 +26,8 @@ pub use data::{
 pub use error::{ErrorCode, WireError};
 pub use params::{
     AttachParams, CancelParams, CreateParams, DestroyParams, DockerParams, ExecParams, HelloParams,
-    LimitParams, PtyParams, ReadParams, ResizeParams, SessionParams, SignalParams, SignalScope,
-    SignalSpec, Variables, WaitParams, WriteParams,
+    LimitParams, MountParams, PtyParams, ReadParams, ResizeParams, SandboxParams, SessionParams,
+    SignalParams, SignalScope, SignalSpec, Variables, WaitParams, WriteParams,
 };
 pub use process::{
     CommandProcess, ListedProcess, ProcessListParams, ProcessListing, ProcessSignalParams,
@@ -40,7 +40,7 @@ pub(crate) use text::cut_character;
 pub use text::{Piece, TextCutter, encode_bytes};
 
 /// What this version can do beyond the first, as `hello` names it.
-pub const FEATURES: &[&str] = &["beside", "clean_env", "cwd", "process"];
+pub const FEATURES: &[&str] = &["beside", "clean_env", "cwd", "mounts", "process", "sandbox"];
 
 fn is_false(value: &bool) -> bool {
     !value

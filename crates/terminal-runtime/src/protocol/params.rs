@@ -67,6 +67,30 @@ pub struct CreateParams {
     /// The container its commands run in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub docker: Option<DockerParams>,
+    /// What the kernel holds its commands to; not with a root or a container
+    /// of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxParams>,
+}
+
+/// What the commands of a session may change, execute and reach. They read
+/// everything that is not hidden.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SandboxParams {
+    /// Files, and directories with all below, that may be changed.
+    #[serde(default)]
+    pub writable: Vec<String>,
+    /// Files, and directories with all below, that cannot be read.
+    #[serde(default)]
+    pub hidden: Vec<String>,
+    /// The only files, or files below directories, that can be executed; all
+    /// without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executables: Option<Vec<String>>,
+    /// Whether the network can be reached.
+    #[serde(default)]
+    pub network: bool,
 }
 
 /// What the commands of a session may use. A limit that is absent is the
@@ -91,6 +115,31 @@ pub struct LimitParams {
 pub struct DockerParams {
     /// The image it is made from.
     pub image: String,
+    /// What of this machine is seen inside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<MountParams>,
+    /// Whether it has no network; otherwise the engine's own.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub no_network: bool,
+    /// Whether its commands have the user of the runtime, so that files they
+    /// make are that user's; otherwise the image's.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub own_user: bool,
+}
+
+/// Something of this machine inside a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct MountParams {
+    /// What is seen, an absolute path that exists; without it, an empty
+    /// directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Where it is inside, an absolute path.
+    pub target: String,
+    /// Whether it cannot be changed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub read_only: bool,
 }
 
 /// `session.info`.

@@ -4,15 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halter_exec::{LevelState, LimitKind};
+use halter_exec::{LevelState, LimitKind, probe_containment};
 use serde::{Deserialize, Serialize};
 
 use super::order::{core_error, pool_error};
 use super::{Service, lock};
-use crate::exec::{CoreError, Limits, SessionSpec, StartFailure};
+use crate::exec::{
+    ContainerMount, ContainerOptions, CoreError, Limits, SandboxRules, SessionSpec, StartFailure,
+};
 use crate::protocol::{
-    CreateParams, DestroyParams, ErrorCode, LimitParams, RunningCommand, SessionCreated,
-    SessionDestroyed, SessionInfo, SessionListing, SessionParams, WireError,
+    CreateParams, DestroyParams, DockerParams, ErrorCode, LimitParams, MountParams, RunningCommand,
+    SandboxParams, SessionCreated, SessionDestroyed, SessionInfo, SessionListing, SessionParams,
+    WireError,
 };
 use crate::session::{
     Moment, Session, SessionEvent, SessionParameters, SessionState, TransitionError,
@@ -60,7 +63,11 @@ impl Service {
             }
             None => self.inner.settings.default_timeout,
         };
-        let image = params.docker.map(|docker| docker.image);
+        let (image, container) = match params.docker {
+            Some(docker) => (Some(docker.image.clone()), container_options(&docker)?),
+            None => (None, ContainerOptions::default()),
+        };
+        let sandbox = params.sandbox.map(sandbox_rules).transpose()?;
         let image = image.or_else(|| self.inner.settings.docker_image.clone());
         let mut spec = SessionSpec {
             shell: PathBuf::from(text("shell", params.shell, DEFAULT_SHELL)?),
@@ -70,9 +77,12 @@ impl Service {
             chroot: params.chroot.map(PathBuf::from),
             limits: self.limits(params.limits),
             container_image: image,
+            container,
+            sandbox,
             note: Bytes::new(),
         };
         check_paths(&spec)?;
+        check_sandbox(&spec).await?;
         let weaker = self.kept_in_part(&spec).await?;
         let parameters = parameters(&spec, params.name, timeout);
         let session = self
@@ -223,6 +233,72 @@ fn text(name: &str, given: Option<String>, default: &str) -> Result<String, Wire
         ))),
         Some(text) => Ok(text),
     }
+}
+
+fn container_options(docker: &DockerParams) -> Result<ContainerOptions, WireError> {
+    let mount = |mount: &MountParams| {
+        let source = mount
+            .source
+            .clone()
+            .map(|path| absolute_path("mounts", path));
+        Ok(ContainerMount {
+            source: source.transpose()?,
+            target: absolute_path("mounts", mount.target.clone())?,
+            read_only: mount.read_only,
+        })
+    };
+    Ok(ContainerOptions {
+        mounts: docker.mounts.iter().map(mount).collect::<Result<_, _>>()?,
+        no_network: docker.no_network,
+        own_user: docker.own_user,
+    })
+}
+
+fn sandbox_rules(params: SandboxParams) -> Result<SandboxRules, WireError> {
+    let paths = |list: Vec<String>| -> Result<Vec<PathBuf>, WireError> {
+        let path = |path| absolute_path("sandbox", path);
+        list.into_iter().map(path).collect()
+    };
+    Ok(SandboxRules {
+        writable: paths(params.writable)?,
+        hidden: paths(params.hidden)?,
+        lists_executables: params.executables.is_some(),
+        executables: paths(params.executables.unwrap_or_default())?,
+        network: params.network,
+    })
+}
+
+fn absolute_path(name: &str, path: String) -> Result<PathBuf, WireError> {
+    let path = PathBuf::from(path);
+    match path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0) {
+        true => Ok(path),
+        false => Err(WireError::invalid(format!(
+            "{name}: paths must be absolute"
+        ))),
+    }
+}
+
+/// Refuses a sandbox that cannot be had, before anything runs.
+async fn check_sandbox(spec: &SessionSpec) -> Result<(), WireError> {
+    let Some(rules) = &spec.sandbox else {
+        return Ok(());
+    };
+    if spec.chroot.is_some() || spec.container_image.is_some() {
+        return Err(WireError::invalid(
+            "a sandbox is for sessions without a root or a container of their own",
+        ));
+    }
+    let containment = rules.containment();
+    let probed = tokio::task::spawn_blocking(move || probe_containment(&containment)).await;
+    let missing = match probed {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(missing)) => missing.to_string(),
+        Err(error) => error.to_string(),
+    };
+    Err(core_error(&CoreError::StartFailed {
+        reason: StartFailure::IsolationUnavailable,
+        message: format!("the sandbox cannot be had here: {missing}"),
+    }))
 }
 
 fn check_paths(spec: &SessionSpec) -> Result<(), WireError> {

@@ -20,6 +20,7 @@ pub use error::SettingsError;
 
 use self::values::{address, count, lower_case, mebibytes, read_bounded, seconds, span};
 use crate::exec::Limits;
+use crate::transport::TlsFiles;
 
 /// Where the socket is without any setting.
 pub const DEFAULT_SOCKET: &str = "/tmp/trl.sock";
@@ -102,6 +103,14 @@ pub struct Settings {
     /// The token of HTTP.
     #[arg(skip)]
     pub auth_token: Option<Token>,
+    /// Encrypt HTTP with the certificate in this file (PEM)
+    #[arg(long, env = "TRL_TLS_CERT", value_name = "PATH", requires = "tls_key")]
+    #[arg(help_heading = REACH)]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM)
+    #[arg(long, env = "TRL_TLS_KEY", value_name = "PATH", requires = "tls_cert")]
+    #[arg(help_heading = REACH)]
+    pub tls_key: Option<PathBuf>,
     /// Allow an HTTP address that other machines can reach, without encryption
     #[arg(long, env = "TRL_INSECURE_NON_LOOPBACK", value_name = "0|1")]
     #[arg(value_parser = BoolishValueParser::new())]
@@ -304,7 +313,11 @@ impl Settings {
         self.auth_token = self.token()?;
         match self.http {
             Some(_) if self.auth_token.is_none() => return Err(SettingsError::NoToken),
-            Some(address) if !address.ip().is_loopback() && !self.insecure_non_loopback => {
+            Some(address)
+                if !address.ip().is_loopback()
+                    && !self.insecure_non_loopback
+                    && self.tls().is_none() =>
+            {
                 return Err(SettingsError::NotLoopback { address });
             }
             None if self.socket.is_none() && !self.stdin => {
@@ -313,6 +326,15 @@ impl Settings {
             _ => {}
         }
         Ok(self)
+    }
+
+    /// Where certificate and key are, if HTTP is encrypted.
+    #[must_use]
+    pub fn tls(&self) -> Option<TlsFiles> {
+        Some(TlsFiles {
+            certificate: self.tls_cert.clone()?,
+            key: self.tls_key.clone()?,
+        })
     }
 
     /// The token, from its file if there is one.

@@ -15,9 +15,11 @@ use hyper::header::{
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::guard::{HttpGuard, HttpVerdict};
@@ -38,6 +40,7 @@ const STREAM_PIECES: usize = 2;
 pub struct HttpTransport {
     listener: TcpListener,
     address: SocketAddr,
+    tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl HttpTransport {
@@ -48,7 +51,18 @@ impl HttpTransport {
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address })
+        Ok(Self {
+            listener,
+            address,
+            tls: None,
+        })
+    }
+
+    /// The same with encryption.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Arc<rustls::ServerConfig>) -> Self {
+        self.tls = Some(tls);
+        self
     }
 
     /// Where it is; the port is known even if any was asked for.
@@ -76,10 +90,10 @@ impl HttpTransport {
                         guard: Arc::clone(&guard),
                         place: Arc::clone(&place),
                     };
-                    let closing = closing.clone();
+                    let (closing, tls) = (closing.clone(), self.tls.clone());
                     serving.spawn(async move {
                         tokio::select! {
-                            () = serve_one(exchange, stream, closing) => {}
+                            () = serve_one(exchange, stream, tls, closing) => {}
                             () = place.evicted() => {}
                         }
                     });
@@ -95,10 +109,13 @@ impl HttpTransport {
     }
 }
 
-async fn serve_one(exchange: Exchange, stream: TcpStream, closing: CancellationToken) {
+async fn serve_one(
+    exchange: Exchange,
+    stream: TcpStream,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    closing: CancellationToken,
+) {
     let _ = stream.set_nodelay(true);
-    let ended = exchange.service.ended();
-    let deadline = exchange.service.settings().request_deadline;
     tokio::select! {
         spoken = tokio::time::timeout(HTTP_FIRST_BYTE_WAIT, stream.readable()) => {
             if spoken.is_err() {
@@ -107,6 +124,24 @@ async fn serve_one(exchange: Exchange, stream: TcpStream, closing: CancellationT
         }
         () = closing.cancelled() => return,
     }
+    let Some(tls) = tls else {
+        return serve_http(exchange, stream, closing).await;
+    };
+    let secured = tokio::time::timeout(HTTP_FIRST_BYTE_WAIT, TlsAcceptor::from(tls).accept(stream));
+    match secured.await {
+        Ok(Ok(stream)) => Box::pin(serve_http(exchange, stream, closing)).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a connection was not secured"),
+        Err(_) => {}
+    }
+}
+
+async fn serve_http<Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    exchange: Exchange,
+    stream: Stream,
+    closing: CancellationToken,
+) {
+    let ended = exchange.service.ended();
+    let deadline = exchange.service.settings().request_deadline;
     let handler = service_fn(move |request: Request<Incoming>| {
         let exchange = exchange.clone();
         async move { Ok::<_, Infallible>(exchange.answer(request).await) }

@@ -11,9 +11,11 @@ mod http_connections;
 mod in_flight;
 mod lines;
 mod stdio;
+mod tls;
 mod unix;
 
 pub use guard::{HttpGuard, HttpVerdict, may_connect};
 pub use http::HttpTransport;
 pub use stdio::serve_stdio;
+pub use tls::TlsFiles;
 pub use unix::{SocketError, UnixTransport};

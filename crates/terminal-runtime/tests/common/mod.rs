@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The token of HTTP.
-const TOKEN: &str = "t0ken-of-the-tests";
+pub const TOKEN: &str = "t0ken-of-the-tests";
 
 /// Numbers that are the same in every run.
 #[derive(Clone)]

@@ -51,6 +51,8 @@ pub fn settings(directory: &std::path::Path) -> CoreSettings {
 pub fn spec() -> SessionSpec {
     SessionSpec {
         clean_environment: false,
+        container: Default::default(),
+        sandbox: None,
         shell: "/bin/bash".into(),
         environment: Environment::new(),
         working_dir: "/tmp".into(),

@@ -17,8 +17,11 @@ mod relay;
 #[allow(dead_code, unexpected_cfgs, reason = "its own tests use all of it")]
 mod support;
 
+mod containers;
+mod guarded;
 mod place;
 mod restart;
+mod same_task;
 
 #[path = "../../../halter-tools/tests/it/jobs.rs"]
 mod jobs;

@@ -263,7 +263,9 @@ fn mode_name(mode: SandboxMode) -> &'static str {
     }
 }
 
-fn containment(
+/// The containment that holds these bounds on a rung, as far as that can.
+#[must_use]
+pub fn containment(
     rung: ContainmentRung,
     bounds: &SandboxBounds,
     environment: &Environment,
@@ -285,7 +287,8 @@ fn containment(
 }
 
 /// What a rung cannot hold of these bounds, in words.
-fn not_held(rung: ContainmentRung, bounds: &SandboxBounds) -> Vec<String> {
+#[must_use]
+pub fn not_held(rung: ContainmentRung, bounds: &SandboxBounds) -> Vec<String> {
     let mut missing = Vec::new();
     if rung != ContainmentRung::Namespaces {
         if !bounds.protected.is_empty() {

@@ -107,7 +107,16 @@ impl Session {
         terminal: bool,
     ) -> Result<TreeId, CoreError> {
         let Some(container) = &self.container else {
-            return self.trees.place(&self.spec, plan);
+            let shared = match (&self.spec.sandbox, &self.shared) {
+                (Some(_), Some(shared)) => {
+                    shared.make().map_err(|error| CoreError::Internal {
+                        message: format!("making `{}` failed: {error}", shared.ours().display()),
+                    })?;
+                    Some(shared.ours())
+                }
+                _ => None,
+            };
+            return self.trees.place(&self.spec, shared.as_deref(), plan);
         };
         let marker = self.trees.new_mark();
         container.enter(settings, plan, &marker, terminal)?;
@@ -217,6 +226,10 @@ fn shared_directory(
     let name = name.to_owned();
     if spec.container_image.is_some() {
         return Some(SharedDirectory::new(parent, name, SHARED_INSIDE.into()));
+    }
+    if spec.sandbox.is_some() {
+        let theirs = parent.join(&name);
+        return Some(SharedDirectory::new(parent, name, theirs));
     }
     let shown = sys::descriptor_path(0, 0).is_some();
     match &spec.chroot {

@@ -83,12 +83,16 @@ impl SessionTrees {
         }
     }
 
-    fn confinement(&self, spec: &SessionSpec) -> Result<Arc<Confinement>, CoreError> {
+    fn confinement(
+        &self,
+        spec: &SessionSpec,
+        shared: Option<&Path>,
+    ) -> Result<Arc<Confinement>, CoreError> {
         let mut confinement = lock(&self.confinement);
         if let Some(made) = &*confinement {
             return Ok(Arc::clone(made));
         }
-        let sandbox = Sandbox::establish(sandbox_spec(spec), &self.name)?;
+        let sandbox = Sandbox::establish(sandbox_spec(spec, shared), &self.name)?;
         let group = match sandbox.cgroup_parent() {
             Some(parent) => Some(parent.to_owned()),
             None => self.inherited_group().or_else(|| self.new_session_group()),
@@ -135,9 +139,10 @@ impl SessionTrees {
     pub(in crate::exec) fn place(
         &self,
         spec: &SessionSpec,
+        shared: Option<&Path>,
         plan: &mut LaunchPlan,
     ) -> Result<TreeId, CoreError> {
-        let confinement = self.confinement(spec)?;
+        let confinement = self.confinement(spec, shared)?;
         let tree = match &confinement.group {
             Some(group) => self.group_in(group).map(TreeId::Cgroup),
             None => None,
@@ -147,7 +152,7 @@ impl SessionTrees {
             TreeId::Cgroup(path) => plan.cgroup = Some(path.clone()),
             TreeId::Marker(marker) => mark(&mut plan.environment, marker),
         }
-        confinement.sandbox.confine(plan);
+        confinement.sandbox.confine_planned(plan);
         Ok(tree)
     }
 
@@ -317,8 +322,15 @@ fn mark(environment: &mut Environment, marker: &str) {
     environment.set(TREE_MARKER, marker);
 }
 
-fn sandbox_spec(spec: &SessionSpec) -> SandboxSpec {
+/// The sandbox of a session. What its shell is given by name it may open.
+fn sandbox_spec(spec: &SessionSpec, shared: Option<&Path>) -> SandboxSpec {
+    let containment = spec.sandbox.as_ref().map(|rules| {
+        let mut containment = rules.containment();
+        containment.writable.extend(shared.map(Path::to_owned));
+        containment
+    });
     SandboxSpec {
+        containment,
         root: spec.chroot.clone(),
         limits: ResourceLimits {
             memory_bytes: spec.limits.memory_bytes,

@@ -22,7 +22,7 @@ pub(in crate::exec) use tree::ContainerTree;
 use variables::ClientVariables;
 
 use crate::exec::error::{CoreError, StartFailure};
-use crate::exec::types::{CoreSettings, ExecOrder, Limits, SessionSpec};
+use crate::exec::types::{ContainerOptions, CoreSettings, ExecOrder, Limits, SessionSpec};
 use crate::limits::{CONTAINER_DEADLINE, CONTAINER_PROBE_DEADLINE};
 use crate::sys;
 
@@ -41,6 +41,7 @@ pub(in crate::exec) struct Container {
     image: String,
     shared: PathBuf,
     limits: Limits,
+    options: ContainerOptions,
     made: OnceCell<Made>,
 }
 
@@ -69,6 +70,7 @@ impl Container {
             image,
             shared,
             limits: spec.limits,
+            options: spec.container.clone(),
             made: OnceCell::new(),
         }
     }
@@ -91,6 +93,7 @@ impl Container {
         let mut volume = self.shared.clone().into_os_string();
         volume.push(format!(":{SHARED_INSIDE}"));
         words.push(volume);
+        words.extend(option_words(&self.options, &settings.docker.program)?);
         if let Some(bytes) = self.limits.memory_bytes {
             words.extend(["--memory".into(), bytes.to_string().into()]);
         }
@@ -205,6 +208,62 @@ impl Container {
     }
 }
 
+/// The options of the command line for mounts, network and user.
+fn option_words(options: &ContainerOptions, program: &Path) -> Result<Vec<OsString>, CoreError> {
+    let mut words = Vec::new();
+    for mount in &options.mounts {
+        let mut word = OsString::from(match &mount.source {
+            Some(_) => "type=bind",
+            None => "type=tmpfs",
+        });
+        if let Some(source) = &mount.source {
+            // Engines differ: some make a directory of what does not exist.
+            if !source.exists() {
+                return Err(invalid_mount(
+                    source,
+                    "it does not exist on the runtime's machine",
+                ));
+            }
+            word.push(",source=");
+            word.push(source);
+        }
+        for path in mount.source.iter().chain([&mount.target]) {
+            if path.as_os_str().as_encoded_bytes().contains(&b',') {
+                return Err(invalid_mount(path, "its name has a comma"));
+            }
+        }
+        word.push(",target=");
+        word.push(&mount.target);
+        if mount.read_only {
+            word.push(",readonly");
+        }
+        words.extend(["--mount".into(), word]);
+    }
+    if options.no_network {
+        words.extend(["--network", "none"].map(OsString::from));
+    }
+    let user = rustix::process::geteuid();
+    if options.own_user && !user.is_root() {
+        let engine = program.file_name().unwrap_or_default().to_string_lossy();
+        // An engine without rights of its own numbers users anew.
+        if engine.contains("podman") {
+            words.push("--userns=keep-id".into());
+        } else {
+            let group = rustix::process::getegid();
+            words.push("--user".into());
+            words.push(format!("{}:{}", user.as_raw(), group.as_raw()).into());
+        }
+    }
+    Ok(words)
+}
+
+fn invalid_mount(path: &Path, reason: &str) -> CoreError {
+    CoreError::StartFailed {
+        reason: StartFailure::InvalidInput,
+        message: format!("`{}` cannot be mounted: {reason}", path.display()),
+    }
+}
+
 /// The variables of a command in a container: the image has its own instead
 /// of the runtime's.
 pub(in crate::exec) fn environment(spec: &SessionSpec, order: &ExecOrder) -> Environment {
@@ -273,6 +332,33 @@ async fn outcome(spec: Command) -> Result<String, CoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::types::ContainerMount;
+
+    fn words(source: &str, target: &str) -> Result<Vec<OsString>, String> {
+        let options = ContainerOptions {
+            mounts: vec![ContainerMount {
+                source: (!source.is_empty()).then(|| source.into()),
+                target: target.into(),
+                read_only: source == "/usr",
+            }],
+            no_network: true,
+            own_user: false,
+        };
+        option_words(&options, Path::new("docker")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn mounts_are_there_and_named_without_commas() {
+        let network = ["--network", "none"];
+        let bind = ["--mount", "type=bind,source=/usr,target=/usr,readonly"];
+        assert_eq!(words("/usr", "/usr").unwrap(), [bind, network].concat());
+        let empty = ["--mount", "type=tmpfs,target=/x"];
+        assert_eq!(words("", "/x").unwrap(), [empty, network].concat());
+        let absent = words("/nowhere-at-all", "/x").unwrap_err();
+        assert!(absent.contains("does not exist"), "{absent}");
+        let comma = words("", "/x,y").unwrap_err();
+        assert!(comma.contains("comma"), "{comma}");
+    }
 
     #[tokio::test]
     async fn a_call_that_takes_too_long_is_given_up() {
