@@ -4,14 +4,15 @@ use crate::context::Context;
 use crate::failure::Failure;
 use halter::session::InMemorySessionStore;
 use halter::{
-    Approvals, CompiledResources, ConfigRules, Halter, HalterBuilder, LocalServer, ResourceCompiler,
+    Approvals, CompiledResources, ConfigRules, Halter, HalterBuilder, HookFiles, LocalServer,
+    ResourceCompiler,
 };
 use halter_config::{
     ConfigWarning, LayeredConfigPaths, LoadedConfig, LoadedProject, ModelChoice, OFFLINE_MODEL,
     ProjectFile, TrustStore, effect_of, load_layered,
 };
 use halter_providers::Provider;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where refusals are remembered, below the state directory.
@@ -229,8 +230,8 @@ pub async fn build_attended(
     models: Models,
     approvals: Approvals,
 ) -> Result<Halter, Failure> {
-    let mut builder =
-        builder(context, loaded, resources, models, Store::Configured).with_approvals(approvals);
+    let builder = builder(context, loaded, resources, models, Store::Configured).await;
+    let mut builder = builder.with_approvals(approvals);
     if let Some(file) = context.environment.user_config_path() {
         builder = builder.with_rule_store(Arc::new(ConfigRules::new(file)));
     }
@@ -265,8 +266,8 @@ pub async fn build_served(
     stand_in: Option<(&str, Arc<dyn Provider>)>,
 ) -> Result<Halter, Failure> {
     let models = Models::Configured;
-    let mut builder = builder(context, loaded, resources, models, Store::Configured);
-    builder = builder.with_approvals(approvals);
+    let builder = builder(context, loaded, resources, models, Store::Configured).await;
+    let mut builder = builder.with_approvals(approvals);
     if let Some((name, provider)) = stand_in {
         builder = builder.with_named_provider(name, provider);
     }
@@ -281,20 +282,26 @@ pub async fn build(
     models: Models,
     store: Store,
 ) -> Result<Halter, Failure> {
-    let builder = builder(context, loaded, resources, models, store);
+    let builder = builder(context, loaded, resources, models, store).await;
     Ok(builder.build().await?)
 }
 
-fn builder(
+async fn builder(
     context: &Context,
     loaded: &Loaded,
     resources: CompiledResources,
     models: Models,
     store: Store,
 ) -> HalterBuilder {
+    let config = &loaded.config.config;
+    let directory = config.runtime.working_dir.as_deref();
+    let directory = directory.unwrap_or(Path::new("."));
+    let trust = trust_store(context);
+    let hooks = HookFiles::find(config, &context.environment, directory, &trust).await;
     let mut builder = HalterBuilder::new()
-        .with_config(loaded.config.config.clone())
+        .with_config(config.clone())
         .with_compiled_resources(resources)
+        .with_hook_files(hooks)
         .with_environment(context.environment.clone());
     builder = match models {
         Models::Configured => builder,

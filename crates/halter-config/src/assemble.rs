@@ -195,7 +195,8 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// Resolves every path; returns the origin of each root of skills and plugins.
+    /// Resolves every path; returns the origin of each root of skills and plugins
+    /// and of each hook file.
     fn resolve(
         &self,
         config: &mut HarnessConfig,
@@ -208,6 +209,7 @@ impl Resolver<'_> {
                 "resources.plugins.roots",
                 &mut config.resources.plugins.roots,
             ),
+            ("hooks.files", &mut config.hooks.files),
         ] {
             let from = settings
                 .get(&KeyPath::plain(key))

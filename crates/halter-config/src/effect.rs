@@ -99,6 +99,8 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
         "resources.instructions" => "whether instruction files reach the model",
         "resources.skills.roots" => "instructions found there reach the model",
         "resources.plugins.roots" => "plugins found there are loaded",
+        "hooks.files" => "what they say runs as you, outside of the sandbox",
+        "hooks.allowed_http_hosts" => "where hooks may send what they are told",
         "policy.allowed_write_roots" => "where tools may write",
         "policy.allowed_read_roots" => "where tools may read",
         "policy.sensitive_path_patterns" => "the only files that stay closed",

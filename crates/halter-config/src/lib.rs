@@ -51,7 +51,7 @@ pub use error::{ConfigError, Location};
 pub use keys::dotted_key;
 pub use load::{LayeredConfigPaths, LoadedConfig, LoadedProject, load_layered, load_path};
 pub use origin::Origin;
-pub use project::{PROJECT_FILE_NAME, ProjectFile, find_project_config};
+pub use project::{PROJECT_FILE_NAME, ProjectFile, find_project_config, find_project_file};
 pub use save::{SavedRule, save_allow_rule};
 pub use schema::*;
 pub use services::{

@@ -1,6 +1,6 @@
 //! Loads a configuration from its layers: defaults, the user's file, the project's file, the
 //! file that was named, and `HALTER_*` variables. A later layer wins key by key; lists replace
-//! each other, except the roots of skills and plugins, which add up.
+//! each other, except the roots of skills and plugins and hook files, which add up.
 
 use std::fs;
 use std::io;

@@ -74,6 +74,11 @@ impl fmt::Debug for ProjectFile {
 /// root of the git repository. Outside a repository only the directory itself is searched, so
 /// that nobody else's file in a shared parent is picked up.
 pub fn find_project_config(start: &Path) -> Option<PathBuf> {
+    find_project_file(start, PROJECT_FILE_NAME)
+}
+
+/// The same for another file of a project, such as `.halter/hooks.json`.
+pub fn find_project_file(start: &Path, name: &str) -> Option<PathBuf> {
     let start = fs::canonicalize(start)
         .or_else(|_| std::path::absolute(start))
         .ok()?;
@@ -84,7 +89,7 @@ pub fn find_project_config(start: &Path) -> Option<PathBuf> {
     start
         .ancestors()
         .take_while(|directory| directory.starts_with(repository))
-        .map(|directory| directory.join(PROJECT_FILE_NAME))
+        .map(|directory| directory.join(name))
         .find(|file| file.symlink_metadata().is_ok())
 }
 

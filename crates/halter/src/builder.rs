@@ -2,6 +2,8 @@
 
 use crate::error::{config_failure, invalid};
 use crate::harness::{Halter, StoreOwner};
+use crate::hook_files::HookFiles;
+use crate::hook_outside::{HarnessOutside, Judges};
 use crate::models::{InjectedProviders, registry};
 use crate::permissions::permissions;
 use crate::place::configured_exec;
@@ -63,6 +65,7 @@ pub struct HalterBuilder {
     loaded_skills: Vec<LoadedSkill>,
     loaded_plugins: Vec<LoadedPlugin>,
     hooks: Vec<(PluginId, RegisteredHookPriority, Hook)>,
+    hook_files: Option<HookFiles>,
     tools: Vec<Arc<dyn Tool>>,
     late_tools: Option<Arc<LateTools>>,
     web_search: Option<Arc<dyn WebSearch>>,
@@ -131,6 +134,13 @@ impl HalterBuilder {
         hook: Hook,
     ) -> Self {
         self.hooks.push((owner, priority, hook));
+        self
+    }
+
+    /// Uses the hooks of these files, instead of those that `hooks.files` of
+    /// the configuration names. They stay when resources are replaced.
+    pub fn with_hook_files(mut self, files: HookFiles) -> Self {
+        self.hook_files = Some(files);
         self
     }
 
@@ -322,15 +332,25 @@ impl HalterBuilder {
                 .with_hint("name a provider and a model under [models.default], or set HALTER_MODEL=offline")
                 .into());
         }
-        let resources = compile(
+        let mut resources = compile(
             self.snapshot,
             self.compiled,
             self.loaded_skills,
             self.loaded_plugins,
         )
         .await?;
-        let sdk_hooks = registered(self.hooks)?;
+        let mut sdk_hooks = registered(self.hooks)?;
         let mut protected = own_files(&config, &environment);
+        let hook_files = match self.hook_files {
+            Some(files) => files,
+            None => HookFiles::of_config(&config).await,
+        };
+        protected.extend(hook_files.read);
+        resources.hook_warnings.extend(hook_files.warnings);
+        for parsed in hook_files.parsed {
+            let warnings = sdk_hooks.add_file(parsed);
+            resources.hook_warnings.extend(warnings);
+        }
         protected.extend(self.protected_paths);
         protected.extend(self.services.cassette.as_ref().and_then(recording::file));
         let config = Arc::new(config);
@@ -351,7 +371,7 @@ impl HalterBuilder {
         };
         protected.extend(store.files());
         let scratch_root = self.scratch_root.unwrap_or_else(std::env::temp_dir);
-        let mut services = RuntimeServices::new(models, store, scratch_root);
+        let mut services = RuntimeServices::new(models, store, scratch_root.clone());
         let permissions = permissions(&config, &environment)?;
         let mut web = web_settings(&config, &environment);
         if let Some(service) = self.web_search {
@@ -400,6 +420,17 @@ impl HalterBuilder {
         services.ledger = self
             .ledger
             .unwrap_or_else(|| SharedLedger::new(budget(&config)));
+        let judges = Judges {
+            models: services.models.clone(),
+            ledger: services.ledger.clone(),
+            policy: services.policy.clone(),
+            protected_paths: services.protected_paths.clone(),
+            tools: services.tools.clone(),
+            scratch_root,
+        };
+        let base = services.base_environment.clone();
+        let outside = HarnessOutside::new(environment, base, &web, judges);
+        services.hook_outside = Arc::new(outside);
         let context = ContextSettings {
             threshold: config.context.compaction_threshold,
             target: config.context.pre_compaction_target,

@@ -31,7 +31,8 @@ pub struct Halter {
     pub(crate) model_services: Arc<Services>,
     pub(crate) catalog: Catalog,
     pub(crate) unavailable_tools: Arc<[UnavailableTool]>,
-    /// Hooks of the embedding program, which outlive replaced resources.
+    /// Hooks of the embedding program and of hook files, which outlive replaced
+    /// resources.
     pub(crate) sdk_hooks: Arc<Hooks>,
     pub(crate) store_owner: StoreOwner,
 }

@@ -62,6 +62,9 @@ mod builder;
 mod error;
 mod explain;
 mod harness;
+mod hook_files;
+mod hook_outside;
+mod hook_trial;
 mod local;
 mod models;
 mod permissions;
@@ -92,6 +95,8 @@ pub use halter_runtime::{
 };
 pub use halter_tools::exec::{AttachedProgram, RungStatus, SandboxStatus};
 pub use harness::Halter;
+pub use hook_files::HookFiles;
+pub use hook_trial::HookTrial;
 pub use local::LocalServer;
 pub use permissions::ConfigRules;
 pub use resources::{CompiledResources, ResourceCompiler};

@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and how.
 
 mod budget;
+mod hooks;
 mod manage;
 mod mcp;
 mod mock;
@@ -9,6 +10,7 @@ mod policy;
 mod run;
 
 pub use budget::BudgetArgs;
+pub use hooks::{HooksCommand, HooksTestArgs};
 pub use manage::{ConfigCommand, InitArgs, ModelsArgs, SessionsCommand, ToolsCommand, TrustArgs};
 pub use mcp::{McpCommand, McpServeArgs};
 pub use mock::{MockCommand, MockServeArgs};
@@ -128,6 +130,9 @@ pub enum CliCommand {
     Sandbox(SandboxArgs),
     /// Show instruction files, skills and plugins
     Resources(JsonArg),
+    /// List hooks, or try those of an event without a session
+    #[command(subcommand)]
+    Hooks(HooksCommand),
     /// Show the configuration or its schema
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -4,6 +4,7 @@ mod chat;
 mod config;
 mod doctor;
 mod documents;
+mod hooks;
 mod init;
 mod mcp;
 mod mock;
@@ -33,6 +34,7 @@ pub async fn perform(context: &mut Context, command: CliCommand) -> Result<Exit,
         CliCommand::Init(arguments) => init::init(context, &arguments).await,
         CliCommand::Trust(arguments) => trust::trust(context, arguments).await,
         CliCommand::Validate(json) => validate::validate(context, json).await,
+        CliCommand::Hooks(command) => hooks::hooks(context, command).await,
         CliCommand::Resources(json) => resources::resources(context, json).await,
         CliCommand::Config(command) => config::config(context, command).await,
         CliCommand::Doctor(arguments) => doctor::doctor(context, arguments).await,

@@ -6,6 +6,8 @@ use crate::exit::Exit;
 use crate::failure::{Failure, usage};
 use crate::harness::{self, declined_store, trust_store};
 use halter_config::{ProjectFile, find_project_config};
+use halter_hooks::Hooks;
+use halter_hooks::file::{HookOrigin, parse_text};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -39,8 +41,13 @@ pub async fn trust(context: &mut Context, arguments: TrustArgs) -> Result<Exit, 
 /// Shows what trusting the file does, and asks unless told not to.
 async fn consent(context: &Context, project: &ProjectFile, yes: bool) -> Result<(), Failure> {
     let shown = project.path().display();
-    context.messages.say(&format!("Trusting {shown} sets:"));
-    harness::show_effect(context, project, &harness::paths(context)).await?;
+    match project.path().extension().is_some_and(|it| it == "json") {
+        true => show_hooks(context, project),
+        false => {
+            context.messages.say(&format!("Trusting {shown} sets:"));
+            harness::show_effect(context, project, &harness::paths(context)).await?;
+        }
+    }
     if yes {
         return Ok(());
     }
@@ -53,6 +60,34 @@ async fn consent(context: &Context, project: &ProjectFile, yes: bool) -> Result<
     match context.confirm("Trust this file?")? {
         true => Ok(()),
         false => Err(Failure::Told(Exit::Failed)),
+    }
+}
+
+/// Says what the hooks of a file would run.
+fn show_hooks(context: &Context, project: &ProjectFile) {
+    let shown = project.path().display();
+    let text = String::from_utf8_lossy(project.content());
+    let parsed = parse_text(&text, &HookOrigin::project(shown.to_string()));
+    let mut hooks = Hooks::new();
+    let warnings = hooks.add_file(parsed);
+    context
+        .messages
+        .say(&format!("Trusting {shown} lets these hooks run as you:"));
+    for hook in hooks.listings() {
+        let matcher = hook.matcher.unwrap_or_default();
+        let runs = hook.runs.unwrap_or_default();
+        let line = format!(
+            "  {} {matcher}: {}",
+            hook.event,
+            runs.replace(char::is_control, " ")
+        );
+        context.messages.say(&line);
+    }
+    if hooks.is_empty() {
+        context.messages.say("  none");
+    }
+    for warning in warnings {
+        context.messages.warning(&warning.to_string());
     }
 }
 

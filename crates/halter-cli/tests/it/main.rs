@@ -23,6 +23,7 @@ mod doctor;
 mod documents;
 mod exits;
 mod file_tools;
+mod hook_files;
 mod instructions;
 #[path = "../../src/limits.rs"]
 #[allow(dead_code, reason = "each limit is used where it is tested")]

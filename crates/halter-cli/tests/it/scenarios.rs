@@ -4,6 +4,7 @@
 mod compaction;
 mod dialects;
 mod faults;
+mod hooks;
 mod media;
 mod moves;
 pub mod stage;
@@ -53,6 +54,9 @@ played! {
     compaction::compaction_summary on WIRES;
     compaction::after_compaction on WIRES;
     compaction::context_overflow on WIRES;
+    hooks::hook_allows on WIRES;
+    hooks::hook_blocks on WIRES;
+    hooks::hook_rewrites on WIRES;
     moves::interrupt on WIRES;
     moves::interrupt_tool on ANTHROPIC;
     media::images on WIRES;
@@ -170,9 +174,6 @@ const WAITING: &[(&str, &str)] = &[
     ("plugin_tool_roundtrip", "plugin tool"),
     ("subagent", "subagent"),
     ("subagent_child", "subagent"),
-    ("hook_allows", "hook files"),
-    ("hook_blocks", "hook files"),
-    ("hook_rewrites", "hook files"),
     ("mcp_stdio", "MCP"),
 ];
 

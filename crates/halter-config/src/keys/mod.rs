@@ -160,7 +160,7 @@ impl KeySpec {
     /// Whether its values add up over the layers.
     pub(crate) fn adds_up(&self) -> bool {
         let roots = self.pattern.starts_with("resources.") && self.pattern.ends_with(".roots");
-        roots || matches!(self.kind, Kind::Rules(_))
+        roots || self.pattern == "hooks.files" || matches!(self.kind, Kind::Rules(_))
     }
 }
 

@@ -37,8 +37,8 @@ pub use resilience::{
     TimeoutsOverride,
 };
 pub use sections::{
-    BudgetConfig, BudgetLimits, ContextConfig, DeferralWord, DeferredTools, PromptsConfig,
-    ResourceRoots, ResourcesConfig, SystemPromptPreset, ToolsConfig,
+    BudgetConfig, BudgetLimits, ContextConfig, DeferralWord, DeferredTools, HooksConfig,
+    PromptsConfig, ResourceRoots, ResourcesConfig, SystemPromptPreset, ToolsConfig,
 };
 pub use sessions::{
     RuntimeConfig, SessionBackend, SessionDurability, SessionsConfig, SubagentEventForwarding,
@@ -62,6 +62,8 @@ pub struct HarnessConfig {
     pub models: ModelsConfig,
     /// Where skills and plugins are found, and whether instruction files are read.
     pub resources: ResourcesConfig,
+    /// Hook files.
+    pub hooks: HooksConfig,
     /// The system prompt.
     pub prompts: PromptsConfig,
     /// When a long conversation is compacted.
@@ -95,6 +97,7 @@ impl Default for HarnessConfig {
             providers: ProvidersConfig::default(),
             models: ModelsConfig::default(),
             resources: ResourcesConfig::default(),
+            hooks: HooksConfig::default(),
             prompts: PromptsConfig::default(),
             context: ContextConfig::default(),
             budget: BudgetConfig::default(),

@@ -1,4 +1,4 @@
-//! `[resources]`, `[prompts]`, `[context]`, `[budget]` and `[tools]`.
+//! `[resources]`, `[hooks]`, `[prompts]`, `[context]`, `[budget]` and `[tools]`.
 
 use std::path::PathBuf;
 
@@ -39,6 +39,20 @@ pub struct ResourceRoots {
     /// The directories; a relative one starts at the file that names it. Layers add up.
     #[serde(serialize_with = "path_text::many")]
     pub roots: Vec<PathBuf>,
+}
+
+/// Hook files besides those that are found by their place.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HooksConfig {
+    /// Files in the public format of hooks; a relative one starts at the file that names it.
+    /// Layers add up. What they say runs as the user, outside of the sandbox.
+    #[serde(serialize_with = "path_text::many")]
+    pub files: Vec<PathBuf>,
+    /// The only hosts that HTTP hooks may name, such as `hooks.example.com` or `localhost:8080`;
+    /// absent: any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_http_hosts: Option<Vec<String>>,
 }
 
 /// The system prompt.

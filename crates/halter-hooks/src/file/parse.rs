@@ -178,6 +178,8 @@ impl FileReader {
     fn event(&mut self, name: &str, groups: &Value) {
         let event = match name.parse::<HookEventName>() {
             Ok(event) => event,
+            // Nothing is lost.
+            Err(_) if groups.as_array().is_some_and(Vec::is_empty) => return,
             Err(error) => {
                 let known = NOT_DISPATCHED
                     .iter()

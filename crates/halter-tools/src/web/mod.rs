@@ -7,10 +7,12 @@
 
 mod deadline;
 pub(crate) mod html;
+mod post;
 mod request;
 mod search;
 mod tls;
 
+pub use post::HttpPost;
 pub use search::{SearchHit, SearchQuery, WebSearch};
 pub use tls::TlsLoader;
 
@@ -63,6 +65,11 @@ impl WebSettings {
     pub fn with_tls(mut self, load: TlsLoader) -> Self {
         self.tls = Tls::new(load);
         self
+    }
+
+    /// Posts as the tools fetch.
+    pub fn post(&self) -> HttpPost {
+        HttpPost::secured_by(self.tls.clone())
     }
 
     /// Searches by a service of one's own.

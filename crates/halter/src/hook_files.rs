@@ -1,0 +1,140 @@
+//! Where hook files are found, and which of them count.
+//!
+//! | file | counts |
+//! |---|---|
+//! | `hooks.json` beside the user's configuration, and what `hooks.files` names | always |
+//! | `.halter/hooks.json` and `.claude/settings.json` of the project | once the user trusts their content |
+//! | those of plugins | with their plugin |
+
+use halter_config::{Environment, HarnessConfig, ProjectFile, TrustStore, find_project_file};
+use halter_hooks::HookWarning;
+use halter_hooks::file::{HookOrigin, ParsedHooks, parse_text};
+use halter_protocol::encoding::escape_path;
+use std::path::{Path, PathBuf};
+
+/// The user's hooks, beside their configuration.
+const USER_FILE: &str = "hooks.json";
+
+/// Files of a project that may hold hooks.
+const PROJECT_FILES: [&str; 2] = [".halter/hooks.json", ".claude/settings.json"];
+
+/// The hook files that count in a directory.
+///
+/// ```no_run
+/// # async fn example(config: halter::prelude::HarnessConfig) -> anyhow::Result<()> {
+/// use halter::{Halter, HookFiles};
+/// use halter_config::{Environment, TrustStore};
+///
+/// let environment = Environment::capture();
+/// let trust = TrustStore::of(&environment);
+/// let files = HookFiles::find(&config, &environment, ".".as_ref(), &trust).await;
+/// let harness = Halter::builder().with_config(config).with_hook_files(files);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "hooks run once a harness has them"]
+pub struct HookFiles {
+    /// What the files hold.
+    pub parsed: Vec<ParsedHooks>,
+    /// Files that do not count, and why.
+    pub warnings: Vec<HookWarning>,
+    /// Files of the project that count once they are trusted.
+    pub untrusted: Vec<PathBuf>,
+    /// All files that were read.
+    pub read: Vec<PathBuf>,
+}
+
+impl HookFiles {
+    /// The user's files and those of the project around a directory. A file
+    /// that cannot be read is a warning.
+    pub async fn find(
+        config: &HarnessConfig,
+        environment: &Environment,
+        directory: &Path,
+        trust: &TrustStore,
+    ) -> Self {
+        let mut found = Self::default();
+        let usual = environment.user_config_path();
+        let usual = usual.map(|file| file.with_file_name(USER_FILE));
+        if let Some(usual) = usual.filter(|it| it.symlink_metadata().is_ok()) {
+            found.user(&usual, config).await;
+        }
+        found.named_by(config).await;
+        for name in PROJECT_FILES {
+            if let Some(path) = find_project_file(directory, name) {
+                found.project(&path, trust, config).await;
+            }
+        }
+        found
+    }
+
+    /// The files that a configuration names, and no others.
+    pub async fn of_config(config: &HarnessConfig) -> Self {
+        let mut found = Self::default();
+        found.named_by(config).await;
+        found
+    }
+
+    async fn named_by(&mut self, config: &HarnessConfig) {
+        for file in &config.hooks.files {
+            self.user(file, config).await;
+        }
+    }
+
+    async fn user(&mut self, path: &Path, config: &HarnessConfig) {
+        if self.read.iter().any(|it| it == path) {
+            return;
+        }
+        let origin = HookOrigin::user(escape_path(path));
+        match ProjectFile::read(path).await {
+            Ok(file) => self.parse(&file, origin, config),
+            Err(error) => self.refuse(path, error.to_string()),
+        }
+    }
+
+    async fn project(&mut self, path: &Path, trust: &TrustStore, config: &HarnessConfig) {
+        let file = match ProjectFile::read(path).await {
+            Ok(file) => file,
+            Err(error) => return self.refuse(path, error.to_string()),
+        };
+        let origin = HookOrigin::project(escape_path(path));
+        let holds = parse_file(&file, &origin);
+        if holds.hooks.is_empty() && holds.warnings.is_empty() {
+            return;
+        }
+        match trust.is_trusted(&file) {
+            Ok(true) => self.parse(&file, origin, config),
+            Ok(false) => {
+                let shown = escape_path(path);
+                self.untrusted.push(path.to_owned());
+                self.refuse(
+                    path,
+                    format!(
+                        "the project's hooks are not trusted, and they would run commands as \
+                         you; read the file, then run `halter trust {shown}`"
+                    ),
+                );
+            }
+            Err(error) => self.refuse(path, error.to_string()),
+        }
+    }
+
+    fn parse(&mut self, file: &ProjectFile, mut origin: HookOrigin, config: &HarnessConfig) {
+        if let Some(hosts) = &config.hooks.allowed_http_hosts {
+            origin = origin.with_allowed_http_hosts(hosts.clone());
+        }
+        self.parsed.push(parse_file(file, &origin));
+        self.read.push(file.path().to_owned());
+    }
+
+    fn refuse(&mut self, path: &Path, reason: String) {
+        self.warnings.push(HookWarning::FileRefused {
+            place: escape_path(path),
+            reason,
+        });
+    }
+}
+
+fn parse_file(file: &ProjectFile, origin: &HookOrigin) -> ParsedHooks {
+    parse_text(&String::from_utf8_lossy(file.content()), origin)
+}
