@@ -1,22 +1,12 @@
 //! What is amiss with hook files.
 
-use halter_protocol::PluginId;
-use halter_protocol::encoding::escape_path;
 use std::fmt;
-use std::path::PathBuf;
 
 /// Something about a hook file that a user should know. It travels with
 /// compiled resources and becomes a warning event of each session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HookWarning {
-    /// A plugin's hooks file was found and not read.
-    FileNotLoaded {
-        /// The plugin it belongs to.
-        plugin_id: PluginId,
-        /// The file.
-        path: PathBuf,
-    },
     /// Nothing of the file can be used.
     FileRefused {
         /// The file, or where else the hooks are written.
@@ -57,7 +47,6 @@ impl HookWarning {
     /// Stable, for programs to match on.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::FileNotLoaded { .. } => "hooks_file_not_loaded",
             Self::FileRefused { .. } => "hook_file_refused",
             Self::EventQuarantined { .. } => "hook_event_quarantined",
             Self::HandlerQuarantined { .. } => "hook_handler_quarantined",
@@ -69,12 +58,6 @@ impl HookWarning {
 impl fmt::Display for HookWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::FileNotLoaded { plugin_id, path } => write!(
-                f,
-                "plugin `{plugin_id}`: the hooks in {} are not loaded yet and do not run; \
-                 register what must hold with `with_plugin_hook`",
-                escape_path(path)
-            ),
             Self::FileRefused { place, reason } => {
                 write!(f, "hooks of {place} are not loaded: {reason}")
             }

@@ -429,7 +429,8 @@ impl HalterBuilder {
             scratch_root,
         };
         let base = services.base_environment.clone();
-        let outside = HarnessOutside::new(environment, base, &web, judges);
+        let hosts = config.hooks.allowed_http_hosts.clone();
+        let outside = HarnessOutside::new(environment, base, &web, hosts, judges);
         services.hook_outside = Arc::new(outside);
         let context = ContextSettings {
             threshold: config.context.compaction_threshold,

@@ -2,7 +2,9 @@
 
 use futures::StreamExt;
 use halter_config::Environment;
-use halter_hooks::file::{AgentQuestion, HookOutside, HttpAnswer, HttpCall, PromptQuestion};
+use halter_hooks::file::{
+    AgentQuestion, HookOutside, HttpAnswer, HttpCall, PromptQuestion, check_address,
+};
 use halter_protocol::{Message, ModelId, PermissionMode, SessionEventPayload, ToolName, Turn};
 use halter_providers::ModelRegistry;
 use halter_runtime::{RuntimeServices, SessionInit, SessionRuntime, SharedLedger};
@@ -30,6 +32,8 @@ pub(crate) struct HarnessOutside {
     /// What commands of sessions see.
     base: Arc<BTreeMap<OsString, OsString>>,
     post: HttpPost,
+    /// Lists of hosts of which each has to name the one that is posted to.
+    hosts: Vec<Vec<String>>,
     /// Sessions of its own, without hooks, that only read and that no store
     /// keeps. They spend from the harness's ledger.
     judges: SessionRuntime,
@@ -51,6 +55,7 @@ impl HarnessOutside {
         environment: Environment,
         base: Arc<BTreeMap<OsString, OsString>>,
         web: &WebSettings,
+        allowed_hosts: Option<Vec<String>>,
         judges: Judges,
     ) -> Self {
         let store = Arc::new(InMemorySessionStore::new());
@@ -68,6 +73,7 @@ impl HarnessOutside {
             environment,
             base,
             post: web.post(),
+            hosts: allowed_hosts.into_iter().collect(),
             judges: SessionRuntime::new(Arc::new(services)),
             looking,
         }
@@ -124,6 +130,9 @@ impl HookOutside for HarnessOutside {
 
     async fn send(&self, call: HttpCall) -> Result<HttpAnswer, String> {
         let (url, limit) = (call.url, call.max_answer_bytes);
+        check_address(&url, &self.hosts).map_err(|_| {
+            format!("'{url}' is not asked: hooks.allowed_http_hosts does not list it")
+        })?;
         let sent = self.post.json(&url, &call.headers, call.body, limit);
         match tokio::time::timeout(call.timeout, sent).await {
             Ok(Ok((status, body))) => Ok(HttpAnswer { status, body }),

@@ -1,10 +1,12 @@
 //! Skills, agents, commands, output styles and plugins from configuration to a harness.
 
 use halter_config::HarnessConfig;
+use halter_hooks::file::{HookOrigin, ParsedHooks, parse_text};
 use halter_hooks::{HookWarning, Hooks};
 use halter_protocol::ResourceSnapshot;
+use halter_protocol::encoding::escape_path;
 use halter_resources::{
-    LoadedLspServer, LoadedMcpServer, LoadedPlugin, LoadedSkill, ResourceWarning,
+    LoadedHooksFile, LoadedLspServer, LoadedMcpServer, LoadedPlugin, LoadedSkill, ResourceWarning,
 };
 use halter_runtime::Resources;
 use std::path::PathBuf;
@@ -57,22 +59,31 @@ impl CompiledResources {
 
 impl From<halter_resources::CompiledResources> for CompiledResources {
     fn from(compiled: halter_resources::CompiledResources) -> Self {
-        let hook_files = compiled.hook_files.iter();
-        let hook_warnings = hook_files
-            .map(|file| HookWarning::FileNotLoaded {
-                plugin_id: file.plugin_id.clone(),
-                path: file.path.clone(),
-            })
-            .collect();
+        let mut hooks = Hooks::new();
+        let mut hook_warnings = Vec::new();
+        for file in &compiled.hook_files {
+            hook_warnings.extend(hooks.add_file(plugin_hooks(file)));
+        }
         Self {
             snapshot: compiled.snapshot,
-            hooks: Arc::default(),
+            hooks: Arc::new(hooks),
             hook_warnings,
             mcp_servers: compiled.mcp_servers,
             lsp_servers: compiled.lsp_servers,
             warnings: compiled.warnings,
         }
     }
+}
+
+fn plugin_hooks(file: &LoadedHooksFile) -> ParsedHooks {
+    let place = escape_path(&file.path);
+    let mut origin = HookOrigin::plugin(file.plugin_id.clone(), &file.plugin_root, place)
+        .with_allowed_env_vars(file.allowed_env_vars.clone());
+    // Public plugins name no hosts, and mean any.
+    if !file.allowed_http_hosts.is_empty() {
+        origin = origin.with_allowed_http_hosts(file.allowed_http_hosts.clone());
+    }
+    parse_text(&file.text, &origin)
 }
 
 /// Compiles resource roots, or resources that are already loaded.

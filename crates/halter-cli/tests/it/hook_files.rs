@@ -503,6 +503,46 @@ fn a_settings_file_of_another_harness_is_read_for_its_hooks() {
 }
 
 #[test]
+fn hooks_of_a_plugin_run_with_it_and_know_where_it_is() {
+    let place = Place::new();
+    let plugin = place.root().join("plugins/demo");
+    std::fs::create_dir_all(plugin.join(".claude-plugin")).unwrap();
+    std::fs::create_dir_all(plugin.join("hooks")).unwrap();
+    let manifest = json!({"name": "demo", "version": "1.0.0"});
+    std::fs::write(
+        plugin.join(".claude-plugin/plugin.json"),
+        manifest.to_string(),
+    )
+    .unwrap();
+    std::fs::write(plugin.join("guard.sh"), "echo from the plugin >&2; exit 2").unwrap();
+    let guard = command("sh \"${CLAUDE_PLUGIN_ROOT}/guard.sh\"");
+    let file = json!({"description": "d", "hooks": {"PreToolUse": [
+        {"matcher": "Read", "hooks": [guard]}]}});
+    std::fs::write(plugin.join("hooks/hooks.json"), file.to_string()).unwrap();
+    let config = place.root().join("plugins.toml");
+    std::fs::write(
+        &config,
+        "version = 1\n[resources.plugins]\nroots = [\"plugins\"]\n",
+    )
+    .unwrap();
+    let config = config.to_str().unwrap();
+    let listed = place.halter(["--config", config, "hooks", "list", "--json"]);
+    let hook = &listed.expect(0).json()["hooks"][0];
+    assert_eq!(
+        (&hook["id"], &hook["layer"]),
+        (&json!("demo/PreToolUse/0"), &json!("plugin"))
+    );
+    place.write("a.txt", "x");
+    let input = json!({"path": "a.txt"}).to_string();
+    let ran = place.halter(["--config", config, "tools", "call", "read", &input]);
+    assert!(
+        ran.expect(3).stdout.contains("from the plugin"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
 fn files_that_the_configuration_names_count() {
     let place = Place::new();
     let file = on("PreToolUse", &command("exit 2"));

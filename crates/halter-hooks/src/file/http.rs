@@ -4,8 +4,12 @@ use halter_policy::{Destination, Host};
 use std::collections::BTreeMap;
 use url::Url;
 
-/// Refuses an address that is none, or whose host is not in each of the lists.
-pub(crate) fn check_address(address: &str, lists: &[Vec<String>]) -> Result<(), String> {
+/// Refuses an address that is none, or whose host is not in each of the lists:
+/// by its name, by `*.` and a name above it, or by `*`, with or without a port.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn check_address(address: &str, lists: &[Vec<String>]) -> Result<(), String> {
     let url = Url::parse(address).map_err(|error| format!("its url is no address: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("its url is `{}:`, not http or https", url.scheme()));

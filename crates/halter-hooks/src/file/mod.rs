@@ -25,6 +25,7 @@ mod parse;
 mod public;
 mod run;
 
+pub use http::check_address;
 pub use origin::{HookLayer, HookOrigin};
 pub use outside::{
     AgentQuestion, HookOutside, HttpAnswer, HttpCall, NothingOutside, PromptQuestion,

@@ -96,9 +96,9 @@ async fn compiled_resources_keep_their_hooks_and_warnings() {
     let directory = directory(&[]);
     let resources = CompiledResources {
         hooks: blocking_plugin(),
-        hook_warnings: vec![HookWarning::FileNotLoaded {
-            plugin_id: "a-plugin".into(),
-            path: "/plugins/a-plugin/hooks/hooks.json".into(),
+        hook_warnings: vec![HookWarning::FileRefused {
+            place: "/plugins/a-plugin/hooks/hooks.json".into(),
+            reason: "it is not JSON".into(),
         }],
         ..CompiledResources::default()
     };

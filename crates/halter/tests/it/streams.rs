@@ -6,6 +6,7 @@
 mod approvals;
 mod budget;
 mod compaction;
+mod hook_files;
 mod instructions;
 mod jobs;
 mod late_tools;
@@ -137,4 +138,9 @@ async fn leaves_sandbox() {
 async fn instruction_files() {
     let recorded = instructions::instruction_files().await;
     check("instruction_files", &recorded);
+}
+
+#[tokio::test]
+async fn hook_files_stream() {
+    check("hook_files", &hook_files::hook_files().await);
 }
