@@ -108,5 +108,8 @@ fn blueprint() -> SessionBlueprint {
         max_turns: None,
         bounds: Default::default(),
         budget: Default::default(),
+        subagent_model: None,
+        subagent_event_forwarding: Default::default(),
+        subagent: None,
     }
 }

@@ -128,6 +128,7 @@ async fn call(tool: &str, root: &Path) -> anyhow::Result<f64> {
         emit: Arc::new(NoEvents),
         policy: Arc::new(policy),
         shell_timeout_secs: 60,
+        subagents: None,
     };
     let tools = ToolRuntime::with_tools(builtin_tools());
     let started = Instant::now();

@@ -126,7 +126,11 @@ impl Shared {
         let Some(turn_id) = lock(&self.turn).clone() else {
             return;
         };
-        let cancelled = self.session.cancel_turn(&turn_id, "Ctrl-C").await;
+        let mut cancelled = self.session.cancel_turn(&turn_id, "Ctrl-C").await;
+        if matches!(cancelled, Ok(false)) {
+            // It is over: what goes on are its subagents, or what they brought.
+            cancelled = self.session.cancel().await;
+        }
         if let Err(error) = cancelled {
             tracing::debug!(%error, "nothing to cancel");
         }

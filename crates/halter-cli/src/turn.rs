@@ -8,8 +8,10 @@ use crate::typing::Typing;
 use crate::view::View;
 use futures::StreamExt;
 use halter::HalterSession;
-use halter_protocol::{SessionEventPayload, Turn, TurnError};
+use halter_protocol::{ApprovalRequest, SessionEventPayload, Turn, TurnError};
 use halter_runtime::SessionStream;
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the line that shows progress is drawn.
@@ -58,7 +60,9 @@ pub struct Watch<'a> {
     pub approver: &'a mut Approver,
 }
 
-/// Submits a turn and shows what happens until it ends.
+/// Submits a turn and shows what happens until it has ended and no subagent
+/// runs any more. What the last turn came to counts: a report may have brought
+/// another one.
 pub async fn run_turn(
     session: &HalterSession,
     events: &mut SessionStream,
@@ -80,36 +84,48 @@ pub async fn run_turn(
     let deadline = tokio::time::sleep(time_limit.unwrap_or(Duration::ZERO));
     tokio::pin!(deadline);
     let mut timed_out = false;
+    let mut questions = Questions::default();
+    let mut ended: Option<TurnEnd> = None;
+    let mut seen = 0;
+    let settled = session.settled();
+    tokio::pin!(settled);
+    let mut is_settled = false;
     loop {
+        if is_settled && seen >= session.head() {
+            return Ok(ended.unwrap_or_else(|| lost(timed_out)));
+        }
         tokio::select! {
             biased;
             event = events.next() => {
                 let Some(event) = event.transpose()? else {
-                    return Ok(lost(timed_out));
+                    return Ok(ended.unwrap_or_else(|| lost(timed_out)));
                 };
-                let end = terminal(&event.payload, &turn_id, timed_out);
-                let asks = match &event.payload {
-                    SessionEventPayload::ApprovalRequested(request) => Some(request.clone()),
-                    SessionEventPayload::ApprovalResolved { .. } => {
-                        approver.resolved();
-                        None
+                if event.session_id != *session.session_id() {
+                    view.subagent_event(event)?;
+                    continue;
+                }
+                seen = event.sequence();
+                if let Some(end) = terminal(&event.payload, timed_out) {
+                    let own = event.payload.ends_turn() == Some(&turn_id);
+                    if own || ended.is_some() {
+                        ended = Some(end);
                     }
-                    _ => None,
-                };
+                }
+                let asks = questions.observe(&event.payload, approver);
                 view.event(event)?;
                 if let Some(request) = asks {
                     approver.ask(session, request, typing.is_some(), view).await;
                 }
-                if let Some(end) = end {
-                    return Ok(end);
-                }
             }
+            () = &mut settled, if ended.is_some() && !is_settled => is_settled = true,
             Some(error) = faults.next() => return Err(error.into()),
             () = &mut deadline, if time_limit.is_some() && !timed_out => {
                 timed_out = true;
                 let seconds = time_limit.unwrap_or_default().as_secs();
                 let reason = format!("it took longer than the {seconds} s given with --timeout");
-                session.cancel_turn(&turn_id, &reason).await?;
+                if !session.cancel_turn(&turn_id, &reason).await? {
+                    session.cancel().await?;
+                }
             }
             line = typed(&mut typing) => {
                 if let (Some(line), Some(typing)) = (line, typing.as_deref_mut()) {
@@ -147,7 +163,14 @@ fn draft_of<'a>(typing: &'a Option<&mut Typing>) -> &'a str {
 /// Adds what somebody typed to the turn. A turn that ends at this moment leaves
 /// it to the next prompt.
 async fn join(session: &HalterSession, line: String, typing: &mut Typing, view: &mut dyn View) {
-    match session.steer(line.clone()).await {
+    let mut joined = session.steer(line.clone()).await;
+    if joined.is_err() && session.running_subagents() > 0 {
+        joined = session
+            .submit_turn(Turn::user(line.clone()))
+            .await
+            .map(drop);
+    }
+    match joined {
         Ok(()) => view.joined(&line),
         Err(error) => {
             tracing::debug!(%error, "not joined");
@@ -175,14 +198,41 @@ pub async fn end_session(
     ended.unwrap_or(Ok(()))
 }
 
-fn terminal(
-    payload: &SessionEventPayload,
-    turn_id: &halter_protocol::TurnId,
-    timed_out: bool,
-) -> Option<TurnEnd> {
-    if payload.ends_turn() != Some(turn_id) {
-        return None;
+/// Requests for approval, one shown at a time: subagents ask while others do.
+#[derive(Default)]
+struct Questions(VecDeque<Arc<ApprovalRequest>>);
+
+impl Questions {
+    /// Takes an event in. Returns what to ask now.
+    fn observe(
+        &mut self,
+        payload: &SessionEventPayload,
+        approver: &mut Approver,
+    ) -> Option<Arc<ApprovalRequest>> {
+        match payload {
+            SessionEventPayload::ApprovalRequested(request) => {
+                self.0.push_back(request.clone());
+                (self.0.len() == 1).then(|| request.clone())
+            }
+            SessionEventPayload::ApprovalResolved { approval_id, .. } => {
+                let place = self
+                    .0
+                    .iter()
+                    .position(|it| it.approval_id == *approval_id)?;
+                self.0.remove(place);
+                if place > 0 {
+                    return None;
+                }
+                approver.resolved();
+                self.0.front().cloned()
+            }
+            _ => None,
+        }
     }
+}
+
+fn terminal(payload: &SessionEventPayload, timed_out: bool) -> Option<TurnEnd> {
+    payload.ends_turn()?;
     Some(match payload {
         SessionEventPayload::TurnFailed { error, .. } => TurnEnd::Failed {
             error: error.clone(),

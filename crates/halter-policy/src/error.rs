@@ -32,6 +32,31 @@ impl Access {
     }
 }
 
+/// Which limit of subagents is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SubagentLimitKind {
+    /// How deep they nest.
+    Depth,
+    /// How many run at once.
+    Concurrent,
+}
+
+impl SubagentLimitKind {
+    const fn message(self) -> &'static str {
+        match self {
+            Self::Depth => {
+                "no subagent can be started here: they nest no deeper; do the work yourself, or \
+                 raise policy.max_subagent_depth"
+            }
+            Self::Concurrent => {
+                "no subagent can be started now: so many run already; wait for one, or raise \
+                 policy.max_concurrent_subagents"
+            }
+        }
+    }
+}
+
 /// A refusal, or a failure on the way to a decision; both deny.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -250,6 +275,16 @@ pub enum PolicyError {
         /// The process asked for.
         pid: i32,
     },
+    /// A limit of subagents is reached.
+    #[error("{} (limit: {limit})", kind.message())]
+    SubagentLimit {
+        /// Which.
+        kind: SubagentLimitKind,
+        /// The depth of the session, or how many run.
+        current: u32,
+        /// The limit.
+        limit: u32,
+    },
     /// The process or the system has no descriptor left. Nothing is wrong with
     /// the path, and every other operation would fail as well.
     #[error(
@@ -305,6 +340,7 @@ impl PolicyError {
             Self::HostDenied { .. } => "host_denied",
             Self::InvalidHost { .. } => "invalid_host",
             Self::ProcessOutsideTree { .. } => "process_outside_tree",
+            Self::SubagentLimit { .. } => "subagent_limit",
             Self::OutOfDescriptors { .. } => "out_of_descriptors",
             Self::Io { .. } => "io",
         }
@@ -335,6 +371,7 @@ impl PolicyError {
             | Self::ShellCommandRejected { .. }
             | Self::HostDenied { .. }
             | Self::RuleDenied { .. }
+            | Self::SubagentLimit { .. }
             | Self::ProcessOutsideTree { .. } => true,
             Self::InvalidPath { .. }
             | Self::TreeTooLarge { .. }

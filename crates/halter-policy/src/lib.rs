@@ -31,7 +31,7 @@ pub use door::{
     DirectoryEntry, FileDoor, Listing, Precondition, ReadHandle, RenameTicket, SetAside,
     WriteTicket, Written,
 };
-pub use error::{Access, PolicyError, is_out_of_descriptors};
+pub use error::{Access, PolicyError, SubagentLimitKind, is_out_of_descriptors};
 pub use network::{Destination, Host, HostRefusal, NetworkPolicy};
 pub use permission::{PermissionTree, Permissions, RuleStore, RuleStoreError, SourcedRule};
 pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};

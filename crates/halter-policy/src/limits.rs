@@ -87,3 +87,10 @@ pub const SANDBOX_WALK_DEPTH: usize = 6;
 
 /// Directories within each other that are deleted at once: each is held open.
 pub const MAX_DELETE_DEPTH: usize = 100;
+
+/// How deep subagents nest where nothing else is configured.
+pub const SUBAGENT_DEPTH: u32 = 3;
+
+/// How many subagents of one session, and theirs, run at once where nothing
+/// else is configured.
+pub const CONCURRENT_SUBAGENTS: u32 = 8;

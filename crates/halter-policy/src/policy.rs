@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::door::{FileDoor, without_dots};
-use crate::error::{Access, PolicyError};
+use crate::error::{Access, PolicyError, SubagentLimitKind};
 use crate::judge;
-use crate::limits::MAX_HOST_BYTES;
+use crate::limits::{CONCURRENT_SUBAGENTS, MAX_HOST_BYTES, SUBAGENT_DEPTH};
 use crate::network::{Destination, HostRefusal, NetworkPolicy};
 use crate::permission::{Decision, LEAVES_SANDBOX, PermissionTree, SoftLimits};
 use crate::sandbox::{self, SandboxBounds, SandboxMode};
@@ -95,6 +95,15 @@ pub trait ToolPolicy: Send + Sync + Debug {
     }
     /// The most time one shell command may get, in seconds.
     fn shell_timeout_secs(&self) -> u64;
+
+    /// Fails if a session at this depth, 0 for one that no other started, may
+    /// not start a subagent while `running` of the whole tree run.
+    ///
+    /// # Errors
+    /// [`PolicyError::SubagentLimit`].
+    fn check_subagent_spawn(&self, depth: u32, running: u32) -> Result<(), PolicyError> {
+        check_subagents(depth, running, SUBAGENT_DEPTH, CONCURRENT_SUBAGENTS)
+    }
 
     /// What the kernel should enforce for the command of this one call, where
     /// it was let through to more than the session's commands are. Looks at
@@ -366,6 +375,29 @@ fn commands_of(actions: &[Action]) -> Vec<String> {
     commands.map(|part| part.to_string()).collect()
 }
 
+fn check_subagents(
+    depth: u32,
+    running: u32,
+    max_depth: u32,
+    max_running: u32,
+) -> Result<(), PolicyError> {
+    let limits = [
+        (SubagentLimitKind::Depth, depth, max_depth),
+        (SubagentLimitKind::Concurrent, running, max_running),
+    ];
+    match limits
+        .into_iter()
+        .find(|(_, current, limit)| current >= limit)
+    {
+        Some((kind, current, limit)) => Err(PolicyError::SubagentLimit {
+            kind,
+            current,
+            limit,
+        }),
+        None => Ok(()),
+    }
+}
+
 /// Makes the policies of sessions.
 pub trait PolicyBinder: Send + Sync {
     /// The policy of a session. Blocking: roots are opened here.
@@ -495,5 +527,14 @@ impl ToolPolicy for StandardPolicy {
 
     fn shell_timeout_secs(&self) -> u64 {
         self.settings.shell_timeout_secs
+    }
+
+    fn check_subagent_spawn(&self, depth: u32, running: u32) -> Result<(), PolicyError> {
+        let settings = &self.settings;
+        let (max_depth, max_running) = (
+            settings.max_subagent_depth,
+            settings.max_concurrent_subagents,
+        );
+        check_subagents(depth, running, max_depth, max_running)
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::error::Access;
+use crate::limits::{CONCURRENT_SUBAGENTS, SUBAGENT_DEPTH};
 use crate::permission::Permissions;
 use crate::sandbox::SandboxMode;
 
@@ -54,6 +55,10 @@ pub struct PolicySettings {
     /// Services of this machine that may be reached, if the network is on:
     /// `localhost` or a loopback address, and a port; absent: every port.
     pub allowed_loopback: Vec<(String, Option<u16>)>,
+    /// How deep subagents may nest; 0: none.
+    pub max_subagent_depth: u32,
+    /// How many subagents of one session, and theirs, may run at once.
+    pub max_concurrent_subagents: u32,
     /// Whether commands run in a sandbox.
     pub sandbox: SandboxMode,
     /// What is asked and what never happens, inside of all this.
@@ -74,6 +79,8 @@ impl Default for PolicySettings {
             network: NetworkSwitch::Unset,
             allowed_hosts: Vec::new(),
             allowed_loopback: Vec::new(),
+            max_subagent_depth: SUBAGENT_DEPTH,
+            max_concurrent_subagents: CONCURRENT_SUBAGENTS,
             sandbox: SandboxMode::default(),
             permissions: Permissions::default(),
         }

@@ -3,6 +3,7 @@
 use crate::action::{Action, Objection};
 use crate::ids::ApprovalId;
 use crate::open_enum::open_enum;
+use crate::subagent::RequestOrigin;
 use crate::tool::ToolCall;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,10 @@ pub struct ApprovalRequest {
     pub objection: Objection,
     /// What may be chosen.
     pub choices: Vec<ApprovalChoice>,
+    /// The subagent whose call it is, in the log of the session above all
+    /// others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<RequestOrigin>,
 }
 
 impl ApprovalRequest {

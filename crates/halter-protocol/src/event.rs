@@ -16,6 +16,7 @@ use crate::ids::{ApprovalId, ModelId, Revision, SessionId, ToolCallId, ToolName,
 use crate::message::{Message, ReplayMeta};
 use crate::open_enum::open_enum;
 use crate::response::ResponseSchema;
+use crate::subagent::{ForkedContext, SubagentStatus};
 use crate::tool::{ToolCall, ToolExecutionOutcome};
 use crate::usage::Usage;
 use jiff::Timestamp;
@@ -96,6 +97,10 @@ impl SessionEvent {
                     let message = Arc::new(Message::Assistant(assistant.without_opaque()));
                     self.payload = SessionEventPayload::MessageItem { message };
                 }
+            }
+            SessionEventPayload::ContextForked(forked) => {
+                let shown = Arc::new(forked.without_opaque());
+                self.payload = SessionEventPayload::ContextForked(shown);
             }
             SessionEventPayload::ContextCompacted(compaction) => {
                 let shown = Arc::new(compaction.without_opaque());
@@ -234,6 +239,21 @@ pub enum SessionEventPayload {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
     },
+    /// A subagent starts to work, or is given more to do.
+    SubagentStarted {
+        /// The subagent.
+        subagent: Arc<SubagentStatus>,
+    },
+    /// A subagent has reported, or was stopped.
+    SubagentEnded {
+        /// The subagent, with its report.
+        subagent: Arc<SubagentStatus>,
+        /// What it has spent since its last report.
+        #[serde(default, skip_serializing_if = "Spending::is_zero")]
+        spent: Spending,
+    },
+    /// The session starts with what its parent knows.
+    ContextForked(Arc<ForkedContext>),
     /// A hook runs.
     HookStarted {
         /// The run.
@@ -371,6 +391,9 @@ impl SessionEventPayload {
             Self::ToolExecutionCompleted { .. } => "tool_execution_completed",
             Self::ApprovalRequested(_) => "approval_requested",
             Self::ApprovalResolved { .. } => "approval_resolved",
+            Self::SubagentStarted { .. } => "subagent_started",
+            Self::SubagentEnded { .. } => "subagent_ended",
+            Self::ContextForked(_) => "context_forked",
             Self::HookStarted { .. } => "hook_started",
             Self::HookCompleted { .. } => "hook_completed",
             Self::Notification { .. } => "notification",

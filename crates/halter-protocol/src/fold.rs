@@ -1,14 +1,16 @@
 //! Events to state: the only definition of what a session's state is.
 
+use crate::approval::ApprovalRequest;
 use crate::compaction::ContextCompaction;
 use crate::event::SessionEventPayload;
 use crate::hook::HookRunStatus;
 use crate::ids::MessageId;
-use crate::limits::{INSTRUCTION_FILES, SESSION_RULES, TOLD_TOOLS};
+use crate::limits::{INSTRUCTION_FILES, SESSION_RULES, SUBAGENTS, TOLD_TOOLS};
 use crate::message::{Message, ReplayMeta};
 use crate::session::{
     ContextMark, InstructionFile, PendingToolCall, SessionState, ToldInstructions, ToolCallProgress,
 };
+use crate::subagent::{ForkedContext, SubagentStatus};
 use crate::tool::{ToldTool, ToolCall};
 use crate::usage::Usage;
 use indexmap::IndexMap;
@@ -56,6 +58,16 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
                 add_rule(&mut state.approved_rules, rule);
             }
         }
+        SessionEventPayload::SubagentStarted { subagent } => {
+            let known = state.subagents.contains_key(&subagent.agent_id);
+            state.subagents_started += u64::from(!known);
+            note_subagent(state, subagent);
+        }
+        SessionEventPayload::SubagentEnded { subagent, spent } => {
+            state.spent = state.spent.plus(*spent);
+            note_subagent(state, subagent);
+        }
+        SessionEventPayload::ContextForked(forked) => apply_fork(state, forked),
         SessionEventPayload::HookCompleted { run } if answered(&run.status) => {
             state.fired_hook_ids.insert(run.hook_id.clone());
         }
@@ -87,7 +99,9 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             state.live_turn = None;
             state.live_turn_usage = Usage::default();
             state.pending_tool_calls.clear();
-            state.open_approvals.clear();
+            // Subagents may work on after the turn that started them.
+            let of_subagent = |request: &ApprovalRequest| request.origin.is_some();
+            state.open_approvals.retain(|_, it| of_subagent(it));
         }
         _ => {}
     }
@@ -128,6 +142,33 @@ fn apply_compaction(state: &mut SessionState, compaction: &ContextCompaction) {
         let model = compaction.answered_by.label();
         let model = state.usage_by_model.entry(model).or_default();
         model.saturating_accumulate(usage);
+    }
+}
+
+/// The session knows what its parent knew. What that used is the parent's.
+fn apply_fork(state: &mut SessionState, forked: &ForkedContext) {
+    state.messages = forked.messages.clone();
+    state.context_mark = forked.context_mark;
+    let memory = Arc::make_mut(&mut state.memory);
+    memory.tasks.clone_from(&forked.tasks);
+    memory.file_views.clone_from(&forked.file_views);
+}
+
+/// Notes how a subagent is now, and what it has used since it was last noted.
+/// Above [`SUBAGENTS`] the oldest that does not run is forgotten: it can be
+/// given no more to do.
+fn note_subagent(state: &mut SessionState, now: &Arc<SubagentStatus>) {
+    let used = now.usage.unwrap_or_default();
+    let before = state.subagents.get(&now.agent_id);
+    let before = before.and_then(|it| it.usage).unwrap_or_default();
+    let since = used.saturating_sub(&before);
+    state.subagent_usage.saturating_accumulate(&since);
+    state.subagents.insert(now.agent_id.clone(), now.clone());
+    if state.subagents.len() > SUBAGENTS {
+        let mut all = state.subagents.values();
+        if let Some(oldest) = all.position(|it| it.state.is_terminal()) {
+            state.subagents.shift_remove_index(oldest);
+        }
     }
 }
 
@@ -253,8 +294,8 @@ fn set_progress(state: &mut SessionState, call: &ToolCall, progress: ToolCallPro
 mod tests {
     use super::*;
     use crate::{
-        AssistantMessage, AssistantPart, ToolExecutionOutcome, ToolMessage, ToolResult, TurnId,
-        UsageBuckets,
+        AssistantMessage, AssistantPart, SubagentState, ToolExecutionOutcome, ToolMessage,
+        ToolResult, TurnId, UsageBuckets,
     };
     use jiff::Timestamp;
     use serde_json::json;
@@ -343,6 +384,47 @@ mod tests {
         add_rule(&mut rules, "Bash(make 1)");
         assert_eq!(rules.len(), SESSION_RULES);
         assert_eq!(rules.last().unwrap(), "Bash(make 1)");
+    }
+
+    fn subagent(number: usize, state: SubagentState, tokens: u64) -> Arc<SubagentStatus> {
+        Arc::new(SubagentStatus {
+            agent_id: format!("agent_{number}").into(),
+            session_id: format!("ses_{number}").into(),
+            agent_type: None,
+            task: "look".to_owned(),
+            state,
+            last_message: None,
+            usage: Some(Usage::from(UsageBuckets {
+                output: tokens,
+                ..UsageBuckets::default()
+            })),
+            error: None,
+            worktree: None,
+        })
+    }
+
+    #[test]
+    fn so_many_subagents_are_remembered_and_what_they_used_is_counted_once() {
+        let mut state = SessionState::default();
+        let started = |number| SessionEventPayload::SubagentStarted {
+            subagent: subagent(number, SubagentState::Running, 0),
+        };
+        let ended = |number, tokens| SessionEventPayload::SubagentEnded {
+            subagent: subagent(number, SubagentState::Completed, tokens),
+            spent: Default::default(),
+        };
+        for number in 0..=SUBAGENTS {
+            apply_event(&mut state, &started(number));
+        }
+        // What runs is not forgotten.
+        assert_eq!(state.subagents.len(), SUBAGENTS + 1);
+        apply_event(&mut state, &ended(1, 3));
+        assert_eq!(state.subagents.len(), SUBAGENTS);
+        assert!(!state.subagents.contains_key("agent_1"));
+        apply_event(&mut state, &ended(2, 3));
+        apply_event(&mut state, &ended(2, 5));
+        assert_eq!(state.subagent_usage.output_tokens, 8);
+        assert_eq!(state.subagents_started, SUBAGENTS as u64 + 1);
     }
 
     #[test]

@@ -174,6 +174,8 @@ name!(/// A content revision of compiled resources.
     Revision);
 name!(/// A registered model id: `default`, `small`, `subagent`, or a custom one.
     ModelId);
+name!(/// Names a subagent among the children of its parent.
+    AgentId);
 name!(/// The name a model calls a tool by.
     ToolName);
 name!(/// A provider-specific alias of a tool.

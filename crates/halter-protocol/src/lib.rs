@@ -19,6 +19,7 @@
 //! | [`message`] | system, user, assistant and tool messages |
 //! | [`transcript`] | the shared, append-only list of messages |
 //! | [`action`] | what a call would touch, and what a policy says to it |
+//! | [`subagent`] | child sessions as requests, answers and events name them |
 //! | [`approval`] | what a person is asked about a call, and decides |
 //! | [`memory`] | tasks, and files as the model last saw them |
 //! | [`tool`] | tool specs, calls, results and errors |
@@ -64,6 +65,7 @@ pub mod response;
 pub mod schema;
 pub mod session;
 pub mod stream;
+pub mod subagent;
 pub mod tool;
 pub mod transcript;
 pub mod turn;
@@ -84,7 +86,7 @@ pub use event::{
 pub use hash::ContentHash;
 pub use hook::{HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary};
 pub use ids::{
-    AgentName, ApprovalId, BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId,
+    AgentId, AgentName, ApprovalId, BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId,
     PromptSegmentId, ProviderName, Revision, SeededIds, SessionId, SkillId, SkillName, SystemIds,
     ToolAlias, ToolCallId, ToolName, TurnId,
 };
@@ -109,6 +111,11 @@ pub use session::{
     SessionBlueprint, SessionState, ToldInstructions, ToolCallProgress,
 };
 pub use stream::{ProviderError, ProviderErrorKind, StreamEvent};
+pub use subagent::{
+    CloseSubagentRequest, CloseSubagentResponse, ForkedContext, RequestOrigin,
+    SendSubagentInputRequest, SpawnSubagentRequest, SubagentEventForwarding, SubagentPlace,
+    SubagentReport, SubagentState, SubagentStatus, WaitSubagentRequest, WaitSubagentResponse,
+};
 pub use tool::{
     ToldTool, ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode,
     ToolExecutionOutcome, ToolResult, ToolSpec,

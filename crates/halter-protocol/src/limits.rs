@@ -46,6 +46,10 @@ pub const JOBS: usize = 64;
 /// Bytes of the command of a background job that a session remembers.
 pub const JOB_COMMAND_BYTES: usize = 500;
 
+/// Subagents that a session remembers. The oldest that does not run is forgotten
+/// first, and can be given no more to do.
+pub const SUBAGENTS: usize = 256;
+
 /// Tasks that a session holds.
 pub const TASKS: usize = 500;
 

@@ -6,11 +6,12 @@ use crate::bounds::SessionBounds;
 use crate::budget::{SessionBudget, Spending};
 use crate::encoding::escaped_path;
 use crate::ids::{
-    ApprovalId, MessageId, ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId,
+    AgentId, ApprovalId, MessageId, ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId,
 };
 use crate::memory::SessionMemory;
 use crate::prompt::PromptSegment;
 use crate::response::ResponseSchema;
+use crate::subagent::{SubagentEventForwarding, SubagentPlace, SubagentStatus};
 use crate::tool::{ToldTool, ToolCall, ToolError, ToolResult};
 use crate::transcript::Transcript;
 use crate::usage::Usage;
@@ -59,6 +60,15 @@ pub struct SessionBlueprint {
     /// What it may spend, beside what its harness says.
     #[serde(default, skip_serializing_if = "SessionBudget::is_unlimited")]
     pub budget: SessionBudget,
+    /// The registered model of its subagents, if not the role `subagent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent_model: Option<ModelId>,
+    /// Whether its event stream carries the events of its subagents.
+    #[serde(default, skip_serializing_if = "SubagentEventForwarding::is_off")]
+    pub subagent_event_forwarding: SubagentEventForwarding,
+    /// Its place among other sessions, if it is a subagent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<SubagentPlace>,
 }
 
 /// The environment of a session as found when it started. Never updated: what
@@ -150,6 +160,15 @@ pub struct SessionState {
     /// What ended turns used, by provider and model.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub usage_by_model: IndexMap<String, Usage>,
+    /// Its subagents, oldest first.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub subagents: IndexMap<AgentId, Arc<SubagentStatus>>,
+    /// How many subagents it has started.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub subagents_started: u64,
+    /// What all its subagents used, and theirs.
+    #[serde(default, skip_serializing_if = "Usage::is_zero")]
+    pub subagent_usage: Usage,
     /// What was charged to budgets.
     #[serde(default, skip_serializing_if = "Spending::is_zero")]
     pub spent: Spending,
@@ -172,6 +191,10 @@ pub struct SessionState {
     /// Hooks that have run to an end, for those that run once.
     #[serde(default)]
     pub fired_hook_ids: BTreeSet<String>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn is_forgetful(memory: &Arc<SessionMemory>) -> bool {

@@ -17,6 +17,10 @@ pub struct Turn {
     /// A registered model to use for this turn instead of the session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_model: Option<ModelId>,
+    /// A registered model for the subagents that this turn starts, where
+    /// neither the call nor their type names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent_model: Option<ModelId>,
     /// What the last answer of the turn must look like. The turn completes
     /// with the answer as a value, or fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,6 +44,7 @@ impl Turn {
             id: TurnId::new(),
             user_message,
             default_model: None,
+            subagent_model: None,
             response_schema: None,
         }
     }
@@ -47,6 +52,12 @@ impl Turn {
     /// Uses another registered model for this turn.
     pub fn with_default_model(mut self, model: impl Into<ModelId>) -> Self {
         self.default_model = Some(model.into());
+        self
+    }
+
+    /// Uses another registered model for the subagents of this turn.
+    pub fn with_subagent_model(mut self, model: impl Into<ModelId>) -> Self {
+        self.subagent_model = Some(model.into());
         self
     }
 

@@ -7,7 +7,8 @@
 mod hosts;
 
 use crate::error::HalterError;
-use halter_protocol::SessionBounds;
+use crate::subagents::AgentType;
+use halter_protocol::{PermissionMode, SessionBounds, ToolName};
 use halter_tools::policy::PolicySettings;
 use std::path::{Component, Path, PathBuf};
 
@@ -16,6 +17,54 @@ pub(crate) fn exceeds(what: &str, asked: &str) -> HalterError {
     let message = format!("a session cannot have the {what} '{asked}': its harness does not");
     HalterError::new("session_exceeds_harness", message)
         .with_hint("give it to the harness, or ask for less")
+}
+
+/// The bounds of a subagent: those of its parent, with these tools and a mode
+/// that is no wider.
+pub(crate) fn child_bounds(
+    parent: &SessionBounds,
+    agent_type: &AgentType,
+    tools: &[ToolName],
+) -> SessionBounds {
+    let modes = [parent.permission_mode, agent_type.permission_mode];
+    SessionBounds {
+        tools: Some(tools.to_vec()),
+        permission_mode: modes.into_iter().flatten().min(),
+        ..parent.clone()
+    }
+}
+
+/// Checks that a subagent has nothing that its parent has not. `mode` is that
+/// of the harness.
+pub(crate) fn check_child(
+    parent: &SessionBounds,
+    child: &SessionBounds,
+    mode: PermissionMode,
+) -> Result<(), HalterError> {
+    let exceeds = |what: &str| {
+        let message = format!("a subagent cannot have more {what} than the session that starts it");
+        HalterError::new("subagent_exceeds_parent", message)
+            .with_hint("this is a defect of the harness: report it")
+    };
+    if let Some(allowed) = &parent.tools {
+        let mut asked = child.tools.iter().flatten();
+        if child.tools.is_none() || asked.any(|it| !allowed.contains(it)) {
+            return Err(exceeds("tools"));
+        }
+    }
+    let widest = |bounds: &SessionBounds| bounds.permission_mode.map_or(mode, |it| it.min(mode));
+    if widest(child) > widest(parent) {
+        return Err(exceeds("permissions"));
+    }
+    let rest = |bounds: &SessionBounds| SessionBounds {
+        tools: None,
+        permission_mode: None,
+        ..bounds.clone()
+    };
+    match rest(parent) == rest(child) {
+        true => Ok(()),
+        false => Err(exceeds("rights")),
+    }
 }
 
 /// Checks that bounds give no more than the settings. Blocking: directories
@@ -168,7 +217,6 @@ fn real(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use halter_protocol::PermissionMode;
     use halter_tools::policy::NetworkSwitch;
 
     fn settings() -> PolicySettings {

@@ -1,7 +1,8 @@
 //! How a session starts.
 
 use halter_protocol::{
-    Budget, ModelId, PermissionMode, SessionBounds, SessionBudget, SessionId, ToolName,
+    Budget, ModelId, PermissionMode, SessionBounds, SessionBudget, SessionId,
+    SubagentEventForwarding, ToolName,
 };
 use halter_tools::Tool;
 use std::path::PathBuf;
@@ -24,6 +25,11 @@ pub struct SessionInit {
     pub max_turns: Option<u32>,
     /// The registered model of its turns; `default` if none is given.
     pub default_model: Option<ModelId>,
+    /// The registered model of its subagents, if not the role `subagent`.
+    pub subagent_model: Option<ModelId>,
+    /// Whether its event stream carries the events of its subagents; as the
+    /// harness says if nothing is given.
+    pub subagent_event_forwarding: Option<SubagentEventForwarding>,
     /// What it may use of what the harness has.
     pub bounds: SessionBounds,
     /// What it may spend; what it leaves open is as the harness says.
@@ -59,6 +65,20 @@ impl SessionInit {
     #[must_use]
     pub fn with_default_model(mut self, model: impl Into<ModelId>) -> Self {
         self.default_model = Some(model.into());
+        self
+    }
+
+    /// Uses another registered model for subagents.
+    #[must_use]
+    pub fn with_subagent_model(mut self, model: impl Into<ModelId>) -> Self {
+        self.subagent_model = Some(model.into());
+        self
+    }
+
+    /// Has the session's event stream carry the events of its subagents, or not.
+    #[must_use]
+    pub fn with_subagent_event_forwarding(mut self, forwarding: SubagentEventForwarding) -> Self {
+        self.subagent_event_forwarding = Some(forwarding);
         self
     }
 

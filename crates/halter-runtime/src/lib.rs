@@ -16,6 +16,7 @@
 //! | [`budget`] | what may be spent, and what was |
 //! | [`context`] | what of a session a model sees |
 //! | [`prompt`] | guidance, skills, instruction files, environment |
+//! | [`subagents`] | child sessions: types, control, reports |
 //! | [`services`] | what sessions share, all of it replaceable |
 //! | [`limits`] | every bound |
 
@@ -37,6 +38,7 @@ pub mod runtime;
 pub mod services;
 pub mod session;
 mod streams;
+pub mod subagents;
 mod toolset;
 
 pub use approvals::{ApprovalHandler, Approvals};
@@ -58,6 +60,7 @@ pub use runtime::{SessionRuntime, ShutdownReport};
 pub use services::{ResourceCell, Resources, RuntimeServices};
 pub use session::SessionHandle;
 pub use streams::{SessionStream, TurnStream};
+pub use subagents::{AgentType, AgentTypes};
 pub use toolset::{ToolDeferral, Toolset};
 
 /// A session, under the name the facade gives it.

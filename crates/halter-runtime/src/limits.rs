@@ -140,3 +140,28 @@ pub const AUTO_DEFERRED_BYTES: usize = 4 * 1024;
 
 /// Bytes of the line that tells of a tool that joined late.
 pub const LATE_SUMMARY_BYTES: usize = 160;
+
+/// Subagents that one turn may start.
+pub const SUBAGENTS_PER_TURN: usize = 64;
+
+/// Model calls of one turn of a subagent where nothing else is said.
+pub const SUBAGENT_MODEL_CALLS: u32 = 200;
+
+/// The longest report of a subagent, in bytes.
+pub const SUBAGENT_REPORT_BYTES: usize = 32 * 1024;
+
+/// The most of a subagent's task that its status shows, in bytes.
+pub const SUBAGENT_TASK_BYTES: usize = 500;
+
+/// Subagents that have reported and stay as they are, in case they are given
+/// more to do. Others are taken up from the store again.
+pub const KEPT_SUBAGENTS: usize = 16;
+
+/// How long the report of a subagent that is closed may take.
+pub const SUBAGENT_CLOSE_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a report waits before it is offered to a busy session again.
+pub const BUSY_RETRY: Duration = Duration::from_millis(10);
+
+/// Events of subagents that one turn forwards where nothing else is configured.
+pub const FORWARDED_EVENTS: u64 = 100_000;

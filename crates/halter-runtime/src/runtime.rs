@@ -5,7 +5,7 @@ use crate::context::{ContextReport, ContextRequest};
 use crate::driver::live::{Owner, assemble, has_price};
 use crate::engine::Input;
 use crate::error::{HalterError, store_failure};
-use crate::hub::{HubSession, SessionEvents};
+use crate::hub::{Forwarding, HubSession, SessionEvents};
 use crate::init::{OwnTools, SessionInit};
 use crate::instructions::{InstructionScope, SessionInstructions};
 use crate::limits::END_DEADLINE;
@@ -13,6 +13,7 @@ use crate::prompt::{git_snapshot, instructions_segment};
 use crate::reader::SessionReader;
 use crate::services::{Resources, RuntimeServices};
 use crate::session::{SessionCore, SessionHandle, shutting_down};
+use crate::subagents::{AgentTypes, Lineage};
 use crate::toolset::Toolset;
 use halter_protocol::{
     ModelId, ModelRole, SessionBlueprint, SessionBounds, SessionBudget, SessionId, Timestamp,
@@ -114,17 +115,20 @@ impl SessionRuntime {
         let resources = self.services.resources.get();
         let bounds = self.bounds(&init)?;
         let tools = Toolset::of_session(&self.services.toolset(), &bounds, &init.own_tools.0);
+        let types = AgentTypes::of(&resources.snapshot).lines();
+        let tools = tools.with_agent_types(&types);
         let blueprint = self.blueprint(init, bounds, &tools, &resources).await?;
         let store = self.services.store.clone();
         let log = SessionLog::create(store, blueprint, self.services.durability)
             .await
             .map_err(store_failure)?;
-        let hub = self.hub(&log, TraceStart::New);
+        let hub = self.hub(&log, TraceStart::New, None);
         let warnings = resources.warnings.clone();
         let mut owner = Owner::new(log, self.services.clone(), hub.clone(), resources, tools);
-        let started = owner.settle(Input::Start { warnings }).await;
+        let forked = None;
+        let started = owner.settle(Input::Start { warnings, forked }).await;
         started.map_err(store_failure)?;
-        Ok(self.register(owner, hub))
+        Ok(self.register(owner, hub, None))
     }
 
     /// Takes up a stored session, or returns the live one. None if there is no
@@ -158,12 +162,14 @@ impl SessionRuntime {
         check_directory(&directory).await?;
         let resources = self.services.resources.get();
         let head_sequence = log.head();
-        let hub = self.hub(&log, TraceStart::Resumed { head_sequence });
+        let hub = self.hub(&log, TraceStart::Resumed { head_sequence }, None);
         let bounds = &log.blueprint().bounds;
         let tools = Toolset::of_session(&self.services.toolset(), bounds, &own_tools.0);
+        let types = AgentTypes::of(&resources.snapshot).lines();
+        let tools = tools.with_agent_types(&types);
         let mut owner = Owner::resumed(log, self.services.clone(), hub.clone(), resources, tools);
         owner.settle(Input::Resume).await.map_err(store_failure)?;
-        Ok(Some(self.register(owner, hub)))
+        Ok(Some(self.register(owner, hub, None)))
     }
 
     /// Opens a stored session to look at it: nothing is written, and it is
@@ -262,18 +268,47 @@ impl SessionRuntime {
         }
     }
 
-    fn register(&self, owner: Owner, hub: Arc<SessionEvents>) -> SessionHandle {
+    /// The runtime that a session lives in.
+    pub(crate) fn of(core: &SessionCore) -> Self {
+        Self {
+            services: core.services().clone(),
+            registry: core.registry().clone(),
+        }
+    }
+
+    /// The session of an id, if it lives here.
+    pub(crate) fn live_session(&self, session_id: &SessionId) -> Option<SessionHandle> {
+        self.registry.find(session_id)
+    }
+
+    pub(crate) fn register(
+        &self,
+        owner: Owner,
+        hub: Arc<SessionEvents>,
+        lineage: Option<Lineage>,
+    ) -> SessionHandle {
         let core = Arc::new(SessionCore::new(
             owner,
             self.services.clone(),
             self.registry.clone(),
             hub,
+            lineage,
         ));
         self.registry.add(&core);
         SessionHandle::new(core)
     }
 
-    fn hub(&self, log: &SessionLog, start: TraceStart) -> Arc<SessionEvents> {
+    pub(crate) fn hub(
+        &self,
+        log: &SessionLog,
+        start: TraceStart,
+        parent: Option<&Arc<SessionCore>>,
+    ) -> Arc<SessionEvents> {
+        let above = parent.map(|parent| {
+            let forwards = !parent.blueprint().subagent_event_forwarding.is_off();
+            parent.hub().forwarding_below(forwards)
+        });
+        let cap = self.services.subagent_event_forwarding_cap;
         let at = self.services.clock.now();
         let hub = self.services.hubs.open(HubSession {
             session_id: log.session_id().clone(),
@@ -287,6 +322,8 @@ impl SessionRuntime {
             self.services.clock.clone(),
             hub,
             traces.map(|traces| traces.writer(log.blueprint(), start, at)),
+            Forwarding::new(above.unwrap_or_default(), cap),
+            log.blueprint().subagent.is_some(),
         ))
     }
 
@@ -308,7 +345,7 @@ impl SessionRuntime {
         Ok(bounds)
     }
 
-    fn check_model(&self, model: &ModelId) -> Result<(), HalterError> {
+    pub(crate) fn check_model(&self, model: &ModelId) -> Result<(), HalterError> {
         let resolved = self.services.models.resolve(model);
         resolved
             .map(drop)
@@ -369,6 +406,9 @@ impl SessionRuntime {
         {
             return Err(model_outside(&default_model).into());
         }
+        if let Some(model) = &init.subagent_model {
+            self.check_model(model)?;
+        }
         self.check_prices(&init.budget, &default_model, &bounds)?;
         let system_prompt = self.services.guidance(&init);
         let environment = self.look_around(&working_dir, at).await?;
@@ -388,6 +428,11 @@ impl SessionRuntime {
             max_turns: init.max_turns,
             bounds,
             budget: init.budget,
+            subagent_model: init.subagent_model,
+            subagent_event_forwarding: init
+                .subagent_event_forwarding
+                .unwrap_or(self.services.subagent_event_forwarding),
+            subagent: None,
         };
         if let Some(instructions) = SessionInstructions::of(&self.services, &blueprint) {
             // The first turn says what is amiss with them.

@@ -7,11 +7,14 @@ use crate::context::{ContextManager, StandardContext};
 use crate::hub::{HubFactory, StandardHubs};
 use crate::init::SessionInit;
 use crate::instructions::InstructionSettings;
+use crate::limits::FORWARDED_EVENTS;
 use crate::prompt::{EnvironmentProbe, PromptAssembler, PromptSettings, StandardPromptAssembler};
 use crate::toolset::{ToolDeferral, Toolset};
 use halter_hooks::Hooks;
 use halter_hooks::file::{HookOutside, NothingOutside};
-use halter_protocol::{IdSource, PromptSegment, ResourceSnapshot, SystemIds};
+use halter_protocol::{
+    IdSource, PromptSegment, ResourceSnapshot, SubagentEventForwarding, SystemIds,
+};
 use halter_providers::ModelRegistry;
 use halter_session::{DurabilityPolicy, SessionStore, TraceRecorder};
 use halter_tools::policy::{PolicyBinder, PolicySettings, RuleStore, StandardPolicies};
@@ -68,6 +71,11 @@ pub struct RuntimeServices {
     pub base_environment: Arc<BTreeMap<OsString, OsString>>,
     /// What handlers of hook files reach the outside by.
     pub hook_outside: Arc<dyn HookOutside>,
+    /// Whether event streams carry the events of subagents, where a session says
+    /// nothing else.
+    pub subagent_event_forwarding: SubagentEventForwarding,
+    /// How many events of subagents one turn forwards; 0: no limit.
+    pub subagent_event_forwarding_cap: u64,
     /// Carries events to subscribers.
     pub hubs: Arc<dyn HubFactory>,
     /// What writes live traces, if anything does.
@@ -120,6 +128,8 @@ impl RuntimeServices {
             exec: Arc::new(LocalExec),
             base_environment: Arc::default(),
             hook_outside: Arc::new(NothingOutside),
+            subagent_event_forwarding: SubagentEventForwarding::Off,
+            subagent_event_forwarding_cap: FORWARDED_EVENTS,
             hubs: Arc::new(StandardHubs),
             traces: None,
             clock: Arc::new(SystemClock),

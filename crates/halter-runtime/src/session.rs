@@ -7,15 +7,19 @@ use crate::engine::structured::check_response_schema;
 use crate::error::{HalterError, store_failure};
 use crate::hub::SessionEvents;
 use crate::init::OwnTools;
+use crate::limits::BUSY_RETRY;
 use crate::runtime::Registry;
 use crate::services::RuntimeServices;
 use crate::streams::{SessionStream, TurnStream};
+use crate::subagents::{Children, Lineage, RoutedRequest, RunProgress, Totals, Tree};
 use futures::FutureExt;
 use halter_protocol::{
     ApprovalAnswer, ApprovalId, ContextCompaction, MediaLimits, NotificationItem, SessionBlueprint,
-    SessionBudget, SessionEvent, SessionId, Turn, TurnId, UserMessage,
+    SessionBudget, SessionEvent, SessionId, SubagentReport, SubagentStatus, Turn, TurnId,
+    UserMessage,
 };
 use halter_session::{StoreError, export_session_trace};
+use halter_tools::SubagentControl;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -35,6 +39,10 @@ pub(crate) struct SessionCore {
     services: Arc<RuntimeServices>,
     registry: Arc<Registry>,
     hub: Arc<SessionEvents>,
+    children: Arc<Children>,
+    /// The sessions above it, if it is a subagent of one that lives here.
+    lineage: Option<Lineage>,
+    tree: Arc<Tree>,
     slot: Mutex<Slot>,
     rested: Notify,
 }
@@ -58,8 +66,13 @@ impl SessionCore {
         services: Arc<RuntimeServices>,
         registry: Arc<Registry>,
         hub: Arc<SessionEvents>,
+        lineage: Option<Lineage>,
     ) -> Self {
+        let tree = lineage.as_ref().map(|it| it.tree.clone());
         Self {
+            children: Arc::new(Children::of(owner.state())),
+            lineage,
+            tree: tree.unwrap_or_default(),
             blueprint: owner.blueprint().clone(),
             services,
             registry,
@@ -128,6 +141,107 @@ impl SessionCore {
 
     pub fn is_busy(&self) -> bool {
         matches!(*self.lock(), Slot::Busy { .. })
+    }
+
+    pub fn blueprint(&self) -> &Arc<SessionBlueprint> {
+        &self.blueprint
+    }
+
+    pub fn services(&self) -> &Arc<RuntimeServices> {
+        &self.services
+    }
+
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    pub fn children(&self) -> &Arc<Children> {
+        &self.children
+    }
+
+    pub fn lineage(&self) -> Option<&Lineage> {
+        self.lineage.as_ref()
+    }
+
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    pub fn hub(&self) -> &Arc<SessionEvents> {
+        &self.hub
+    }
+
+    /// How many sessions are above it.
+    pub fn depth(&self) -> u32 {
+        self.blueprint.subagent.as_ref().map_or(0, |it| it.depth)
+    }
+
+    /// Waits until no turn runs or waits and no subagent runs, or the session
+    /// has ended.
+    pub async fn settled(&self) {
+        loop {
+            let rested = self.rested.notified();
+            tokio::pin!(rested);
+            rested.as_mut().enable();
+            self.children.none_runs().await;
+            let closed = matches!(*self.lock(), Slot::Closed);
+            // What a subagent reported last is taken up before it counts as
+            // reported.
+            if closed || (self.hub.unfinished_turns() == 0 && self.children.running() == 0) {
+                return;
+            }
+            rested.await;
+        }
+    }
+
+    /// The work of a subagent begins: what it said before belongs to an earlier
+    /// report.
+    pub fn begin_run(&self) {
+        self.hub.begin_run();
+    }
+
+    pub fn progress(&self) -> RunProgress {
+        self.hub.progress()
+    }
+
+    /// What the session and all below it have used.
+    pub async fn totals(self: &Arc<Self>) -> Result<Totals, HalterError> {
+        self.ask(|reply| SessionCommand::Totals { reply }).await
+    }
+
+    /// A subagent is about to start; returns when the log says so.
+    pub async fn subagent_starts(
+        self: &Arc<Self>,
+        subagent: Arc<SubagentStatus>,
+    ) -> Result<Result<(), StoreError>, HalterError> {
+        self.ask(|reply| SessionCommand::SubagentStarts { subagent, reply })
+            .await
+    }
+
+    /// A subagent has reported; returns when that is taken up.
+    pub async fn subagent_reports(
+        self: &Arc<Self>,
+        report: SubagentReport,
+    ) -> Result<(), HalterError> {
+        loop {
+            let report = Box::new(report.clone());
+            let told = self.ask(|reply| SessionCommand::SubagentReports { report, reply });
+            match told.await {
+                Err(error) if error.code() == "session_busy" => {
+                    tokio::time::sleep(BUSY_RETRY).await;
+                }
+                told => return told,
+            }
+        }
+    }
+
+    pub fn subagent_asks(self: &Arc<Self>, asked: RoutedRequest) -> Result<(), HalterError> {
+        self.send(SessionCommand::SubagentAsks(asked))
+    }
+
+    pub fn subagent_withdraws(self: &Arc<Self>, approval_id: ApprovalId) {
+        // A session that has ended has withdrawn everything.
+        let _ = self.send(SessionCommand::SubagentWithdraws { approval_id });
     }
 
     /// Ends the session without its own doing: what hangs is dropped, and with
@@ -277,7 +391,11 @@ impl SessionHandle {
         self.cancel_with(Some(turn_id.clone()), reason).await
     }
 
-    async fn cancel_with(&self, turn_id: Option<TurnId>, reason: &str) -> anyhow::Result<bool> {
+    pub(crate) async fn cancel_with(
+        &self,
+        turn_id: Option<TurnId>,
+        reason: &str,
+    ) -> anyhow::Result<bool> {
         let reason = reason.to_owned();
         Ok(self
             .core
@@ -319,6 +437,23 @@ impl SessionHandle {
             reply,
         };
         Ok(self.core.ask(resolve).await??)
+    }
+
+    /// Waits until no turn runs or waits in the session and none of its
+    /// subagents runs, or until it has ended.
+    pub async fn settled(&self) {
+        self.core.settled().await;
+    }
+
+    /// How many of its subagents run.
+    pub fn running_subagents(&self) -> usize {
+        self.core.children().running()
+    }
+
+    /// What starts and follows subagents of this session, as its tools do.
+    pub async fn subagents(&self) -> anyhow::Result<Arc<dyn SubagentControl>> {
+        let control = self.core.ask(|reply| SessionCommand::Subagents { reply });
+        Ok(control.await??)
     }
 
     /// Tells the session something from outside a turn.

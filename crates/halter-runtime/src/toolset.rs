@@ -8,8 +8,8 @@ use halter_protocol::limits::TOLD_TOOLS;
 use halter_protocol::{Revision, SessionBounds, ToolName, ToolSpec};
 use halter_session::BlobHash;
 use halter_tools::{
-    DeferredTool, LateToolSet, LateTools, TOOL_SEARCH, Tool, ToolDirectory, ToolRuntime,
-    tool_search,
+    AgentTypeLine, DeferredTool, LateToolSet, LateTools, TOOL_SEARCH, Tool, ToolDirectory,
+    ToolRuntime, tool_search,
 };
 use std::sync::Arc;
 
@@ -142,6 +142,36 @@ impl Toolset {
         let deferred = self.deferred.iter().map(|tool| &tool.spec);
         let mut all = deferred.chain(self.late.iter().map(|tool| &tool.spec));
         all.find(|spec| spec.name == *name).cloned()
+    }
+
+    /// The same tools for a session with these types of subagents.
+    pub(crate) fn with_agent_types(self: &Arc<Self>, types: &[AgentTypeLine]) -> Arc<Self> {
+        let own = self.without_late();
+        let mut adapted = own.tools.clone();
+        let mut changed = false;
+        let names: Vec<ToolName> = own.tools.names().cloned().collect();
+        for name in names {
+            let tool = self.tools.get(name.as_str());
+            let fitting = tool.and_then(|it| it.for_agent_types(types));
+            if let Some(fitting) = fitting
+                && self.tools.spec(name.as_str()) != Some(&fitting.spec())
+            {
+                adapted.register(fitting);
+                changed = true;
+            }
+        }
+        match changed {
+            true => Arc::new(Self::new(adapted, self.deferral.clone(), self.grows)),
+            false => self.clone(),
+        }
+    }
+
+    /// These of its tools, without those that joined late: whoever has the set
+    /// takes them up by itself.
+    pub(crate) fn only(&self, names: &[ToolName]) -> Arc<Self> {
+        let own = self.without_late();
+        let kept = own.tools.only(|name| names.contains(name));
+        Arc::new(Self::new(kept, self.deferral.clone(), self.grows))
     }
 
     /// Checks that the harness has the tools that bounds name.

@@ -7,10 +7,11 @@ use halter_hooks::{Hook, Hooks, RegisteredHookPriority};
 use halter_protocol::{ProviderKind, ResolvedModel, SessionEvent, Turn};
 use halter_providers::{FakeProvider, ModelRegistry, Provider, ProviderRequest, Reply};
 use halter_runtime::{
-    ResourceCell, Resources, RuntimeServices, SessionHandle, SessionInit, SessionRuntime,
+    AgentTypes, ResourceCell, Resources, RuntimeServices, SessionHandle, SessionInit,
+    SessionRuntime,
 };
 use halter_session::{InMemorySessionStore, SessionStore};
-use halter_tools::Tool;
+use halter_tools::{Tool, subagent_tools};
 use std::sync::Arc;
 
 /// A runtime with everything a test looks at.
@@ -191,6 +192,11 @@ impl HarnessBuilder {
     /// Adds tools.
     pub fn tools(self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         tools.into_iter().fold(self, Self::tool)
+    }
+
+    /// Adds the tools that start and follow subagents.
+    pub fn subagents(self) -> Self {
+        self.tools(subagent_tools(&AgentTypes::built_in().lines()))
     }
 
     /// Adds a hook of the plugin `test`, after those of plugins.

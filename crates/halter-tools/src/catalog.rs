@@ -51,5 +51,5 @@ pub fn left_out_tools() -> Vec<LeftOutTool> {
 /// Names of tools that belong to parts of the harness this version does not
 /// have, so that a configuration that asks for one gets a fitting answer.
 pub fn planned_tools() -> &'static [&'static str] {
-    &["spawn_agent", "send_input", "wait_agent", "close_agent"]
+    &[]
 }

@@ -4,6 +4,7 @@ use crate::deferred::ToolDirectory;
 use crate::network::{ConnectError, Connector};
 use crate::path_locks::PathLockMap;
 use crate::session::ToolSessionStore;
+use crate::subagents::SubagentControl;
 use async_trait::async_trait;
 use halter_policy::{Destination, HostRefusal, ToolPolicy};
 use halter_protocol::limits::FILE_VIEWS;
@@ -48,6 +49,8 @@ pub struct ToolContext {
     pub policy: Arc<dyn ToolPolicy>,
     /// The longest a shell command may take, in seconds.
     pub shell_timeout_secs: u64,
+    /// Starts and follows subagents, where there are any.
+    pub subagents: Option<Arc<dyn SubagentControl>>,
 }
 
 impl ToolContext {
@@ -57,6 +60,17 @@ impl ToolContext {
             true => Err(cancelled()),
             false => Ok(()),
         }
+    }
+
+    /// What starts and follows subagents.
+    ///
+    /// # Errors
+    /// If there are none here.
+    pub fn subagents(&self) -> Result<Arc<dyn SubagentControl>, ToolError> {
+        self.subagents.clone().ok_or_else(|| {
+            let message = "there are no subagents here; do the work yourself";
+            ToolError::new(ToolErrorCode::Failed, message)
+        })
     }
 
     /// Has the session remember something, in its log, with the result of the

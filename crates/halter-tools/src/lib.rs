@@ -14,6 +14,7 @@
 //! | [`session`], [`scratch`], [`path_locks`] | what lives between calls |
 //! | [`catalog`] | the built-in tools, and names of others |
 //! | [`availability`] | tools that are of no use where they are |
+//! | [`subagents`] | the trait and the tools of child sessions |
 //! | [`exec`] | the place where commands run |
 //! | [`network`] | connections to other hosts, and the proxy for commands |
 //! | [`web`] | how the tools for the web are set up |
@@ -75,6 +76,7 @@ pub mod runtime;
 pub mod scratch;
 mod sent_schema;
 pub mod session;
+pub mod subagents;
 mod suggest;
 pub mod tool;
 pub mod typed;
@@ -102,6 +104,7 @@ pub use runtime::ToolRuntime;
 pub use scratch::ScratchDir;
 pub use sent_schema::sent_schema;
 pub use session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
+pub use subagents::{AgentTypeLine, SubagentControl, subagent_tools};
 pub use tool::Tool;
 pub use typed::{TypedTool, typed};
 pub use validate::{InvalidSchema, SchemaCheck};

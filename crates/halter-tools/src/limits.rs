@@ -397,3 +397,16 @@ pub const LATE_TOOLS_WAIT: Duration = Duration::from_secs(10);
 
 /// Tools that one call of `tool_search` loads.
 pub const TOOL_SEARCH_RESULTS: usize = 20;
+
+/// Characters of a task for a subagent.
+pub const SUBAGENT_TASK_CHARS: u32 = 100_000;
+
+/// Subagents that one call waits for.
+pub const SUBAGENT_TARGETS: u32 = 64;
+
+/// The longest that a call waits for subagents where it says how long, in
+/// milliseconds.
+pub const SUBAGENT_WAIT_MS: u64 = 3_600_000;
+
+/// Characters of the line that tells a model of a type of subagent.
+pub const SUBAGENT_TYPE_LINE_CHARS: usize = 200;

@@ -2,9 +2,11 @@
 
 use crate::availability::HarnessFacts;
 use crate::context::ToolContext;
+use crate::subagents::AgentTypeLine;
 use async_trait::async_trait;
 use halter_protocol::{Action, ToolResult, ToolSpec};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Something a model can call.
 ///
@@ -53,6 +55,12 @@ pub trait Tool: Send + Sync {
     /// be in every request.
     fn is_rare(&self) -> bool {
         false
+    }
+
+    /// The tool for a session with these types of subagents; none if it is the
+    /// same for all.
+    fn for_agent_types(&self, _types: &[AgentTypeLine]) -> Option<Arc<dyn Tool>> {
+        None
     }
 
     /// True if repeating this call is how one waits: the guard against

@@ -133,7 +133,7 @@ impl<T: TypedTool> Tool for TypedAdapter<T> {
 
 /// The schema of an input type, as lean as a prompt wants it, and the type's
 /// own doc comment.
-fn input_schema<T: JsonSchema>() -> (Value, String) {
+pub(crate) fn input_schema<T: JsonSchema>() -> (Value, String) {
     let mut schema = SchemaSettings::draft2020_12()
         .for_deserialize()
         .with(|settings| {

@@ -24,8 +24,8 @@ use halter_providers::resilience::{ProviderErrorClassifier, ResiliencePolicy};
 use halter_resources::{LoadedPlugin, LoadedSkill};
 use halter_runtime::prompt::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 use halter_runtime::{
-    ApprovalHandler, Approvals, ContextManager, ContextSettings, EnvironmentProbe, HalterError,
-    HarnessBudget, InstructionSettings, PromptAssembler, PromptSettings, ResourceCell,
+    AgentTypes, ApprovalHandler, Approvals, ContextManager, ContextSettings, EnvironmentProbe,
+    HalterError, HarnessBudget, InstructionSettings, PromptAssembler, PromptSettings, ResourceCell,
     RuntimeServices, SessionRuntime, SharedLedger, StandardContext, ToolDeferral,
 };
 use halter_session::{DurabilityPolicy, InMemorySessionStore, SessionStore, TraceRecorder};
@@ -35,7 +35,7 @@ use halter_tools::policy::{
 use halter_tools::web::WebSearch;
 use halter_tools::{
     ExecBackend, HarnessFacts, LateTools, Tool, ToolRuntime, WebSettings, builtin_tools_with,
-    command_environment, left_out_tools, planned_tools,
+    command_environment, left_out_tools, planned_tools, subagent_tools,
 };
 use jiff::tz::TimeZone;
 use std::path::PathBuf;
@@ -406,6 +406,8 @@ impl HalterBuilder {
         services.tools = tools;
         services.deferral = deferral(&config);
         services.late_tools = self.late_tools;
+        services.subagent_event_forwarding = config.runtime.subagent_event_forwarding;
+        services.subagent_event_forwarding_cap = config.runtime.subagent_event_forwarding_cap;
         services.rule_store = self.rule_store;
         let exec = match self.exec {
             Some(exec) => Some(exec),
@@ -514,7 +516,10 @@ fn tools(
     web: &WebSettings,
     custom: Vec<Arc<dyn Tool>>,
 ) -> anyhow::Result<ToolRuntime> {
-    let built_in = ToolRuntime::with_tools(builtin_tools_with(web));
+    let mut built_in = ToolRuntime::with_tools(builtin_tools_with(web));
+    for tool in subagent_tools(&AgentTypes::built_in().lines()) {
+        built_in.register(tool);
+    }
     let custom_names: Vec<_> = custom.iter().map(|tool| tool.spec().name).collect();
     let available: Vec<&str> = built_in
         .names()
@@ -627,6 +632,8 @@ fn policy(config: &HarnessConfig, permissions: Permissions) -> PolicySettings {
             false => ProgramList::Set(policy.shell.allow.clone()),
         },
         shell_timeout_secs: policy.shell.timeout_secs,
+        max_subagent_depth: policy.max_subagent_depth,
+        max_concurrent_subagents: policy.max_concurrent_subagents,
         sandbox: match policy.sandbox {
             SandboxChoice::Prefer => SandboxMode::Prefer,
             SandboxChoice::Require => SandboxMode::Require,

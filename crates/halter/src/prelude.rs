@@ -9,6 +9,7 @@ pub use crate::providers::{
 pub use crate::{Halter, HalterBuilder, PluginLoader, ResourceCompiler, SkillLoader};
 pub use halter_config::{HarnessConfig, PromptsConfig, SystemPromptPreset};
 pub use halter_protocol::{
-    Message, ResourceSnapshot, SessionEvent, SessionEventPayload, SessionId, Turn,
+    Message, ResourceSnapshot, SessionEvent, SessionEventPayload, SessionId,
+    SubagentEventForwarding, Turn,
 };
 pub use halter_runtime::{HalterSession, SessionInit, SessionRuntime};

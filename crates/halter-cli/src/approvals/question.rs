@@ -1,12 +1,25 @@
 //! A request for approval as a person reads it, and what they answer.
 
-use halter_protocol::{Action, ApprovalAnswer, ApprovalChoice, ApprovalRequest};
+use halter_protocol::{Action, ApprovalAnswer, ApprovalChoice, ApprovalRequest, RequestOrigin};
 use serde_json::Value;
 
 /// The call, why it is asked about, and what may be chosen.
 pub fn text(request: &ApprovalRequest) -> String {
     let call = &request.call;
-    let mut lines = vec![format!("May {} run?", call.name)];
+    let mut lines = vec![match &request.origin {
+        Some(RequestOrigin {
+            agent_id,
+            agent_type,
+            ..
+        }) => {
+            let kind = agent_type.as_deref().unwrap_or("general");
+            format!(
+                "May {} run for the subagent {agent_id} ({kind})?",
+                call.name
+            )
+        }
+        None => format!("May {} run?", call.name),
+    }];
     match &request.diff {
         Some(diff) => lines.extend(diff.lines().map(|line| format!("  {line}"))),
         None => lines.extend(arguments(&call.arguments)),
@@ -129,6 +142,7 @@ mod tests {
                 ApprovalChoice::Always,
                 ApprovalChoice::Deny,
             ],
+            origin: None,
         }
     }
 

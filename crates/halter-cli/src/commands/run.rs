@@ -136,6 +136,9 @@ async fn watch(
         approver,
     };
     let outcome = turn::run_turn(session, events, turn, watch).await;
+    if matches!(outcome, Ok(TurnEnd::Completed)) {
+        view.finish()?;
+    }
     let reason = match (&outcome, live.stops.asked()) {
         (_, Some(_)) => "interrupted",
         (Ok(TurnEnd::Completed), None) => "complete",

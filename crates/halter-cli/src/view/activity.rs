@@ -7,10 +7,11 @@ use super::usage::{thousands, used};
 use super::window::compacted;
 use crate::limits::{MAX_PARTIAL_BYTES, SHOWN_DRAFT_CHARS};
 use crate::output::{Messages, Verbosity};
+use crate::terminal::safe_line;
 use halter::HalterError;
 use halter::providers::{RateLimiter, RateWait};
 use halter_protocol::{
-    BudgetLeft, Message, SessionEvent, SessionEventPayload, SessionId, ToolCallId,
+    BudgetLeft, Message, SessionEvent, SessionEventPayload, SessionId, SubagentStatus, ToolCallId,
     ToolExecutionOutcome, Usage,
 };
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ pub struct Activity {
     phase: &'static str,
     running: Vec<RunningCall>,
     used: Usage,
+    /// How many subagents run.
+    subagents: usize,
     /// How the limits of the turn and its session stand, where there are any.
     limits: Vec<BudgetLeft>,
     frame: usize,
@@ -69,6 +72,7 @@ impl Activity {
             phase: "starting",
             running: Vec::new(),
             used: Usage::default(),
+            subagents: 0,
             limits: Vec::new(),
             frame: 0,
             partial: String::new(),
@@ -114,12 +118,18 @@ impl Activity {
                     .warning(&format!("budget: {limit} spent, {left} left"));
             }
             Payload::Notification { notification } => self.messages.note(&notification.message),
+            Payload::SubagentStarted { subagent } => self.subagent_started(subagent),
+            Payload::SubagentEnded { subagent, .. } => self.subagent_ended(subagent),
             Payload::TurnInterrupted { .. } => self.phase = "stopping",
             Payload::ApprovalRequested(_) => self.phase = "waiting for your answer",
             Payload::ApprovalResolved { .. } => self.phase = "working",
             Payload::TurnCompleted { usage, .. } | Payload::TurnFailed { usage, .. } => {
                 self.end();
                 self.sum_up(usage);
+                if self.subagents > 0 {
+                    self.live = true;
+                    self.phase = "waiting for subagents";
+                }
             }
             _ => {}
         }
@@ -219,6 +229,29 @@ impl Activity {
             if let Some(usage) = &answer.usage {
                 self.used.saturating_accumulate(usage);
             }
+        }
+    }
+
+    fn subagent_started(&mut self, subagent: &SubagentStatus) {
+        self.phase = "waiting for subagents";
+        self.subagents += 1;
+        self.live = true;
+        if self.steps == Steps::Said {
+            let task = safe_line(subagent.task.lines().next().unwrap_or_default());
+            let kind = subagent.agent_type.as_deref().unwrap_or("general");
+            let (id, kind) = (&subagent.agent_id, safe_line(kind));
+            self.messages.note(&format!("{id} ({kind}) starts: {task}"));
+        }
+    }
+
+    fn subagent_ended(&mut self, subagent: &SubagentStatus) {
+        self.subagents = self.subagents.saturating_sub(1);
+        if self.steps == Steps::Said {
+            let (id, state) = (&subagent.agent_id, &subagent.state);
+            let why = subagent.error.as_ref();
+            let why = why.map(|it| format!(": {}", safe_line(&it.message)));
+            self.messages
+                .note(&format!("{id} {state}{}", why.unwrap_or_default()));
         }
     }
 

@@ -23,11 +23,14 @@ struct TurnResult {
     turn_usage: Usage,
 }
 
-/// One line when the turn completes: the last assistant message.
+/// One line when everything is done: the last assistant message.
 pub struct JsonResultView<'a> {
     data: &'a mut Data,
     activity: Activity,
     last: Option<Arc<Message>>,
+    result: Option<TurnResult>,
+    /// What all turns used.
+    used: Usage,
 }
 
 impl<'a> JsonResultView<'a> {
@@ -37,6 +40,8 @@ impl<'a> JsonResultView<'a> {
             data,
             activity,
             last: None,
+            result: None,
+            used: Usage::default(),
         }
     }
 }
@@ -55,16 +60,21 @@ impl View for JsonResultView<'_> {
             } => {
                 let last = self.last.take();
                 let answer = last.as_ref().and_then(|message| message.as_assistant());
-                let result = answer.map(|answer| TurnResult {
+                self.used.saturating_accumulate(&usage);
+                let turn_usage = self.used;
+                self.result = answer.map(|answer| TurnResult {
                     answer: answer.without_opaque(),
                     structured_output,
-                    turn_usage: usage,
+                    turn_usage,
                 });
-                self.data.json(&result)?;
             }
             _ => {}
         }
         Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.data.json(&self.result)
     }
 
     fn activity(&mut self) -> &mut Activity {
@@ -118,6 +128,10 @@ impl<'a> StreamingView<'a> {
 impl View for StreamingView<'_> {
     fn event(&mut self, event: SessionEvent) -> io::Result<()> {
         self.activity.observe(&event);
+        self.data.json(&event.without_opaque())
+    }
+
+    fn subagent_event(&mut self, event: SessionEvent) -> io::Result<()> {
         self.data.json(&event.without_opaque())
     }
 

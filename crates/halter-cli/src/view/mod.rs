@@ -27,6 +27,16 @@ pub trait View {
     /// Shows one event.
     fn event(&mut self, event: SessionEvent) -> io::Result<()>;
 
+    /// Shows one event of a subagent, where the session's stream carries them.
+    fn subagent_event(&mut self, _event: SessionEvent) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Everything went well, and nothing more is done.
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// What is said beside the answer.
     fn activity(&mut self) -> &mut Activity;
 

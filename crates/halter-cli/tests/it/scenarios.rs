@@ -10,6 +10,7 @@ mod moves;
 pub mod stage;
 mod streams;
 mod structured;
+mod subagents;
 mod tool_search;
 
 /// A test for each scenario, and the list of them: a name without a function
@@ -39,6 +40,8 @@ played! {
     moves::multi_tool_turn_roundtrip on WIRES;
     moves::bash_stdout_roundtrip on WIRES;
     moves::background_job on WIRES;
+    subagents::subagent on WIRES;
+    subagents::subagent_child on ANTHROPIC;
     moves::bash_permission_prompt_approved on WIRES;
     moves::bash_permission_prompt_denied on WIRES;
     moves::token_cost_reporting on WIRES;
@@ -172,8 +175,6 @@ fn the_first_request_with_all_tools_is_small_on_every_wire() {
 /// Scenarios that cannot be played yet, and the part that each waits for.
 const WAITING: &[(&str, &str)] = &[
     ("plugin_tool_roundtrip", "plugin tool"),
-    ("subagent", "subagent"),
-    ("subagent_child", "subagent"),
     ("mcp_stdio", "MCP"),
 ];
 

@@ -192,12 +192,7 @@ const NARROW: &[(&str, Narrow)] = &[
 ];
 
 /// Beginnings of keys that nothing reads yet, and the part that will.
-const LATER: &[(&str, &str)] = &[
-    ("resources.plugins.", "plugins"),
-    ("policy.max_subagent_depth", "subagents"),
-    ("policy.max_concurrent_subagents", "subagents"),
-    ("runtime.subagent_event_forwarding", "subagents"),
-];
+const LATER: &[(&str, &str)] = &[("resources.plugins.", "plugins")];
 
 /// Other spellings of a key.
 const ALIASES: &[(&str, &str)] = &[(

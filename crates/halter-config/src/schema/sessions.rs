@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub use halter_protocol::SubagentEventForwarding;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -83,16 +84,4 @@ impl Default for RuntimeConfig {
             subagent_event_forwarding_cap: 100_000,
         }
     }
-}
-
-/// Whether a parent's event stream carries the events of its subagents.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum SubagentEventForwarding {
-    /// No.
-    #[default]
-    Off,
-    /// All of them, with the subagent's session id.
-    All,
 }

@@ -13,7 +13,7 @@ async fn keys_that_nobody_set_are_not_reported_as_inert() {
 #[tokio::test]
 async fn inert_keys_name_the_part_they_wait_for_and_who_set_them() {
     let loaded = load_text(format!(
-        "{OFFLINE}[context]\ncompaction_threshold = 90000\n[resources.plugins]\nroots = [\"/p\"]\n[resilience.timeouts]\nconnect_secs = 3\n[policy]\nmax_subagent_depth = 2\n"
+        "{OFFLINE}[context]\ncompaction_threshold = 90000\n[resources.plugins]\nroots = [\"/p\"]\n[resilience.timeouts]\nconnect_secs = 3\n"
     ))
     .await
     .unwrap();
@@ -23,10 +23,7 @@ async fn inert_keys_name_the_part_they_wait_for_and_who_set_them() {
         .collect();
     assert_eq!(
         inert,
-        [
-            ("resources.plugins.roots".to_owned(), "plugins", 8),
-            ("policy.max_subagent_depth".to_owned(), "subagents", 12),
-        ]
+        [("resources.plugins.roots".to_owned(), "plugins", 8),]
     );
 }
 

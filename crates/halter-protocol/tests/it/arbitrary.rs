@@ -4,12 +4,12 @@ use halter_protocol::{
     Action, ApprovalChoice, ApprovalRequest, AskedBy, AssistantMessage, AssistantPart,
     BackgroundJob, Budget, BudgetLeft, BudgetResource, BudgetScope, CacheBreakReason,
     CompactionReason, CompactionTier, ContentPart, ContextCompaction, DeltaItem,
-    EnvironmentSnapshot, GitSnapshot, HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus,
-    HookRunSummary, InstructionFile, MemoryChange, Message, NotificationItem, Objection,
-    OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema, SessionBudget, SessionEvent,
-    SessionEventPayload, Spending, StopReason, SystemMessage, Task, TaskStatus, Timestamp,
-    ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError,
-    Usage, UsageBuckets, UserMessage, WindowPart,
+    EnvironmentSnapshot, ForkedContext, GitSnapshot, HookEntryKind, HookHandlerType, HookRunEntry,
+    HookRunStatus, HookRunSummary, InstructionFile, MemoryChange, Message, NotificationItem,
+    Objection, OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema, SessionBudget, SessionEvent,
+    SessionEventPayload, Spending, StopReason, SubagentState, SubagentStatus, SystemMessage, Task,
+    TaskStatus, Timestamp, ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage,
+    ToolResult, Transcript, TurnError, Usage, UsageBuckets, UserMessage, WindowPart,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -320,6 +320,26 @@ fn approval() -> impl Strategy<Value = ApprovalRequest> {
             asked_by: AskedBy::from(asked_by.as_str()),
             objection,
             choices,
+            origin: None,
+        },
+    )
+}
+
+fn subagent() -> impl Strategy<Value = SubagentStatus> {
+    let named = (text(), text(), of(text()), text(), text());
+    (named, of(text()), of(usage()), of(path())).prop_map(
+        |((agent_id, session_id, agent_type, task, state), last_message, usage, worktree)| {
+            SubagentStatus {
+                agent_id: agent_id.into(),
+                session_id: session_id.into(),
+                agent_type,
+                task,
+                state: SubagentState::from(state.as_str()),
+                last_message,
+                usage,
+                error: None,
+                worktree,
+            }
         },
     )
 }
@@ -414,6 +434,24 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
                 rule,
                 message,
             }
+        }),
+        subagent().prop_map(|subagent| P::SubagentStarted {
+            subagent: Arc::new(subagent)
+        }),
+        (subagent(), spending()).prop_map(|(subagent, spent)| P::SubagentEnded {
+            subagent: Arc::new(subagent),
+            spent
+        }),
+        (text(), vec(message(), 0..3)).prop_map(|(from, messages)| {
+            let mut transcript = Transcript::default();
+            messages.into_iter().for_each(|it| transcript.push(it));
+            P::ContextForked(Arc::new(ForkedContext {
+                from: from.into(),
+                messages: transcript,
+                context_mark: None,
+                tasks: Vec::new(),
+                file_views: Default::default(),
+            }))
         }),
         (turn(), of(json_schema())).prop_map(|(turn_id, schema)| P::TurnStarted {
             turn_id,

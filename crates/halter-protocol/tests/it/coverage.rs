@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// What the schema allows and no golden stream holds. Fails when out of date,
 /// in both directions.
-const NOT_IN_STREAMS: &[&str] = &[];
+const NOT_IN_STREAMS: &[&str] = &["field SubagentStatus.worktree"];
 
 /// Walks values and the schema that describes them side by side.
 struct Walk<'a> {

@@ -5,11 +5,12 @@ use crate::budget::{Granted, HarnessBudget, Shortage};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
 use halter_protocol::{
     Action, ApprovalAnswer, ApprovalId, ApprovalRequest, CacheBreakReason, CallToJudge,
-    CompactionReason, ContextCompaction, EnvironmentSnapshot, HookRunSummary, InstructionFile,
-    MediaLimits, MemoryChange, MessageId, ModelId, NotificationItem, PendingEvent, PolicyVerdict,
-    ProviderError, ReplayMeta, ResolvedBy, ResponseSchema, Revision, SessionBlueprint,
-    SessionBudget, SessionEventPayload, Spending, StreamEvent, ToldTool, ToolCall, ToolCallId,
-    ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
+    CompactionReason, ContextCompaction, EnvironmentSnapshot, ForkedContext, HookRunSummary,
+    InstructionFile, MediaLimits, MemoryChange, MessageId, ModelId, NotificationItem, PendingEvent,
+    PolicyVerdict, ProviderError, ReplayMeta, ResolvedBy, ResponseSchema, Revision,
+    SessionBlueprint, SessionBudget, SessionEventPayload, Spending, StreamEvent, SubagentReport,
+    SubagentStatus, ToldTool, ToolCall, ToolCallId, ToolError, ToolResult, ToolSpec, Transcript,
+    Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,23 @@ pub enum Input {
     Start {
         /// Things the user should know.
         warnings: Vec<String>,
+        /// What it knows from its parent.
+        forked: Option<Arc<ForkedContext>>,
+    },
+    /// A subagent is about to start, or is given more to do.
+    SubagentStarts(Arc<SubagentStatus>),
+    /// A subagent has reported, or was stopped.
+    SubagentReports(Box<SubagentReport>),
+    /// A subagent somewhere below waits for a person's approval.
+    SubagentAsks(Arc<ApprovalRequest>),
+    /// What a subagent asked is decided.
+    SubagentAnswered {
+        /// The request.
+        approval_id: ApprovalId,
+        /// What was chosen.
+        answer: ApprovalAnswer,
+        /// Who chose.
+        by: ResolvedBy,
     },
     /// A process takes the session up again.
     Resume,
@@ -462,6 +480,11 @@ pub enum Effect {
         id: EffectId,
         /// How much later.
         after: Duration,
+    },
+    /// A turn begins that nobody submitted: a subagent has reported.
+    TurnOpened {
+        /// The turn.
+        turn_id: TurnId,
     },
     /// A turn is over and its terminal event committed, or, with an error, the
     /// store failed and no terminal event could be.

@@ -3,7 +3,10 @@
 use super::recording::Then;
 use super::{Effect, EffectId, Engine, SystemNote};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict};
-use halter_protocol::{NotificationItem, ReplayMeta, SessionEventPayload, Turn, TurnError};
+use halter_protocol::{
+    ForkedContext, NotificationItem, ReplayMeta, SessionEventPayload, Turn, TurnError,
+};
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(super) struct Shutdown {
@@ -13,13 +16,16 @@ pub(super) struct Shutdown {
 }
 
 impl Engine {
-    pub(super) fn start(&mut self, warnings: Vec<String>) {
+    pub(super) fn start(&mut self, warnings: Vec<String>, forked: Option<Arc<ForkedContext>>) {
         let blueprint = &self.facts.blueprint;
         self.record(SessionEventPayload::SessionStarted {
             parent_session_id: blueprint.parent_session_id.clone(),
             working_dir: blueprint.working_dir.clone(),
             model: blueprint.default_model.clone(),
         });
+        if let Some(forked) = forked {
+            self.record(SessionEventPayload::ContextForked(forked));
+        }
         for message in warnings {
             self.record(SessionEventPayload::Warning { message });
         }
@@ -84,6 +90,13 @@ impl Engine {
         if shutdown.finishing || shutdown.hooks.is_some() || !self.notification_hooks.is_empty() {
             return;
         }
+        // They are being closed, and what they report belongs to the log.
+        if self.has_running_subagents() {
+            return;
+        }
+        let Some(shutdown) = &self.shutdown else {
+            return;
+        };
         let reason = shutdown.reason.clone();
         if self.has_hooks(HookEventName::SessionEnd) {
             let id = self.run_hooks(HookPoint::SessionEnd { reason });

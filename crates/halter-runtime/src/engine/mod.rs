@@ -23,6 +23,7 @@
 //! | [`structured`] | whether an answer fits the schema a turn asked for |
 //! | `recording` | how events get into the log, and what waits for that |
 //! | `lifecycle` | what happens outside of turns |
+//! | `subagents` | what subagents report and ask |
 //! | [`repair`] | how a session interrupted by a crash becomes usable |
 
 pub mod answer;
@@ -39,6 +40,7 @@ mod recording;
 pub mod repair;
 pub mod step;
 pub mod structured;
+mod subagents;
 pub mod traits;
 pub mod turn;
 
@@ -59,6 +61,7 @@ use media::MediaLedger;
 use recording::{Batch, InFlight};
 use repair::Interruption;
 use std::collections::{HashSet, VecDeque};
+use subagents::Subagents;
 use turn::LiveTurn;
 
 /// One session's turn machine.
@@ -95,6 +98,7 @@ pub struct Engine {
     /// The definitions of late tools that the model knows, those under way to
     /// the log included.
     told_tools: IndexMap<ToolName, Revision>,
+    subagents: Subagents,
     shutdown: Option<Shutdown>,
     closed: bool,
     /// Why the log lacks the end of a turn, until it is repaired.
@@ -142,6 +146,7 @@ impl Engine {
             notification_hooks: HashSet::new(),
             compaction: None,
             compaction_wish: None,
+            subagents: Subagents::default(),
             shutdown: None,
             closed: false,
             interrupted_by: None,
@@ -221,6 +226,11 @@ impl Engine {
         self.turn.as_ref().map(|turn| &turn.id)
     }
 
+    /// The model of subagents that the turn starts that runs.
+    pub fn subagent_model(&self) -> Option<&ModelId> {
+        self.turn.as_ref()?.subagent_model.as_ref()
+    }
+
     fn dispatch(&mut self, input: Input) {
         match input {
             Input::Submit(turn) => {
@@ -237,7 +247,15 @@ impl Engine {
             Input::SetBudget(budget) => self.set_budget(budget),
             Input::Spent { charge } => self.spent_elsewhere(charge),
             Input::Shutdown { reason } => self.begin_shutdown(reason),
-            Input::Start { warnings } => self.start(warnings),
+            Input::Start { warnings, forked } => self.start(warnings, forked),
+            Input::SubagentStarts(subagent) => self.subagent_starts(subagent),
+            Input::SubagentReports(report) => self.subagent_reports(*report),
+            Input::SubagentAsks(request) => self.subagent_asks(request),
+            Input::SubagentAnswered {
+                approval_id,
+                answer,
+                by,
+            } => self.subagent_answered(approval_id, answer, by),
             Input::Resume => self.resume(),
             Input::Warn { message } => self.record(SessionEventPayload::Warning { message }),
             Input::NetworkRefused {
@@ -304,6 +322,7 @@ impl Engine {
                 None => self.open_turn(turn),
             }
         }
+        self.open_turn_if_woken();
         if self.turn.is_none() && self.shutdown.is_some() {
             self.advance_shutdown();
         }

@@ -9,12 +9,31 @@ use super::{Effect, EffectId, Engine, Preparation};
 use halter_hooks::{HookEventName, HookPoint};
 use halter_protocol::{
     CacheBreakReason, FINAL_TOOL, Message, ReplayMeta, SessionEventPayload, SystemMessage, Turn,
-    TurnError, Usage,
+    TurnError, TurnId, Usage, UserMessage,
 };
 use std::sync::Arc;
 
 impl Engine {
     pub(super) fn open_turn(&mut self, turn: Turn) {
+        let prompt = Some(turn.user_message.clone());
+        self.open(turn, prompt);
+    }
+
+    /// Opens a turn for what waits to be told.
+    pub(super) fn open_turn_without_prompt(&mut self, id: TurnId) {
+        let nothing = UserMessage {
+            id: self.mint_message(),
+            created_at: self.at,
+            parts: Vec::new(),
+        };
+        let turn = Turn {
+            id,
+            ..Turn::new(nothing)
+        };
+        self.open(turn, None);
+    }
+
+    fn open(&mut self, turn: Turn, prompt: Option<UserMessage>) {
         let id = self.next_effect();
         let model = turn
             .default_model
@@ -28,7 +47,8 @@ impl Engine {
             id: turn.id,
             model,
             answered_by: ReplayMeta::default(),
-            prompt: Some(turn.user_message),
+            prompt,
+            subagent_model: turn.subagent_model,
             media: Arc::default(),
             phase: Phase::Preparing(id),
             usage: Usage::default(),

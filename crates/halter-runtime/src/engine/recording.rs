@@ -119,7 +119,9 @@ impl Engine {
                 self.media.count_message(message);
             }
             fold::apply_event(&mut self.state, payload);
-            if let SessionEventPayload::ContextCompacted(_) = payload {
+            if let SessionEventPayload::ContextCompacted(_)
+            | SessionEventPayload::ContextForked(_) = payload
+            {
                 self.media = MediaLedger::of(&self.state);
             }
         }

@@ -52,6 +52,7 @@ impl Engine {
         self.start_source = Some(SessionStartSource::Resume);
         self.interrupted_by = Some(Interruption::ProcessEnded);
         self.repair_if_needed();
+        self.repair_subagents();
         self.record(SessionEventPayload::SessionResumed);
     }
 

@@ -21,6 +21,8 @@ pub(super) struct LiveTurn {
     pub model: ModelId,
     pub answered_by: ReplayMeta,
     pub prompt: Option<UserMessage>,
+    /// The model of subagents that the turn starts.
+    pub subagent_model: Option<ModelId>,
     /// What the model takes.
     pub media: Arc<MediaLimits>,
     pub phase: Phase,
@@ -187,6 +189,7 @@ impl Engine {
     /// Lets the words that wait join the transcript, then asks the model.
     pub(super) fn go_on(&mut self) {
         self.set_phase(Phase::SafePoint);
+        self.calm_down();
         self.record_waiting_messages();
         self.tell_of_late_tools();
         self.after_commit(Then::CallModel);
@@ -236,6 +239,7 @@ impl Engine {
         }
         let paused = turn.paused;
         if !paused && (self.record_waiting_messages() | self.tell_of_late_tools()) {
+            self.calm_down();
             return self.after_commit(Then::CallModel);
         }
         if let Some(limit) = self.facts.blueprint.max_turns
@@ -295,7 +299,7 @@ impl Engine {
             .turn
             .as_ref()
             .is_some_and(|turn| !turn.steers.is_empty());
-        if steered {
+        if steered || self.is_woken() {
             return self.go_on();
         }
         if !self.has_hooks(HookEventName::Stop) {
@@ -362,6 +366,7 @@ impl Engine {
             }
             return;
         }
+        self.calm_down();
         let Some(turn) = &self.turn else {
             return self.abandon_compaction(&compaction_cancelled(reason));
         };

@@ -11,6 +11,7 @@ pub use ring::{Cursor, EventRing, Next};
 pub use standard::StandardHubs;
 
 use crate::clock::Clock;
+use crate::subagents::RunProgress;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use halter_protocol::{
@@ -18,8 +19,8 @@ use halter_protocol::{
 };
 use halter_session::{SessionStore, StoreError, TraceError, TraceWriter};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 
 /// The events of a session as a subscriber reads them.
@@ -34,6 +35,10 @@ pub trait EventHub: Send + Sync {
     /// Publishes a best-effort event, which repeats the last committed
     /// sequence.
     fn publish_best_effort(&self, at: Timestamp, payload: SessionEventPayload);
+
+    /// Publishes an event of a subagent, with its session's id and place.
+    /// Nothing, unless a hub does more.
+    fn forward(&self, _event: Arc<SessionEvent>) {}
 
     /// The last committed sequence.
     fn head(&self) -> u64;
@@ -65,6 +70,33 @@ pub struct HubSession {
     pub head: u64,
 }
 
+/// Where the events of a session go beside its own subscribers, and how many of
+/// others it shows.
+#[derive(Default)]
+pub(crate) struct Forwarding {
+    /// The sessions above it that show them.
+    pub above: Vec<Weak<SessionEvents>>,
+    /// How many events of subagents a turn of this session shows; 0: all.
+    pub cap: u64,
+    forwarded: AtomicU64,
+}
+
+impl Forwarding {
+    pub fn new(above: Vec<Weak<SessionEvents>>, cap: u64) -> Self {
+        Self {
+            above,
+            cap,
+            forwarded: AtomicU64::new(0),
+        }
+    }
+
+    fn pass_on(&self, event: &Arc<SessionEvent>) {
+        for above in self.above.iter().filter_map(Weak::upgrade) {
+            above.forward(event.clone());
+        }
+    }
+}
+
 /// The publishing side of a session.
 pub(crate) struct SessionEvents {
     session_id: SessionId,
@@ -76,6 +108,9 @@ pub(crate) struct SessionEvents {
     /// committed, if that is so.
     followed_turns: Mutex<HashMap<TurnId, Option<StoreError>>>,
     lost: Notify,
+    forwarding: Forwarding,
+    /// What a subagent has said and how its turns ended.
+    progress: Option<Mutex<RunProgress>>,
 }
 
 impl SessionEvents {
@@ -84,6 +119,8 @@ impl SessionEvents {
         clock: Arc<dyn Clock>,
         hub: Arc<dyn EventHub>,
         trace: Option<TraceWriter>,
+        forwarding: Forwarding,
+        is_subagent: bool,
     ) -> Self {
         Self {
             session_id,
@@ -93,6 +130,8 @@ impl SessionEvents {
             unfinished_turns: AtomicUsize::new(0),
             followed_turns: Mutex::default(),
             lost: Notify::new(),
+            forwarding,
+            progress: is_subagent.then(Mutex::default),
         }
     }
 
@@ -115,6 +154,13 @@ impl SessionEvents {
         if let Some(trace) = &self.trace {
             trace.committed(&event);
         }
+        if let Some(mut progress) = self.lock_progress() {
+            progress.observe(&event.payload);
+        }
+        if let SessionEventPayload::TurnStarted { .. } = event.payload {
+            self.forwarding.forwarded.store(0, Ordering::Relaxed);
+        }
+        self.forwarding.pass_on(&event);
         self.hub.publish(event);
     }
 
@@ -125,7 +171,50 @@ impl SessionEvents {
             let session_id = self.session_id.clone();
             trace.pending(&PendingEvent::new(session_id, at, payload.clone()));
         }
+        if !self.forwarding.above.is_empty() {
+            let (session_id, head) = (self.session_id.clone(), self.hub.head());
+            let event = SessionEvent::new_committed(session_id, head, at, payload.clone());
+            self.forwarding.pass_on(&Arc::new(event));
+        }
         self.hub.publish_best_effort(at, payload);
+    }
+
+    /// Those who get the events of a subagent of this session.
+    pub fn forwarding_below(self: &Arc<Self>, forwards: bool) -> Vec<Weak<Self>> {
+        let own = forwards.then(|| Arc::downgrade(self));
+        self.forwarding.above.iter().cloned().chain(own).collect()
+    }
+
+    /// Shows an event of a subagent, unless the turn has shown too many: then it
+    /// says so, once.
+    fn forward(&self, event: Arc<SessionEvent>) {
+        let cap = self.forwarding.cap;
+        let before = self.forwarding.forwarded.fetch_add(1, Ordering::Relaxed);
+        if cap == 0 || before < cap {
+            self.hub.forward(event);
+        } else if before == cap {
+            let dropped_events = 1;
+            let lagged = SessionEventPayload::Lagged { dropped_events };
+            self.hub.publish_best_effort(self.clock.now(), lagged);
+        }
+    }
+
+    /// A subagent is given work: what it said before counts no more.
+    pub fn begin_run(&self) {
+        if let Some(mut progress) = self.lock_progress() {
+            *progress = RunProgress::default();
+        }
+    }
+
+    /// What a subagent has said since it was given work.
+    pub fn progress(&self) -> RunProgress {
+        let progress = self.lock_progress();
+        progress.map(|it| it.clone()).unwrap_or_default()
+    }
+
+    fn lock_progress(&self) -> Option<MutexGuard<'_, RunProgress>> {
+        let progress = self.progress.as_ref()?;
+        Some(progress.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A turn was accepted.
@@ -219,6 +308,7 @@ impl TurnSubscription {
                 event = self.events.next() => {
                     if let Some(Ok(event)) = &event
                         && event.delivery == Delivery::Lossless
+                        && event.session_id == session.session_id
                     {
                         self.sequence = event.sequence();
                     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct EventRing {
     capacity: usize,
-    entries: VecDeque<Arc<SessionEvent>>,
+    entries: VecDeque<Entry>,
     /// Position of the first entry among all events ever published.
     first: u64,
     /// The last committed sequence.
@@ -24,6 +24,21 @@ pub struct EventRing {
     /// Best-effort events before the first entry.
     evicted_best_effort: u64,
     subscribers: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    event: Arc<SessionEvent>,
+    /// False for an event of another session, which is in another log.
+    own: bool,
+}
+
+impl Entry {
+    /// Its place in the session's log, if it has one.
+    fn sequence(&self) -> Option<u64> {
+        let lossless = self.own && self.event.delivery == Delivery::Lossless;
+        lossless.then(|| self.event.sequence())
+    }
 }
 
 /// A subscriber's position.
@@ -76,11 +91,21 @@ impl EventRing {
 
     /// Adds an event. Without subscribers nothing is kept.
     pub fn publish(&mut self, event: Arc<SessionEvent>) {
-        match event.delivery {
-            Delivery::Lossless => self.head = event.sequence(),
-            _ => self.best_effort += 1,
+        self.push(Entry { event, own: true });
+    }
+
+    /// Adds an event of another session. One that falls behind misses it, like
+    /// a best-effort event.
+    pub fn forward(&mut self, event: Arc<SessionEvent>) {
+        self.push(Entry { event, own: false });
+    }
+
+    fn push(&mut self, entry: Entry) {
+        match entry.sequence() {
+            Some(sequence) => self.head = sequence,
+            None => self.best_effort += 1,
         }
-        self.entries.push_back(event);
+        self.entries.push_back(entry);
         let keep = if self.subscribers == 0 {
             0
         } else {
@@ -95,9 +120,9 @@ impl EventRing {
                 break;
             };
             self.first += 1;
-            match oldest.delivery {
-                Delivery::Lossless => self.evicted_head = oldest.sequence(),
-                _ => self.evicted_best_effort += 1,
+            match oldest.sequence() {
+                Some(sequence) => self.evicted_head = sequence,
+                None => self.evicted_best_effort += 1,
             }
         }
         if keep == 0 {
@@ -145,16 +170,16 @@ impl EventRing {
                 continue;
             }
             let offset = usize::try_from(cursor.position - self.first).unwrap_or(usize::MAX);
-            let Some(event) = self.entries.get(offset) else {
+            let Some(entry) = self.entries.get(offset) else {
                 return Next::Nothing;
             };
             cursor.position += 1;
-            match event.delivery {
-                Delivery::Lossless if event.sequence() <= cursor.sequence => continue,
-                Delivery::Lossless => cursor.sequence = event.sequence(),
-                _ => cursor.best_effort += 1,
+            match entry.sequence() {
+                Some(sequence) if sequence <= cursor.sequence => continue,
+                Some(sequence) => cursor.sequence = sequence,
+                None => cursor.best_effort += 1,
             }
-            return Next::Event(event.clone());
+            return Next::Event(entry.event.clone());
         }
     }
 }

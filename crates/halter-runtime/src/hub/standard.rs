@@ -70,6 +70,11 @@ impl EventHub for StandardHub {
         self.0.changed.notify_waiters();
     }
 
+    fn forward(&self, event: Arc<SessionEvent>) {
+        self.0.lock().ring.forward(event);
+        self.0.changed.notify_waiters();
+    }
+
     fn head(&self) -> u64 {
         self.0.lock().ring.head()
     }

@@ -161,6 +161,9 @@ mod tests {
             max_turns: None,
             bounds: Default::default(),
             budget: Default::default(),
+            subagent_model: None,
+            subagent_event_forwarding: Default::default(),
+            subagent: None,
         }
     }
 

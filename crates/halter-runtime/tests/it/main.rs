@@ -34,6 +34,7 @@ mod simulation;
 mod steering;
 mod streaming;
 mod structured;
+mod subagents;
 mod subscriptions;
 mod support;
 mod tools;

@@ -1,7 +1,8 @@
 //! Live traces of sessions.
 
+use crate::support::text_of;
 use halter_session::TraceRecorder;
-use halter_testkit::{EventsExt, Harness, TempWorkspace, render};
+use halter_testkit::{EventsExt, Harness, Reply, TempWorkspace, render};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -87,4 +88,70 @@ async fn a_trace_that_stops_is_told_before_the_end() {
     let expected = ["session_started", "warning", "session_shutdown_complete"];
     assert_eq!(log.kinds(), expected);
     assert!(render(&log).contains("make room"), "{}", render(&log));
+}
+
+/// A tree of sessions: the root, two children, a grandchild of the first.
+fn tree(workspace: &Arc<TempWorkspace>, recorder: Option<TraceRecorder>) -> Harness {
+    let spawn = |task: &str| {
+        let input = serde_json::json!({"message": task, "wait": true});
+        Reply::new().tool_call("spawn_agent", input)
+    };
+    Harness::answering(move |request| {
+        let words: Vec<String> = request.messages.iter().map(|it| text_of(it)).collect();
+        match (words[0].as_str(), words.len()) {
+            ("go", 1) => spawn("deep"),
+            ("go", 3) => spawn("work"),
+            ("deep", 1) => spawn("work"),
+            _ => Reply::from("done"),
+        }
+    })
+    .subagents()
+    .workspace(workspace.clone())
+    .services(|services| services.traces = recorder)
+    .start()
+}
+
+#[tokio::test]
+async fn subagents_join_the_trace_of_their_root() {
+    let workspace = Arc::new(TempWorkspace::new());
+    let recorder = TraceRecorder::start(workspace.beside("traces")).unwrap();
+    let harness = tree(&workspace, Some(recorder));
+    let session = harness.session().await;
+    harness.run(&session, "go").await;
+    session.shutdown("bye").await.unwrap();
+    let written = lines(&workspace);
+    assert_eq!(written[0], "trace_header");
+    let count = |kind: &str| written.iter().filter(|it| *it == kind).count();
+    assert_eq!((count("trace_header"), count("subagent_header")), (1, 3));
+    assert_eq!(count("session_shutdown_complete"), 4);
+    assert_eq!(count("trace_resumed"), 0);
+    // Children begin while their parents still work.
+    let first = written
+        .iter()
+        .position(|it| it == "subagent_header")
+        .unwrap();
+    let last = written
+        .iter()
+        .rposition(|it| it == "turn_completed")
+        .unwrap();
+    assert!(first < last);
+}
+
+#[tokio::test]
+async fn an_exported_trace_holds_the_tree_depth_first() {
+    let workspace = Arc::new(TempWorkspace::new());
+    let harness = tree(&workspace, None);
+    let session = harness.session().await;
+    harness.run(&session, "go").await;
+    let trace = session.export_trace().await.unwrap();
+    let lines: Vec<Value> = trace
+        .lines()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    let headers = lines.iter().filter(|it| it["kind"] == "subagent_header");
+    let depths: Vec<u64> = headers
+        .map(|it| it["blueprint"]["subagent"]["depth"].as_u64().unwrap())
+        .collect();
+    assert_eq!(depths, [1, 2, 1]);
+    assert_eq!(lines[0]["kind"], "trace_header");
 }

@@ -27,6 +27,9 @@ pub fn blueprint(id: &str) -> SessionBlueprint {
         tools_revision: None,
         max_turns: None,
         bounds: Default::default(),
+        subagent_model: None,
+        subagent_event_forwarding: Default::default(),
+        subagent: None,
         budget: Default::default(),
     }
 }

@@ -105,7 +105,8 @@ impl TraceRecorder {
     }
 
     /// The writer of one session's trace. Its header, or the mark that the
-    /// session was resumed at `at`, is written with its first line.
+    /// session was resumed at `at`, is written with its first line. Subagents
+    /// write into the file of the session above them all.
     pub fn writer(
         &self,
         blueprint: &SessionBlueprint,
@@ -126,10 +127,13 @@ impl TraceRecorder {
             }),
             start,
         };
+        let place = blueprint.subagent.as_ref();
+        let root = place.map_or(&session_id, |it| &it.root_session_id);
         TraceWriter {
             recorder: self.clone(),
             trace: Arc::new(Trace {
-                path: self.directory.join(file_name(&session_id)),
+                path: self.directory.join(file_name(root)),
+                joins: place.is_some(),
                 session_id,
                 opening: Mutex::new(Some(opening)),
                 dropped: AtomicU64::new(0),
@@ -227,6 +231,8 @@ impl TraceWriter {
 #[derive(Debug)]
 struct Trace {
     path: PathBuf,
+    /// The file is that of a session above.
+    joins: bool,
     session_id: SessionId,
     opening: Mutex<Option<Opening>>,
     dropped: AtomicU64,
@@ -292,8 +298,11 @@ struct TraceFiles {
 }
 
 struct OpenTrace {
+    /// Who wrote last.
     trace: Arc<Trace>,
     file: BufWriter<File>,
+    /// Nothing was in it when it was opened, and nothing is.
+    is_empty: bool,
     last_used: u64,
 }
 
@@ -316,7 +325,7 @@ impl TraceFiles {
                 let _ = done.send(());
             }
             RecorderMessage::Close(trace) => {
-                if self.is_open(&trace) {
+                if !trace.joins {
                     self.close(&trace.path);
                 }
             }
@@ -333,20 +342,14 @@ impl TraceFiles {
         }
     }
 
-    /// True if the open file at the trace's path is that of this writer, not
-    /// of an earlier one of the same session.
-    fn is_open(&self, trace: &Arc<Trace>) -> bool {
-        let open = self.open.get(&trace.path);
-        open.is_some_and(|open| Arc::ptr_eq(&open.trace, trace))
-    }
-
     fn write(&mut self, trace: &Arc<Trace>, text: &str) -> io::Result<()> {
         self.clock += 1;
-        if !self.is_open(trace) {
-            self.close(&trace.path);
+        if !self.open.contains_key(&trace.path) {
             self.make_room();
+            let (file, is_empty) = open_file(&trace.path)?;
             let opened = OpenTrace {
-                file: open_file(trace)?,
+                file,
+                is_empty,
                 trace: trace.clone(),
                 last_used: self.clock,
             };
@@ -356,6 +359,17 @@ impl TraceFiles {
             return Ok(());
         };
         open.last_used = self.clock;
+        open.trace = trace.clone();
+        if let Some(opening) = trace.take_opening() {
+            let is_new = opening.start == TraceStart::New;
+            if open.is_empty || (trace.joins && is_new) {
+                open.file.write_all(opening.header.as_bytes())?;
+            }
+            if !is_new || (!open.is_empty && !trace.joins) {
+                open.file.write_all(opening.resumed.as_bytes())?;
+            }
+        }
+        open.is_empty = false;
         let dropped_lines = trace.dropped.swap(0, Ordering::Relaxed);
         if dropped_lines > 0 {
             let gap = Line::TraceGap {
@@ -396,9 +410,9 @@ impl TraceFiles {
     }
 }
 
-/// Opens the file for appending and, for a new writer, says where it begins.
-fn open_file(trace: &Trace) -> io::Result<BufWriter<File>> {
-    if let Some(directory) = trace.path.parent() {
+/// Opens the file for appending. True if nothing is in it.
+fn open_file(path: &Path) -> io::Result<(BufWriter<File>, bool)> {
+    if let Some(directory) = path.parent() {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -409,22 +423,14 @@ fn open_file(trace: &Trace) -> io::Result<BufWriter<File>> {
         .append(true)
         .create(true)
         .mode(0o600)
-        .open(&trace.path)?;
+        .open(path)?;
     let is_empty = file.metadata()?.len() == 0;
     let is_torn = !is_empty && last_byte(&mut file)? != Some(b'\n');
     let mut file = BufWriter::new(file);
     if is_torn {
         file.write_all(b"\n")?;
     }
-    if let Some(opening) = trace.take_opening() {
-        if is_empty {
-            file.write_all(opening.header.as_bytes())?;
-        }
-        if !is_empty || opening.start != TraceStart::New {
-            file.write_all(opening.resumed.as_bytes())?;
-        }
-    }
-    Ok(file)
+    Ok((file, is_empty))
 }
 
 fn last_byte(file: &mut File) -> io::Result<Option<u8>> {

@@ -30,6 +30,7 @@ pub(super) fn context(directory: &Path) -> ToolContext {
         cancel: CancellationToken::new(),
         emit: Arc::new(NoopToolEventSink),
         policy: Arc::new(policy),
+        subagents: None,
         shell_timeout_secs: 1,
     }
 }

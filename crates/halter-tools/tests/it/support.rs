@@ -243,6 +243,7 @@ impl Workspace {
             emit: Arc::clone(&self.output) as _,
             policy: Arc::clone(&self.policy),
             shell_timeout_secs: self.shell_timeout_secs,
+            subagents: None,
         }
     }
 

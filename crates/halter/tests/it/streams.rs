@@ -11,6 +11,7 @@ mod instructions;
 mod jobs;
 mod late_tools;
 mod scenarios;
+mod subagents;
 
 use halter::prelude::*;
 use halter_protocol::{Delivery, SCHEMA_VERSION};
@@ -127,6 +128,16 @@ async fn background_jobs() {
 #[tokio::test]
 async fn late_tools() {
     check("late_tools", &late_tools::late_tools().await);
+}
+
+#[tokio::test]
+async fn subagents_stream() {
+    check("subagents", &subagents::subagents().await);
+}
+
+#[tokio::test]
+async fn forked_child_stream() {
+    check("forked_child", &subagents::forked_child().await);
 }
 
 #[tokio::test]

@@ -101,19 +101,6 @@ async fn an_unknown_tool_name() {
     );
 }
 
-#[tokio::test]
-async fn a_tool_of_a_later_version() {
-    let mut config = offline_config();
-    config.tools.enabled = vec!["spawn_agent".to_owned()];
-    let error = refused(build(config).await);
-    assert_eq!(error.code(), "config_tool_not_built_yet");
-    assert_eq!(
-        told(&error),
-        "tools.enabled: tool 'spawn_agent' is not built yet in this version: \
-         take it out of the list"
-    );
-}
-
 /// A build with all features leaves nothing out.
 #[tokio::test]
 async fn a_tool_whose_feature_is_off() {

@@ -56,6 +56,7 @@ pub fn approval(command: &str) -> ApprovalRequest {
             ApprovalChoice::Always,
             ApprovalChoice::Deny,
         ],
+        origin: None,
     }
 }
 

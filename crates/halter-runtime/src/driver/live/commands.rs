@@ -6,11 +6,14 @@ use crate::engine::{Engine, Input};
 use crate::error::HalterError;
 use crate::init::OwnTools;
 use crate::limits::{QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX};
+use crate::subagents::{RoutedRequest, Totals, cancel_children, close_children};
 use halter_protocol::{
-    ApprovalAnswer, ApprovalId, ContextCompaction, NotificationItem, PermissionRule, ResolvedBy,
-    RuleEffect, SessionBudget, Turn, TurnId, UserMessage,
+    ApprovalAnswer, ApprovalChoice, ApprovalId, ContextCompaction, NotificationItem,
+    PermissionRule, ResolvedBy, RuleEffect, SessionBudget, SubagentReport, SubagentStatus, Turn,
+    TurnId, UserMessage,
 };
 use halter_session::StoreError;
+use halter_tools::SubagentControl;
 use halter_tools::policy::permission::opens_every_command;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -57,6 +60,24 @@ pub(crate) enum SessionCommand {
     SetOwnTools {
         tools: OwnTools,
     },
+    SubagentStarts {
+        subagent: Arc<SubagentStatus>,
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
+    SubagentReports {
+        report: Box<SubagentReport>,
+        reply: oneshot::Sender<()>,
+    },
+    SubagentAsks(RoutedRequest),
+    SubagentWithdraws {
+        approval_id: ApprovalId,
+    },
+    Totals {
+        reply: oneshot::Sender<Totals>,
+    },
+    Subagents {
+        reply: oneshot::Sender<Result<Arc<dyn SubagentControl>, HalterError>>,
+    },
     Shutdown {
         reason: String,
         reply: oneshot::Sender<Result<(), StoreError>>,
@@ -69,8 +90,8 @@ impl Owner {
         match command {
             SessionCommand::Submit { turn, reply } => {
                 if self.engine.accepts_turn() {
-                    let _ = reply.send(Ok(()));
                     self.hub.turn_accepted();
+                    let _ = reply.send(Ok(()));
                     self.feed(Input::Submit(*turn), running).await;
                 } else {
                     let _ = reply.send(Err(refused_turn(&self.engine)));
@@ -90,6 +111,10 @@ impl Owner {
                 reply,
             } => {
                 let found = self.engine.has_turn(turn_id.as_ref());
+                let live = self.engine.live_turn();
+                if turn_id.is_none() || turn_id.as_ref() == live {
+                    cancel_children(&running.core, &reason);
+                }
                 self.feed(Input::Cancel { turn_id, reason }, running).await;
                 let _ = reply.send(found);
             }
@@ -99,7 +124,10 @@ impl Owner {
                 reply,
             } => {
                 let checked = check_answer(&self.engine, &approval_id, &answer);
-                if checked.is_ok() {
+                if checked.is_ok() && self.engine.subagent_request(&approval_id).is_some() {
+                    let by = ResolvedBy::User;
+                    self.answer_subagent(approval_id, answer, by, running).await;
+                } else if checked.is_ok() {
                     let by = ResolvedBy::User;
                     let input = Input::Answered {
                         approval_id,
@@ -136,8 +164,36 @@ impl Owner {
                 }
             }
             SessionCommand::SetOwnTools { tools } => self.own_tools = Some(tools),
+            SessionCommand::SubagentStarts { subagent, reply } => {
+                let starts = Input::SubagentStarts(subagent);
+                match self.feed(starts, running).await {
+                    Some(append) => running.append_waiters.push((append, reply)),
+                    None => drop(reply.send(Ok(()))),
+                }
+            }
+            SessionCommand::SubagentReports { report, reply } => {
+                self.feed(Input::SubagentReports(report), running).await;
+                let _ = reply.send(());
+            }
+            SessionCommand::SubagentAsks(asked) => {
+                let request = self.asked_at_root.add(asked);
+                self.feed(Input::SubagentAsks(request), running).await;
+            }
+            SessionCommand::SubagentWithdraws { approval_id } => {
+                let answer = ApprovalChoice::Deny.into();
+                let by = ResolvedBy::Withdrawn;
+                self.answer_subagent(approval_id, answer, by, running).await;
+            }
+            SessionCommand::Totals { reply } => {
+                let _ = reply.send(Totals::of(self.engine.state()));
+            }
+            SessionCommand::Subagents { reply } => {
+                let control = self.subagents(&running.core).await;
+                let _ = reply.send(control);
+            }
             SessionCommand::Shutdown { reason, reply } => {
                 self.shutdown_waiters.push(reply);
+                close_children(&running.core, &reason);
                 if !self.engine.is_shutting_down() {
                     self.end_runs_beside(running).await;
                     self.tell_of_trace(running).await;
@@ -145,6 +201,24 @@ impl Owner {
                 self.feed(Input::Shutdown { reason }, running).await;
             }
         }
+    }
+}
+
+impl Owner {
+    async fn answer_subagent(
+        &mut self,
+        approval_id: ApprovalId,
+        answer: ApprovalAnswer,
+        by: ResolvedBy,
+        running: &mut Running,
+    ) {
+        self.asked_at_root.answer(&approval_id, &answer, &by);
+        let answered = Input::SubagentAnswered {
+            approval_id,
+            answer,
+            by,
+        };
+        self.feed(answered, running).await;
     }
 }
 
@@ -186,7 +260,8 @@ fn check_answer(
     approval_id: &ApprovalId,
     answer: &ApprovalAnswer,
 ) -> Result<(), HalterError> {
-    let Some(request) = engine.open_approval(approval_id) else {
+    let open = engine.open_approval(approval_id);
+    let Some(request) = open.or_else(|| engine.subagent_request(approval_id)) else {
         let message = format!("no approval '{approval_id}' is open");
         return Err(HalterError::new("approval_not_open", message)
             .with_hint("it is unknown, or was resolved already; approval_resolved says how"));

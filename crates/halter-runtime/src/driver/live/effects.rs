@@ -11,6 +11,7 @@ use crate::error::HalterError;
 use crate::prompt::{PromptContext, describe_change};
 use crate::runtime::model_outside;
 use crate::services::{Resources, RuntimeServices};
+use crate::subagents::AgentTypes;
 use crate::toolset::Toolset;
 use futures::{FutureExt, StreamExt};
 use halter_protocol::{
@@ -166,6 +167,8 @@ impl Owner {
                     self.hub.lose_turn(&turn_id, error.clone());
                 }
             }
+            // Counted when it was said.
+            Effect::TurnOpened { .. } => {}
             Effect::SaveRule { rule } => return self.save_rule(rule).await,
             Effect::Closed => {}
         }
@@ -243,10 +246,23 @@ impl Owner {
         preparation.warnings = current.warnings.clone();
         preparation.hooked = Some(hooked_events(&current.hooks));
         self.resources = current;
+        self.take_up_agent_types();
         let prompt = assemble(&self.services, &self.blueprint, &self.resources);
         if prompt != self.prompt {
             self.prompt = prompt;
             preparation.cache_break = Some(CacheBreakReason::ResourcesReplaced);
+        }
+    }
+
+    /// Has the tools say which types of subagents there are now.
+    fn take_up_agent_types(&mut self) {
+        let types = AgentTypes::of(&self.resources.snapshot).lines();
+        let tools = self.tools.with_agent_types(&types);
+        if tools.revision != self.tools.revision {
+            self.other_tools = true;
+            self.late_revision = 0;
+            self.tools = tools;
+            self.final_tools = FinalTools::default();
         }
     }
 
@@ -255,6 +271,8 @@ impl Owner {
         if let Some(own) = self.own_tools.take() {
             let bounds = &self.blueprint.bounds;
             let tools = Toolset::of_session(&self.services.toolset(), bounds, &own.0);
+            let types = AgentTypes::of(&self.resources.snapshot).lines();
+            let tools = tools.with_agent_types(&types);
             self.other_tools |= tools.revision != self.tools.revision;
             self.tools = tools;
             self.late_revision = 0;
@@ -371,9 +389,15 @@ impl Owner {
         running: &mut Running,
     ) -> Option<Input> {
         let approval_id = request.approval_id.clone();
+        if let Some(answer) = self.unasked(&request) {
+            return Some(answer);
+        }
         let handler = match &self.services.approvals {
             Approvals::Handler(handler) => handler.clone(),
-            Approvals::Attended => return None,
+            Approvals::Attended => {
+                self.ask_above(id, &request, running);
+                return None;
+            }
             Approvals::Unattended => {
                 return Some(Input::Answered {
                     approval_id,
@@ -458,6 +482,8 @@ impl Owner {
         let reached = self.reached_by(&call);
         let tools = self.tools.clone();
         let sender = running.outcome_sender.clone();
+        let policy = context.policy.clone();
+        context.subagents = Some(self.subagents_under(&running.core, policy));
         context.emit = Arc::new(RefusalSink {
             call_id: call.id.clone(),
             sender: sender.clone(),

@@ -15,6 +15,7 @@ mod hooks;
 mod instructions;
 mod judging;
 mod native_compaction;
+mod subagents;
 mod toolbox;
 
 pub(crate) use budget::has_price;
@@ -30,6 +31,7 @@ use crate::instructions::SessionInstructions;
 use crate::limits::{MODEL_QUEUE_EVENTS, WAITING_APPENDS};
 use crate::services::{Resources, RuntimeServices};
 use crate::session::SessionCore;
+use crate::subagents::AskedAtRoot;
 use crate::toolset::Toolset;
 use appends::{Append, Appended, Appends};
 use budget::PaidAttempts;
@@ -67,6 +69,8 @@ pub(crate) struct Owner {
     instructions: Option<Arc<SessionInstructions>>,
     shutdown_waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
     compaction_waiters: Vec<CompactionReply>,
+    /// What subagents below ask here.
+    asked_at_root: AskedAtRoot,
     /// Its account in the ledger.
     seat: LedgerSeat,
     /// What is reserved for calls under way.
@@ -243,6 +247,7 @@ impl Owner {
             hooks: Arc::new(SessionHooks::new()),
             shutdown_waiters: Vec::new(),
             compaction_waiters: Vec::new(),
+            asked_at_root: AskedAtRoot::default(),
             seat,
             reservations: HashMap::new(),
             paid_attempts: None,
@@ -278,6 +283,11 @@ impl Owner {
 
     pub fn blueprint(&self) -> &Arc<SessionBlueprint> {
         &self.blueprint
+    }
+
+    /// The fold of everything committed.
+    pub fn state(&self) -> &SessionState {
+        self.engine.state()
     }
 
     /// Feeds an input outside of a running owner and commits what follows.
@@ -391,19 +401,32 @@ impl Owner {
         let mut last_append = None;
         let at = self.services.clock.now();
         let mut queue: VecDeque<Effect> = self.engine.handle(at, input).into();
+        self.count_opened(&queue);
         while let Some(effect) = queue.pop_front() {
             if let Effect::Append { id, .. } = &effect {
                 last_append = Some(*id);
             }
             if let Some(input) = self.perform(effect, running).await {
                 let at = self.services.clock.now();
-                queue.extend(self.engine.handle(at, input));
+                let effects = self.engine.handle(at, input);
+                self.count_opened(&effects);
+                queue.extend(effects);
             }
         }
         if running.append.is_none() {
             running.append = self.appends.start(self.engine.state(), &self.hub);
         }
         last_append
+    }
+
+    /// Counts turns that nobody submitted, before those that end with them: in
+    /// between, the session would look as if nothing were left to do.
+    fn count_opened<'a>(&self, effects: impl IntoIterator<Item = &'a Effect>) {
+        for effect in effects {
+            if matches!(effect, Effect::TurnOpened { .. }) {
+                self.hub.turn_accepted();
+            }
+        }
     }
 
     /// An append is over.

@@ -85,6 +85,7 @@ impl Toolbox {
                 hub: hub.clone(),
                 call_id: call.id.clone(),
             }),
+            subagents: None,
             shell_timeout_secs: policy.shell_timeout_secs(),
             policy,
         })

@@ -43,7 +43,13 @@ impl Simulation {
     /// Draws what users and the world do to the session.
     pub(super) fn plan(&mut self) {
         let warnings = Vec::new();
-        self.schedule_at(0, What::Input(Input::Start { warnings }));
+        self.schedule_at(
+            0,
+            What::Input(Input::Start {
+                forked: None,
+                warnings,
+            }),
+        );
         let mut at = 0;
         for number in 0..self.schedule.turns {
             at += self.dice.below(400);

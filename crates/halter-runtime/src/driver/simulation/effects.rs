@@ -161,7 +161,7 @@ impl Simulation {
                     self.lost.insert(turn_id);
                 }
             }
-            Effect::Closed => {}
+            Effect::TurnOpened { .. } | Effect::Closed => {}
         }
         Ok(())
     }

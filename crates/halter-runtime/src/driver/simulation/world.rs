@@ -55,6 +55,9 @@ pub(super) fn blueprint(dice: &mut Dice) -> SessionBlueprint {
         max_turns: dice.chance(50).then(|| 1 + dice.below(6) as u32),
         bounds: Default::default(),
         budget: Default::default(),
+        subagent_model: None,
+        subagent_event_forwarding: Default::default(),
+        subagent: None,
     }
 }
 

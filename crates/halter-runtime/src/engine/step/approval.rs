@@ -97,6 +97,7 @@ impl Engine {
             asked_by,
             objection: objection.clone(),
             choices,
+            origin: None,
         });
         if self.has_hooks(HookEventName::PermissionRequest) {
             let id = self.run_hooks(HookPoint::PermissionRequest { call, objection });
