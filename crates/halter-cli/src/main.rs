@@ -96,10 +96,23 @@ fn prepare(
     Context::new(globals, environment, messages.clone())
 }
 
+/// Fails if the directory to work in was deleted.
+fn there_is_a_directory() -> Result<(), Failure> {
+    match std::env::current_dir() {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let message = format!("the directory to work in is gone: {error}");
+            Err(HalterError::new("working_dir_missing", message)
+                .with_hint("go to one that is there, or name one with --cwd")
+                .into())
+        }
+    }
+}
+
 fn execute(context: &mut Context, command: CliCommand) -> Result<Exit, Failure> {
     let outcome = match commands::is_plain(&command) {
         true => futures::executor::block_on(commands::perform(context, command)),
-        false => block_on(context, command),
+        false => there_is_a_directory().and_then(|()| block_on(context, command)),
     };
     match outcome {
         Err(Failure::Error(error, exit)) if context.errors_in_data => {

@@ -117,6 +117,7 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
         "exec.socket" | "exec.url" => {
             "commands, with what they see of your environment, go to who listens there"
         }
+        "browser.cdp_url" => "pages are opened, and typed into, by this browser",
         "tools.web_search.url" => "your searches and your key for them go to this address",
         "tools.web_search.api_key" => "searches use this key instead of yours",
         "sessions.sqlite_path" => "a database is written there",

@@ -108,6 +108,8 @@ pub use subagents::{AgentTypeLine, SubagentControl, subagent_tools};
 pub use tool::Tool;
 pub use typed::{TypedTool, typed};
 pub use validate::{InvalidSchema, SchemaCheck};
+#[cfg(feature = "browser-tools")]
+pub use web::Browserbase;
 pub use web::WebSettings;
 
 #[cfg(doctest)]

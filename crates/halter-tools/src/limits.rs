@@ -96,6 +96,9 @@ pub const SHELL_DEFAULT_TIMEOUT_SECS: u64 = 120;
 /// Variables that one `shell` call may set.
 pub const SHELL_ENV_VARS: usize = 64;
 
+/// Bytes of an answer that tells where a browser elsewhere is.
+pub const BROWSER_ENDPOINT_BYTES: usize = 64 * 1024;
+
 /// Seconds that `profile` samples at most.
 pub const PROFILE_SECS: u64 = 300;
 

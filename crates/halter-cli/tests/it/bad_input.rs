@@ -138,3 +138,23 @@ fn a_chat_needs_a_terminal() {
     ran.expect(2);
     assert!(ran.stderr.contains("halter run"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_directory_that_was_deleted_under_the_program_is_said() {
+    let place = Place::new();
+    let gone = place.work().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    // The shell is there when the directory goes, and starts the program in it.
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "rmdir ../gone; exec \"$0\" sandbox status"])
+        .arg(env!("CARGO_BIN_EXE_halter"))
+        .current_dir(&gone)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", place.home());
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{told}");
+    assert!(told.contains("error[working_dir_missing]"), "{told}");
+}

@@ -4,6 +4,7 @@
 //! build a configuration without a file. A key that is absent in a file has the value of
 //! `Default`.
 
+mod browser;
 mod exec;
 mod models;
 mod permissions;
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use browser::BrowserConfig;
 pub use exec::{ExecBackendChoice, ExecConfig};
 pub use models::{
     ConfiguredProvider, DEFAULT_TOKENS_PER_MINUTE, ModelConfig, ModelsConfig, OFFLINE_MODEL,
@@ -74,6 +76,8 @@ pub struct HarnessConfig {
     pub tools: ToolsConfig,
     /// Where commands run.
     pub exec: ExecConfig,
+    /// The browser that the tool `browser` uses.
+    pub browser: BrowserConfig,
     /// What tools may read, write, run and reach.
     pub policy: PolicyConfig,
     /// What is asked, what is never asked, and what never happens.
@@ -103,6 +107,7 @@ impl Default for HarnessConfig {
             budget: BudgetConfig::default(),
             tools: ToolsConfig::default(),
             exec: ExecConfig::default(),
+            browser: BrowserConfig::default(),
             policy: PolicyConfig::default(),
             permissions: PermissionsConfig::default(),
             sessions: SessionsConfig::default(),

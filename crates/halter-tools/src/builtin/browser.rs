@@ -11,10 +11,12 @@ mod element;
 mod keys;
 mod launch;
 mod page;
+mod remote;
 mod running;
 mod snapshot;
 mod view;
 
+pub(crate) use self::remote::endpoint;
 use self::running::{BrowserState, MISSING, Running};
 use self::view::DialogAnswer;
 use super::support::{path_in, shown};
@@ -22,7 +24,7 @@ use crate::availability::HarnessFacts;
 use crate::context::{ToolContext, cancelled};
 use crate::limits::{BROWSER_CALL_MAX_SECS, BROWSER_CALL_SECS, BROWSER_GRACE_SECS};
 use crate::typed::TypedTool;
-use crate::web::{destination, parse, unreachable};
+use crate::web::{RemoteBrowser, Tls, WebSettings, destination, parse, unreachable};
 use anyhow::{Context as _, bail};
 use async_trait::async_trait;
 use halter_protocol::{Action, ToolCapabilities, ToolError, ToolErrorCode, ToolResult};
@@ -102,7 +104,30 @@ fn default_secs() -> u64 {
     BROWSER_CALL_SECS
 }
 
-pub(crate) struct BrowserTool;
+pub(crate) struct BrowserTool {
+    tls: Tls,
+    /// The browser that runs elsewhere, or why there is none; absent: one of
+    /// the session's own.
+    elsewhere: Option<Result<RemoteBrowser, String>>,
+}
+
+impl BrowserTool {
+    pub(crate) fn new(settings: &WebSettings) -> Self {
+        Self {
+            tls: settings.tls.clone(),
+            elsewhere: settings.browser.clone(),
+        }
+    }
+
+    /// The host by which a browser elsewhere is reached.
+    fn endpoint_host(&self) -> Option<String> {
+        let url = match self.elsewhere.as_ref()?.as_ref().ok()? {
+            RemoteBrowser::Endpoint(url) => url,
+            RemoteBrowser::Browserbase(service) => service.address(),
+        };
+        Some(remote::host_of(url).ok()?.to_string())
+    }
+}
 
 #[async_trait]
 impl TypedTool for BrowserTool {
@@ -127,8 +152,9 @@ impl TypedTool for BrowserTool {
                 let url = text("url").and_then(|url| parse(url).ok());
                 let host = url.and_then(|url| destination(&url).ok());
                 let host = host.map(|host| host.to_string());
-                host.map(|host| Action::Reach { host })
-                    .into_iter()
+                host.into_iter()
+                    .chain(self.endpoint_host())
+                    .map(|host| Action::Reach { host })
                     .collect()
             }
             "screenshot" => match path_in(input, "output_path") {
@@ -142,9 +168,10 @@ impl TypedTool for BrowserTool {
     }
 
     fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
-        match launch::find(harness.environment) {
-            None => Some(MISSING.to_owned()),
-            Some(_) => unreachable(harness),
+        match &self.elsewhere {
+            Some(Err(reason)) => Some(reason.clone()),
+            None if launch::find(harness.environment).is_none() => Some(MISSING.to_owned()),
+            _ => unreachable(harness),
         }
     }
 
@@ -168,7 +195,7 @@ impl TypedTool for BrowserTool {
         let result = tokio::select! {
             biased;
             () = context.cancel.cancelled() => return Err(cancelled().into()),
-            result = in_time(&context, &input, &mut browser) => result,
+            result = self.in_time(&context, &input, &mut browser) => result,
         };
         match result {
             Some(result) => result,
@@ -219,29 +246,41 @@ fn check(context: &ToolContext, input: &BrowserInput) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a browser if there is none, and does what is asked; `None` if the
-/// browser does not answer.
-async fn in_time(
-    context: &ToolContext,
-    input: &BrowserInput,
-    browser: &mut Option<Running>,
-) -> Option<anyhow::Result<ToolResult>> {
-    if browser.is_none() {
-        if input.action != BrowserAction::Navigate {
-            return Some(Err(anyhow::anyhow!("no page is open; `navigate` to one")));
+impl BrowserTool {
+    /// Starts a browser if there is none, and does what is asked; `None` if the
+    /// browser does not answer.
+    async fn in_time(
+        &self,
+        context: &ToolContext,
+        input: &BrowserInput,
+        browser: &mut Option<Running>,
+    ) -> Option<anyhow::Result<ToolResult>> {
+        if browser.is_none() {
+            if input.action != BrowserAction::Navigate {
+                return Some(Err(anyhow::anyhow!("no page is open; `navigate` to one")));
+            }
+            match self.start(context).await {
+                Ok(started) => *browser = Some(started),
+                Err(error) => return Some(Err(error)),
+            }
         }
-        match Running::start(context).await {
-            Ok(started) => *browser = Some(started),
-            Err(error) => return Some(Err(error)),
+        let running = browser.as_mut()?;
+        running.view.answer_dialogs(DialogAnswer {
+            accept: input.accept_dialogs,
+            text: input.text.clone(),
+        });
+        let deadline = Instant::now() + Duration::from_secs(input.timeout_secs);
+        let acting = page::act(context, running, input, deadline);
+        let grace = Duration::from_secs(BROWSER_GRACE_SECS);
+        tokio::time::timeout_at(deadline + grace, acting).await.ok()
+    }
+
+    /// Starts a browser, or connects to the one elsewhere.
+    async fn start(&self, context: &ToolContext) -> anyhow::Result<Running> {
+        match &self.elsewhere {
+            None => Running::start(context).await,
+            Some(Ok(browser)) => Running::connect(context, &self.tls, browser).await,
+            Some(Err(reason)) => bail!("{reason}"),
         }
     }
-    let running = browser.as_mut()?;
-    running.view.answer_dialogs(DialogAnswer {
-        accept: input.accept_dialogs,
-        text: input.text.clone(),
-    });
-    let deadline = Instant::now() + Duration::from_secs(input.timeout_secs);
-    let acting = page::act(context, running, input, deadline);
-    let grace = Duration::from_secs(BROWSER_GRACE_SECS);
-    tokio::time::timeout_at(deadline + grace, acting).await.ok()
 }

@@ -41,6 +41,8 @@ mod write;
 use crate::tool::Tool;
 use crate::typed::typed;
 use crate::web::WebSettings;
+#[cfg(feature = "browser-tools")]
+pub(crate) use browser::endpoint as browser_endpoint;
 use std::sync::Arc;
 pub(crate) use support::blocking;
 pub(crate) use tool_search::tool_search;
@@ -74,6 +76,6 @@ pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
         typed(web_fetch::WebFetchTool::new(web)),
         typed(web_search::WebSearchTool::new(web)),
         #[cfg(feature = "browser-tools")]
-        typed(browser::BrowserTool),
+        typed(browser::BrowserTool::new(web)),
     ]
 }

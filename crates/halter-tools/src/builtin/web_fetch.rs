@@ -96,6 +96,7 @@ impl TypedTool for WebFetchTool {
         let request = WebRequest {
             url: parse(&input.url)?,
             headers,
+            body: None,
             redirects: WEB_REDIRECTS,
             body_bytes: WEB_BODY_BYTES,
             time,

@@ -5,6 +5,8 @@
 //! one for each redirect as well, so each is checked by itself. Nothing is read
 //! from the environment: whoever builds the tools says how TLS is set up.
 
+#[cfg(feature = "browser-tools")]
+mod browser;
 mod deadline;
 pub(crate) mod html;
 mod post;
@@ -12,10 +14,14 @@ mod request;
 mod search;
 mod tls;
 
+#[cfg(feature = "browser-tools")]
+pub use browser::Browserbase;
 pub use post::HttpPost;
 pub use search::{SearchHit, SearchQuery, WebSearch};
 pub use tls::TlsLoader;
 
+#[cfg(feature = "browser-tools")]
+pub(crate) use browser::RemoteBrowser;
 pub(crate) use deadline::ReadingDeadline;
 
 pub(crate) use request::{Answer, WebRequest, destination, parse, send};
@@ -52,6 +58,9 @@ pub(crate) fn unreachable(harness: &HarnessFacts<'_>) -> Option<String> {
 pub struct WebSettings {
     pub(crate) tls: Tls,
     pub(crate) search: Option<SearchChoice>,
+    /// The browser that runs elsewhere, or why there is none.
+    #[cfg(feature = "browser-tools")]
+    pub(crate) browser: Option<Result<RemoteBrowser, String>>,
 }
 
 impl WebSettings {
@@ -70,6 +79,33 @@ impl WebSettings {
     /// Posts as the tools fetch.
     pub fn post(&self) -> HttpPost {
         HttpPost::secured_by(self.tls.clone())
+    }
+
+    /// Has the tool `browser` use the one at this address of the Chrome DevTools
+    /// Protocol, not a Chromium of its own: that of a WebSocket (`ws`, `wss`),
+    /// or an HTTP one that tells of it.
+    ///
+    /// # Errors
+    /// If this is no such address.
+    #[cfg(feature = "browser-tools")]
+    pub fn with_browser_at(mut self, address: &str) -> anyhow::Result<Self> {
+        let address = crate::builtin::browser_endpoint(address)?;
+        self.browser = Some(Ok(RemoteBrowser::Endpoint(address)));
+        Ok(self)
+    }
+
+    /// Has the tool `browser` use one that this service starts.
+    #[cfg(feature = "browser-tools")]
+    pub fn with_browserbase(mut self, service: Browserbase) -> Self {
+        self.browser = Some(Ok(RemoteBrowser::Browserbase(service)));
+        self
+    }
+
+    /// Says why there is no browser, though one elsewhere was asked for.
+    #[cfg(feature = "browser-tools")]
+    pub fn without_browser(mut self, reason: impl Into<String>) -> Self {
+        self.browser = Some(Err(reason.into()));
+        self
     }
 
     /// Searches by a service of one's own.

@@ -8,10 +8,10 @@ use anyhow::{Context as _, anyhow, bail};
 use flate2::read::GzDecoder;
 use halter_policy::{Destination, Host};
 use halter_protocol::{ToolError, ToolErrorCode};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::io::Read;
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub(crate) struct WebRequest {
     /// Sent to every host that the request is led to, so nothing secret unless
     /// no redirect is followed.
     pub(crate) headers: HeaderMap,
+    /// What is posted; absent: what is there is asked for.
+    pub(crate) body: Option<String>,
     /// Redirects that are followed; one more is an error.
     pub(crate) redirects: usize,
     /// Bytes of the body that are read; the rest is left.
@@ -204,7 +206,7 @@ async fn exchange(
     Ok((response, moving))
 }
 
-fn head(request: &WebRequest) -> anyhow::Result<Request<Empty<Bytes>>> {
+fn head(request: &WebRequest) -> anyhow::Result<Request<Full<Bytes>>> {
     let url = &request.url;
     let target = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
@@ -214,7 +216,13 @@ fn head(request: &WebRequest) -> anyhow::Result<Request<Empty<Bytes>>> {
         Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
         None => url.host_str().unwrap_or_default().to_owned(),
     };
-    let mut head = Request::get(target).body(Empty::new())?;
+    let method = match request.body {
+        Some(_) => Method::POST,
+        None => Method::GET,
+    };
+    let body = request.body.clone().unwrap_or_default();
+    let body = Full::new(Bytes::from(body));
+    let mut head = Request::builder().method(method).uri(target).body(body)?;
     let headers = head.headers_mut();
     headers.extend(request.headers.clone());
     headers.insert(header::HOST, HeaderValue::from_str(&host)?);

@@ -146,6 +146,7 @@ impl WebSearch for Service {
             url,
             headers,
             // The key goes to the service and nowhere else.
+            body: None,
             redirects: 0,
             body_bytes: WEB_SEARCH_BYTES,
             time: Duration::from_secs(WEB_SEARCH_SECS),

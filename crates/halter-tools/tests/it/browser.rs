@@ -546,3 +546,30 @@ async fn a_call_says_how_long_it_may_take() {
         json!({"closed": false})
     );
 }
+
+/// The same for a plain user, as whom Chromium has its own sandbox. Runs where
+/// this suite itself runs as root.
+#[test]
+fn everything_holds_for_nobody() {
+    if !crate::support::is_root() {
+        return;
+    }
+    let as_nobody = |arguments: &[&str]| {
+        std::process::Command::new("setpriv")
+            .args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"])
+            .arg(std::env::current_exe().unwrap())
+            .args(arguments)
+            .env("TMPDIR", "/tmp")
+            .env("HOME", "/tmp")
+            .current_dir("/")
+            .output()
+    };
+    // The tests must be there for that user to run at all.
+    let reachable = as_nobody(&["--list"]);
+    if !reachable.is_ok_and(|output| output.status.success()) {
+        return println!("skipped: needs a test program that nobody reaches");
+    }
+    let output = as_nobody(&["browser::", "--test-threads", "2"]).unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+}

@@ -18,6 +18,8 @@ mod apply_patch;
 mod ast_grep;
 #[cfg(feature = "browser-tools")]
 mod browser;
+#[cfg(feature = "browser-tools")]
+mod browser_elsewhere;
 mod dispatch;
 mod edit;
 mod exec;

@@ -92,7 +92,7 @@ async fn settle(running: &Running, deadline: Instant) -> Result<(), tokio::time:
 
 /// What there is to say of the page, if it is one that may be looked at.
 async fn left(context: &ToolContext, running: &Running) -> anyhow::Result<Map<String, Value>> {
-    let refused = running.proxy.refusals().take();
+    let refused = running.take_refusals();
     for refusal in &refused {
         context.report_refusal(refusal);
     }
@@ -152,7 +152,7 @@ async fn navigate(
     };
     // The browser also asks for hosts of its own accord, which says nothing of
     // the page.
-    let refused = running.proxy.refusals().take();
+    let refused = running.take_refusals();
     let host = destination(&url)?.to_string();
     let asked = refused.iter().find(|refusal| refusal.host == host);
     let led = || match error {

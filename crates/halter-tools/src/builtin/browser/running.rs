@@ -3,13 +3,16 @@
 
 use super::connection::Connection;
 use super::launch::{Chromium, OwnSandbox, find};
+use super::remote;
 use super::view::BrowserView;
 use crate::context::ToolContext;
 use crate::limits::BROWSER_START_SECS;
 use crate::network::{Connector, FilteringProxy};
 use crate::session::ToolSessionState;
+use crate::web::{RemoteBrowser, Tls};
 use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
+use halter_policy::HostRefusal;
 use halter_protocol::{ToolError, ToolErrorCode};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -40,12 +43,13 @@ pub(super) struct Running {
     // Dropped in this order: the process last, with all it started.
     connection: Connection,
     pub(super) view: Arc<BrowserView>,
-    pub(super) proxy: FilteringProxy,
+    /// Its way out, if it is one of the session's own.
+    proxy: Option<FilteringProxy>,
     /// What the last snapshot called elements, and how the browser does.
     pub(super) refs: HashMap<String, i64>,
     /// What a model should know of how it runs; told once.
     pub(super) note: Option<&'static str>,
-    chromium: Chromium,
+    chromium: Option<Chromium>,
 }
 
 impl Running {
@@ -87,13 +91,13 @@ impl Running {
         let running = Self {
             connection,
             view,
-            proxy,
+            proxy: Some(proxy),
             refs: HashMap::new(),
             note: None,
-            chromium,
+            chromium: Some(chromium),
         };
         let limit = Duration::from_secs(BROWSER_START_SECS);
-        match tokio::time::timeout(limit, running.prepare()).await {
+        match tokio::time::timeout(limit, running.prepare(None)).await {
             Ok(Ok(())) => Ok(running),
             Ok(Err(error)) => Err(running.explained(program, error).await),
             Err(_) => {
@@ -106,8 +110,52 @@ impl Running {
         }
     }
 
-    async fn prepare(&self) -> anyhow::Result<()> {
-        let deny = json!({ "behavior": "deny" });
+    /// Connects to a browser elsewhere, with a profile there that ends with the
+    /// connection.
+    pub(super) async fn connect(
+        context: &ToolContext,
+        tls: &Tls,
+        browser: &RemoteBrowser,
+    ) -> anyhow::Result<Self> {
+        let connecting = async {
+            let (out, incoming) = remote::connect(context, tls, browser).await?;
+            let view = Arc::new(BrowserView::default());
+            let connection = Connection::open(Arc::new(out), incoming, Arc::clone(&view));
+            let running = Self {
+                connection,
+                view,
+                proxy: None,
+                refs: HashMap::new(),
+                note: Some(
+                    "this browser runs elsewhere: what its pages load beyond the address of \
+                     `navigate` is not held to the network policy",
+                ),
+                chromium: None,
+            };
+            let own = json!({ "disposeOnDetach": true });
+            let made = running.browser("Target.createBrowserContext", own).await?;
+            let profile = made.get("browserContextId").and_then(Value::as_str);
+            let profile = profile.context("the browser makes no profile")?.to_owned();
+            running.view.show_only(&profile);
+            running.prepare(Some(&profile)).await?;
+            anyhow::Ok(running)
+        };
+        let limit = Duration::from_secs(BROWSER_START_SECS);
+        tokio::time::timeout(limit, connecting)
+            .await
+            .unwrap_or_else(|_| {
+                let message =
+                    format!("the browser elsewhere did not answer within {BROWSER_START_SECS} s");
+                Err(ToolError::new(ToolErrorCode::TimedOut, message).into())
+            })
+    }
+
+    /// Sets a browser up. One that others use, too, gets a page of ours.
+    async fn prepare(&self, profile: Option<&str>) -> anyhow::Result<()> {
+        let mut deny = json!({ "behavior": "deny" });
+        if let (Some(profile), Some(fields)) = (profile, deny.as_object_mut()) {
+            fields.insert("browserContextId".into(), profile.into());
+        }
         self.browser("Browser.setDownloadBehavior", deny).await?;
         let attach = json!({
             "autoAttach": true,
@@ -115,6 +163,10 @@ impl Running {
             "flatten": true,
         });
         self.browser("Target.setAutoAttach", attach).await?;
+        if let Some(profile) = profile {
+            let page = json!({ "url": "about:blank", "browserContextId": profile });
+            self.browser("Target.createTarget", page).await?;
+        }
         self.view.first_page().await;
         match self.view.has_ended() {
             true => bail!("it has ended"),
@@ -124,9 +176,14 @@ impl Running {
 
     /// The error of a start, with what the program said.
     async fn explained(&self, program: &Path, error: anyhow::Error) -> anyhow::Error {
-        let words = self.chromium.last_words();
-        let words = tokio::time::timeout(Duration::from_secs(5), words).await;
-        let words = words.unwrap_or_default();
+        let words = match &self.chromium {
+            Some(chromium) => {
+                let words = chromium.last_words();
+                let words = tokio::time::timeout(Duration::from_secs(5), words).await;
+                words.unwrap_or_default()
+            }
+            None => String::new(),
+        };
         let lines: Vec<&str> = words.lines().rev().take(5).collect();
         let lines: Vec<&str> = lines.into_iter().rev().collect();
         anyhow!(
@@ -138,7 +195,15 @@ impl Running {
 
     /// Lets pages reach what a call was let through to.
     pub(super) fn open_network(&self, context: &ToolContext) {
-        self.proxy.connect_by(connector(context));
+        if let Some(proxy) = &self.proxy {
+            proxy.connect_by(connector(context));
+        }
+    }
+
+    /// Takes what its pages were refused.
+    pub(super) fn take_refusals(&self) -> Vec<HostRefusal> {
+        let proxy = self.proxy.as_ref();
+        proxy.map_or_else(Vec::new, |proxy| proxy.refusals().take())
     }
 
     /// A command to the browser itself.

@@ -23,6 +23,8 @@ struct ViewState {
     dialogs: Vec<Value>,
     /// How a dialog that asks something is answered.
     dialog_answer: DialogAnswer,
+    /// The only profile whose pages are ours, in a browser that others use.
+    profile: Option<String>,
     ended: bool,
 }
 
@@ -78,6 +80,11 @@ impl BrowserView {
         let state = self.lock();
         let last = state.pages.last().map(|page| page.target.clone());
         (last, state.pages.len())
+    }
+
+    /// Leaves pages of other profiles alone from now on.
+    pub(super) fn show_only(&self, profile: &str) {
+        self.lock().profile = Some(profile.to_owned());
     }
 
     /// Whether the browser is gone.
@@ -209,6 +216,15 @@ impl ViewState {
         };
         let (session, target) = (text("/sessionId"), text("/targetInfo/targetId"));
         let go_on = Reaction::new(&session, "Runtime.runIfWaitingForDebugger", json!({}));
+        let profile = text("/targetInfo/browserContextId");
+        if self.profile.as_ref().is_some_and(|own| *own != profile) {
+            let leave = Reaction {
+                page: None,
+                method: "Target.detachFromTarget",
+                params: json!({ "sessionId": session }),
+            };
+            return vec![go_on, leave];
+        }
         if text("/targetInfo/type") != "page" {
             return vec![go_on];
         }
