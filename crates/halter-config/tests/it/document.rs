@@ -186,6 +186,20 @@ async fn values_that_are_refused() {
             "set sessions.backend = \"sqlite\", or take the path out",
         ),
         (
+            "[exec]\nsocket = \"trl.sock\"\n",
+            6,
+            1,
+            "`exec.socket` is set, but no runtime runs the commands",
+            "set exec.backend = \"terminal-runtime\", or take the line out",
+        ),
+        (
+            "[exec]\nbackend = \"terminal-runtime\"\nsocket = \"trl.sock\"\nurl = \"https://a.example\"\n",
+            8,
+            1,
+            "`exec.url` is set, and exec.socket as well",
+            "name the runtime by one of them",
+        ),
+        (
             "[policy.network]\nallowed_loopback = [{ host = \"localhost\", prot = 1 }]\n",
             6,
             21,

@@ -156,7 +156,12 @@ impl RuntimeSession {
         command: BackgroundCommand,
     ) -> anyhow::Result<StartedCommand> {
         let directory = command.cwd.clone().unwrap_or_else(|| self.place());
-        self.check_place(&command.place).await?;
+        if self.is_aside(&command.place).await? {
+            bail!(
+                "a command that was let out of the sandbox cannot run in the background at a \
+                 runtime; run it without"
+            );
+        }
         let shell = self.shell_name();
         let mut words: Vec<String> = Vec::new();
         if command.terminal.is_none() {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, bail};
 use halter_exec::ContainmentRung;
-use halter_tools::exec::{Environment, containment, not_held};
+use halter_tools::exec::{Environment, ExecPlace, containment, not_held};
 use halter_tools::policy::{SandboxBounds, SandboxMode};
 
 use super::Shared;
@@ -91,7 +91,9 @@ impl Shared {
         }
         if bounds.mode != SandboxMode::Off {
             lacks.push(
-                "a command cannot be let out of the sandbox there, nor into a wider one".to_owned(),
+                "a command that is let out of the sandbox has a shell of its own there, whose state \
+                 is not kept, and cannot run in the background"
+                    .to_owned(),
             );
         }
         lacks.push("hosts that commands do not reach are not named".to_owned());
@@ -108,8 +110,13 @@ impl Shared {
 
 impl RuntimeSession {
     /// Makes the session of the runtime.
-    pub(super) async fn create(&self) -> anyhow::Result<OpenedSession> {
-        let bounds = self.bounds();
+    async fn create(&self) -> anyhow::Result<OpenedSession> {
+        self.create_in(self.spec.sandbox.clone()).await
+    }
+
+    /// Makes a session with other bounds than the session's own.
+    async fn create_in(&self, bounds: SandboxBounds) -> anyhow::Result<OpenedSession> {
+        let bounds = self.with_scratch(bounds);
         self.shared.lacks(&bounds)?;
         let mut params = self.basic_params()?;
         let missing = match bounds.mode {
@@ -133,7 +140,8 @@ impl RuntimeSession {
                 note = (bounds.mode != SandboxMode::Off).then(|| self.no_sandbox(""));
             }
         }
-        let mut is_contained = params.sandbox.is_some();
+        let in_container = params.docker.is_some() && bounds.mode != SandboxMode::Off;
+        let mut is_contained = params.sandbox.is_some() || in_container;
         let client = &self.shared.client;
         let mut created = self.called(client.create_session(&params)).await;
         if let Some(reason) = created.as_ref().err().and_then(missing_sandbox)
@@ -192,9 +200,33 @@ impl RuntimeSession {
         )
     }
 
-    /// The session's bounds, with its scratch directory, which exists by now.
-    fn bounds(&self) -> SandboxBounds {
-        let mut bounds = self.spec.sandbox.clone();
+    /// Makes a session for one command that was let out of the sandbox, or into
+    /// a wider one.
+    pub(super) async fn create_aside(&self, place: &ExecPlace) -> anyhow::Result<OpenedSession> {
+        let bounds = match place {
+            ExecPlace::Opened(bounds) => (**bounds).clone(),
+            _ if self.spec.sandbox.mode == SandboxMode::Require => {
+                bail!("policy.sandbox = \"require\": no command runs outside the sandbox")
+            }
+            _ if self.shared.surroundings() == Surroundings::Container => {
+                bail!("commands run in a container, and none runs outside of it")
+            }
+            _ => SandboxBounds::default(),
+        };
+        let mut session = self.create_in(bounds).await?;
+        session.note = Some(match place {
+            ExecPlace::Opened(_) => "this ran in a wider sandbox, in a shell of its own: what it \
+                                     set there is not kept"
+                .to_owned(),
+            _ => "this ran outside the sandbox, with the runtime's rights, as was approved, in a \
+                  shell of its own: what it set there is not kept"
+                .to_owned(),
+        });
+        Ok(session)
+    }
+
+    /// Bounds with the session's scratch directory, which exists by now.
+    fn with_scratch(&self, mut bounds: SandboxBounds) -> SandboxBounds {
         let scratch = self.spec.scratch.path().to_owned();
         if !bounds.writable.contains(&scratch) {
             bounds.writable.push(scratch);

@@ -98,17 +98,65 @@ impl RuntimeSession {
         chosen.cloned().unwrap_or_default()
     }
 
-    /// Fails for a command that was let out of a sandbox which holds.
-    pub(super) async fn check_place(&self, place: &ExecPlace) -> anyhow::Result<()> {
-        let opened = self.opened.lock().await;
-        let is_contained = opened.as_ref().is_some_and(|session| session.is_contained);
-        if is_contained && *place != ExecPlace::Session {
-            bail!(
-                "a runtime cannot let one command out of its sandbox; name the directory in \
-                 policy.allowed_write_roots, or set exec.backend to \"local\""
-            );
+    /// Whether a command of this place runs elsewhere than the session's
+    /// others: it was let out of a sandbox which holds.
+    pub(super) async fn is_aside(&self, place: &ExecPlace) -> anyhow::Result<bool> {
+        if *place == ExecPlace::Session {
+            return Ok(false);
         }
-        Ok(())
+        let (session, _) = self.opened().await?;
+        Ok(session.is_contained)
+    }
+
+    /// Runs a command in a session of its own, which ends with it.
+    async fn run_aside(
+        &self,
+        place: &ExecPlace,
+        mut params: ExecParams,
+        deadline: Duration,
+        cancel: &CancellationToken,
+        output: &TextListener<'_>,
+    ) -> anyhow::Result<FinishedCommand> {
+        let session = self.create_aside(place).await?;
+        params.session_id.clone_from(&session.id);
+        if params.cwd.is_none() {
+            params.cwd = Some(text(self.place())?);
+        }
+        let finished = async {
+            let mut follower = self.follow(params, false).await?;
+            self.finish(&mut follower, deadline, cancel, output).await
+        };
+        let finished = finished.await;
+        self.destroy_session(&session).await;
+        let (ending, streams) = finished?;
+        self.finished(ending, streams, session.note)
+    }
+
+    /// The result of a command.
+    fn finished(
+        &self,
+        ending: Ending,
+        streams: [KeptStream; 2],
+        note: Option<String>,
+    ) -> anyhow::Result<FinishedCommand> {
+        let status = status(&ending);
+        if let Some(error) = ending.error {
+            return Err(ClientError::Refused(error).into());
+        }
+        let [stdout, stderr] = streams.map(KeptStream::finish);
+        for file in [&stdout.kept_file, &stderr.kept_file].into_iter().flatten() {
+            self.record_kept(file);
+        }
+        Ok(FinishedCommand {
+            status,
+            stdout,
+            stderr,
+            timed_out: ending.timed_out,
+            cancelled: ending.cancelled,
+            shell_restarted: ending.shell_restarted | self.restarted.swap(false, Ordering::Relaxed),
+            sandbox_note: ending.limit.or(note),
+            refused_hosts: Vec::new(),
+        })
     }
 
     /// What there is to say about the sandbox of the commands.
@@ -298,7 +346,7 @@ impl ExecSession for RuntimeSession {
             () = cancel.cancelled() => bail!("the call was cancelled"),
             turn = self.turn.lock() => turn,
         };
-        self.check_place(&command.place).await?;
+        let is_aside = self.is_aside(&command.place).await?;
         let params = ExecParams {
             command: Some(command.text),
             cwd: command.cwd.map(text).transpose()?,
@@ -307,37 +355,25 @@ impl ExecSession for RuntimeSession {
             queue: true,
             ..ExecParams::default()
         };
+        let deadline = command.deadline;
+        if is_aside {
+            let place = &command.place;
+            return self
+                .run_aside(place, params, deadline, cancel, output)
+                .await;
+        }
         let (ending, streams) = loop {
             let mut follower = self.begin(params.clone()).await?;
-            let deadline = command.deadline;
             let finished = self.finish(&mut follower, deadline, cancel, output).await?;
             if !self.next_shell(&finished.0).await {
                 break finished;
             }
         };
-        if let Some(error) = ending.error {
-            return Err(ClientError::Refused(error).into());
-        }
         if let Some(directory) = &ending.cwd {
             *lock(&self.directory) = PathBuf::from(directory);
         }
-        let [stdout, stderr] = streams.map(KeptStream::finish);
-        for file in [&stdout.kept_file, &stderr.kept_file].into_iter().flatten() {
-            self.record_kept(file);
-        }
-        Ok(FinishedCommand {
-            status: status(&ending),
-            stdout,
-            stderr,
-            timed_out: ending.timed_out,
-            cancelled: ending.cancelled,
-            shell_restarted: ending.shell_restarted | self.restarted.swap(false, Ordering::Relaxed),
-            sandbox_note: match ending.limit {
-                Some(limit) => Some(limit),
-                None => self.sandbox_note().await,
-            },
-            refused_hosts: Vec::new(),
-        })
+        let note = self.sandbox_note().await;
+        self.finished(ending, streams, note)
     }
 
     async fn start(&self, command: BackgroundCommand) -> anyhow::Result<StartedCommand> {

@@ -52,7 +52,11 @@ impl RuntimeSession {
     }
 
     /// Starts a command in a session that is there.
-    async fn follow(&self, params: ExecParams, is_known: bool) -> Result<Follower, ClientError> {
+    pub(super) async fn follow(
+        &self,
+        params: ExecParams,
+        is_known: bool,
+    ) -> Result<Follower, ClientError> {
         let client = &self.shared.client;
         let begun = Instant::now();
         loop {

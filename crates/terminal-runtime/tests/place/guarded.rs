@@ -66,6 +66,31 @@ async fn commands_at_a_runtime_are_in_the_sandbox_of_their_session() {
     workspace.store.close().await;
 }
 
+/// What was approved to run outside does, without giving its state back.
+#[tokio::test]
+async fn a_command_that_was_let_out_of_the_sandbox_of_a_runtime_has_a_shell_of_its_own() {
+    if !has_landlock() {
+        return;
+    }
+    let place = Arc::new(DaemonExec::start());
+    let workspace = Workspace::with_exec(settings(SandboxMode::Prefer), place);
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let outside = elsewhere.path().join("made");
+    workspace.put("try.sh", format!("echo out > {}", outside.display()));
+    let kept = json!({"command": "mkdir -p a && cd a && variable=kept"});
+    workspace.ok("shell", kept).await;
+    let call = json!({"command": "sh ../try.sh; pwd; variable=lost", "outside_sandbox": true});
+    let answer = workspace.ok("shell", call).await;
+    let inside = format!("{}\n", workspace.dir().join("a").display());
+    assert_eq!(answer["stdout"], inside, "{answer:#}");
+    assert!(outside.exists());
+    let note = answer["sandbox_note"].as_str().unwrap();
+    assert!(note.contains("outside the sandbox"), "{note}");
+    let after = json!({"command": "echo $variable"});
+    assert_eq!(workspace.ok("shell", after).await["stdout"], "kept\n");
+    workspace.store.close().await;
+}
+
 #[tokio::test]
 async fn a_policy_that_requires_a_sandbox_refuses_a_runtime_without_one() {
     let place = Arc::new(DaemonExec::start());
