@@ -18,6 +18,9 @@ const USER_FILE: &str = "hooks.json";
 /// Files of a project that may hold hooks.
 const PROJECT_FILES: [&str; 2] = [".halter/hooks.json", ".claude/settings.json"];
 
+/// Where a project keeps what its hooks run, beside the file that names it.
+const SCRIPTS: &str = "hooks";
+
 /// The hook files that count in a directory.
 ///
 /// ```no_run
@@ -40,7 +43,8 @@ pub struct HookFiles {
     pub warnings: Vec<HookWarning>,
     /// Files of the project that count once they are trusted.
     pub untrusted: Vec<PathBuf>,
-    /// All files that were read.
+    /// All files that were read, and where a trusted project keeps what its
+    /// hooks run: tools are kept away from them.
     pub read: Vec<PathBuf>,
 }
 
@@ -103,7 +107,12 @@ impl HookFiles {
             return;
         }
         match trust.is_trusted(&file) {
-            Ok(true) => self.parse(&file, origin, config),
+            Ok(true) => {
+                // Trust is about the file: what it runs must not be the
+                // agent's to change.
+                self.read.push(path.with_file_name(SCRIPTS));
+                self.parse(&file, origin, config);
+            }
             Ok(false) => {
                 let shown = escape_path(path);
                 self.untrusted.push(path.to_owned());

@@ -472,6 +472,15 @@ fn hooks_of_a_project_run_once_it_is_trusted_and_not_when_it_changed() {
     assert!(call().expect(3).stdout.contains("from the project"));
     let listed = place.halter(["hooks", "list", "--json"]);
     assert_eq!(listed.expect(0).json()["hooks"][0]["layer"], "project");
+    // What the hooks run is not the agent's to change.
+    place.write(".halter/hooks/guard.sh", "exit 2");
+    let pass = on("PreToolUse", &command("sh .halter/hooks/guard.sh || true"));
+    place.write(".halter/hooks.json", &pass.to_string());
+    place
+        .halter(["trust", "--yes", ".halter/hooks.json"])
+        .expect(0);
+    let script = json!({"path": ".halter/hooks/guard.sh", "content": "exit 0"}).to_string();
+    place.halter(["tools", "call", "write", &script]).expect(3);
     place.write(
         ".halter/hooks.json",
         &on("Stop", &command("true")).to_string(),
