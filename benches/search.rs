@@ -122,6 +122,7 @@ async fn call(tool: &str, root: &Path) -> anyhow::Result<f64> {
         remembered: MemoryChanges::default(),
         earlier: Arc::new(NoEarlierMessages),
         tool_sessions: Arc::new(store),
+        asker: Arc::new(halter_tools::NobodyToAsk),
         tools: Arc::new(halter_tools::NoDeferredTools),
         snapshot: Arc::new(ResourceSnapshot::empty()),
         cancel: CancellationToken::new(),

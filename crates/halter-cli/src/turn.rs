@@ -1,6 +1,6 @@
 //! One turn from its submission to its end.
 
-use crate::approvals::Approver;
+use crate::approvals::{Approver, AskedOfPerson};
 use crate::exit::{Exit, StopSignal};
 use crate::failure::Failure;
 use crate::live::in_shutdown_time;
@@ -8,10 +8,9 @@ use crate::typing::Typing;
 use crate::view::View;
 use futures::StreamExt;
 use halter::HalterSession;
-use halter_protocol::{ApprovalRequest, SessionEventPayload, Turn, TurnError};
+use halter_protocol::{SessionEventPayload, Turn, TurnError};
 use halter_runtime::SessionStream;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the line that shows progress is drawn.
@@ -200,7 +199,7 @@ pub async fn end_session(
 
 /// Requests for approval, one shown at a time: subagents ask while others do.
 #[derive(Default)]
-struct Questions(VecDeque<Arc<ApprovalRequest>>);
+struct Questions(VecDeque<AskedOfPerson>);
 
 impl Questions {
     /// Takes an event in. Returns what to ask now.
@@ -208,26 +207,18 @@ impl Questions {
         &mut self,
         payload: &SessionEventPayload,
         approver: &mut Approver,
-    ) -> Option<Arc<ApprovalRequest>> {
-        match payload {
-            SessionEventPayload::ApprovalRequested(request) => {
-                self.0.push_back(request.clone());
-                (self.0.len() == 1).then(|| request.clone())
-            }
-            SessionEventPayload::ApprovalResolved { approval_id, .. } => {
-                let place = self
-                    .0
-                    .iter()
-                    .position(|it| it.approval_id == *approval_id)?;
-                self.0.remove(place);
-                if place > 0 {
-                    return None;
-                }
-                approver.resolved();
-                self.0.front().cloned()
-            }
-            _ => None,
+    ) -> Option<AskedOfPerson> {
+        if let Some(asked) = AskedOfPerson::of(payload) {
+            self.0.push_back(asked.clone());
+            return (self.0.len() == 1).then_some(asked);
         }
+        let place = self.0.iter().position(|it| it.is_ended_by(payload))?;
+        self.0.remove(place);
+        if place > 0 {
+            return None;
+        }
+        approver.resolved();
+        self.0.front().cloned()
     }
 }
 

@@ -12,9 +12,12 @@ use crate::budget::{BudgetLeft, SessionBudget, Spending};
 use crate::compaction::{CompactionReason, ContextCompaction};
 use crate::encoding::escaped_path;
 use crate::hook::HookRunSummary;
-use crate::ids::{ApprovalId, ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId};
+use crate::ids::{
+    ApprovalId, ModelId, QuestionId, Revision, SessionId, ToolCallId, ToolName, TurnId,
+};
 use crate::message::{Message, ReplayMeta};
 use crate::open_enum::open_enum;
+use crate::question::{QuestionRequest, QuestionResponse};
 use crate::response::ResponseSchema;
 use crate::subagent::{ForkedContext, SubagentStatus};
 use crate::tool::{ToolCall, ToolExecutionOutcome};
@@ -254,6 +257,17 @@ pub enum SessionEventPayload {
     },
     /// The session starts with what its parent knows.
     ContextForked(Arc<ForkedContext>),
+    /// A running call asks a person.
+    QuestionsAsked(Arc<QuestionRequest>),
+    /// The questions are answered or skipped, once.
+    QuestionsAnswered {
+        /// The questions.
+        question_id: QuestionId,
+        /// An answer to each, in order.
+        responses: Vec<QuestionResponse>,
+        /// By whom.
+        by: ResolvedBy,
+    },
     /// A hook runs.
     HookStarted {
         /// The run.
@@ -394,6 +408,8 @@ impl SessionEventPayload {
             Self::SubagentStarted { .. } => "subagent_started",
             Self::SubagentEnded { .. } => "subagent_ended",
             Self::ContextForked(_) => "context_forked",
+            Self::QuestionsAsked(_) => "questions_asked",
+            Self::QuestionsAnswered { .. } => "questions_answered",
             Self::HookStarted { .. } => "hook_started",
             Self::HookCompleted { .. } => "hook_completed",
             Self::Notification { .. } => "notification",

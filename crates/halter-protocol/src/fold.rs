@@ -68,6 +68,13 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             note_subagent(state, subagent);
         }
         SessionEventPayload::ContextForked(forked) => apply_fork(state, forked),
+        SessionEventPayload::QuestionsAsked(request) => {
+            let id = request.question_id.clone();
+            state.open_questions.insert(id, request.clone());
+        }
+        SessionEventPayload::QuestionsAnswered { question_id, .. } => {
+            state.open_questions.shift_remove(question_id);
+        }
         SessionEventPayload::HookCompleted { run } if answered(&run.status) => {
             state.fired_hook_ids.insert(run.hook_id.clone());
         }
@@ -102,6 +109,7 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             // Subagents may work on after the turn that started them.
             let of_subagent = |request: &ApprovalRequest| request.origin.is_some();
             state.open_approvals.retain(|_, it| of_subagent(it));
+            state.open_questions.clear();
         }
         _ => {}
     }

@@ -167,6 +167,9 @@ id!(/// Names a plugin, or the owner of an in-process hook.
     PluginId, "plg");
 id!(/// Names one run of a hook.
     HookRunId, "hrun");
+id!(
+    /// Questions of a call to a person.
+    QuestionId, "ask");
 id!(/// Names a request for a person's approval.
     ApprovalId, "apr");
 

@@ -30,6 +30,7 @@
 //! | [`session`] | blueprint and folded state of a session |
 //! | [`fold`] | events to state |
 //! | [`permission`] | permission modes, and rules as people write them |
+//! | [`question`] | what tools ask a person, and the answers |
 //! | [`prompt`] | prompt segments and the assembled system prompt |
 //! | [`public_tools`] | tools as agent, rule and hook files of other harnesses name them |
 //! | [`resource`] | the snapshot of all resources, and how they are found by name |
@@ -60,6 +61,7 @@ mod open_enum;
 pub mod permission;
 pub mod prompt;
 pub mod public_tools;
+pub mod question;
 pub mod resource;
 pub mod response;
 pub mod schema;
@@ -87,8 +89,8 @@ pub use hash::ContentHash;
 pub use hook::{HookEntryKind, HookHandlerType, HookRunEntry, HookRunStatus, HookRunSummary};
 pub use ids::{
     AgentId, AgentName, ApprovalId, BlockId, HookRunId, IdSource, MessageId, ModelId, PluginId,
-    PromptSegmentId, ProviderName, Revision, SeededIds, SessionId, SkillId, SkillName, SystemIds,
-    ToolAlias, ToolCallId, ToolName, TurnId,
+    PromptSegmentId, ProviderName, QuestionId, Revision, SeededIds, SessionId, SkillId, SkillName,
+    SystemIds, ToolAlias, ToolCallId, ToolName, TurnId,
 };
 pub use jiff::Timestamp;
 pub use media::{MediaFormat, MediaProblem};
@@ -102,6 +104,7 @@ pub use permission::{
     PermissionMode, PermissionRule, RuleEffect, RuleError, RuleSource, RuleSubject,
 };
 pub use prompt::{AssembledPrompt, PromptSegment, PromptSegmentKind};
+pub use question::{Question, QuestionOption, QuestionRequest, QuestionResponse};
 pub use resource::{
     PluginManifest, ResourceKind, ResourceOrigin, ResourceSnapshot, UnresolvedName,
 };

@@ -62,3 +62,6 @@ pub const LOADED_TOOLS: usize = 128;
 
 /// Tools that join a session late and are told to its model.
 pub const TOLD_TOOLS: usize = 1_024;
+
+/// Bytes of a person's answer in words to a question.
+pub const FREE_ANSWER_BYTES: usize = 16 * 1024;

@@ -6,10 +6,12 @@ use crate::bounds::SessionBounds;
 use crate::budget::{SessionBudget, Spending};
 use crate::encoding::escaped_path;
 use crate::ids::{
-    AgentId, ApprovalId, MessageId, ModelId, Revision, SessionId, ToolCallId, ToolName, TurnId,
+    AgentId, ApprovalId, MessageId, ModelId, QuestionId, Revision, SessionId, ToolCallId, ToolName,
+    TurnId,
 };
 use crate::memory::SessionMemory;
 use crate::prompt::PromptSegment;
+use crate::question::QuestionRequest;
 use crate::response::ResponseSchema;
 use crate::subagent::{SubagentEventForwarding, SubagentPlace, SubagentStatus};
 use crate::tool::{ToldTool, ToolCall, ToolError, ToolResult};
@@ -178,6 +180,9 @@ pub struct SessionState {
     /// Approvals that were requested and not resolved, oldest first.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub open_approvals: IndexMap<ApprovalId, Arc<ApprovalRequest>>,
+    /// Questions that were asked and not answered, oldest first.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub open_questions: IndexMap<QuestionId, Arc<QuestionRequest>>,
     /// Permission rules that a person approved for the session, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approved_rules: Vec<String>,

@@ -1,7 +1,9 @@
 //! Who decides about calls that need a person's approval.
 
 use async_trait::async_trait;
-use halter_protocol::{ApprovalAnswer, ApprovalRequest, SessionId};
+use halter_protocol::{
+    ApprovalAnswer, ApprovalRequest, QuestionRequest, QuestionResponse, SessionId,
+};
 use std::sync::Arc;
 
 /// Decides about the approvals that sessions request. Sessions go on
@@ -11,6 +13,16 @@ pub trait ApprovalHandler: Send + Sync {
     /// Decides. The future is dropped when the request is resolved otherwise or
     /// withdrawn, say because the turn was cancelled; one that panics denies.
     async fn decide(&self, session_id: &SessionId, request: &ApprovalRequest) -> ApprovalAnswer;
+
+    /// Answers questions of a running call, one answer to each. Skips them all
+    /// unless overridden; answers that do not fit count as skipped.
+    async fn answer(
+        &self,
+        _session_id: &SessionId,
+        request: &QuestionRequest,
+    ) -> Vec<QuestionResponse> {
+        request.all_skipped()
+    }
 }
 
 /// Who is asked.

@@ -14,9 +14,9 @@ use crate::streams::{SessionStream, TurnStream};
 use crate::subagents::{Children, Lineage, RoutedRequest, RunProgress, Totals, Tree};
 use futures::FutureExt;
 use halter_protocol::{
-    ApprovalAnswer, ApprovalId, ContextCompaction, MediaLimits, NotificationItem, SessionBlueprint,
-    SessionBudget, SessionEvent, SessionId, SubagentReport, SubagentStatus, Turn, TurnId,
-    UserMessage,
+    ApprovalAnswer, ApprovalId, ContextCompaction, MediaLimits, NotificationItem, QuestionId,
+    QuestionResponse, SessionBlueprint, SessionBudget, SessionEvent, SessionId, SubagentReport,
+    SubagentStatus, Turn, TurnId, UserMessage,
 };
 use halter_session::{StoreError, export_session_trace};
 use halter_tools::SubagentControl;
@@ -454,6 +454,26 @@ impl SessionHandle {
     pub async fn subagents(&self) -> anyhow::Result<Arc<dyn SubagentControl>> {
         let control = self.core.ask(|reply| SessionCommand::Subagents { reply });
         Ok(control.await??)
+    }
+
+    /// Answers questions that a running call asks, one answer to each: options by
+    /// id, words, or skipped. The event is `questions_asked`.
+    ///
+    /// # Errors
+    /// `question_not_open` if somebody was faster, `answer_not_fitting` if an
+    /// answer does not fit its question.
+    pub async fn answer_questions(
+        &self,
+        question_id: &QuestionId,
+        responses: Vec<QuestionResponse>,
+    ) -> anyhow::Result<()> {
+        let question_id = question_id.clone();
+        let answer = |reply| SessionCommand::AnswerQuestions {
+            question_id,
+            responses,
+            reply,
+        };
+        Ok(self.core.ask(answer).await??)
     }
 
     /// Tells the session something from outside a turn.

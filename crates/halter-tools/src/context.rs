@@ -1,5 +1,6 @@
 //! What a tool is given to run one call.
 
+use crate::asking::QuestionAsker;
 use crate::deferred::ToolDirectory;
 use crate::network::{ConnectError, Connector};
 use crate::path_locks::PathLockMap;
@@ -36,6 +37,8 @@ pub struct ToolContext {
     pub earlier: Arc<dyn EarlierMessages>,
     /// What tools keep between the calls of this session.
     pub tool_sessions: Arc<ToolSessionStore>,
+    /// Puts questions of the call to a person: [`ask`](Self::ask).
+    pub asker: Arc<dyn QuestionAsker>,
     /// The deferred tools of the session.
     pub tools: Arc<dyn ToolDirectory>,
     /// The resources the session runs with.

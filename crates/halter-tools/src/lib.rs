@@ -61,6 +61,7 @@
 //! );
 //! ```
 
+pub mod asking;
 pub mod availability;
 mod builtin;
 pub mod catalog;
@@ -83,6 +84,7 @@ pub mod typed;
 mod validate;
 pub mod web;
 
+pub use asking::{Answers, NobodyToAsk, QuestionAsker};
 pub use availability::{HarnessFacts, UnavailableTool};
 pub use catalog::{
     LeftOutTool, builtin_tools, builtin_tools_with, left_out_tools, planned_tools, tool_search,

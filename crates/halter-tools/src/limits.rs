@@ -413,3 +413,18 @@ pub const SUBAGENT_WAIT_MS: u64 = 3_600_000;
 
 /// Characters of the line that tells a model of a type of subagent.
 pub const SUBAGENT_TYPE_LINE_CHARS: usize = 200;
+
+/// Questions that a call asks at once.
+pub const QUESTIONS: usize = 8;
+
+/// Characters of a question.
+pub const QUESTION_CHARS: usize = 2_000;
+
+/// Options of a question.
+pub const QUESTION_OPTIONS: usize = 12;
+
+/// Characters of an option.
+pub const OPTION_CHARS: usize = 500;
+
+/// Characters of the id of an option.
+pub const OPTION_ID_CHARS: usize = 64;

@@ -1,14 +1,15 @@
 //! Answers as lines of JSON on standard input:
 //! `{"approval_id": "apr_…", "choice": "once|session|always|deny"}`, with a
-//! `rule` for session and always, and a `reason` for deny, where wanted.
+//! `rule` for session and always, and a `reason` for deny, where wanted; and
+//! `{"question_id": "ask_…", "responses": […]}` with an answer to each question.
 
-use super::nobody_left;
+use super::{AskedOfPerson, nobody_left};
 use crate::limits::{MAX_ANSWER_BYTES, WAITING_ANSWERS};
 use halter::{HalterError, HalterSession};
-use halter_protocol::{ApprovalAnswer, ApprovalChoice, ApprovalId, ApprovalRequest};
+use halter_protocol::{ApprovalAnswer, ApprovalChoice, ApprovalId, QuestionId, QuestionResponse};
 use serde::Deserialize;
+use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read};
-use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// What a request gets when standard input has ended.
@@ -17,7 +18,7 @@ const INPUT_ENDED: &str = "standard input ended before it was answered";
 /// The lines of standard input.
 pub struct AnswerLines {
     lines: mpsc::Receiver<Result<String, HalterError>>,
-    open: Option<Arc<ApprovalRequest>>,
+    open: Option<AskedOfPerson>,
     ended: bool,
 }
 
@@ -44,7 +45,7 @@ impl AnswerLines {
         }
     }
 
-    pub async fn asked(&mut self, session: &HalterSession, request: Arc<ApprovalRequest>) {
+    pub async fn asked(&mut self, session: &HalterSession, request: AskedOfPerson) {
         self.open = Some(request);
         if self.ended {
             self.give_up(session).await;
@@ -81,9 +82,13 @@ impl AnswerLines {
         if line.trim().is_empty() {
             return Ok(());
         }
-        let (id, answer) = parse(&line)?;
-        let resolved = session.resolve_approval(&id, answer).await;
-        resolved.map_err(|error| match error.downcast::<HalterError>() {
+        let answered = match parse(&line)? {
+            ParsedAnswer::Approval(id, answer) => session.resolve_approval(&id, answer).await,
+            ParsedAnswer::Questions(id, responses) => {
+                session.answer_questions(&id, responses).await
+            }
+        };
+        answered.map_err(|error| match error.downcast::<HalterError>() {
             Ok(known) => known,
             Err(other) => HalterError::new("failed", other.to_string()),
         })
@@ -91,21 +96,47 @@ impl AnswerLines {
 
     async fn give_up(&mut self, session: &HalterSession) {
         if let Some(request) = self.open.take() {
-            let answer = nobody_left(INPUT_ENDED);
-            // Somebody else may have been faster.
-            let _ = session.resolve_approval(&request.approval_id, answer).await;
+            request.refuse(session, nobody_left(INPUT_ENDED)).await;
         }
     }
 }
 
-fn parse(line: &str) -> Result<(ApprovalId, ApprovalAnswer), HalterError> {
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResponseLine {
+    question_id: QuestionId,
+    responses: Vec<QuestionResponse>,
+}
+
+/// What a line says.
+#[derive(Debug)]
+enum ParsedAnswer {
+    Approval(ApprovalId, ApprovalAnswer),
+    Questions(QuestionId, Vec<QuestionResponse>),
+}
+
+fn parse(line: &str) -> Result<ParsedAnswer, HalterError> {
+    let value: Value = serde_json::from_str(line).unwrap_or_default();
+    if value.get("question_id").is_some() {
+        let answer: ResponseLine = serde_json::from_value(value).map_err(|error| {
+            let message = format!("a line of standard input is no answer: {error}");
+            HalterError::new("answer_invalid", message).with_hint(
+                "write {\"question_id\": \"ask_…\", \"responses\": [{\"selected_option_ids\": [\"…\"]} or \
+                 {\"freeform_response\": \"…\"} or {\"skipped\": true}, …]}",
+            )
+        })?;
+        return Ok(ParsedAnswer::Questions(
+            answer.question_id,
+            answer.responses,
+        ));
+    }
     let answer: AnswerLine = serde_json::from_str(line).map_err(|error| {
         let message = format!("a line of standard input is no answer: {error}");
         HalterError::new("answer_invalid", message).with_hint(
             "write {\"approval_id\": \"apr_…\", \"choice\": \"once|session|always|deny\"}",
         )
     })?;
-    Ok((
+    Ok(ParsedAnswer::Approval(
         answer.approval_id,
         ApprovalAnswer {
             choice: answer.choice,
@@ -196,13 +227,23 @@ mod tests {
 
     #[test]
     fn a_line_is_an_answer_or_says_why_not() {
-        let (id, answer) =
-            parse(r#"{"approval_id":"apr_1","choice":"deny","reason":"no"}"#).unwrap();
+        let parsed = parse(r#"{"approval_id":"apr_1","choice":"deny","reason":"no"}"#).unwrap();
+        let ParsedAnswer::Approval(id, answer) = parsed else {
+            panic!("{parsed:?}");
+        };
         assert_eq!(id, ApprovalId::from("apr_1"));
         assert_eq!(answer, ApprovalAnswer::deny("no"));
+        let parsed = parse(r#"{"question_id":"ask_1","responses":[{"skipped":true}]}"#).unwrap();
+        let ParsedAnswer::Questions(id, responses) = parsed else {
+            panic!("{parsed:?}");
+        };
+        assert_eq!(id, QuestionId::from("ask_1"));
+        assert_eq!(responses, [QuestionResponse::skipped()]);
         for line in [
             "yes",
             "{}",
+            r#"{"question_id":"ask_1"}"#,
+            r#"{"question_id":"ask_1","responses":["yes"]}"#,
             r#"{"approval_id":"a","choice":"once","rul":"x"}"#,
         ] {
             assert_eq!(parse(line).unwrap_err().code(), "answer_invalid", "{line}");

@@ -1,8 +1,9 @@
-//! Calls that wait for a person's approval: shown, and decided by what is typed
-//! or by lines of JSON.
+//! What sessions ask a person, approvals and questions: shown, and answered by what
+//! is typed or by lines of JSON.
 
 mod lines;
 mod question;
+mod questions;
 
 pub use lines::AnswerLines;
 
@@ -12,7 +13,10 @@ use crate::failure::{Failure, usage};
 use crate::typing::Typing;
 use crate::view::View;
 use halter::{Approvals, HalterError, HalterSession};
-use halter_protocol::{ApprovalAnswer, ApprovalChoice, ApprovalRequest};
+use halter_protocol::{
+    ApprovalAnswer, ApprovalChoice, ApprovalRequest, QuestionRequest, SessionEventPayload,
+};
+use questions::OpenQuestions;
 use std::sync::Arc;
 
 /// Who decides.
@@ -29,9 +33,75 @@ pub enum Approver {
 #[derive(Default)]
 pub struct Person {
     /// What they are asked.
-    asked: Option<Arc<ApprovalRequest>>,
+    asked: Option<PersonAsked>,
     /// The keyboard, where nothing else listens to it.
     keyboard: Option<Typing>,
+}
+
+/// Something that a person is asked.
+#[derive(Clone)]
+pub enum AskedOfPerson {
+    /// Whether a call may run.
+    Approval(Arc<ApprovalRequest>),
+    /// What a running call wants to know.
+    Questions(Arc<QuestionRequest>),
+}
+
+impl AskedOfPerson {
+    /// What an event asks, if it does.
+    pub fn of(payload: &SessionEventPayload) -> Option<Self> {
+        match payload {
+            SessionEventPayload::ApprovalRequested(request) => {
+                Some(Self::Approval(request.clone()))
+            }
+            SessionEventPayload::QuestionsAsked(request) => Some(Self::Questions(request.clone())),
+            _ => None,
+        }
+    }
+
+    /// True if an event says what became of it.
+    pub fn is_ended_by(&self, payload: &SessionEventPayload) -> bool {
+        match (self, payload) {
+            (
+                Self::Approval(request),
+                SessionEventPayload::ApprovalResolved { approval_id, .. },
+            ) => request.approval_id == *approval_id,
+            (
+                Self::Questions(request),
+                SessionEventPayload::QuestionsAnswered { question_id, .. },
+            ) => request.question_id == *question_id,
+            _ => false,
+        }
+    }
+
+    /// Says no, and skips every question.
+    async fn refuse(&self, session: &HalterSession, answer: ApprovalAnswer) {
+        // Whoever was faster has decided.
+        let _ = match self {
+            Self::Approval(request) => session.resolve_approval(&request.approval_id, answer).await,
+            Self::Questions(request) => {
+                let skipped = request.all_skipped();
+                session
+                    .answer_questions(&request.question_id, skipped)
+                    .await
+            }
+        };
+    }
+}
+
+/// What a person is asked, with what they have answered so far.
+enum PersonAsked {
+    Approval(Arc<ApprovalRequest>),
+    Questions(OpenQuestions),
+}
+
+impl PersonAsked {
+    fn text(&self) -> String {
+        match self {
+            Self::Approval(request) => question::text(request),
+            Self::Questions(open) => open.text(),
+        }
+    }
 }
 
 impl Approver {
@@ -74,7 +144,7 @@ impl Approver {
     pub async fn ask(
         &mut self,
         session: &HalterSession,
-        request: Arc<ApprovalRequest>,
+        request: AskedOfPerson,
         typing: bool,
         view: &mut dyn View,
     ) {
@@ -82,20 +152,23 @@ impl Approver {
             Self::Nobody => {}
             Self::Program(lines) => lines.asked(session, request).await,
             Self::Person(person) => {
-                view.activity().question(&question::text(&request));
+                let asked = match request.clone() {
+                    AskedOfPerson::Approval(request) => PersonAsked::Approval(request),
+                    AskedOfPerson::Questions(request) => {
+                        PersonAsked::Questions(OpenQuestions::new(request))
+                    }
+                };
+                view.activity().question(&asked.text());
                 if !typing {
                     match Typing::start() {
                         Ok(keyboard) => person.keyboard = Some(keyboard),
                         Err(error) => {
                             let no = format!("the keyboard cannot be read: {error}");
-                            let answer = ApprovalAnswer::deny(no);
-                            // Whoever was faster has decided.
-                            let _ = session.resolve_approval(&request.approval_id, answer).await;
-                            return;
+                            return request.refuse(session, ApprovalAnswer::deny(no)).await;
                         }
                     }
                 }
-                person.asked = Some(request);
+                person.asked = Some(asked);
             }
         }
     }
@@ -177,12 +250,27 @@ pub enum Said {
 
 impl Person {
     async fn typed(&mut self, session: &HalterSession, line: &str, view: &mut dyn View) {
-        let Some(request) = &self.asked else { return };
-        let Some(answer) = question::answer(line) else {
-            return view.activity().question(&question::choices(request));
+        let Some(asked) = &mut self.asked else { return };
+        let taken = match asked {
+            PersonAsked::Approval(request) => {
+                let Some(answer) = question::answer(line) else {
+                    return view.activity().question(&question::choices(request));
+                };
+                session.resolve_approval(&request.approval_id, answer).await
+            }
+            PersonAsked::Questions(open) => match open.take(line) {
+                Ok(Some(answers)) => {
+                    let id = &open.request.question_id;
+                    session.answer_questions(id, answers).await
+                }
+                Ok(None) => return view.activity().question(&open.text()),
+                Err(problem) => {
+                    let again = format!("{problem}\n{}", open.text());
+                    return view.activity().question(&again);
+                }
+            },
         };
-        let id = &request.approval_id;
-        if let Err(error) = session.resolve_approval(id, answer).await {
+        if let Err(error) = taken {
             let told = match error.downcast_ref::<HalterError>() {
                 Some(known) => known.clone(),
                 None => HalterError::new("failed", error.to_string()),

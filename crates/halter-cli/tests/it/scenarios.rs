@@ -1,6 +1,7 @@
 //! Scenarios of the model service, played with the whole binary: each asserts
 //! the events, the requests that the service captured, and files on disk.
 
+mod ask_user;
 mod compaction;
 mod dialects;
 mod faults;
@@ -68,6 +69,7 @@ played! {
     structured::structured_repair on WIRES;
     structured::structured_tool on WIRES;
     structured::structured_hopeless on WIRES;
+    ask_user::ask_user on ANTHROPIC;
     tool_search::tool_search on WIRES;
     tool_search::tool_search_skipped on WIRES;
     moves::default on ANTHROPIC;

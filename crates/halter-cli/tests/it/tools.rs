@@ -124,6 +124,7 @@ fn the_tools_the_model_is_offered_are_listed() {
             "wait_agent",
             "close_agent",
             "tool_search",
+            "ask_user",
             "web_fetch",
             "web_search",
             "browser"

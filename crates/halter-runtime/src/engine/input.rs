@@ -7,10 +7,10 @@ use halter_protocol::{
     Action, ApprovalAnswer, ApprovalId, ApprovalRequest, CacheBreakReason, CallToJudge,
     CompactionReason, ContextCompaction, EnvironmentSnapshot, ForkedContext, HookRunSummary,
     InstructionFile, MediaLimits, MemoryChange, MessageId, ModelId, NotificationItem, PendingEvent,
-    PolicyVerdict, ProviderError, ReplayMeta, ResolvedBy, ResponseSchema, Revision,
-    SessionBlueprint, SessionBudget, SessionEventPayload, Spending, StreamEvent, SubagentReport,
-    SubagentStatus, ToldTool, ToolCall, ToolCallId, ToolError, ToolResult, ToolSpec, Transcript,
-    Turn, TurnError, TurnId, UserMessage,
+    PolicyVerdict, ProviderError, QuestionId, QuestionRequest, QuestionResponse, ReplayMeta,
+    ResolvedBy, ResponseSchema, Revision, SessionBlueprint, SessionBudget, SessionEventPayload,
+    Spending, StreamEvent, SubagentReport, SubagentStatus, ToldTool, ToolCall, ToolCallId,
+    ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -192,12 +192,17 @@ pub enum Input {
         /// What the call would change, if a person has to decide.
         diff: Option<String>,
     },
-    /// Somebody decided about a request of [`Effect::Ask`].
+    /// A running tool asks a person.
+    ToolAsks {
+        /// The effect that runs it.
+        id: EffectId,
+        /// The questions.
+        request: Arc<QuestionRequest>,
+    },
+    /// Somebody answered a request of [`Effect::Ask`].
     Answered {
-        /// The request.
-        approval_id: ApprovalId,
-        /// What they decided.
-        answer: ApprovalAnswer,
+        /// What they said, and to what.
+        answer: PersonAnswer,
         /// Who.
         by: ResolvedBy,
     },
@@ -294,6 +299,34 @@ impl From<String> for SystemNote {
             tools: Vec::new(),
         }
     }
+}
+
+/// Something that a person is asked. One is open at a time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum PersonRequest {
+    /// Whether a call may run.
+    Approval(Arc<ApprovalRequest>),
+    /// What a running call wants to know.
+    Questions(Arc<QuestionRequest>),
+}
+
+/// What a person says to what they are asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum PersonAnswer {
+    /// Whether a call may run.
+    Approval {
+        /// The request.
+        approval_id: ApprovalId,
+        /// What they decided.
+        answer: ApprovalAnswer,
+    },
+    /// What a running call wanted to know.
+    Questions {
+        /// The questions.
+        question_id: QuestionId,
+        /// An answer to each.
+        responses: Vec<QuestionResponse>,
+    },
 }
 
 /// What a tool says of a call before it runs.
@@ -418,7 +451,16 @@ pub enum Effect {
         /// Names the effect.
         id: EffectId,
         /// The request.
-        request: Arc<ApprovalRequest>,
+        request: PersonRequest,
+    },
+    /// Hand a running tool the answers to its questions; they are committed.
+    Reply {
+        /// The questions.
+        question_id: QuestionId,
+        /// The answers.
+        responses: Vec<QuestionResponse>,
+        /// Who gave them.
+        by: ResolvedBy,
     },
     /// Save a permission rule; the answer that holds for good is committed.
     SaveRule {

@@ -44,7 +44,10 @@ mod subagents;
 pub mod traits;
 pub mod turn;
 
-pub use input::{CallFacts, Effect, EffectId, Input, Preparation, SessionFacts, SystemNote};
+pub use input::{
+    CallFacts, Effect, EffectId, Input, PersonAnswer, PersonRequest, Preparation, SessionFacts,
+    SystemNote,
+};
 pub use late::LateTool;
 pub use traits::ToolTraits;
 
@@ -283,11 +286,17 @@ impl Engine {
                 remembered,
             } => self.call_checked(id, check, remembered),
             Input::Judged { id, verdict, diff } => self.judged(id, verdict, diff),
-            Input::Answered {
-                approval_id,
-                answer,
-                by,
-            } => self.answered(&approval_id, answer, by),
+            Input::ToolAsks { id, request } => self.tool_asks(id, request),
+            Input::Answered { answer, by } => match answer {
+                PersonAnswer::Approval {
+                    approval_id,
+                    answer,
+                } => self.answered(&approval_id, answer, by),
+                PersonAnswer::Questions {
+                    question_id,
+                    responses,
+                } => self.questions_answered(&question_id, responses, by),
+            },
             Input::ToolFinished {
                 id,
                 result,

@@ -4,8 +4,8 @@ use super::media::MediaLedger;
 use super::repair::Interruption;
 use super::{Effect, EffectId, Engine, SystemNote};
 use halter_protocol::{
-    ApprovalId, ContextCompaction, Message, PendingEvent, SessionEventPayload, SystemMessage,
-    ToolCallId, TurnError, TurnId, fold,
+    ApprovalId, ContextCompaction, Message, PendingEvent, QuestionId, QuestionResponse, ResolvedBy,
+    SessionEventPayload, SystemMessage, ToolCallId, TurnError, TurnId, fold,
 };
 use halter_session::Durability;
 use std::sync::Arc;
@@ -29,6 +29,12 @@ pub(super) struct Batch {
 pub(super) enum Then {
     RunTool(ToolCallId),
     Ask(ApprovalId),
+    AskQuestions(QuestionId),
+    Reply {
+        question_id: QuestionId,
+        responses: Vec<QuestionResponse>,
+        by: ResolvedBy,
+    },
     SaveRule(String),
     CallModel,
     CompactionOver {
@@ -129,6 +135,16 @@ impl Engine {
             match then {
                 Then::RunTool(call_id) => self.run_tool(&call_id),
                 Then::Ask(approval_id) => self.ask(&approval_id),
+                Then::AskQuestions(question_id) => self.ask_questions(&question_id),
+                Then::Reply {
+                    question_id,
+                    responses,
+                    by,
+                } => self.effects.push(Effect::Reply {
+                    question_id,
+                    responses,
+                    by,
+                }),
                 Then::SaveRule(rule) => self.effects.push(Effect::SaveRule { rule }),
                 Then::CallModel => self.call_model_if_due(),
                 Then::CompactionOver {

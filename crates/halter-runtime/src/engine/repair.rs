@@ -82,6 +82,14 @@ impl Engine {
                 rule: None,
             });
         }
+        let open: Vec<_> = self.state.open_questions.values().cloned().collect();
+        for request in open {
+            self.record(SessionEventPayload::QuestionsAnswered {
+                question_id: request.question_id.clone(),
+                responses: request.all_skipped(),
+                by: ResolvedBy::Interrupted,
+            });
+        }
         if let Some(turn_id) = self.state.live_turn.clone() {
             self.record(SessionEventPayload::TurnFailed {
                 turn_id,

@@ -1,6 +1,6 @@
 //! Questions of subagents, put where somebody answers: at the root.
 
-use crate::engine::Input;
+use crate::engine::{Input, PersonAnswer};
 use crate::session::SessionCore;
 use halter_protocol::{
     ApprovalAnswer, ApprovalId, ApprovalRequest, RequestOrigin, ResolvedBy, SessionBlueprint,
@@ -94,9 +94,9 @@ pub(crate) async fn ask_at_root(
     };
     open.approval_id = None;
     let (answer, by) = answered;
-    let _ = sender.send(Input::Answered {
+    let answer = PersonAnswer::Approval {
         approval_id,
         answer,
-        by,
-    });
+    };
+    let _ = sender.send(Input::Answered { answer, by });
 }

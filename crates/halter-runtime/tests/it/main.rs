@@ -25,6 +25,7 @@ mod instructions;
 mod media;
 mod memory;
 mod prefix;
+mod questions;
 mod quiet;
 mod replaced;
 mod resume;

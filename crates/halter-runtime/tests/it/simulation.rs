@@ -19,6 +19,7 @@ fn ten_thousand_random_schedules_keep_every_promise() {
         total.events += report.events;
         total.tools_run += report.tools_run;
         total.approvals += report.approvals;
+        total.questions += report.questions;
         total.saved_rules += report.saved_rules;
         for (how, count) in report.resolutions {
             *total.resolutions.entry(how).or_default() += count;
@@ -54,7 +55,15 @@ fn ten_thousand_random_schedules_keep_every_promise() {
     ] {
         assert!(endings.contains_key(how), "no schedule ended as {how}");
     }
-    for how in ["once", "session", "always", "deny", "withdrawn"] {
+    for how in [
+        "once",
+        "session",
+        "always",
+        "deny",
+        "withdrawn",
+        "questions_user",
+        "questions_withdrawn",
+    ] {
         let count = total.resolutions.get(how).copied().unwrap_or_default();
         assert!(count > 100, "{count} approvals were resolved as {how}");
     }

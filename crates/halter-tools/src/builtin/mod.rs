@@ -1,6 +1,7 @@
 //! The built-in tools.
 
 mod apply_patch;
+mod ask_user;
 #[cfg(feature = "ast-tools")]
 mod ast_grep;
 #[cfg(feature = "browser-tools")]
@@ -65,6 +66,7 @@ pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
         typed(list::ListTool),
         typed(notebook_edit::NotebookEditTool),
         typed(current_time::CurrentTimeTool),
+        typed(ask_user::AskUserTool),
         #[cfg(feature = "ast-tools")]
         typed(ast_grep::AstGrepTool),
         #[cfg(feature = "pty")]

@@ -1,7 +1,7 @@
 //! What the tests within this crate need of a session.
 
 use crate::context::{MemoryChanges, NoEarlierMessages, NoopToolEventSink, ToolContext};
-use crate::{NoDeferredTools, PathLockMap, ScratchDir, ToolSessionStore};
+use crate::{NoDeferredTools, NobodyToAsk, PathLockMap, ScratchDir, ToolSessionStore};
 use halter_policy::{PolicySettings, SessionScope, StandardPolicy};
 use halter_protocol::ResourceSnapshot;
 use std::path::Path;
@@ -25,6 +25,7 @@ pub(super) fn context(directory: &Path) -> ToolContext {
         remembered: MemoryChanges::default(),
         earlier: Arc::new(NoEarlierMessages),
         tool_sessions: Arc::new(ToolSessionStore::new(scratch)),
+        asker: Arc::new(NobodyToAsk),
         tools: Arc::new(NoDeferredTools),
         snapshot: Arc::new(ResourceSnapshot::empty()),
         cancel: CancellationToken::new(),

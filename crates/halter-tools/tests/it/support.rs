@@ -6,9 +6,9 @@ use halter_protocol::{
 use halter_tools::network::HostResolver;
 use halter_tools::policy::{FileDoor, PolicyError};
 use halter_tools::{
-    ExecBackend, MemoryChanges, NoDeferredTools, NoEarlierMessages, PathLockMap, PolicySettings,
-    ScratchDir, SessionScope, StandardPolicy, ToolContext, ToolDirectory, ToolEventSink,
-    ToolPolicy, ToolRuntime, ToolRuntimeEvent, ToolSessionStore, builtin_tools,
+    ExecBackend, MemoryChanges, NoDeferredTools, NoEarlierMessages, NobodyToAsk, PathLockMap,
+    PolicySettings, ScratchDir, SessionScope, StandardPolicy, ToolContext, ToolDirectory,
+    ToolEventSink, ToolPolicy, ToolRuntime, ToolRuntimeEvent, ToolSessionStore, builtin_tools,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -237,6 +237,7 @@ impl Workspace {
             remembered: MemoryChanges::default(),
             earlier: Arc::new(NoEarlierMessages),
             tool_sessions: Arc::clone(&self.store),
+            asker: Arc::new(NobodyToAsk),
             tools: Arc::clone(&self.deferred) as _,
             snapshot: Arc::new(ResourceSnapshot::empty()),
             cancel: self.cancel.clone(),

@@ -10,6 +10,7 @@ mod hook_files;
 mod instructions;
 mod jobs;
 mod late_tools;
+mod questions;
 mod scenarios;
 mod subagents;
 
@@ -138,6 +139,11 @@ async fn subagents_stream() {
 #[tokio::test]
 async fn forked_child_stream() {
     check("forked_child", &subagents::forked_child().await);
+}
+
+#[tokio::test]
+async fn questions() {
+    check("questions", &questions::questions().await);
 }
 
 #[tokio::test]

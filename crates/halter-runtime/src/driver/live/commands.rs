@@ -2,15 +2,15 @@
 
 use super::{Owner, Running};
 use crate::context::ContextReport;
-use crate::engine::{Engine, Input};
+use crate::engine::{Engine, Input, PersonAnswer};
 use crate::error::HalterError;
 use crate::init::OwnTools;
 use crate::limits::{QUEUED_STEERS, QUEUED_TURNS, SESSION_INBOX};
 use crate::subagents::{RoutedRequest, Totals, cancel_children, close_children};
 use halter_protocol::{
     ApprovalAnswer, ApprovalChoice, ApprovalId, ContextCompaction, NotificationItem,
-    PermissionRule, ResolvedBy, RuleEffect, SessionBudget, SubagentReport, SubagentStatus, Turn,
-    TurnId, UserMessage,
+    PermissionRule, QuestionId, QuestionResponse, ResolvedBy, RuleEffect, SessionBudget,
+    SubagentReport, SubagentStatus, Turn, TurnId, UserMessage,
 };
 use halter_session::StoreError;
 use halter_tools::SubagentControl;
@@ -40,6 +40,11 @@ pub(crate) enum SessionCommand {
     Resolve {
         approval_id: ApprovalId,
         answer: ApprovalAnswer,
+        reply: oneshot::Sender<Result<(), HalterError>>,
+    },
+    AnswerQuestions {
+        question_id: QuestionId,
+        responses: Vec<QuestionResponse>,
         reply: oneshot::Sender<Result<(), HalterError>>,
     },
     Notify {
@@ -129,12 +134,27 @@ impl Owner {
                     self.answer_subagent(approval_id, answer, by, running).await;
                 } else if checked.is_ok() {
                     let by = ResolvedBy::User;
-                    let input = Input::Answered {
+                    let answer = PersonAnswer::Approval {
                         approval_id,
                         answer,
-                        by,
                     };
-                    self.feed(input, running).await;
+                    self.feed(Input::Answered { answer, by }, running).await;
+                }
+                let _ = reply.send(checked);
+            }
+            SessionCommand::AnswerQuestions {
+                question_id,
+                responses,
+                reply,
+            } => {
+                let checked = check_responses(&self.engine, &question_id, &responses);
+                if checked.is_ok() {
+                    let by = ResolvedBy::User;
+                    let answer = PersonAnswer::Questions {
+                        question_id,
+                        responses,
+                    };
+                    self.feed(Input::Answered { answer, by }, running).await;
                 }
                 let _ = reply.send(checked);
             }
@@ -284,6 +304,24 @@ fn check_answer(
         }
     }
     Ok(())
+}
+
+/// Whether answers fit questions that are open.
+fn check_responses(
+    engine: &Engine,
+    question_id: &QuestionId,
+    responses: &[QuestionResponse],
+) -> Result<(), HalterError> {
+    let Some(request) = engine.open_question(question_id) else {
+        let message = format!("no questions '{question_id}' are open");
+        return Err(HalterError::new("question_not_open", message)
+            .with_hint("they are unknown, or were answered already; questions_answered says how"));
+    };
+    match request.problem(responses) {
+        None => Ok(()),
+        Some(problem) => Err(HalterError::new("answer_not_fitting", problem)
+            .with_hint("give an answer to each question: option ids, words, or skipped")),
+    }
 }
 
 fn session_closing() -> HalterError {

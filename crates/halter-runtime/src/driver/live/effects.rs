@@ -1,11 +1,11 @@
 //! How each effect is carried out.
 
+use super::asking::SessionAsker;
 use super::compaction;
 use super::final_tools::FinalTools;
 use super::hooks::{HookedAt, hooked_events};
 use super::toolbox::{RefusalSink, Surroundings};
 use super::{Append, Owner, Running};
-use crate::approvals::Approvals;
 use crate::engine::{Effect, EffectId, Input, Preparation};
 use crate::error::HalterError;
 use crate::prompt::{PromptContext, describe_change};
@@ -15,9 +15,9 @@ use crate::subagents::AgentTypes;
 use crate::toolset::Toolset;
 use futures::{FutureExt, StreamExt};
 use halter_protocol::{
-    ApprovalAnswer, ApprovalChoice, ApprovalRequest, AssembledPrompt, CacheBreakReason, ModelId,
-    ProviderError, ProviderErrorKind, ReplayMeta, ResolvedBy, ResponseSchema, SessionBlueprint,
-    ToolCall, ToolError, ToolErrorCode, ToolName, ToolSpec, Transcript, TurnError, TurnId,
+    AssembledPrompt, CacheBreakReason, ModelId, ProviderError, ProviderErrorKind, ReplayMeta,
+    ResponseSchema, SessionBlueprint, ToolCall, ToolError, ToolErrorCode, ToolName, ToolSpec,
+    Transcript, TurnError, TurnId,
 };
 use halter_providers::{Provider, ProviderRequest, RequestPurpose};
 use halter_tools::ToolContext;
@@ -112,6 +112,11 @@ impl Owner {
                 return Some(Input::Judged { id, verdict, diff });
             }
             Effect::Ask { id, request } => return self.ask(id, request, running),
+            Effect::Reply {
+                question_id,
+                responses,
+                by,
+            } => self.waiting_tools.reply(&question_id, responses, by),
             Effect::RunHooks {
                 id,
                 point,
@@ -382,53 +387,6 @@ impl Owner {
 
     // --- tools -----------------------------------------------------------
 
-    fn ask(
-        &mut self,
-        id: EffectId,
-        request: Arc<ApprovalRequest>,
-        running: &mut Running,
-    ) -> Option<Input> {
-        let approval_id = request.approval_id.clone();
-        if let Some(answer) = self.unasked(&request) {
-            return Some(answer);
-        }
-        let handler = match &self.services.approvals {
-            Approvals::Handler(handler) => handler.clone(),
-            Approvals::Attended => {
-                self.ask_above(id, &request, running);
-                return None;
-            }
-            Approvals::Unattended => {
-                return Some(Input::Answered {
-                    approval_id,
-                    answer: ApprovalChoice::Deny.into(),
-                    by: ResolvedBy::Unattended,
-                });
-            }
-        };
-        let cancel = CancellationToken::new();
-        running.cancels.insert(id, cancel.clone());
-        let session_id = self.blueprint.session_id.clone();
-        let sender = running.outcome_sender.clone();
-        running.tasks.spawn(async move {
-            let decided = AssertUnwindSafe(handler.decide(&session_id, &request));
-            let decided = tokio::select! {
-                biased;
-                () = cancel.cancelled() => return,
-                decided = decided.catch_unwind() => decided,
-            };
-            let broken = |_| ApprovalAnswer::deny("the approval handler panicked");
-            let answer = decided.unwrap_or_else(broken);
-            let by = ResolvedBy::Handler;
-            let _ = sender.send(Input::Answered {
-                approval_id,
-                answer,
-                by,
-            });
-        });
-        None
-    }
-
     /// Has a rule hold for good. If that fails it holds for the session, and
     /// the user is told.
     async fn save_rule(&self, rule: String) -> Option<Input> {
@@ -488,6 +446,14 @@ impl Owner {
             call_id: call.id.clone(),
             sender: sender.clone(),
             output: context.emit,
+        });
+        context.asker = Arc::new(SessionAsker {
+            id,
+            call: call.clone(),
+            waiting: self.waiting_tools.clone(),
+            sender: sender.clone(),
+            ids: self.services.ids.clone(),
+            at: self.services.clock.now(),
         });
         // A task of its own: a tool that panics takes nothing with it.
         let tool = tokio::spawn(async move { tools.tools.execute(&call, context).await });

@@ -6,6 +6,7 @@
 //! an idle session has no task.
 
 mod appends;
+mod asking;
 mod budget;
 mod commands;
 mod compaction;
@@ -59,6 +60,8 @@ pub(crate) struct Owner {
     resources: Arc<Resources>,
     prompt: AssembledPrompt,
     tools: Arc<Toolset>,
+    /// Running tools that wait for answers.
+    waiting_tools: asking::WaitingTools,
     /// The change of late tools that was taken up last.
     late_revision: u64,
     /// Tools of its own that the session gets with its next turn.
@@ -235,6 +238,7 @@ impl Owner {
             blueprint,
             appends: Appends::new(writer),
             tools,
+            waiting_tools: asking::WaitingTools::default(),
             late_revision: 0,
             own_tools: None,
             final_tools: FinalTools::default(),

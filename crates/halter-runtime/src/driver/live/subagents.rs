@@ -1,7 +1,8 @@
 //! What the subagents of a session are made from, and where their questions go.
 
+use super::asking::refusal;
 use super::{Owner, Running};
-use crate::engine::{EffectId, Input};
+use crate::engine::{EffectId, Input, PersonRequest};
 use crate::error::HalterError;
 use crate::session::SessionCore;
 use crate::subagents::{AgentTypes, ParentFacts, SessionSubagents, ask_at_root};
@@ -71,11 +72,12 @@ impl Owner {
     }
 
     /// The answer where nobody above the session is asked.
-    pub(super) fn unasked(&self, request: &ApprovalRequest) -> Option<Input> {
-        let place = self.blueprint.subagent.as_ref();
-        place.filter(|it| !it.may_ask).map(|_| Input::Answered {
-            approval_id: request.approval_id.clone(),
-            answer: ApprovalChoice::Deny.into(),
+    /// What a subagent wants to know is not asked above.
+    pub(super) fn unasked(&self, request: &PersonRequest) -> Option<Input> {
+        let place = self.blueprint.subagent.as_ref()?;
+        let asks = matches!(request, PersonRequest::Approval(_)) && place.may_ask;
+        (!asks).then(|| Input::Answered {
+            answer: refusal(request, ApprovalChoice::Deny.into()),
             by: ResolvedBy::Unattended,
         })
     }

@@ -13,8 +13,8 @@ use halter_protocol::{
 };
 use halter_tools::policy::{PolicyError, SessionScope, ToolPolicy};
 use halter_tools::{
-    ExecSession, MemoryChanges, ScratchDir, ToolContext, ToolEventSink, ToolRuntimeEvent,
-    ToolSessionStore,
+    ExecSession, MemoryChanges, NobodyToAsk, ScratchDir, ToolContext, ToolEventSink,
+    ToolRuntimeEvent, ToolSessionStore,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,6 +74,7 @@ impl Toolbox {
             working_dir: blueprint.working_dir.clone(),
             path_locks: self.services.path_locks.clone(),
             tool_sessions,
+            asker: Arc::new(NobodyToAsk),
             tools: Arc::new(SessionDirectory {
                 tools: tools.clone(),
                 late: self.services.late_tools.clone(),

@@ -2,8 +2,8 @@
 
 use super::Simulation;
 use halter_protocol::{
-    ApprovalChoice, ApprovalId, ApprovalRequest, Message, ResolvedBy, SessionEventPayload,
-    SessionState, ToolCall, ToolCallId, Transcript, TurnId, fold,
+    ApprovalChoice, ApprovalId, ApprovalRequest, Message, QuestionId, QuestionRequest, ResolvedBy,
+    SessionEventPayload, SessionState, ToolCall, ToolCallId, Transcript, TurnId, fold,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -65,7 +65,8 @@ impl Simulation {
     /// about what a rule of theirs covers.
     pub(super) fn check_approval(&self, request: &ApprovalRequest) -> Result<(), Violation> {
         let state = fold::fold_events(self.log.iter().map(|e| &e.payload));
-        if !state.open_approvals.keys().eq([&request.approval_id]) {
+        let alone = state.open_questions.is_empty();
+        if !alone || !state.open_approvals.keys().eq([&request.approval_id]) {
             return Err(self.violation("one approval is requested at a time, once committed"));
         }
         match request.rule() {
@@ -73,6 +74,26 @@ impl Simulation {
                 Err(self.violation("nobody is asked twice about the same rule"))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Questions are put once they are committed, and nothing else is open.
+    pub(super) fn check_questions(&self, request: &QuestionRequest) -> Result<(), Violation> {
+        let state = fold::fold_events(self.log.iter().map(|e| &e.payload));
+        let alone = state.open_approvals.is_empty();
+        match alone && state.open_questions.keys().eq([&request.question_id]) {
+            true => Ok(()),
+            false => Err(self.violation("questions are put one at a time, once committed")),
+        }
+    }
+
+    /// A call is told of answers that are in the log, or of questions that were
+    /// never put.
+    pub(super) fn check_reply(&self, id: &QuestionId) -> Result<(), Violation> {
+        let state = fold::fold_events(self.log.iter().map(|e| &e.payload));
+        match state.open_questions.contains_key(id) {
+            false => Ok(()),
+            true => Err(self.violation("answers are committed before a call is told")),
         }
     }
 
@@ -123,9 +144,27 @@ impl Simulation {
                 _ => {}
             }
         }
-        match open.is_empty() {
+        let mut asked: HashSet<&QuestionId> = HashSet::new();
+        for event in &self.log {
+            match &event.payload {
+                SessionEventPayload::QuestionsAsked(request) => {
+                    asked.insert(&request.question_id);
+                }
+                SessionEventPayload::QuestionsAnswered {
+                    question_id, by, ..
+                } => {
+                    if !asked.remove(question_id) {
+                        return Err(self.violation("questions are answered once"));
+                    }
+                    let how = format!("questions_{by}");
+                    *self.report.resolutions.entry(how).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        match open.is_empty() && asked.is_empty() {
             true => Ok(()),
-            false => Err(self.violation("every approval is resolved")),
+            false => Err(self.violation("every request to a person is resolved")),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::agenda::What;
 use super::checks::Violation;
 use super::{Simulation, world};
-use crate::engine::{Effect, Input};
+use crate::engine::{Effect, Input, PersonAnswer, PersonRequest};
 use halter_protocol::{ResolvedBy, SessionEvent};
 use std::sync::Arc;
 
@@ -73,16 +73,42 @@ impl Simulation {
                 let judged = Input::Judged { id, verdict, diff };
                 self.schedule_in(delay, What::Outcome(id, judged));
             }
-            Effect::Ask { id, request } => {
+            Effect::Ask {
+                id,
+                request: PersonRequest::Questions(request),
+            } => {
+                self.check_questions(&request)?;
+                self.report.questions += 1;
+                let answers = 1 + usize::from(self.dice.chance(20));
+                for _ in 0..answers {
+                    if let Some((delay, responses)) = world::responses(&mut self.dice, &request) {
+                        let question_id = request.question_id.clone();
+                        let answer = PersonAnswer::Questions {
+                            question_id,
+                            responses,
+                        };
+                        let by = ResolvedBy::User;
+                        self.schedule_in(delay, What::Outcome(id, Input::Answered { answer, by }));
+                    }
+                }
+            }
+            Effect::Reply { question_id, .. } => self.check_reply(&question_id)?,
+            Effect::Ask {
+                id,
+                request: PersonRequest::Approval(request),
+            } => {
                 self.check_approval(&request)?;
                 self.report.approvals += 1;
                 // Now and then somebody else answers, too.
                 let answers = 1 + usize::from(self.dice.chance(20));
                 for _ in 0..answers {
                     if let Some((delay, answer)) = world::answer_to(&mut self.dice) {
+                        let approval_id = request.approval_id.clone();
                         let input = Input::Answered {
-                            approval_id: request.approval_id.clone(),
-                            answer,
+                            answer: PersonAnswer::Approval {
+                                approval_id,
+                                answer,
+                            },
                             by: ResolvedBy::User,
                         };
                         self.schedule_in(delay, What::Outcome(id, input));
@@ -98,6 +124,11 @@ impl Simulation {
                 self.report.tools_run += 1;
                 let tool = world::tool_named(call.name.as_str());
                 self.running.insert(id, tool);
+                for _ in 0..world::questions_of_a_call(&mut self.dice) {
+                    let request = Arc::new(world::questions(&mut self.dice, &call));
+                    let delay = self.dice.below(200);
+                    self.schedule_in(delay, What::Outcome(id, Input::ToolAsks { id, request }));
+                }
                 if let Some((delay, result)) = world::tool_run(&mut self.dice, tool) {
                     let remembered = world::remembered(&mut self.dice);
                     let input = Input::ToolFinished {

@@ -72,6 +72,8 @@ pub struct Report {
     /// How they were resolved: by a choice of a person, or `withdrawn` or
     /// `interrupted`.
     pub resolutions: BTreeMap<String, usize>,
+    /// Questions put.
+    pub questions: usize,
     /// Rules saved for good.
     pub saved_rules: usize,
     /// Compactions, by tier.

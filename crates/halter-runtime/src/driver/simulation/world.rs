@@ -7,9 +7,10 @@ use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
 use halter_protocol::{
     Action, ApprovalAnswer, ApprovalChoice, CallToJudge, ContentPart, FINAL_TOOL, HookHandlerType,
     HookRunStatus, HookRunSummary, InstructionFile, MemoryChange, ModelId, Objection,
-    PolicyVerdict, ProviderError, ProviderErrorKind, ProviderKind, ResolvedModel, SessionBlueprint,
-    StopReason, StreamEvent, Timestamp, ToolCall, ToolCapabilities, ToolConcurrency, ToolError,
-    ToolErrorCode, ToolResult, ToolSpec, Usage, UsageBuckets,
+    PolicyVerdict, ProviderError, ProviderErrorKind, ProviderKind, Question, QuestionId,
+    QuestionRequest, QuestionResponse, ResolvedModel, SessionBlueprint, StopReason, StreamEvent,
+    Timestamp, ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult,
+    ToolSpec, Usage, UsageBuckets,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -403,4 +404,45 @@ pub(super) fn hooks(dice: &mut Dice, id: EffectId, point: &HookPoint, at: Timest
         },
         Input::HooksFinished { id, verdict },
     ]
+}
+
+/// How many times a call asks.
+pub(super) fn questions_of_a_call(dice: &mut Dice) -> u64 {
+    match dice.chance(15) {
+        true => 1 + dice.below(2),
+        false => 0,
+    }
+}
+
+/// What a call asks.
+pub(super) fn questions(dice: &mut Dice, call: &ToolCall) -> QuestionRequest {
+    let question = Question {
+        question: "well?".to_owned(),
+        options: Vec::new(),
+        is_multi_select: false,
+    };
+    QuestionRequest {
+        question_id: QuestionId(format!("ask_{}", dice.below(u64::MAX))),
+        call_id: call.id.clone(),
+        tool_name: call.name.clone(),
+        questions: vec![question],
+    }
+}
+
+/// What a person answers, now and then something that does not fit.
+pub(super) fn responses(
+    dice: &mut Dice,
+    request: &QuestionRequest,
+) -> Option<(u64, Vec<QuestionResponse>)> {
+    let delay = match dice.below(10) {
+        0 => return None,
+        1 => dice.below(1_000_000),
+        _ => dice.below(300),
+    };
+    let responses = match dice.below(3) {
+        0 => request.all_skipped(),
+        1 => Vec::new(),
+        _ => vec![QuestionResponse::text("so and so")],
+    };
+    Some((delay, responses))
 }

@@ -17,6 +17,7 @@ impl Engine {
             self.effects.push(Effect::CancelModel { id });
             self.record_answer(Some(StopReason::Interrupted));
         }
+        self.withdraw_questions(None);
         let count = self.step().map_or(0, |step| step.calls.len());
         let mut running = false;
         for index in 0..count {
@@ -40,6 +41,7 @@ impl Engine {
             self.effects.push(Effect::CancelModel { id });
             self.record_answer(Some(StopReason::Interrupted));
         }
+        self.withdraw_questions(None);
         let count = self.step().map_or(0, |step| step.calls.len());
         for index in 0..count {
             let runs = |slot: &CallSlot| {
@@ -162,6 +164,7 @@ impl Engine {
         });
         let Some(index) = found else { return };
         self.effects.push(Effect::AbandonTool { id });
+        self.withdraw_questions(Some(id));
         let error = ToolError::new(
             ToolErrorCode::OutcomeUnknown,
             "the call was told to stop and did not end in time: it may or may not have taken effect",

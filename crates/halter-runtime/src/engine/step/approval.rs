@@ -2,8 +2,8 @@
 
 use super::super::recording::Then;
 use super::super::turn::hook_stopped;
-use super::super::{Effect, EffectId, Engine};
-use super::{AskProgress, CallSlot, Stage};
+use super::super::{Effect, EffectId, Engine, PersonRequest};
+use super::{AskProgress, CallSlot, Stage, ToolQuestions};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
 use halter_protocol::action::{HOOK_ASKS, REQUIRES_APPROVAL};
 use halter_protocol::{
@@ -139,7 +139,8 @@ impl Engine {
     /// still speaks.
     pub(super) fn open_request(&mut self) {
         let Some(step) = self.step() else { return };
-        if step.stream.is_some() || step.is_failing() {
+        let is_put = |asked: &ToolQuestions| asked.progress != AskProgress::Waiting;
+        if step.stream.is_some() || step.is_failing() || step.questions.iter().any(is_put) {
             return;
         }
         let asking = step
@@ -157,7 +158,7 @@ impl Engine {
             }
         }
         let Some((request, progress)) = first else {
-            return;
+            return self.open_questions();
         };
         *progress = AskProgress::Recorded;
         let request = request.clone();
@@ -178,6 +179,7 @@ impl Engine {
         if let Some((request, progress)) = asked {
             *progress = AskProgress::Open(id);
             let request = request.clone();
+            let request = PersonRequest::Approval(request);
             self.effects.push(Effect::Ask { id, request });
             let at = self.at;
             if let Some(turn) = &mut self.turn {

@@ -192,6 +192,8 @@ impl Engine {
             return;
         };
         self.words.extend(note);
+        self.withdraw_questions(Some(id));
+        self.open_request();
         if let Some(slot) = self.slot(index) {
             slot.remembered = remembered;
         }

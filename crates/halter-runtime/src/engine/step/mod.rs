@@ -11,6 +11,7 @@ mod abort;
 mod answering;
 mod approval;
 mod calls;
+mod questions;
 
 pub(super) use calls::tool_message;
 
@@ -21,7 +22,8 @@ use super::turn::Ending;
 use super::{Effect, EffectId, Engine};
 use crate::limits::PARALLEL_TOOL_CALLS;
 use halter_protocol::{
-    Action, ApprovalRequest, HookOpinion, MemoryChange, ToolCall, ToolError, ToolName, ToolResult,
+    Action, ApprovalRequest, HookOpinion, MemoryChange, QuestionRequest, ToolCall, ToolError,
+    ToolName, ToolResult,
 };
 use std::sync::Arc;
 
@@ -34,9 +36,19 @@ pub(in crate::engine) struct Step {
     grant: Option<CallGrant>,
     answer: Answer,
     calls: Vec<CallSlot>,
+    /// What running calls ask, in order.
+    questions: Vec<ToolQuestions>,
     /// How the turn ends once the calls are settled; none if it goes on.
     ending: Option<Ending>,
     grace: Option<EffectId>,
+}
+
+/// Questions of a running call.
+#[derive(Debug)]
+struct ToolQuestions {
+    tool: EffectId,
+    request: Arc<QuestionRequest>,
+    progress: AskProgress,
 }
 
 /// A call between the model's wish and its result.
@@ -117,6 +129,7 @@ impl Step {
             grant,
             answer: Answer::default(),
             calls: Vec::new(),
+            questions: Vec::new(),
             ending: None,
             grace: None,
         }
@@ -141,7 +154,14 @@ impl Step {
             } => Some(Effect::Withdraw { id: *id }),
             _ => None,
         });
-        stream.into_iter().chain(calls).collect()
+        let questions = self
+            .questions
+            .iter()
+            .filter_map(|asked| match asked.progress {
+                AskProgress::Open(id) => Some(Effect::Withdraw { id }),
+                _ => None,
+            });
+        stream.into_iter().chain(questions).chain(calls).collect()
     }
 
     /// What was reserved for the model call, and what was seen of its answer, in
