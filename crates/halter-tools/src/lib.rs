@@ -72,6 +72,7 @@ pub mod exec;
 pub mod late;
 pub mod limits;
 pub mod network;
+mod observer;
 pub mod path_locks;
 pub mod runtime;
 pub mod scratch;
@@ -101,6 +102,7 @@ pub use halter_policy::{
     FileDoor, PolicyError, PolicySettings, SessionScope, StandardPolicy, ToolPolicy,
 };
 pub use late::{LateToolSet, LateTools};
+pub use observer::ChangeObserver;
 pub use path_locks::{PathLockGuard, PathLockMap};
 pub use runtime::ToolRuntime;
 pub use scratch::ScratchDir;

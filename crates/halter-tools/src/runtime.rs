@@ -4,6 +4,7 @@ use crate::availability::{HarnessFacts, UnavailableTool};
 use crate::context::{ToolContext, cancelled};
 use crate::deferred::{DeferredTool, first_sentence};
 use crate::network::ConnectError;
+use crate::observer::{ChangeObserver, with_field, written};
 use crate::sent_schema::sent_schema;
 use crate::tool::Tool;
 use crate::validate::ArgumentCheck;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct ToolRuntime {
     tools: IndexMap<ToolName, Registered>,
+    observer: Option<Arc<dyn ChangeObserver>>,
 }
 
 #[derive(Clone)]
@@ -54,6 +56,11 @@ impl ToolRuntime {
         let name = spec.name.clone();
         let check = Arc::new(ArgumentCheck::new(Arc::clone(&spec)));
         self.tools.insert(name, Registered { tool, spec, check });
+    }
+
+    /// Has somebody look at the files that calls change.
+    pub fn set_change_observer(&mut self, observer: Arc<dyn ChangeObserver>) {
+        self.observer = Some(observer);
     }
 
     /// The specs of all tools, in order of registration.
@@ -174,13 +181,40 @@ impl ToolRuntime {
         entry.check.check(&call.arguments)?;
         context.check_cancelled()?;
         let token = context.cancel.clone();
+        let observed = context.clone();
         // `execute` itself may panic before it returns its future.
         let run =
             AssertUnwindSafe(async { entry.tool.execute(context, call.arguments.clone()).await });
         match run.catch_unwind().await {
-            Ok(Ok(result)) => Ok(result),
+            Ok(Ok(result)) => Ok(self.observe(call, &observed, result).await),
             Ok(Err(error)) => Err(explain(error, token.is_cancelled())),
             Err(panic) => Err(panicked(call, &*panic)),
+        }
+    }
+
+    /// The result, with what an observer of changed files adds.
+    async fn observe(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        result: ToolResult,
+    ) -> ToolResult {
+        let Some(observer) = &self.observer else {
+            return result;
+        };
+        let paths = written(&self.actions(call).unwrap_or_default());
+        if paths.is_empty() {
+            return result;
+        }
+        let looked = AssertUnwindSafe(observer.changed(context, &paths)).catch_unwind();
+        match looked.await {
+            Ok(Some((name, value))) => with_field(result, name, value),
+            Ok(None) => result,
+            Err(panic) => {
+                let reason = panic_text(&*panic);
+                tracing::error!(reason, "an observer of changed files panicked");
+                result
+            }
         }
     }
 

@@ -16,12 +16,13 @@ use halter_config::{
     SandboxChoice, SessionBackend, SessionDurability, SystemPromptPreset, check_tool_names,
 };
 use halter_hooks::{Hook, Hooks, RegisteredHookPriority};
+use halter_lsp::{DiagnosticsAfterChanges, ServerSettings, language_tools};
 use halter_protocol::{PluginId, ProviderName, ResourceSnapshot, SessionBudget};
 use halter_providers::Provider;
 use halter_providers::cassette::Cassette;
 use halter_providers::layers::RateLimiter;
 use halter_providers::resilience::{ProviderErrorClassifier, ResiliencePolicy};
-use halter_resources::{LoadedPlugin, LoadedSkill};
+use halter_resources::{LoadedLspServer, LoadedPlugin, LoadedSkill};
 use halter_runtime::prompt::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 use halter_runtime::{
     AgentTypes, ApprovalHandler, Approvals, ContextManager, ContextSettings, EnvironmentProbe,
@@ -377,7 +378,12 @@ impl HalterBuilder {
         if let Some(service) = self.web_search {
             web = web.with_search(service);
         }
-        let tools = tools(&config, &web, self.tools)?;
+        let (language_servers, lsp_problems) = language_servers(&resources.lsp_servers);
+        let language_tools = language_tools(&language_servers);
+        let mut tools = tools(&config, &web, language_tools, self.tools)?;
+        if let Some(observer) = DiagnosticsAfterChanges::new(&language_servers) {
+            tools.set_change_observer(Arc::new(observer));
+        }
         // A tool that a rule denies as a whole is no use to a model.
         let mut tools = tools.only(|name| !permissions.denies_tool(name.as_str()));
         services.durability = durability(&config);
@@ -396,7 +402,9 @@ impl HalterBuilder {
             Some(directory) => Some(TraceRecorder::start(directory)?),
             None => None,
         };
-        services.resources = ResourceCell::new(resources.with_hooks(&sdk_hooks)?);
+        let mut resources = resources.with_hooks(&sdk_hooks)?;
+        resources.warnings.extend(lsp_problems);
+        services.resources = ResourceCell::new(resources);
         services.approvals = self.approvals;
         let unavailable_tools = tools.take_unavailable(&HarnessFacts {
             policy: &services.policy,
@@ -514,10 +522,12 @@ fn registered(hooks: Vec<(PluginId, RegisteredHookPriority, Hook)>) -> anyhow::R
 fn tools(
     config: &HarnessConfig,
     web: &WebSettings,
+    of_plugins: Vec<Arc<dyn Tool>>,
     custom: Vec<Arc<dyn Tool>>,
 ) -> anyhow::Result<ToolRuntime> {
     let mut built_in = ToolRuntime::with_tools(builtin_tools_with(web));
-    for tool in subagent_tools(&AgentTypes::built_in().lines()) {
+    let of_harness = subagent_tools(&AgentTypes::built_in().lines());
+    for tool in of_harness.into_iter().chain(of_plugins) {
         built_in.register(tool);
     }
     let custom_names: Vec<_> = custom.iter().map(|tool| tool.spec().name).collect();
@@ -552,6 +562,20 @@ fn deferral(config: &HarnessConfig) -> ToolDeferral {
             ToolDeferral::Only(names.iter().map(|name| name.as_str().into()).collect())
         }
     }
+}
+
+/// The language servers that plugins describe, and what is wrong with the
+/// others.
+fn language_servers(loaded: &[LoadedLspServer]) -> (Arc<[ServerSettings]>, Vec<String>) {
+    let (mut servers, mut problems) = (Vec::new(), Vec::new());
+    for entry in loaded {
+        let name = format!("{}:{}", entry.plugin_id, entry.name);
+        match ServerSettings::parse(&name, &entry.config, &entry.plugin_root) {
+            Ok(settings) => servers.push(settings),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    (servers.into(), problems)
 }
 
 async fn open_store(

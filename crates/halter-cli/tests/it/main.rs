@@ -25,6 +25,7 @@ mod exits;
 mod file_tools;
 mod hook_files;
 mod instructions;
+mod language_servers;
 #[path = "../../src/limits.rs"]
 #[allow(dead_code, reason = "each limit is used where it is tested")]
 mod limits;

@@ -1,0 +1,69 @@
+//! The bounds of language servers. Each is enforced where it is named and
+//! tested at its edge.
+
+use std::time::Duration;
+
+/// Bytes of one message of a server.
+pub const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes of the head of a message.
+pub const HEAD_BYTES: usize = 4 * 1024;
+
+/// Messages to a server that may wait to be written.
+pub const OUTGOING_MESSAGES: usize = 64;
+
+/// Requests to a server that may wait for an answer.
+pub const OPEN_REQUESTS: usize = 64;
+
+/// Bytes at the end of what a server wrote to standard error that are kept.
+pub const LAST_WORDS_BYTES: usize = 4 * 1024;
+
+/// How long a server may take to start, unless its settings say otherwise.
+pub const START_WAIT: Duration = Duration::from_secs(30);
+
+/// The longest that settings may say.
+pub const START_WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// How long an answer to a request may take.
+pub const REQUEST_WAIT: Duration = Duration::from_secs(30);
+
+/// How long the tool `diagnostics` waits for a server to look at a file.
+pub const DIAGNOSTICS_WAIT: Duration = Duration::from_secs(30);
+
+/// How long the result of an edit waits for the same, starting the server
+/// included.
+pub const EDIT_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a server may take to end after it was asked to.
+pub const STOP_WAIT: Duration = Duration::from_secs(2);
+
+/// Times in a row that a server is started again.
+pub const RESTARTS: u32 = 3;
+
+/// The pause before the first of them; each later one is twice as long.
+pub const RESTART_DELAY: Duration = Duration::from_secs(2);
+
+/// A server that ran for so long has not failed in a row.
+pub const RESTART_STABLE: Duration = Duration::from_secs(60);
+
+/// Bytes of a file that is sent to a server.
+pub const DOCUMENT_BYTES: u64 = 2 * 1024 * 1024;
+
+/// Files that are open in one server; the one that was looked at longest ago is
+/// closed for another.
+pub const OPEN_DOCUMENTS: usize = 64;
+
+/// Files of which a server's diagnostics are kept.
+pub const KNOWN_FILES: usize = 1_024;
+
+/// Diagnostics of one file that a model is shown.
+pub const SHOWN_DIAGNOSTICS: usize = 40;
+
+/// Characters of the message of one diagnostic.
+pub const DIAGNOSTIC_CHARS: usize = 400;
+
+/// Places that a model is shown.
+pub const SHOWN_PLACES: usize = 200;
+
+/// Changed files of one call that are looked at.
+pub const OBSERVED_FILES: usize = 8;

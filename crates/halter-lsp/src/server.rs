@@ -1,0 +1,311 @@
+//! One language server: its process, its documents, what it says of them.
+
+use crate::connection::{Connection, Published};
+use crate::error::LspError;
+use crate::limits::{LAST_WORDS_BYTES, OPEN_DOCUMENTS, REQUEST_WAIT, STOP_WAIT};
+use crate::place::{Columns, uri_of};
+use crate::settings::ServerSettings;
+use halter_exec::{Command, Environment, ExecError, OutputPipe, Process, find_program};
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// A server that runs. [`stop`](Self::stop) ends it; dropping it kills it with
+/// everything it started.
+pub(crate) struct LanguageServer {
+    name: String,
+    connection: Connection,
+    columns: Columns,
+    documents: Mutex<IndexMap<PathBuf, Document>>,
+    said: Arc<Mutex<Vec<u8>>>,
+    /// Fires when it has ended, or shall.
+    ended: CancellationToken,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+    started: Instant,
+}
+
+/// A file as the server has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Document {
+    version: i64,
+    text: Arc<str>,
+    /// How often the server had spoken of the file before it was sent this.
+    spoken_before: u64,
+}
+
+impl LanguageServer {
+    /// Starts a server for a directory and shakes hands with it.
+    pub async fn start(
+        settings: &ServerSettings,
+        environment: Environment,
+        root: &Path,
+    ) -> Result<Self, LspError> {
+        let name = settings.name.clone();
+        let failed = |source: ExecError| LspError::Start {
+            name: name.clone(),
+            source: Arc::new(source),
+        };
+        let program = settings.program();
+        let found = find_program(program.as_os_str(), &environment, root).map_err(failed)?;
+        let command = Command::new(found, root)
+            .args(settings.arguments.iter().map(String::as_str))
+            .environment(environment)
+            .streamed_stdin();
+        let (process, streams) = Process::spawn(&command).map_err(failed)?;
+        let lost = || failed(ExecError::StatusLost { pid: process.pid() });
+        let input = streams.stdin.ok_or_else(lost)?;
+        let errors = streams.stderr.ok_or_else(lost)?;
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let ended = CancellationToken::new();
+        tokio::spawn(listen(errors, said.clone()));
+        let uri = uri_of(root).unwrap_or_default();
+        let told = settings.settings.clone();
+        let connection = Connection::new(input, streams.stdout, told, uri.clone(), ended.clone());
+        let keeper = tokio::spawn(keep(process, ended.clone()));
+        let mut server = Self {
+            name,
+            connection,
+            columns: Columns::Utf16,
+            documents: Mutex::default(),
+            said,
+            ended,
+            keeper: Mutex::new(Some(keeper)),
+            started: Instant::now(),
+        };
+        let capabilities = server.initialize(settings, &uri).await?;
+        server.columns = Columns::chosen(&capabilities);
+        Ok(server)
+    }
+
+    async fn initialize(&self, settings: &ServerSettings, root: &str) -> Result<Value, LspError> {
+        let params = json!({
+            "processId": std::process::id(),
+            "clientInfo": {"name": "halter", "version": env!("CARGO_PKG_VERSION")},
+            "rootUri": root,
+            "workspaceFolders": [{"uri": root, "name": "workspace"}],
+            "initializationOptions": settings.initialization_options,
+            "capabilities": {
+                "general": {"positionEncodings": ["utf-8", "utf-16"]},
+                "workspace": {"configuration": true, "workspaceFolders": true},
+                "textDocument": {
+                    "synchronization": {"didSave": true},
+                    "publishDiagnostics": {"versionSupport": true},
+                    "definition": {"linkSupport": false},
+                    "references": {},
+                },
+            },
+        });
+        let answer = self
+            .request_within("initialize", params, settings.start_wait)
+            .await?;
+        self.notify("initialized", json!({})).await?;
+        if let Some(settings) = &settings.settings {
+            let params = json!({"settings": settings});
+            self.notify("workspace/didChangeConfiguration", params)
+                .await?;
+        }
+        Ok(answer.get("capabilities").cloned().unwrap_or_default())
+    }
+
+    /// Asks, within [`REQUEST_WAIT`].
+    pub async fn request(&self, method: &'static str, params: Value) -> Result<Value, LspError> {
+        self.request_within(method, params, REQUEST_WAIT).await
+    }
+
+    async fn request_within(
+        &self,
+        method: &'static str,
+        params: Value,
+        wait: Duration,
+    ) -> Result<Value, LspError> {
+        let asked = self.connection.request(method, params);
+        match tokio::time::timeout(wait, asked).await {
+            Ok(Some(Ok(answer))) => Ok(answer),
+            Ok(Some(Err(message))) => Err(LspError::Refused {
+                name: self.name.clone(),
+                message,
+            }),
+            Ok(None) => Err(self.gone()),
+            Err(_) => Err(LspError::TimedOut {
+                name: self.name.clone(),
+                what: method,
+                after: wait,
+            }),
+        }
+    }
+
+    async fn notify(&self, method: &str, params: Value) -> Result<(), LspError> {
+        self.connection
+            .notify(method, params)
+            .await
+            .ok_or_else(|| self.gone())
+    }
+
+    /// Why it is of no use any more.
+    pub fn gone(&self) -> LspError {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        LspError::Ended {
+            name: self.name.clone(),
+            last_words: String::from_utf8_lossy(&said).trim().to_owned(),
+        }
+    }
+
+    /// True if it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    /// How long it has run.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// How it counts within a line.
+    pub fn columns(&self) -> Columns {
+        self.columns
+    }
+
+    fn documents(&self) -> MutexGuard<'_, IndexMap<PathBuf, Document>> {
+        self.documents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows it a file as it is now, and returns what it then has.
+    pub async fn show(
+        &self,
+        path: &Path,
+        language: &str,
+        text: Arc<str>,
+    ) -> Result<Document, LspError> {
+        let uri = uri_of(path).unwrap_or_default();
+        let known = self.documents().shift_remove(path);
+        let spoken_before = self.connection.published(path).times;
+        let document = match known {
+            Some(known) if known.text == text => known,
+            Some(known) => {
+                let version = known.version + 1;
+                let params = json!({
+                    "textDocument": {"uri": uri, "version": version},
+                    "contentChanges": [{"text": &*text}],
+                });
+                self.notify("textDocument/didChange", params).await?;
+                let saved = json!({"textDocument": {"uri": uri}});
+                self.notify("textDocument/didSave", saved).await?;
+                Document {
+                    version,
+                    text,
+                    spoken_before,
+                }
+            }
+            None => {
+                self.make_room().await?;
+                let params = json!({"textDocument": {
+                    "uri": uri, "languageId": language, "version": 1, "text": &*text,
+                }});
+                self.notify("textDocument/didOpen", params).await?;
+                Document {
+                    version: 1,
+                    text,
+                    spoken_before,
+                }
+            }
+        };
+        // The one that was looked at last stands last.
+        self.documents().insert(path.to_owned(), document.clone());
+        Ok(document)
+    }
+
+    async fn make_room(&self) -> Result<(), LspError> {
+        loop {
+            let oldest = {
+                let mut documents = self.documents();
+                match documents.len() >= OPEN_DOCUMENTS {
+                    true => documents.shift_remove_index(0),
+                    false => None,
+                }
+            };
+            let Some((path, _)) = oldest else {
+                return Ok(());
+            };
+            let uri = uri_of(&path).unwrap_or_default();
+            self.notify(
+                "textDocument/didClose",
+                json!({"textDocument": {"uri": uri}}),
+            )
+            .await?;
+        }
+    }
+
+    /// What it says of a file it was shown; none if it says nothing in time.
+    pub async fn diagnostics(
+        &self,
+        path: &Path,
+        document: &Document,
+        wait: Duration,
+    ) -> Result<Option<Published>, LspError> {
+        let fits = |published: &Published| {
+            published.times > document.spoken_before
+                && published
+                    .version
+                    .is_none_or(|version| version >= document.version)
+        };
+        let published = tokio::time::timeout(wait, self.connection.wait_for(path, fits)).await;
+        match published {
+            Ok(published) if fits(&published) => Ok(Some(published)),
+            Ok(_) => Err(self.gone()),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Ends it: by the protocol if it listens, by force if it does not.
+    pub async fn stop(&self) {
+        let farewell = async {
+            self.connection.request("shutdown", Value::Null).await;
+            self.connection.notify("exit", Value::Null).await;
+            self.ended.cancelled().await;
+        };
+        let _ = tokio::time::timeout(STOP_WAIT, farewell).await;
+        self.ended.cancel();
+        let keeper = {
+            let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+            keeper.take()
+        };
+        if let Some(keeper) = keeper {
+            let _ = keeper.await;
+        }
+    }
+}
+
+impl Drop for LanguageServer {
+    fn drop(&mut self) {
+        // The keeper ends the process.
+        self.ended.cancel();
+    }
+}
+
+/// Owns the process. When it ends, or shall, so does all it has started.
+async fn keep(mut process: Process, ended: CancellationToken) {
+    tokio::select! {
+        () = process.exited() => {}
+        () = ended.cancelled() => process.terminate(STOP_WAIT).await,
+    }
+    // Kills what it left behind.
+    let _ = process.wait().await;
+    ended.cancel();
+}
+
+/// Keeps the end of what is said on standard error.
+async fn listen(mut errors: OutputPipe, said: Arc<Mutex<Vec<u8>>>) {
+    while let Ok(Some(chunk)) = errors.read().await {
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend_from_slice(&chunk);
+        let surplus = said.len().saturating_sub(LAST_WORDS_BYTES);
+        said.drain(..surplus);
+    }
+}
