@@ -195,10 +195,19 @@ fn explanation(choice: &ModelChoice, servers: &[LocalServer]) -> String {
     text
 }
 
-/// Compiles the skills and plugins a configuration names.
-pub async fn compile(loaded: &Loaded) -> Result<CompiledResources, Failure> {
-    let compiler = ResourceCompiler::from_config(&loaded.config.config);
-    Ok(compiler.compile().await?)
+/// Compiles what the user and the project have here.
+pub async fn compile(context: &Context, loaded: &Loaded) -> Result<CompiledResources, Failure> {
+    Ok(compiler(context, loaded).compile().await?)
+}
+
+/// Finds what the user and the project have here.
+pub fn compiler(context: &Context, loaded: &Loaded) -> ResourceCompiler {
+    let config = &loaded.config;
+    let configured = config.config.runtime.working_dir.as_deref();
+    // A directory that was asked for is where we are.
+    let directory = configured.filter(|_| context.globals.cwd.is_none());
+    let directory = directory.unwrap_or(std::path::Path::new("."));
+    ResourceCompiler::of_user(config, &context.environment, directory)
 }
 
 /// Who answers in a harness.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// How long git may take to fetch a plugin.
+pub const GIT_DEADLINE: Duration = Duration::from_secs(300);
+
 /// The longest task that is read from a file or from standard input, in bytes.
 pub const MAX_PROMPT_BYTES: u64 = 4 * 1024 * 1024;
 

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::harness::{self, Loaded, Models};
 use crate::limits::SHUTDOWN_WAIT;
 use crate::signals::Stops;
-use halter::{Approvals, Halter, HalterError, HalterSession, SessionInit};
+use halter::{Approvals, Halter, HalterError, HalterSession, ResourceWatch, SessionInit};
 use halter_config::ModelChoice;
 use halter_protocol::{Budget, ModelId, ModelRole, SessionId};
 use halter_runtime::SessionStream;
@@ -42,6 +42,8 @@ pub struct Live {
     pub events: SessionStream,
     /// What signals ask for.
     pub stops: Stops,
+    /// Takes up resources that change, where that is wanted.
+    pub watch: Option<ResourceWatch>,
 }
 
 impl Live {
@@ -49,7 +51,7 @@ impl Live {
     pub async fn start(context: &Context, wanted: &Wanted) -> Result<Self, Failure> {
         let mut loaded = harness::load_for(context, wanted.model.as_deref()).await?;
         wanted.permissions.apply(&mut loaded.config)?;
-        let resources = harness::compile(&loaded).await?;
+        let resources = harness::compile(context, &loaded).await?;
         let models = match &wanted.recording {
             Some(Recording::Make { file, force }) => {
                 refuse_overwriting(file, *force)?;
@@ -70,13 +72,17 @@ impl Live {
             wanted.approvals.clone(),
         )
         .await?;
-        let live = match &wanted.session {
+        let mut live = match &wanted.session {
             Some(id) => {
                 let id = SessionId::from(id.as_str());
                 Self::resume(context, &loaded, harness, &id, wanted).await
             }
             None => Self::begin(context, harness, wanted).await,
         }?;
+        if loaded.config.config.resources.watch {
+            let compiler = harness::compiler(context, &loaded);
+            live.watch = Some(live.harness.watch_resources(compiler));
+        }
         // A session that was started with a model of its own keeps it.
         let own = &live.session.blueprint().default_model;
         if ModelRole::ALL
@@ -155,6 +161,7 @@ impl Live {
             session,
             events,
             stops,
+            watch: None,
         })
     }
 

@@ -4,7 +4,7 @@ use crate::args::ApprovalSource;
 use crate::context::Context;
 use crate::failure::{Failure, file_problem, usage};
 use crate::limits::{MAX_PROMPT_BYTES, STDIN_WAIT};
-use halter_protocol::{ContentPart, UserMessage};
+use halter_protocol::{ContentPart, Turn, UserMessage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use std::fs::File;
@@ -104,6 +104,13 @@ fn checked(text: String) -> Result<Task, Failure> {
 }
 
 impl Task {
+    /// A turn that the task's text stands for, with what was piped.
+    pub fn joining(&self, mut turn: Turn) -> Turn {
+        let piped = self.message().parts.into_iter().skip(1);
+        turn.user_message.parts.extend(piped);
+        turn
+    }
+
     /// The message: the task, and after it, told apart, what was piped.
     pub fn message(&self) -> UserMessage {
         let message = UserMessage::text(self.text.as_str());

@@ -96,6 +96,9 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
             "the conversation goes to this model"
         }
         "prompts.system_prompt" | "prompts.append_system_prompt" => "instructions to the model",
+        "prompts.output_style" => "how the model is told to answer",
+        "resources.discover" => "whether the usual folders of resources are searched",
+        "resources.watch" => "whether resources that change are taken up",
         "resources.instructions" => "whether instruction files reach the model",
         "resources.skills.roots" => "instructions found there reach the model",
         "resources.plugins.roots" => "plugins found there are loaded",

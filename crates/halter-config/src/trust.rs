@@ -80,6 +80,36 @@ impl TrustStore {
         })
     }
 
+    /// Whether a file or folder is trusted with the content that a digest of 64 hexadecimal
+    /// digits stands for. `path` is canonical.
+    ///
+    /// # Errors
+    ///
+    /// As for [`is_trusted`](Self::is_trusted).
+    pub fn is_content_trusted(&self, path: &Path, digest: &str) -> Result<bool, ConfigError> {
+        let Some(file) = self.path() else {
+            return Ok(false);
+        };
+        let line = content_line(path, digest);
+        Ok(read_record(&file)?.lines().any(|recorded| recorded == line))
+    }
+
+    /// Records that a file or folder is trusted with this content, and with no other.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Refused`] when the record cannot be written.
+    pub fn trust_content(&self, path: &Path, digest: &str) -> Result<(), ConfigError> {
+        let line = content_line(path, digest);
+        let suffix = format!(" {}", escaped(path));
+        self.rewrite(|recorded| {
+            let others = recorded.lines().filter(|other| !other.ends_with(&suffix));
+            let mut lines: Vec<&str> = others.collect();
+            lines.push(&line);
+            lines.join("\n") + "\n"
+        })
+    }
+
     /// Forgets every content that was trusted at this path. Returns whether there was one.
     ///
     /// # Errors
@@ -219,11 +249,12 @@ fn system_fault(file: &Path, error: &io::Error) -> ConfigError {
 }
 
 fn line_of(project: &ProjectFile) -> String {
-    format!(
-        "{} {}",
-        ContentHash::hex_of(project.content()),
-        escaped(project.canonical_path())
-    )
+    let digest = ContentHash::hex_of(project.content());
+    content_line(project.canonical_path(), &digest)
+}
+
+fn content_line(path: &Path, digest: &str) -> String {
+    format!("{digest} {}", escaped(path))
 }
 
 /// A path on one line of text, one to one also when it is not UTF-8.

@@ -124,7 +124,7 @@ pub use tool::{
     ToolExecutionOutcome, ToolResult, ToolSpec,
 };
 pub use transcript::Transcript;
-pub use turn::Turn;
+pub use turn::{ResourceUse, Turn};
 pub use usage::{Cost, Prices, Usage, UsageBuckets};
 
 #[cfg(doctest)]

@@ -1,6 +1,6 @@
 //! What a caller submits.
 
-use crate::ids::{ModelId, TurnId};
+use crate::ids::{ModelId, SkillName, TurnId};
 use crate::message::UserMessage;
 use crate::response::ResponseSchema;
 use schemars::JsonSchema;
@@ -25,6 +25,30 @@ pub struct Turn {
     /// with the answer as a value, or fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<ResponseSchema>,
+    /// Resources that the user wants used. Their texts join the conversation
+    /// before the message, unless they are in it already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<ResourceUse>,
+}
+
+/// A resource that a user wants used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ResourceUse {
+    /// A skill.
+    Skill {
+        /// Its name.
+        name: SkillName,
+        /// What the user wrote after the name.
+        #[serde(default)]
+        arguments: String,
+    },
+    /// An output style, from now on.
+    OutputStyle {
+        /// Its name.
+        name: String,
+    },
 }
 
 impl Turn {
@@ -46,6 +70,7 @@ impl Turn {
             default_model: None,
             subagent_model: None,
             response_schema: None,
+            uses: Vec::new(),
         }
     }
 
@@ -58,6 +83,12 @@ impl Turn {
     /// Uses another registered model for the subagents of this turn.
     pub fn with_subagent_model(mut self, model: impl Into<ModelId>) -> Self {
         self.subagent_model = Some(model.into());
+        self
+    }
+
+    /// Uses a resource in this turn, and where it holds, from then on.
+    pub fn with_use(mut self, resource: ResourceUse) -> Self {
+        self.uses.push(resource);
         self
     }
 

@@ -32,6 +32,34 @@ pub enum ResourceError {
         /// The skill.
         name: String,
     },
+    /// A folder that is to be installed is no plugin, or not one as a whole.
+    #[error("{} cannot be installed: {reason}", path.display())]
+    NotAPlugin {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A plugin of that name is there already.
+    #[error("the plugin '{name}' is installed already; remove it first to install another")]
+    PluginInstalled {
+        /// Its name.
+        name: String,
+    },
+    /// No plugin of that name is installed.
+    #[error("no plugin '{name}' is installed; `halter plugin list` shows which are")]
+    PluginUnknown {
+        /// The name.
+        name: String,
+    },
+    /// The directory of installed plugins cannot be used.
+    #[error("the installed plugins in {} cannot be used: {reason}", directory.display())]
+    PluginStore {
+        /// The directory.
+        directory: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The runtime shut down while files were read.
     #[error(
         "the compilation of resources was interrupted by the runtime's shutdown; compile again"
@@ -46,6 +74,10 @@ impl ResourceError {
             Self::InvalidSkillName { .. } => "invalid_skill_name",
             Self::InvalidSkillPath { .. } => "invalid_skill_path",
             Self::MissingDescription { .. } => "missing_skill_description",
+            Self::NotAPlugin { .. } => "plugin_invalid",
+            Self::PluginInstalled { .. } => "plugin_installed",
+            Self::PluginUnknown { .. } => "plugin_unknown",
+            Self::PluginStore { .. } => "plugin_store",
             Self::Interrupted => "resources_interrupted",
         }
     }

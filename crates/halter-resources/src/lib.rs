@@ -20,6 +20,8 @@
 //! | [`skill`] | a skill, and the loader of a root of skills |
 //! | [`agent`], [`command`], [`output_style`] | what one `.md` file defines |
 //! | [`plugin`] | a plugin with its parts, and the loader of a root of plugins |
+//! | [`render`] | the text of a skill or command as it is used |
+//! | [`installed`] | plugins that a user has installed |
 //! | [`trust`] | what content is called, for a user to trust it |
 //! | [`instructions`] | instruction files such as `AGENTS.md`, and what they import |
 //! | [`frontmatter`] | splitting a file into frontmatter and body |
@@ -36,6 +38,7 @@ mod files;
 pub mod frontmatter;
 mod header;
 mod imports;
+pub mod installed;
 pub mod instructions;
 pub mod limits;
 mod manifest;
@@ -44,6 +47,7 @@ pub mod output_style;
 pub mod places;
 pub mod plugin;
 mod plugin_parts;
+pub mod render;
 pub mod skill;
 mod skill_walk;
 pub mod trust;
@@ -53,6 +57,7 @@ pub use agent::LoadedAgent;
 pub use command::LoadedCommand;
 pub use compiler::{CompiledResources, ResourceCompiler};
 pub use error::ResourceError;
+pub use installed::{InstalledPlugin, InstalledPlugins, PluginSource, PluginSwitch};
 pub use output_style::LoadedOutputStyle;
 pub use places::{ResourcePlaces, ResourceRoot, UsualPlaces};
 pub use plugin::{

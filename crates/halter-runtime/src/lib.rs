@@ -31,6 +31,7 @@ mod error;
 pub mod hub;
 mod init;
 mod instructions;
+mod invocation;
 pub mod limits;
 pub mod prompt;
 mod reader;

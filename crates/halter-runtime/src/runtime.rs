@@ -210,7 +210,7 @@ impl SessionRuntime {
             model: &model,
             capabilities: &provider.model_capabilities(&model),
             state: session.state(),
-            prompt: &assemble(services, blueprint, &services.resources.get()),
+            prompt: &assemble(services, blueprint, &services.resources.get(), &tools),
             tools: &tools.specs,
             counted: None,
         };

@@ -324,6 +324,10 @@ impl SessionHandle {
         &self.core
     }
 
+    pub(crate) fn services(&self) -> &Arc<RuntimeServices> {
+        &self.core.services
+    }
+
     /// The session's id.
     pub fn session_id(&self) -> &SessionId {
         self.core.session_id()

@@ -15,6 +15,8 @@ pub struct HarnessFacts<'a> {
     pub environment: &'a BTreeMap<OsString, OsString>,
     /// Whether anybody can be asked.
     pub attended: bool,
+    /// Whether there is a skill that models may use, or one may come.
+    pub skills: bool,
 }
 
 /// A tool that models are neither told of nor may call, and why.

@@ -87,6 +87,7 @@ pub mod web;
 
 pub use asking::{Answers, NobodyToAsk, QuestionAsker};
 pub use availability::{HarnessFacts, UnavailableTool};
+pub use builtin::SKILL_TOOL;
 pub use catalog::{
     LeftOutTool, builtin_tools, builtin_tools_with, left_out_tools, planned_tools, tool_search,
 };

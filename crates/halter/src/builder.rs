@@ -389,7 +389,9 @@ impl HalterBuilder {
         services.durability = durability(&config);
         services.policy = policy(&config, permissions);
         services.protected_paths = absolute(protected)?;
-        services.prompts = prompts(&config);
+        services.prompts = prompts(&config, &resources.snapshot)?;
+        let mut skills = resources.snapshot.skills.values();
+        let has_skills = skills.any(|skill| !skill.user_only);
         services.instructions = instructions(&config, &environment);
         services.probe = EnvironmentProbe::new(local_time_zone(&environment));
         let shell_env = &config.policy.shell.env;
@@ -410,6 +412,7 @@ impl HalterBuilder {
             policy: &services.policy,
             environment: &services.base_environment,
             attended: !matches!(services.approvals, Approvals::Unattended),
+            skills: has_skills || config.resources.watch,
         });
         services.tools = tools;
         services.deferral = deferral(&config);
@@ -695,13 +698,35 @@ fn instructions(config: &HarnessConfig, environment: &Environment) -> Option<Ins
     config.resources.instructions.then_some(settings)
 }
 
-fn prompts(config: &HarnessConfig) -> PromptSettings {
-    PromptSettings {
-        system_prompt: config.prompts.system_prompt.clone(),
-        guidance: match config.prompts.preset {
+/// An output style takes the place of the built-in guidance, or follows it if
+/// it says so. A prompt of one's own stays.
+fn prompts(
+    config: &HarnessConfig,
+    resources: &ResourceSnapshot,
+) -> Result<PromptSettings, HalterError> {
+    let configured = &config.prompts;
+    let mut settings = PromptSettings {
+        system_prompt: configured.system_prompt.clone(),
+        guidance: match configured.preset {
             SystemPromptPreset::Coding => CODING_GUIDANCE,
             _ => GENERAL_GUIDANCE,
         },
-        append_system_prompt: config.prompts.append_system_prompt.clone(),
+        append_system_prompt: configured.append_system_prompt.clone(),
+    };
+    let Some(name) = &configured.output_style else {
+        return Ok(settings);
+    };
+    let style = resources.output_style(name).map_err(|error| {
+        HalterError::new(error.code(), format!("prompts.output_style: {error}"))
+            .with_hint("`halter resources` lists the output styles that are loaded")
+    })?;
+    match style.keeps_guidance || settings.system_prompt.is_some() {
+        false => settings.system_prompt = Some(style.prompt.clone()),
+        true => {
+            let texts = [Some(style.prompt.clone()), settings.append_system_prompt];
+            let texts: Vec<String> = texts.into_iter().flatten().collect();
+            settings.append_system_prompt = Some(texts.join("\n\n"));
+        }
     }
+    Ok(settings)
 }

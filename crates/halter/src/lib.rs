@@ -76,6 +76,7 @@ mod recording;
 mod resources;
 mod services;
 pub mod session;
+mod watch;
 mod web;
 
 pub use builder::HalterBuilder;
@@ -85,9 +86,10 @@ pub use halter_resources::instructions::{
     FoundInstructions, InstructionOrigin, LoadedInstructions,
 };
 pub use halter_resources::{
-    LoadedAgent, LoadedCommand, LoadedHooksFile, LoadedLspServer, LoadedMcpServer,
-    LoadedOutputStyle, LoadedPlugin, LoadedSkill, PluginLoader, ResourcePlaces, ResourceRoot,
-    SkillLoader,
+    InstalledPlugin, InstalledPlugins, LoadedAgent, LoadedCommand, LoadedHooksFile,
+    LoadedLspServer, LoadedMcpServer, LoadedOutputStyle, LoadedPlugin, LoadedSkill, PluginLoader,
+    PluginSource, PluginSwitch, ResourceError, ResourcePlaces, ResourceRoot, ResourceWarning,
+    SkillLoader, TrustedContent,
 };
 pub use halter_runtime::{
     ApprovalHandler, Approvals, HalterError, HalterSession, SessionInit, SessionStream,
@@ -100,6 +102,7 @@ pub use hook_trial::HookTrial;
 pub use local::LocalServer;
 pub use permissions::ConfigRules;
 pub use resources::{CompiledResources, ResourceCompiler};
+pub use watch::{ResourceWatch, WATCH_INTERVAL};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,15 +1,16 @@
 //! Skills, agents, commands, output styles and plugins from configuration to a harness.
 
-use halter_config::HarnessConfig;
+use halter_config::{Environment, HarnessConfig, LoadedConfig, Origin, TrustStore};
 use halter_hooks::file::{HookOrigin, ParsedHooks, parse_text};
 use halter_hooks::{HookWarning, Hooks};
-use halter_protocol::ResourceSnapshot;
 use halter_protocol::encoding::escape_path;
+use halter_protocol::{ResourceOrigin, ResourceSnapshot};
 use halter_resources::{
-    LoadedHooksFile, LoadedLspServer, LoadedMcpServer, LoadedPlugin, LoadedSkill, ResourceWarning,
+    ContentTrust, InstalledPlugins, LoadedHooksFile, LoadedLspServer, LoadedMcpServer,
+    LoadedPlugin, LoadedSkill, ResourcePlaces, ResourceRoot, ResourceWarning, UsualPlaces,
 };
 use halter_runtime::Resources;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Everything compiled from resource roots.
@@ -110,6 +111,60 @@ impl ResourceCompiler {
             .with_plugin_roots(config.resources.plugins.roots.clone())
     }
 
+    /// Compiles what a user has in a directory: the roots that a configuration
+    /// names, and unless `resources.discover` is off, the usual folders of the
+    /// project and of the user and the plugins that are installed. What a
+    /// project holds or names runs programs only if its content is trusted.
+    pub fn of_user(
+        loaded: &LoadedConfig,
+        environment: &Environment,
+        directory: impl AsRef<Path>,
+    ) -> Self {
+        let resources = &loaded.config.resources;
+        let roots = |key: &str, paths: &[PathBuf]| -> Vec<ResourceRoot> {
+            let roots = paths.iter().enumerate().map(|(index, path)| ResourceRoot {
+                path: path.clone(),
+                origin: match loaded.origin(&format!("{key}[{index}]")) {
+                    Origin::Project(_) => ResourceOrigin::Project,
+                    _ => ResourceOrigin::Named,
+                },
+            });
+            roots.collect()
+        };
+        let named = ResourcePlaces {
+            skills: roots("resources.skills.roots", &resources.skills.roots),
+            plugins: roots("resources.plugins.roots", &resources.plugins.roots),
+            ..ResourcePlaces::default()
+        };
+        let trust = UserTrust(TrustStore::of(environment));
+        let mut compiler = halter_resources::ResourceCompiler::new()
+            .with_places(named)
+            .with_trust(Arc::new(trust));
+        if resources.discover {
+            let directory = std::fs::canonicalize(directory.as_ref())
+                .unwrap_or_else(|_| directory.as_ref().to_owned());
+            let config_file = environment.user_config_path();
+            let config_dir = config_file.as_deref().and_then(Path::parent);
+            let usual = UsualPlaces::of(&directory, environment.home(), config_dir);
+            compiler = compiler.with_places(usual.find());
+            if let Some(installed) = config_dir.map(InstalledPlugins::at) {
+                let root = ResourceRoot {
+                    path: installed.root(),
+                    origin: ResourceOrigin::User,
+                };
+                let plugins = root.path.is_dir().then_some(root).into_iter().collect();
+                let places = ResourcePlaces {
+                    plugins,
+                    ..ResourcePlaces::default()
+                };
+                compiler = compiler
+                    .with_places(places)
+                    .with_disabled_plugins(installed.disabled().unwrap_or_default());
+            }
+        }
+        Self(compiler)
+    }
+
     /// Looks for skills below these directories.
     pub fn with_skill_roots(self, roots: Vec<PathBuf>) -> Self {
         Self(self.0.with_skill_roots(roots))
@@ -118,6 +173,11 @@ impl ResourceCompiler {
     /// Looks for plugins in these directories.
     pub fn with_plugin_roots(self, roots: Vec<PathBuf>) -> Self {
         Self(self.0.with_plugin_roots(roots))
+    }
+
+    /// Looks in these places, too, after those that were named before.
+    pub fn with_places(self, places: ResourcePlaces) -> Self {
+        Self(self.0.with_places(places))
     }
 
     /// Takes these skills instead of looking for any.
@@ -133,5 +193,14 @@ impl ResourceCompiler {
     /// Reads, checks and compiles everything.
     pub async fn compile(&self) -> anyhow::Result<CompiledResources> {
         Ok(self.0.compile().await?.into())
+    }
+}
+
+/// What the user's record says. One that cannot be read trusts nothing.
+struct UserTrust(TrustStore);
+
+impl ContentTrust for UserTrust {
+    fn is_trusted(&self, path: &Path, digest: &str) -> bool {
+        self.0.is_content_trusted(path, digest).unwrap_or(false)
     }
 }

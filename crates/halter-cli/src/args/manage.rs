@@ -82,6 +82,40 @@ pub enum ToolsCommand {
     },
 }
 
+/// What to do with plugins.
+#[derive(Debug, Subcommand)]
+pub enum PluginCommand {
+    /// Install a plugin from a folder or a git repository, pinned to a commit
+    #[command(after_help = "Examples:\n  halter plugin install ./my-plugin\n  \
+        halter plugin install https://example.com/team/plugin.git --revision v1.2.0")]
+    Install {
+        /// A folder, or the address of a repository
+        source: String,
+        /// The commit, tag or branch of the repository; without one, what its HEAD is now
+        #[arg(long, value_name = "REVISION", env = "HALTER_PLUGIN_REVISION")]
+        revision: Option<String>,
+        #[command(flatten)]
+        json: JsonArg,
+    },
+    /// Remove an installed plugin
+    Remove {
+        /// Its name
+        name: String,
+    },
+    /// List installed plugins
+    List(JsonArg),
+    /// Put an installed plugin in force
+    Enable {
+        /// Its name
+        name: String,
+    },
+    /// Put an installed plugin out of force
+    Disable {
+        /// Its name
+        name: String,
+    },
+}
+
 /// The arguments of `models`.
 #[derive(Debug, Args)]
 pub struct ModelsArgs {
@@ -105,7 +139,7 @@ pub struct InitArgs {
 /// The arguments of `trust`.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
-    /// The file; without one, the halter.toml found here or above
+    /// The file or folder; without one, the halter.toml found here or above
     pub path: Option<PathBuf>,
     /// Stop trusting it
     #[arg(long, env = "HALTER_REVOKE")]

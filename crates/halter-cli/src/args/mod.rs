@@ -11,7 +11,9 @@ mod run;
 
 pub use budget::BudgetArgs;
 pub use hooks::{HooksCommand, HooksTestArgs};
-pub use manage::{ConfigCommand, InitArgs, ModelsArgs, SessionsCommand, ToolsCommand, TrustArgs};
+pub use manage::{
+    ConfigCommand, InitArgs, ModelsArgs, PluginCommand, SessionsCommand, ToolsCommand, TrustArgs,
+};
 pub use mcp::{McpCommand, McpServeArgs};
 pub use mock::{MockCommand, MockServeArgs};
 pub use permissions::PermissionArgs;
@@ -120,7 +122,7 @@ pub enum CliCommand {
     Models(ModelsArgs),
     /// Write a first halter.toml and trust it
     Init(InitArgs),
-    /// Let a project's halter.toml count in full
+    /// Let a project's halter.toml count in full, or a folder run programs
     Trust(TrustArgs),
     /// Check the configuration and everything it names
     Validate(JsonArg),
@@ -128,11 +130,14 @@ pub enum CliCommand {
     Doctor(DoctorArgs),
     /// Run a command in the sandbox that an agent's commands get, or show which that is
     Sandbox(SandboxArgs),
-    /// Show instruction files, skills and plugins
+    /// Show instruction files, skills, agents, commands, output styles and plugins
     Resources(JsonArg),
     /// List hooks, or try those of an event without a session
     #[command(subcommand)]
     Hooks(HooksCommand),
+    /// Install, list, switch and remove plugins
+    #[command(subcommand)]
+    Plugin(PluginCommand),
     /// Show the configuration or its schema
     #[command(subcommand)]
     Config(ConfigCommand),

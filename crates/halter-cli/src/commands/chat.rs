@@ -16,7 +16,7 @@ use crate::typing::Typing;
 use crate::view::{Activity, Steps, TextView, View, context_lines, media_tag};
 use futures::{FutureExt, StreamExt};
 use halter_config::SessionBackend;
-use halter_protocol::{ModelId, Turn, TurnId, UserMessage};
+use halter_protocol::{ModelId, ResourceUse, Turn, TurnId};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,9 @@ const HELP: &str = "\
 /compact [WHAT] make the context smaller now; WHAT says what a summary should keep
 /context        show what fills the model's context
 /session        show the session's id and how to come back to it
+/commands       list the commands and skills that you can type
+/output-style [NAME]
+                answer in another style from the next message on, or list the styles
 /exit           leave; so do Ctrl-D, and Ctrl-C twice
 
 Ctrl-C while the model works cancels its turn; a message typed meanwhile joins
@@ -70,6 +73,7 @@ pub async fn chat(context: &mut Context, arguments: ChatArgs) -> Result<Exit, Fa
         is_new: wanted.session.is_none(),
         draft: String::new(),
         attachments,
+        style: None,
     };
     conversation.show_attachments(context);
     let quick_exit = conversation.live.stops.quick_exit();
@@ -92,6 +96,8 @@ struct Conversation {
     draft: String,
     /// What goes with the next message.
     attachments: Vec<Attachment>,
+    /// The output style that the next message brings.
+    style: Option<String>,
 }
 
 /// True for a word that is meant as a command: a path has a second slash.
@@ -188,13 +194,83 @@ impl Conversation {
                 context.messages.say("nothing is attached");
                 Ok(Next::GoOn)
             }
-            _ if is_command(word) && rest.is_empty() => {
-                context
-                    .messages
-                    .say(&format!("there is no command {word}; see /help"));
+            "/commands" => {
+                self.show_commands(context);
                 Ok(Next::GoOn)
             }
-            _ => self.answer(context, line).await,
+            "/output-style" => {
+                self.choose_style(context, rest.trim());
+                Ok(Next::GoOn)
+            }
+            _ if is_command(word) => self.invoke(context, word, line).await,
+            _ => self.answer(context, Turn::user(line)).await,
+        }
+    }
+
+    /// Sends what a command or a skill stands for. A line that is neither, but
+    /// says more than a name, is taken as it is.
+    async fn invoke(
+        &mut self,
+        context: &mut Context,
+        word: &str,
+        line: &str,
+    ) -> Result<Next, Failure> {
+        match self.live.session.invocation(line) {
+            Ok(Some(turn)) => self.answer(context, turn).await,
+            Ok(None) if word.len() < line.len() => self.answer(context, Turn::user(line)).await,
+            Ok(None) => {
+                context.messages.say(&format!(
+                    "there is no command {word}; see /help and /commands"
+                ));
+                Ok(Next::GoOn)
+            }
+            Err(error) => {
+                context.messages.say(&error.to_string());
+                Ok(Next::GoOn)
+            }
+        }
+    }
+
+    fn show_commands(&self, context: &Context) {
+        let resources = self.live.harness.runtime().services().resources.get();
+        let snapshot = &resources.snapshot;
+        let commands = snapshot.commands.values();
+        let commands = commands.map(|it| (it.name.as_str(), &it.argument_hint, &it.description));
+        let skills = snapshot.skills.values().filter(|it| !it.model_only);
+        let skills = skills.map(|it| (it.name.as_str(), &it.argument_hint, &it.description));
+        let lines = commands.chain(skills).map(|(name, hint, description)| {
+            let hint = hint.as_deref().map(|hint| format!(" {hint}"));
+            format!("/{name}{}  {description}", hint.unwrap_or_default())
+        });
+        match lines.collect::<Vec<_>>().as_slice() {
+            [] => context
+                .messages
+                .say("there are no commands and no skills here"),
+            lines => context.messages.say(&lines.join("\n")),
+        }
+    }
+
+    /// Has the next message bring an output style; without a name, lists them.
+    fn choose_style(&mut self, context: &Context, name: &str) {
+        let resources = self.live.harness.runtime().services().resources.get();
+        let snapshot = &resources.snapshot;
+        if name.is_empty() {
+            let styles = snapshot.output_styles.values();
+            let styles = styles.map(|style| format!("{}  {}", style.name, style.description));
+            return match styles.collect::<Vec<_>>().as_slice() {
+                [] => context.messages.say("there are no output styles here"),
+                lines => context.messages.say(&lines.join("\n")),
+            };
+        }
+        match snapshot.output_style(name) {
+            Ok(style) => {
+                let name = style.name.clone();
+                context
+                    .messages
+                    .say(&format!("from the next message on: {name}"));
+                self.style = Some(name);
+            }
+            Err(error) => context.messages.say(&error.to_string()),
         }
     }
 
@@ -287,12 +363,17 @@ impl Conversation {
         context.messages.say(&shown);
     }
 
-    async fn answer(&mut self, context: &mut Context, text: &str) -> Result<Next, Failure> {
+    async fn answer(&mut self, context: &mut Context, mut turn: Turn) -> Result<Next, Failure> {
         let attachments = std::mem::take(&mut self.attachments);
-        let mut turn = Turn::new(attach::message(UserMessage::text(text), attachments));
+        turn.user_message = attach::message(turn.user_message, attachments);
+        if let Some(name) = self.style.take() {
+            turn = turn.with_use(ResourceUse::OutputStyle { name });
+        }
         self.live.stops.next_turn(&turn.id);
         self.turns += 1;
-        turn.default_model.clone_from(&self.model);
+        if self.model.is_some() {
+            turn.default_model.clone_from(&self.model);
+        }
         let activity = self.activity(context);
         let mut view = TextView::new(&mut context.data, activity);
         let (session, events) = (&self.live.session, &mut self.live.events);

@@ -23,7 +23,7 @@ pub async fn hooks(context: &mut Context, command: HooksCommand) -> Result<Exit,
 async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure> {
     context.errors_in_data = arguments.json;
     let loaded = harness::load(context).await?;
-    let compiled = harness::compile(&loaded).await?;
+    let compiled = harness::compile(context, &loaded).await?;
     let harness = harness::build(
         context,
         &loaded,
@@ -99,7 +99,7 @@ async fn test(context: &mut Context, arguments: HooksTestArgs) -> Result<Exit, F
     })?;
     let payload = payload(&arguments.payload)?;
     let loaded = harness::load(context).await?;
-    let compiled = harness::compile(&loaded).await?;
+    let compiled = harness::compile(context, &loaded).await?;
     let models = Models::Configured;
     let harness = harness::build(context, &loaded, compiled, models, Store::Memory).await?;
     let directory = match &loaded.config.config.runtime.working_dir {

@@ -9,6 +9,7 @@ mod init;
 mod mcp;
 mod mock;
 mod models;
+mod plugin;
 mod policy;
 mod resources;
 mod run;
@@ -35,6 +36,7 @@ pub async fn perform(context: &mut Context, command: CliCommand) -> Result<Exit,
         CliCommand::Trust(arguments) => trust::trust(context, arguments).await,
         CliCommand::Validate(json) => validate::validate(context, json).await,
         CliCommand::Hooks(command) => hooks::hooks(context, command).await,
+        CliCommand::Plugin(command) => plugin::plugin(context, command).await,
         CliCommand::Resources(json) => resources::resources(context, json).await,
         CliCommand::Config(command) => config::config(context, command).await,
         CliCommand::Doctor(arguments) => doctor::doctor(context, arguments).await,

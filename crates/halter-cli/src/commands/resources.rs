@@ -1,5 +1,5 @@
-//! `halter resources`: what the configured roots hold, and which instruction
-//! files a session here would start with.
+//! `halter resources`: what is loaded and from where, what was refused, and
+//! which instruction files a session here would start with.
 
 use crate::args::JsonArg;
 use crate::context::Context;
@@ -9,18 +9,20 @@ use crate::harness::{self, Models, Store};
 use halter::providers::OfflineProvider;
 use halter::{CompiledResources, FoundInstructions, InstructionOrigin, LoadedInstructions};
 use halter_protocol::encoding::escape_path;
+use halter_protocol::{ResourceOrigin, ResourceSnapshot};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::Arc;
 
-/// Prints the instruction files, skills and plugins.
+/// Prints the instruction files and all resources.
 pub async fn resources(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure> {
     context.errors_in_data = arguments.json;
     let loaded = harness::load(context).await?;
-    let compiled = harness::compile(&loaded).await?;
+    let compiled = harness::compile(context, &loaded).await?;
     let harness = harness::build(
         context,
         &loaded,
-        CompiledResources::default(),
+        CompiledResources::from_snapshot(compiled.snapshot.clone()),
         Models::Injected(Arc::new(OfflineProvider::new())),
         Store::Memory,
     )
@@ -29,8 +31,10 @@ pub async fn resources(context: &mut Context, arguments: JsonArg) -> Result<Exit
     let instructions = harness.instructions(directory).await?;
     let mut warnings = compiled.messages();
     warnings.extend(instructions.warnings.iter().map(ToString::to_string));
+    let notes = compiled.warnings.iter().filter(|warning| warning.is_note());
+    let notes: Vec<String> = notes.map(ToString::to_string).collect();
     if arguments.json {
-        let data = as_json(&compiled, &instructions, &warnings);
+        let data = as_json(&compiled, &instructions, &warnings, &notes);
         context.data.json(&data)?;
         return Ok(Exit::Success);
     }
@@ -38,35 +42,107 @@ pub async fn resources(context: &mut Context, arguments: JsonArg) -> Result<Exit
     for warning in warnings {
         context.messages.warning(&warning);
     }
+    for note in notes {
+        context.messages.note(&note);
+    }
     Ok(Exit::Success)
+}
+
+/// One thing that is loaded, as a line.
+struct Entry<'a> {
+    name: &'a str,
+    description: &'a str,
+    path: &'a Path,
+    origin: &'a ResourceOrigin,
+}
+
+impl Entry<'_> {
+    fn json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "description": self.description,
+            "path": escape_path(self.path),
+            "origin": self.origin.to_string(),
+        })
+    }
+
+    fn line(&self) -> String {
+        let Self {
+            name,
+            description,
+            path,
+            origin,
+        } = self;
+        let shown: String = description.chars().take(SHOWN_DESCRIPTION_CHARS).collect();
+        let more = if shown.len() < description.len() {
+            "…"
+        } else {
+            ""
+        };
+        format!("  {name}  {shown}{more}  ({origin}: {})", escape_path(path))
+    }
+}
+
+/// Characters of a description that a line shows.
+const SHOWN_DESCRIPTION_CHARS: usize = 100;
+
+/// The lists, each under its title.
+fn lists(snapshot: &ResourceSnapshot) -> Vec<(&'static str, Vec<Entry<'_>>)> {
+    let skills = snapshot.skills.values().map(|it| Entry {
+        name: it.name.as_str(),
+        description: &it.description,
+        path: &it.path,
+        origin: &it.origin,
+    });
+    let agents = snapshot.agents.values().map(|it| Entry {
+        name: it.name.as_str(),
+        description: &it.description,
+        path: &it.path,
+        origin: &it.origin,
+    });
+    let commands = snapshot.commands.values().map(|it| Entry {
+        name: &it.name,
+        description: &it.description,
+        path: &it.path,
+        origin: &it.origin,
+    });
+    let styles = snapshot.output_styles.values().map(|it| Entry {
+        name: &it.name,
+        description: &it.description,
+        path: &it.path,
+        origin: &it.origin,
+    });
+    vec![
+        ("skills", skills.collect()),
+        ("agents", agents.collect()),
+        ("commands", commands.collect()),
+        ("output_styles", styles.collect()),
+    ]
 }
 
 fn as_json(
     compiled: &CompiledResources,
     instructions: &FoundInstructions,
     warnings: &[String],
+    notes: &[String],
 ) -> Value {
     let snapshot = &compiled.snapshot;
-    let skills: Vec<_> = snapshot
-        .skills
-        .values()
-        .map(|skill| {
-            json!({
-                "name": skill.name,
-                "description": skill.description,
-                "path": escape_path(&skill.path),
-            })
-        })
-        .collect();
     let plugins: Vec<_> = snapshot.plugins.values().collect();
     let instructions: Vec<_> = instructions.files.iter().map(instruction_file).collect();
-    json!({
+    let mut data = json!({
         "revision": snapshot.revision,
         "instructions": instructions,
-        "skills": skills,
         "plugins": plugins,
         "warnings": warnings,
-    })
+        "notes": notes,
+    });
+    if let Some(fields) = data.as_object_mut() {
+        for (title, entries) in lists(snapshot) {
+            let entries = entries.iter().map(Entry::json).collect();
+            fields.insert(title.to_owned(), Value::Array(entries));
+        }
+    }
+    data
 }
 
 fn instruction_file(file: &LoadedInstructions) -> Value {
@@ -100,14 +176,20 @@ fn print(
         };
         data.line(&format!("  {path}  {origin}, {} bytes", file.text.len()))?;
     }
-    data.line(&format!("skills    {}", snapshot.skills.len()))?;
-    for skill in snapshot.skills.values() {
-        data.line(&format!("  {}  {}", skill.name, skill.description))?;
+    for (title, entries) in lists(snapshot) {
+        data.line(&format!("{}  {}", title.replace('_', " "), entries.len()))?;
+        for entry in entries {
+            data.line(&entry.line())?;
+        }
     }
-    data.line(&format!("plugins   {}", snapshot.plugins.len()))?;
+    data.line(&format!("plugins  {}", snapshot.plugins.len()))?;
     for plugin in snapshot.plugins.values() {
         let version = plugin.version.as_deref().unwrap_or("-");
-        data.line(&format!("  {} {version}", plugin.name))?;
+        let root = escape_path(&plugin.root);
+        data.line(&format!(
+            "  {} {version}  ({}: {root})",
+            plugin.name, plugin.origin
+        ))?;
     }
     Ok(())
 }

@@ -76,8 +76,14 @@ pub async fn answer(context: &mut Context, request: RunRequest) -> Result<Exit, 
         // From here on the events tell what went wrong.
         context.errors_in_data = false;
     }
-    let mut turn = Turn::new(attach::message(request.task.message(), attachments));
-    turn.default_model = wanted.model.as_deref().map(Into::into);
+    let mut turn = match live.session.invocation(&request.task.text)? {
+        Some(invoked) => request.task.joining(invoked),
+        None => Turn::new(request.task.message()),
+    };
+    turn.user_message = attach::message(turn.user_message, attachments);
+    if let Some(model) = wanted.model.as_deref() {
+        turn.default_model = Some(model.into());
+    }
     let structured = schema.is_some();
     turn.response_schema = schema;
     let limit = request.options.timeout;

@@ -114,7 +114,7 @@ async fn call(
     permissions.apply(&mut loaded.config)?;
     // Whoever calls a tool by its name knows it.
     loaded.config.config.tools.deferred = DeferredTools::Word(DeferralWord::Off);
-    let resources = harness::compile(&loaded).await?;
+    let resources = harness::compile(context, &loaded).await?;
     let harness = harness::build(
         context,
         &loaded,

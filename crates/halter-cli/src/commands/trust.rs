@@ -3,8 +3,9 @@
 use crate::args::TrustArgs;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::failure::{Failure, usage};
+use crate::failure::{Failure, file_problem, usage};
 use crate::harness::{self, declined_store, trust_store};
+use halter::{PluginLoader, TrustedContent};
 use halter_config::{ProjectFile, find_project_config};
 use halter_hooks::Hooks;
 use halter_hooks::file::{HookOrigin, parse_text};
@@ -15,6 +16,9 @@ use std::path::{Path, PathBuf};
 pub async fn trust(context: &mut Context, arguments: TrustArgs) -> Result<Exit, Failure> {
     context.errors_in_data = arguments.json.json;
     let path = chosen(arguments.path.as_deref())?;
+    if is_content(&path) && !arguments.revoke {
+        return trust_content(context, &path, &arguments);
+    }
     if arguments.revoke {
         return revoke(context, &path, arguments.json.json);
     }
@@ -38,6 +42,49 @@ pub async fn trust(context: &mut Context, arguments: TrustArgs) -> Result<Exit, 
     Ok(Exit::Success)
 }
 
+/// True for a folder, or a file that is no configuration: something that holds
+/// resources.
+fn is_content(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_some_and(|it| it == "md")
+}
+
+/// Lets a folder or file of resources run the programs it names.
+fn trust_content(
+    context: &mut Context,
+    path: &Path,
+    arguments: &TrustArgs,
+) -> Result<Exit, Failure> {
+    let content = TrustedContent::of(path).map_err(|error| file_problem("trust", path, &error))?;
+    let store = trust_store(context);
+    let shown = content.path.display().to_string();
+    let already = store.is_content_trusted(&content.path, &content.digest)?;
+    if !already {
+        context.messages.say(&format!(
+            "Trusting {shown} lets its hooks and servers run programs as you, as long as none \
+             of its {} files changes.",
+            content.files
+        ));
+        for plugin in PluginLoader::new(&content.path).load().plugins {
+            let runs = plugin
+                .runs()
+                .unwrap_or_else(|| "nothing that runs".to_owned());
+            context
+                .messages
+                .say(&format!("  plugin {}: {runs}", plugin.manifest.name));
+        }
+        agree(context, &shown, arguments.yes, "Trust this content?")?;
+        store.trust_content(&content.path, &content.digest)?;
+    }
+    match arguments.json.json {
+        true => context
+            .data
+            .json(&json!({"path": shown, "trusted": true, "digest": content.digest}))?,
+        false if already => context.data.line(&format!("{shown} is trusted already"))?,
+        false => context.data.line(&format!("trusted {shown}"))?,
+    }
+    Ok(Exit::Success)
+}
+
 /// Shows what trusting the file does, and asks unless told not to.
 async fn consent(context: &Context, project: &ProjectFile, yes: bool) -> Result<(), Failure> {
     let shown = project.path().display();
@@ -48,16 +95,20 @@ async fn consent(context: &Context, project: &ProjectFile, yes: bool) -> Result<
             harness::show_effect(context, project, &harness::paths(context)).await?;
         }
     }
+    agree(context, &shown.to_string(), yes, "Trust this file?")
+}
+
+fn agree(context: &Context, shown: &str, yes: bool, question: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
     if !context.can_ask() {
         return Err(usage(
             format!("{shown} is not trusted: nobody can be asked here"),
-            "read the file, then run `halter trust --yes`",
+            "look at it, then run `halter trust --yes`",
         ));
     }
-    match context.confirm("Trust this file?")? {
+    match context.confirm(question)? {
         true => Ok(()),
         false => Err(Failure::Told(Exit::Failed)),
     }
@@ -108,7 +159,9 @@ fn revoke(context: &mut Context, path: &Path, json: bool) -> Result<Exit, Failur
 
 fn chosen(path: Option<&Path>) -> Result<PathBuf, Failure> {
     match path {
-        Some(path) if path.is_dir() => Ok(path.join(halter_config::PROJECT_FILE_NAME)),
+        Some(path) if path.join(halter_config::PROJECT_FILE_NAME).exists() => {
+            Ok(path.join(halter_config::PROJECT_FILE_NAME))
+        }
         Some(path) => Ok(path.to_owned()),
         None => find_project_config(Path::new(".")).ok_or_else(|| {
             usage(

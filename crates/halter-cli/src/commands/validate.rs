@@ -12,7 +12,7 @@ use serde_json::json;
 pub async fn validate(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure> {
     context.errors_in_data = arguments.json;
     let loaded = harness::load_silently(context).await?;
-    let resources = harness::compile(&loaded).await?;
+    let resources = harness::compile(context, &loaded).await?;
     let mut warnings = harness::warnings(&loaded.config);
     warnings.extend(resources.messages());
     // The store is opened by whoever uses it; a check leaves no file behind.

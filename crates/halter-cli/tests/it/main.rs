@@ -35,6 +35,7 @@ mod models;
 mod optional_tools;
 mod permissions;
 mod place;
+mod plugins;
 mod policy_check;
 mod run;
 mod sandbox;

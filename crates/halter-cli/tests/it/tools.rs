@@ -125,6 +125,7 @@ fn the_tools_the_model_is_offered_are_listed() {
             "close_agent",
             "tool_search",
             "ask_user",
+            "skill",
             "web_fetch",
             "web_search",
             "browser"

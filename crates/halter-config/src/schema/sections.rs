@@ -16,6 +16,11 @@ pub struct ResourcesConfig {
     /// Whether `AGENTS.md` and `CLAUDE.md`, the user's and those from the top of the checkout
     /// down to the session's directory, are shown to the model.
     pub instructions: bool,
+    /// Whether the usual folders are searched, too: `.halter`, `.claude` and `.agents` of the
+    /// project and of the user, and the plugins that `halter plugin` has installed.
+    pub discover: bool,
+    /// Whether sessions take up resources that change while they run.
+    pub watch: bool,
     /// Skills.
     pub skills: ResourceRoots,
     /// Plugins.
@@ -26,6 +31,8 @@ impl Default for ResourcesConfig {
     fn default() -> Self {
         Self {
             instructions: true,
+            discover: true,
+            watch: false,
             skills: ResourceRoots::default(),
             plugins: ResourceRoots::default(),
         }
@@ -67,6 +74,9 @@ pub struct PromptsConfig {
     /// Text that follows the guidance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub append_system_prompt: Option<String>,
+    /// The output style that sessions start with, by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_style: Option<String>,
 }
 
 /// A built-in guidance text.

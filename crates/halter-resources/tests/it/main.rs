@@ -9,9 +9,11 @@
 )]
 
 mod compiling;
+mod installed;
 mod instructions;
 mod limits;
 mod plugins;
+mod public_formats;
 mod revisions;
 mod skills;
 mod support;

@@ -8,9 +8,9 @@ use halter_protocol::{
     CompactionReason, ContextCompaction, EnvironmentSnapshot, ForkedContext, HookRunSummary,
     InstructionFile, MediaLimits, MemoryChange, MessageId, ModelId, NotificationItem, PendingEvent,
     PolicyVerdict, ProviderError, QuestionId, QuestionRequest, QuestionResponse, ReplayMeta,
-    ResolvedBy, ResponseSchema, Revision, SessionBlueprint, SessionBudget, SessionEventPayload,
-    Spending, StreamEvent, SubagentReport, SubagentStatus, ToldTool, ToolCall, ToolCallId,
-    ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
+    ResolvedBy, ResourceUse, ResponseSchema, Revision, SessionBlueprint, SessionBudget,
+    SessionEventPayload, Spending, StreamEvent, SubagentReport, SubagentStatus, ToldTool, ToolCall,
+    ToolCallId, ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -259,6 +259,8 @@ pub struct Preparation {
     pub environment: Option<(EnvironmentSnapshot, String)>,
     /// What to say of instruction files that have changed.
     pub instructions: Option<SystemNote>,
+    /// Texts of resources that the user wants used.
+    pub uses: Vec<SystemNote>,
     /// Why the next request will not extend the cached prefix.
     pub cache_break: Option<CacheBreakReason>,
     /// The resources in force, if they were replaced.
@@ -349,6 +351,8 @@ pub enum Effect {
         turn_id: TurnId,
         /// The model it wants.
         model: ModelId,
+        /// Resources the user wants used.
+        uses: Vec<ResourceUse>,
     },
     /// Say whether what is committed fits into the model's context.
     PlanContext {

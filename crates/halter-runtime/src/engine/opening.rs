@@ -42,6 +42,7 @@ impl Engine {
             id,
             turn_id: turn.id.clone(),
             model: model.clone(),
+            uses: turn.uses,
         });
         self.turn = Some(LiveTurn {
             id: turn.id,
@@ -130,6 +131,9 @@ impl Engine {
             self.record_message(Message::System(message));
         }
         if let Some(note) = preparation.instructions {
+            self.record_system(note);
+        }
+        for note in preparation.uses {
             self.record_system(note);
         }
         self.start_hooks_or_prompt();

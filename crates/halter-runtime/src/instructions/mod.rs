@@ -220,7 +220,9 @@ pub(crate) fn told(blueprint: &SessionBlueprint, state: &SessionState) -> Told {
     let start = start.map(|file| (&file.path, &file.sha256));
     let since = state.instructions.iter();
     let since = since.map(|(path, told)| (path, &told.sha256));
-    for (path, sha256) in start.chain(since) {
+    // What is not a path stands for other texts that hold, such as skills.
+    let files = start.chain(since).filter(|(path, _)| path.starts_with('/'));
+    for (path, sha256) in files {
         match sha256 {
             Some(sha256) => told.insert(path.clone(), sha256.clone()),
             None => told.shift_remove(path),

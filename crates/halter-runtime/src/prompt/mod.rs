@@ -15,8 +15,10 @@ pub(crate) use instructions::{describe_instructions, instructions_segment};
 
 use halter_protocol::{
     AssembledPrompt, EnvironmentSnapshot, PromptSegment, PromptSegmentKind, ResourceSnapshot,
-    SessionBlueprint, encoding::escape_path,
+    SessionBlueprint, ToolSpec, encoding::escape_path,
 };
+use halter_resources::render::{SkillScope, skill_text};
+use halter_tools::SKILL_TOOL;
 use std::fmt::Write as _;
 
 /// What a prompt is assembled from.
@@ -27,6 +29,8 @@ pub struct PromptContext<'a> {
     pub blueprint: &'a SessionBlueprint,
     /// The resources in force.
     pub resources: &'a ResourceSnapshot,
+    /// The tools that the session's model is told of.
+    pub tools: &'a [ToolSpec],
 }
 
 /// Makes a session's system prompt. It must depend on nothing but its
@@ -42,7 +46,7 @@ pub struct StandardPromptAssembler;
 
 impl PromptAssembler for StandardPromptAssembler {
     fn assemble(&self, context: PromptContext<'_>) -> AssembledPrompt {
-        let skills = skills_segment(context.resources);
+        let skills = skills_segment(context.resources, context.tools);
         let environment = environment_segment(context.blueprint);
         AssembledPrompt::new(
             context
@@ -101,19 +105,41 @@ impl PromptSettings {
     }
 }
 
-/// Names, descriptions and places of skills. Their bodies are read when they
-/// are needed.
-fn skills_segment(resources: &ResourceSnapshot) -> Option<PromptSegment> {
-    if resources.skills.is_empty() {
+/// Names and descriptions of skills. A body is here only if its skill says so;
+/// the others join the conversation when they are used.
+fn skills_segment(resources: &ResourceSnapshot, tools: &[ToolSpec]) -> Option<PromptSegment> {
+    let listed = resources.skills.values().filter(|skill| !skill.user_only);
+    let (always, listed): (Vec<_>, Vec<_>) = listed.partition(|skill| skill.always);
+    if always.is_empty() && listed.is_empty() {
         return None;
     }
-    let mut text = String::from(
-        "# Skills\n\nInstructions for particular tasks. When one fits the task, read its file with the `read` tool before you start, and follow it.\n",
-    );
-    for skill in resources.skills.values() {
-        let path = escape_path(&skill.path);
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n- {}: {} ({path})", skill.name, skill.description);
+    let mut text = String::from("# Skills\n\nInstructions for particular tasks.");
+    let has_tool = tools.iter().any(|tool| tool.name.as_str() == SKILL_TOOL);
+    if !listed.is_empty() {
+        text.push_str(match has_tool {
+            true => {
+                " When one fits the task, load it with the `skill` tool before you start, and \
+                 follow it.\n"
+            }
+            false => {
+                " When one fits the task, read its file with the `read` tool before you start, \
+                 and follow it.\n"
+            }
+        });
+    }
+    // Writing to a string cannot fail.
+    for skill in listed {
+        let _ = write!(text, "\n- {}: {}", skill.name, skill.description);
+        if !skill.paths.is_empty() {
+            let _ = write!(text, " For: {}.", skill.paths.join(", "));
+        }
+        if !has_tool {
+            let _ = write!(text, " ({})", escape_path(&skill.path));
+        }
+    }
+    for skill in always {
+        let body = skill_text(skill, "", SkillScope::Any).text;
+        let _ = write!(text, "\n\n## {}\n\n{body}", skill.name);
     }
     Some(PromptSegment::new(PromptSegmentKind::Skill, text))
 }
@@ -188,6 +214,7 @@ mod tests {
         let prompt = StandardPromptAssembler.assemble(PromptContext {
             blueprint: &blueprint,
             resources: &resources,
+            tools: &[],
         });
         let kinds = |segments: &[PromptSegment]| -> Vec<String> {
             segments.iter().map(|s| s.kind.to_string()).collect()

@@ -29,6 +29,7 @@ mod pty;
 mod read;
 mod rename;
 mod shell;
+mod skill;
 mod support;
 mod task;
 #[cfg(test)]
@@ -44,6 +45,7 @@ use crate::typed::typed;
 use crate::web::WebSettings;
 #[cfg(feature = "browser-tools")]
 pub(crate) use browser::endpoint as browser_endpoint;
+pub use skill::SKILL_TOOL;
 use std::sync::Arc;
 pub(crate) use support::blocking;
 pub(crate) use tool_search::tool_search;
@@ -67,6 +69,7 @@ pub(crate) fn all(web: &WebSettings) -> Vec<Arc<dyn Tool>> {
         typed(notebook_edit::NotebookEditTool),
         typed(current_time::CurrentTimeTool),
         typed(ask_user::AskUserTool),
+        typed(skill::SkillTool),
         #[cfg(feature = "ast-tools")]
         typed(ast_grep::AstGrepTool),
         #[cfg(feature = "pty")]

@@ -432,6 +432,7 @@ async fn what_a_call_touches_is_said_and_what_it_lacks_is_told() {
         policy: &policy,
         environment: &environment,
         attended: true,
+        skills: true,
     };
     let reason = tool.unavailable(&facts).unwrap();
     assert!(

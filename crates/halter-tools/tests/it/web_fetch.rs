@@ -402,6 +402,7 @@ fn it_is_of_no_use_where_no_host_can_be_reached() {
             policy,
             environment: &environment,
             attended,
+            skills: true,
         })
     };
     let off = PolicySettings {

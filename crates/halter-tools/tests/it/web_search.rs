@@ -267,6 +267,7 @@ fn it_is_of_no_use_until_it_is_configured() {
         policy: &policy,
         environment: &environment,
         attended: false,
+        skills: true,
     };
     let reason = |web: WebSettings| {
         let tools = ToolRuntime::with_tools(builtin_tools_with(&web));

@@ -25,6 +25,7 @@ mod reach;
 mod resources;
 mod seed_programs;
 mod services;
+mod skills;
 mod streams;
 mod support;
 mod troubleshooting;

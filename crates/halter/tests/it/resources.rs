@@ -10,7 +10,7 @@ const SKILL: &str = "---\nname: release\ndescription: How to release this projec
                      Tag first, then publish.\n";
 
 #[tokio::test]
-async fn a_skill_is_announced_in_the_prompt_and_read_on_demand() {
+async fn a_skill_is_read_where_there_is_no_tool_to_load_it() {
     let skills = directory(&[("release/SKILL.md", SKILL)]);
     let project = directory(&[]);
     let file = skills
@@ -24,6 +24,7 @@ async fn a_skill_is_announced_in_the_prompt_and_read_on_demand() {
     ]));
     let mut config = HarnessConfig::default();
     config.resources.skills.roots = vec![skills.path().to_owned()];
+    config.tools.enabled = vec!["read".to_owned()];
     let resources = ResourceCompiler::from_config(&config)
         .compile()
         .await

@@ -119,7 +119,7 @@ async fn agent(
     arguments: &McpServeArgs,
 ) -> Result<HarnessAgent, Failure> {
     let approvals = Arc::new(HostApprovals::default());
-    let resources = harness::compile(loaded).await?;
+    let resources = harness::compile(context, loaded).await?;
     let asks = Approvals::Handler(approvals.clone());
     let (own_tools, provider) = match arguments.tools {
         true => {

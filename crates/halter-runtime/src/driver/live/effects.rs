@@ -16,8 +16,8 @@ use crate::toolset::Toolset;
 use futures::{FutureExt, StreamExt};
 use halter_protocol::{
     AssembledPrompt, CacheBreakReason, ModelId, ProviderError, ProviderErrorKind, ReplayMeta,
-    ResponseSchema, SessionBlueprint, ToolCall, ToolError, ToolErrorCode, ToolName, ToolSpec,
-    Transcript, TurnError, TurnId,
+    ResourceUse, ResponseSchema, SessionBlueprint, ToolCall, ToolError, ToolErrorCode, ToolName,
+    ToolSpec, Transcript, TurnError, TurnId,
 };
 use halter_providers::{Provider, ProviderRequest, RequestPurpose};
 use halter_tools::ToolContext;
@@ -31,8 +31,10 @@ impl Owner {
     /// hear at once.
     pub(super) async fn perform(&mut self, effect: Effect, running: &mut Running) -> Option<Input> {
         match effect {
-            Effect::PrepareTurn { id, model, .. } => {
-                let preparation = self.prepare(&model, &running.outcome_sender).await;
+            Effect::PrepareTurn {
+                id, model, uses, ..
+            } => {
+                let preparation = self.prepare(&model, &uses, &running.outcome_sender).await;
                 return Some(Input::Prepared { id, preparation });
             }
             Effect::PlanContext { id, model } => {
@@ -198,6 +200,7 @@ impl Owner {
     async fn prepare(
         &mut self,
         model: &ModelId,
+        uses: &[ResourceUse],
         sender: &mpsc::UnboundedSender<Input>,
     ) -> Result<Preparation, TurnError> {
         let mut preparation = Preparation::default();
@@ -233,6 +236,7 @@ impl Owner {
         if let Some(Input::LateTools { tools }) = self.take_up_late_tools(sender) {
             preparation.late_tools = Some(tools);
         }
+        preparation.uses = self.take_up_uses(uses)?;
         let trace_error = self.hub.take_trace_error();
         preparation
             .warnings
@@ -252,7 +256,12 @@ impl Owner {
         preparation.hooked = Some(hooked_events(&current.hooks));
         self.resources = current;
         self.take_up_agent_types();
-        let prompt = assemble(&self.services, &self.blueprint, &self.resources);
+        let prompt = assemble(
+            &self.services,
+            &self.blueprint,
+            &self.resources,
+            &self.tools,
+        );
         if prompt != self.prompt {
             self.prompt = prompt;
             preparation.cache_break = Some(CacheBreakReason::ResourcesReplaced);
@@ -438,6 +447,7 @@ impl Owner {
         };
         let remembered = context.remembered.clone();
         let reached = self.reached_by(&call);
+        let skill = self.skill_used_by(&call);
         let tools = self.tools.clone();
         let sender = running.outcome_sender.clone();
         let policy = context.policy.clone();
@@ -462,7 +472,7 @@ impl Owner {
             let result = tool.await.unwrap_or_else(|error| Err(broken_tool(&error)));
             let note = match reached.filter(|_| result.is_ok()) {
                 Some(reached) => reached.look(&sender).await,
-                None => None,
+                None => skill.filter(|_| result.is_ok()),
             };
             let _ = sender.send(Input::ToolFinished {
                 id,
@@ -488,10 +498,12 @@ pub(crate) fn assemble(
     services: &RuntimeServices,
     blueprint: &SessionBlueprint,
     resources: &Resources,
+    tools: &Toolset,
 ) -> AssembledPrompt {
     services.prompt_assembler.assemble(PromptContext {
         blueprint,
         resources: &resources.snapshot,
+        tools: &tools.specs,
     })
 }
 

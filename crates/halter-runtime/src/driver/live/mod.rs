@@ -18,6 +18,7 @@ mod judging;
 mod native_compaction;
 mod subagents;
 mod toolbox;
+mod uses;
 
 pub(crate) use budget::has_price;
 pub(crate) use commands::{CompactionReply, SessionCommand, command_queue, session_closed};
@@ -87,6 +88,8 @@ pub(crate) struct Owner {
     cut: bool,
     /// The tools are not those the last turn had, and nobody has said so yet.
     other_tools: bool,
+    /// Texts that wait to join the transcript in this turn, by their hashes.
+    told_in_turn: HashMap<String, String>,
 }
 
 /// What only exists while the owner runs.
@@ -231,7 +234,7 @@ impl Owner {
             state.budget.unwrap_or(blueprint.budget),
             state.spent,
         );
-        let prompt = effects::assemble(&services, &blueprint, &resources);
+        let prompt = effects::assemble(&services, &blueprint, &resources, &tools);
         let instructions = SessionInstructions::of(&services, &blueprint);
         Self {
             engine: Engine::with_state(facts, state),
@@ -258,6 +261,7 @@ impl Owner {
             counted: None,
             cut: false,
             other_tools: false,
+            told_in_turn: HashMap::new(),
         }
     }
 

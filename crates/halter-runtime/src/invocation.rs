@@ -1,0 +1,95 @@
+//! What a user starts by its name: `/fix-issue 12`.
+
+use crate::error::HalterError;
+use crate::session::SessionHandle;
+use halter_protocol::{ContentPart, ModelId, ResourceUse, Turn, UnresolvedName, UserMessage};
+use halter_resources::render::{SkillScope, command_text};
+
+impl SessionHandle {
+    /// The turn that a line stands for: one that begins with a slash and the
+    /// name of a skill or a command, the rest being arguments. None for any
+    /// other line.
+    ///
+    /// The prompt of a command follows the line in the message; the text of a
+    /// skill joins the conversation before it, once.
+    ///
+    /// # Errors
+    /// If the name stands for several, or for a skill that only models use.
+    pub fn invocation(&self, line: &str) -> anyhow::Result<Option<Turn>> {
+        let Some((name, arguments)) = split(line) else {
+            return Ok(None);
+        };
+        let resources = self.services().resources.get();
+        let snapshot = &resources.snapshot;
+        match snapshot.skill(name) {
+            Ok(skill) if skill.model_only => {
+                let message = format!("the skill '{}' is for models to use", skill.name);
+                return Err(HalterError::new("skill_not_invocable", message)
+                    .with_hint("ask for what it does, in words")
+                    .into());
+            }
+            Ok(skill) => {
+                let turn = Turn::user(line.trim()).with_use(ResourceUse::Skill {
+                    name: skill.name.clone(),
+                    arguments: arguments.to_owned(),
+                });
+                return Ok(Some(self.with_model(turn, skill.model.as_deref())));
+            }
+            Err(error @ UnresolvedName::Ambiguous { .. }) => return Err(unresolved(&error).into()),
+            Err(_) => {}
+        }
+        let command = match snapshot.command(name) {
+            Ok(command) => command,
+            Err(error @ UnresolvedName::Ambiguous { .. }) => return Err(unresolved(&error).into()),
+            Err(_) => return Ok(None),
+        };
+        let blueprint = self.blueprint();
+        let scope = SkillScope::Session {
+            session_id: blueprint.session_id.as_str(),
+            working_dir: &blueprint.working_dir,
+            resources: snapshot,
+        };
+        let text = command_text(command, arguments, scope);
+        let message = UserMessage::text(line.trim()).with_part(ContentPart::Text { text });
+        Ok(Some(
+            self.with_model(Turn::new(message), command.model.as_deref()),
+        ))
+    }
+
+    /// A model that is not known here, such as an alias of another service,
+    /// changes nothing.
+    fn with_model(&self, turn: Turn, model: Option<&str>) -> Turn {
+        let model = model.map(ModelId::from);
+        match model.filter(|model| self.services().models.resolve(model).is_ok()) {
+            Some(model) => turn.with_default_model(model),
+            None => turn,
+        }
+    }
+}
+
+fn unresolved(error: &UnresolvedName) -> HalterError {
+    HalterError::new(error.code(), error.to_string())
+}
+
+/// The name and the rest of a line that begins with a slash. A path has a second
+/// slash in its first word.
+fn split(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim().strip_prefix('/')?;
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let is_name = !name.is_empty() && !name.contains('/');
+    is_name.then(|| (name, rest.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_told_from_a_path() {
+        assert_eq!(split("/fix 12 now "), Some(("fix", "12 now")));
+        assert_eq!(split(" /demo:fix"), Some(("demo:fix", "")));
+        for line in ["fix", "/", "/ x", "/etc/passwd is here", ""] {
+            assert_eq!(split(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `skill`: has the text of a skill join the conversation.
+
+use crate::availability::HarnessFacts;
+use crate::context::ToolContext;
+use crate::typed::TypedTool;
+use anyhow::bail;
+use async_trait::async_trait;
+use halter_protocol::encoding::escape_path;
+use halter_protocol::{ToolCapabilities, ToolResult};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// The name of the tool that loads skills.
+pub const SKILL_TOOL: &str = "skill";
+
+/// Load a skill: instructions for a particular task, listed in the system
+/// prompt. Its text follows as a system message, once; follow it. Files that it
+/// names are in its directory.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct SkillInput {
+    /// The skill's name, as listed.
+    #[schemars(length(min = 1, max = 200))]
+    skill: String,
+    /// What the skill shall be used for, where it takes arguments. The text of
+    /// the skill says what they mean.
+    #[serde(rename = "args")]
+    #[schemars(length(max = 10_000))]
+    _args: Option<String>,
+}
+
+pub(crate) struct SkillTool;
+
+#[async_trait]
+impl TypedTool for SkillTool {
+    type Input = SkillInput;
+    const NAME: &'static str = SKILL_TOOL;
+
+    fn capabilities(&self) -> ToolCapabilities {
+        super::support::LOOKS
+    }
+
+    fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
+        (!harness.skills).then(|| "no skill is loaded that a model may use".to_owned())
+    }
+
+    /// The driver adds the text, which outlives what is forgotten of results.
+    async fn run(&self, context: ToolContext, input: SkillInput) -> anyhow::Result<ToolResult> {
+        let skill = context.snapshot.skill(&input.skill)?;
+        if skill.user_only {
+            bail!(
+                "the skill '{}' is for the user to start: tell them to type /{}",
+                skill.name,
+                skill.name
+            );
+        }
+        let place = match skill.always {
+            true => "its text is in the system prompt",
+            false => {
+                "its text is in a system message: the next one, or an earlier one if it was \
+                 loaded before"
+            }
+        };
+        Ok(ToolResult::json(json!({
+            "skill": skill.name,
+            "directory": skill.root().map(escape_path),
+            "note": place,
+        })))
+    }
+}
