@@ -165,3 +165,6 @@ pub const BUSY_RETRY: Duration = Duration::from_millis(10);
 
 /// Events of subagents that one turn forwards where nothing else is configured.
 pub const FORWARDED_EVENTS: u64 = 100_000;
+
+/// How long git may take for the worktree of a subagent.
+pub const WORKTREE_DEADLINE: Duration = Duration::from_secs(120);

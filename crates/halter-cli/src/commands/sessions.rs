@@ -1,5 +1,7 @@
 //! `halter sessions`: list, show, resume and delete what is stored.
 
+mod tree;
+
 use crate::account::Account;
 use crate::args::{ChatArgs, RunOptions, SessionsCommand};
 use crate::commands::{chat, run};
@@ -204,7 +206,12 @@ fn table(sessions: &[SessionSummary], columns: Option<usize>) -> Vec<String> {
 }
 
 fn title(session: &SessionSummary) -> String {
-    let title = safe_line(session.title.as_deref().unwrap_or("(no task yet)"));
+    let mark = match session.parent_session_id {
+        Some(_) => "↳ ",
+        None => "",
+    };
+    let title = session.title.as_deref().unwrap_or("(no task yet)");
+    let title = format!("{mark}{}", safe_line(title));
     fitted(&title, TITLE_COLUMNS).into_owned()
 }
 
@@ -243,6 +250,9 @@ async fn show(
         let Some(last) = events.last() else {
             if !json {
                 for line in account.lines(stored.harness.catalog()) {
+                    context.data.line(&line)?;
+                }
+                for line in tree::lines(store.as_ref(), id).await? {
                     context.data.line(&line)?;
                 }
             }
@@ -345,6 +355,9 @@ async fn delete(context: &mut Context, stored: &Stored, wanted: Deletion) -> Res
     }
     if !wanted.dry_run {
         for id in &wanted.ids {
+            for child in tree::below(store.as_ref(), id).await? {
+                stored.harness.runtime().delete_session(&child).await?;
+            }
             stored.harness.runtime().delete_session(id).await?;
         }
     }

@@ -136,7 +136,14 @@ impl Ledger {
         let own = self.reservations.iter().filter(|(_, it)| it.account == id);
         let own: Vec<ReservationId> = own.map(|(reservation, _)| *reservation).collect();
         own.into_iter().for_each(|it| self.release(it));
-        self.accounts.remove(&id);
+        let closed = self.accounts.remove(&id);
+        // Those below it go on below the one above it: no limit above is lost.
+        let above = closed.and_then(|it| it.parent);
+        for account in self.accounts.values_mut() {
+            if account.parent == Some(id) {
+                account.parent = above;
+            }
+        }
     }
 
     /// Reserves the worst case of a call in an account and all above it.
@@ -248,8 +255,10 @@ impl Ledger {
             let Some(account) = self.accounts.get_mut(&id) else {
                 continue;
             };
+            // The turn that another session was started in.
+            let of_other = sessions > 0 && account.scope == BudgetScope::Turn;
             sessions += usize::from(account.scope == BudgetScope::Session);
-            if sessions > 1 {
+            if sessions > 1 || of_other {
                 spent.wall_ms = 0;
             }
             account.spent = account.spent.plus(spent);

@@ -20,6 +20,8 @@ struct Books {
     ledger: Ledger,
     /// The accounts of sessions that live, for those that they start.
     sessions: HashMap<SessionId, AccountId>,
+    /// Those of their turns.
+    turns: HashMap<SessionId, AccountId>,
 }
 
 impl Default for SharedLedger {
@@ -36,6 +38,7 @@ impl SharedLedger {
             inner: Arc::new(Mutex::new(Books {
                 ledger: Ledger::new(budget.harness),
                 sessions: HashMap::new(),
+                turns: HashMap::new(),
             })),
         }
     }
@@ -50,8 +53,8 @@ impl SharedLedger {
         self.lock().ledger.standing(Ledger::HARNESS)
     }
 
-    /// Gives a session its account, below that of the session that started it
-    /// if that one lives here.
+    /// Gives a session its account, below that of the turn, or the session, that
+    /// started it if that one lives here.
     pub(crate) fn seat(
         &self,
         session: &SessionId,
@@ -61,9 +64,11 @@ impl SharedLedger {
     ) -> LedgerSeat {
         let limits = self.budget.of_session(own);
         let mut books = self.lock();
-        let parent = parent
-            .and_then(|parent| books.sessions.get(parent))
-            .copied();
+        let account_of = |parent: &SessionId| {
+            let turn = books.turns.get(parent);
+            turn.or_else(|| books.sessions.get(parent)).copied()
+        };
+        let parent = parent.and_then(account_of);
         let parent = parent.unwrap_or(Ledger::HARNESS);
         let account = books
             .ledger
@@ -136,9 +141,22 @@ impl LedgerSeat {
                 let scope = BudgetScope::Turn;
                 let limits = self.turn_limits;
                 let account = books.ledger.open(self.account, scope, limits, spent);
+                books.turns.insert(self.session.clone(), account);
                 self.turn = Some((wanted.clone(), account));
                 account
             }
+        }
+    }
+
+    /// A turn is over: sessions that it started and that still work are charged
+    /// to the session from now on.
+    pub fn turn_over(&mut self, over: &TurnId) {
+        if self.turn.as_ref().is_some_and(|(turn, _)| turn == over)
+            && let Some((_, account)) = self.turn.take()
+        {
+            let mut books = self.shared.lock();
+            books.turns.remove(&self.session);
+            books.ledger.close(account);
         }
     }
 
@@ -176,6 +194,7 @@ impl Drop for LedgerSeat {
     fn drop(&mut self) {
         let mut books = self.shared.lock();
         if let Some((_, turn)) = self.turn.take() {
+            books.turns.remove(&self.session);
             books.ledger.close(turn);
         }
         books.ledger.close(self.account);

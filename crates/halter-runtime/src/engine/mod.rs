@@ -102,6 +102,8 @@ pub struct Engine {
     /// the log included.
     told_tools: IndexMap<ToolName, Revision>,
     subagents: Subagents,
+    /// Hooks have not heard yet that this subagent starts.
+    subagent_start_due: bool,
     shutdown: Option<Shutdown>,
     closed: bool,
     /// Why the log lacks the end of a turn, until it is repaired.
@@ -150,6 +152,7 @@ impl Engine {
             compaction: None,
             compaction_wish: None,
             subagents: Subagents::default(),
+            subagent_start_due: true,
             shutdown: None,
             closed: false,
             interrupted_by: None,

@@ -8,10 +8,16 @@ use super::turn::{Ending, LiveTurn, Phase};
 use super::{Effect, EffectId, Engine, Preparation};
 use halter_hooks::{HookEventName, HookPoint};
 use halter_protocol::{
-    CacheBreakReason, FINAL_TOOL, Message, ReplayMeta, SessionEventPayload, SystemMessage, Turn,
-    TurnError, TurnId, Usage, UserMessage,
+    CacheBreakReason, FINAL_TOOL, Message, ReplayMeta, SessionEventPayload, SubagentPlace,
+    SystemMessage, Turn, TurnError, TurnId, Usage, UserMessage,
 };
 use std::sync::Arc;
+
+/// What hooks match a subagent by.
+pub(super) fn hook_name(place: &SubagentPlace) -> String {
+    let named = place.agent_type.as_deref();
+    named.unwrap_or("default").to_owned()
+}
 
 impl Engine {
     pub(super) fn open_turn(&mut self, turn: Turn) {
@@ -206,6 +212,25 @@ impl Engine {
             Some(source) if self.has_hooks(HookEventName::SessionStart) => {
                 let id = self.run_hooks(HookPoint::SessionStart { source });
                 self.set_phase(Phase::SessionStart(id));
+            }
+            _ => self.subagent_hooks_or_prompt(),
+        }
+    }
+
+    /// Hooks hear once that a subagent starts.
+    pub(super) fn subagent_hooks_or_prompt(&mut self) {
+        let blueprint = self.facts.blueprint.clone();
+        let due = std::mem::take(&mut self.subagent_start_due);
+        let place = blueprint.subagent.as_ref().filter(|_| due);
+        match place {
+            Some(place) if self.has_hooks(HookEventName::SubagentStart) => {
+                let parent = blueprint.parent_session_id.as_ref();
+                let id = self.run_hooks(HookPoint::SubagentStart {
+                    agent_id: blueprint.session_id.clone(),
+                    agent_type: hook_name(place),
+                    parent_session_id: parent.unwrap_or(&place.root_session_id).clone(),
+                });
+                self.set_phase(Phase::SubagentStart(id));
             }
             _ => self.prompt_hooks_or_messages(),
         }

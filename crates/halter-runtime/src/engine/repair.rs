@@ -50,6 +50,7 @@ impl Engine {
     /// Another process wrote the log: repair it and say that it is resumed.
     pub(super) fn resume(&mut self) {
         self.start_source = Some(SessionStartSource::Resume);
+        self.subagent_start_due = false;
         self.interrupted_by = Some(Interruption::ProcessEnded);
         self.repair_if_needed();
         self.repair_subagents();

@@ -2,6 +2,7 @@
 
 use super::budget::{CallGrant, TurnAccount};
 use super::guard::RepeatGuard;
+use super::opening::hook_name;
 use super::recording::Then;
 use super::step::Step;
 use super::structured::ResponseContract;
@@ -57,6 +58,8 @@ pub(super) enum Phase {
     Preparing(EffectId),
     /// SessionStart hooks run.
     SessionStart(EffectId),
+    /// SubagentStart hooks run.
+    SubagentStart(EffectId),
     /// UserPromptSubmit hooks run.
     Prompt(EffectId),
     /// Messages are being committed; the model is asked next.
@@ -139,7 +142,10 @@ impl LiveTurn {
     /// Whatever runs for the turn and must be given up at once.
     pub fn abandon(&self) -> Vec<Effect> {
         match &self.phase {
-            Phase::SessionStart(id) | Phase::Prompt(id) | Phase::Stop(id) => {
+            Phase::SessionStart(id)
+            | Phase::SubagentStart(id)
+            | Phase::Prompt(id)
+            | Phase::Stop(id) => {
                 vec![Effect::CancelHooks { id: *id }]
             }
             Phase::Step(step) => step.abandon(),
@@ -157,12 +163,14 @@ impl Engine {
     pub(super) fn turn_hooks_finished(&mut self, id: EffectId, verdict: HookVerdict) {
         enum At {
             SessionStart,
+            SubagentStart,
             Prompt,
             Stop,
         }
         let Some(turn) = &self.turn else { return };
         let at = match &turn.phase {
             Phase::SessionStart(awaited) if *awaited == id => At::SessionStart,
+            Phase::SubagentStart(awaited) if *awaited == id => At::SubagentStart,
             Phase::Prompt(awaited) if *awaited == id => At::Prompt,
             Phase::Stop(awaited) if *awaited == id => At::Stop,
             Phase::Step(_) => return self.call_hooks_finished(id, verdict),
@@ -171,6 +179,10 @@ impl Engine {
         self.words.extend(verdict.words().map(SystemNote::from));
         match at {
             At::SessionStart => match verdict.stop {
+                Some(reason) => self.finish_turn(hook_stopped(&reason)),
+                None => self.subagent_hooks_or_prompt(),
+            },
+            At::SubagentStart => match verdict.stop {
                 Some(reason) => self.finish_turn(hook_stopped(&reason)),
                 None => self.prompt_hooks_or_messages(),
             },
@@ -302,17 +314,32 @@ impl Engine {
         if steered || self.is_woken() {
             return self.go_on();
         }
-        if !self.has_hooks(HookEventName::Stop) {
+        let blueprint = self.facts.blueprint.clone();
+        let place = blueprint.subagent.as_ref();
+        let event = match place {
+            Some(_) => HookEventName::SubagentStop,
+            None => HookEventName::Stop,
+        };
+        if !self.has_hooks(event) {
             return self.finish_turn(Ending::Completed);
         }
         let active = self
             .turn
             .as_ref()
             .is_some_and(|turn| turn.stop_continuations > 0);
-        let id = self.run_hooks(HookPoint::Stop {
-            active,
-            last_assistant_message,
-        });
+        let point = match place {
+            Some(place) => HookPoint::SubagentStop {
+                agent_id: blueprint.session_id.clone(),
+                agent_type: hook_name(place),
+                active,
+                last_assistant_message,
+            },
+            None => HookPoint::Stop {
+                active,
+                last_assistant_message,
+            },
+        };
+        let id = self.run_hooks(point);
         self.set_phase(Phase::Stop(id));
     }
 
@@ -384,7 +411,12 @@ impl Engine {
         let ending = Ending::cancelled(reason);
         match self.turn.as_ref().map(|turn| &turn.phase) {
             Some(Phase::Step(_)) => self.abort_step(ending),
-            Some(Phase::SessionStart(id) | Phase::Prompt(id) | Phase::Stop(id)) => {
+            Some(
+                Phase::SessionStart(id)
+                | Phase::SubagentStart(id)
+                | Phase::Prompt(id)
+                | Phase::Stop(id),
+            ) => {
                 let id = *id;
                 self.effects.push(Effect::CancelHooks { id });
                 self.finish_turn(ending);

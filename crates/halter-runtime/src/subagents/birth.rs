@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 /// What is known of a child before it is made.
 pub(super) struct Child<'a> {
+    pub session_id: SessionId,
     pub agent_id: AgentId,
     /// The type that was asked for by name.
     pub named: Option<String>,
@@ -78,7 +79,7 @@ impl SessionRuntime {
         let max_turns = child.agent_type.max_turns.or(above.max_turns);
         let toolset = parent.tools.only(&tools);
         let blueprint = SessionBlueprint {
-            session_id: SessionId::mint(services.ids.as_ref(), at),
+            session_id: child.session_id,
             parent_session_id: Some(above.session_id.clone()),
             created_at: at,
             working_dir: worktree.unwrap_or_else(|| above.working_dir.clone()),

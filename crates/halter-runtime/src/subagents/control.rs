@@ -5,6 +5,7 @@ use super::follow::follow;
 use super::shortened;
 use super::tree::RunningPlace;
 use super::types::{AgentTypes, GENERAL};
+use super::worktree;
 use crate::error::{HalterError, store_failure};
 use crate::limits::{SUBAGENT_CLOSE_WAIT, SUBAGENT_TASK_BYTES};
 use crate::runtime::SessionRuntime;
@@ -14,7 +15,7 @@ use crate::toolset::Toolset;
 use async_trait::async_trait;
 use halter_protocol::{
     AgentId, CloseSubagentRequest, CloseSubagentResponse, ContextMark, EnvironmentSnapshot,
-    MessageId, ModelId, SendSubagentInputRequest, SessionBudget, SessionMemory,
+    MessageId, ModelId, SendSubagentInputRequest, SessionBudget, SessionId, SessionMemory,
     SpawnSubagentRequest, Spending, SubagentReport, SubagentState, SubagentStatus, Transcript,
     Turn, TurnId, UserMessage, WaitSubagentRequest, WaitSubagentResponse,
 };
@@ -80,13 +81,24 @@ impl SessionSubagents {
         let model = runtime.child_model(parent, request.model, agent_type, bounds)?;
         let children = self.core.children();
         let agent_id = children.next_id(parent.turn.as_ref())?;
+        let services = self.core.services();
+        let at = services.clock.now();
+        let session_id = SessionId::mint(services.ids.as_ref(), at);
+        let worktree = match agent_type.worktree {
+            true => {
+                let parent = &self.core.blueprint().working_dir;
+                Some(worktree::make(services, parent, &session_id).await?)
+            }
+            false => None,
+        };
         let child = Child {
+            session_id,
             agent_id: agent_id.clone(),
             named: request.agent_type.clone(),
             agent_type,
             model,
             fork: request.fork_context,
-            worktree: None,
+            worktree: worktree.clone(),
         };
         let session = runtime.new_child(&self.core, parent, child).await?;
         let status = SubagentStatus {
@@ -98,7 +110,7 @@ impl SessionSubagents {
             last_message: None,
             usage: None,
             error: None,
-            worktree: None,
+            worktree,
         };
         let turn = self.turn(request.message);
         self.begin(session, status, turn, place).await

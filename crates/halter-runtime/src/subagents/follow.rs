@@ -3,6 +3,7 @@
 
 use super::shortened;
 use super::tree::RunningPlace;
+use super::worktree;
 use crate::limits::{KEPT_SUBAGENTS, SUBAGENT_REPORT_BYTES};
 use crate::session::{SessionCore, SessionHandle};
 use halter_protocol::{
@@ -85,6 +86,15 @@ pub(super) async fn follow(
         Some(TurnEnding::Failed(error)) => (SubagentState::Failed, Some(error)),
         None => (SubagentState::Failed, Some(lost())),
     };
+    let mut started = started;
+    if let Some(path) = started.worktree.clone() {
+        let (services, above) = (parent.services(), &parent.blueprint().working_dir);
+        if worktree::remove_unchanged(services, above, &path).await {
+            // Nothing is left to go on with.
+            let _ = session.shutdown("nothing changed in its worktree").await;
+            started.worktree = None;
+        }
+    }
     let status = SubagentStatus {
         state,
         last_message: progress.last_text,

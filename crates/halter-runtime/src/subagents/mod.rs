@@ -12,6 +12,7 @@
 //! | `follow` | what becomes of a child that works, and its report |
 //! | `table` | the children of one session |
 //! | `tree` | what all sessions of a tree share |
+//! | `worktree` | git worktrees of children |
 //! | `asking` | questions of children, put at the root |
 
 mod asking;
@@ -21,6 +22,7 @@ mod follow;
 mod table;
 mod tree;
 mod types;
+mod worktree;
 
 pub(crate) use asking::{AskedAtRoot, RoutedRequest, ask_at_root};
 pub(crate) use control::{ParentFacts, SessionSubagents};

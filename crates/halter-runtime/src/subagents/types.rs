@@ -1,6 +1,9 @@
 //! Types of subagents: what each is for, and what it has of what its parent has.
 
-use halter_protocol::{ModelId, PermissionMode, ResourceSnapshot, ToolName};
+use halter_protocol::public_tools::our_tool_name;
+use halter_protocol::{
+    AgentDef, AgentIsolation, ModelId, ModelRole, PermissionMode, ResourceSnapshot, ToolName,
+};
 use halter_tools::AgentTypeLine;
 use indexmap::IndexMap;
 
@@ -42,6 +45,28 @@ impl AgentType {
         }
     }
 
+    /// The type that a file defines. Names of tools may be public ones.
+    fn of_file(agent: &AgentDef, resources: &ResourceSnapshot) -> Self {
+        let ours = |written: &String| {
+            let name = written.split('(').next().unwrap_or_default().trim();
+            ToolName::from(our_tool_name(name))
+        };
+        let skills = agent.skills.iter();
+        let skills = skills.filter_map(|name| resources.skill(name.as_str()).ok());
+        let prompt = skills.fold(agent.prompt.clone(), |prompt, skill| {
+            format!("{prompt}\n\n# Skill {}\n\n{}", skill.name, skill.body)
+        });
+        Self {
+            tools: agent.tools.as_ref().map(|it| it.iter().map(ours).collect()),
+            removed_tools: agent.disallowed_tools.iter().map(ours).collect(),
+            permission_mode: agent.permission_mode,
+            model: agent.model.as_deref().and_then(model_of),
+            max_turns: agent.max_turns,
+            worktree: agent.isolation == Some(AgentIsolation::Worktree),
+            ..Self::built_in(agent.name.as_str(), &agent.description, &prompt)
+        }
+    }
+
     fn with_tools(mut self, lists: &[&[&str]]) -> Self {
         let names = lists.iter().flat_map(|list| list.iter());
         self.tools = Some(names.map(|name| ToolName::from(*name)).collect());
@@ -57,6 +82,16 @@ impl AgentType {
     pub fn has_tool(&self, name: &ToolName) -> bool {
         let listed = self.tools.as_ref().is_none_or(|it| it.contains(name));
         listed && !self.removed_tools.contains(name)
+    }
+}
+
+/// The model that a file names: a registered id, or a public alias. Those stand
+/// for the role that does such work here.
+fn model_of(written: &str) -> Option<ModelId> {
+    match written {
+        "inherit" | "sonnet" | "opus" => None,
+        "haiku" => Some(ModelRole::Small.as_str().into()),
+        id => Some(id.into()),
     }
 }
 
@@ -119,9 +154,15 @@ impl AgentTypes {
         Self(named.collect())
     }
 
-    /// The types of a session with these resources.
-    pub fn of(_resources: &ResourceSnapshot) -> Self {
-        Self::built_in()
+    /// The types of a session with these resources: the built-in ones, and those
+    /// that files define. One of a file takes the place of a built-in one.
+    pub fn of(resources: &ResourceSnapshot) -> Self {
+        let mut types = Self::built_in();
+        for agent in resources.agents.values() {
+            let agent_type = AgentType::of_file(agent, resources);
+            types.0.insert(agent_type.name.clone(), agent_type);
+        }
+        types
     }
 
     /// The type of a name.

@@ -2,9 +2,11 @@
 
 mod asks;
 mod ends;
+mod hooked;
 mod limits;
 mod reports;
 mod types;
+mod worktrees;
 
 use halter_protocol::{
     Message, SessionEvent, SessionEventPayload, SubagentState, SubagentStatus, UserPart,

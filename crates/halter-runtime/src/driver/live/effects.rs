@@ -167,6 +167,7 @@ impl Owner {
                 turn_id,
                 store_error,
             } => {
+                self.seat.turn_over(&turn_id);
                 self.hub.turn_over();
                 if store_error.is_some()
                     && let Some(error) = &self.appends.error

@@ -378,6 +378,12 @@ impl Owner {
     /// Puts the owner away unless a command came in the last moment.
     async fn rest(mut self: Box<Self>, running: &mut Running) -> Rest {
         if self.engine.is_closed() {
+            // Those that have reported and wait for more end with it.
+            let below = running.core.children().sessions(false);
+            let ends = below
+                .iter()
+                .map(|(_, it)| it.shutdown("the session above it ended"));
+            futures::future::join_all(ends).await;
             self.toolbox.close().await;
             self.hub.close(self.appends.error.clone());
             if let Some(traces) = &self.services.traces {
