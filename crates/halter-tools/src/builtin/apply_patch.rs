@@ -37,7 +37,7 @@ pub(crate) struct ApplyPatchTool;
 impl TypedTool for ApplyPatchTool {
     type Input = ApplyPatchInput;
     const NAME: &'static str = "apply_patch";
-    const SUMMARY: Option<&'static str> = Some("change several files with a patch");
+    const SUMMARY: Option<&'static str> = Some("patch several files");
     const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {

@@ -133,7 +133,7 @@ impl BrowserTool {
 impl TypedTool for BrowserTool {
     type Input = BrowserInput;
     const NAME: &'static str = "browser";
-    const SUMMARY: Option<&'static str> = Some("look, click and type in web pages");
+    const SUMMARY: Option<&'static str> = Some("click and type in web pages");
     const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {

@@ -44,7 +44,7 @@ pub(crate) struct MultiEditTool;
 impl TypedTool for MultiEditTool {
     type Input = MultiEditInput;
     const NAME: &'static str = "multi_edit";
-    const SUMMARY: Option<&'static str> = Some("several edits of a file at once");
+    const SUMMARY: Option<&'static str> = Some("several edits at once");
     const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {

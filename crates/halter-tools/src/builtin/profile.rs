@@ -75,7 +75,7 @@ pub(crate) struct ProfileTool;
 impl TypedTool for ProfileTool {
     type Input = ProfileInput;
     const NAME: &'static str = "profile";
-    const SUMMARY: Option<&'static str> = Some("where a program spends its time");
+    const SUMMARY: Option<&'static str> = Some("where time goes");
     const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {

@@ -12,8 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-const DESCRIPTION: &str =
-    "Load tools that are listed here or in later messages, before you call them.";
+const DESCRIPTION: &str = "Load tools before you call them; messages may tell of more.";
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ToolSearchInput {

@@ -105,12 +105,24 @@ impl Tool for SpawnAgentTool {
         Some(Arc::new(Self::new(types.to_vec())))
     }
 
+    fn summary(&self) -> Option<String> {
+        Some("hand work to a subagent".to_owned())
+    }
+
+    fn is_rare(&self) -> bool {
+        true
+    }
+
     async fn execute(&self, context: ToolContext, input: Value) -> anyhow::Result<ToolResult> {
         let input: SpawnAgentInput = serde_json::from_value(input).map_err(|error| {
             let message = format!("the arguments of '{SPAWN_AGENT}' cannot be used: {error}");
             ToolError::new(ToolErrorCode::InvalidArguments, message)
         })?;
         let control = context.subagents()?;
+        // What follows a subagent is of use from now on.
+        for name in ["wait_agent", "send_input", "close_agent"] {
+            context.load_tool(name);
+        }
         let started = control
             .spawn(SpawnSubagentRequest {
                 message: input.message,

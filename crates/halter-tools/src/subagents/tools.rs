@@ -45,6 +45,8 @@ fn harmless() -> Vec<Action> {
 impl TypedTool for SendInputTool {
     type Input = SendInput;
     const NAME: &'static str = SEND_INPUT;
+    const SUMMARY: Option<&'static str> = Some("to a subagent");
+    const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {
         ToolCapabilities {
@@ -89,6 +91,8 @@ pub(super) struct WaitAgentTool;
 impl TypedTool for WaitAgentTool {
     type Input = WaitAgent;
     const NAME: &'static str = WAIT_AGENT;
+    const SUMMARY: Option<&'static str> = Some("for a report");
+    const RARE: bool = true;
 
     fn concurrency(&self) -> ToolConcurrency {
         ToolConcurrency::ReadOnly
@@ -143,6 +147,8 @@ pub(super) struct CloseAgentTool;
 impl TypedTool for CloseAgentTool {
     type Input = CloseAgent;
     const NAME: &'static str = CLOSE_AGENT;
+    const SUMMARY: Option<&'static str> = Some("end a subagent");
+    const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {
         ToolCapabilities {

@@ -3,6 +3,7 @@
 use super::stage::Stage;
 
 pub fn subagent(stage: &Stage) {
+    stage.configure("[tools]\ndeferred = \"off\"\n");
     let played = stage.play("subagent");
     played.expect(0);
     assert!(
