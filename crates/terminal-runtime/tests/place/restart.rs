@@ -15,8 +15,11 @@ use terminal_runtime::client::Target;
 use crate::place::DaemonExec;
 use crate::support::{Workspace, eventually};
 
-/// How often the runtime is killed in one turn.
+/// How often the runtime is killed.
 const KILLS: usize = 50;
+
+/// How often in one turn, so that each ends in time on a busy machine.
+const KILLS_IN_A_TURN: usize = 5;
 
 /// Prints, waits until it may go on, prints again, and leaves a line behind
 /// each time it is run.
@@ -38,10 +41,15 @@ fn whole_output() -> String {
 async fn a_runtime_that_is_killed_in_the_middle_of_a_turn_loses_nothing() {
     let place = Arc::new(DaemonExec::start());
     let exec: Arc<dyn ExecBackend> = Arc::clone(&place) as _;
-    let calls = (0..KILLS)
-        .map(|number| Reply::new().tool_call("shell", json!({"command": command(number)})));
+    let mut replies = Vec::new();
+    for number in 0..KILLS {
+        replies.push(Reply::new().tool_call("shell", json!({"command": command(number)})));
+        if (number + 1) % KILLS_IN_A_TURN == 0 {
+            replies.push(Reply::from("done"));
+        }
+    }
     let workspace = Arc::new(TempWorkspace::new());
-    let harness = Harness::scripted(calls.chain([Reply::from("done")]))
+    let harness = Harness::scripted(replies)
         .tools(builtin_tools())
         .workspace(Arc::clone(&workspace))
         .services(move |services| {
@@ -54,28 +62,33 @@ async fn a_runtime_that_is_killed_in_the_middle_of_a_turn_loses_nothing() {
         })
         .start();
     let directory = workspace.path().to_owned();
-    let killer = async {
-        for number in 0..KILLS {
-            let at = directory.join(format!("at-{number}"));
-            eventually("the command runs", || at.exists()).await;
-            let place = Arc::clone(&place);
-            tokio::task::spawn_blocking(move || {
-                place.daemon().kill();
-                place.daemon().spawn();
-            })
-            .await
-            .unwrap();
-            std::fs::write(directory.join(format!("go-{number}")), "").unwrap();
-        }
+    let kill = async |number: usize| {
+        let at = directory.join(format!("at-{number}"));
+        eventually("the command runs", || at.exists()).await;
+        let place = Arc::clone(&place);
+        tokio::task::spawn_blocking(move || {
+            place.daemon().kill();
+            place.daemon().spawn();
+        })
+        .await
+        .unwrap();
+        std::fs::write(directory.join(format!("go-{number}")), "").unwrap();
     };
     let session = harness.session().await;
-    let (events, ()) = tokio::join!(harness.run(&session, "go"), killer);
     let mut results = Vec::new();
-    for event in &events {
-        if let SessionEventPayload::ToolExecutionCompleted { outcome } = &event.payload {
-            match &*outcome.result.clone().unwrap() {
-                ToolResult::Json { value } => results.push(value.clone()),
-                other => panic!("{other:?}"),
+    for turn in 0..KILLS / KILLS_IN_A_TURN {
+        let kills = async {
+            for number in turn * KILLS_IN_A_TURN..(turn + 1) * KILLS_IN_A_TURN {
+                kill(number).await;
+            }
+        };
+        let (events, ()) = tokio::join!(harness.run(&session, "go"), kills);
+        for event in &events {
+            if let SessionEventPayload::ToolExecutionCompleted { outcome } = &event.payload {
+                match &*outcome.result.clone().unwrap() {
+                    ToolResult::Json { value } => results.push(value.clone()),
+                    other => panic!("{other:?}"),
+                }
             }
         }
     }
