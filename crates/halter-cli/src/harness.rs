@@ -11,6 +11,8 @@ use halter_config::{
     ConfigWarning, LayeredConfigPaths, LoadedConfig, LoadedProject, ModelChoice, OFFLINE_MODEL,
     ProjectFile, TrustStore, effect_of, load_layered,
 };
+use halter_mcp::ServerState;
+use halter_mcp::limits::START_TIMEOUT;
 use halter_providers::Provider;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -246,6 +248,7 @@ pub async fn build_attended(
     }
     let harness = builder.build().await?;
     say_where_commands_run(context, &harness).await;
+    warn_of_servers(context, &harness);
     Ok(harness)
 }
 
@@ -280,10 +283,13 @@ pub async fn build_served(
     if let Some((name, provider)) = stand_in {
         builder = builder.with_named_provider(name, provider);
     }
-    Ok(builder.build().await?)
+    let harness = builder.build().await?;
+    warn_of_servers(context, &harness);
+    Ok(harness)
 }
 
-/// Puts a harness together that asks nobody.
+/// Puts a harness together that asks nobody, and starts no servers: it is
+/// looked at, or calls no tools of theirs.
 pub async fn build(
     context: &Context,
     loaded: &Loaded,
@@ -291,8 +297,53 @@ pub async fn build(
     models: Models,
     store: Store,
 ) -> Result<Halter, Failure> {
+    let mut config = loaded.config.config.clone();
+    config.mcp.servers.clear();
     let builder = builder(context, loaded, resources, models, store).await;
+    let builder = builder.with_config(config);
     Ok(builder.build().await?)
+}
+
+/// Puts a harness together that asks nobody, with all tools that a session
+/// would have.
+pub async fn build_with_servers(
+    context: &Context,
+    loaded: &Loaded,
+    resources: CompiledResources,
+    models: Models,
+) -> Result<Halter, Failure> {
+    let builder = builder(context, loaded, resources, models, Store::Memory).await;
+    let harness = builder.build().await?;
+    harness.mcp_settled(START_TIMEOUT).await;
+    warn_of_servers(context, &harness);
+    Ok(harness)
+}
+
+/// Says which servers cannot be used, or cannot be used yet.
+pub fn warn_of_servers(context: &Context, harness: &Halter) {
+    for problem in harness.mcp_problems() {
+        let hint = problem.hint().map(|hint| format!("; {hint}"));
+        let hint = hint.unwrap_or_default();
+        context.messages.warning(&format!("{problem}{hint}"));
+    }
+    for server in harness.mcp_servers() {
+        match server.state {
+            ServerState::Failed(error) | ServerState::Restarting(error) => {
+                context.messages.warning(&error.to_string());
+            }
+            ServerState::Starting => {
+                let name = &server.name;
+                let note = format!("MCP server `{name}` is still starting");
+                context.messages.note(&note);
+            }
+            _ => {}
+        }
+        for problem in server.problems {
+            let name = &server.name;
+            let warning = format!("MCP server `{name}`: {problem}");
+            context.messages.warning(&warning);
+        }
+    }
 }
 
 async fn builder(

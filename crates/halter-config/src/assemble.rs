@@ -244,6 +244,12 @@ impl Resolver<'_> {
                 *path = self.at_file(path, &settings.origin(&key), &key.to_string())?;
             }
         }
+        for (server, table) in &mut config.mcp.servers {
+            if let Some(path) = &mut table.cwd {
+                let key = KeyPath::plain("mcp.servers").child(server).child("cwd");
+                *path = self.at_file(path, &settings.origin(&key), &key.to_string())?;
+            }
+        }
         for (key, roots) in [
             (
                 "policy.allowed_write_roots",

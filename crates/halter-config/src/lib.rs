@@ -24,6 +24,7 @@ mod error;
 mod keys;
 mod load;
 mod lock;
+mod mcp;
 mod narrow;
 mod origin;
 mod permissions;
@@ -50,9 +51,10 @@ pub use environment::{Environment, expand_path};
 pub use error::{ConfigError, Location};
 pub use keys::dotted_key;
 pub use load::{LayeredConfigPaths, LoadedConfig, LoadedProject, load_layered, load_path};
+pub use mcp::{McpFile, expand_variables, find_mcp_file};
 pub use origin::Origin;
 pub use project::{PROJECT_FILE_NAME, ProjectFile, find_project_config, find_project_file};
-pub use save::{SavedRule, save_allow_rule};
+pub use save::{SavedRule, remove_mcp_server, save_allow_rule, save_mcp_server};
 pub use schema::*;
 pub use services::{
     KNOWN_SERVICES, KnownService, api_key_variables, default_base_url, known_service,

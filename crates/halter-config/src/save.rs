@@ -1,5 +1,5 @@
-//! Writes an allow rule into a configuration file, as somebody with an editor would: comments,
-//! order and everything else stay as they are.
+//! Writes an allow rule or a server into a configuration file, as somebody with an editor would:
+//! comments, order and everything else stay as they are.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,6 +14,7 @@ use crate::error::ConfigError;
 use crate::limits::{CONFIG_LOCK_WAIT, MAX_CONFIG_FILE_BYTES};
 use crate::lock::lock_within;
 use crate::project::read_named;
+use crate::schema::{McpServerTable, McpTransport};
 
 /// What a file that does not exist yet starts with.
 const NEW_FILE: &str = "version = 1\n";
@@ -39,6 +40,39 @@ pub fn save_allow_rule(file: &Path, rule: &str) -> Result<SavedRule, ConfigError
         let problem = format!("{rule:?} is no allow rule: {}", error.problem);
         ConfigError::refused("config_invalid_rule", problem, error.hint())
     })?;
+    match edit(file, |text| with_rule(text, rule))? {
+        true => Ok(SavedRule::Added),
+        false => Ok(SavedRule::WasThere),
+    }
+}
+
+/// Writes the table of a server into a file, in place of one of that name. Blocking.
+///
+/// # Errors
+///
+/// The file is no configuration, or it cannot be written. Then nothing has changed.
+pub fn save_mcp_server(
+    file: &Path,
+    name: &str,
+    server: &McpServerTable,
+) -> Result<(), ConfigError> {
+    edit(file, |text| with_server(text, name, server)).map(drop)
+}
+
+/// Takes the table of a server out of a file. Returns whether there was one. Blocking.
+///
+/// # Errors
+///
+/// The file is no configuration, or it cannot be written. Then nothing has changed.
+pub fn remove_mcp_server(file: &Path, name: &str) -> Result<bool, ConfigError> {
+    match file.exists() {
+        true => edit(file, |text| without_server(text, name)),
+        false => Ok(false),
+    }
+}
+
+/// Changes the text of a file; `None` leaves it as it is. Returns whether it has changed.
+fn edit(file: &Path, change: impl FnOnce(&str) -> Option<String>) -> Result<bool, ConfigError> {
     let fault = |error: io::Error| write_fault(file, &error);
     let file = std::path::absolute(file).map_err(fault)?;
     let directory = file.parent().unwrap_or(Path::new("/"));
@@ -56,8 +90,8 @@ pub fn save_allow_rule(file: &Path, rule: &str) -> Result<SavedRule, ConfigError
     };
     // Refuses what is no configuration, and what would not be one any more.
     document::parse(&file, old.as_bytes(), &mut Vec::new())?;
-    let Some(new) = with_rule(&old, rule) else {
-        return Ok(SavedRule::WasThere);
+    let Some(new) = change(&old) else {
+        return Ok(false);
     };
     document::parse(&file, new.as_bytes(), &mut Vec::new())?;
     if new.len() as u64 > MAX_CONFIG_FILE_BYTES {
@@ -67,7 +101,95 @@ pub fn save_allow_rule(file: &Path, rule: &str) -> Result<SavedRule, ConfigError
         return Err(write_fault(&file, &error));
     }
     replace(&file, directory, &new).map_err(|error| write_fault(&file, &error))?;
-    Ok(SavedRule::Added)
+    Ok(true)
+}
+
+/// The text with the table of a server.
+fn with_server(text: &str, name: &str, server: &McpServerTable) -> Option<String> {
+    let mut document: DocumentMut = text.parse().unwrap_or_default();
+    let mcp = document.entry("mcp").or_insert_with(implicit_table);
+    let servers = mcp.as_table_like_mut()?.entry("servers");
+    let servers = servers.or_insert_with(implicit_table).as_table_like_mut()?;
+    servers.insert(name, Item::Table(server_table(server)));
+    Some(document.to_string())
+}
+
+/// The text without the table of a server; none if it has none.
+fn without_server(text: &str, name: &str) -> Option<String> {
+    let mut document: DocumentMut = text.parse().unwrap_or_default();
+    let servers = document.get_mut("mcp")?.get_mut("servers")?;
+    servers.as_table_like_mut()?.remove(name)?;
+    Some(document.to_string())
+}
+
+/// A table that needs no line of its own.
+fn implicit_table() -> Item {
+    let mut table = Table::new();
+    table.set_implicit(true);
+    Item::Table(table)
+}
+
+/// A server as a person would write it: what differs from the default.
+fn server_table(server: &McpServerTable) -> Table {
+    let mut table = Table::new();
+    table.decor_mut().set_prefix("\n");
+    let list = |items: &[String]| toml_edit::value(items.iter().collect::<Array>());
+    if let Some(transport) = server.transport {
+        let word = match transport {
+            McpTransport::Stdio => "stdio",
+            McpTransport::Http => "http",
+            McpTransport::Sse => "sse",
+        };
+        table.insert("type", toml_edit::value(word));
+    }
+    for (key, text) in [("command", &server.command), ("url", &server.url)] {
+        if let Some(text) = text {
+            table.insert(key, toml_edit::value(text));
+        }
+    }
+    for (key, items) in [
+        ("args", &server.args),
+        ("tools", &server.tools),
+        ("without_tools", &server.without_tools),
+    ] {
+        if !items.is_empty() {
+            table.insert(key, list(items));
+        }
+    }
+    if let Some(directory) = &server.cwd {
+        table.insert(
+            "cwd",
+            toml_edit::value(directory.to_string_lossy().as_ref()),
+        );
+    }
+    for (key, values) in [("env", &server.env), ("headers", &server.headers)] {
+        if !values.is_empty() {
+            let mut inline = toml_edit::InlineTable::new();
+            for (name, value) in values {
+                inline.insert(name, value.as_str().into());
+            }
+            table.insert(key, toml_edit::value(inline));
+        }
+    }
+    for (key, seconds) in [
+        ("timeout_secs", server.timeout_secs),
+        ("start_timeout_secs", server.start_timeout_secs),
+        ("sse_read_timeout_secs", server.sse_read_timeout_secs),
+    ] {
+        if let Some(seconds) = seconds {
+            table.insert(key, toml_edit::value(seconds));
+        }
+    }
+    if let Some(terminate) = server.terminate_on_close {
+        table.insert("terminate_on_close", toml_edit::value(terminate));
+    }
+    if server.required {
+        table.insert("required", toml_edit::value(true));
+    }
+    if !server.enabled {
+        table.insert("enabled", toml_edit::value(false));
+    }
+    table
 }
 
 /// The text with the rule; none if it has it already.
@@ -237,6 +359,29 @@ mod tests {
                 "{before}"
             );
         }
+    }
+
+    #[test]
+    fn a_server_is_written_replaced_and_taken_out() {
+        let before = "# mine\nversion = 1\n";
+        let mut server = McpServerTable {
+            command: Some("npx".to_owned()),
+            args: vec!["-y".to_owned(), "server".to_owned()],
+            ..McpServerTable::default()
+        };
+        server.env.insert("TOKEN".to_owned(), "${TOKEN}".to_owned());
+        let after = with_server(before, "files", &server).unwrap();
+        assert_eq!(
+            after,
+            "# mine\nversion = 1\n\n[mcp.servers.files]\ncommand = \"npx\"\n\
+             args = [\"-y\", \"server\"]\nenv = { TOKEN = \"${TOKEN}\" }\n"
+        );
+        server.env.clear();
+        server.args.clear();
+        let replaced = with_server(&after, "files", &server).unwrap();
+        assert!(!replaced.contains("TOKEN"), "{replaced}");
+        assert_eq!(without_server(&replaced, "other"), None);
+        assert_eq!(without_server(&replaced, "files").as_deref(), Some(before));
     }
 
     #[test]

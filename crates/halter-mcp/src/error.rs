@@ -1,9 +1,11 @@
 //! What can go wrong with a server.
 
 use crate::limits::SERVER_NAME_BYTES;
+use crate::names::ServerName;
+use std::time::Duration;
 
 /// A server that cannot be used, and why.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum McpError {
     /// The name cannot be part of the name of a tool.
@@ -15,6 +17,108 @@ pub enum McpError {
         /// What was given.
         name: String,
     },
+    /// Its program could not be started.
+    #[error("MCP server `{server}` could not be started: {reason}; check its command")]
+    Start {
+        /// The server.
+        server: ServerName,
+        /// What the system said.
+        reason: String,
+    },
+    /// It does not speak as it should, or does not answer.
+    #[error("MCP server `{server}` cannot be used: {reason}{}", last_words(.words))]
+    Connect {
+        /// The server.
+        server: ServerName,
+        /// What went wrong.
+        reason: String,
+        /// The end of what it wrote to standard error.
+        words: String,
+    },
+    /// It was not ready in time.
+    #[error(
+        "MCP server `{server}` was not ready after {}: {step}{}; give it longer by \
+         `start_timeout_secs`", seconds(.after), last_words(.words)
+    )]
+    StartDeadline {
+        /// The server.
+        server: ServerName,
+        /// What was waited for.
+        step: &'static str,
+        /// How long it had.
+        after: Duration,
+        /// The end of what it wrote to standard error.
+        words: String,
+    },
+    /// It wants to know who calls.
+    #[error("MCP server `{server}` wants a login: run `halter mcp login {server}`")]
+    LoginNeeded {
+        /// The server.
+        server: ServerName,
+    },
+    /// It ended while it was used.
+    #[error("MCP server `{server}` ended{}", last_words(.words))]
+    Ended {
+        /// The server.
+        server: ServerName,
+        /// The end of what it wrote to standard error, or why it was ended.
+        words: String,
+    },
+    /// It is not running, and will not be.
+    #[error("MCP server `{server}` is stopped")]
+    Stopped {
+        /// The server.
+        server: ServerName,
+    },
+    /// A call took too long.
+    #[error(
+        "MCP server `{server}` did not answer within {}; it was asked to stop, and may or may not \
+         have done what it was asked; give calls longer by `timeout_secs`", seconds(.after)
+    )]
+    CallDeadline {
+        /// The server.
+        server: ServerName,
+        /// How long it had.
+        after: Duration,
+    },
+    /// It refused a request.
+    #[error("MCP server `{server}` refused: {message} (code {code})")]
+    Refused {
+        /// The server.
+        server: ServerName,
+        /// The code of the protocol.
+        code: i32,
+        /// What it says.
+        message: String,
+    },
+    /// It answered with something else than what was asked for.
+    #[error("MCP server `{server}` gave an answer that is not understood: {reason}")]
+    Answer {
+        /// The server.
+        server: ServerName,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The call was cancelled.
+    #[error("the call of MCP server `{server}` was cancelled")]
+    Cancelled {
+        /// The server.
+        server: ServerName,
+    },
+}
+
+fn last_words(words: &str) -> String {
+    match words {
+        "" => String::new(),
+        words => format!("; it said last: {words}"),
+    }
+}
+
+fn seconds(duration: &Duration) -> String {
+    match duration.as_secs() {
+        0 => format!("{} ms", duration.as_millis()),
+        seconds => format!("{seconds} s"),
+    }
 }
 
 impl McpError {
@@ -22,6 +126,16 @@ impl McpError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::InvalidName { .. } => "mcp_invalid_name",
+            Self::Start { .. } => "mcp_not_started",
+            Self::Connect { .. } => "mcp_not_connected",
+            Self::StartDeadline { .. } => "mcp_start_deadline",
+            Self::LoginNeeded { .. } => "mcp_login_needed",
+            Self::Ended { .. } => "mcp_ended",
+            Self::Stopped { .. } => "mcp_stopped",
+            Self::CallDeadline { .. } => "mcp_call_deadline",
+            Self::Refused { .. } => "mcp_refused",
+            Self::Answer { .. } => "mcp_answer",
+            Self::Cancelled { .. } => "mcp_cancelled",
         }
     }
 }

@@ -8,15 +8,37 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`settings`] | how a server is reached |
+//! | [`servers`] | all servers of a harness |
+//! | [`managed`] | one server that is kept running |
+//! | [`tool`] | a tool of a server as a tool of a session |
+//! | [`host`] | what a server may ask of whoever uses it |
+//! | [`supervise`] | programs that serve over their standard streams |
 //! | [`names`] | the names that models call the tools of servers by |
 //! | [`error`] | what can go wrong with a server |
 //! | [`limits`] | every bound |
 //! | [`server`] | the other direction: an agent, served to hosts |
 
+mod client;
 pub mod error;
+pub mod host;
 pub mod limits;
+pub mod managed;
 pub mod names;
+mod result;
 pub mod server;
+pub mod servers;
+pub mod settings;
+pub mod supervise;
+mod text;
+pub mod tool;
+mod transport;
 
 pub use error::McpError;
+pub use host::{Host, WorkingDirectories};
+pub use managed::{ServerState, ServerStatus};
 pub use names::{ServerName, tool_name};
+pub use servers::{McpServers, ServerEvents};
+pub use settings::{HttpSettings, ServerSettings, ToolFilter, TransportSettings};
+pub use supervise::ProgramSettings;
+pub use tool::OfferedTool;

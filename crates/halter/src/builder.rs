@@ -39,6 +39,8 @@ use halter_tools::{
     command_environment, left_out_tools, planned_tools, subagent_tools,
 };
 use jiff::tz::TimeZone;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -378,6 +380,15 @@ impl HalterBuilder {
         if let Some(service) = self.web_search {
             web = web.with_search(service);
         }
+        let shell_env = &config.policy.shell.env;
+        services.base_environment = Arc::new(command_environment(
+            environment.variables(),
+            &shell_env.add,
+            &shell_env.remove,
+        ));
+        let mut late_tools = self.late_tools;
+        let visible = &services.base_environment;
+        let servers = servers(&config, &environment, visible, &mut late_tools).await?;
         let (language_servers, lsp_problems) = language_servers(&resources.lsp_servers);
         let language_tools = language_tools(&language_servers);
         let mut tools = tools(&config, &web, language_tools, self.tools)?;
@@ -394,12 +405,6 @@ impl HalterBuilder {
         let has_skills = skills.any(|skill| !skill.user_only);
         services.instructions = instructions(&config, &environment);
         services.probe = EnvironmentProbe::new(local_time_zone(&environment));
-        let shell_env = &config.policy.shell.env;
-        services.base_environment = Arc::new(command_environment(
-            environment.variables(),
-            &shell_env.add,
-            &shell_env.remove,
-        ));
         services.traces = match &config.runtime.traces_dir {
             Some(directory) => Some(TraceRecorder::start(directory)?),
             None => None,
@@ -416,7 +421,7 @@ impl HalterBuilder {
         });
         services.tools = tools;
         services.deferral = deferral(&config);
-        services.late_tools = self.late_tools;
+        services.late_tools = late_tools;
         services.subagent_event_forwarding = config.runtime.subagent_event_forwarding;
         services.subagent_event_forwarding_cap = config.runtime.subagent_event_forwarding_cap;
         services.rule_store = self.rule_store;
@@ -461,8 +466,71 @@ impl HalterBuilder {
             unavailable_tools: unavailable_tools.into(),
             sdk_hooks: Arc::new(sdk_hooks),
             store_owner,
+            servers: Arc::new(servers),
         })
     }
+}
+
+/// The servers of tools that a configuration names.
+#[cfg(feature = "mcp")]
+#[derive(Default)]
+pub(crate) struct Servers(pub Option<crate::mcp::HarnessServers>);
+
+#[cfg(feature = "mcp")]
+async fn servers(
+    config: &HarnessConfig,
+    environment: &Environment,
+    visible: &BTreeMap<OsString, OsString>,
+    late: &mut Option<Arc<LateTools>>,
+) -> anyhow::Result<Servers> {
+    if !config.mcp.servers.values().any(|table| table.enabled) {
+        return Ok(Servers(None));
+    }
+    let around = crate::mcp::Surroundings {
+        environment,
+        visible,
+        directory: crate::mcp::directory(config.runtime.working_dir.as_deref(), environment),
+    };
+    let late = late.get_or_insert_default();
+    let started = crate::mcp::HarnessServers::start(&config.mcp.servers, &around, late).await?;
+    Ok(Servers(started))
+}
+
+#[cfg(feature = "mcp")]
+impl Servers {
+    /// Ends them.
+    pub(crate) async fn shutdown(&self) {
+        if let Some(servers) = &self.0 {
+            servers.servers.shutdown().await;
+        }
+    }
+}
+
+/// This build has no servers of tools.
+#[cfg(not(feature = "mcp"))]
+pub(crate) struct Servers;
+
+#[cfg(not(feature = "mcp"))]
+async fn servers(
+    config: &HarnessConfig,
+    _: &Environment,
+    _: &BTreeMap<OsString, OsString>,
+    _: &mut Option<Arc<LateTools>>,
+) -> anyhow::Result<Servers> {
+    match config.mcp.servers.values().any(|table| table.enabled) {
+        false => Ok(Servers),
+        true => Err(HalterError::new(
+            "config_mcp_feature_disabled",
+            "[mcp.servers]: servers of tools are not compiled in",
+        )
+        .with_hint("build with the cargo feature `mcp`, or take the tables out")
+        .into()),
+    }
+}
+
+#[cfg(not(feature = "mcp"))]
+impl Servers {
+    pub(crate) async fn shutdown(&self) {}
 }
 
 /// The harness's own files, which no tool may touch: configuration, which may

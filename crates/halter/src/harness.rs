@@ -1,6 +1,6 @@
 //! A harness: one configuration, any number of sessions.
 
-use crate::builder::HalterBuilder;
+use crate::builder::{HalterBuilder, Servers};
 use crate::error::config_failure;
 use crate::models::resolved;
 use crate::recording;
@@ -35,6 +35,7 @@ pub struct Halter {
     /// resources.
     pub(crate) sdk_hooks: Arc<Hooks>,
     pub(crate) store_owner: StoreOwner,
+    pub(crate) servers: Arc<Servers>,
 }
 
 /// Who closes the session store.
@@ -169,6 +170,30 @@ impl Halter {
         &self.unavailable_tools
     }
 
+    /// How each server of the Model Context Protocol is.
+    #[cfg(feature = "mcp")]
+    pub fn mcp_servers(&self) -> Vec<halter_mcp::ServerStatus> {
+        let servers = self.servers.0.as_ref();
+        servers.map_or_else(Vec::new, |servers| servers.servers.status())
+    }
+
+    /// Returns when each server of the Model Context Protocol is ready or will
+    /// not be, or after `limit`.
+    #[cfg(feature = "mcp")]
+    pub async fn mcp_settled(&self, limit: Duration) {
+        if let Some(servers) = &self.servers.0 {
+            servers.servers.settled(limit).await;
+        }
+    }
+
+    /// The servers of the Model Context Protocol whose tables cannot be used,
+    /// and why.
+    #[cfg(feature = "mcp")]
+    pub fn mcp_problems(&self) -> Vec<HalterError> {
+        let servers = self.servers.0.as_ref();
+        servers.map_or_else(Vec::new, |servers| servers.problems.clone())
+    }
+
     /// The model of an id: a role such as `default`, or `provider/model`.
     ///
     /// # Errors
@@ -254,6 +279,7 @@ impl Halter {
     /// the last session and clone of the harness are dropped.
     pub async fn shutdown(&self, drain: Duration) -> ShutdownReport {
         let mut report = self.runtime.shutdown(drain).await;
+        self.servers.shutdown().await;
         if self.store_owner == StoreOwner::Harness {
             let closed = tokio::time::timeout(END_DEADLINE, self.store().close()).await;
             report.timed_out |= closed.is_err();

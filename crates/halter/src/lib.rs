@@ -66,6 +66,8 @@ mod hook_files;
 mod hook_outside;
 mod hook_trial;
 mod local;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod models;
 mod permissions;
 mod place;
@@ -100,6 +102,8 @@ pub use harness::Halter;
 pub use hook_files::HookFiles;
 pub use hook_trial::HookTrial;
 pub use local::LocalServer;
+#[cfg(feature = "mcp")]
+pub use mcp::{ProbedServer, probe_mcp_servers};
 pub use permissions::ConfigRules;
 pub use resources::{CompiledResources, ResourceCompiler};
 pub use watch::{ResourceWatch, WATCH_INTERVAL};

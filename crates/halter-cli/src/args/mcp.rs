@@ -1,7 +1,7 @@
 //! The arguments of `halter mcp`.
 
-use super::{BudgetArgs, PermissionArgs};
-use clap::{Args, Subcommand};
+use super::{BudgetArgs, JsonArg, PermissionArgs};
+use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -32,6 +32,41 @@ pub enum McpCommand {
     /// Serve the agent to a host that speaks MCP
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(McpServeArgs),
+    /// List the servers that are configured, without starting them
+    List(JsonArg),
+    /// Start servers and say how they are
+    #[command(after_help = "Exits with 1 if one of them cannot be used.")]
+    Test {
+        /// The servers; all that are enabled if none is named
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+        #[command(flatten)]
+        json: JsonArg,
+    },
+    /// Start a server and list its tools
+    Tools {
+        /// The server
+        name: String,
+        #[command(flatten)]
+        json: JsonArg,
+    },
+    /// Write a server into the user's halter.toml, or into another file
+    #[command(
+        after_help = "Examples:\n  halter mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  \
+            halter mcp add docs https://docs.example/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'\n\n\
+            A value written as ${NAME} is taken from the environment when the server starts."
+    )]
+    Add(McpAddArgs),
+    /// Take a server out of the user's halter.toml, or out of another file
+    Remove {
+        /// The server
+        name: String,
+        /// The file; the user's halter.toml if none is named
+        #[arg(long, value_name = "FILE", env = "HALTER_MCP_FILE")]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        json: JsonArg,
+    },
 }
 
 /// How to serve.
@@ -83,4 +118,42 @@ pub struct McpServeArgs {
     pub budget: BudgetArgs,
     #[command(flatten)]
     pub permissions: PermissionArgs,
+}
+
+/// The arguments of `mcp add`.
+#[derive(Debug, Args)]
+pub struct McpAddArgs {
+    /// The server: part of the names of its tools
+    pub name: String,
+    /// The program and its arguments, or the address of a service
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND|URL")]
+    pub target: Vec<String>,
+    /// How a service is spoken to; http if it has an address
+    #[arg(long = "type", value_name = "TYPE", env = "HALTER_MCP_TYPE")]
+    pub kind: Option<ServerKind>,
+    /// A variable that the program sees
+    #[arg(long, value_name = "NAME=VALUE", env = "HALTER_MCP_ENV")]
+    pub env: Vec<String>,
+    /// A header of each request
+    #[arg(long, value_name = "NAME=VALUE", env = "HALTER_MCP_HEADER")]
+    pub header: Vec<String>,
+    /// Start nothing without it
+    #[arg(long, env = "HALTER_MCP_REQUIRED")]
+    pub required: bool,
+    /// The file; the user's halter.toml if none is named
+    #[arg(long, value_name = "FILE", env = "HALTER_MCP_FILE")]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ServerKind {
+    /// A program, over its standard streams
+    Stdio,
+    /// A service, by streamable HTTP
+    Http,
+    /// A service, by the older transport
+    Sse,
 }

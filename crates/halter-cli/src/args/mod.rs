@@ -14,7 +14,7 @@ pub use hooks::{HooksCommand, HooksTestArgs};
 pub use manage::{
     ConfigCommand, InitArgs, ModelsArgs, PluginCommand, SessionsCommand, ToolsCommand, TrustArgs,
 };
-pub use mcp::{McpCommand, McpServeArgs};
+pub use mcp::{McpAddArgs, McpCommand, McpServeArgs, ServerKind};
 pub use mock::{MockCommand, MockServeArgs};
 pub use permissions::PermissionArgs;
 pub use policy::{CheckArgs, DoctorArgs, ExplainArgs, PolicyCommand, SandboxArgs, SandboxCommand};
@@ -118,6 +118,9 @@ pub enum CliCommand {
     /// List tools, or call one without a model
     #[command(subcommand)]
     Tools(ToolsCommand),
+    /// Use tools of servers of the Model Context Protocol, or serve the agent by it
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// List the models of a service and what is known of them
     Models(ModelsArgs),
     /// Write a first halter.toml and trust it
@@ -144,9 +147,6 @@ pub enum CliCommand {
     /// Ask what the policy allows, without doing it
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Serve the agent to hosts that speak the Model Context Protocol
-    #[command(subcommand)]
-    Mcp(McpCommand),
     /// Serve scripted model answers on loopback, for tests and trials
     #[command(subcommand)]
     Mock(MockCommand),

@@ -5,8 +5,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::harness::{self, Loaded};
-use halter::Halter;
-use halter::SandboxStatus;
+use halter::{Halter, ProbedServer, SandboxStatus};
 use halter_config::{ExecBackendChoice, LoopbackAllow};
 use halter_policy::permission::Verdict;
 use halter_protocol::RuleEffect;
@@ -26,6 +25,7 @@ pub async fn doctor(context: &mut Context, arguments: DoctorArgs) -> Result<Exit
         samples: samples(context, &harness)?,
         sandbox: super::sandbox::status(context).await?,
         exec: exec(&loaded, &harness).await,
+        servers: super::mcp::probed(context, &loaded).await?,
         warnings: harness::warnings(&loaded.config),
     };
     match arguments.json.json {
@@ -47,6 +47,7 @@ struct Findings {
     samples: Vec<Sample>,
     sandbox: SandboxStatus,
     exec: ExecFindings,
+    servers: Vec<ProbedServer>,
     warnings: Vec<String>,
 }
 
@@ -262,6 +263,12 @@ impl Findings {
                 _ => format!("  {verdict:<6} {about}\n         {reason}"),
             });
         }
+        if !self.servers.is_empty() {
+            lines.push(String::new());
+            lines.push("MCP servers".to_owned());
+            let told = self.servers.iter().flat_map(super::mcp::lines);
+            lines.extend(told.map(|line| format!("  {line}")));
+        }
         lines.extend(self.warnings.iter().map(|it| format!("warning: {it}")));
         lines
     }
@@ -297,6 +304,7 @@ impl Findings {
             "sandbox": self.sandbox,
             "rules": rules,
             "calls": samples,
+            "mcp_servers": self.servers.iter().map(super::mcp::shown).collect::<Vec<_>>(),
             "warnings": self.warnings,
         })
     }

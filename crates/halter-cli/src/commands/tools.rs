@@ -5,7 +5,7 @@ use crate::args::{JsonArg, PermissionArgs, ToolsCommand};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, usage};
-use crate::harness::{self, Models, Store};
+use crate::harness::{self, Models};
 use crate::live::{self, Live, Wanted};
 use crate::prompt;
 use crate::terminal::{columns, fitted};
@@ -37,12 +37,11 @@ pub async fn tools(context: &mut Context, command: ToolsCommand) -> Result<Exit,
 async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure> {
     context.errors_in_data = arguments.json;
     let loaded = harness::load(context).await?;
-    let harness = harness::build(
+    let harness = harness::build_with_servers(
         context,
         &loaded,
         halter::CompiledResources::default(),
         Models::Injected(Arc::new(OfflineProvider::new())),
-        Store::Memory,
     )
     .await?;
     let specs = harness.tools();
@@ -57,7 +56,14 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
         deferred: false,
         unavailable: Some(&tool.reason),
     });
-    let listed: Vec<ListedTool<'_>> = offered.chain(others).collect();
+    let servers = harness.mcp_servers();
+    let served = servers.iter().flat_map(|server| &server.tools);
+    let served = served.map(|tool| ListedTool {
+        spec: &tool.spec,
+        deferred: true,
+        unavailable: None,
+    });
+    let listed: Vec<ListedTool<'_>> = offered.chain(served).chain(others).collect();
     if arguments.json {
         context.data.json(&listed)?;
         return Ok(Exit::Success);
@@ -109,18 +115,23 @@ async fn call(
 ) -> Result<Exit, Failure> {
     context.errors_in_data = true;
     let call = Reply::new().tool_call(name, arguments(input)?);
-    let model = FakeProvider::scripted([call, Reply::new().text("done")]);
+    let mut script = vec![call, Reply::new().text("done")];
+    if name.starts_with(halter_mcp::names::PREFIX) {
+        // Tools of servers are always looked up first.
+        let query = json!({"query": format!("select:{name}")});
+        script.insert(0, Reply::new().tool_call("tool_search", query));
+    }
+    let model = FakeProvider::scripted(script);
     let mut loaded = harness::load(context).await?;
     permissions.apply(&mut loaded.config)?;
     // Whoever calls a tool by its name knows it.
     loaded.config.config.tools.deferred = DeferredTools::Word(DeferralWord::Off);
     let resources = harness::compile(context, &loaded).await?;
-    let harness = harness::build(
+    let harness = harness::build_with_servers(
         context,
         &loaded,
         resources,
         Models::Injected(Arc::new(model)),
-        Store::Memory,
     )
     .await?;
     let mut live = Live::begin(context, harness, &Wanted::default()).await?;

@@ -29,6 +29,9 @@ mod language_servers;
 #[path = "../../src/limits.rs"]
 #[allow(dead_code, reason = "each limit is used where it is tested")]
 mod limits;
+mod mcp;
+#[path = "../../../halter-mcp/tests/it/fixture.rs"]
+mod mcp_fixture;
 mod mcp_serve;
 mod mock;
 mod models;

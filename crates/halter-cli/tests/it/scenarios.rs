@@ -6,6 +6,7 @@ mod compaction;
 mod dialects;
 mod faults;
 mod hooks;
+mod mcp;
 mod media;
 mod moves;
 pub mod stage;
@@ -53,6 +54,7 @@ played! {
     moves::unknown_tool on WIRES;
     moves::bad_arguments on WIRES;
     moves::resume on WIRES;
+    mcp::mcp_stdio on WIRES;
     moves::cache_marks on ANTHROPIC;
     compaction::auto_compact_triggered on ANTHROPIC;
     compaction::compaction_summary on WIRES;
@@ -175,10 +177,7 @@ fn the_first_request_with_all_tools_is_small_on_every_wire() {
 }
 
 /// Scenarios that cannot be played yet, and the part that each waits for.
-const WAITING: &[(&str, &str)] = &[
-    ("plugin_tool_roundtrip", "plugin tool"),
-    ("mcp_stdio", "MCP"),
-];
+const WAITING: &[(&str, &str)] = &[("plugin_tool_roundtrip", "plugin tool")];
 
 #[test]
 fn every_scenario_is_played_or_waits_for_its_part() {

@@ -6,6 +6,7 @@
 
 mod browser;
 mod exec;
+mod mcp;
 mod models;
 mod permissions;
 mod policy;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use browser::BrowserConfig;
 pub use exec::{ExecBackendChoice, ExecConfig};
+pub use mcp::{McpConfig, McpServerTable, McpTransport};
 pub use models::{
     ConfiguredProvider, DEFAULT_TOKENS_PER_MINUTE, ModelConfig, ModelsConfig, OFFLINE_MODEL,
 };
@@ -88,6 +90,8 @@ pub struct HarnessConfig {
     pub runtime: RuntimeConfig,
     /// Timeouts and retries of model requests.
     pub resilience: ResilienceConfig,
+    /// Servers of the Model Context Protocol.
+    pub mcp: McpConfig,
     /// The files it was read from, as absolute paths. A harness keeps its tools away from them:
     /// they may hold keys, and say where keys are sent.
     #[serde(skip)]
@@ -113,6 +117,7 @@ impl Default for HarnessConfig {
             sessions: SessionsConfig::default(),
             runtime: RuntimeConfig::default(),
             resilience: ResilienceConfig::default(),
+            mcp: McpConfig::default(),
             sources: Vec::new(),
         }
     }

@@ -1,0 +1,175 @@
+//! Servers that are started, looked at and ended.
+
+use crate::args::JsonArg;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, usage};
+use crate::harness::{self, Loaded};
+use crate::terminal::{columns, fitted};
+use halter::{HalterError, ProbedServer, probe_mcp_servers};
+use halter_mcp::{ServerState, ServerStatus};
+use serde_json::{Value, json};
+
+/// Says how servers are.
+pub async fn test(
+    context: &mut Context,
+    names: &[String],
+    arguments: JsonArg,
+) -> Result<Exit, Failure> {
+    context.errors_in_data = arguments.json;
+    let loaded = harness::load(context).await?;
+    let probed = wanted(context, &loaded, names).await?;
+    if arguments.json {
+        context
+            .data
+            .json(&probed.iter().map(shown).collect::<Vec<_>>())?;
+    } else {
+        if probed.is_empty() {
+            context.messages.say("no MCP servers are enabled");
+        }
+        for server in &probed {
+            for line in lines(server) {
+                context.data.line(&line)?;
+            }
+        }
+    }
+    match probed.iter().all(|server| problem(server).is_none()) {
+        true => Ok(Exit::Success),
+        false => Err(Failure::Told(Exit::Failed)),
+    }
+}
+
+/// Lists the tools of a server.
+pub async fn tools(context: &mut Context, name: &str, arguments: JsonArg) -> Result<Exit, Failure> {
+    context.errors_in_data = arguments.json;
+    let loaded = harness::load(context).await?;
+    let probed = wanted(context, &loaded, &[name.to_owned()]).await?;
+    let Some(server) = probed.first() else {
+        return Err(unknown(&loaded, name));
+    };
+    if let Some(problem) = problem(server) {
+        return Err(problem.into());
+    }
+    let Ok(status) = &server.status else {
+        return Ok(Exit::Success);
+    };
+    for problem in &status.problems {
+        context.messages.warning(problem);
+    }
+    if arguments.json {
+        let tools = status.tools.iter().map(|tool| {
+            let mut shown = json!(tool.spec);
+            if let Some(fields) = shown.as_object_mut() {
+                fields.insert("own_name".to_owned(), json!(tool.own_name));
+            }
+            shown
+        });
+        context.data.json(&tools.collect::<Vec<Value>>())?;
+        return Ok(Exit::Success);
+    }
+    let names = status
+        .tools
+        .iter()
+        .map(|tool| tool.spec.name.as_str().len());
+    let width = names.max().unwrap_or(0);
+    let columns = context.data.is_terminal().then(columns);
+    for tool in &status.tools {
+        let about = tool.spec.description.lines().next().unwrap_or_default();
+        let line = format!("{:<width$}  {about}", tool.spec.name.as_str());
+        let line = fitted(&line, columns.unwrap_or(usize::MAX));
+        context.data.line(&line)?;
+    }
+    Ok(Exit::Success)
+}
+
+async fn wanted(
+    context: &Context,
+    loaded: &Loaded,
+    names: &[String],
+) -> Result<Vec<ProbedServer>, Failure> {
+    let config = &loaded.config.config;
+    if let Some(name) = names
+        .iter()
+        .find(|name| !config.mcp.servers.contains_key(*name))
+    {
+        return Err(unknown(loaded, name));
+    }
+    Ok(probe_mcp_servers(config, &context.environment, names).await?)
+}
+
+fn unknown(loaded: &Loaded, name: &str) -> Failure {
+    let known = loaded.config.config.mcp.servers.keys();
+    let known: Vec<&str> = known.map(String::as_str).collect();
+    let hint = match known.as_slice() {
+        [] => "none is configured; add one with `halter mcp add`".to_owned(),
+        known => format!("there are: {}", known.join(", ")),
+    };
+    usage(format!("there is no MCP server `{name}`"), hint)
+}
+
+/// How all enabled servers are, each in one line, for `doctor`.
+pub async fn probed(context: &Context, loaded: &Loaded) -> Result<Vec<ProbedServer>, Failure> {
+    let config = &loaded.config.config;
+    Ok(probe_mcp_servers(config, &context.environment, &[]).await?)
+}
+
+/// Why a server cannot be used.
+pub fn problem(server: &ProbedServer) -> Option<HalterError> {
+    match &server.status {
+        Err(error) => Some(error.clone()),
+        Ok(ServerStatus { state, .. }) => match state {
+            ServerState::Ready => None,
+            ServerState::Failed(error) | ServerState::Restarting(error) => {
+                Some(HalterError::new(error.code(), error.to_string()))
+            }
+            _ => Some(HalterError::new("mcp_stopped", "it is stopped")),
+        },
+    }
+}
+
+/// A server in lines of text.
+pub fn lines(server: &ProbedServer) -> Vec<String> {
+    let name = &server.name;
+    if let Some(problem) = problem(server) {
+        let hint = problem.hint().map(|hint| format!("; {hint}"));
+        return vec![format!(
+            "failed  {name}: {problem}{}",
+            hint.unwrap_or_default()
+        )];
+    }
+    let Ok(status) = &server.status else {
+        return Vec::new();
+    };
+    let tools = match status.tools.len() {
+        1 => "1 tool".to_owned(),
+        count => format!("{count} tools"),
+    };
+    let who = status.implementation.as_deref().unwrap_or("unnamed");
+    let revision = status.revision.as_deref().unwrap_or("unknown");
+    let mut lines = vec![format!(
+        "ok      {name}: {tools}, {who}, protocol {revision}"
+    )];
+    let problems = status.problems.iter();
+    lines.extend(problems.map(|problem| format!("        warning: {problem}")));
+    lines
+}
+
+/// A server as JSON.
+pub fn shown(server: &ProbedServer) -> Value {
+    let name = &server.name;
+    match (problem(server), &server.status) {
+        (None, Ok(status)) => json!({
+            "name": name,
+            "ok": true,
+            "implementation": status.implementation,
+            "protocol": status.revision,
+            "tools": status.tools.iter().map(|tool| &tool.spec.name).collect::<Vec<_>>(),
+            "problems": status.problems,
+        }),
+        (problem, _) => json!({
+            "name": name,
+            "ok": false,
+            "error": problem.map(|it| json!({"code": it.code(), "message": it.to_string()})),
+        }),
+    }
+}

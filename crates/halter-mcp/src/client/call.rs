@@ -1,0 +1,196 @@
+//! One request to a server, within its deadlines.
+
+use super::handler::Client;
+use super::running::Link;
+use crate::error::McpError;
+use crate::limits::{CALL_TIMEOUT_MAX, INPUT_ROUNDS, QUOTED_BYTES};
+use crate::text::{plain, shortened};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
+    CancelledNotificationParam, ClientNotification, ClientRequest, InputRequest, InputRequests,
+    InputResponses, JsonObject, ServerResult,
+};
+use rmcp::service::{PeerRequestOptions, ServiceError};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// What whoever calls wants of a call.
+pub(crate) struct CallOrders {
+    /// Fires when the call should stop.
+    pub(crate) cancel: CancellationToken,
+    /// Takes what the server says meanwhile.
+    pub(crate) output: Arc<dyn Fn(String) + Send + Sync>,
+}
+
+impl CallOrders {
+    /// A call that nobody watches.
+    pub(crate) fn quiet() -> Self {
+        Self {
+            cancel: CancellationToken::new(),
+            output: Arc::new(|_| {}),
+        }
+    }
+}
+
+impl Link {
+    /// Calls a tool, and answers what the server wants to know for it.
+    pub(crate) async fn call_tool(
+        &self,
+        tool: &str,
+        arguments: JsonObject,
+        orders: &CallOrders,
+    ) -> Result<CallToolResult, McpError> {
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        for round in 0..INPUT_ROUNDS {
+            let request = CallToolRequest::new(params.clone());
+            let request = ClientRequest::CallToolRequest(request);
+            match self.request(request, self.call_timeout, orders).await? {
+                ServerResult::CallToolResult(result) => return Ok(result),
+                ServerResult::InputRequiredResult(wanted) => {
+                    let (requests, state) = (wanted.input_requests, wanted.request_state);
+                    if requests.is_none() && state.is_none() {
+                        return Err(self.not_understood("it wants input and does not say which"));
+                    }
+                    if requests.is_none() {
+                        pause(round).await;
+                    }
+                    params.input_responses = self.inputs(requests.unwrap_or_default()).await?;
+                    params.request_state = state;
+                }
+                ServerResult::CustomResult(other) => {
+                    let text = shortened(&plain(&other.0.to_string()), QUOTED_BYTES);
+                    return Err(self.not_understood(&format!("no result of a tool: {text}")));
+                }
+                _ => return Err(self.not_understood("no result of a tool")),
+            }
+        }
+        Err(self.not_understood(&format!(
+            "it asked for input more than {INPUT_ROUNDS} times"
+        )))
+    }
+
+    /// What a server wants to know before it can answer.
+    async fn inputs(&self, requests: InputRequests) -> Result<Option<InputResponses>, McpError> {
+        let mut responses = InputResponses::default();
+        for (key, request) in requests {
+            let response = match request {
+                InputRequest::ListRoots(_) => serde_json::to_value(self.client.roots()),
+                _ => return Err(self.not_understood("it wants input that nobody here gives")),
+            };
+            let response = response.map_err(|error| self.not_understood(&error.to_string()))?;
+            responses.insert(key, response);
+        }
+        Ok((!responses.is_empty()).then_some(responses))
+    }
+
+    /// Sends a request and waits for its answer: for `timeout` without a sign
+    /// of progress, and for [`CALL_TIMEOUT_MAX`] in all.
+    pub(crate) async fn request(
+        &self,
+        request: ClientRequest,
+        timeout: Duration,
+        orders: &CallOrders,
+    ) -> Result<ServerResult, McpError> {
+        let sending = self
+            .peer
+            .send_cancellable_request(request, PeerRequestOptions::no_options());
+        // The queue of a server that does not read may be full.
+        let sent = tokio::time::timeout(timeout, sending).await;
+        let Ok(sent) = sent else {
+            return Err(self.too_late(timeout));
+        };
+        let mut sent = sent.map_err(|error| self.explain(error))?;
+        let token = sent.progress_token.clone();
+        let alive = Arc::new(Notify::new());
+        let (seen, output) = (Arc::clone(&alive), Arc::clone(&orders.output));
+        let sink = move |text| {
+            seen.notify_one();
+            output(text);
+        };
+        self.client.listen(token.clone(), Arc::new(sink));
+        let _listening = Listening(&self.client, token);
+        let last = Instant::now() + CALL_TIMEOUT_MAX;
+        let mut idle = Instant::now() + timeout;
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut sent.rx => {
+                    let answer = answer.unwrap_or(Err(ServiceError::TransportClosed));
+                    return answer.map_err(|error| self.explain(error));
+                }
+                () = orders.cancel.cancelled() => {
+                    self.give_up(sent.id.clone(), "cancelled by the user").await;
+                    let server = self.client.server.clone();
+                    return Err(McpError::Cancelled { server });
+                }
+                () = alive.notified() => idle = Instant::now() + timeout,
+                () = tokio::time::sleep_until(idle.min(last)) => {
+                    self.give_up(sent.id.clone(), "it took too long").await;
+                    return Err(self.too_late(timeout));
+                }
+            }
+        }
+    }
+
+    /// Tells the server that nobody waits for an answer any more.
+    async fn give_up(&self, id: rmcp::model::RequestId, reason: &str) {
+        let params = CancelledNotificationParam::new(Some(id), Some(reason.to_owned()));
+        let notice = CancelledNotification::new(params);
+        let notice = ClientNotification::CancelledNotification(notice);
+        let telling = self.peer.send_notification(notice);
+        // One that hangs may not read this either.
+        let _ = tokio::time::timeout(Duration::from_millis(100), telling).await;
+    }
+
+    pub(crate) fn explain(&self, error: ServiceError) -> McpError {
+        let server = self.client.server.clone();
+        match error {
+            ServiceError::McpError(error) => McpError::Refused {
+                server,
+                code: error.code.0,
+                message: shortened(&plain(&error.message), QUOTED_BYTES),
+            },
+            ServiceError::TransportClosed => McpError::Ended {
+                server,
+                words: self.closing.reason().unwrap_or_default(),
+            },
+            ServiceError::TransportSend(error) => McpError::Ended {
+                server,
+                words: shortened(&plain(&error.to_string()), QUOTED_BYTES),
+            },
+            other => self.not_understood(&other.to_string()),
+        }
+    }
+
+    pub(crate) fn not_understood(&self, reason: &str) -> McpError {
+        McpError::Answer {
+            server: self.client.server.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    fn too_late(&self, after: Duration) -> McpError {
+        McpError::CallDeadline {
+            server: self.client.server.clone(),
+            after,
+        }
+    }
+}
+
+/// Between rounds in which a server only wants to be asked again.
+async fn pause(round: usize) {
+    let millis = 50_u64 << round.min(3);
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+/// The progress of a call is listened to while this lives.
+struct Listening<'a>(&'a Client, rmcp::model::ProgressToken);
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.0.forget(&self.1);
+    }
+}

@@ -1,0 +1,10 @@
+//! Our side of a connection: what servers may ask of us, what is asked of
+//! them, and how one connection begins and ends.
+
+mod call;
+mod handler;
+mod lists;
+mod running;
+
+pub(crate) use call::CallOrders;
+pub(crate) use running::{Link, Running};

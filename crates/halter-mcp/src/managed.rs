@@ -1,0 +1,333 @@
+//! One server that is kept running: started in the background, started again
+//! when it ends, asked anew when it says that its tools have changed.
+
+use crate::client::{CallOrders, Link, Running};
+use crate::error::McpError;
+use crate::host::Host;
+use crate::names::ServerName;
+use crate::servers::ServerEvents;
+use crate::settings::ServerSettings;
+use crate::supervise::{Backoff, Guard};
+use crate::tool::{OfferedTool, ServerTool};
+use halter_tools::Tool;
+use rmcp::model::{CallToolResult, JsonObject};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How a server is.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ServerState {
+    /// It was not ready yet.
+    Starting,
+    /// It can be used.
+    Ready,
+    /// It ended, and is started again after a pause.
+    Restarting(McpError),
+    /// It cannot be used, and is not started again.
+    Failed(McpError),
+    /// It was stopped.
+    Stopped,
+}
+
+/// A server and how it is.
+#[derive(Debug, Clone)]
+pub struct ServerStatus {
+    /// The server.
+    pub name: ServerName,
+    /// How it is.
+    pub state: ServerState,
+    /// Whether a session is of no use without it.
+    pub required: bool,
+    /// Name and version, as it says.
+    pub implementation: Option<String>,
+    /// The revision of the protocol that was agreed on.
+    pub revision: Option<String>,
+    /// What it says about its use.
+    pub instructions: Option<String>,
+    /// Its tools.
+    pub tools: Vec<OfferedTool>,
+    /// What was wrong with its lists.
+    pub problems: Vec<String>,
+}
+
+/// A server that is kept running.
+pub(crate) struct ManagedServer {
+    settings: ServerSettings,
+    host: Arc<dyn Host>,
+    guard: Arc<Guard>,
+    events: Arc<dyn ServerEvents>,
+    link: Mutex<Option<Link>>,
+    status: watch::Sender<ServerStatus>,
+}
+
+/// Why a connection is not used any more.
+enum End {
+    Stopped,
+    Ended,
+}
+
+impl ManagedServer {
+    pub(crate) fn new(
+        settings: ServerSettings,
+        host: Arc<dyn Host>,
+        guard: Arc<Guard>,
+        events: Arc<dyn ServerEvents>,
+    ) -> Self {
+        let status = ServerStatus {
+            name: settings.name.clone(),
+            state: ServerState::Starting,
+            required: settings.required,
+            implementation: None,
+            revision: None,
+            instructions: None,
+            tools: Vec::new(),
+            problems: Vec::new(),
+        };
+        Self {
+            settings,
+            host,
+            guard,
+            events,
+            link: Mutex::default(),
+            status: watch::Sender::new(status),
+        }
+    }
+
+    pub(crate) fn status(&self) -> ServerStatus {
+        self.status.borrow().clone()
+    }
+
+    /// Returns when it is ready or will not be.
+    pub(crate) async fn settled(&self) {
+        let mut status = self.status.subscribe();
+        let settles = |status: &ServerStatus| {
+            !matches!(
+                status.state,
+                ServerState::Starting | ServerState::Restarting(_)
+            )
+        };
+        let _ = status.wait_for(settles).await;
+    }
+
+    /// Returns when its first start has succeeded or failed.
+    pub(crate) async fn started(&self) {
+        let mut status = self.status.subscribe();
+        let begun = |status: &ServerStatus| !matches!(status.state, ServerState::Starting);
+        let _ = status.wait_for(begun).await;
+    }
+
+    /// Keeps it running until it is stopped or fails too often.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut backoff = Backoff::default();
+        loop {
+            let begun = tokio::select! {
+                begun = self.begin() => begun,
+                () = stop.cancelled() => break,
+            };
+            let (error, usable) = match begun {
+                Ok(running) => {
+                    let ready = Instant::now();
+                    let end = self.serve(&running, &stop).await;
+                    self.set_link(None);
+                    let words = running.close().await;
+                    match end {
+                        End::Stopped => break,
+                        End::Ended => {
+                            let server = self.settings.name.clone();
+                            (McpError::Ended { server, words }, ready.elapsed())
+                        }
+                    }
+                }
+                Err(error) => (error, Duration::ZERO),
+            };
+            let hopeless = matches!(error, McpError::LoginNeeded { .. } | McpError::Start { .. });
+            let Some(delay) = backoff.next_delay(usable).filter(|_| !hopeless) else {
+                self.set_state(ServerState::Failed(error));
+                self.events.tools(&self.settings.name, Vec::new());
+                return;
+            };
+            tracing::warn!(%error, ?delay, "an MCP server is started again");
+            self.set_state(ServerState::Restarting(error));
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = stop.cancelled() => break,
+            }
+        }
+        self.set_state(ServerState::Stopped);
+    }
+
+    /// Connects, and learns what it has.
+    async fn begin(self: &Arc<Self>) -> Result<Running, McpError> {
+        let until = Instant::now() + self.settings.start_timeout;
+        let running = Running::connect(&self.settings, &self.host, &self.guard).await?;
+        let left = until.saturating_duration_since(Instant::now());
+        match tokio::time::timeout(left, self.learn(running.link())).await {
+            Ok(Ok(())) => {
+                self.set_link(Some(running.link().clone()));
+                self.set_state(ServerState::Ready);
+                Ok(running)
+            }
+            Ok(Err(error)) => {
+                let words = running.close().await;
+                Err(match error {
+                    McpError::Ended { server, .. } => McpError::Ended { server, words },
+                    other => other,
+                })
+            }
+            Err(_) => {
+                let words = running.close().await;
+                Err(McpError::StartDeadline {
+                    server: self.settings.name.clone(),
+                    step: "it did not say which tools it has",
+                    after: self.settings.start_timeout,
+                    words,
+                })
+            }
+        }
+    }
+
+    /// Asks it what it has, and tells whoever wants to know.
+    async fn learn(self: &Arc<Self>, link: &Link) -> Result<(), McpError> {
+        let lists = link.list_tools(self.settings.start_timeout).await?;
+        let mut problems = lists.problems;
+        let mut names = BTreeSet::new();
+        let mut offered = Vec::new();
+        for tool in &lists.tools {
+            if !self.settings.tools.has(&tool.name) {
+                continue;
+            }
+            match OfferedTool::new(&self.settings.name, tool) {
+                Ok(tool) if !names.insert(tool.own_name.clone()) => {
+                    let name = tool.own_name.escape_debug();
+                    problems.push(format!("it has more than one tool `{name}`"));
+                }
+                Ok(tool) => offered.push(tool),
+                Err(reason) => {
+                    let name = tool.name.escape_debug();
+                    problems.push(format!("its tool `{name}` is left out: {reason}"));
+                }
+            }
+        }
+        for problem in &problems {
+            tracing::warn!(server = %self.settings.name, problem, "an MCP server's tools");
+        }
+        let tools = self.tools_of(&offered);
+        self.status.send_modify(|status| {
+            let info = &link.info;
+            status.implementation = info.server_info.as_ref().map(|it| {
+                let name = crate::text::plain(&it.name);
+                format!("{name} {}", crate::text::plain(&it.version))
+            });
+            status.revision = Some(info.protocol_version.to_string());
+            status.instructions = info.instructions.clone();
+            status.tools = offered;
+            status.problems = problems;
+        });
+        self.events.tools(&self.settings.name, tools);
+        Ok(())
+    }
+
+    fn tools_of(self: &Arc<Self>, offered: &[OfferedTool]) -> Vec<Arc<dyn Tool>> {
+        let tools = offered.iter().map(|offered| {
+            let tool = ServerTool {
+                server: Arc::clone(self),
+                offered: offered.clone(),
+            };
+            Arc::new(tool) as Arc<dyn Tool>
+        });
+        tools.collect()
+    }
+
+    /// Waits for the end of a connection, and learns anew what has changed.
+    async fn serve(self: &Arc<Self>, running: &Running, stop: &CancellationToken) -> End {
+        let link = running.link();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return End::Stopped,
+                () = running.ended() => return End::Ended,
+                () = link.client.changes.tools.notified() => {
+                    if let Err(error) = self.learn(link).await {
+                        tracing::warn!(%error, "the tools of an MCP server are as they were");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Calls a tool, once the server is ready.
+    pub(crate) async fn call_tool(
+        &self,
+        tool: &OfferedTool,
+        arguments: JsonObject,
+        orders: &CallOrders,
+    ) -> Result<CallToolResult, McpError> {
+        let link = self.ready_link(orders).await?;
+        let called = link.call_tool(&tool.own_name, arguments, orders).await;
+        match called {
+            // Its last words are known once it has been collected.
+            Err(McpError::Ended { .. }) => Err(self.ended().await),
+            other => other,
+        }
+    }
+
+    /// The connection, waited for while the server starts.
+    async fn ready_link(&self, orders: &CallOrders) -> Result<Link, McpError> {
+        if let Some(link) = self.link() {
+            return Ok(link);
+        }
+        let waiting = tokio::time::timeout(self.settings.start_timeout, self.settled());
+        tokio::select! {
+            _ = waiting => {}
+            () = orders.cancel.cancelled() => {
+                return Err(McpError::Cancelled { server: self.settings.name.clone() });
+            }
+        }
+        match (self.link(), self.status().state) {
+            (Some(link), _) => Ok(link),
+            (None, ServerState::Failed(error) | ServerState::Restarting(error)) => Err(error),
+            (None, ServerState::Starting) => Err(McpError::StartDeadline {
+                server: self.settings.name.clone(),
+                step: "it is still starting",
+                after: self.settings.start_timeout,
+                words: String::new(),
+            }),
+            (None, _) => Err(McpError::Stopped {
+                server: self.settings.name.clone(),
+            }),
+        }
+    }
+
+    /// Why it ended, once that is known.
+    async fn ended(&self) -> McpError {
+        let mut status = self.status.subscribe();
+        let told = status.wait_for(|status| !matches!(status.state, ServerState::Ready));
+        let told = tokio::time::timeout(self.settings.start_timeout, told).await;
+        let state = told.ok().and_then(Result::ok).map(|it| it.state.clone());
+        match state {
+            Some(ServerState::Restarting(error) | ServerState::Failed(error)) => error,
+            _ => McpError::Ended {
+                server: self.settings.name.clone(),
+                words: String::new(),
+            },
+        }
+    }
+
+    fn link(&self) -> Option<Link> {
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        link.clone().filter(|link| !link.closing.is_closed())
+    }
+
+    fn set_link(&self, link: Option<Link>) {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
+    }
+
+    fn set_state(&self, state: ServerState) {
+        self.status.send_modify(|status| status.state = state);
+        self.events.state(&self.status());
+    }
+}

@@ -1,0 +1,132 @@
+//! All servers of a harness.
+
+use crate::error::McpError;
+use crate::host::Host;
+use crate::managed::{ManagedServer, ServerState, ServerStatus};
+use crate::names::ServerName;
+use crate::settings::ServerSettings;
+use crate::supervise::Guard;
+use halter_tools::Tool;
+use indexmap::IndexMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Hears what becomes of servers. Must not block.
+pub trait ServerEvents: Send + Sync {
+    /// A server has these tools now, in place of those it had.
+    fn tools(&self, server: &ServerName, tools: Vec<Arc<dyn Tool>>);
+
+    /// A server is otherwise than it was.
+    fn state(&self, status: &ServerStatus);
+}
+
+/// Servers that are kept running until [`shutdown`](Self::shutdown), or until
+/// this is dropped, which kills them.
+pub struct McpServers {
+    servers: IndexMap<ServerName, Arc<ManagedServer>>,
+    tasks: Mutex<Option<Tasks>>,
+    // Dropped after the servers.
+    _guard: Arc<Guard>,
+}
+
+struct Tasks {
+    stop: CancellationToken,
+    running: TaskTracker,
+    handles: Vec<tokio_util::task::AbortOnDropHandle<()>>,
+}
+
+impl McpServers {
+    /// Starts servers in the background, each by itself. Must be called within
+    /// a tokio runtime.
+    ///
+    /// # Errors
+    /// If the system has no randomness.
+    pub fn start(
+        settings: Vec<ServerSettings>,
+        host: Arc<dyn Host>,
+        events: Arc<dyn ServerEvents>,
+    ) -> std::io::Result<Self> {
+        let guard = Arc::new(Guard::start()?);
+        let stop = CancellationToken::new();
+        let running = TaskTracker::new();
+        let mut servers = IndexMap::new();
+        let mut handles = Vec::new();
+        for settings in settings {
+            let name = settings.name.clone();
+            let server = Arc::new(ManagedServer::new(
+                settings,
+                Arc::clone(&host),
+                Arc::clone(&guard),
+                Arc::clone(&events),
+            ));
+            let task = running.spawn(Arc::clone(&server).run(stop.child_token()));
+            handles.push(tokio_util::task::AbortOnDropHandle::new(task));
+            servers.insert(name, server);
+        }
+        running.close();
+        Ok(Self {
+            servers,
+            tasks: Mutex::new(Some(Tasks {
+                stop,
+                running,
+                handles,
+            })),
+            _guard: guard,
+        })
+    }
+
+    /// Returns when each server is ready or will not be, or after `grace`.
+    pub async fn settled(&self, grace: Duration) {
+        let all = self.servers.values().map(|server| server.settled());
+        let _ = tokio::time::timeout(grace, futures::future::join_all(all)).await;
+    }
+
+    /// Returns when the first start of each server has succeeded or failed.
+    pub async fn started(&self) {
+        let all = self.servers.values().map(|server| server.started());
+        futures::future::join_all(all).await;
+    }
+
+    /// Returns when each required server is ready, or one has failed to start.
+    ///
+    /// # Errors
+    /// The error of the first that failed, with its last words.
+    pub async fn required_ready(&self) -> Result<(), McpError> {
+        for server in self.servers.values() {
+            if !server.status().required {
+                continue;
+            }
+            server.started().await;
+            match server.status().state {
+                ServerState::Ready => {}
+                ServerState::Failed(error) | ServerState::Restarting(error) => return Err(error),
+                ServerState::Starting | ServerState::Stopped => {
+                    let server = server.status().name;
+                    return Err(McpError::Stopped { server });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How each server is, in the order they were given.
+    pub fn status(&self) -> Vec<ServerStatus> {
+        self.servers.values().map(|it| it.status()).collect()
+    }
+
+    /// Ends all servers and everything they started. Later calls of their
+    /// tools fail.
+    pub async fn shutdown(&self) {
+        let tasks = {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.take()
+        };
+        if let Some(tasks) = tasks {
+            tasks.stop.cancel();
+            tasks.running.wait().await;
+            drop(tasks.handles);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Servers over standard streams: what they can do, and what they cannot do
+//! to us.
+
+use crate::support::{ENOUGH, Output, Started, context, context_with, fixture_server};
+use halter_mcp::limits::{
+    CALL_TIMEOUT, CALL_TIMEOUT_MAX, FLOOD_MESSAGES, FLOOD_WINDOW, INPUT_ROUNDS, LIST_PAGES,
+    QUOTED_BYTES, SERVER_MESSAGE_BYTES, START_TIMEOUT, STRAY_LINES, TOOLS_PER_SERVER,
+};
+use halter_mcp::{ServerState, ToolFilter};
+use halter_protocol::{ToolErrorCode, ToolResult};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+#[tokio::test]
+async fn a_tool_of_a_server_answers() {
+    let started = Started::one(fixture_server("x", "plain")).await;
+    let status = started.status();
+    assert!(matches!(status.state, ServerState::Ready), "{status:?}");
+    assert_eq!(status.implementation.as_deref(), Some("fixture 1.0"));
+    assert_eq!(status.revision.as_deref(), Some("2025-11-25"));
+    let answer = started.call("mcp__x__echo", json!({"text": "hello"})).await;
+    assert_eq!(answer.unwrap(), ToolResult::text("hello"));
+    let image = started.call("mcp__x__image", json!({})).await.unwrap();
+    assert_eq!(image.attachments().count(), 1);
+    let structured = started.call("mcp__x__structured", json!({})).await;
+    assert_eq!(structured.unwrap(), ToolResult::json(json!({"n": 1})));
+    let failed = started.call("mcp__x__fail", json!({})).await.unwrap_err();
+    assert_eq!(failed.message, "it failed");
+    let roots = started.call("mcp__x__roots", json!({})).await.unwrap();
+    let roots = roots.to_model_text();
+    assert!(roots.contains("file:///work%20dir"), "{roots}");
+    started.servers.shutdown().await;
+    let stopped = started.call("mcp__x__echo", json!({})).await.unwrap_err();
+    assert!(stopped.message.contains("is stopped"), "{stopped}");
+}
+
+#[tokio::test]
+async fn progress_is_output_of_the_call() {
+    let started = Started::one(fixture_server("x", "plain")).await;
+    let output = Arc::new(Output::default());
+    let context = context_with(CancellationToken::new(), output.clone());
+    let answer = started.call_with("mcp__x__slow", json!({}), &context).await;
+    assert_eq!(answer.unwrap(), ToolResult::text("done"));
+    let said = output.0.lock().unwrap().clone();
+    assert_eq!(said, "step 1 (1/3)\nstep 2 (2/3)\nstep 3 (3/3)\n");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_sees_only_the_variables_it_is_given() {
+    let started = Started::one(fixture_server("x", "plain")).await;
+    let seen = started
+        .call("mcp__x__environment", json!({}))
+        .await
+        .unwrap();
+    let mut seen: Vec<String> = seen.to_model_text().split(' ').map(str::to_owned).collect();
+    seen.sort();
+    // The last is what processes are found by where there are no cgroups.
+    seen.retain(|name| name != "HALTER_EXEC_TREE");
+    assert_eq!(seen, ["HALTER_MCP_GUARD", "MCP_FIXTURE", "PATH"]);
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_ends_at_once() {
+    let started = Started::one(fixture_server("x", "hangs_at_call")).await;
+    let cancel = CancellationToken::new();
+    let context = context(cancel.clone());
+    let calling = started.call_with("mcp__x__echo", json!({}), &context);
+    let (answer, ()) = tokio::join!(calling, async { cancel.cancel() });
+    assert_eq!(answer.unwrap_err().code, ToolErrorCode::Cancelled);
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_call_without_an_answer_ends_at_its_deadline() {
+    let mut settings = fixture_server("x", "hangs_at_call");
+    settings.call_timeout = Duration::from_millis(200);
+    let started = Started::one(settings).await;
+    let error = started.call("mcp__x__echo", json!({})).await.unwrap_err();
+    assert_eq!(error.code, ToolErrorCode::TimedOut);
+    assert!(
+        error.message.contains("did not answer within 200 ms"),
+        "{error}"
+    );
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn calls_and_starts_have_their_time_and_no_more() {
+    assert_eq!(fixture_server("x", "plain").start_timeout, START_TIMEOUT);
+    let mut patient = fixture_server("y", "hangs_at_call");
+    patient.call_timeout = CALL_TIMEOUT_MAX * 2;
+    let started = Started::new(vec![fixture_server("x", "hangs_at_call"), patient]);
+    started.servers.settled(ENOUGH).await;
+    tokio::time::pause();
+    for (tool, time) in [
+        ("mcp__x__echo", CALL_TIMEOUT),
+        ("mcp__y__echo", CALL_TIMEOUT_MAX),
+    ] {
+        let before = tokio::time::Instant::now();
+        let error = started.call_slowly(tool).await.unwrap_err();
+        assert_eq!(error.code, ToolErrorCode::TimedOut);
+        let taken = before.elapsed();
+        assert!(
+            taken >= time && taken < time + Duration::from_secs(1),
+            "{taken:?}"
+        );
+    }
+    tokio::time::resume();
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_call_asks_for_input_so_often_and_no_more() {
+    let started = Started::one(fixture_server("x", "asks_always")).await;
+    let error = started.call("mcp__x__echo", json!({})).await.unwrap_err();
+    let limit = format!("more than {INPUT_ROUNDS} times");
+    assert!(error.message.contains(&limit), "{error}");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn so_much_of_a_refusal_is_repeated_and_no_more() {
+    let started = Started::one(fixture_server("x", "refuses")).await;
+    for (length, cut) in [(QUOTED_BYTES, false), (QUOTED_BYTES + 1, true)] {
+        let text = json!({"text": "a".repeat(length)});
+        let error = started.call("mcp__x__echo", text).await.unwrap_err();
+        assert_eq!(error.message.contains("left out"), cut, "{error}");
+    }
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_for_somebody_else_is_not_taken() {
+    let mut settings = fixture_server("x", "wrong_id");
+    settings.call_timeout = Duration::from_millis(300);
+    let started = Started::one(settings).await;
+    let error = started.call("mcp__x__echo", json!({})).await.unwrap_err();
+    assert_eq!(error.code, ToolErrorCode::TimedOut);
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_dies_says_its_last_words_and_comes_back() {
+    let started = Started::one(fixture_server("x", "plain")).await;
+    let error = started.call("mcp__x__exit", json!({})).await.unwrap_err();
+    assert_eq!(error.code, ToolErrorCode::OutcomeUnknown);
+    assert!(error.message.contains("fixture: asked to go"), "{error}");
+    let answer = started.call("mcp__x__echo", json!({"text": "again"})).await;
+    assert_eq!(answer.unwrap(), ToolResult::text("again"));
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_start_fails_with_its_last_words() {
+    let mut settings = fixture_server("x", "dies_at_start");
+    settings.required = true;
+    let started = Started::one(settings).await;
+    let error = started.servers.required_ready().await.unwrap_err();
+    assert!(error.to_string().contains("no such database"), "{error}");
+    let mut missing = fixture_server("y", "plain");
+    if let halter_mcp::TransportSettings::Stdio(program) = &mut missing.transport {
+        program.program = "no-such-program-anywhere".into();
+    }
+    let missing = Started::one(missing).await;
+    let ServerState::Failed(error) = missing.status().state else {
+        panic!("{:?}", missing.status());
+    };
+    assert_eq!(error.code(), "mcp_not_started");
+}
+
+#[tokio::test]
+async fn servers_that_hang_at_any_step_are_given_up() {
+    for (behaviour, step) in [
+        ("hangs_at_initialize", "did not answer the first message"),
+        ("hangs_at_list", "did not say which tools"),
+    ] {
+        let mut settings = fixture_server("x", behaviour);
+        settings.start_timeout = Duration::from_millis(500);
+        let started = Started::new(vec![settings]);
+        let mut state = started.status().state;
+        let before = std::time::Instant::now();
+        while matches!(state, ServerState::Starting) && before.elapsed() < ENOUGH {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            state = started.status().state;
+        }
+        let ServerState::Restarting(error) = state else {
+            panic!("{state:?}");
+        };
+        assert_eq!(error.code(), "mcp_start_deadline");
+        assert!(error.to_string().contains(step), "{error}");
+        started.servers.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_ends_when_asked_for_the_newest_revision_is_asked_for_an_older_one() {
+    let started = Started::one(fixture_server("x", "ends_at_discovery")).await;
+    let status = started.status();
+    assert!(matches!(status.state, ServerState::Ready), "{status:?}");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_message_has_so_many_bytes_and_no_more() {
+    let started = Started::one(fixture_server("x", "huge")).await;
+    let error = started.call("mcp__x__echo", json!({})).await.unwrap_err();
+    let limit = format!("more than {SERVER_MESSAGE_BYTES} bytes");
+    assert!(error.message.contains(&limit), "{error}");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_floods_is_disconnected() {
+    let started = Started::one(fixture_server("x", "floods")).await;
+    let error = started.call("mcp__x__echo", json!({})).await.unwrap_err();
+    let limit = format!("{FLOOD_MESSAGES} messages in {} s", FLOOD_WINDOW.as_secs());
+    assert!(error.message.contains(&limit), "{error}");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn so_many_stray_lines_are_borne_and_no_more() {
+    // The test harness itself prints some.
+    let fits = format!("prints_{}", STRAY_LINES - 10);
+    let started = Started::one(fixture_server("x", &fits)).await;
+    assert!(matches!(started.status().state, ServerState::Ready));
+    started.servers.shutdown().await;
+    let more = format!("prints_{}", STRAY_LINES + 1);
+    let started = Started::one(fixture_server("x", &more)).await;
+    let ServerState::Failed(error) = started.status().state else {
+        panic!("{:?}", started.status());
+    };
+    assert!(error.to_string().contains("are no messages"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_has_so_many_tools_and_no_more() {
+    let started = Started::one(fixture_server("x", "many_tools")).await;
+    let status = started.status();
+    assert_eq!(status.tools.len(), TOOLS_PER_SERVER);
+    assert!(status.problems[0].contains("left out"), "{status:?}");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_list_has_so_many_pages_and_no_more() {
+    let started = Started::one(fixture_server("x", "endless_list")).await;
+    let problems = started.status().problems;
+    let limit = format!("more than {LIST_PAGES} pages");
+    assert!(problems[0].contains(&limit), "{problems:?}");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn tools_that_cannot_be_used_are_left_out_and_reported() {
+    let started = Started::one(fixture_server("x", "odd_schemas")).await;
+    let status = started.status();
+    let names: Vec<_> = status.tools.iter().map(|it| it.own_name.as_str()).collect();
+    assert_eq!(names, ["good", "twice"]);
+    assert_eq!(status.problems.len(), 4, "{:?}", status.problems);
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn no_server_has_the_tool_of_another() {
+    let started = Started::new(vec![
+        fixture_server("other", "plain"),
+        fixture_server("x", "impersonate"),
+    ]);
+    started.servers.settled(ENOUGH).await;
+    let runtime = started.runtime();
+    let total: usize = started
+        .servers
+        .status()
+        .iter()
+        .map(|it| it.tools.len())
+        .sum();
+    assert_eq!(runtime.names().count(), total);
+    let answer = started
+        .call("mcp__other__echo", json!({"text": "mine"}))
+        .await;
+    assert_eq!(answer.unwrap(), ToolResult::text("mine"));
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_understood_is_said_to_be() {
+    let started = Started::one(fixture_server("x", "odd_result")).await;
+    let error = started.call("mcp__x__echo", json!({})).await.unwrap_err();
+    assert!(error.message.contains("hologram"), "{error}");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn tools_are_filtered_by_their_own_names() {
+    let mut settings = fixture_server("x", "plain");
+    settings.tools = ToolFilter {
+        only: Some(vec!["echo".into(), "fail".into()]),
+        without: vec!["fail".into()],
+    };
+    let started = Started::one(settings).await;
+    let names: Vec<_> = started.runtime().names().cloned().collect();
+    assert_eq!(names, ["mcp__x__echo".into()]);
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_list_that_changes_is_learnt_anew() {
+    let started = Started::one(fixture_server("x", "plain")).await;
+    started.call("mcp__x__add", json!({})).await.unwrap();
+    started.has("mcp__x__added").await;
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn ten_slow_servers_are_waited_for_together_and_no_longer_than_the_grace() {
+    let slow = (0..10).map(|n| fixture_server(&format!("s{n}"), "hangs_at_initialize"));
+    let started = Started::new(slow.collect());
+    let before = std::time::Instant::now();
+    started.servers.settled(Duration::from_millis(100)).await;
+    assert!(before.elapsed() < Duration::from_secs(5));
+    started.servers.shutdown().await;
+}
