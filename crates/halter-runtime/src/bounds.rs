@@ -5,6 +5,8 @@
 //! later process may have less.
 
 mod hosts;
+#[cfg(test)]
+mod subset_tests;
 
 use crate::error::HalterError;
 use crate::subagents::AgentType;

@@ -4,6 +4,7 @@ mod asks;
 mod ends;
 mod hooked;
 mod limits;
+mod many;
 mod reports;
 mod types;
 mod worktrees;
