@@ -124,7 +124,6 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
         "mcp.servers.<name>.command" | "mcp.servers.<name>.args" => {
             "this program is started, outside of any sandbox"
         }
-        "mcp.servers.<name>.url" => "what models say to its tools goes to this address",
         "tools.web_search.url" => "your searches and your key for them go to this address",
         "tools.web_search.api_key" => "searches use this key instead of yours",
         "sessions.sqlite_path" => "a database is written there",

@@ -51,7 +51,7 @@ pub use environment::{Environment, expand_path};
 pub use error::{ConfigError, Location};
 pub use keys::dotted_key;
 pub use load::{LayeredConfigPaths, LoadedConfig, LoadedProject, load_layered, load_path};
-pub use mcp::{McpFile, expand_variables, find_mcp_file};
+pub use mcp::expand_variables;
 pub use origin::Origin;
 pub use project::{PROJECT_FILE_NAME, ProjectFile, find_project_config, find_project_file};
 pub use save::{SavedRule, remove_mcp_server, save_allow_rule, save_mcp_server};

@@ -38,9 +38,6 @@ pub const MAX_PROVIDER_NAME_BYTES: usize = 64;
 /// The longest deadline of a server of tools, in seconds (one day).
 pub const MAX_MCP_TIMEOUT_SECS: f64 = 86_400.0;
 
-/// The most servers of tools in one `.mcp.json`.
-pub const MAX_MCP_SERVERS: usize = 100;
-
 /// The highest price of a million tokens, in US dollars.
 pub const MAX_PRICE_DOLLARS: f64 = 1_000_000.0;
 

@@ -14,7 +14,7 @@ use crate::error::ConfigError;
 use crate::limits::{CONFIG_LOCK_WAIT, MAX_CONFIG_FILE_BYTES};
 use crate::lock::lock_within;
 use crate::project::read_named;
-use crate::schema::{McpServerTable, McpTransport};
+use crate::schema::McpServerTable;
 
 /// What a file that does not exist yet starts with.
 const NEW_FILE: &str = "version = 1\n";
@@ -134,18 +134,8 @@ fn server_table(server: &McpServerTable) -> Table {
     let mut table = Table::new();
     table.decor_mut().set_prefix("\n");
     let list = |items: &[String]| toml_edit::value(items.iter().collect::<Array>());
-    if let Some(transport) = server.transport {
-        let word = match transport {
-            McpTransport::Stdio => "stdio",
-            McpTransport::Http => "http",
-            McpTransport::Sse => "sse",
-        };
-        table.insert("type", toml_edit::value(word));
-    }
-    for (key, text) in [("command", &server.command), ("url", &server.url)] {
-        if let Some(text) = text {
-            table.insert(key, toml_edit::value(text));
-        }
+    if let Some(command) = &server.command {
+        table.insert("command", toml_edit::value(command));
     }
     for (key, items) in [
         ("args", &server.args),
@@ -162,26 +152,20 @@ fn server_table(server: &McpServerTable) -> Table {
             toml_edit::value(directory.to_string_lossy().as_ref()),
         );
     }
-    for (key, values) in [("env", &server.env), ("headers", &server.headers)] {
-        if !values.is_empty() {
-            let mut inline = toml_edit::InlineTable::new();
-            for (name, value) in values {
-                inline.insert(name, value.as_str().into());
-            }
-            table.insert(key, toml_edit::value(inline));
+    if !server.env.is_empty() {
+        let mut inline = toml_edit::InlineTable::new();
+        for (name, value) in &server.env {
+            inline.insert(name, value.as_str().into());
         }
+        table.insert("env", toml_edit::value(inline));
     }
     for (key, seconds) in [
         ("timeout_secs", server.timeout_secs),
         ("start_timeout_secs", server.start_timeout_secs),
-        ("sse_read_timeout_secs", server.sse_read_timeout_secs),
     ] {
         if let Some(seconds) = seconds {
             table.insert(key, toml_edit::value(seconds));
         }
-    }
-    if let Some(terminate) = server.terminate_on_close {
-        table.insert("terminate_on_close", toml_edit::value(terminate));
     }
     if server.required {
         table.insert("required", toml_edit::value(true));

@@ -50,12 +50,6 @@ pub enum McpError {
         /// The end of what it wrote to standard error.
         words: String,
     },
-    /// It wants to know who calls.
-    #[error("MCP server `{server}` wants a login: run `halter mcp login {server}`")]
-    LoginNeeded {
-        /// The server.
-        server: ServerName,
-    },
     /// It ended while it was used.
     #[error("MCP server `{server}` ended{}", last_words(.words))]
     Ended {
@@ -129,7 +123,6 @@ impl McpError {
             Self::Start { .. } => "mcp_not_started",
             Self::Connect { .. } => "mcp_not_connected",
             Self::StartDeadline { .. } => "mcp_start_deadline",
-            Self::LoginNeeded { .. } => "mcp_login_needed",
             Self::Ended { .. } => "mcp_ended",
             Self::Stopped { .. } => "mcp_stopped",
             Self::CallDeadline { .. } => "mcp_call_deadline",

@@ -8,7 +8,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`settings`] | how a server is reached |
+//! | [`settings`] | how a server is started |
 //! | [`servers`] | all servers of a harness |
 //! | [`managed`] | one server that is kept running |
 //! | [`tool`] | a tool of a server as a tool of a session |
@@ -39,6 +39,6 @@ pub use host::{Host, WorkingDirectories};
 pub use managed::{ServerState, ServerStatus};
 pub use names::{ServerName, tool_name};
 pub use servers::{McpServers, ServerEvents};
-pub use settings::{HttpSettings, ServerSettings, ToolFilter, TransportSettings};
+pub use settings::{ServerSettings, ToolFilter};
 pub use supervise::ProgramSettings;
 pub use tool::OfferedTool;

@@ -101,6 +101,10 @@ pub const RESTART_STABLE: Duration = Duration::from_secs(60);
 /// otherwise.
 pub const START_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a harness waits for its servers before its first session. Tools of
+/// those that take longer join later.
+pub const SETTLE_GRACE: Duration = Duration::from_secs(1);
+
 /// How long a call may take without a sign of progress, unless the settings of
 /// its server say otherwise.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);

@@ -47,8 +47,6 @@ pub struct ServerStatus {
     pub implementation: Option<String>,
     /// The revision of the protocol that was agreed on.
     pub revision: Option<String>,
-    /// What it says about its use.
-    pub instructions: Option<String>,
     /// Its tools.
     pub tools: Vec<OfferedTool>,
     /// What was wrong with its lists.
@@ -84,7 +82,6 @@ impl ManagedServer {
             required: settings.required,
             implementation: None,
             revision: None,
-            instructions: None,
             tools: Vec::new(),
             problems: Vec::new(),
         };
@@ -145,7 +142,7 @@ impl ManagedServer {
                 }
                 Err(error) => (error, Duration::ZERO),
             };
-            let hopeless = matches!(error, McpError::LoginNeeded { .. } | McpError::Start { .. });
+            let hopeless = matches!(error, McpError::Start { .. });
             let Some(delay) = backoff.next_delay(usable).filter(|_| !hopeless) else {
                 self.set_state(ServerState::Failed(error));
                 self.events.tools(&self.settings.name, Vec::new());
@@ -224,7 +221,6 @@ impl ManagedServer {
                 format!("{name} {}", crate::text::plain(&it.version))
             });
             status.revision = Some(info.protocol_version.to_string());
-            status.instructions = info.instructions.clone();
             status.tools = offered;
             status.problems = problems;
         });
@@ -250,7 +246,7 @@ impl ManagedServer {
             tokio::select! {
                 () = stop.cancelled() => return End::Stopped,
                 () = running.ended() => return End::Ended,
-                () = link.client.changes.tools.notified() => {
+                () = link.client.tools_changed.notified() => {
                     if let Err(error) = self.learn(link).await {
                         tracing::warn!(%error, "the tools of an MCP server are as they were");
                     }

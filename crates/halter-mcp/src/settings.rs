@@ -1,9 +1,8 @@
-//! How a server is reached, and what may be done with it.
+//! How a server is started, and what may be done with it.
 
 use crate::limits::{CALL_TIMEOUT, START_TIMEOUT};
 use crate::names::ServerName;
 use crate::supervise::ProgramSettings;
-use secrecy::SecretString;
 use std::time::Duration;
 
 /// One server.
@@ -11,8 +10,8 @@ use std::time::Duration;
 pub struct ServerSettings {
     /// Its name, which is part of the names of its tools.
     pub name: ServerName,
-    /// How it is reached.
-    pub transport: TransportSettings,
+    /// The program that is started, and spoken to over its standard streams.
+    pub program: ProgramSettings,
     /// How long it has to start and say what it has.
     pub start_timeout: Duration,
     /// How long a call may take without a sign of progress.
@@ -21,58 +20,18 @@ pub struct ServerSettings {
     pub required: bool,
     /// Which of its tools there are.
     pub tools: ToolFilter,
-    /// Whether it may have a model answer it.
-    pub sampling: bool,
 }
 
 impl ServerSettings {
     /// A server with the default bounds.
-    pub fn new(name: ServerName, transport: TransportSettings) -> Self {
+    pub fn new(name: ServerName, program: ProgramSettings) -> Self {
         Self {
             name,
-            transport,
+            program,
             start_timeout: START_TIMEOUT,
             call_timeout: CALL_TIMEOUT,
             required: false,
             tools: ToolFilter::default(),
-            sampling: false,
-        }
-    }
-}
-
-/// How a server is reached.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum TransportSettings {
-    /// A program that is started, over its standard streams.
-    Stdio(ProgramSettings),
-    /// A service by streamable HTTP.
-    Http(HttpSettings),
-    /// A service by the older transport of two addresses and an event stream.
-    Sse(HttpSettings),
-}
-
-/// A service on the network.
-#[derive(Debug, Clone)]
-pub struct HttpSettings {
-    /// Its address.
-    pub url: url::Url,
-    /// Headers of every request to it.
-    pub headers: Vec<(String, SecretString)>,
-    /// How long its event stream may be silent.
-    pub stream_idle: Duration,
-    /// Whether its session is deleted when the connection closes.
-    pub terminate_on_close: bool,
-}
-
-impl HttpSettings {
-    /// A service without headers of ours, with the default bounds.
-    pub fn new(url: url::Url) -> Self {
-        Self {
-            url,
-            headers: Vec::new(),
-            stream_idle: Duration::from_secs(300),
-            terminate_on_close: true,
         }
     }
 }

@@ -13,7 +13,6 @@ use halter_protocol::{
 };
 use halter_tools::{Tool, ToolContext};
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// A tool that a server says it has.
@@ -23,9 +22,6 @@ pub struct OfferedTool {
     pub own_name: String,
     /// Name, description and schema as models see them.
     pub spec: ToolSpec,
-    /// Stands for everything that the server says of it: one that is approved
-    /// and then becomes another has another fingerprint.
-    pub fingerprint: String,
 }
 
 impl OfferedTool {
@@ -61,19 +57,7 @@ impl OfferedTool {
             },
             provider_aliases: Default::default(),
         };
-        let stated = json!([
-            tool.name,
-            tool.description,
-            tool.input_schema,
-            tool.annotations
-        ]);
-        let digest = Sha256::digest(stated.to_string().as_bytes());
-        let fingerprint = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self {
-            own_name,
-            spec,
-            fingerprint,
-        })
+        Ok(Self { own_name, spec })
     }
 }
 
@@ -215,25 +199,5 @@ mod tests {
         assert!(description.starts_with("ab[31mccc"), "{description}");
         assert!(description.contains("bytes left out]"));
         assert!(description.ends_with("(Tool of the MCP server `x`.)"));
-    }
-
-    #[test]
-    fn whatever_a_server_says_of_a_tool_is_in_its_fingerprint() {
-        let first = json!({"name": "t", "description": "d", "inputSchema": {}});
-        let print = |tool: Value| offered(tool).unwrap().fingerprint;
-        let mut prints = vec![print(first.clone())];
-        for (key, value) in [
-            ("name", json!("u")),
-            ("description", json!("e")),
-            ("inputSchema", json!({"type": "object"})),
-            ("annotations", json!({"destructiveHint": true})),
-        ] {
-            let mut other = first.clone();
-            other[key] = value;
-            prints.push(print(other));
-        }
-        prints.sort();
-        prints.dedup();
-        assert_eq!(prints.len(), 5);
     }
 }

@@ -1,11 +1,11 @@
 //! Servers of the Model Context Protocol, from the configuration.
 
 use crate::error::invalid;
-use halter_config::{Environment, HarnessConfig, McpServerTable, McpTransport, expand_variables};
-use halter_mcp::limits::{CALL_TIMEOUT, START_TIMEOUT};
+use halter_config::{Environment, HarnessConfig, McpServerTable, expand_variables};
+use halter_mcp::limits::{CALL_TIMEOUT, SETTLE_GRACE, START_TIMEOUT};
 use halter_mcp::{
-    HttpSettings, McpServers, ProgramSettings, ServerEvents, ServerName, ServerSettings,
-    ServerState, ServerStatus, ToolFilter, TransportSettings, WorkingDirectories,
+    McpServers, ProgramSettings, ServerEvents, ServerName, ServerSettings, ServerState,
+    ServerStatus, ToolFilter, WorkingDirectories,
 };
 use halter_runtime::HalterError;
 use halter_tools::{LateTools, Tool, command_environment};
@@ -15,13 +15,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long a harness waits for servers before its first session. Tools of
-/// those that take longer join later.
-const GRACE: Duration = Duration::from_secs(1);
-
-/// How long a call may take by HTTP, unless its table says otherwise.
-const HTTP_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What servers are started with.
 pub(crate) struct Surroundings<'a> {
@@ -49,33 +42,15 @@ pub(crate) fn server_settings(
             anyhow::Error::from(HalterError::new("mcp_variable", message).with_hint(hint))
         })
     };
-    let transport = match (table.transport, &table.command, &table.url) {
-        (Some(McpTransport::Stdio) | None, Some(command), None) => {
-            TransportSettings::Stdio(program(command, table, around, &expand)?)
-        }
-        (Some(McpTransport::Http) | None, None, Some(url)) => {
-            TransportSettings::Http(service(url, table, &expand)?)
-        }
-        (Some(McpTransport::Sse), None, Some(url)) => {
-            TransportSettings::Sse(service(url, table, &expand)?)
-        }
-        _ => {
-            let message = format!("MCP server `{name}` needs either `command` or `url`");
-            return Err(invalid(message)
-                .with_hint(
-                    "write `command` for a program, `url` for a service, and a `type` that fits",
-                )
-                .into());
-        }
+    let Some(command) = &table.command else {
+        let message = format!("MCP server `{name}` has no `command`");
+        return Err(invalid(message)
+            .with_hint("name the program to start")
+            .into());
     };
-    let by_http = !matches!(transport, TransportSettings::Stdio(_));
-    let default = if by_http {
-        HTTP_CALL_TIMEOUT
-    } else {
-        CALL_TIMEOUT
-    };
-    let mut settings = ServerSettings::new(checked, transport);
-    settings.call_timeout = seconds(table.timeout_secs, default);
+    let program = program(command, table, around, &expand)?;
+    let mut settings = ServerSettings::new(checked, program);
+    settings.call_timeout = seconds(table.timeout_secs, CALL_TIMEOUT);
     settings.start_timeout = seconds(table.start_timeout_secs, START_TIMEOUT);
     settings.required = table.required;
     settings.tools = ToolFilter {
@@ -118,21 +93,6 @@ fn program(
         environment,
         directory: around.directory.join(directory),
     })
-}
-
-fn service(
-    url: &str,
-    table: &McpServerTable,
-    expand: &impl Fn(&str) -> anyhow::Result<String>,
-) -> anyhow::Result<HttpSettings> {
-    let mut settings = HttpSettings::new(expand(url)?.parse()?);
-    for (name, value) in &table.headers {
-        let value = expand(value)?;
-        settings.headers.push((name.clone(), value.into()));
-    }
-    settings.stream_idle = seconds(table.sse_read_timeout_secs, settings.stream_idle);
-    settings.terminate_on_close = table.terminate_on_close.unwrap_or(true);
-    Ok(settings)
 }
 
 /// The servers of a harness.
@@ -204,7 +164,7 @@ impl HarnessServers {
                 .with_hint("correct its table, or take `required` out of it")
                 .into());
         }
-        servers.settled(GRACE).await;
+        servers.settled(SETTLE_GRACE).await;
         Ok(Some(Self { servers, problems }))
     }
 }

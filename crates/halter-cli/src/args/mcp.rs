@@ -1,7 +1,7 @@
 //! The arguments of `halter mcp`.
 
 use super::{BudgetArgs, JsonArg, PermissionArgs};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub enum McpCommand {
     /// Write a server into the user's halter.toml, or into another file
     #[command(
         after_help = "Examples:\n  halter mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  \
-            halter mcp add docs https://docs.example/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'\n\n\
+            halter mcp add docs --env 'TOKEN=${DOCS_TOKEN}' -- docs-server --read-only\n\n\
             A value written as ${NAME} is taken from the environment when the server starts."
     )]
     Add(McpAddArgs),
@@ -125,18 +125,12 @@ pub struct McpServeArgs {
 pub struct McpAddArgs {
     /// The server: part of the names of its tools
     pub name: String,
-    /// The program and its arguments, or the address of a service
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND|URL")]
-    pub target: Vec<String>,
-    /// How a service is spoken to; http if it has an address
-    #[arg(long = "type", value_name = "TYPE", env = "HALTER_MCP_TYPE")]
-    pub kind: Option<ServerKind>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
     /// A variable that the program sees
     #[arg(long, value_name = "NAME=VALUE", env = "HALTER_MCP_ENV")]
     pub env: Vec<String>,
-    /// A header of each request
-    #[arg(long, value_name = "NAME=VALUE", env = "HALTER_MCP_HEADER")]
-    pub header: Vec<String>,
     /// Start nothing without it
     #[arg(long, env = "HALTER_MCP_REQUIRED")]
     pub required: bool,
@@ -145,15 +139,4 @@ pub struct McpAddArgs {
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub json: JsonArg,
-}
-
-/// How a server is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ServerKind {
-    /// A program, over its standard streams
-    Stdio,
-    /// A service, by streamable HTTP
-    Http,
-    /// A service, by the older transport
-    Sse,
 }

@@ -1,6 +1,7 @@
 //! `halter mcp`, and sessions with servers.
 
-use crate::place::Place;
+use crate::mcp_fixture::processes_with_variable;
+use crate::place::{Place, eventually};
 use serde_json::Value;
 
 /// How this test program is started as a server.
@@ -27,7 +28,7 @@ fn a_server_is_added_listed_tried_and_removed() {
     let place = with_fixture("plain");
     let listed = place.halter(["mcp", "list"]);
     let listed = &listed.expect(0).stdout;
-    assert!(listed.starts_with("x  stdio  "), "{listed}");
+    assert!(listed.starts_with("x  /"), "{listed}");
     assert!(!listed.contains("plain"), "{listed}");
     let tested = place.halter(["mcp", "test"]);
     let tested = &tested.expect(0).stdout;
@@ -104,8 +105,8 @@ fn bad_input_to_add_is_refused() {
             "has no value",
         ),
         (
-            vec!["mcp", "add", "a", "--type", "http", "--", "x"],
-            "has one address",
+            vec!["mcp", "add", "a", "https://x.example/mcp"],
+            "servers over HTTP are not built yet",
         ),
         (vec!["mcp", "tools", "a"], "there is no MCP server `a`"),
     ] {
@@ -115,5 +116,64 @@ fn bad_input_to_add_is_refused() {
             "{}",
             refused.stderr
         );
+    }
+}
+
+#[test]
+fn a_server_over_http_is_refused_when_settings_are_read() {
+    let place = Place::new();
+    for line in [
+        "url = \"https://x.example/mcp\"",
+        "type = \"http\"",
+        "type = \"sse\"",
+        "headers = { A = \"b\" }",
+    ] {
+        let file = place.root().join("http.toml");
+        let text = format!("version = 1\n[mcp.servers.x]\n{line}\n");
+        std::fs::write(&file, text).unwrap();
+        let refused = place.halter(["--config", file.to_str().unwrap(), "mcp", "list"]);
+        let said = &refused.expect(2).stderr;
+        assert!(
+            said.contains("servers over HTTP are not built yet"),
+            "{said}"
+        );
+        assert!(said.contains("use a `command`"), "{said}");
+    }
+}
+
+#[test]
+fn no_server_outlives_a_halter_that_was_killed() {
+    let place = Place::new();
+    let (program, arguments) = fixture();
+    let mark = place.root().to_str().unwrap();
+    let variable = format!("MCP_FIXTURE_PLACE={mark}");
+    let mut line = vec!["mcp", "add", "x", "--env", "MCP_FIXTURE=stays"];
+    line.extend(["--env", &variable, "--", &program]);
+    line.extend(arguments.iter().map(String::as_str));
+    place.halter(line).expect(0);
+    let call = [
+        "tools",
+        "call",
+        "mcp__x__echo",
+        "{\"text\":\"wait\"}",
+        "--allow",
+        "mcp__x__echo",
+    ];
+    for round in 0..10 {
+        let mut halter = place.command(call).spawn().unwrap();
+        // Now while the server starts, now in the midst of a call, for which it has started a
+        // program of its own.
+        let wanted = 1 + round % 2;
+        eventually("the server", || {
+            let found = processes_with_variable("MCP_FIXTURE_PLACE", mark);
+            (found.len() >= wanted).then_some(())
+        });
+        // By SIGKILL.
+        halter.kill().unwrap();
+        halter.wait().unwrap();
+        eventually("the end of the server", || {
+            let left = processes_with_variable("MCP_FIXTURE_PLACE", mark);
+            left.is_empty().then_some(())
+        });
     }
 }

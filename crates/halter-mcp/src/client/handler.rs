@@ -20,14 +20,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
-/// What a server says has changed. A flood of notices is one notice.
-#[derive(Debug, Default)]
-pub(crate) struct Changes {
-    pub(crate) tools: Notify,
-    pub(crate) prompts: Notify,
-    pub(crate) resources: Notify,
-}
-
 /// Takes the progress of a call.
 pub(crate) type ProgressSink = Arc<dyn Fn(String) + Send + Sync>;
 
@@ -35,7 +27,8 @@ pub(crate) type ProgressSink = Arc<dyn Fn(String) + Send + Sync>;
 pub(crate) struct Client {
     pub(crate) server: ServerName,
     pub(crate) host: Arc<dyn Host>,
-    pub(crate) changes: Changes,
+    /// Told when the server's tools have changed. A flood of notices is one.
+    pub(crate) tools_changed: Notify,
     calls: Mutex<HashMap<ProgressToken, ProgressSink>>,
 }
 
@@ -44,7 +37,7 @@ impl Client {
         Self {
             server,
             host,
-            changes: Changes::default(),
+            tools_changed: Notify::new(),
             calls: Mutex::default(),
         }
     }
@@ -105,15 +98,7 @@ impl ClientHandler for SharedClient {
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.0.changes.tools.notify_one();
-    }
-
-    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.0.changes.prompts.notify_one();
-    }
-
-    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.0.changes.resources.notify_one();
+        self.0.tools_changed.notify_one();
     }
 
     fn get_info(&self) -> ClientConfig {

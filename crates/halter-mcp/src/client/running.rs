@@ -4,7 +4,7 @@ use super::handler::{Client, SharedClient};
 use crate::error::McpError;
 use crate::host::Host;
 use crate::limits::{QUOTED_BYTES, STOP_GRACE};
-use crate::settings::{ServerSettings, TransportSettings};
+use crate::settings::ServerSettings;
 use crate::supervise::{Guard, Program, Started};
 use crate::text::{plain, shortened};
 use crate::transport::{Closing, Stdio, Watched};
@@ -35,7 +35,7 @@ impl Link {
 /// A connection as its owner has it. Dropping it kills the server's program.
 pub(crate) struct Running {
     service: RunningService<RoleClient, SharedClient>,
-    program: Option<Program>,
+    program: Program,
     link: Link,
 }
 
@@ -49,7 +49,7 @@ enum Greeting {
 }
 
 impl Running {
-    /// Starts or reaches a server and agrees on a revision of the protocol.
+    /// Starts a server and agrees on a revision of the protocol.
     pub(crate) async fn connect(
         settings: &ServerSettings,
         host: &Arc<dyn Host>,
@@ -58,9 +58,7 @@ impl Running {
         let until = Instant::now() + settings.start_timeout;
         match Self::greet(settings, host, guard, Greeting::Newest, until).await {
             // Some end when they are asked what they do not know.
-            Err(McpError::Connect { .. })
-                if matches!(settings.transport, TransportSettings::Stdio(_)) =>
-            {
+            Err(McpError::Connect { .. }) => {
                 Self::greet(settings, host, guard, Greeting::Older, until).await
             }
             other => other,
@@ -83,29 +81,20 @@ impl Running {
             greeting,
             until,
         };
-        match &settings.transport {
-            TransportSettings::Stdio(program) => {
-                let mut program = program.clone();
-                let (name, value) = guard.mark();
-                program.environment.set(name, value);
-                let started = Program::start(&program).map_err(|error| McpError::Start {
-                    server: settings.name.clone(),
-                    reason: error.to_string(),
-                })?;
-                let Started {
-                    program,
-                    input,
-                    output,
-                } = started;
-                let transport = Stdio::new(input, output, opening.closing.clone());
-                opening.open(transport, Some(program)).await
-            }
-            TransportSettings::Http(_) | TransportSettings::Sse(_) => Err(McpError::Connect {
-                server: settings.name.clone(),
-                reason: "this transport is not built".to_owned(),
-                words: String::new(),
-            }),
-        }
+        let mut program = settings.program.clone();
+        let (name, value) = guard.mark();
+        program.environment.set(name, value);
+        let started = Program::start(&program).map_err(|error| McpError::Start {
+            server: settings.name.clone(),
+            reason: error.to_string(),
+        })?;
+        let Started {
+            program,
+            input,
+            output,
+        } = started;
+        let transport = Stdio::new(input, output, opening.closing.clone());
+        opening.open(transport, program).await
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -114,12 +103,9 @@ impl Running {
 
     /// Returns when the server has ended or was disconnected.
     pub(crate) async fn ended(&self) {
-        match &self.program {
-            Some(program) => tokio::select! {
-                () = self.link.closing.closed() => {}
-                () = program.ended() => {}
-            },
-            None => self.link.closing.closed().await,
+        tokio::select! {
+            () = self.link.closing.closed() => {}
+            () = self.program.ended() => {}
         }
     }
 
@@ -127,10 +113,7 @@ impl Running {
     /// Returns its last words, or why it was disconnected.
     pub(crate) async fn close(mut self) -> String {
         let _ = self.service.close_with_timeout(STOP_GRACE).await;
-        let words = match self.program {
-            Some(program) => program.stop().await,
-            None => String::new(),
-        };
+        let words = self.program.stop().await;
         self.link.closing.reason().unwrap_or(words)
     }
 }
@@ -148,7 +131,7 @@ impl Opening<'_> {
     async fn open(
         self,
         transport: impl Transport<RoleClient> + 'static,
-        program: Option<Program>,
+        program: Program,
     ) -> Result<Running, McpError> {
         let watched = Watched::new(transport, self.closing.clone());
         let lifecycle = match self.greeting {
@@ -165,7 +148,7 @@ impl Opening<'_> {
             Ok(Ok(service)) => service,
             Ok(Err(error)) => return Err(self.refused(error, program).await),
             Err(_) => {
-                let words = stopped(program).await;
+                let words = program.stop().await;
                 return Err(McpError::StartDeadline {
                     server: self.settings.name.clone(),
                     step: "it did not answer the first message",
@@ -175,7 +158,7 @@ impl Opening<'_> {
             }
         };
         let Some(info) = service.peer().peer_info() else {
-            let words = stopped(program).await;
+            let words = program.stop().await;
             return Err(self.unusable("it did not say who it is".to_owned(), words));
         };
         let link = Link {
@@ -192,13 +175,8 @@ impl Opening<'_> {
         })
     }
 
-    async fn refused(&self, error: ClientInitializeError, program: Option<Program>) -> McpError {
-        let words = stopped(program).await;
-        if error.is_authorization_required() {
-            return McpError::LoginNeeded {
-                server: self.settings.name.clone(),
-            };
-        }
+    async fn refused(&self, error: ClientInitializeError, program: Program) -> McpError {
+        let words = program.stop().await;
         let reason = self.closing.reason().unwrap_or_else(|| explained(&error));
         self.unusable(reason, words)
     }
@@ -209,13 +187,6 @@ impl Opening<'_> {
             reason,
             words: plain(&words),
         }
-    }
-}
-
-async fn stopped(program: Option<Program>) -> String {
-    match program {
-        Some(program) => program.stop().await,
-        None => String::new(),
     }
 }
 

@@ -15,18 +15,21 @@ use std::sync::Arc;
 /// The variable that marks the processes to be ended. Its value is random.
 pub const MARK: &str = "HALTER_MCP_GUARD";
 
-/// Waits for the end of input; then kills what is marked until a look around
-/// finds nothing. The mark is an argument, so that the guard does not have it.
+/// Waits for the end of input; then kills what is marked until several looks
+/// around in a row find nothing: what was being started at the end gets its
+/// environment a moment later. The mark is an argument, so that the guard does
+/// not have it.
 const SCRIPT: &str = r#"read -r nothing
 rounds=0
-while [ "$rounds" -lt 100 ]; do
-  found=
+quiet=0
+while [ "$rounds" -lt 100 ] && [ "$quiet" -lt 10 ]; do
+  quiet=$((quiet + 1))
   for file in $(grep -lsF "$1" /proc/[0-9]*/environ); do
     number=${file#/proc/}
-    kill -KILL "${number%/environ}" 2>/dev/null && found=yes
+    kill -KILL "${number%/environ}" 2>/dev/null && quiet=0
   done
-  [ -n "$found" ] || exit 0
   rounds=$((rounds + 1))
+  sleep 0.1
 done"#;
 
 /// Watches over all servers of a harness. Dropping it ends the watch: by then

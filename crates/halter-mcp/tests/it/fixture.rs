@@ -84,10 +84,6 @@ fn serve(behaviour: &str) {
             println!("a line that is no message");
         }
     }
-    if behaviour == "stays" {
-        // Neither the end of its input nor a signal to end makes it go.
-        signal_proof();
-    }
     let mut added = false;
     let mut lines = std::io::stdin().lock().lines();
     while let Some(line) = lines.next() {
@@ -138,6 +134,10 @@ fn serve(behaviour: &str) {
         };
         send(&answer);
     }
+    if behaviour == "stays" {
+        // The end of its input does not make it go.
+        hang();
+    }
 }
 
 type Answer = Result<Value, (i64, String)>;
@@ -153,6 +153,11 @@ fn call(
     let said = |text: &str| json!({"content": [{"type": "text", "text": text}]});
     match behaviour {
         "hangs_at_call" => hang(),
+        "stays" if text == "wait" => {
+            let child = std::process::Command::new("sleep").arg("1000").spawn();
+            drop(child.unwrap());
+            hang();
+        }
         "dies_at_call" => {
             eprintln!("fixture: fell over");
             std::process::exit(9);
@@ -234,6 +239,18 @@ fn call(
     Some(Ok(answer))
 }
 
-fn signal_proof() {
-    std::thread::spawn(|| hang());
+/// The living processes that have this variable in their environment.
+pub fn processes_with_variable(name: &str, value: &str) -> Vec<String> {
+    let variable = format!("{name}={value}");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(environment) = std::fs::read(entry.path().join("environ")) else {
+            continue;
+        };
+        let mut variables = environment.split(|byte| *byte == 0);
+        if variables.any(|it| it == variable.as_bytes()) {
+            found.push(entry.file_name().into_string().unwrap());
+        }
+    }
+    found
 }

@@ -1,10 +1,11 @@
 //! Servers over standard streams: what they can do, and what they cannot do
 //! to us.
 
+use crate::fixture::processes_with_variable;
 use crate::support::{ENOUGH, Output, Started, context, context_with, fixture_server};
 use halter_mcp::limits::{
     CALL_TIMEOUT, CALL_TIMEOUT_MAX, FLOOD_MESSAGES, FLOOD_WINDOW, INPUT_ROUNDS, LIST_PAGES,
-    QUOTED_BYTES, SERVER_MESSAGE_BYTES, START_TIMEOUT, STRAY_LINES, TOOLS_PER_SERVER,
+    QUOTED_BYTES, SERVER_MESSAGE_BYTES, SETTLE_GRACE, START_TIMEOUT, STRAY_LINES, TOOLS_PER_SERVER,
 };
 use halter_mcp::{ServerState, ToolFilter};
 use halter_protocol::{ToolErrorCode, ToolResult};
@@ -155,6 +156,42 @@ async fn a_server_that_dies_says_its_last_words_and_comes_back() {
 }
 
 #[tokio::test]
+async fn a_server_killed_in_the_midst_of_a_call_ends_that_call_and_nothing_else() {
+    let mut settings = fixture_server("x", "stays");
+    let place = tempfile::tempdir().unwrap();
+    let mark = place.path().to_str().unwrap();
+    settings.program.environment.set("MCP_FIXTURE_PLACE", mark);
+    let started = Started::one(settings).await;
+    let first = processes_with_variable("MCP_FIXTURE_PLACE", mark);
+    let [server] = first.as_slice() else {
+        panic!("{first:?}");
+    };
+    let calling = started.call("mcp__x__echo", json!({"text": "wait"}));
+    let (answer, ()) = tokio::join!(calling, async {
+        // The call is under way once the server has started something.
+        let before = std::time::Instant::now();
+        while processes_with_variable("MCP_FIXTURE_PLACE", mark).len() < 2 {
+            assert!(before.elapsed() < ENOUGH, "the call did not begin");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let kill = format!("kill -KILL {server}");
+        let killed = std::process::Command::new("sh")
+            .args(["-c", &kill])
+            .status();
+        assert!(killed.unwrap().success());
+    });
+    assert_eq!(answer.unwrap_err().code, ToolErrorCode::OutcomeUnknown);
+    let again = started.call("mcp__x__echo", json!({"text": "again"})).await;
+    assert_eq!(again.unwrap(), ToolResult::text("again"));
+    // Nothing is left of the first, and of what it had started.
+    let left = processes_with_variable("MCP_FIXTURE_PLACE", mark);
+    assert!(left.len() == 1 && left != first, "{left:?}");
+    started.servers.shutdown().await;
+    let left = processes_with_variable("MCP_FIXTURE_PLACE", mark);
+    assert_eq!(left, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_start_fails_with_its_last_words() {
     let mut settings = fixture_server("x", "dies_at_start");
     settings.required = true;
@@ -162,9 +199,7 @@ async fn a_server_that_cannot_start_fails_with_its_last_words() {
     let error = started.servers.required_ready().await.unwrap_err();
     assert!(error.to_string().contains("no such database"), "{error}");
     let mut missing = fixture_server("y", "plain");
-    if let halter_mcp::TransportSettings::Stdio(program) = &mut missing.transport {
-        program.program = "no-such-program-anywhere".into();
-    }
+    missing.program.program = "no-such-program-anywhere".into();
     let missing = Started::one(missing).await;
     let ServerState::Failed(error) = missing.status().state else {
         panic!("{:?}", missing.status());
@@ -320,8 +355,14 @@ async fn a_list_that_changes_is_learnt_anew() {
 async fn ten_slow_servers_are_waited_for_together_and_no_longer_than_the_grace() {
     let slow = (0..10).map(|n| fixture_server(&format!("s{n}"), "hangs_at_initialize"));
     let started = Started::new(slow.collect());
-    let before = std::time::Instant::now();
-    started.servers.settled(Duration::from_millis(100)).await;
-    assert!(before.elapsed() < Duration::from_secs(5));
+    tokio::time::pause();
+    let before = tokio::time::Instant::now();
+    started.servers.settled(SETTLE_GRACE).await;
+    let taken = before.elapsed();
+    assert!(
+        taken >= SETTLE_GRACE && taken < SETTLE_GRACE * 2,
+        "{taken:?}"
+    );
+    tokio::time::resume();
     started.servers.shutdown().await;
 }

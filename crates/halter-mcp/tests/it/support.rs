@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use halter_exec::Environment;
 use halter_mcp::{
     McpServers, ProgramSettings, ServerEvents, ServerName, ServerSettings, ServerStatus,
-    TransportSettings, WorkingDirectories,
+    WorkingDirectories,
 };
 use halter_protocol::{ResourceSnapshot, SessionMemory, ToolCall, ToolError, ToolResult};
 use halter_tools::policy::{PolicySettings, SessionScope, StandardPolicy};
@@ -33,10 +33,7 @@ pub fn fixture_server(name: &str, behaviour: &str) -> ServerSettings {
         environment,
         directory: "/".into(),
     };
-    ServerSettings::new(
-        ServerName::new(name).unwrap(),
-        TransportSettings::Stdio(program),
-    )
+    ServerSettings::new(ServerName::new(name).unwrap(), program)
 }
 
 /// Keeps what becomes of servers.

@@ -1,11 +1,12 @@
 //! Servers written into and taken out of a configuration file.
 
-use crate::args::{JsonArg, McpAddArgs, ServerKind};
+use crate::args::{JsonArg, McpAddArgs};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, usage};
-use halter_config::{McpServerTable, McpTransport, remove_mcp_server, save_mcp_server};
+use halter_config::{McpServerTable, remove_mcp_server, save_mcp_server};
 use halter_mcp::ServerName;
+use indexmap::IndexMap;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -62,51 +63,28 @@ fn file(context: &Context, named: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 fn table(arguments: &McpAddArgs) -> Result<McpServerTable, Failure> {
-    let mut table = McpServerTable {
+    let mut words = arguments.command.iter().cloned();
+    let command = words.next().unwrap_or_default();
+    if command.starts_with("http://") || command.starts_with("https://") {
+        return Err(usage(
+            "servers over HTTP are not built yet",
+            "use a command: a program that speaks MCP over its standard streams",
+        ));
+    }
+    Ok(McpServerTable {
+        command: Some(command),
+        args: words.collect(),
+        env: variables(&arguments.env)?,
         required: arguments.required,
         ..McpServerTable::default()
-    };
-    let first = arguments.target.first().cloned().unwrap_or_default();
-    let is_address = first.starts_with("http://") || first.starts_with("https://");
-    let kind = arguments.kind.unwrap_or(match is_address {
-        true => ServerKind::Http,
-        false => ServerKind::Stdio,
-    });
-    match kind {
-        ServerKind::Stdio => {
-            table.args = arguments.target.iter().skip(1).cloned().collect();
-            table.command = Some(first);
-            table.env.extend(pairs(&arguments.env, "--env")?);
-            if !arguments.header.is_empty() {
-                return Err(usage("a program has no headers", "use --env"));
-            }
-        }
-        ServerKind::Http | ServerKind::Sse => {
-            if !is_address || arguments.target.len() > 1 {
-                return Err(usage(
-                    "a service has one address, and nothing else",
-                    "write its address, such as https://x.example/mcp",
-                ));
-            }
-            if !arguments.env.is_empty() {
-                return Err(usage("a service sees no variables", "use --header"));
-            }
-            table.transport = Some(match kind {
-                ServerKind::Sse => McpTransport::Sse,
-                _ => McpTransport::Http,
-            });
-            table.url = Some(first);
-            table.headers.extend(pairs(&arguments.header, "--header")?);
-        }
-    }
-    Ok(table)
+    })
 }
 
-fn pairs(given: &[String], flag: &str) -> Result<Vec<(String, String)>, Failure> {
+fn variables(given: &[String]) -> Result<IndexMap<String, String>, Failure> {
     let pairs = given.iter().map(|pair| {
         let split = pair.split_once('=').filter(|(name, _)| !name.is_empty());
-        let (name, value) = split
-            .ok_or_else(|| usage(format!("{flag} {pair} has no value"), "write NAME=VALUE"))?;
+        let (name, value) =
+            split.ok_or_else(|| usage(format!("--env {pair} has no value"), "write NAME=VALUE"))?;
         Ok((name.to_owned(), value.to_owned()))
     });
     pairs.collect()

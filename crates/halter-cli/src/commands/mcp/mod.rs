@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::harness;
-use halter_config::{McpServerTable, McpTransport};
+use halter_config::McpServerTable;
 use serde_json::{Value, json};
 
 pub use probe::{lines, probed, shown};
@@ -41,7 +41,6 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
             let mut shown = json!(table);
             if let Some(fields) = shown.as_object_mut() {
                 fields.insert("name".to_owned(), json!(name));
-                fields.insert("type".to_owned(), json!(kind(table)));
             }
             shown
         });
@@ -60,28 +59,14 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
             (true, true) => " (required)",
             (true, false) => "",
         };
-        let line = format!(
-            "{name:<width$}  {:<5}  {}{state}",
-            kind(table),
-            target(table)
-        );
+        let line = format!("{name:<width$}  {}{state}", command_line(table));
         context.data.line(&line)?;
     }
     Ok(Exit::Success)
 }
 
-/// How a server is reached, as it is written.
-fn kind(table: &McpServerTable) -> &'static str {
-    match (table.transport, &table.url) {
-        (Some(McpTransport::Http), _) | (None, Some(_)) => "http",
-        (Some(McpTransport::Sse), _) => "sse",
-        _ => "stdio",
-    }
-}
-
-/// The program or the address.
-fn target(table: &McpServerTable) -> String {
-    let command = table.command.iter().chain(&table.args);
-    let words = table.url.iter().chain(command);
+/// The program with its arguments.
+fn command_line(table: &McpServerTable) -> String {
+    let words = table.command.iter().chain(&table.args);
     words.map(String::as_str).collect::<Vec<_>>().join(" ")
 }
