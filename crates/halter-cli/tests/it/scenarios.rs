@@ -44,6 +44,10 @@ played! {
     moves::background_job on WIRES;
     subagents::subagent on WIRES;
     subagents::subagent_child on ANTHROPIC;
+    subagents::subagent_background on WIRES;
+    subagents::subagent_slow on ANTHROPIC;
+    subagents::subagent_deep on ANTHROPIC;
+    subagents::subagent_middle on ANTHROPIC;
     moves::bash_permission_prompt_approved on WIRES;
     moves::bash_permission_prompt_denied on WIRES;
     moves::token_cost_reporting on WIRES;
