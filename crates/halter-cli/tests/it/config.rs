@@ -176,19 +176,16 @@ fn a_user_file_need_not_name_a_model_where_a_key_is_set() {
 }
 
 #[test]
-fn validate_tells_of_keys_without_effect_and_of_unknown_variables() {
+fn validate_tells_of_unknown_variables() {
     let place = Place::new();
-    place.write(
-        "wide.toml",
-        &format!("{WIDE}[policy]\nmax_subagent_depth = 2\n"),
-    );
+    place.write("wide.toml", WIDE);
     let mut command = place.command(["--config", "wide.toml", "validate"]);
     command.env("HALTER_TOOLZ", "x").env("HALTER_TIMEOUT", "9");
     let ran = finish(command.spawn().unwrap());
     ran.expect(0);
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert_eq!(lines[0], "config valid");
-    assert!(lines[1].starts_with("no effect yet: policy.max_subagent_depth"));
+    assert!(!ran.stdout.contains("no effect yet"), "{}", ran.stdout);
     assert!(ran.stdout.contains("HALTER_TOOLZ"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("HALTER_TIMEOUT"), "{}", ran.stdout);
 }

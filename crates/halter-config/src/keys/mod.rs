@@ -192,7 +192,7 @@ const NARROW: &[(&str, Narrow)] = &[
 ];
 
 /// Beginnings of keys that nothing reads yet, and the part that will.
-const LATER: &[(&str, &str)] = &[("resources.plugins.", "plugins")];
+const LATER: &[(&str, &str)] = &[];
 
 /// Other spellings of a key.
 const ALIASES: &[(&str, &str)] = &[(
