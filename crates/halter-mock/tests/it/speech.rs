@@ -33,7 +33,23 @@ fn schema() -> Value {
 
 impl Talk {
     pub fn new(wire: MockWire, prompt: &str) -> Self {
-        let names = ["read", "glob", "grep", "write", "shell", "task"];
+        // All that the scenarios call: what was never sent is not called.
+        let names = [
+            "read",
+            "glob",
+            "grep",
+            "write",
+            "shell",
+            "task",
+            "edit",
+            "process",
+            "tool_search",
+            "ask_user",
+            "spawn_agent",
+            "wait_agent",
+            "mcp__fixture__echo",
+            "plugin_echo",
+        ];
         let (model, body) = match wire {
             MockWire::Anthropic => (
                 "claude-sonnet-5",
