@@ -145,6 +145,7 @@ async fn rare_tools_are_deferred_where_that_saves_something() {
         "write",
         "edit",
         "shell",
+        "skill",
         "tool_search",
     ];
     assert_eq!(sent, eager);

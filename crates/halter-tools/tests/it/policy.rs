@@ -50,6 +50,10 @@ fn path_arguments(path: &str) -> Vec<(&'static str, &'static str, Value)> {
         let start = json!({"action": "start", "command": "pwd", "cwd": directory});
         calls.push(("pty", "cwd", start));
     }
+    if cfg!(feature = "profiling") {
+        let sampled = json!({"command": "pwd", "cwd": directory});
+        calls.push(("profile", "cwd", sampled));
+    }
     if cfg!(feature = "image-tools") {
         calls.push(("image", "path", json!({"action": "info", "path": path})));
     }
