@@ -4,6 +4,7 @@ use crate::place::Place;
 use crate::scenarios::stage::{ANTHROPIC, Stage};
 use crate::screen::Screen;
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
@@ -136,6 +137,26 @@ fn a_change_is_shown_as_a_diff() {
     stage.close();
 }
 
+#[test]
+fn a_person_is_shown_which_subagent_asks() {
+    let stage = stage_with_subagents();
+    let arguments = stage.arguments(ASKING_BELOW, "--text", &[]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut screen = Screen::open(&stage.place, &arguments);
+    for (times, answer) in [(1, "y"), (2, "n")] {
+        screen.wait_for_times("tells the model why", times);
+        screen.send(answer);
+        screen.send(ENTER);
+    }
+    let (status, shown) = screen.end();
+    assert_eq!(status.code(), Some(0), "{shown}");
+    let question = "May shell run for the subagent agent_1 (general)?";
+    assert_eq!(shown.matches(question).count(), 2, "{shown}");
+    assert!(shown.contains("First: 0. Then: "), "{shown}");
+    assert!(exists(&stage.place, "asked.txt"));
+    stage.close();
+}
+
 // --- lines of JSON ---------------------------------------------------------
 
 /// A run that is answered by lines.
@@ -147,7 +168,13 @@ struct Talk {
 
 impl Talk {
     fn start(place: &Place, task: &str) -> Self {
-        let arguments = ["run", "--streaming-json", "--approvals", "stdin", task];
+        Self::start_with(
+            place,
+            &["run", "--streaming-json", "--approvals", "stdin", task],
+        )
+    }
+
+    fn start_with<A: AsRef<OsStr>>(place: &Place, arguments: &[A]) -> Self {
         let mut child = place
             .command(arguments)
             .stdin(Stdio::piped())
@@ -230,6 +257,60 @@ fn a_program_chooses_the_rule_that_is_saved() {
     assert_eq!(resolved["rule"], rule);
     assert_eq!(talk.end(), Some(0));
     assert!(user_config(&place).contains(rule));
+}
+
+/// A child of a child asks, twice for the same.
+const ASKING_BELOW: &str = "subagent_deep leaf=subagent_asks";
+
+fn stage_with_subagents() -> Stage {
+    let stage = Stage::new(&ANTHROPIC[0]);
+    stage.configure("[tools]\ndeferred = \"off\"\n");
+    stage
+}
+
+#[test]
+fn a_program_answers_a_grandchild_at_the_root() {
+    let stage = stage_with_subagents();
+    let lines = ["--approvals", "stdin"];
+    let arguments = stage.arguments(ASKING_BELOW, "--streaming-json", &lines);
+    let mut talk = Talk::start_with(&stage.place, &arguments);
+    let request = talk.until("approval_requested");
+    assert_eq!(request["call"]["arguments"]["command"], "touch asked.txt");
+    let asker = request["origin"].clone();
+    assert_eq!(asker["agent_id"], "agent_1");
+    assert!(!exists(&stage.place, "asked.txt"));
+    talk.send(&json!({"approval_id": request["approval_id"], "choice": "once"}));
+    let resolved = talk.until("approval_resolved");
+    assert_eq!(
+        (&resolved["choice"], &resolved["by"]),
+        (&json!("once"), &json!("user"))
+    );
+
+    // It was for that call: the same one is asked about again.
+    let again = talk.until("approval_requested");
+    assert_eq!(again["origin"], asker);
+    assert_ne!(again["approval_id"], request["approval_id"]);
+    assert!(exists(&stage.place, "asked.txt"));
+    let reason = "once is enough";
+    let id = &again["approval_id"];
+    talk.send(&json!({"approval_id": id, "choice": "deny", "reason": reason}));
+    let report = talk.until("subagent_ended")["subagent"].clone();
+    assert_eq!(report["state"], "completed");
+    let said = report["last_message"].as_str().unwrap();
+    assert!(said.contains("First: 0. Then: "), "{said}");
+    assert!(
+        said.contains("denied by the user: once is enough"),
+        "{said}"
+    );
+    // The one that asked is below the one that reports.
+    assert_ne!(report["session_id"], asker["session_id"]);
+    talk.until("turn_completed");
+    assert_eq!(talk.end(), Some(0));
+    let id = asker["session_id"].as_str().unwrap();
+    let above = report["session_id"].as_str().unwrap();
+    let shown = stage.place.halter(["sessions", "show", above]);
+    assert!(shown.expect(0).stdout.contains(id), "{}", shown.stdout);
+    stage.close();
 }
 
 #[test]

@@ -48,6 +48,7 @@ played! {
     subagents::subagent_slow on ANTHROPIC;
     subagents::subagent_deep on ANTHROPIC;
     subagents::subagent_middle on ANTHROPIC;
+    subagents::subagent_asks on ANTHROPIC;
     moves::bash_permission_prompt_approved on WIRES;
     moves::bash_permission_prompt_denied on WIRES;
     moves::token_cost_reporting on WIRES;
@@ -178,6 +179,13 @@ fn the_first_request_with_all_tools_is_small_on_every_wire() {
         tool_search::first_request_is_small(&stage);
         stage.close();
     }
+}
+
+#[test]
+fn a_tree_of_sessions_is_written_to_one_trace() {
+    let stage = stage::Stage::new(&stage::ANTHROPIC[0]);
+    subagents::one_trace(&stage);
+    stage.close();
 }
 
 /// Scenarios that cannot be played yet, and the part that each waits for.

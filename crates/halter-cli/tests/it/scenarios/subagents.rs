@@ -1,6 +1,7 @@
 //! Children of a session, through the binary.
 
-use super::stage::Stage;
+use super::stage::{KEY, Stage};
+use serde_json::Value;
 
 /// The model calls the tools without looking for them first.
 const AT_HAND: &str = "[tools]\ndeferred = \"off\"\n";
@@ -94,4 +95,66 @@ pub fn subagent_middle(stage: &Stage) {
     let played = stage.play("subagent_middle");
     assert!(played.completed().contains("The child looked around."));
     played.one("subagent_ended");
+}
+
+pub fn subagent_asks(stage: &Stage) {
+    stage.configure(AT_HAND);
+    let played = stage.play("subagent_asks");
+    // Nobody is there to say yes.
+    let denied = ("shell".to_owned(), "policy_denied".to_owned());
+    assert_eq!(played.tools(), [denied.clone(), denied]);
+    assert!(played.completed().contains("nobody can be asked"));
+    stage.assert_untouched();
+}
+
+/// One file for a tree of sessions: what each does as it does it, and a header
+/// before the first line of each.
+pub fn one_trace(stage: &Stage) {
+    let traces = stage.place.root().join("traces");
+    stage.configure(&format!("{AT_HAND}[runtime]\ntraces_dir = {traces:?}\n"));
+    let played = stage.play("subagent_deep");
+    played.completed();
+    let root = played.session();
+
+    let files = std::fs::read_dir(&traces).unwrap();
+    let files: Vec<_> = files.map(|it| it.unwrap().path()).collect();
+    assert_eq!(files, [traces.join(format!("{root}.txt"))]);
+    let text = std::fs::read_to_string(&files[0]).unwrap();
+    assert!(!text.contains(KEY));
+    let lines = text.lines().map(|it| serde_json::from_str(it).unwrap());
+    let lines: Vec<Value> = lines.collect();
+    let place = |wanted: &dyn Fn(&Value) -> bool| lines.iter().position(wanted).unwrap();
+
+    assert_eq!(lines[0]["kind"], "trace_header");
+    assert_eq!(lines[0]["session_id"], *root);
+    let headers = lines.iter().filter(|it| it["kind"] == "subagent_header");
+    let headers: Vec<&Value> = headers.collect();
+    assert_eq!(headers.len(), 2, "{headers:?}");
+    let (child, grandchild) = (&headers[0]["session_id"], &headers[1]["session_id"]);
+    assert_eq!(headers[0]["parent_session_id"], *root);
+    assert_eq!(headers[1]["parent_session_id"], *child);
+    assert_eq!(headers[1]["blueprint"]["subagent"]["depth"], 2);
+
+    for session in [&Value::from(root), child, grandchild] {
+        let of_session = |it: &&Value| it["session_id"] == *session;
+        let own: Vec<&Value> = lines.iter().filter(of_session).collect();
+        assert!(own[0]["blueprint"].is_object(), "{:?}", own[0]);
+        assert_eq!(own[1]["kind"], "pending_event");
+        assert_eq!(own[1]["payload"]["kind"], "session_started");
+        let committed = own.iter().filter(|it| it["kind"].is_null());
+        let committed: Vec<&Value> = committed.map(|it| &it["payload"]["kind"]).collect();
+        assert_eq!(committed[0], "session_started");
+        assert_eq!(*committed.last().unwrap(), "session_shutdown_complete");
+        assert!(committed.iter().any(|it| *it == "turn_completed"));
+    }
+    // They are written while the ones above them work.
+    let done = |session: &Value| {
+        let session = session.clone();
+        place(&move |it| {
+            let completed = it["payload"]["kind"] == "turn_completed";
+            it["session_id"] == session && it["kind"].is_null() && completed
+        })
+    };
+    let (last, middle) = (done(grandchild), done(child));
+    assert!(last < middle && middle < done(&lines[0]["session_id"]));
 }

@@ -3,7 +3,7 @@
 use super::{ended, last_word, spawn_and_wait, task};
 use crate::support::replayed;
 use futures::StreamExt;
-use halter_protocol::{SessionEventPayload, SubagentEventForwarding, SubagentState};
+use halter_protocol::{Budget, SessionEventPayload, SubagentEventForwarding, SubagentState};
 use halter_providers::Reply;
 use halter_runtime::SessionInit;
 use halter_runtime::limits::{
@@ -73,6 +73,40 @@ async fn a_child_that_never_ends_is_stopped_after_so_many_model_calls() {
     let requests = harness.requests();
     let calls = requests.iter().filter(|it| task(it) == "work").count();
     assert_eq!(calls, SUBAGENT_MODEL_CALLS as usize);
+}
+
+/// The child and the grandchild have the same budget on paper; what they spend is
+/// spent by the turn above them all.
+#[tokio::test]
+async fn the_budget_of_a_turn_holds_for_all_that_is_below_it() {
+    const CALLS: u64 = 6;
+    let look = ScriptedTool::new("look").read_only().polling().build();
+    let harness = Harness::answering(|request| match task(request).as_str() {
+        "work" => Reply::new().tool_call("look", json!({})),
+        "deep" if last_word(request) == "deep" => spawn_and_wait("work"),
+        _ if last_word(request) == "go" => spawn_and_wait("deep"),
+        _ => Reply::from("done"),
+    });
+    let harness = harness.subagents().tool(look).start();
+    let init = SessionInit::default().with_turn_budget(Budget {
+        model_calls: Some(CALLS),
+        ..Budget::default()
+    });
+    let session = harness.session_with(init).await;
+    let events = harness.run(&session, "go").await;
+    assert_eq!(harness.requests().len() as u64, CALLS);
+    let report = ended(&events).remove(0);
+    assert_eq!(report.state, SubagentState::Failed);
+    assert_eq!(report.error.unwrap().code, "budget_exceeded");
+    let failed = events.iter().find_map(|event| match &event.payload {
+        SessionEventPayload::TurnFailed { error, .. } => Some(error.code.clone()),
+        _ => None,
+    });
+    assert_eq!(failed.as_deref(), Some("budget_exceeded"));
+    // The next turn has its own.
+    let again = harness.run(&session, "go").await;
+    assert_eq!(ended(&again).len(), 1);
+    assert_eq!(harness.requests().len() as u64, 2 * CALLS);
 }
 
 #[tokio::test]
