@@ -12,7 +12,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`event`] | the names of the lifecycle events |
-//! | [`file`] | hook files in the public format, and how their handlers run |
+//! | [`mod@file`] | hook files in the public format, and how their handlers run |
 //! | [`hook`] | a hook and its settings |
 //! | [`input`] | what a hook is told |
 //! | [`response`] | what a hook answers |

@@ -122,7 +122,7 @@ pub struct RequestOrigin {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ForkedContext {
     /// The parent.
-    pub from: SessionId,
+    pub parent_session_id: SessionId,
     /// The messages the parent's model sees, summaries among them, without a
     /// last answer whose calls have no result.
     pub messages: Transcript,

@@ -446,7 +446,7 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
             let mut transcript = Transcript::default();
             messages.into_iter().for_each(|it| transcript.push(it));
             P::ContextForked(Arc::new(ForkedContext {
-                from: from.into(),
+                parent_session_id: from.into(),
                 messages: transcript,
                 context_mark: None,
                 tasks: Vec::new(),

@@ -205,7 +205,7 @@ fn fork(from: &SessionId, parent: &ParentFacts) -> ForkedContext {
         messages.push(message.clone());
     }
     ForkedContext {
-        from: from.clone(),
+        parent_session_id: from.clone(),
         context_mark: parent.context_mark.filter(|mark| mark.messages <= kept),
         messages,
         tasks: parent.memory.tasks.clone(),
