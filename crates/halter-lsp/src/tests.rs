@@ -33,7 +33,7 @@ async fn start(kind: &str) -> Result<LanguageServer, LspError> {
 }
 
 fn file(number: usize) -> PathBuf {
-    PathBuf::from(format!("/work/{number}.x"))
+    PathBuf::from(format!("/project/{number}.x"))
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn so_many_files_are_open_and_the_oldest_is_closed() {
         server
             .gone()
             .to_string()
-            .contains("closed file:///work/0.x")
+            .contains("closed file:///project/0.x")
     };
     while !closed() {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -184,7 +184,7 @@ async fn questions_of_a_server_are_answered_and_requests_are_bounded() {
 async fn so_many_files_are_known_and_no_more() {
     let (near, _far) = connection();
     let publish = |number: usize| {
-        let params = json!({"uri": format!("file:///work/{number}.x"), "diagnostics": []});
+        let params = json!({"uri": format!("file:///project/{number}.x"), "diagnostics": []});
         near.take(json!({"method": "textDocument/publishDiagnostics", "params": params}));
     };
     (0..=KNOWN_FILES).for_each(publish);

@@ -356,11 +356,11 @@ mod tests {
     fn so_many_places_are_shown_and_no_more() {
         let found =
             |uri: &str| json!({"uri": uri, "range": {"start": {"line": 2, "character": 4}}});
-        let answer = vec![found("file:///work/a.x"); SHOWN_PLACES + 1];
-        let told = places(Path::new("/work"), &json!(answer));
+        let answer = vec![found("file:///project/a.x"); SHOWN_PLACES + 1];
+        let told = places(Path::new("/project"), &json!(answer));
         assert_eq!(told["places"].as_array().unwrap().len(), SHOWN_PLACES);
         assert_eq!(told["left_out"], 1);
-        let one = places(Path::new("/work"), &found("file:///work/a.x"));
+        let one = places(Path::new("/project"), &found("file:///project/a.x"));
         assert_eq!(
             one,
             json!({"places": [{"path": "a.x", "line": 3, "column": 5}]})
