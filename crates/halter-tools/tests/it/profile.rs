@@ -133,7 +133,8 @@ async fn a_cancel_ends_the_command_and_whoever_samples_it() {
     let pid_file = programs.path().join("perf.pid");
     let cancel = workspace.cancel.clone();
     let stopping = async {
-        eventually("perf runs", || pid_file.exists()).await;
+        let written = || std::fs::read_to_string(&pid_file).is_ok_and(|it| it.ends_with('\n'));
+        eventually("perf runs", written).await;
         cancel.cancel();
     };
     let cancelled = workspace.call("profile", input);
