@@ -93,7 +93,8 @@ outer-loopback	perl -e 'use Socket; socket(S, PF_INET, SOCK_STREAM, 0); connect(
 metadata-address	perl -e 'use Socket; socket(S, PF_INET, SOCK_STREAM, 0); connect(S, sockaddr_in(80, inet_aton("169.254.169.254"))) && print "ESCAPED"'
 send-a-datagram	perl -e 'use Socket; socket(S, PF_INET, SOCK_DGRAM, 0); send(S, "x", 0, sockaddr_in(53, inet_aton("192.0.2.1"))) && print "ESCAPED"'
 add-an-address	ip addr add 192.0.2.1/24 dev lo && echo ESCAPED
-outer-descriptors	ls /proc/$OUTER_PID/fd && echo ESCAPED
+# A process inside may have the same number: only the test's own program counts.
+outer-descriptors	ls /proc/$OUTER_PID/fd && case $(readlink /proc/$OUTER_PID/exe) in */it-*) echo ESCAPED ;; esac
 terminal-input	call 16 0 0x5412 x
 terminal-input-wide	call 16 0 0x100005412 x
 outer-terminals	ls /dev/pts | grep -q '^[0-9]' && echo ESCAPED
