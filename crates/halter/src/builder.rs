@@ -486,7 +486,7 @@ async fn servers(
     if !config.mcp.servers.values().any(|table| table.enabled) {
         return Ok(Servers(None));
     }
-    let around = crate::mcp::Surroundings {
+    let around = crate::mcp::ServerEnvironment {
         environment,
         visible,
         directory: crate::mcp::directory(config.runtime.working_dir.as_deref(), environment),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What servers are started with.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct ServerEnvironment<'a> {
     pub environment: &'a Environment,
     /// What commands of sessions see of it: no keys.
     pub visible: &'a BTreeMap<OsString, OsString>,
@@ -31,7 +31,7 @@ pub(crate) struct Surroundings<'a> {
 pub(crate) fn server_settings(
     name: &str,
     table: &McpServerTable,
-    around: &Surroundings<'_>,
+    around: &ServerEnvironment<'_>,
 ) -> anyhow::Result<ServerSettings> {
     let checked = ServerName::new(name)?;
     let expand = |text: &str| {
@@ -69,7 +69,7 @@ fn seconds(given: Option<f64>, default: Duration) -> Duration {
 fn program(
     command: &str,
     table: &McpServerTable,
-    around: &Surroundings<'_>,
+    around: &ServerEnvironment<'_>,
     expand: &impl Fn(&str) -> anyhow::Result<String>,
 ) -> anyhow::Result<ProgramSettings> {
     let mut environment: halter_tools::exec::Environment = around
@@ -135,7 +135,7 @@ impl HarnessServers {
     /// If a required server cannot be used.
     pub async fn start(
         tables: &IndexMap<String, McpServerTable>,
-        around: &Surroundings<'_>,
+        around: &ServerEnvironment<'_>,
         late: &Arc<LateTools>,
     ) -> anyhow::Result<Option<Self>> {
         let (mut settings, mut problems) = (Vec::new(), Vec::new());
@@ -200,7 +200,7 @@ pub async fn probe_mcp_servers(
 ) -> anyhow::Result<Vec<ProbedServer>> {
     let shell_env = &config.policy.shell.env;
     let visible = command_environment(environment.variables(), &shell_env.add, &shell_env.remove);
-    let around = Surroundings {
+    let around = ServerEnvironment {
         environment,
         visible: &visible,
         directory: directory(config.runtime.working_dir.as_deref(), environment),

@@ -115,8 +115,8 @@ pub(crate) async fn send(
     };
     sent.unwrap_or_else(|_| {
         let message = format!(
-            "'{shown}' did not answer completely within {} s; try a longer `timeout_secs`, or \
-             another address",
+            "'{shown}' did not answer completely within {} s; give it more time where the call \
+             takes one, or try another address",
             time.as_secs()
         );
         Err(ToolError::new(ToolErrorCode::TimedOut, message).into())

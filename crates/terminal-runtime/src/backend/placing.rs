@@ -19,7 +19,7 @@ use crate::protocol::{CreateParams, DockerParams, MountParams, SandboxParams};
 
 /// What a session of the runtime is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Surroundings {
+pub(super) enum SessionLocation {
     /// On this machine, in a sandbox by Landlock where one is wanted.
     Here,
     /// In a container.
@@ -36,20 +36,20 @@ fn travels(name: &OsStr) -> bool {
 }
 
 impl Shared {
-    pub(super) fn surroundings(&self) -> Surroundings {
+    pub(super) fn location(&self) -> SessionLocation {
         match (self.client.target(), &self.settings.container) {
-            (_, Some(_)) => Surroundings::Container,
-            (Target::Socket(_), None) => Surroundings::Here,
-            _ => Surroundings::Elsewhere,
+            (_, Some(_)) => SessionLocation::Container,
+            (Target::Socket(_), None) => SessionLocation::Here,
+            _ => SessionLocation::Elsewhere,
         }
     }
 
     /// What of these bounds is not held there, in words.
     fn not_held(&self, bounds: &SandboxBounds) -> Vec<String> {
-        match self.surroundings() {
-            Surroundings::Here => not_held(ContainmentRung::Landlock, bounds),
-            Surroundings::Elsewhere => vec!["anything: there is no sandbox".to_owned()],
-            Surroundings::Container => {
+        match self.location() {
+            SessionLocation::Here => not_held(ContainmentRung::Landlock, bounds),
+            SessionLocation::Elsewhere => vec!["anything: there is no sandbox".to_owned()],
+            SessionLocation::Container => {
                 let mut missing = Vec::new();
                 if bounds.network {
                     missing.push("the list of hosts, for programs".to_owned());
@@ -97,7 +97,7 @@ impl Shared {
             );
         }
         lacks.push("hosts that commands do not reach are not named".to_owned());
-        if self.surroundings() == Surroundings::Elsewhere {
+        if self.location() == SessionLocation::Elsewhere {
             lacks.push(
                 "files of tools are this machine's: the session's directory must be the same \
                  there, by a shared file system"
@@ -129,14 +129,14 @@ impl RuntimeSession {
                 missing.join(", ")
             )
         });
-        match self.shared.surroundings() {
-            Surroundings::Here => {
+        match self.shared.location() {
+            SessionLocation::Here => {
                 params.clean_env = true;
                 params.env = variables(&self.spec.environment);
                 params.sandbox = self.sandbox_params(&bounds)?;
             }
-            Surroundings::Container => params.docker = Some(self.container_params(&bounds)?),
-            Surroundings::Elsewhere => {
+            SessionLocation::Container => params.docker = Some(self.container_params(&bounds)?),
+            SessionLocation::Elsewhere => {
                 note = (bounds.mode != SandboxMode::Off).then(|| self.no_sandbox(""));
             }
         }
@@ -169,7 +169,7 @@ impl RuntimeSession {
     pub(super) async fn create_with_shell(&self) -> anyhow::Result<OpenedSession> {
         let session = self.create().await?;
         let is_first = self.shell.load(Ordering::Relaxed) == 0;
-        if self.shared.surroundings() != Surroundings::Container || !is_first {
+        if self.shared.location() != SessionLocation::Container || !is_first {
             return Ok(session);
         }
         let look = ["sh", "-c", "command -v \"$1\"", "sh", &self.shell_name()];
@@ -208,7 +208,7 @@ impl RuntimeSession {
             _ if self.spec.sandbox.mode == SandboxMode::Require => {
                 bail!("policy.sandbox = \"require\": no command runs outside the sandbox")
             }
-            _ if self.shared.surroundings() == Surroundings::Container => {
+            _ if self.shared.location() == SessionLocation::Container => {
                 bail!("commands run in a container, and none runs outside of it")
             }
             _ => SandboxBounds::default(),

@@ -157,7 +157,7 @@ impl SessionShell {
 }
 
 /// What a command beside the shells is in. Kept until it has ended.
-pub(super) struct Surroundings {
+pub(super) struct CommandSurroundings {
     pub(super) directory: PathBuf,
     /// Held until the command has started there.
     pub(super) pinned: Option<PinnedDirectory>,
@@ -174,14 +174,14 @@ impl SessionShell {
         place: &ExecPlace,
         cwd: Option<PathBuf>,
         scratch: &ScratchDir,
-    ) -> anyhow::Result<Surroundings> {
+    ) -> anyhow::Result<CommandSurroundings> {
         self.open(scratch).await?;
         let is_aside = self.is_aside(place);
         let main = self.main.as_mut().context("the shell is gone")?;
         let mut environment = self.environment.clone();
         if !is_aside {
             environment.extend(main.variables.iter().cloned());
-            return Ok(Surroundings {
+            return Ok(CommandSurroundings {
                 directory: cwd.unwrap_or_else(|| main.shell.cwd().to_owned()),
                 pinned: None,
                 environment,
@@ -201,7 +201,7 @@ impl SessionShell {
             // directory could cost there is within what was opened.
             false => pinned.path().to_owned(),
         };
-        Ok(Surroundings {
+        Ok(CommandSurroundings {
             directory,
             pinned: Some(pinned),
             environment,
